@@ -1,0 +1,81 @@
+"""This file holds every error that crosses a boundary of the agent layer.
+
+AgentLayerError
+├── BadInputError          what a person typed or sent cannot be used      (command line: exit 2)
+├── UnreachableError       a server that is needed does not answer         (command line: exit 2)
+├── CorruptRecordError     stored bytes are not what their checksum says
+├── NotFoundError          no record has this id
+├── LeaseLostError         a change carried a lease token that no longer holds
+├── NotWholeError          an attempt was to be committed before all of its calls are stored
+├── EngineError            an inference engine refused, died or lacks a capability
+├── BackPressureError      the local log is over its quota, or a queue is full
+├── CaptureError           a step lacks what training needs (no token ids, no log-probabilities)
+├── EmptyGroupError        no rollout of a group has a reward
+└── AgentFailedError       the agent's own code or command failed
+
+Messages are one sentence: subject, expectation, finding, remedy. All arguments are positional and handed to
+``super().__init__``, so that every error pickles.
+"""
+
+__all__ = [
+    "AgentFailedError",
+    "AgentLayerError",
+    "BackPressureError",
+    "BadInputError",
+    "CaptureError",
+    "CorruptRecordError",
+    "EmptyGroupError",
+    "EngineError",
+    "LeaseLostError",
+    "NotFoundError",
+    "NotWholeError",
+    "UnreachableError",
+]
+
+
+class AgentLayerError(Exception):
+    """Parent of every error that this project raises on purpose."""
+
+
+class BadInputError(AgentLayerError):
+    """What a person typed or a client sent cannot be used as it is."""
+
+
+class UnreachableError(AgentLayerError):
+    """A server that is needed does not answer at its address."""
+
+
+class CorruptRecordError(AgentLayerError):
+    """Stored bytes do not have the form or the checksum that they claim."""
+
+
+class NotFoundError(AgentLayerError):
+    """No stored record has this id."""
+
+
+class LeaseLostError(AgentLayerError):
+    """A change carried a lease token that does not, or no longer, hold the rollout."""
+
+
+class NotWholeError(AgentLayerError):
+    """An attempt was to be sealed, but not every call that it started is stored."""
+
+
+class EngineError(AgentLayerError):
+    """An inference engine refused, died, or lacks what training needs of it."""
+
+
+class BackPressureError(AgentLayerError):
+    """A bounded place (local log, queue) is full; nothing was dropped, the caller must slow down."""
+
+
+class CaptureError(AgentLayerError):
+    """A captured step lacks what it is needed for, such as token ids."""
+
+
+class EmptyGroupError(AgentLayerError):
+    """No rollout of the group has a reward, so there is no baseline."""
+
+
+class AgentFailedError(AgentLayerError):
+    """The agent's own code or command ended in an error."""

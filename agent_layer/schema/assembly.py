@@ -1,0 +1,85 @@
+"""This file holds how parts become steps: each field is taken from the highest authority that knows it."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from agent_layer.schema.step import Action, Step, StepPart, StepState
+
+__all__ = ["assemble_step", "assemble_steps", "num_choices_of"]
+
+R = TypeVar("R", Action, StepState)
+
+_AUTHORITY = {"gateway": 0, "hook": 1, "handler": 2, "decorator": 3, "otel": 4}
+_OWN = frozenset({"unknown", "source", "phase", "at", "state", "actions", "findings", "schema_version"})
+_SHARED = tuple(name for name in StepPart.__struct_fields__ if name not in _OWN and name in Step.__struct_fields__)
+
+
+def num_choices_of(parts: Iterable[StepPart]) -> int:
+    """Choices that the call has; 1 while its answer is not known."""
+    return max((len(part.actions) for part in parts if part.actions), default=1)
+
+
+def assemble_step(parts: Sequence[StepPart], choice: int = 0) -> Step:
+    """Put one step together from all parts of one call.
+
+    The result depends on the set of parts only: their order, and repeated ones, change nothing.
+
+    Args:
+        parts: [num_parts], at least one, all of the same call.
+        choice: which of the call's choices.
+    """
+    ranked = sorted(parts, key=_rank)
+    fields: dict[str, object] = {name: _first(ranked, name) for name in _SHARED}
+    fields = {name: value for name, value in fields.items() if value is not None}
+    ends = [part.at for part in ranked if part.phase == "end"]
+    action = _merge(Action, [part.actions[choice] for part in ranked if part.actions and choice < len(part.actions)])
+    fields |= {
+        "choice": choice,
+        "started_at": min(part.at for part in _of_best_source(ranked)),
+        "ended_at": ends[0] if ends else None,
+        "state": _merge(StepState, [part.state for part in ranked if part.state is not None]),
+        "action": action,
+        "findings": sorted({finding for part in ranked for finding in part.findings}),
+        "unknown": {key: value for part in reversed(ranked) for key, value in part.unknown.items()},
+    }
+    return Step(**fields)  # pyright: ignore[reportArgumentType]  # the names and types are those of StepPart
+
+
+def assemble_steps(parts: Iterable[StepPart]) -> list[Step]:
+    """Put all steps of one trajectory together, in order of start, then call id, then choice."""
+    by_call: defaultdict[str, list[StepPart]] = defaultdict(list)
+    for part in parts:
+        by_call[part.call_id].append(part)
+    steps = [
+        assemble_step(call_parts, choice)
+        for call_parts in by_call.values()
+        for choice in range(num_choices_of(call_parts))
+    ]
+    steps.sort(key=lambda step: (step.started_at, step.call_id, step.choice))
+    return [msgspec.structs.replace(step, index=index) for index, step in enumerate(steps)]
+
+
+def _rank(part: StepPart) -> tuple[int, bool, float]:
+    """Highest authority first; of one layer the end before the start, because it knows more."""
+    return _AUTHORITY[part.source], part.phase == "start", part.at
+
+
+def _of_best_source(ranked: Sequence[StepPart]) -> list[StepPart]:
+    return [part for part in ranked if part.source == ranked[0].source]
+
+
+def _first(records: Iterable[object], name: str) -> object:
+    return next((value for record in records if (value := getattr(record, name)) is not None), None)
+
+
+def _merge(kind: type[R], records: Sequence[R]) -> R:
+    """First known value of each field; a default that is empty counts as not known."""
+    values = {name: _first_known(records, name) for name in kind.__struct_fields__}
+    return kind(**{name: value for name, value in values.items() if value is not None})
+
+
+def _first_known(records: Iterable[object], name: str) -> object:
+    return next((value for record in records if (value := getattr(record, name)) not in (None, {})), None)

@@ -1,0 +1,138 @@
+"""This file holds how records become bytes and come back: msgpack, tagged by kind, unknown fields kept.
+
+A reader older than the writer puts fields it does not know into ``unknown``; when it writes the record again they
+travel along, and a reader that does know them finds them in their place.
+"""
+
+from typing import TypeAlias, cast
+
+import msgspec
+from msgspec import inspect
+
+from agent_layer.errors import CorruptRecordError
+from agent_layer.schema.group import Group
+from agent_layer.schema.observation import Observation
+from agent_layer.schema.policy import PolicyVersion
+from agent_layer.schema.record import JsonObject, Logprobs, Record, TokenIds
+from agent_layer.schema.reward import Reward
+from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
+from agent_layer.schema.segment import SegmentFooter
+from agent_layer.schema.step import Content, Step, StepPart
+from agent_layer.schema.task import Task
+from agent_layer.schema.trajectory import Trajectory
+
+__all__ = ["LogRecord", "decode", "encode", "owner_of", "to_json"]
+
+LogRecord: TypeAlias = (
+    AttemptStarted | StepPart | Content | Observation | Reward | Outcome | Accepted | Group | PolicyVersion
+)
+"""What may stand in a log file, and so in a segment."""
+
+_KINDS: dict[str, type[Record]] = {
+    str(kind.__struct_config__.tag): kind
+    for kind in (
+        AttemptStarted,
+        StepPart,
+        Content,
+        Observation,
+        Reward,
+        Outcome,
+        Accepted,
+        Group,
+        PolicyVersion,
+        Task,
+        Step,
+        Trajectory,
+        SegmentFooter,
+    )
+}
+
+
+def _pack_array(value: object) -> bytes:
+    if isinstance(value, TokenIds | Logprobs):
+        return value.tobytes()
+    raise TypeError(f"{type(value).__name__} has no stored form")
+
+
+def _unpack_array(kind: type, value: object) -> object:
+    if kind in (TokenIds, Logprobs) and isinstance(value, bytes | list | tuple):
+        return kind(value)
+    if kind is object:
+        return value
+    raise TypeError(f"{kind.__name__} cannot be read from {type(value).__name__}")
+
+
+_FORMS = {kind: inspect.type_info(kind) for kind in _KINDS.values()}
+_ENCODER = msgspec.msgpack.Encoder(enc_hook=_pack_array)
+
+
+def encode(record: Record) -> bytes:
+    """Give the record's stored form."""
+    return _ENCODER.encode(record)
+
+
+def decode(content: bytes) -> Record:
+    """Read a record of any kind.
+
+    Raises: CorruptRecordError: this is no msgpack, no known kind, or a field has the wrong type.
+    """
+    try:
+        fields = msgspec.msgpack.decode(content)
+        kind = _KINDS[fields["type"]]
+        return msgspec.convert(_fold(fields, _FORMS[kind]), kind, dec_hook=_unpack_array)
+    except (msgspec.DecodeError, msgspec.ValidationError, KeyError, TypeError, ValueError) as error:
+        raise CorruptRecordError(
+            f"stored record: expected msgpack of a known kind ({', '.join(sorted(_KINDS))}), found {error!r};"
+            " it was written by something else, or by a later version of another meaning"
+        ) from error
+
+
+def to_json(record: Record) -> object:
+    """Give the record as JSON values; token arrays become lists."""
+    return msgspec.to_builtins(record, enc_hook=_list_of)
+
+
+def owner_of(record: LogRecord) -> str:
+    """Name what the record belongs to: a trajectory, a group or a policy version."""
+    match record:
+        case Group():
+            return f"group:{record.group_id}"
+        case PolicyVersion():
+            return f"policy:{record.run}:{record.number}"
+        case _:
+            return record.trajectory_id
+
+
+def _list_of(value: object) -> object:
+    if isinstance(value, TokenIds | Logprobs):
+        return value.tolist()
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+def _fold(value: object, form: inspect.Type) -> object:
+    """Move what the records inside ``value`` do not know into ``unknown``, and what they learned to know out of it."""
+    match form:
+        case inspect.StructType() if isinstance(value, dict):
+            return _fold_record(cast("JsonObject", value), form)
+        case inspect.ListType() if isinstance(value, list):
+            return [_fold(item, form.item_type) for item in cast("list[object]", value)]
+        case inspect.DictType() if isinstance(value, dict):
+            return {key: _fold(item, form.value_type) for key, item in cast("JsonObject", value).items()}
+        case inspect.UnionType():
+            return next((folded for member in form.types if (folded := _fold(value, member)) is not value), value)
+        case _:
+            return value
+
+
+def _fold_record(fields: JsonObject, form: inspect.StructType) -> JsonObject:
+    forms = {field.encode_name: field.type for field in form.fields}
+    carried = fields.get("unknown")
+    merged = {**(cast("JsonObject", carried) if isinstance(carried, dict) else {}), **fields}
+    merged.pop("unknown", None)
+    unknown = {name: value for name, value in merged.items() if name not in forms and name != form.tag_field}
+    known = {name: _fold(value, forms[name]) if name in forms else value for name, value in merged.items()}
+    for name in unknown:
+        del known[name]
+    return {**known, "unknown": unknown} if unknown else known

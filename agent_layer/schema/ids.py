@@ -1,0 +1,76 @@
+"""This file holds how things are named: ids that sort by time, ids that follow from other ids, content hashes."""
+
+import os
+import re
+import time
+from collections.abc import Callable
+from hashlib import blake2b
+
+from agent_layer.errors import BadInputError
+
+__all__ = [
+    "check_name",
+    "content_hash",
+    "group_id_of",
+    "new_id",
+    "rollout_id_of",
+    "split_trajectory_id",
+    "trajectory_id_of",
+]
+
+_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:~-]{0,127}")
+
+
+def new_id(clock_ns: Callable[[], int] = time.time_ns, randomness: Callable[[int], bytes] = os.urandom) -> str:
+    """Mint an id of 26 characters that sorts by the millisecond of its making (the layout of a ULID)."""
+    value = (clock_ns() // 1_000_000) << 80 | int.from_bytes(randomness(10), "big")
+    return "".join(_ALPHABET[value >> shift & 31] for shift in range(125, -1, -5))
+
+
+def check_name(value: str, subject: str) -> str:
+    """Return the name if it can stand in keys, paths and addresses.
+
+    Raises: BadInputError: it is empty, too long, or has a character that would need escaping somewhere.
+    """
+    if _NAME.fullmatch(value):
+        return value
+    raise BadInputError(
+        f"{subject} {value!r}: expected 1 to 128 characters of letters, digits and . _ : ~ - with a letter or digit"
+        " first; choose another name"
+    )
+
+
+def content_hash(content: bytes) -> str:
+    """32 hexadecimal digits that name the content."""
+    return blake2b(content, digest_size=16).hexdigest()
+
+
+def group_id_of(run: str, task_id: str, round_index: int) -> str:
+    """Name the group of rollouts that one asking (round) for a task makes; the same asking gives the same id."""
+    digest = content_hash(f"{run}\n{task_id}\n{round_index}".encode())
+    return f"{task_id}.{digest[:12]}"
+
+
+def rollout_id_of(group_id: str, member: int) -> str:
+    """Name one rollout of a group; members count from 0."""
+    return f"{group_id}.{member}"
+
+
+def trajectory_id_of(rollout_id: str, attempt: int) -> str:
+    """Name what one attempt at a rollout leaves behind; attempts count from 0."""
+    return f"{rollout_id}-{attempt}"
+
+
+def split_trajectory_id(trajectory_id: str) -> tuple[str, int]:
+    """Give back (rollout id, attempt).
+
+    Raises: BadInputError: this is no trajectory id.
+    """
+    rollout_id, dash, attempt = trajectory_id.rpartition("-")
+    if dash and rollout_id and attempt.isdecimal():
+        return rollout_id, int(attempt)
+    raise BadInputError(
+        f"trajectory {trajectory_id!r}: expected ROLLOUT-ATTEMPT, such as 'guess-3.1f0c9a7be2d4.0-0';"
+        " 'agent-layer query' lists trajectory ids"
+    )

@@ -1,0 +1,52 @@
+"""This file holds what all records share: frozen structs, packed token arrays, JSON values."""
+
+from array import array
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Self, TypeAlias
+
+import msgspec
+
+__all__ = ["SCHEMA_VERSION", "JsonObject", "Logprobs", "Record", "TokenIds"]
+
+SCHEMA_VERSION = 1
+"""Raised when a field changes its meaning; adding a field does not raise it."""
+
+JsonObject: TypeAlias = dict[str, object]
+
+
+if TYPE_CHECKING:
+    _Int32s = array[int]
+    _Float32s = array[float]
+else:  # array takes no type arguments at run time before Python 3.12
+    _Int32s = _Float32s = array
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Parent of all records. ``None`` means "not known"; it never stands for zero or failed."""
+
+    unknown: dict[str, object] = {}
+    """Fields that a newer writer knew and this reader does not; kept, so that a round trip loses nothing."""
+
+
+class TokenIds(_Int32s):
+    """Token ids, int32, one per token. Stored as little-endian bytes."""
+
+    def __new__(cls, values: Iterable[int] | bytes = ()) -> Self:
+        """Pack ids (or the bytes of packed ids)."""
+        return super().__new__(cls, "i", values)
+
+    def __reduce__(self) -> tuple[type[Self], tuple[bytes]]:
+        """Pickle as bytes: the parent would hand its type code to ``__new__``."""
+        return type(self), (self.tobytes(),)
+
+
+class Logprobs(_Float32s):
+    """Natural-log probabilities, float32, one per sampled token. Stored as little-endian bytes."""
+
+    def __new__(cls, values: Iterable[float] | bytes = ()) -> Self:
+        """Pack log-probabilities (or the bytes of packed ones)."""
+        return super().__new__(cls, "f", values)
+
+    def __reduce__(self) -> tuple[type[Self], tuple[bytes]]:
+        """Pickle as bytes: the parent would hand its type code to ``__new__``."""
+        return type(self), (self.tobytes(),)

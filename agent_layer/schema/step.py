@@ -1,0 +1,178 @@
+"""This file holds steps: one decision of the model, and the parts from which a step is put together.
+
+Several layers see the same call. Each writes immutable ``StepPart`` records; nobody changes another's. A call has one
+``start`` and one ``end`` part per layer, joined by the call id that the outermost layer minted.
+"""
+
+from typing import Literal, TypeAlias
+
+from agent_layer.schema.record import SCHEMA_VERSION, JsonObject, Logprobs, Record, TokenIds
+
+__all__ = [
+    "Action",
+    "CaptureLevel",
+    "Content",
+    "PartSource",
+    "PolicyRun",
+    "PromptDelta",
+    "Role",
+    "Step",
+    "StepPart",
+    "StepState",
+    "StepStatus",
+    "Usage",
+]
+
+PartSource: TypeAlias = Literal["gateway", "hook", "handler", "decorator", "otel"]
+"""Layers that write parts, highest authority first."""
+
+Role: TypeAlias = Literal["policy", "aux"]
+"""``policy`` steps are trained, ``aux`` steps (judges, helpers) are not."""
+
+CaptureLevel: TypeAlias = Literal["tokens", "logprobs", "text"]
+"""``tokens``: ids and log-probabilities from the engine; ``logprobs``: no prompt ids; ``text``: neither."""
+
+StepStatus: TypeAlias = Literal["ok", "aborted", "error"]
+
+PolicyRun: TypeAlias = tuple[int, int]
+"""(version, num_tokens): so many tokens in a row were sampled by this version."""
+
+
+class Content(Record, tag="content"):
+    """A message, tool list or framework value, stored once per trajectory and referred to by hash."""
+
+    trajectory_id: str
+    hash: str
+    body: bytes
+    """JSON text, UTF-8; ``hash`` is its content hash."""
+    schema_version: int = SCHEMA_VERSION
+
+
+class PromptDelta(Record):
+    """Prompt ids, stored as what they add to an earlier step of the same trajectory.
+
+    prompt = prompt(parent) + response(parent) + delta, where the parent's two together have ``prefix_length`` ids
+    that hash to ``prefix_hash``. Without a parent, ``prefix_length`` is 0 and delta is the whole prompt.
+    """
+
+    delta: TokenIds
+    """[num_prompt_tokens - prefix_length]."""
+    parent_call: str | None = None
+    parent_choice: int = 0
+    prefix_length: int = 0
+    prefix_hash: str | None = None
+
+
+class Usage(Record):
+    """Tokens as the engine counted them."""
+
+    prompt_tokens: int | None = None
+    response_tokens: int | None = None
+
+
+class Action(Record):
+    """What the model answered: one choice of one call."""
+
+    message: JsonObject | None = None
+    """The assistant message as it was sent to the client, tool calls included."""
+    response_token_ids: TokenIds | None = None
+    """[num_response_tokens], as sampled, end-of-turn token included."""
+    logprobs: Logprobs | None = None
+    """[num_response_tokens], of the sampled ids."""
+    finish_reason: str | None = None
+    policy_versions: list[PolicyRun] | None = None
+    """Runs that add up to num_response_tokens."""
+    arrays: dict[str, bytes] = {}
+    """Named per-token arrays of the engine, such as routed experts."""
+
+
+class StepState(Record):
+    """What the model and its environment looked like before the call. Hashes refer to ``Content`` records."""
+
+    messages: list[str] | None = None
+    """[num_messages] content hashes, in prompt order."""
+    tools: str | None = None
+    framework: str | None = None
+    """State of the framework, such as LangGraph channel values."""
+    environment: str | None = None
+
+
+class StepPart(Record, tag="step_part"):
+    """What one layer saw of one call, at its start or at its end."""
+
+    trajectory_id: str
+    call_id: str
+    run: str
+    source: PartSource
+    phase: Literal["start", "end"]
+    at: float
+    """Seconds since the epoch, UTC, on the writer's clock."""
+    schema_version: int = SCHEMA_VERSION
+    agent: str | None = None
+    role: Role | None = None
+    conversation: str | None = None
+    node: str | None = None
+    """Graph node or function that made the call."""
+    parent_call: str | None = None
+    """Causal parent: the call whose answer led here."""
+    trace_id: str | None = None
+    span_id: str | None = None
+    state: StepState | None = None
+    prompt: PromptDelta | None = None
+    actions: list[Action] | None = None
+    """[num_choices]."""
+    sampling_asked: JsonObject | None = None
+    sampling_applied: JsonObject | None = None
+    temperature: float | None = None
+    logprobs_mode: Literal["raw", "processed"] | None = None
+    model: str | None = None
+    engine: str | None = None
+    template_hash: str | None = None
+    tokenizer_hash: str | None = None
+    capture_level: CaptureLevel | None = None
+    status: StepStatus | None = None
+    error: str | None = None
+    usage: Usage | None = None
+    findings: list[str] = []
+    """What was noticed, such as ``prefix_break``; merged over all parts."""
+
+
+class Step(Record, tag="step"):
+    """One decision of the model: one choice of one call, assembled from all parts."""
+
+    trajectory_id: str
+    call_id: str
+    choice: int
+    run: str
+    started_at: float
+    schema_version: int = SCHEMA_VERSION
+    index: int = 0
+    """Position in its trajectory, by start time."""
+    ended_at: float | None = None
+    """None while the call runs, or when whoever recorded it died."""
+    agent: str | None = None
+    role: Role = "policy"
+    conversation: str | None = None
+    node: str | None = None
+    parent_call: str | None = None
+    trace_id: str | None = None
+    span_id: str | None = None
+    state: StepState = StepState()
+    prompt: PromptDelta | None = None
+    prompt_token_ids: TokenIds | None = None
+    """[num_prompt_tokens]; filled when the whole trajectory is assembled, never stored."""
+    action: Action = Action()
+    sampling_asked: JsonObject | None = None
+    sampling_applied: JsonObject | None = None
+    temperature: float | None = None
+    logprobs_mode: Literal["raw", "processed"] | None = None
+    model: str | None = None
+    engine: str | None = None
+    template_hash: str | None = None
+    tokenizer_hash: str | None = None
+    capture_level: CaptureLevel = "text"
+    status: StepStatus | None = None
+    """None while the call runs."""
+    error: str | None = None
+    usage: Usage | None = None
+    findings: list[str] = []

@@ -1,0 +1,72 @@
+"""This file holds tasks: what an agent is asked, how it is graded, and what it may use up."""
+
+from typing import Literal, TypeAlias
+
+from agent_layer.schema.record import SCHEMA_VERSION, JsonObject, Record
+
+__all__ = ["Limits", "RewardSpec", "Split", "Task", "TaskView"]
+
+Split: TypeAlias = Literal["train", "eval"]
+
+
+class RewardSpec(Record):
+    """How one named reward of scope rollout enters the rollout's reward."""
+
+    weight: float = 1.0
+    required: bool = True
+    """A required reward that is absent or not ok makes the rollout's reward null."""
+
+
+class Limits(Record):
+    """What one attempt may use up; None is no limit."""
+
+    wall_seconds: float | None = None
+    turns: int | None = None
+    """Model calls."""
+    tokens: int | None = None
+    """Sampled tokens, summed over all calls."""
+    idle_seconds: float | None = None
+    """Longest time without a recorded event."""
+
+
+class TaskView(Record):
+    """The part of a task that its agent sees. Never the grading."""
+
+    id: str
+    task_type: str
+    input: object = None
+    seed: int | None = None
+
+
+class Task(Record, tag="task"):
+    """One thing to be done by rollouts, as a user submits it."""
+
+    id: str
+    run: str
+    schema_version: int = SCHEMA_VERSION
+    split: Split = "train"
+    task_type: str = "default"
+    input: object = None
+    """What the agent sees; any JSON value."""
+    grading: object = None
+    """What only the scorer sees; any JSON value."""
+    env: str | None = None
+    agent: str | None = None
+    scorer: str | None = None
+    """'agent' (its own report counts), 'module:function' or a registered name; None: the worker's default."""
+    rewards: dict[str, RewardSpec] = {}
+    """Declared rewards by name. Empty: every reward of scope rollout counts with weight 1."""
+    group_size: int = 1
+    sampling: JsonObject = {}
+    """Overrides what the agent asks of the engine, such as temperature."""
+    limits: Limits = Limits()
+    priority: int = 0
+    """Higher goes first."""
+    needs: list[str] = []
+    """Capabilities that a worker must have."""
+    seed: int | None = None
+    labels: dict[str, str] = {}
+
+    def view(self) -> TaskView:
+        """What may be handed to the agent."""
+        return TaskView(id=self.id, task_type=self.task_type, input=self.input, seed=self.seed)

