@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -32,7 +32,7 @@ def assemble_step(parts: Sequence[StepPart], choice: int = 0) -> Step:
         choice: which of the call's choices.
     """
     ranked = sorted(parts, key=_rank)
-    fields: dict[str, object] = {name: _first(ranked, name) for name in _SHARED}
+    fields: dict[str, Any] = {name: _first(ranked, name) for name in _SHARED}
     fields = {name: value for name, value in fields.items() if value is not None}
     ends = [part.at for part in ranked if part.phase == "end"]
     action = _merge(Action, [part.actions[choice] for part in ranked if part.actions and choice < len(part.actions)])
@@ -45,7 +45,7 @@ def assemble_step(parts: Sequence[StepPart], choice: int = 0) -> Step:
         "findings": sorted({finding for part in ranked for finding in part.findings}),
         "unknown": {key: value for part in reversed(ranked) for key, value in part.unknown.items()},
     }
-    return Step(**fields)  # pyright: ignore[reportArgumentType]  # the names and types are those of StepPart
+    return Step(**fields)
 
 
 def assemble_steps(parts: Iterable[StepPart]) -> list[Step]:
@@ -77,7 +77,7 @@ def _first(records: Iterable[object], name: str) -> object:
 
 def _merge(kind: type[R], records: Sequence[R]) -> R:
     """First known value of each field; a default that is empty counts as not known."""
-    values = {name: _first_known(records, name) for name in kind.__struct_fields__}
+    values: dict[str, Any] = {name: _first_known(records, name) for name in kind.__struct_fields__}
     return kind(**{name: value for name, value in values.items() if value is not None})
 
 

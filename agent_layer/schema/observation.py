@@ -2,12 +2,14 @@
 
 from typing import Literal
 
-from agent_layer.schema.record import SCHEMA_VERSION, Record
+import msgspec
+
+from agent_layer.schema.record import Record, current_version
 
 __all__ = ["Observation"]
 
 
-class Observation(Record, tag="observation"):
+class Observation(Record, frozen=True, kw_only=True, tag="observation"):
     """One answer of a tool or environment."""
 
     trajectory_id: str
@@ -16,7 +18,7 @@ class Observation(Record, tag="observation"):
     name: str
     at: float
     """When the answer was complete; seconds since the epoch, UTC."""
-    schema_version: int = SCHEMA_VERSION
+    schema_version: int = msgspec.field(default_factory=current_version)
     call_id: str | None = None
     """The model call that led to it; None when nothing was called before."""
     agent: str | None = None

@@ -1,11 +1,13 @@
 """This file holds policy versions: which weights answered."""
 
-from agent_layer.schema.record import SCHEMA_VERSION, Record
+import msgspec
+
+from agent_layer.schema.record import Record, current_version
 
 __all__ = ["PolicyVersion"]
 
 
-class PolicyVersion(Record, tag="policy_version"):
+class PolicyVersion(Record, frozen=True, kw_only=True, tag="policy_version"):
     """One set of weights that engines may serve. Number 0 is registered before the first call of a run."""
 
     run: str
@@ -14,7 +16,7 @@ class PolicyVersion(Record, tag="policy_version"):
     """Directory or model name that an engine can load."""
     created_at: float
     """Seconds since the epoch, UTC."""
-    schema_version: int = SCHEMA_VERSION
+    schema_version: int = msgspec.field(default_factory=current_version)
     weights_hash: str | None = None
     training_step: int | None = None
     """Updates that led to it; None for weights that this run did not train."""

@@ -6,10 +6,16 @@ from typing import TYPE_CHECKING, Self, TypeAlias
 
 import msgspec
 
-__all__ = ["SCHEMA_VERSION", "JsonObject", "Logprobs", "Record", "TokenIds"]
+__all__ = ["SCHEMA_VERSION", "JsonObject", "Logprobs", "Record", "TokenIds", "current_version"]
 
 SCHEMA_VERSION = 1
 """Raised when a field changes its meaning; adding a field does not raise it."""
+
+
+def current_version() -> int:
+    """Give a new record its version. A factory, because plain defaults are left out of the stored form."""
+    return SCHEMA_VERSION
+
 
 JsonObject: TypeAlias = dict[str, object]
 
@@ -33,7 +39,7 @@ class TokenIds(_Int32s):
 
     def __new__(cls, values: Iterable[int] | bytes = ()) -> Self:
         """Pack ids (or the bytes of packed ids)."""
-        return super().__new__(cls, "i", values)
+        return super().__new__(cls, "i", values)  # pyright: ignore[reportReturnType]  # array.__new__ gives the class it is handed
 
     def __reduce__(self) -> tuple[type[Self], tuple[bytes]]:
         """Pickle as bytes: the parent would hand its type code to ``__new__``."""
@@ -45,7 +51,7 @@ class Logprobs(_Float32s):
 
     def __new__(cls, values: Iterable[float] | bytes = ()) -> Self:
         """Pack log-probabilities (or the bytes of packed ones)."""
-        return super().__new__(cls, "f", values)
+        return super().__new__(cls, "f", values)  # pyright: ignore[reportReturnType]  # array.__new__ gives the class it is handed
 
     def __reduce__(self) -> tuple[type[Self], tuple[bytes]]:
         """Pickle as bytes: the parent would hand its type code to ``__new__``."""

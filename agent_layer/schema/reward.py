@@ -3,7 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias
 
-from agent_layer.schema.record import SCHEMA_VERSION, Record
+import msgspec
+
+from agent_layer.schema.record import Record, current_version
 from agent_layer.schema.rollout import Outcome
 from agent_layer.schema.task import RewardSpec
 
@@ -14,7 +16,7 @@ RewardSource: TypeAlias = Literal["rule", "verifier", "judge", "human", "env", "
 RewardStatus: TypeAlias = Literal["ok", "missing", "verifier_error", "infra_error", "timeout"]
 
 
-class Reward(Record, tag="reward"):
+class Reward(Record, frozen=True, kw_only=True, tag="reward"):
     """One judgement. Append-only: a later judgement supersedes, and the history stays."""
 
     trajectory_id: str
@@ -22,7 +24,7 @@ class Reward(Record, tag="reward"):
     run: str
     at: float
     """Seconds since the epoch, UTC."""
-    schema_version: int = SCHEMA_VERSION
+    schema_version: int = msgspec.field(default_factory=current_version)
     name: str = "reward"
     score: float | None = None
     """None when there is no judgement; ``status`` says why."""

@@ -2,7 +2,9 @@
 
 from typing import Literal, TypeAlias
 
-from agent_layer.schema.record import SCHEMA_VERSION, JsonObject, Record
+import msgspec
+
+from agent_layer.schema.record import JsonObject, Record, current_version
 from agent_layer.schema.task import RewardSpec, Split, Task
 
 __all__ = [
@@ -37,7 +39,7 @@ Cause: TypeAlias = Literal["policy", "infra", "verifier", "user"]
 FINAL_STATUSES: frozenset[str] = frozenset({"completed", "truncated", "failed", "cancelled", "dead", "lost"})
 
 
-class AttemptStarted(Record, tag="attempt_started"):
+class AttemptStarted(Record, frozen=True, kw_only=True, tag="attempt_started"):
     """The first record of a trajectory: who tries what, for whom."""
 
     trajectory_id: str
@@ -47,7 +49,7 @@ class AttemptStarted(Record, tag="attempt_started"):
     task_id: str
     started_at: float
     """Seconds since the epoch, UTC."""
-    schema_version: int = SCHEMA_VERSION
+    schema_version: int = msgspec.field(default_factory=current_version)
     task_type: str = "default"
     split: Split = "train"
     group_id: str | None = None
@@ -59,7 +61,7 @@ class AttemptStarted(Record, tag="attempt_started"):
     """The whole task, where the opener knows it."""
 
 
-class PhaseTimes(Record):
+class PhaseTimes(Record, frozen=True, kw_only=True):
     """Seconds spent in each phase of an attempt; None where the phase was not reached."""
 
     queued_seconds: float | None = None
@@ -69,14 +71,14 @@ class PhaseTimes(Record):
     seal_seconds: float | None = None
 
 
-class Outcome(Record, tag="outcome"):
+class Outcome(Record, frozen=True, kw_only=True, tag="outcome"):
     """How an attempt ended. One per trajectory; the first one written stands."""
 
     trajectory_id: str
     run: str
     status: RolloutStatus
     ended_at: float
-    schema_version: int = SCHEMA_VERSION
+    schema_version: int = msgspec.field(default_factory=current_version)
     cause: Cause | None = None
     """None for a plain completion."""
     error: str | None = None
@@ -88,12 +90,12 @@ class Outcome(Record, tag="outcome"):
     details: JsonObject = {}
 
 
-class Accepted(Record, tag="accepted"):
+class Accepted(Record, frozen=True, kw_only=True, tag="accepted"):
     """This attempt, and no other, counts for its rollout. Written once the attempt is whole."""
 
     trajectory_id: str
     rollout_id: str
     run: str
     accepted_at: float
-    schema_version: int = SCHEMA_VERSION
+    schema_version: int = msgspec.field(default_factory=current_version)
     group_id: str | None = None

@@ -1,11 +1,13 @@
 """This file holds where stored bytes lie: segments, their chunks, and the rows that index them."""
 
-from agent_layer.schema.record import SCHEMA_VERSION, Record
+import msgspec
+
+from agent_layer.schema.record import Record, current_version
 
 __all__ = ["Chunk", "SegmentFooter"]
 
 
-class Chunk(Record):
+class Chunk(Record, frozen=True, kw_only=True):
     """One frame of a segment: all records of one owner (a trajectory, group or policy) in one log file."""
 
     owner: str
@@ -15,11 +17,11 @@ class Chunk(Record):
     """Frame header included."""
 
 
-class SegmentFooter(Record, tag="segment_footer"):
+class SegmentFooter(Record, frozen=True, kw_only=True, tag="segment_footer"):
     """The last frame of a segment: what is inside."""
 
     name: str
     created_at: float
     """Seconds since the epoch, UTC."""
-    schema_version: int = SCHEMA_VERSION
+    schema_version: int = msgspec.field(default_factory=current_version)
     chunks: list[Chunk] = []

@@ -6,7 +6,9 @@ Several layers see the same call. Each writes immutable ``StepPart`` records; no
 
 from typing import Literal, TypeAlias
 
-from agent_layer.schema.record import SCHEMA_VERSION, JsonObject, Logprobs, Record, TokenIds
+import msgspec
+
+from agent_layer.schema.record import JsonObject, Logprobs, Record, TokenIds, current_version
 
 __all__ = [
     "Action",
@@ -38,17 +40,17 @@ PolicyRun: TypeAlias = tuple[int, int]
 """(version, num_tokens): so many tokens in a row were sampled by this version."""
 
 
-class Content(Record, tag="content"):
+class Content(Record, frozen=True, kw_only=True, tag="content"):
     """A message, tool list or framework value, stored once per trajectory and referred to by hash."""
 
     trajectory_id: str
     hash: str
     body: bytes
     """JSON text, UTF-8; ``hash`` is its content hash."""
-    schema_version: int = SCHEMA_VERSION
+    schema_version: int = msgspec.field(default_factory=current_version)
 
 
-class PromptDelta(Record):
+class PromptDelta(Record, frozen=True, kw_only=True):
     """Prompt ids, stored as what they add to an earlier step of the same trajectory.
 
     prompt = prompt(parent) + response(parent) + delta, where the parent's two together have ``prefix_length`` ids
@@ -63,14 +65,14 @@ class PromptDelta(Record):
     prefix_hash: str | None = None
 
 
-class Usage(Record):
+class Usage(Record, frozen=True, kw_only=True):
     """Tokens as the engine counted them."""
 
     prompt_tokens: int | None = None
     response_tokens: int | None = None
 
 
-class Action(Record):
+class Action(Record, frozen=True, kw_only=True):
     """What the model answered: one choice of one call."""
 
     message: JsonObject | None = None
@@ -86,7 +88,7 @@ class Action(Record):
     """Named per-token arrays of the engine, such as routed experts."""
 
 
-class StepState(Record):
+class StepState(Record, frozen=True, kw_only=True):
     """What the model and its environment looked like before the call. Hashes refer to ``Content`` records."""
 
     messages: list[str] | None = None
@@ -97,7 +99,7 @@ class StepState(Record):
     environment: str | None = None
 
 
-class StepPart(Record, tag="step_part"):
+class StepPart(Record, frozen=True, kw_only=True, tag="step_part"):
     """What one layer saw of one call, at its start or at its end."""
 
     trajectory_id: str
@@ -107,7 +109,7 @@ class StepPart(Record, tag="step_part"):
     phase: Literal["start", "end"]
     at: float
     """Seconds since the epoch, UTC, on the writer's clock."""
-    schema_version: int = SCHEMA_VERSION
+    schema_version: int = msgspec.field(default_factory=current_version)
     agent: str | None = None
     role: Role | None = None
     conversation: str | None = None
@@ -137,7 +139,7 @@ class StepPart(Record, tag="step_part"):
     """What was noticed, such as ``prefix_break``; merged over all parts."""
 
 
-class Step(Record, tag="step"):
+class Step(Record, frozen=True, kw_only=True, tag="step"):
     """One decision of the model: one choice of one call, assembled from all parts."""
 
     trajectory_id: str
@@ -145,7 +147,7 @@ class Step(Record, tag="step"):
     choice: int
     run: str
     started_at: float
-    schema_version: int = SCHEMA_VERSION
+    schema_version: int = msgspec.field(default_factory=current_version)
     index: int = 0
     """Position in its trajectory, by start time."""
     ended_at: float | None = None

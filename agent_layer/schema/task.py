@@ -2,14 +2,16 @@
 
 from typing import Literal, TypeAlias
 
-from agent_layer.schema.record import SCHEMA_VERSION, JsonObject, Record
+import msgspec
+
+from agent_layer.schema.record import JsonObject, Record, current_version
 
 __all__ = ["Limits", "RewardSpec", "Split", "Task", "TaskView"]
 
 Split: TypeAlias = Literal["train", "eval"]
 
 
-class RewardSpec(Record):
+class RewardSpec(Record, frozen=True, kw_only=True):
     """How one named reward of scope rollout enters the rollout's reward."""
 
     weight: float = 1.0
@@ -17,7 +19,7 @@ class RewardSpec(Record):
     """A required reward that is absent or not ok makes the rollout's reward null."""
 
 
-class Limits(Record):
+class Limits(Record, frozen=True, kw_only=True):
     """What one attempt may use up; None is no limit."""
 
     wall_seconds: float | None = None
@@ -29,7 +31,7 @@ class Limits(Record):
     """Longest time without a recorded event."""
 
 
-class TaskView(Record):
+class TaskView(Record, frozen=True, kw_only=True):
     """The part of a task that its agent sees. Never the grading."""
 
     id: str
@@ -38,12 +40,12 @@ class TaskView(Record):
     seed: int | None = None
 
 
-class Task(Record, tag="task"):
+class Task(Record, frozen=True, kw_only=True, tag="task"):
     """One thing to be done by rollouts, as a user submits it."""
 
     id: str
     run: str
-    schema_version: int = SCHEMA_VERSION
+    schema_version: int = msgspec.field(default_factory=current_version)
     split: Split = "train"
     task_type: str = "default"
     input: object = None

@@ -8,7 +8,7 @@ import msgspec
 from agent_layer.errors import CorruptRecordError
 from agent_layer.schema.assembly import assemble_steps
 from agent_layer.schema.observation import Observation
-from agent_layer.schema.record import SCHEMA_VERSION, Record, TokenIds
+from agent_layer.schema.record import Record, TokenIds, current_version
 from agent_layer.schema.reward import Reward, rollout_reward
 from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
 from agent_layer.schema.step import Content, Step, StepPart
@@ -22,11 +22,11 @@ TrajectoryRecord: TypeAlias = AttemptStarted | StepPart | Content | Observation 
 R = TypeVar("R", bound=Record)
 
 
-class Trajectory(Record, tag="trajectory"):
+class Trajectory(Record, frozen=True, kw_only=True, tag="trajectory"):
     """One attempt as a graph: ``prompt.parent_call`` of each step points at the step whose tokens it continues."""
 
     trajectory_id: str
-    schema_version: int = SCHEMA_VERSION
+    schema_version: int = msgspec.field(default_factory=current_version)
     started: AttemptStarted | None = None
     """None when whoever should have recorded the beginning died first."""
     steps: list[Step] = []
