@@ -99,6 +99,14 @@ class Settings(BaseSettings):
         """URL of the object store."""
         return self.objects_url or (self.dir.absolute() / "objects").as_uri()
 
+    def environment(self) -> dict[str, str]:
+        """Give the variables under which a child process reads these same settings."""
+        values = self.model_dump(mode="json", exclude_unset=True, exclude_none=True)
+        endpoint = values.pop("s3_endpoint_url", None)
+        variables = {f"AGENT_LAYER_{name.upper()}": str(value) for name, value in values.items()}
+        variables["AGENT_LAYER_DIR"] = str(self.dir.absolute())
+        return variables | ({"AWS_ENDPOINT_URL_S3": str(endpoint)} if endpoint else {})
+
     @cached_property
     def engine_urls(self) -> list[str]:
         """Addresses of engines, without a trailing slash or /v1."""

@@ -56,7 +56,7 @@ def _pack_array(value: object) -> bytes:
 
 def _unpack_array(kind: type, value: object) -> object:
     if kind in (TokenIds, Logprobs) and isinstance(value, bytes | list | tuple):
-        return kind(cast("bytes | list[object]", value))
+        return kind(cast("bytes", value))
     if kind is object:
         return value
     raise TypeError(f"{kind.__name__} cannot be read from {type(value).__name__}")
