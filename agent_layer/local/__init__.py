@@ -1,0 +1,1 @@
+"""Everything on one machine: engines, and the processes around them."""

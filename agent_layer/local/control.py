@@ -1,0 +1,125 @@
+"""This file holds the control of one inference engine: what it serves, and how it is given new weights.
+
+Pause, reload, reset and resume are the portable core of vLLM's endpoints for reinforcement learning. Only the side
+that trains calls them; the gateway never forwards them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import msgspec
+
+from agent_layer.errors import EngineError, UnreachableError
+from agent_layer.schema.record import JsonObject
+
+__all__ = ["EngineControl", "EngineReport"]
+
+
+class EngineReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What an engine said of itself when it was probed."""
+
+    model: str
+    """Name under which it serves."""
+    location: str
+    """Where its first weights come from."""
+
+
+@dataclass(frozen=True)
+class EngineControl:
+    """Control of the engine at ``url`` (no trailing slash, no /v1)."""
+
+    url: str
+    timeout_seconds: float = 120.0
+
+    def load(self, directory: Path) -> None:
+        """Give the engine the weights in ``directory`` (safetensors and config).
+
+        Calls that run are waited for, calls that come meanwhile wait inside the engine; nothing cached under the old
+        weights survives. An engine where this raised may hold half of the weights: load again before it serves.
+
+        Raises: EngineError: it refused a step. UnreachableError: it does not answer.
+        """
+        self.pause()
+        self.reload(directory)
+        self.reset_cache()
+        self.resume()
+
+    def pause(self) -> None:
+        """Hold new calls, wait for the running ones."""
+        self._post("/pause?mode=wait")
+
+    def reload(self, directory: Path) -> None:
+        """Read weights from a directory that the engine sees under the same name."""
+        self._post("/collective_rpc", {"method": "reload_weights", "kwargs": {"weights_path": str(directory)}})
+
+    def reset_cache(self) -> None:
+        """Forget cached prompts: they were computed with other weights."""
+        self._post("/reset_prefix_cache")
+
+    def resume(self) -> None:
+        """Go on with calls."""
+        self._post("/resume")
+
+    def is_healthy(self) -> bool:
+        """Whether it answers at all."""
+        try:
+            self._send("GET", "/health")
+        except (EngineError, UnreachableError):
+            return False
+        return True
+
+    def probe(self) -> EngineReport:
+        """Ask which model it serves, and check with one token that it returns token ids and log-probabilities.
+
+        Raises: EngineError: it serves no model, or cannot return them. UnreachableError: it does not answer.
+        """
+        served = cast("list[dict[str, str]]", self._send("GET", "/v1/models").get("data") or [])
+        if not served:
+            raise EngineError(f"engine {self.url}: expected a model to be served, found none; start it with a model")
+        model = served[0]["id"]
+        question = {"model": model, "messages": [{"role": "user", "content": "1"}], "max_tokens": 1}
+        answer = self._post("/v1/chat/completions", question | {"return_token_ids": True, "logprobs": True})
+        _check_tokens(self.url, answer)
+        return EngineReport(model=model, location=served[0].get("root") or model)
+
+    def _post(self, path: str, body: Mapping[str, object] | None = None) -> JsonObject:
+        return self._send("POST", path, msgspec.json.encode(body or {}))
+
+    def _send(self, method: str, path: str, body: bytes | None = None) -> JsonObject:
+        request = Request(self.url + path, body, {"Content-Type": "application/json"}, method=method)
+        try:
+            with urlopen(request, timeout=self.timeout_seconds) as response:
+                answer = response.read()
+        except HTTPError as error:
+            said = error.read(400).decode("utf-8", "replace")
+            raise EngineError(
+                f"engine {self.url}: {method} {path} should succeed, but answered {error.code} ({said});"
+                " a vLLM server needs VLLM_SERVER_DEV_MODE=1 for its control endpoints"
+            ) from error
+        except OSError as error:
+            raise UnreachableError(
+                f"engine {self.url}: expected an answer to {method} {path}, found {error}; is it running?"
+            ) from error
+        return _as_object(answer)
+
+
+def _as_object(answer: bytes) -> JsonObject:
+    try:
+        return msgspec.json.decode(answer or b"{}", type=JsonObject)
+    except msgspec.DecodeError:
+        return {}
+
+
+def _check_tokens(url: str, answer: JsonObject) -> None:
+    choice = cast("list[JsonObject]", answer.get("choices") or [{}])[0]
+    found = {"prompt_token_ids": answer.get("prompt_token_ids"), "token_ids": choice.get("token_ids")}
+    found["logprobs"] = choice.get("logprobs")
+    if missing := [name for name, value in found.items() if not value]:
+        raise EngineError(
+            f"engine {url}: training needs token ids and log-probabilities, but its answer has no"
+            f" {', '.join(missing)}; use vLLM 0.24 or later, which returns them for 'return_token_ids': true"
+        )

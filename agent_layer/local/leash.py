@@ -1,0 +1,102 @@
+"""This file holds the leash: a child process that ends when whoever started it ends, however that happens.
+
+``python -m agent_layer.local.leash COMMAND …`` runs the command in a process group of its own and ends the group when
+its own standard input closes (the kernel closes it for a parent that is killed), on SIGTERM, or when the command ends.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["GRACE_SECONDS", "Leashed", "start_leashed"]
+
+GRACE_SECONDS = 10.0
+"""Between asking a process group to end and ending it."""
+
+
+@dataclass(frozen=True)
+class Leashed:
+    """A command on its leash."""
+
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the command still runs."""
+        return self.process.poll() is None
+
+    @property
+    def last_words(self) -> str:
+        """Last lines that the command wrote."""
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-8:])
+
+    def stop(self) -> None:
+        """End the command and all that it started; returns when they are gone."""
+        if self.process.stdin:
+            self.process.stdin.close()
+        try:
+            self.process.wait(GRACE_SECONDS + 5)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+def start_leashed(command: Sequence[str], variables: Mapping[str, str], log: Path) -> Leashed:
+    """Start a command that ends with this process.
+
+    Args:
+        command: program and arguments.
+        variables: what its environment has besides what this process has.
+        log: file to which its output is appended.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", __name__, *command],
+            env={**os.environ, **variables},
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+    return Leashed(process, log)
+
+
+def hold(command: Sequence[str]) -> int:
+    """Run the command until it ends or standard input closes; give its exit status."""
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, process_group=0)
+
+    def pass_on(*_: object) -> None:
+        _signal(process, signal.SIGTERM)
+
+    signal.signal(signal.SIGTERM, pass_on)
+    threading.Thread(target=_end_with_stdin, args=(process,), daemon=True).start()
+    status = process.wait()
+    _signal(process, signal.SIGKILL)
+    return status
+
+
+def _end_with_stdin(process: subprocess.Popen[bytes]) -> None:
+    while os.read(0, 4096):
+        pass
+    _signal(process, signal.SIGTERM)
+    threading.Event().wait(GRACE_SECONDS)
+    _signal(process, signal.SIGKILL)
+
+
+def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    """Signal the whole group; what the command left behind is reached even after its own end."""
+    try:
+        os.killpg(process.pid, number)
+    except (ProcessLookupError, PermissionError):
+        return
+
+
+if __name__ == "__main__":
+    sys.exit(hold(sys.argv[1:]))

@@ -1,0 +1,273 @@
+"""This file holds the scripted engine: an OpenAI-compatible server whose answers a function writes.
+
+It speaks what the gateway needs of vLLM: token ids and log-probabilities of prompt and answer, streams, n > 1, tool
+calls, and the control endpoints by which weights are changed. Tests use it in process; ``python -m
+agent_layer.local.scripted --port 8000 --script FILE.py:function`` serves it to others.
+"""
+
+import argparse
+import asyncio
+import json
+import threading
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterable
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from typing import cast
+
+from aiohttp import web
+
+from agent_layer.local.script import Asked, Script, echo, load_script
+from agent_layer.local.words import END, id_of, logprob_of, prompt_words, words_of
+from agent_layer.schema.record import JsonObject
+
+__all__ = ["Asked", "Script", "ScriptedEngine", "SeenCall", "echo", "serve", "serve_in_thread"]
+
+
+@dataclass(kw_only=True)
+class SeenCall:
+    """One call as the engine saw it; tests compare what was captured with it."""
+
+    body: JsonObject
+    headers: dict[str, str]
+    prompt_token_ids: list[int]
+    token_ids: list[list[int]] = field(default_factory=list[list[int]])
+    """[num_choices][num_response_tokens]."""
+    finished: bool = False
+    """False while it runs, and for good when the client hung up."""
+
+
+@dataclass(kw_only=True)
+class ScriptedEngine:
+    """The engine's state: its script, its weights, and what it was asked."""
+
+    script: Script = echo
+    model: str = "scripted"
+    token_ids: bool = True
+    """False: an engine that cannot return token ids."""
+    token_seconds: float = 0.0
+    """Pause before each word, so that a test can catch an answer in mid-air."""
+    weights: str = "initial"
+    """Directory that was loaded last."""
+    num_loads: int = 0
+    num_running: int = 0
+    calls: list[SeenCall] = field(default_factory=list[SeenCall])
+    controls: Counter[str] = field(default_factory=Counter[str])
+    """How often each control endpoint was used."""
+    url: str = ""
+    """Set while it is served."""
+
+    def __post_init__(self) -> None:
+        """Begin unpaused and idle."""
+        self._open, self._idle = asyncio.Event(), asyncio.Event()
+        self._open.set()
+        self._idle.set()
+
+    def app(self) -> web.Application:
+        """Give the web application that serves this engine."""
+        app = web.Application(client_max_size=1 << 28)
+        app.add_routes(
+            [
+                web.get("/health", _say_ok),
+                web.get("/v1/models", self._list_models),
+                web.post("/v1/chat/completions", self._chat),
+                web.post("/pause", self._pause),
+                web.post("/resume", self._resume),
+                web.post("/collective_rpc", self._collective_rpc),
+                web.post("/reset_prefix_cache", self._reset_prefix_cache),
+            ]
+        )
+        return app
+
+    async def _list_models(self, _: web.Request) -> web.Response:
+        return web.json_response({"object": "list", "data": [{"id": self.model, "object": "model"}]})
+
+    async def _chat(self, request: web.Request) -> web.StreamResponse:
+        await self._open.wait()
+        body = cast("JsonObject", await request.json())
+        if body.get("model") != self.model:
+            return _refuse(404, f"The model `{body.get('model')}` does not exist.")
+        prompt = [id_of(word) for word in prompt_words(_messages(body), body.get("tools"))]
+        call = SeenCall(body=body, headers=dict(request.headers), prompt_token_ids=prompt)
+        call.token_ids.extend([] for _ in range(_num_choices(body)))
+        self.calls.append(call)
+        self.num_running += 1
+        self._idle.clear()
+        try:
+            response = await (self._stream(request, call) if body.get("stream") else self._answer(call))
+            call.finished = True
+            return response
+        finally:
+            self.num_running -= 1
+            if not self.num_running:
+                self._idle.set()
+
+    async def _answer(self, call: SeenCall) -> web.Response:
+        choices: list[JsonObject] = []
+        for choice in range(len(call.token_ids)):
+            message = await self._sample(call, choice)
+            logprobs = self._logprobs(call.body, call.token_ids[choice])
+            reason = "tool_calls" if message.get("tool_calls") else "stop"
+            told: JsonObject = {"index": choice, "message": message, "logprobs": logprobs, "finish_reason": reason}
+            choices.append(told | self._ids(call.body, "token_ids", call.token_ids[choice]))
+        num_sampled = sum(map(len, call.token_ids))
+        usage = {"prompt_tokens": len(call.prompt_token_ids), "completion_tokens": num_sampled}
+        usage["total_tokens"] = sum(usage.values())
+        told = {"id": "chatcmpl-scripted", "object": "chat.completion", "created": 1, "model": self.model}
+        told |= {"choices": choices, "usage": usage}
+        return web.json_response(told | self._ids(call.body, "prompt_token_ids", call.prompt_token_ids))
+
+    async def _sample(self, call: SeenCall, choice: int) -> JsonObject:
+        """Run the script for one choice; give the message it made."""
+        text: list[str] = []
+        message: JsonObject = {"role": "assistant", "content": ""}
+        async for word, delta in self._words(call, choice):
+            call.token_ids[choice].append(id_of(word))
+            text.append(str(delta.get("content") or ""))
+            message |= delta
+        return message | {"content": "".join(text) or (None if message.get("tool_calls") else "")}
+
+    async def _words(self, call: SeenCall, choice: int) -> AsyncIterator[tuple[str, JsonObject]]:
+        """Give (word, what it adds to the message); tool calls arrive whole, with the last word."""
+        tools = cast("list[JsonObject] | None", call.body.get("tools"))
+        asked = Asked(
+            messages=_messages(call.body), tools=tools, choice=choice, body=call.body, weights=lambda: self.weights
+        )
+        answer = self.script(asked)
+        message = cast("JsonObject", answer if isinstance(answer, dict) else {"content": answer})
+        spoken, calls = message.get("content") or "", message.get("tool_calls")
+        words = spoken.split() if isinstance(spoken, str) else cast("Iterable[str]", spoken)
+        for index, word in enumerate(words):
+            await asyncio.sleep(self.token_seconds)
+            yield word, {"content": f" {word}" if index else word}
+        for word in words_of({"tool_calls": calls}):
+            yield word, {}
+        yield END, {"tool_calls": calls} if calls else {}
+
+    async def _stream(self, request: web.Request, call: SeenCall) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        prompt = self._ids(call.body, "prompt_token_ids", call.prompt_token_ids)
+        for choice in range(len(call.token_ids)):
+            delta = {"role": "assistant", "content": ""}
+            await self._send(response, [{"index": choice, "delta": delta, "finish_reason": None}], prompt)
+        for choice, sampled in enumerate(call.token_ids):
+            async for word, delta in self._words(call, choice):
+                sampled.append(id_of(word))
+                told: JsonObject = {"index": choice, "delta": _streamed(delta), "finish_reason": None}
+                told |= self._ids(call.body, "token_ids", [id_of(word)])
+                told["logprobs"] = self._logprobs(call.body, [id_of(word)])
+                if word == END:
+                    told["finish_reason"] = "tool_calls" if delta else "stop"
+                await self._send(response, [told], {})
+        await response.write(b"data: [DONE]\n\n")
+        return response
+
+    async def _send(self, response: web.StreamResponse, choices: list[JsonObject], more: JsonObject) -> None:
+        chunk = {"id": "chatcmpl-scripted", "object": "chat.completion.chunk", "created": 1, "model": self.model}
+        await response.write(f"data: {json.dumps(chunk | {'choices': choices} | more)}\n\n".encode())
+
+    def _ids(self, body: JsonObject, name: str, ids: list[int]) -> JsonObject:
+        return {name: ids} if self.token_ids and body.get("return_token_ids") else {}
+
+    def _logprobs(self, body: JsonObject, ids: list[int]) -> JsonObject | None:
+        if not body.get("logprobs"):
+            return None
+        return {"content": [{"token": str(one), "logprob": logprob_of(one), "top_logprobs": []} for one in ids]}
+
+    async def _pause(self, _: web.Request) -> web.Response:
+        """Hold new calls and wait for the running ones (vLLM's mode=wait)."""
+        self.controls["pause"] += 1
+        self._open.clear()
+        await self._idle.wait()
+        return web.json_response({"status": "paused"})
+
+    async def _resume(self, _: web.Request) -> web.Response:
+        self.controls["resume"] += 1
+        self._open.set()
+        return web.json_response({"status": "resumed"})
+
+    async def _collective_rpc(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        self.controls[body["method"]] += 1
+        if body["method"] == "reload_weights":
+            self.weights = body["kwargs"]["weights_path"]
+            self.num_loads += 1
+        return web.json_response({"results": [None]})
+
+    async def _reset_prefix_cache(self, _: web.Request) -> web.Response:
+        self.controls["reset_prefix_cache"] += 1
+        return web.Response()
+
+
+@asynccontextmanager
+async def serve(engine: ScriptedEngine, host: str = "127.0.0.1", port: int = 0) -> AsyncGenerator[ScriptedEngine]:
+    """Serve the engine on the running loop; port 0 takes a free one. ``engine.url`` names it."""
+    runner = web.AppRunner(engine.app(), access_log=None, shutdown_timeout=0.1)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, host, port).start()
+        address = cast("tuple[str, int]", runner.addresses[0])
+        engine.url = f"http://{host}:{address[1]}"
+        yield engine
+    finally:
+        await runner.cleanup()
+
+
+@contextmanager
+def serve_in_thread(engine: ScriptedEngine, port: int = 0) -> Generator[ScriptedEngine]:
+    """Serve the engine from a thread of its own, for callers without a loop."""
+    ready, stop, loop = threading.Event(), asyncio.Event(), asyncio.new_event_loop()
+
+    async def live() -> None:
+        async with serve(engine, port=port):
+            ready.set()
+            await stop.wait()
+
+    thread = threading.Thread(target=lambda: loop.run_until_complete(live()), name="scripted-engine", daemon=True)
+    thread.start()
+    ready.wait(10)
+    try:
+        yield engine
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join(10)
+        loop.close()
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Serve a scripted engine until it is interrupted."""
+    parser = argparse.ArgumentParser(prog="python -m agent_layer.local.scripted", description=__doc__)
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--script", type=load_script, default=echo, help="FILE.py:function; default: an echo")
+    parser.add_argument("--model", default="scripted")
+    asked = parser.parse_args(arguments)
+    engine = ScriptedEngine(script=asked.script, model=asked.model)
+    web.run_app(engine.app(), host=asked.host, port=asked.port, access_log=None, print=None)
+
+
+async def _say_ok(_: web.Request) -> web.Response:
+    return web.Response()
+
+
+def _refuse(status: int, message: str) -> web.Response:
+    return web.json_response({"error": {"message": message, "type": "NotFoundError", "code": status}}, status=status)
+
+
+def _messages(body: JsonObject) -> list[JsonObject]:
+    return cast("list[JsonObject]", body.get("messages") or [])
+
+
+def _num_choices(body: JsonObject) -> int:
+    return cast("int | None", body.get("n")) or 1
+
+
+def _streamed(delta: JsonObject) -> JsonObject:
+    """Tool calls carry their index in a stream."""
+    calls = cast("list[JsonObject]", delta.get("tool_calls") or [])
+    return delta | {"tool_calls": [{"index": index, **call} for index, call in enumerate(calls)]} if calls else delta
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""This file holds a vLLM server as a child process: started, warmed up, and stopped with its parent."""
+
+import socket
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self, TypeAlias
+
+from agent_layer.errors import EngineError
+from agent_layer.local.control import EngineControl, EngineReport
+from agent_layer.local.leash import Leashed, start_leashed
+
+__all__ = ["Progress", "VllmServer", "free_port"]
+
+Progress: TypeAlias = Callable[[float], None]
+"""Told the seconds waited so far, a few times a second."""
+
+_ENVIRONMENT = {
+    "VLLM_SERVER_DEV_MODE": "1",  # opens pause, collective_rpc, reset_prefix_cache and resume
+    "VLLM_CPU_KVCACHE_SPACE": "1",
+    "VLLM_NO_USAGE_STATS": "1",
+    "OMP_NUM_THREADS": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+}
+
+_FLAGS = (
+    "--host=127.0.0.1",
+    "--dtype=float32",  # bfloat16 is the default, and its log-probabilities differ from the trainer's
+    "--enforce-eager",
+    "--logprobs-mode=processed_logprobs",  # of the policy as sampled, temperature applied
+    "--generation-config=vllm",  # no sampling defaults hidden in the model's directory
+    "--disable-uvicorn-access-log",
+)
+
+
+def free_port() -> int:
+    """Find a port of loopback that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@dataclass(kw_only=True)
+class VllmServer:
+    """One server on loopback, float32 on CPU unless ``arguments`` say otherwise (the last flag wins).
+
+    Start it and wait apart, so that other things can start meanwhile; or use it as a context manager.
+    """
+
+    model: Path
+    log: Path
+    name: str = "policy"
+    """Model name under which it serves."""
+    max_model_len: int | None = None
+    max_num_seqs: int = 96
+    arguments: tuple[str, ...] = ()
+    start_seconds: float = 300.0
+    port: int = field(default_factory=free_port)
+    _child: Leashed | None = None
+
+    @property
+    def url(self) -> str:
+        """Address without /v1."""
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def control(self) -> EngineControl:
+        """Control of this server."""
+        return EngineControl(self.url)
+
+    def start(self) -> None:
+        """Start the process; ``wait`` tells when it serves."""
+        length = (f"--max-model-len={self.max_model_len}",) if self.max_model_len else ()
+        command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", f"--model={self.model}", *_FLAGS]
+        command += [f"--served-model-name={self.name}", f"--port={self.port}", f"--max-num-seqs={self.max_num_seqs}"]
+        self._child = start_leashed([*command, *length, *self.arguments], _ENVIRONMENT, self.log)
+
+    def wait(self, progress: Progress = lambda _: None) -> EngineReport:
+        """Wait until it answers, and warm it up with one call (the first can take half a minute).
+
+        Raises: EngineError: it died, took too long, or returns no token ids.
+        """
+        began = time.monotonic()
+        while not self.control.is_healthy():
+            waited = time.monotonic() - began
+            progress(waited)
+            self._check_alive(waited)
+            time.sleep(0.25)
+        return self.control.probe()
+
+    def stop(self) -> None:
+        """End the server and its engine processes."""
+        if self._child:
+            self._child.stop()
+
+    def __enter__(self) -> Self:
+        self.start()
+        try:
+            self.wait()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _check_alive(self, waited: float) -> None:
+        if self._child and self._child.is_running and waited < self.start_seconds:
+            return
+        last_words = self._child.last_words if self._child else "it was never started"
+        raise EngineError(
+            f"vLLM with {self.model}: expected it to serve within {self.start_seconds:.0f} s, but after {waited:.0f} s"
+            f" it does not; see {self.log}, which ends: {last_words}"
+        )

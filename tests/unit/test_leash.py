@@ -1,0 +1,59 @@
+"""A leashed process never outlives whoever started it."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+from agent_layer.local.leash import start_leashed
+
+PARENT = """
+import sys, time
+from pathlib import Path
+from agent_layer.local.leash import start_leashed
+start_leashed([sys.executable, "-c", CHILD], {}, Path(sys.argv[1]))
+time.sleep(60)
+"""
+CHILD = "import os, time; print(os.getpid(), flush=True); time.sleep(60)"
+
+
+def wait_until(condition, seconds=10.0):
+    deadline = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < deadline, "the condition did not come true"
+        time.sleep(0.02)
+    return found
+
+
+def is_alive(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def pid_in(log):
+    return int(log.read_text() or 0) if log.exists() else 0
+
+
+def test_it_ends_when_its_parent_is_killed(tmp_path):
+    log = tmp_path / "child.log"
+    parent = subprocess.Popen([sys.executable, "-c", f"CHILD = {CHILD!r}\n{PARENT}", str(log)])
+    child = wait_until(lambda: pid_in(log))
+
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+
+    wait_until(lambda: not is_alive(child))
+
+
+def test_it_ends_when_it_is_stopped(tmp_path):
+    leashed = start_leashed([sys.executable, "-c", CHILD], {}, tmp_path / "child.log")
+    child = wait_until(lambda: pid_in(leashed.log))
+
+    leashed.stop()
+
+    assert not is_alive(child)
+    assert not leashed.is_running
