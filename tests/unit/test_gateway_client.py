@@ -1,0 +1,115 @@
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+
+from agent_layer.errors import BadInputError, NotFoundError, NotWholeError, UnreachableError
+from agent_layer.schema.task import Limits
+from tracer.gateway import EndedRollout, GatewayClient, OpenedRollout, RolloutRequest
+
+OPENED = {
+    "rollout_id": "r1",
+    "attempt": 0,
+    "trajectory_id": "r1-0",
+    "base_url": "http://127.0.0.1:1/r/r1-0/v1",
+    "api_key": "k",
+    "model": "m",
+    "added_later": True,
+}
+
+
+class AskedServer(HTTPServer):
+    """Answers what it is told to, and remembers what it was asked."""
+
+    def __init__(self):
+        self.asked = []
+        self.answer = (200, json.dumps(OPENED))
+        super().__init__(("127.0.0.1", 0), AskedRequest)
+
+
+class AskedRequest(BaseHTTPRequestHandler):
+    server: AskedServer
+
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        self.server.asked.append((self.path, self.headers.get("authorization"), body))
+        status, text = self.server.answer
+        self.send_response(status)
+        self.send_header("content-length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def server():
+    with AskedServer() as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def client(server):
+    return GatewayClient(f"http://127.0.0.1:{server.server_port}/v1/", "operator-key")
+
+
+def test_opening_says_only_what_is_known(server, client):
+    opened = client.open(RolloutRequest(task_id="t", limits=Limits(turns=3), owner="worker"))
+
+    assert isinstance(opened, OpenedRollout)
+    assert opened.trajectory_id == "r1-0"
+    assert server.asked == [
+        ("/rollouts", "Bearer operator-key", {"task_id": "t", "limits": {"turns": 3}, "owner": "worker"})
+    ]
+
+
+def test_closing_counts_calls(server, client):
+    server.answer = (200, '{"started": 3, "ended": 3, "trajectory_id": "r1-1"}')
+
+    closed = client.close("r1", 1)
+
+    assert (closed.started, closed.ended) == (3, 3)
+    assert server.asked[0][0] == "/rollouts/r1/close"
+    assert server.asked[0][2] == {"attempt": 1}
+
+
+def test_ending_tells_whether_it_counts(server, client):
+    server.answer = (200, '{"accepted": true, "reward": null}')
+
+    assert client.end("r1", status="completed") == EndedRollout(accepted=True, reward=None)
+    assert server.asked[0][2] == {"status": "completed"}
+
+
+@pytest.mark.parametrize(
+    ("status", "text", "error", "sentence"),
+    [
+        (404, '{"error": {"message": "rollout r1 is not known"}}', NotFoundError, "rollout r1 is not known"),
+        (409, '{"error": "two calls still run"}', NotWholeError, "two calls still run"),
+        (401, "who are you", BadInputError, "who are you"),
+        (500, "", UnreachableError, "(no text)"),
+    ],
+)
+def test_a_refusal_keeps_its_sentence(server, client, status, text, error, sentence):
+    server.answer = (status, text)
+
+    with pytest.raises(error) as raised:
+        client.close("r1", 0)
+
+    assert str(raised.value).endswith(sentence)
+
+
+def test_nobody_at_the_address_is_one_sentence():
+    with pytest.raises(UnreachableError, match=r"gateway http://127\.0\.0\.1:1: expected an answer"):
+        GatewayClient("http://127.0.0.1:1", None).close("r1", 0)
+
+
+@pytest.mark.parametrize("url", ["127.0.0.1:8000", "ftp://host", "http://"])
+def test_an_address_that_is_none_is_refused(url):
+    with pytest.raises(BadInputError, match="AGENT_LAYER_GATEWAY_URL"):
+        GatewayClient(url, None)

@@ -1,0 +1,157 @@
+"""This file holds the client of the gateway's own addresses: open, close and end rollouts. Standard library only."""
+
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from urllib.parse import quote, urlsplit
+
+import msgspec
+
+from agent_layer.errors import AgentLayerError, BadInputError, NotFoundError, NotWholeError, UnreachableError
+from agent_layer.schema.record import JsonObject
+from agent_layer.schema.rollout import RolloutStatus
+from agent_layer.schema.task import Limits, RewardSpec, Split
+
+__all__ = ["ClosedRollout", "EndedRollout", "GatewayClient", "OpenedRollout", "RolloutRequest"]
+
+_ERRORS: dict[int, type[AgentLayerError]] = {404: NotFoundError, 409: NotWholeError}
+
+
+class RolloutRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a gateway is told of a rollout that is to be opened. None: the gateway chooses."""
+
+    task_id: str
+    task_type: str = "default"
+    run: str | None = None
+    split: Split | None = None
+    rollout_id: str | None = None
+    attempt: int | None = None
+    group_id: str | None = None
+    agent: str | None = None
+    labels: dict[str, str] = {}
+    limits: Limits | None = None
+    sampling: JsonObject = {}
+    """Overrides what the agent asks of the engine."""
+    rewards: dict[str, RewardSpec] = {}
+    owner: str | None = None
+    """'worker' when the opener writes AttemptStarted and Outcome itself."""
+
+
+class OpenedRollout(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the agent of one attempt finds its model, and the key that only this attempt has."""
+
+    rollout_id: str
+    attempt: int
+    trajectory_id: str
+    base_url: str
+    api_key: str
+    model: str
+
+
+class ClosedRollout(msgspec.Struct, frozen=True, kw_only=True):
+    """Calls that the gateway saw begin and end; equal when nothing is missing."""
+
+    trajectory_id: str
+    started: int
+    ended: int
+
+
+class EndedRollout(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether the rollout counts, and for how much."""
+
+    accepted: bool
+    reward: float | None = None
+
+
+class _Closing(msgspec.Struct, frozen=True):
+    attempt: int
+
+
+class _Ending(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    attempt: int | None = None
+    reward: float | None = None
+    status: RolloutStatus | None = None
+
+
+class GatewayClient:
+    """Talks to one gateway as its operator. Holds no connection, so threads may share it.
+
+    Every method raises UnreachableError (no answer, or a fault of the gateway), NotFoundError (the gateway does not
+    know this rollout, for example because it was started anew), NotWholeError, or BadInputError (it refuses).
+    """
+
+    def __init__(
+        self, url: str, api_key: str | None, *, connect_seconds: float = 5.0, answer_seconds: float = 90.0
+    ) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise BadInputError(f"gateway {url!r}: expected http://host:port; set AGENT_LAYER_GATEWAY_URL to that")
+        self.url = url.rstrip("/").removesuffix("/v1")
+        self._kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+        self._address = parts.netloc.rpartition("@")[2]
+        self._path = urlsplit(self.url).path
+        self._headers = {"Content-Type": "application/json"}
+        if api_key:
+            self._headers["Authorization"] = f"Bearer {api_key}"
+        self._connect_seconds = connect_seconds
+        self._answer_seconds = answer_seconds
+
+    def open(self, request: RolloutRequest) -> OpenedRollout:
+        """Open one attempt; its calls are accepted from now on."""
+        return msgspec.json.decode(self._post("/rollouts", request), type=OpenedRollout)
+
+    def close(self, rollout_id: str, attempt: int) -> ClosedRollout:
+        """Refuse new calls of the attempt, let running ones end, and count them."""
+        answer = self._post(f"/rollouts/{quote(rollout_id)}/close", _Closing(attempt))
+        return msgspec.json.decode(answer, type=ClosedRollout)
+
+    def end(
+        self,
+        rollout_id: str,
+        *,
+        attempt: int | None = None,
+        reward: float | None = None,
+        status: RolloutStatus | None = None,
+    ) -> EndedRollout:
+        """Close the attempt, wait until all of it is stored, and accept it. For rollouts without a worker."""
+        ending = _Ending(attempt=attempt, reward=reward, status=status)
+        answer = self._post(f"/rollouts/{quote(rollout_id)}/end", ending)
+        return msgspec.json.decode(answer, type=EndedRollout)
+
+    def _post(self, path: str, body: msgspec.Struct) -> bytes:
+        connection = self._kind(self._address, timeout=self._connect_seconds)
+        try:
+            connection.connect()
+            connection.sock.settimeout(self._answer_seconds)
+            connection.request("POST", self._path + path, msgspec.json.encode(body), self._headers)
+            response = connection.getresponse()
+            status, answer = response.status, response.read()
+        except (OSError, HTTPException) as error:
+            raise UnreachableError(
+                f"gateway {self.url}: expected an answer to POST {path}, found {error!r};"
+                " start one with 'agent-layer up' or 'agent-layer serve', or correct AGENT_LAYER_GATEWAY_URL"
+            ) from error
+        finally:
+            connection.close()
+        if status >= 300:
+            raise self._refusal(status, path, answer)
+        return answer
+
+    def _refusal(self, status: int, path: str, answer: bytes) -> AgentLayerError:
+        kind = _ERRORS.get(status, UnreachableError if status >= 500 else BadInputError)
+        return kind(f"gateway {self.url}: POST {path} was answered {status}: {_sentence(answer)}")
+
+
+class _Fault(msgspec.Struct):
+    message: str
+
+
+class _Refusal(msgspec.Struct):
+    error: _Fault | str
+
+
+def _sentence(answer: bytes) -> str:
+    """Say what an error answer says, whether it is OpenAI-shaped or plain text."""
+    try:
+        error = msgspec.json.decode(answer, type=_Refusal).error
+    except msgspec.DecodeError:
+        return answer[:500].decode("utf-8", "replace").strip() or "(no text)"
+    return error if isinstance(error, str) else error.message

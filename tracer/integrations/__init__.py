@@ -1,0 +1,1 @@
+"""Frameworks and clients that are traced without a change to them."""
