@@ -1,0 +1,209 @@
+"""This file holds the board on which engines, trainers and gateways meet, where each token gets its policy version.
+
+An engine walks through ``serving → draining → loading → serving``. The trainer moves it; each move to draining has a
+new ``epoch``. A gateway sends to a serving engine only, and says of each epoch when it has no call in flight any more.
+The trainer loads when every gateway that lives has said so. A gateway registers itself *before* it reads the board, and
+a trainer lists gateways *after* it wrote ``draining``: so no gateway is missed. A driver that dies half-way leaves the
+engine draining or loading; nobody sends to it until the next switch has loaded it.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, cast
+
+import msgspec
+from redis import Redis
+from redis.client import Pipeline
+
+from agent_layer.errors import EngineError
+from agent_layer.store.keys import Keys
+
+__all__ = ["Engine", "EngineBoard", "EngineState", "LogprobsMode"]
+
+EngineState: TypeAlias = Literal["serving", "draining", "loading"]
+LogprobsMode: TypeAlias = Literal["raw", "processed"]
+
+_IDLE = "idle:"
+_NUM_EVENTS_KEPT = 1000
+_POLL_SECONDS = 0.005
+
+
+class Engine(msgspec.Struct, frozen=True, kw_only=True):
+    """One engine as the board knows it."""
+
+    url: str
+    """Address without /v1."""
+    run: str
+    version: int
+    """Policy version that it serves, or served last."""
+    location: str
+    """Where those weights lie."""
+    model: str
+    """Name under which it serves."""
+    logprobs_mode: LogprobsMode
+    state: EngineState
+    epoch: int
+    """Number of the last move to draining, or of the last registration."""
+
+
+@dataclass(frozen=True)
+class EngineBoard:
+    """The board of one namespace."""
+
+    redis: Redis
+    keys: Keys
+    gateway_seconds: float = 5.0
+    """A gateway that has not shown itself for so long is not waited for; by then it has stopped sending itself."""
+
+    def register(self, engine: Engine) -> None:
+        """Say what an engine serves that was just started, whatever the board said before."""
+        key, changes = self.keys.engine(engine.url), _changes(self.redis)
+        changes.hset(key, items=_items_of(engine))
+        changes.hincrby(key, "epoch", 1)
+        self._announce(changes, engine.url)
+
+    def register_unknown(self, engine: Engine) -> Engine:
+        """Register an engine unless somebody did; give what the board then says."""
+        if self.redis.hsetnx(self.keys.engine(engine.url), "epoch", 0):
+            self.register(engine)
+        return self.read(engine.url) or engine
+
+    def read(self, url: str) -> Engine | None:
+        """Read one engine; None when it was never registered."""
+        fields = cast("dict[bytes, bytes]", self.redis.hgetall(self.keys.engine(url)))
+        return _engine_of(url, fields) if b"state" in fields else None
+
+    def engines(self) -> list[Engine]:
+        """Read all engines."""
+        urls = cast("set[bytes]", self.redis.smembers(self.keys.engines))
+        found = [self.read(url.decode()) for url in sorted(urls)]
+        return [engine for engine in found if engine is not None]
+
+    def forget(self, url: str) -> None:
+        """Take an engine off the board."""
+        changes = _changes(self.redis)
+        changes.delete(self.keys.engine(url))
+        changes.srem(self.keys.engines, url)
+        changes.execute()
+
+    # -- the trainer's side --------------------------------------------------------------------------
+    def switch(
+        self, url: str, version: int, location: str, load: Callable[[], None], drain_seconds: float = 120.0
+    ) -> None:
+        """Give an engine new weights: drain, load, serve.
+
+        Args:
+            url: the engine.
+            version: policy version that it serves afterwards; register it first.
+            location: where its weights lie.
+            load: makes the engine load them; called while no gateway has a call in flight.
+            drain_seconds: longest wait for calls in flight.
+
+        Raises:
+            EngineError: the engine is unknown, gateways did not drain in time (it then serves as before), or another
+                driver moved it meanwhile. What ``load`` raises: the engine then stays out of service.
+        """
+        before = self.read(url)
+        if before is None:
+            raise EngineError(f"engine {url}: expected on the board, found nothing; register it before a switch")
+        epoch = self._drain(url)
+        try:
+            self._wait_idle(url, epoch, drain_seconds)
+        except EngineError:
+            if before.state == "serving":
+                self._move(url, epoch, {"state": "serving"})
+            raise
+        self._move(url, epoch, {"state": "loading"})
+        load()
+        self._move(url, epoch, {"state": "serving", "version": str(version), "location": location})
+
+    def live_gateways(self) -> list[str]:
+        """Gateways that showed themselves within ``gateway_seconds``."""
+        alive_since = self._now() - self.gateway_seconds
+        members = cast("list[bytes]", self.redis.zrange(self.keys.gateways, alive_since, "+inf", byscore=True))  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
+        return [member.decode() for member in members]
+
+    def _drain(self, url: str) -> int:
+        key, changes = self.keys.engine(url), _changes(self.redis)
+        changes.hset(key, "state", "draining")
+        changes.hincrby(key, "epoch", 1)
+        return cast("int", self._announce(changes, url)[1])
+
+    def _wait_idle(self, url: str, epoch: int, drain_seconds: float) -> None:
+        deadline = time.monotonic() + drain_seconds
+        while busy := self._busy_gateways(url, epoch):
+            if time.monotonic() > deadline:
+                raise EngineError(
+                    f"engine {url}: expected no call in flight within {drain_seconds:.0f} s, but gateways"
+                    f" {', '.join(busy)} still have some; it keeps its weights, try again or raise drain_seconds"
+                )
+            time.sleep(_POLL_SECONDS)
+
+    def _busy_gateways(self, url: str, epoch: int) -> list[str]:
+        idle = cast("dict[bytes, bytes]", self.redis.hgetall(self.keys.engine(url)))
+        return [name for name in self.live_gateways() if int(idle.get(f"{_IDLE}{name}".encode(), -1)) < epoch]
+
+    def _move(self, url: str, epoch: int, fields: dict[str, str]) -> None:
+        """Change an engine that is still in our epoch."""
+        key = self.keys.engine(url)
+        with _changes(self.redis) as changes:
+            changes.watch(key)
+            found = int(cast("bytes | None", changes.hget(key, "epoch")) or -1)
+            if found != epoch:
+                raise EngineError(
+                    f"engine {url}: this switch is epoch {epoch}, but the board is at {found}; another driver moved it,"
+                    " run only one trainer per engine"
+                )
+            changes.multi()
+            changes.hset(key, items=[part for pair in fields.items() for part in pair])
+            self._announce(changes, url)
+
+    # -- the gateway's side --------------------------------------------------------------------------
+    def show_gateway(self, gateway_id: str) -> None:
+        """Say that a gateway lives. It may send for ``gateway_seconds`` from before this call, no longer."""
+        self.redis.zadd(self.keys.gateways, {gateway_id: self._now()})
+
+    def hide_gateway(self, gateway_id: str) -> None:
+        """Say that a gateway ended, so that nobody waits for it."""
+        self.redis.zrem(self.keys.gateways, gateway_id)
+
+    def say_idle(self, url: str, gateway_id: str, epoch: int) -> None:
+        """Say that the gateway has no call in flight and starts none until the engine serves again."""
+        self.redis.hset(self.keys.engine(url), f"{_IDLE}{gateway_id}", str(epoch))
+
+    def last_event(self) -> str:
+        """Give the position from which ``wait_event`` misses nothing that happens after this call."""
+        newest = cast("list[tuple[bytes, object]]", self.redis.xrevrange(self.keys.engine_events, count=1))
+        return newest[0][0].decode() if newest else "0-0"
+
+    def wait_event(self, after: str, seconds: float) -> str:
+        """Wait until an engine moves, or so many seconds; give the position reached."""
+        found = self.redis.xread({self.keys.engine_events: after}, block=max(1, int(seconds * 1000)))
+        return self.last_event() if found else after
+
+    def _announce(self, changes: Pipeline, url: str) -> list[object]:
+        changes.sadd(self.keys.engines, url)
+        changes.xadd(self.keys.engine_events, {"url": url}, maxlen=_NUM_EVENTS_KEPT)
+        return cast("list[object]", changes.execute())
+
+    def _now(self) -> float:
+        """Seconds since the epoch on the clock that all share: Redis's."""
+        seconds, microseconds = self.redis.time()  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
+        return seconds + microseconds / 1e6
+
+
+def _changes(redis: Redis) -> Pipeline:
+    """Begin a transaction."""
+    return redis.pipeline()  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
+
+
+def _items_of(engine: Engine) -> list[str]:
+    """Name and value by turns."""
+    fields = msgspec.structs.asdict(engine)
+    return [part for name, value in fields.items() if name not in ("url", "epoch") for part in (name, str(value))]
+
+
+def _engine_of(url: str, fields: dict[bytes, bytes]) -> Engine:
+    values = {name.decode(): value.decode() for name, value in fields.items() if not name.startswith(_IDLE.encode())}
+    return msgspec.convert({**values, "url": url}, Engine, strict=False)

@@ -1,0 +1,47 @@
+"""This file holds which policy versions a run has, so that a version number can be turned into weights."""
+
+from typing import cast
+
+from redis import Redis
+
+from agent_layer.errors import CorruptRecordError
+from agent_layer.schema.codec import decode, encode
+from agent_layer.schema.policy import PolicyVersion
+from agent_layer.store.keys import Keys
+
+__all__ = ["get_policy", "list_policies", "newest_policy", "register_policy"]
+
+
+def register_policy(redis: Redis, keys: Keys, policy: PolicyVersion) -> bool:
+    """Make a version known; the first registration of a number stands.
+
+    Returns: whether it was new. Whoever registers a new one also appends it to its log, because Redis is an index.
+    """
+    redis.sadd(keys.runs, policy.run)
+    return bool(redis.hsetnx(keys.policies(policy.run), str(policy.number), encode(policy)))
+
+
+def get_policy(redis: Redis, keys: Keys, run: str, number: int) -> PolicyVersion | None:
+    """Read one version; None when the run has none of this number."""
+    stored = redis.hget(keys.policies(run), str(number))
+    return _policy_of(stored) if isinstance(stored, bytes) else None
+
+
+def list_policies(redis: Redis, keys: Keys, run: str) -> list[PolicyVersion]:
+    """Read all versions of a run, oldest number first."""
+    stored = cast("dict[bytes, bytes]", redis.hgetall(keys.policies(run)))
+    return sorted(map(_policy_of, stored.values()), key=lambda policy: policy.number)
+
+
+def newest_policy(redis: Redis, keys: Keys, run: str) -> PolicyVersion | None:
+    """Read the version with the highest number; None when the run has none."""
+    numbers = cast("list[bytes]", redis.hkeys(keys.policies(run)))
+    return get_policy(redis, keys, run, max(map(int, numbers))) if numbers else None
+
+
+def _policy_of(stored: bytes) -> PolicyVersion:
+    if isinstance(policy := decode(stored), PolicyVersion):
+        return policy
+    raise CorruptRecordError(
+        f"policy index: expected policy versions, found {type(policy).__name__}; reindex the store"
+    )
