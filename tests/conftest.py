@@ -1,0 +1,123 @@
+"""This file holds what tests share: one Redis server, a namespace for each test, both kinds of object store."""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import boto3
+import pytest
+from moto.server import ThreadedMotoServer
+from redis import Redis
+
+from agent_layer.settings import Settings
+from agent_layer.store.clients import open_redis
+from agent_layer.store.embedded import hold_server
+from agent_layer.store.keys import Keys
+
+_numbers = count()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _clean_environment() -> Iterator[None]:
+    """Settings of the machine that runs the tests change nothing."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in os.environ:
+            if name.startswith(("AGENT_LAYER_", "AWS_")):
+                patch.delenv(name)
+        yield
+
+
+@pytest.fixture(scope="session")
+def redis_url() -> Iterator[str]:
+    """One server for all tests, started the way a user's is; it ends with this process."""
+    with TemporaryDirectory(prefix="al-tests-") as directory:
+        yield f"unix://{hold_server(Settings(dir=Path(directory)))}"
+
+
+@pytest.fixture
+def settings(tmp_path: Path, redis_url: str) -> Iterator[Settings]:
+    """A directory and a namespace of this test's own; objects lie in the directory. What it started is stopped."""
+    settings = Settings(
+        dir=tmp_path / "agent-layer",
+        redis_url=redis_url,
+        namespace=f"test-{os.getpid()}-{next(_numbers)}",
+        log_roll_seconds=0.05,
+        ship_poll_seconds=0.01,
+        ship_linger_seconds=0.2,
+        flush_seconds=20.0,
+        connect_seconds=2.0,
+    )
+    yield settings
+    stop_shippers(settings.dir)
+    _forget(settings)
+
+
+@pytest.fixture
+def keys(settings: Settings) -> Keys:
+    """Keys of the test's namespace."""
+    return Keys(settings.namespace)
+
+
+@pytest.fixture
+def redis(settings: Settings) -> Iterator[Redis]:
+    """A client of the test's server."""
+    with open_redis(settings) as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def s3_endpoint() -> Iterator[str]:
+    """A server that speaks S3 over HTTP, in this process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_ACCESS_KEY_ID", "test")
+        patch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+        patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+        server.start()
+        host, port = server.get_host_and_port()
+        yield f"http://{host}:{port}"
+        server.stop()
+
+
+@pytest.fixture(params=["directory", "s3"])
+def objects_settings(request: pytest.FixtureRequest, settings: Settings) -> Settings:
+    """``settings`` over a directory, then over S3: what holds for one has to hold for the other."""
+    if request.param == "directory":
+        return settings
+    endpoint = request.getfixturevalue("s3_endpoint")
+    bucket = f"{settings.namespace}-bucket"
+    boto3.client("s3", endpoint_url=endpoint).create_bucket(Bucket=bucket)
+    return settings.model_copy(update={"objects_url": f"s3://{bucket}/some/prefix", "s3_endpoint_url": endpoint})
+
+
+@pytest.fixture
+def wait_until() -> Callable[..., None]:
+    """``wait_until(condition, seconds=10)``: returns once the condition holds, fails at the deadline."""
+
+    def wait(condition: Callable[[], object], seconds: float = 10.0) -> None:
+        deadline = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < deadline, f"{condition} did not hold within {seconds:g} s"
+            time.sleep(0.005)
+
+    return wait
+
+
+def stop_shippers(directory: Path) -> None:
+    """End the shippers of all namespaces below a directory; their locks name them."""
+    for lock in directory.glob("logs/*/shipper.lock"):
+        if pid := lock.read_text().strip():
+            try:
+                os.kill(int(pid), signal.SIGTERM)
+            except ProcessLookupError:
+                continue
+
+
+def _forget(settings: Settings) -> None:
+    with open_redis(settings) as client:
+        if found := list(client.scan_iter(match=f"al:{{{settings.namespace}}}:*", count=1000)):
+            client.delete(*found)

@@ -1,0 +1,130 @@
+"""This file holds the promises of the own Redis server: one for all users, private, lasting, gone with the last."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from agent_layer.errors import BadInputError, UnreachableError
+from agent_layer.settings import Settings
+from agent_layer.store.clients import open_async_redis, open_redis
+from agent_layer.store.embedded import find_redis_server, socket_path
+
+_USER = """
+import sys
+from pathlib import Path
+from agent_layer.settings import Settings
+from agent_layer.store.clients import open_redis
+redis = open_redis(Settings(dir=Path(sys.argv[1]), connect_seconds=20))
+redis.rpush("seen", sys.argv[2])
+print(redis.info("server")["process_id"], redis.config_get("port")["port"], redis.llen("seen"), flush=True)
+sys.stdin.read()
+"""
+
+
+def use(directory: Path, name: str) -> tuple[subprocess.Popen[str], int, int, int]:
+    """Start a user of the server; gives the process, the server's pid, its port, and how many users wrote so far."""
+    command = [sys.executable, "-c", _USER, str(directory), name]
+    user = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    pid, port, num_seen = map(int, user.stdout.readline().split())
+    return user, pid, port, num_seen
+
+
+def end(user: subprocess.Popen[str], *, kill: bool = False) -> None:
+    if kill:
+        user.send_signal(signal.SIGKILL)
+    user.communicate()
+
+
+def is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_users_share_one_server_that_survives_the_death_of_one_and_ends_with_the_last(tmp_path, wait_until):
+    first, pid, port, _ = use(tmp_path, "first")
+    second, same_pid, _, num_seen = use(tmp_path, "second")
+
+    assert (same_pid, port, num_seen) == (pid, 0, 2)
+    end(first, kill=True)
+    with open_redis(Settings(redis_url=f"unix://{socket_path(tmp_path / 'redis')}")) as redis:
+        assert redis.ping()
+    end(second)
+    wait_until(lambda: not is_running(pid))
+
+
+def test_the_server_ends_when_its_last_user_is_killed_and_what_was_written_is_there_afterwards(tmp_path, wait_until):
+    first, pid, _, _ = use(tmp_path, "first")
+    end(first, kill=True)
+    wait_until(lambda: not is_running(pid))
+    second, _, _, num_seen = use(tmp_path, "second")
+
+    assert num_seen == 2
+    end(second)
+
+
+def test_a_killed_server_is_started_again_with_all_that_it_knew(tmp_path, wait_until):
+    user, pid, _, _ = use(tmp_path, "first")
+    wait_until(lambda: (tmp_path / "redis" / "appendonly.aof").stat().st_size > 0)
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not is_running(pid))
+    another, new_pid, _, num_seen = use(tmp_path, "second")
+
+    assert new_pid != pid
+    assert num_seen == 2
+    end(user)
+    end(another)
+    wait_until(lambda: not is_running(new_pid))
+
+
+def test_users_that_come_at_once_get_the_same_server(tmp_path):
+    command = [sys.executable, "-c", _USER, str(tmp_path), "one"]
+    users = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    pids = {user.stdout.readline().split()[0] for user in users}
+
+    assert len(pids) == 1
+    for user in users:
+        end(user)
+
+
+def test_the_socket_is_private_and_short_in_a_deep_directory(tmp_path):
+    deep = tmp_path / ("d" * 100) / "redis"
+    deep.mkdir(parents=True)
+
+    path = socket_path(deep)
+
+    assert len(str(path)) < 100
+    assert path == socket_path(deep)
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+    path.parent.rmdir()
+
+
+async def test_both_clients_give_bytes(settings, redis):
+    redis.set(f"al:{{{settings.namespace}}}:x", "1")
+    client = open_async_redis(settings)
+
+    assert redis.get(f"al:{{{settings.namespace}}}:x") == b"1"
+    assert await client.get(f"al:{{{settings.namespace}}}:x") == b"1"
+    await client.aclose()
+
+
+def test_an_unreachable_server_is_named_without_its_password():
+    with pytest.raises(UnreachableError, match=r"redis://127\.0\.0\.1:1/0: expected an answer") as caught:
+        open_redis(Settings(redis_url="redis://someone:secret@127.0.0.1:1/0", connect_seconds=1))
+    assert "secret" not in str(caught.value)
+
+
+def test_a_url_of_another_kind_is_refused():
+    with pytest.raises(BadInputError, match="expected redis://HOST:PORT"):
+        open_redis(Settings(redis_url="http://127.0.0.1"))
+
+
+def test_a_server_program_that_does_not_exist_is_named():
+    with pytest.raises(BadInputError, match="AGENT_LAYER_REDIS_SERVER"):
+        find_redis_server(Settings(redis_server="/no/such/redis-server"))
