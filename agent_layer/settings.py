@@ -69,6 +69,10 @@ class Settings(BaseSettings):
     score_seconds: float = 300.0
     request_seconds: float = 600.0
     """Longest model call."""
+    close_seconds: float = 10.0
+    """How long calls that still run may go on when their rollout is closed."""
+    max_body_bytes: int = 64 << 20
+    """Longest request that the gateway reads."""
     drain_seconds: float = 120.0
     """Longest wait for calls in flight at a switch of weights."""
     gateway_seconds: float = 5.0

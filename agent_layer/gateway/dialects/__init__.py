@@ -1,0 +1,1 @@
+"""The languages in which clients ask: one file each."""

@@ -1,0 +1,180 @@
+"""This file holds the way of one call: recognised, recorded, sent on, answered, recorded again.
+
+The start is in the log before the request leaves, the end before the last byte of the answer returns. So whatever is
+killed, a call that an agent saw answered is stored whole, and a call that it did not is known to have begun.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from aiohttp import ClientError, ClientResponse, ClientSession, hdrs, web
+
+from agent_layer.errors import BackPressureError, EngineError
+from agent_layer.gateway.answers import RefusedError, error_body
+from agent_layer.gateway.dialects.chat import read_answer, read_request
+from agent_layer.gateway.dialects.chat_stream import ChatStream
+from agent_layer.gateway.flight import Flight, Log, Question
+from agent_layer.gateway.policy_book import PolicyBook
+from agent_layer.gateway.retries import AnswerShelf, Asking, Call
+from agent_layer.gateway.rollouts import LiveRollout
+from agent_layer.gateway.versions import EngineWatch
+from agent_layer.gateway.waiting import wait_until
+from agent_layer.schema.ids import new_id
+from agent_layer.settings import Settings
+
+__all__ = ["CALL_HEADER", "Calls"]
+
+CALL_HEADER: Final = "x-agent-layer-call"
+_JSON, _STREAM = "application/json", "text/event-stream"
+_LONGEST_ERROR = 2000
+
+
+@dataclass(kw_only=True)
+class Calls:
+    """Makes the calls of all rollouts."""
+
+    settings: Settings
+    log: Log
+    engines: EngineWatch
+    policies: PolicyBook
+    session: ClientSession
+    shelf: AnswerShelf = field(default_factory=AnswerShelf)
+
+    async def answer(self, rollout: LiveRollout, http: web.Request) -> web.StreamResponse:
+        """Answer a request for a chat completion."""
+        request = read_request(await http.read())
+        asked = rollout.see(request)
+        asking = _asking_of(http.headers, asked.digest)
+        if (before := rollout.calls.find(asking)) is not None:
+            await before.done.wait()
+            if before.is_good:
+                return _say_again(before)
+        rollout.check_may_call()
+        call = rollout.calls.add(asking, new_id())
+        question = Question(rollout=rollout, request=request, asked=asked, call=call, headers=http.headers)
+        try:
+            return await self._ask(question, http)
+        finally:
+            call.done.set()
+
+    async def _ask(self, question: Question, http: web.Request) -> web.StreamResponse:
+        """Find an engine, and make the call as a task that closing the rollout may cancel."""
+        await self._wait_for_room()
+        engine = await self.engines.take(self.settings.request_seconds)
+        running, task = question.rollout.running, asyncio.current_task()
+        try:
+            await self.policies.ensure(question.rollout.started.run, engine)
+            flight = Flight.begin(question, engine, self.log)
+            if task:
+                running.add(task)
+            return await self._send(flight, http)
+        finally:
+            if task:
+                running.discard(task)
+            self.engines.give(engine)
+
+    async def _send(self, flight: Flight, http: web.Request) -> web.StreamResponse:
+        url = f"{flight.engine.url}/v1/chat/completions"
+        try:
+            async with self.session.post(url, data=flight.body(), headers={hdrs.CONTENT_TYPE: _JSON}) as reply:
+                if reply.status != 200:
+                    return _refused_by_engine(flight, reply, await reply.read())
+                if reply.content_type == _STREAM:
+                    return await self._stream(flight, http, reply)
+                return self._whole(flight, await reply.read())
+        except EngineError as error:
+            flight.end(None, "error", str(error))
+            raise
+        except (ClientError, TimeoutError) as error:
+            flight.end(None, "error", repr(error))
+            raise EngineError(
+                f"engine {flight.engine.url}: expected an answer within {self.settings.request_seconds:.0f} s, found"
+                f" {error!r}; is it running?"
+            ) from error
+        finally:
+            if not flight.is_ended:
+                flight.end(None, "aborted", "the call was cut off")
+
+    def _whole(self, flight: Flight, body: bytes) -> web.Response:
+        call = flight.question.call
+        answer = read_answer(body, flight.question.request, flight.engine.version)
+        is_cut = any(action.finish_reason == "abort" for action in answer.actions)
+        flight.end(answer, "aborted" if is_cut else "ok")
+        if call.is_good:
+            self.shelf.keep(call, answer.body, _JSON)
+        return web.Response(body=answer.body, content_type=_JSON, headers={CALL_HEADER: call.call_id})
+
+    async def _stream(self, flight: Flight, http: web.Request, reply: ClientResponse) -> web.StreamResponse:
+        call = flight.question.call
+        response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: _STREAM, CALL_HEADER: call.call_id})
+        await response.prepare(http)
+        stream, sent = ChatStream(flight.question.request), list[bytes]()
+        try:
+            async for received in reply.content.iter_any():
+                sent.append(stream.feed(received))
+                if stream.is_done and not flight.is_ended:
+                    _land(flight, stream)
+                if sent[-1] and not await _write(response, sent[-1]):
+                    break
+        except (ClientError, TimeoutError) as error:
+            stream.error = repr(error)
+            await _write(response, b"data: " + error_body("engine_failed", stream.error) + b"\n\n")
+        finally:
+            if not flight.is_ended:
+                _land(flight, stream)
+        if call.is_good:
+            self.shelf.keep(call, b"".join(sent), _STREAM)
+        return response
+
+    async def _wait_for_room(self) -> None:
+        """Let the shipper catch up before another call begins."""
+        limit = self.settings.log_quota_bytes
+        if not self.log.has_room() and not await wait_until(self.log.has_room, self.settings.log_wait_seconds):
+            raise BackPressureError(
+                f"gateway: its log {self.settings.log_dir} is over {limit} bytes, because nothing could be shipped;"
+                " look at shipper.log there, and whether Redis and the object store answer"
+            )
+
+
+def _land(flight: Flight, stream: ChatStream) -> None:
+    """Record a stream that ended: well, with an error, or because the client or the gateway cut it off."""
+    answer = stream.answer(flight.engine.version)
+    if stream.error is not None:
+        flight.end(answer, "error", stream.error[:_LONGEST_ERROR])
+    elif stream.is_complete:
+        flight.end(answer, "ok")
+    else:
+        flight.end(answer, "aborted", "the stream was cut off")
+
+
+def _refused_by_engine(flight: Flight, reply: ClientResponse, body: bytes) -> web.Response:
+    said = body[:_LONGEST_ERROR].decode("utf-8", "replace")
+    flight.end(None, "error", f"{reply.status} {said}")
+    return web.Response(status=reply.status, body=body, content_type=reply.content_type)
+
+
+def _say_again(call: Call) -> web.Response:
+    if call.answer is None:
+        raise RefusedError(410, "answer_gone", f"call {call.call_id}: it was answered, and the answer is gone")
+    return web.Response(body=call.answer, content_type=call.content_type, headers={CALL_HEADER: call.call_id})
+
+
+async def _write(response: web.StreamResponse, seen: bytes) -> bool:
+    """Whether the client still took it."""
+    try:
+        await response.write(seen)
+    except ConnectionResetError:
+        return False
+    return True
+
+
+def _asking_of(headers: Mapping[str, str], digest: str) -> Asking:
+    retries = headers.get("x-stainless-retry-count", "0")
+    return Asking(
+        call_id=headers.get(CALL_HEADER),
+        idempotency_key=headers.get("idempotency-key"),
+        retry_count=int(retries) if retries.isdecimal() else 0,
+        digest=digest,
+    )

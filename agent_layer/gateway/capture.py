@@ -1,0 +1,148 @@
+"""This file holds how one call becomes two step parts: its start, before it leaves, and its end, before it returns."""
+
+import time
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
+
+from agent_layer.gateway.dialects.chat import ChatAnswer, ChatRequest
+from agent_layer.gateway.prefix import Hasher
+from agent_layer.gateway.rollouts import Asked, LiveRollout, Place
+from agent_layer.schema.record import JsonObject, TokenIds
+from agent_layer.schema.step import CaptureLevel, PromptDelta, StepPart, StepStatus, Usage
+from agent_layer.store.engines import Engine
+
+__all__ = ["Context", "end_part", "remember", "start_part"]
+
+_TOKEN_BYTES = 4
+
+
+class Context(NamedTuple):
+    """Where an answer's prompt stands among the token sequences of its rollout."""
+
+    prompt: PromptDelta | None
+    """None where the engine gave no ids."""
+    parent: Place | None
+    """The answer that the prompt continues."""
+    findings: list[str]
+
+
+def start_part(
+    rollout: LiveRollout, call_id: str, request: ChatRequest, asked: Asked, engine: Engine, headers: Mapping[str, str]
+) -> StepPart:
+    """Record what is about to be asked. Headers may name the agent, its role and the trace."""
+    applied = request.sampling | rollout.sampling
+    trace_id, span_id = _trace_of(headers.get("traceparent", ""))
+    return StepPart(
+        trajectory_id=rollout.trajectory_id,
+        call_id=call_id,
+        run=rollout.started.run,
+        source="gateway",
+        phase="start",
+        at=time.time(),
+        agent=headers.get("x-agent-layer-agent"),
+        role=_role_of(headers.get("x-agent-layer-role")),
+        conversation=asked.before.conversation if asked.before else call_id,
+        parent_call=asked.before.call_id if asked.before else None,
+        trace_id=trace_id,
+        span_id=span_id,
+        state=asked.state,
+        sampling_asked=request.sampling,
+        sampling_applied=applied,
+        temperature=_temperature_of(applied),
+        logprobs_mode=engine.logprobs_mode,
+        model=engine.model,
+        engine=engine.url,
+    )
+
+
+def end_part(
+    start: StepPart, context: Context | None, answer: ChatAnswer | None, status: StepStatus, error: str | None = None
+) -> StepPart:
+    """Record what was answered, as far as it came."""
+    parent = context.parent if context else None
+    return StepPart(
+        trajectory_id=start.trajectory_id,
+        call_id=start.call_id,
+        run=start.run,
+        source="gateway",
+        phase="end",
+        at=time.time(),
+        conversation=parent.conversation if parent else None,
+        parent_call=parent.call_id if parent else None,
+        prompt=context.prompt if context else None,
+        actions=(answer.actions or None) if answer else None,
+        capture_level=_level_of(answer) if answer else None,
+        status=status,
+        error=error,
+        usage=_usage_of(answer) if answer else None,
+        findings=context.findings if context else [],
+    )
+
+
+def remember(rollout: LiveRollout, call_id: str, asked: Asked, answer: ChatAnswer, *, is_whole: bool) -> Context:
+    """Place an answer among what its rollout said before; what was cut off is never continued."""
+    rollout.num_sampled += sum(len(action.response_token_ids or ()) for action in answer.actions)
+    if answer.prompt_token_ids is None:
+        context, hasher = Context(None, asked.before, ["no_token_ids"]), None
+    else:
+        context, hasher = _context_of(rollout, asked, answer.prompt_token_ids)
+    if is_whole:
+        conversation = context.parent.conversation if context.parent else call_id
+        place = Place(call_id, 0, conversation, len(asked.state.messages or ()))
+        rollout.talks.add(asked.messages, place)
+        for choice, action in enumerate(answer.actions):
+            if hasher and action.response_token_ids:
+                response = action.response_token_ids.tobytes()
+                rollout.sequences.add(hasher.extended(response), place._replace(choice=choice))
+    return context
+
+
+def _context_of(rollout: LiveRollout, asked: Asked, ids: TokenIds) -> tuple[Context, Hasher]:
+    """Express a prompt as what it adds to the longest earlier sequence."""
+    sequence = ids.tobytes()
+    match, hasher = rollout.sequences.find(sequence)
+    depth = match.key.num_messages if match else 0
+    findings = ["prefix_break"] if asked.is_continued and asked.before and depth < asked.before.num_messages else []
+    if match is None:
+        return Context(PromptDelta(delta=ids), asked.before, findings), hasher
+    prompt = PromptDelta(
+        delta=TokenIds(sequence[match.length :]),
+        parent_call=match.key.call_id,
+        parent_choice=match.key.choice,
+        prefix_length=match.length // _TOKEN_BYTES,
+        prefix_hash=match.hash,
+    )
+    return Context(prompt, match.key, findings), hasher
+
+
+def _level_of(answer: ChatAnswer) -> CaptureLevel:
+    actions = answer.actions
+    if not actions or any(action.logprobs is None for action in actions):
+        return "text"
+    has_ids = answer.prompt_token_ids is not None and all(
+        action.response_token_ids is not None and len(action.response_token_ids) == len(action.logprobs or ())
+        for action in actions
+    )
+    return "tokens" if has_ids else "logprobs"
+
+
+def _usage_of(answer: ChatAnswer) -> Usage | None:
+    if answer.prompt_token_ids is None:
+        return None
+    sampled = sum(len(action.response_token_ids or ()) for action in answer.actions)
+    return Usage(prompt_tokens=len(answer.prompt_token_ids), response_tokens=sampled)
+
+
+def _temperature_of(sampling: JsonObject) -> float | None:
+    value = sampling.get("temperature")
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _role_of(name: str | None) -> Literal["policy", "aux"] | None:
+    return name if name in ("policy", "aux") else None
+
+
+def _trace_of(traceparent: str) -> tuple[str | None, str | None]:
+    """Trace and span id of a W3C header."""
+    parts = traceparent.split("-")
+    return (parts[1], parts[2]) if len(parts) == 4 else (None, None)

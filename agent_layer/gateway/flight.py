@@ -1,0 +1,81 @@
+"""This file holds a call in flight: begun with a record, ended with a record, each exactly once."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from agent_layer.gateway.capture import end_part, remember, start_part
+from agent_layer.gateway.dialects.chat import ChatAnswer, ChatRequest
+from agent_layer.gateway.retries import Call
+from agent_layer.gateway.rollouts import Asked, LiveRollout
+from agent_layer.schema.codec import LogRecord
+from agent_layer.schema.step import StepPart, StepStatus
+from agent_layer.store.engines import Engine
+
+__all__ = ["Flight", "Log", "Question"]
+
+
+class Log(Protocol):
+    """Where records go: the recorder."""
+
+    def append(self, *records: LogRecord) -> str:
+        """Write records; give the name of the log file."""
+        ...
+
+    def has_room(self) -> bool:
+        """Whether the log is below its quota."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Question:
+    """A request and the rollout that asks it."""
+
+    rollout: LiveRollout
+    request: ChatRequest
+    asked: Asked
+    call: Call
+    headers: Mapping[str, str]
+
+
+@dataclass(kw_only=True, slots=True)
+class Flight:
+    """A question on its way to an engine."""
+
+    question: Question
+    engine: Engine
+    log: Log
+    start: StepPart
+    is_ended: bool = False
+
+    @classmethod
+    def begin(cls, question: Question, engine: Engine, log: Log) -> "Flight":
+        """Record that the call begins. The request may leave once this returned.
+
+        Raises: RefusedError: the rollout was closed, or its budget is used up. BackPressureError: the log is full.
+        """
+        rollout, asked, call = question.rollout, question.asked, question.call
+        rollout.check_may_call()
+        start = start_part(rollout, call.call_id, question.request, asked, engine, question.headers)
+        rollout.logs.add(log.append(*asked.contents, start))
+        rollout.stored.update(content.hash for content in asked.contents)
+        rollout.num_started += 1
+        call.is_started = True
+        return cls(question=question, engine=engine, log=log, start=start)
+
+    def body(self) -> bytes:
+        """What the engine is asked."""
+        return self.question.request.for_engine(self.engine.model, self.question.rollout.sampling)
+
+    def end(self, answer: ChatAnswer | None, status: StepStatus, error: str | None = None) -> None:
+        """Record how the call ended. The last byte of the answer may leave once this returned.
+
+        Raises: BackPressureError: the log is full; the answer must not be given, because it would not be stored.
+        """
+        rollout, call = self.question.rollout, self.question.call
+        is_whole = status == "ok"
+        context = remember(rollout, call.call_id, self.question.asked, answer, is_whole=is_whole) if answer else None
+        self.is_ended = True
+        rollout.logs.add(self.log.append(end_part(self.start, context, answer, status, error)))
+        rollout.num_ended += 1
+        call.is_good = is_whole

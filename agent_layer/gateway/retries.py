@@ -1,0 +1,83 @@
+"""This file holds how a client's retry finds the call that it repeats, so that no step is recorded twice."""
+
+import asyncio
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+__all__ = ["AnswerShelf", "Asking", "Call", "CallTable"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Asking:
+    """By what a request can be recognised as a retry."""
+
+    call_id: str | None
+    """From the header of the outermost layer."""
+    idempotency_key: str | None
+    retry_count: int
+    """How often the client's SDK says that it has tried before."""
+    digest: str
+    """Hash of everything that was asked."""
+
+
+@dataclass(eq=False, slots=True)
+class Call:
+    """One call of the model, while it runs and for as long as its answer may be asked for again."""
+
+    call_id: str
+    done: asyncio.Event = field(default_factory=asyncio.Event)
+    is_started: bool = False
+    """Its start is recorded."""
+    is_good: bool = False
+    """It ended with a whole answer; others are made again when they are retried."""
+    content_type: str = "application/json"
+    answer: bytes | None = None
+    """What the client was sent; None while it runs, after a failure, and once it left the shelf."""
+
+
+@dataclass(slots=True)
+class CallTable:
+    """Calls of one rollout."""
+
+    _by_id: dict[str, Call] = field(default_factory=dict[str, Call])
+    _by_key: dict[str, Call] = field(default_factory=dict[str, Call])
+    _by_digest: dict[str, Call] = field(default_factory=dict[str, Call])
+
+    def find(self, asking: Asking) -> Call | None:
+        """The call that this request repeats. Equal questions alone are never a repetition: agents sample."""
+        if asking.idempotency_key is not None and (call := self._by_key.get(asking.idempotency_key)):
+            return call
+        if asking.call_id is not None and (call := self._by_id.get(asking.call_id)):
+            return call
+        return self._by_digest.get(asking.digest) if asking.retry_count else None
+
+    def add(self, asking: Asking, minted_id: str) -> Call:
+        """Begin a call under the id that was asked for, or a following one where a failed call has it."""
+        call_id = wanted = asking.call_id or minted_id
+        num_before = 0
+        while (before := self._by_id.get(call_id)) and before.is_started:
+            num_before += 1
+            call_id = f"{wanted}~{num_before}"
+        call = self._by_id[call_id] = self._by_id[wanted] = self._by_digest[asking.digest] = Call(call_id)
+        if asking.idempotency_key is not None:
+            self._by_key[asking.idempotency_key] = call
+        return call
+
+
+@dataclass(slots=True)
+class AnswerShelf:
+    """The last answers of all rollouts, up to a number of bytes; older ones are let go."""
+
+    max_bytes: int = 16 << 20
+    _bytes: int = 0
+    _calls: OrderedDict[Call, int] = field(default_factory=OrderedDict[Call, int])
+
+    def keep(self, call: Call, answer: bytes, content_type: str) -> None:
+        """Keep what the client is sent."""
+        call.answer, call.content_type = answer, content_type
+        self._calls[call] = len(answer)
+        self._bytes += len(answer)
+        while self._bytes > self.max_bytes:
+            oldest, size = self._calls.popitem(last=False)
+            oldest.answer = None
+            self._bytes -= size

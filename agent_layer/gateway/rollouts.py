@@ -1,0 +1,217 @@
+"""This file holds the rollouts whose calls come through this gateway: their keys, budgets and what they said so far."""
+
+import asyncio
+import hmac
+import secrets
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from agent_layer.errors import BadInputError, NotFoundError
+from agent_layer.gateway.answers import RefusedError
+from agent_layer.gateway.dialects.chat import ChatRequest
+from agent_layer.gateway.prefix import Hasher, PrefixTable
+from agent_layer.gateway.retries import CallTable
+from agent_layer.schema.ids import content_hash, trajectory_id_of
+from agent_layer.schema.record import JsonObject
+from agent_layer.schema.reward import Reward
+from agent_layer.schema.rollout import AttemptStarted, Outcome
+from agent_layer.schema.step import Content, StepState
+from agent_layer.schema.task import Limits
+
+__all__ = ["Asked", "LiveRollout", "Place", "Rollouts", "new_key"]
+
+_MAX_CLOSED = 10_000
+"""Closed rollouts that are still answered for; each is a few hundred bytes."""
+
+
+class Place(NamedTuple):
+    """Where an answer stands among the conversations of its rollout."""
+
+    call_id: str
+    choice: int
+    conversation: str
+    num_messages: int
+    """Messages that were asked."""
+
+
+class Asked(NamedTuple):
+    """A request, seen against what its rollout asked before."""
+
+    state: StepState
+    contents: list[Content]
+    """Messages and tools that are not stored for this trajectory yet."""
+    before: Place | None
+    """The answered call whose messages these begin with."""
+    is_continued: bool
+    """After those messages comes an answer, so tokens should continue too."""
+    messages: Hasher
+    digest: str
+
+
+@dataclass(kw_only=True, slots=True)
+class LiveRollout:
+    """One attempt at a rollout."""
+
+    started: AttemptStarted
+    api_key: str
+    limits: Limits = field(default_factory=Limits)
+    sampling: JsonObject = field(default_factory=dict[str, object])
+    is_ours: bool = True
+    """The gateway writes its beginning and end; False: a worker does."""
+    is_open: bool = True
+    num_started: int = 0
+    num_ended: int = 0
+    num_sampled: int = 0
+    rewards: list[Reward] = field(default_factory=list[Reward])
+    outcome: Outcome | None = None
+    """None until it is ended here."""
+    logs: set[str] = field(default_factory=set[str])
+    """Names of the log files in which its records lie."""
+    calls: CallTable = field(default_factory=CallTable)
+    sequences: PrefixTable[Place] = field(default_factory=PrefixTable[Place])
+    """Token sequences, prompt and answer."""
+    talks: PrefixTable[Place] = field(default_factory=PrefixTable[Place])
+    """Message lists that were asked."""
+    stored: set[str] = field(default_factory=set[str])
+    """Hashes of contents that are stored."""
+    running: set[asyncio.Task[object]] = field(default_factory=set[asyncio.Task[object]])
+
+    @property
+    def trajectory_id(self) -> str:
+        """Name of the attempt."""
+        return self.started.trajectory_id
+
+    def check_may_call(self) -> None:
+        """Raise RefusedError when the attempt is closed or has used up its budget."""
+        if not self.is_open:
+            raise RefusedError(
+                410,
+                "rollout_closed",
+                f"rollout {self.trajectory_id}: it is closed and takes no more calls; end the agent",
+            )
+        for name, used, limit in (
+            ("model calls", self.num_started, self.limits.turns),
+            ("sampled tokens", self.num_sampled, self.limits.tokens),
+        ):
+            if limit is not None and used >= limit:
+                raise RefusedError(
+                    429,
+                    "rollout_limit",
+                    f"rollout {self.trajectory_id}: its limit of {limit} {name} is used up; end here",
+                )
+
+    def see(self, request: ChatRequest) -> Asked:
+        """Name the request's messages and tools by hash, and find what it continues. Changes nothing."""
+        bodies = [bytes(message) for message in request.messages]
+        hashes = [content_hash(body) for body in bodies]
+        tools = content_hash(bytes(request.tools)) if request.tools is not None else None
+        named = dict(zip(hashes, bodies, strict=True)) | (
+            {tools: bytes(request.tools)} if tools and request.tools else {}
+        )
+        sequence = "".join(hashes).encode()
+        match, messages = self.talks.find(sequence[:-_HASH_LENGTH])
+        messages.extend(sequence[-_HASH_LENGTH:])
+        before = match.key if match else None
+        return Asked(
+            state=StepState(messages=hashes, tools=tools),
+            contents=[self._content(name, body) for name, body in named.items() if name not in self.stored],
+            before=before,
+            is_continued=before is not None and request.role_of(before.num_messages) == "assistant",
+            messages=messages,
+            digest=_digest_of(request, messages),
+        )
+
+    def forget_calls(self) -> None:
+        """Let go of what only further calls would need."""
+        self.calls, self.stored = CallTable(), set()
+        self.sequences, self.talks = PrefixTable[Place](), PrefixTable[Place]()
+
+    def _content(self, name: str, body: bytes) -> Content:
+        return Content(trajectory_id=self.trajectory_id, hash=name, body=body)
+
+
+_HASH_LENGTH = 32
+
+
+class Rollouts:
+    """All rollouts that this process knows. A restarted gateway knows none: their attempts are lost."""
+
+    def __init__(self, operator_key: str) -> None:
+        self._operator_key = operator_key.encode()
+        self._live: dict[str, LiveRollout] = {}
+        self._closed: OrderedDict[str, LiveRollout] = OrderedDict()
+        self._newest: dict[str, str] = {}
+
+    def is_operator(self, key: str) -> bool:
+        """Whether this is the operator's key, compared in constant time."""
+        return hmac.compare_digest(key.encode(), self._operator_key)
+
+    def add(self, rollout: LiveRollout) -> LiveRollout:
+        """Take a rollout in; the same attempt opened again is the one that is there.
+
+        Raises: BadInputError: the attempt was closed before.
+        """
+        if rollout.trajectory_id in self._closed:
+            raise BadInputError(
+                f"rollout {rollout.trajectory_id}: it is closed and cannot be opened again; open another attempt"
+            )
+        found = self._live.setdefault(rollout.trajectory_id, rollout)
+        newest = self._newest.setdefault(rollout.started.rollout_id, rollout.trajectory_id)
+        if self.find(newest).started.attempt < rollout.started.attempt:
+            self._newest[rollout.started.rollout_id] = rollout.trajectory_id
+        return found
+
+    def find(self, trajectory_id: str) -> LiveRollout:
+        """Find an attempt, closed ones included.
+
+        Raises: NotFoundError: this process never opened it.
+        """
+        found = self._live.get(trajectory_id) or self._closed.get(trajectory_id)
+        if found is None:
+            raise NotFoundError(
+                f"rollout {trajectory_id}: this gateway does not know it; it was never opened here, or the gateway was"
+                " started anew since: count the attempt as lost and open another"
+            )
+        return found
+
+    def find_attempt(self, rollout_id: str, attempt: int | None) -> LiveRollout:
+        """Find one attempt at a rollout; None: the newest.
+
+        Raises: NotFoundError: this process never opened it.
+        """
+        newest = self._newest.get(rollout_id, trajectory_id_of(rollout_id, 0))
+        return self.find(newest if attempt is None else trajectory_id_of(rollout_id, attempt))
+
+    def enter(self, trajectory_id: str, key: str) -> LiveRollout:
+        """Find an attempt for whoever holds its key, or the operator's.
+
+        Raises: RefusedError: the key opens neither. NotFoundError: the operator named an unknown attempt.
+        """
+        if self.is_operator(key):
+            return self.find(trajectory_id)
+        found = self._live.get(trajectory_id) or self._closed.get(trajectory_id)
+        if found is not None and hmac.compare_digest(key.encode(), found.api_key.encode()):
+            return found
+        raise RefusedError(401, "invalid_api_key", "gateway: this key is not the rollout's; use the one it was given")
+
+    def close(self, rollout: LiveRollout) -> None:
+        """Take no more calls for it."""
+        rollout.is_open = False
+        if self._live.pop(rollout.trajectory_id, None):
+            self._closed[rollout.trajectory_id] = rollout
+        while len(self._closed) > _MAX_CLOSED:
+            trajectory_id, oldest = self._closed.popitem(last=False)
+            if self._newest.get(oldest.started.rollout_id) == trajectory_id:
+                del self._newest[oldest.started.rollout_id]
+
+
+def new_key() -> str:
+    """Mint a rollout's key."""
+    return f"rk-{secrets.token_urlsafe(24)}"
+
+
+def _digest_of(request: ChatRequest, messages: Hasher) -> str:
+    """Hash of everything that was asked."""
+    rest = b"".join(piece for name, piece in request.pieces.items() if name != "messages")
+    return messages.extended(rest).hash

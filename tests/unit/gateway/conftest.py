@@ -1,0 +1,133 @@
+"""This file holds a gateway in front of a scripted engine, with its log in memory: nothing to ship, nothing to wait for."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from agent_layer.gateway.app import build_app
+from agent_layer.local.scripted import ScriptedEngine, serve
+from agent_layer.schema.step import StepPart
+from agent_layer.schema.trajectory import Trajectory, assemble_trajectory
+from agent_layer.store.engines import Engine, EngineBoard
+
+OPERATOR = "operator-key"
+
+
+class MemoryLog:
+    """A log that settles at once."""
+
+    def __init__(self):
+        self.records = []
+        self.has_space = True
+
+    def append(self, *records):
+        self.records.extend(records)
+        return "memory"
+
+    def has_room(self):
+        return self.has_space
+
+    def is_settled(self, log_name):
+        return True
+
+    def of(self, kind):
+        return [record for record in self.records if isinstance(record, kind)]
+
+    def parts(self, phase=None):
+        return [part for part in self.of(StepPart) if phase in (None, part.phase)]
+
+    def trajectory(self, trajectory_id) -> Trajectory:
+        mine = [record for record in self.records if getattr(record, "trajectory_id", None) == trajectory_id]
+        return assemble_trajectory(trajectory_id, mine)
+
+
+@dataclass(kw_only=True)
+class House:
+    """A gateway, its engine, and a client of both."""
+
+    url: str
+    engine: ScriptedEngine
+    log: MemoryLog
+    board: EngineBoard
+    session: aiohttp.ClientSession
+    rollouts: list[dict] = field(default_factory=list)
+
+    async def post(self, path, body, key=OPERATOR, headers=None):
+        """Give (status, answer)."""
+        headers = {"Authorization": f"Bearer {key}", **(headers or {})}
+        async with self.session.post(self.url + path, json=body, headers=headers) as reply:
+            return reply.status, await reply.json()
+
+    async def open(self, **fields):
+        status, opened = await self.post("/rollouts", {"task_id": "t", **fields})
+        assert status == 200, opened
+        return opened
+
+    async def chat(self, opened, *said, headers=None, **fields):
+        """Ask with these texts, by turns of user and assistant; a stream's chunks come as a list."""
+        body = {"model": "any-name", "messages": messages_of(*said), **fields}
+        headers = {"Authorization": f"Bearer {opened['api_key']}", **(headers or {})}
+        url = f"{opened['base_url']}/chat/completions"
+        async with self.session.post(url, json=body, headers=headers) as reply:
+            if reply.content_type == "text/event-stream":
+                return reply.status, chunks_of(await reply.text())
+            return reply.status, await reply.json()
+
+    def step(self, opened, index=-1):
+        return self.log.trajectory(opened["trajectory_id"]).steps[index]
+
+
+def messages_of(*said):
+    return [{"role": ("user", "assistant")[index % 2], "content": text} for index, text in enumerate(said)]
+
+
+def chunks_of(text):
+    return [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")]
+
+
+@asynccontextmanager
+async def keep_house(settings, redis, keys, engine, log) -> AsyncIterator[House]:
+    async with serve(engine), aiohttp.ClientSession() as session:
+        board = EngineBoard(redis, keys, settings.gateway_seconds)
+        board.register(
+            Engine(
+                url=engine.url,
+                run=settings.run,
+                version=0,
+                location="initial",
+                model=engine.model,
+                logprobs_mode="processed",
+                state="serving",
+                epoch=0,
+            )
+        )
+        runner = web.AppRunner(build_app(settings, redis, log), access_log=None, shutdown_timeout=0.1)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        try:
+            yield House(url=url, engine=engine, log=log, board=board, session=session)
+        finally:
+            await runner.cleanup()
+
+
+@pytest.fixture
+def log():
+    return MemoryLog()
+
+
+@pytest.fixture
+def engine():
+    return ScriptedEngine()
+
+
+@pytest.fixture
+async def house(settings, redis, keys, engine, log):
+    mine = settings.model_copy(update={"api_key": OPERATOR, "gateway_seconds": 1.0, "close_seconds": 0.2})
+    async with keep_house(mine, redis, keys, engine, log) as kept:
+        yield kept

@@ -1,0 +1,112 @@
+"""Keys, addresses and budgets: who may call, and for how long."""
+
+import pytest
+
+from agent_layer.schema.rollout import AttemptStarted
+from agent_layer.store.policies import list_policies
+
+
+async def test_opening_answers_where_and_with_which_key(house):
+    opened = await house.open(rollout_id="r1", attempt=2, run="mine", task_type="math", labels={"a": "b"})
+
+    assert opened["trajectory_id"] == "r1-2"
+    assert opened["base_url"] == f"{house.url}/r/r1-2/v1"
+    assert opened["model"] == "scripted"
+    started = house.log.of(AttemptStarted)[0]
+    assert (started.run, started.task_type, started.labels) == ("mine", "math", {"a": "b"})
+
+
+async def test_opening_twice_is_opening_once(house):
+    first, second = [await house.open(rollout_id="r1") for _ in range(2)]
+
+    assert first == second
+    assert len(house.log.of(AttemptStarted)) == 1
+
+
+async def test_a_worker_writes_the_beginning_itself(house):
+    await house.open(owner="worker")
+
+    assert house.log.of(AttemptStarted) == []
+
+
+@pytest.mark.parametrize("key", ["", "wrong", "rk-wrong"])
+async def test_without_the_key_nothing_is_done(house, key):
+    opened = await house.open()
+
+    assert (await house.post("/rollouts", {"task_id": "t"}, key=key))[0] == 401
+    assert (await house.chat(opened | {"api_key": key}, "hello"))[0] == 401
+    assert (await house.chat(opened | {"base_url": f"{house.url}/r/unknown-0/v1"}, "hello"))[0] == 401
+    assert house.engine.calls == []
+
+
+async def test_a_rollouts_key_opens_no_other_rollout(house):
+    one, other = await house.open(), await house.open()
+
+    assert (await house.chat(other | {"api_key": one["api_key"]}, "hello"))[0] == 401
+    assert (await house.post("/rollouts", {"task_id": "t"}, key=one["api_key"]))[0] == 401
+
+
+async def test_keys_are_never_recorded(house):
+    opened = await house.open()
+    await house.chat(opened, "hello")
+
+    recorded = repr(house.log.records)
+    assert opened["api_key"] not in recorded
+    assert "operator-key" not in recorded
+
+
+async def test_the_operator_may_name_the_rollout_in_a_header(house):
+    opened = await house.open()
+    plain = {"base_url": f"{house.url}/v1", "api_key": "operator-key"}
+
+    named, unnamed = (
+        await house.chat(plain, "hi", headers={"x-agent-layer-rollout": opened["trajectory_id"]}),
+        await house.chat(plain, "hi"),
+    )
+
+    assert (named[0], unnamed[0]) == (200, 400)
+    assert "x-agent-layer-rollout" in unnamed[1]["error"]["message"]
+    assert house.step(opened).status == "ok"
+
+
+@pytest.mark.parametrize(("limits", "num_calls"), [({"turns": 2}, 2), ({"tokens": 5}, 2)])
+async def test_a_used_up_budget_is_said_so_that_no_sdk_tries_again(house, limits, num_calls):
+    opened = await house.open(limits=limits)
+
+    answers = [await house.chat(opened, "hello") for _ in range(3)]  # an echo of "hello" has 4 tokens
+
+    assert [status for status, _ in answers] == [200, 200, 429]
+    assert answers[2][1]["error"]["code"] == "rollout_limit"
+    assert len(house.engine.calls) == num_calls
+
+
+async def test_bad_requests_are_answered_in_one_sentence(house):
+    opened = await house.open()
+
+    for status, answer in (
+        await house.post("/rollouts", {}),
+        await house.post("/rollouts", {"task_id": "t", "rollout_id": "a/b"}),
+        await house.post("/rollouts", {"task_id": "t", "unheard_of": 1}),
+        await house.post(f"/r/{opened['trajectory_id']}/v1/chat/completions", {"model": "m"}),
+    ):
+        assert status == 400
+        assert answer["error"]["message"]
+
+
+async def test_a_rollout_that_this_gateway_does_not_know_is_lost(house):
+    status, answer = await house.post("/rollouts/gone/close", {"attempt": 0})
+
+    assert status == 404
+    assert "started anew" in answer["error"]["message"]
+
+
+async def test_version_0_is_registered_before_the_first_call(house, redis, keys):
+    seen = []
+    house.engine.script = lambda _: seen.extend(list_policies(redis, keys, "mine")) or "ok"
+    opened = await house.open(run="mine")
+
+    await house.chat(opened, "hello")
+    await house.chat(opened, "hello")
+
+    assert [(policy.run, policy.number, policy.location) for policy in seen] == [("mine", 0, "initial")] * 2
+    assert [record.number for record in house.log.records if type(record).__name__ == "PolicyVersion"] == [0]

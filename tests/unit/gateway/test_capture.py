@@ -1,0 +1,213 @@
+"""What the engine sampled is recorded exactly, and the client gets what it asked for."""
+
+import asyncio
+
+import msgspec
+import pytest
+
+from agent_layer.local.words import id_of, logprob_of
+from agent_layer.schema.record import Logprobs
+from agent_layer.schema.step import Content
+
+TOOL_CALL = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1, "b": 2}'}}
+TOOLS = [{"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}]
+
+
+def check_exact(steps, seen):
+    """Each choice of a call has the ids that the engine saw itself sample."""
+    assert len(steps) == len(seen.token_ids)
+    for step, ids in zip(steps, seen.token_ids, strict=True):
+        assert list(step.prompt_token_ids) == seen.prompt_token_ids
+        assert list(step.action.response_token_ids) == ids
+        assert step.action.logprobs == Logprobs([logprob_of(one) for one in ids])
+        assert step.action.policy_versions == [(0, len(ids))]
+        assert (step.capture_level, step.status, step.findings) == ("tokens", "ok", [])
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("num_choices", [1, 3])
+async def test_ids_and_logprobs_are_the_engines(house, stream, num_choices):
+    opened = await house.open()
+
+    status, _ = await house.chat(opened, "hello there", stream=stream, n=num_choices)
+
+    assert status == 200
+    check_exact(house.log.trajectory(opened["trajectory_id"]).steps, house.engine.calls[0])
+
+
+async def test_a_stream_is_recorded_like_a_whole_answer(house):
+    house.engine.script = lambda _: {"content": "let me see", "tool_calls": [TOOL_CALL]}
+    opened = await house.open()
+
+    await house.chat(opened, "add", tools=TOOLS)
+    await house.chat(opened, "add", tools=TOOLS, stream=True)
+
+    whole, streamed = house.log.trajectory(opened["trajectory_id"]).steps
+    assert whole.action == streamed.action
+    assert whole.action.message == {"role": "assistant", "content": "let me see", "tool_calls": [TOOL_CALL]}
+    assert whole.action.finish_reason == "tool_calls"
+
+
+async def test_the_client_sees_only_what_it_asked_for(house):
+    opened = await house.open()
+
+    _, plain = await house.chat(opened, "hello")
+    _, full = await house.chat(opened, "hello", logprobs=True, return_token_ids=True)
+
+    assert "prompt_token_ids" not in plain
+    assert plain["choices"][0].keys() == {"index", "message", "logprobs", "finish_reason"}
+    assert plain["choices"][0]["logprobs"] is None
+    assert plain["usage"] == full["usage"]
+    assert full["prompt_token_ids"] == house.engine.calls[1].prompt_token_ids
+    assert full["choices"][0]["token_ids"] == house.engine.calls[1].token_ids[0]
+    assert full["choices"][0]["logprobs"]["content"]
+
+
+async def test_a_stream_shows_no_ids_that_were_not_asked_for(house):
+    opened = await house.open()
+
+    _, chunks = await house.chat(opened, "hello", stream=True)
+
+    assert (
+        "".join(choice["delta"].get("content", "") for one in chunks for choice in one["choices"]) == "you said: hello"
+    )
+    assert all("prompt_token_ids" not in one for one in chunks)
+    assert all("token_ids" not in choice and not choice.get("logprobs") for one in chunks for choice in one["choices"])
+
+
+async def test_agents_may_name_any_model_and_fields_pass_through(house):
+    opened = await house.open(sampling={"temperature": 1.0})
+
+    await house.chat(opened, "hello", temperature=0, seed=7, chat_template_kwargs={"deep": [1, "ä"]})
+
+    asked = house.engine.calls[0].body
+    assert (asked["model"], asked["temperature"], asked["seed"]) == ("scripted", 1.0, 7)
+    assert asked["chat_template_kwargs"] == {"deep": [1, "ä"]}
+    step = house.step(opened)
+    assert step.sampling_asked == {"temperature": 0, "seed": 7, "chat_template_kwargs": {"deep": [1, "ä"]}}
+    assert step.sampling_applied["temperature"] == step.temperature == 1.0
+    assert (step.model, step.engine, step.logprobs_mode) == ("scripted", house.engine.url, "processed")
+
+
+async def test_messages_are_stored_once_and_give_back_the_conversation(house):
+    opened = await house.open()
+
+    await house.chat(opened, "one")
+    await house.chat(opened, "one", "you said: one", "two")
+
+    contents = house.log.of(Content)
+    assert len(contents) == len({content.hash for content in contents}) == 3
+    bodies = {content.hash: content.body for content in contents}
+    assert [bodies[name] for name in house.step(opened).state.messages] == [
+        b'{"role": "user", "content": "one"}',
+        b'{"role": "assistant", "content": "you said: one"}',
+        b'{"role": "user", "content": "two"}',
+    ]
+
+
+async def test_a_second_turn_is_stored_as_what_it_adds(house):
+    opened = await house.open()
+
+    await house.chat(opened, "one")
+    await house.chat(opened, "one", "you said: one", "two")
+
+    first, second = house.log.trajectory(opened["trajectory_id"]).steps
+    assert (second.prompt.parent_call, second.parent_call) == (first.call_id, first.call_id)
+    assert list(second.prompt.delta) == [id_of(word) for word in ("<user>", "two", "<end>", "<assistant>")]
+    assert list(second.prompt_token_ids) == house.engine.calls[1].prompt_token_ids
+    assert second.conversation == first.conversation == first.call_id
+
+
+async def test_a_changed_history_is_a_prefix_break(house):
+    opened = await house.open()
+
+    await house.chat(opened, "one")
+    await house.chat(opened, "one", "I never said that", "two")
+
+    second = house.step(opened)
+    assert second.prompt.parent_call is None
+    assert second.findings == ["prefix_break"]
+    assert list(second.prompt_token_ids) == house.engine.calls[1].prompt_token_ids
+
+
+async def test_agents_that_take_turns_are_not_a_break(house):
+    opened = await house.open()
+
+    for said in (["a"], ["b"], ["a", "you said: a", "a2"], ["b", "you said: b", "b2"]):
+        await house.chat(opened, *said)
+
+    steps = house.log.trajectory(opened["trajectory_id"]).steps
+    assert [step.findings for step in steps] == [[], [], [], []]
+    assert [step.prompt.parent_call for step in steps] == [None, None, steps[0].call_id, steps[1].call_id]
+    assert len({step.conversation for step in steps}) == 2
+
+
+async def test_best_of_two_continues_the_one_that_was_chosen(house):
+    house.engine.script = lambda asked: f"answer {len(house.engine.calls)}"
+    opened = await house.open()
+
+    await house.chat(opened, "go")
+    await house.chat(opened, "go")
+    await house.chat(opened, "go", "answer 1", "on")
+
+    steps = house.log.trajectory(opened["trajectory_id"]).steps
+    assert steps[2].prompt.parent_call == steps[2].parent_call == steps[0].call_id
+    assert steps[2].findings == []
+
+
+async def test_an_abandoned_stream_is_an_aborted_step(house, wait_until):
+    house.engine.token_seconds = 0.02
+    house.engine.script = lambda _: " ".join(f"word-{index}" for index in range(500))
+    opened = await house.open()
+
+    body = {"model": "m", "messages": [{"role": "user", "content": "x"}], "stream": True}
+    headers = {"Authorization": f"Bearer {opened['api_key']}"}
+    async with house.session.post(f"{opened['base_url']}/chat/completions", json=body, headers=headers) as reply:
+        await reply.content.readuntil(b"word-3")
+        reply.close()
+    async with asyncio.timeout(5):
+        while not house.log.parts("end") or house.engine.num_running:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+    step = house.step(opened)
+    assert step.status == "aborted"
+    assert not house.engine.calls[0].finished
+    assert list(step.action.response_token_ids) == house.engine.calls[0].token_ids[0][: step.usage.response_tokens]
+
+
+async def test_without_ids_a_step_is_text(house):
+    house.engine.token_ids = False
+    opened = await house.open()
+
+    await house.chat(opened, "hello")
+
+    step = house.step(opened)
+    assert step.capture_level == "logprobs"
+    assert step.findings == ["no_token_ids"]
+    assert step.action.response_token_ids is step.prompt is None
+
+
+async def test_an_engines_refusal_reaches_the_client_and_the_record(house):
+    house.board.register(msgspec.structs.replace(house.board.read(house.engine.url), model="gone"))
+    opened = await house.open()
+    async with asyncio.timeout(5):
+        while opened["model"] != "gone":
+            opened = await house.open()
+
+    status, answer = await house.chat(opened, "hello")
+
+    assert status == 404
+    assert "does not exist" in answer["error"]["message"]
+    assert house.step(opened).status == "error"
+    assert "does not exist" in house.step(opened).error
+
+
+async def test_the_trace_of_the_caller_is_kept(house):
+    opened = await house.open()
+
+    traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    await house.chat(opened, "x", headers={"traceparent": traceparent, "x-agent-layer-agent": "judge"})
+
+    step = house.step(opened)
+    assert (step.trace_id, step.span_id) == ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331")
+    assert step.agent == "judge"
