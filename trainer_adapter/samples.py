@@ -1,0 +1,195 @@
+"""This file holds how a trajectory becomes training samples: every sampled token is trained exactly once.
+
+The steps of a trajectory form trees: a step whose prompt continues the tokens of an earlier step is its child. One
+sample is one path from a root towards a leaf. Steps that several paths share are trained in the first of them and are
+context, masked, in the others. Nothing is re-tokenised, padded or cut.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, chain
+from typing import TypeAlias
+
+import msgspec
+
+from agent_layer.errors import BadInputError, CaptureError
+from agent_layer.schema.record import Logprobs, TokenIds
+from agent_layer.schema.rollout import AttemptStarted
+from agent_layer.schema.sample import StepRef, TrainingSample
+from agent_layer.schema.step import PolicyRun, PromptDelta, Step
+from agent_layer.schema.trajectory import Trajectory
+
+__all__ = ["Drop", "SampleSet", "samples_of"]
+
+StepKey: TypeAlias = tuple[str, int]
+"""(call id, choice)."""
+
+Piece: TypeAlias = tuple[TokenIds, Step | None]
+"""Tokens in a row, with the step that sampled them where they are trained in the sample at hand, else None."""
+
+
+class Drop(msgspec.Struct, frozen=True, kw_only=True):
+    """A policy step whose tokens are not trained."""
+
+    call_id: str
+    choice: int
+    reason: str
+    """``aborted``, ``error``, or ``unfinished`` when its end was never recorded."""
+    num_tokens: int
+    """Sampled tokens that are known of it."""
+
+
+class SampleSet(msgspec.Struct, frozen=True, kw_only=True):
+    """What training takes from one trajectory, and what it leaves.
+
+    The sum of all loss masks plus the tokens of all drops is the number of tokens that the policy sampled.
+    """
+
+    samples: list[TrainingSample]
+    drops: list[Drop]
+
+
+def samples_of(trajectory: Trajectory) -> SampleSet:
+    """Turn a trajectory of the train split into samples.
+
+    Returns: samples in order of the end of their path; none when the policy was never called.
+
+    Raises:
+        BadInputError: the trajectory is not of the train split.
+        CaptureError: a policy step that ended well lacks ids, log-probabilities or versions, or they cannot be trained.
+    """
+    started = _training_attempt(trajectory)
+    policy_steps = [step for step in trajectory.steps if step.role == "policy"]
+    whole = {_key(step): _check_step(step) for step in policy_steps if step.status == "ok"}
+    untrained = {key: step for key, step in whole.items() if step.action.response_token_ids}
+    by_key = {_key(step): step for step in trajectory.steps}
+    samples: list[TrainingSample] = []
+    for path in _paths_to_ends(by_key, untrained):
+        for trained in _alike(step for step in path if _key(step) in untrained):
+            samples.append(_make_sample(trajectory, started, len(samples), _pieces(path, trained)))
+        for step in path:
+            untrained.pop(_key(step), None)
+    return SampleSet(samples=samples, drops=[_drop(step) for step in policy_steps if _key(step) not in whole])
+
+
+def _paths_to_ends(by_key: dict[StepKey, Step], wanted: dict[StepKey, Step]) -> list[list[Step]]:
+    """Paths, root first, to each wanted step that no wanted step continues; together they hold all wanted steps."""
+    paths = [list(_ancestry(by_key, step)) for step in wanted.values()]
+    inner = {_key(step) for path in paths for step in path[1:]}
+    return [path[::-1] for path in paths if _key(path[0]) not in inner]
+
+
+def _ancestry(by_key: dict[StepKey, Step], step: Step | None) -> Iterator[Step]:
+    while step is not None:
+        yield step
+        prompt = step.prompt or PromptDelta(delta=TokenIds())
+        step = by_key[prompt.parent_call, prompt.parent_choice] if prompt.parent_call is not None else None
+
+
+def _alike(steps: Iterable[Step]) -> list[list[Step]]:
+    """Steps by agent and temperature, of which a sample has one each."""
+    found: dict[tuple[str | None, float | None], list[Step]] = {}
+    for step in steps:
+        found.setdefault((step.agent, step.temperature), []).append(step)
+    return list(found.values())
+
+
+def _pieces(path: Sequence[Step], trained: Sequence[Step]) -> list[Piece]:
+    """What follows the root's prompt, up to the last trained step."""
+    wanted = {_key(step) for step in trained}
+    pieces: list[Piece] = []
+    for position, step in enumerate(path):
+        if position and step.prompt is not None:
+            pieces.append((step.prompt.delta, None))
+        is_trained = _key(step) in wanted
+        pieces.append((step.action.response_token_ids or TokenIds(), step if is_trained else None))
+        if step is trained[-1]:
+            break
+    return [(path[0].prompt_token_ids or TokenIds(), None), *pieces]
+
+
+def _make_sample(trajectory: Trajectory, started: AttemptStarted, number: int, pieces: list[Piece]) -> TrainingSample:
+    (prompt_ids, _), *rest = pieces
+    starts = accumulate((len(ids) for ids, _ in rest), initial=0)
+    trained = [(start, step, len(ids)) for start, (ids, step) in zip(starts, rest, strict=False) if step is not None]
+    return TrainingSample(
+        sample_id=f"{trajectory.trajectory_id}.{number}",
+        trajectory_id=trajectory.trajectory_id,
+        run=started.run,
+        task_id=started.task_id,
+        task_type=started.task_type,
+        group_id=started.group_id,
+        agent=trained[0][1].agent,
+        temperature=trained[0][1].temperature,
+        reward=trajectory.reward,
+        prompt_ids=prompt_ids,
+        response_ids=TokenIds(chain.from_iterable(ids for ids, _ in rest)),
+        loss_mask=TokenIds(chain.from_iterable([int(step is not None)] * len(ids) for ids, step in rest)),
+        logprobs=Logprobs(chain.from_iterable(_logprobs(piece) for piece in rest)),
+        versions=TokenIds(chain.from_iterable(_versions(piece) for piece in rest)),
+        steps=[
+            StepRef(call_id=step.call_id, choice=step.choice, start=start, num_tokens=size)
+            for start, step, size in trained
+        ],
+    )
+
+
+def _logprobs(piece: Piece) -> Iterable[float]:
+    ids, step = piece
+    return (step.action.logprobs or ()) if step is not None else [0.0] * len(ids)
+
+
+def _versions(piece: Piece) -> Iterable[int]:
+    ids, step = piece
+    return _spread(step.action.policy_versions or ()) if step is not None else [-1] * len(ids)
+
+
+def _spread(runs: Iterable[PolicyRun]) -> list[int]:
+    """One version per token."""
+    return [version for version, num_tokens in runs for _ in range(num_tokens)]
+
+
+def _training_attempt(trajectory: Trajectory) -> AttemptStarted:
+    if trajectory.started is None:
+        raise CaptureError(
+            f"trajectory {trajectory.trajectory_id}: expected the record of its beginning, which names its task, found"
+            " none; run 'agent-layer store check'"
+        )
+    if trajectory.started.split != "train":
+        raise BadInputError(
+            f"trajectory {trajectory.trajectory_id}: expected split 'train', found {trajectory.started.split!r}; what"
+            " is measured on must not be trained on"
+        )
+    return trajectory.started
+
+
+def _check_step(step: Step) -> Step:
+    """Give a step back that can be trained.
+
+    Raises: CaptureError: it lacks something, or its log-probabilities are not those of the policy that sampled.
+    """
+    action, num_tokens = step.action, len(step.action.response_token_ids or ())
+    faults = {
+        "the ids of its prompt": not step.prompt_token_ids,
+        "the ids of its answer": action.response_token_ids is None,
+        "a log-probability for each sampled token": len(action.logprobs or ()) != num_tokens,
+        "a policy version for each sampled token": len(_spread(action.policy_versions or ())) != num_tokens,
+        "a temperature above 0": step.temperature is not None and step.temperature <= 0,
+        "processed log-probabilities, as its temperature is not 1": step.logprobs_mode == "raw"
+        and step.temperature not in (None, 1),
+    }
+    if missing := [need for need, is_missing in faults.items() if is_missing]:
+        raise CaptureError(
+            f"step {step.call_id} of trajectory {step.trajectory_id}: training needs {' and '.join(missing)}, but found"
+            f" capture level {step.capture_level!r}; serve the policy through the gateway from an engine that returns"
+            " token ids, with processed log-probabilities, and sample at a temperature above 0"
+        )
+    return step
+
+
+def _drop(step: Step) -> Drop:
+    num_tokens = len(step.action.response_token_ids or ())
+    return Drop(call_id=step.call_id, choice=step.choice, reason=step.status or "unfinished", num_tokens=num_tokens)
+
+
+def _key(step: Step) -> StepKey:
+    return step.call_id, step.choice
