@@ -1,5 +1,6 @@
-"""This file holds a gateway in front of a scripted engine, with its log in memory: nothing to ship, nothing to wait for."""
+"""This file holds a gateway in front of a scripted engine, with its log in memory: there is nothing to wait for."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -24,6 +25,7 @@ class MemoryLog:
     def __init__(self):
         self.records = []
         self.has_space = True
+        self.unsettled = set()
 
     def append(self, *records):
         self.records.extend(records)
@@ -33,7 +35,7 @@ class MemoryLog:
         return self.has_space
 
     def is_settled(self, log_name):
-        return True
+        return log_name not in self.unsettled
 
     def of(self, kind):
         return [record for record in self.records if isinstance(record, kind)]
@@ -82,6 +84,13 @@ class House:
         return self.log.trajectory(opened["trajectory_id"]).steps[index]
 
 
+async def until(condition, seconds=5.0):
+    """Wait for a condition; the deadline fails the test."""
+    async with asyncio.timeout(seconds):
+        while not condition():  # noqa: ASYNC110  # of many kinds; nothing announces them
+            await asyncio.sleep(0.005)
+
+
 def messages_of(*said):
     return [{"role": ("user", "assistant")[index % 2], "content": text} for index, text in enumerate(said)]
 
@@ -114,6 +123,11 @@ async def keep_house(settings, redis, keys, engine, log) -> AsyncIterator[House]
             yield House(url=url, engine=engine, log=log, board=board, session=session)
         finally:
             await runner.cleanup()
+
+
+@pytest.fixture(name="until")
+def _until():
+    return until
 
 
 @pytest.fixture

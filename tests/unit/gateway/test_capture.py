@@ -1,7 +1,5 @@
 """What the engine sampled is recorded exactly, and the client gets what it asked for."""
 
-import asyncio
-
 import msgspec
 import pytest
 
@@ -143,7 +141,7 @@ async def test_agents_that_take_turns_are_not_a_break(house):
 
 
 async def test_best_of_two_continues_the_one_that_was_chosen(house):
-    house.engine.script = lambda asked: f"answer {len(house.engine.calls)}"
+    house.engine.script = lambda _: f"answer {len(house.engine.calls)}"
     opened = await house.open()
 
     await house.chat(opened, "go")
@@ -155,7 +153,7 @@ async def test_best_of_two_continues_the_one_that_was_chosen(house):
     assert steps[2].findings == []
 
 
-async def test_an_abandoned_stream_is_an_aborted_step(house, wait_until):
+async def test_an_abandoned_stream_is_an_aborted_step(house, until):
     house.engine.token_seconds = 0.02
     house.engine.script = lambda _: " ".join(f"word-{index}" for index in range(500))
     opened = await house.open()
@@ -165,9 +163,7 @@ async def test_an_abandoned_stream_is_an_aborted_step(house, wait_until):
     async with house.session.post(f"{opened['base_url']}/chat/completions", json=body, headers=headers) as reply:
         await reply.content.readuntil(b"word-3")
         reply.close()
-    async with asyncio.timeout(5):
-        while not house.log.parts("end") or house.engine.num_running:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+    await until(lambda: house.log.parts("end") and not house.engine.num_running)
 
     step = house.step(opened)
     assert step.status == "aborted"
@@ -190,9 +186,8 @@ async def test_without_ids_a_step_is_text(house):
 async def test_an_engines_refusal_reaches_the_client_and_the_record(house):
     house.board.register(msgspec.structs.replace(house.board.read(house.engine.url), model="gone"))
     opened = await house.open()
-    async with asyncio.timeout(5):
-        while opened["model"] != "gone":
-            opened = await house.open()
+    while opened["model"] != "gone":
+        opened = await house.open()
 
     status, answer = await house.chat(opened, "hello")
 

@@ -1,0 +1,115 @@
+"""Closing an attempt ends its calls and counts them; only a whole one is accepted."""
+
+import asyncio
+
+import pytest
+from redis import Redis
+
+from agent_layer.schema.reward import Reward
+from agent_layer.schema.rollout import Accepted, Outcome
+from agent_layer.schema.step import StepPart
+from agent_layer.store.keys import Keys
+
+
+@pytest.fixture(autouse=True)
+def index(redis: Redis, keys: Keys, log):
+    """Index the calls of the log as they are asked for, as a shipper would have done."""
+
+    def hold(*records):
+        for part in records:
+            if isinstance(part, StepPart):
+                mark = "s" if part.phase == "start" else f"e{len(part.actions or [1])}"
+                redis.hset(keys.calls(part.trajectory_id), part.call_id, mark)
+        return append(*records)
+
+    append, log.append = log.append, hold
+
+
+async def test_a_closed_rollout_takes_no_more_calls(house):
+    opened = await house.open()
+    await house.chat(opened, "hello")
+
+    closed = await house.post(f"/rollouts/{opened['rollout_id']}/close", {"attempt": 0})
+
+    assert closed == (200, {"trajectory_id": opened["trajectory_id"], "started": 1, "ended": 1})
+    assert (await house.chat(opened, "hello"))[0] == 410
+
+
+async def test_closing_lets_running_calls_end(house, until):
+    house.engine.token_seconds = 0.02
+    opened = await house.open()
+
+    calling = asyncio.create_task(house.chat(opened, "hello"))
+    await until(lambda: house.engine.num_running)
+    _, closed = await house.post(f"/rollouts/{opened['rollout_id']}/close", {"attempt": 0})
+
+    assert (closed["started"], closed["ended"]) == (1, 1)
+    assert (await calling)[0] == 200
+
+
+async def test_closing_cuts_off_calls_that_take_too_long(house, until):
+    house.engine.token_seconds = 60
+    opened = await house.open()
+
+    calling = asyncio.create_task(house.chat(opened, "hello"))
+    await until(lambda: house.engine.num_running)
+    _, closed = await house.post(f"/rollouts/{opened['rollout_id']}/close", {"attempt": 0})
+    await asyncio.gather(calling, return_exceptions=True)
+
+    assert (closed["started"], closed["ended"]) == (1, 1)
+    assert house.step(opened).status == "aborted"
+
+
+async def test_ending_accepts_a_whole_attempt_once(house):
+    opened = await house.open(rewards={"correct": {"weight": 2.0}, "style": {"required": False}})
+    await house.chat(opened, "hello")
+    await house.post(f"/r/{opened['trajectory_id']}/reward", {"score": 0.5, "name": "correct"}, key=opened["api_key"])
+
+    for _ in range(2):
+        status, ended = await house.post(f"/rollouts/{opened['rollout_id']}/end", {})
+        assert (status, ended["accepted"], ended["reward"]) == (200, True, 1.0)
+
+    assert len(house.log.of(Accepted)) == len(house.log.of(Outcome)) == 1
+    assert house.log.of(Outcome)[0].num_calls == 1
+
+
+async def test_a_reward_may_come_with_the_end(house):
+    opened = await house.open()
+
+    _, ended = await house.post(f"/rollouts/{opened['rollout_id']}/end", {"reward": 0.25})
+
+    assert ended["reward"] == 0.25
+    assert [reward.score for reward in house.log.of(Reward)] == [0.25]
+
+
+async def test_a_failed_attempt_is_not_accepted_and_has_no_reward(house):
+    opened = await house.open()
+
+    _, ended = await house.post(f"/rollouts/{opened['rollout_id']}/end", {"reward": 1.0, "status": "failed"})
+
+    assert (ended["accepted"], ended["reward"]) == (False, None)
+    assert house.log.of(Accepted) == []
+
+
+async def test_nothing_is_accepted_before_it_is_whole(house, redis, keys):
+    opened = await house.open()
+    await house.chat(opened, "hello")
+    redis.delete(keys.calls(opened["trajectory_id"]))
+
+    status, answer = await house.post(f"/rollouts/{opened['rollout_id']}/end", {"reward": 1.0})
+
+    assert status == 409
+    assert "1 calls" in answer["error"]["message"]
+    assert house.log.of(Accepted) == []
+
+
+async def test_a_full_log_holds_calls_back(house):
+    opened = await house.open()
+    house.log.has_space = False
+
+    calling = asyncio.create_task(house.chat(opened, "hello"))
+    await asyncio.sleep(0.05)
+    assert house.engine.calls == []
+    house.log.has_space = True
+
+    assert (await calling)[0] == 200

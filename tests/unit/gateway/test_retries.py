@@ -1,0 +1,80 @@
+"""A client's retry joins the call that it repeats, or gets its answer again; nothing is sampled twice for it."""
+
+import asyncio
+
+import pytest
+
+from agent_layer.gateway.retries import AnswerShelf, Call
+
+CALL = {"x-agent-layer-call": "call-1"}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("first", "again"),
+    [
+        (CALL, CALL),
+        ({"idempotency-key": "k"}, {"idempotency-key": "k", "x-agent-layer-call": "another"}),
+        ({"x-stainless-retry-count": "0"}, {"x-stainless-retry-count": "1"}),
+    ],
+)
+async def test_a_retry_gets_the_same_answer(house, stream, first, again):
+    opened = await house.open()
+
+    one = await house.chat(opened, "hello", stream=stream, headers=first)
+    two = await house.chat(opened, "hello", stream=stream, headers=again)
+
+    assert one == two
+    assert len(house.engine.calls) == 1
+    assert len(house.log.trajectory(opened["trajectory_id"]).steps) == 1
+
+
+async def test_a_retry_joins_the_call_that_still_runs(house):
+    house.engine.token_seconds = 0.05
+    opened = await house.open()
+
+    one, two = await asyncio.gather(*(house.chat(opened, "hello", headers=CALL) for _ in range(2)))
+
+    assert one == two
+    assert len(house.engine.calls) == 1
+
+
+async def test_equal_questions_alone_are_no_retry(house):
+    opened = await house.open()
+
+    for _ in range(2):
+        await house.chat(opened, "hello")
+
+    assert len(house.engine.calls) == len(house.log.trajectory(opened["trajectory_id"]).steps) == 2
+
+
+async def test_another_question_is_no_retry_whatever_its_count(house):
+    opened = await house.open()
+
+    await house.chat(opened, "hello")
+    await house.chat(opened, "hello", temperature=0.5, headers={"x-stainless-retry-count": "1"})
+
+    assert len(house.engine.calls) == 2
+
+
+async def test_a_call_that_failed_is_made_again_under_an_id_that_follows(house):
+    opened = await house.open()
+    served, house.engine.model = house.engine.model, "away"
+
+    failed, _ = await house.chat(opened, "hello", headers=CALL)
+    house.engine.model = served
+    worked, _ = await house.chat(opened, "hello", headers=CALL | {"x-stainless-retry-count": "1"})
+    again, _ = await house.chat(opened, "hello", headers=CALL | {"x-stainless-retry-count": "2"})
+
+    assert (failed, worked, again) == (404, 200, 200)
+    steps = house.log.trajectory(opened["trajectory_id"]).steps
+    assert [(step.call_id, step.status) for step in steps] == [("call-1", "error"), ("call-1~1", "ok")]
+
+
+def test_old_answers_leave_the_shelf():
+    shelf, calls = AnswerShelf(max_bytes=10), [Call("a"), Call("b"), Call("c")]
+
+    for call in calls:
+        shelf.keep(call, b"12345", "text/plain")
+
+    assert [call.answer for call in calls] == [None, b"12345", b"12345"]
