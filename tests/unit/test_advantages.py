@@ -1,0 +1,82 @@
+"""This file holds the promises of advantages: nulls leave the baseline, equal rewards teach nothing."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_layer.errors import EmptyGroupError
+from agent_layer.schema.record import Logprobs, TokenIds
+from agent_layer.schema.sample import TrainingSample
+from trainer_adapter.advantages import GroupSamples, RolloutSamples, group_advantages, select_batch
+
+rewards = st.lists(st.one_of(st.none(), st.sampled_from([0.0, 0.25, 1.0])), max_size=6)
+
+
+def sample(trajectory_id, number, reward):
+    return TrainingSample(
+        sample_id=f"{trajectory_id}.{number}",
+        trajectory_id=trajectory_id,
+        run="r",
+        task_id="q",
+        prompt_ids=TokenIds([1]),
+        response_ids=TokenIds([2]),
+        loss_mask=TokenIds([1]),
+        logprobs=Logprobs([-0.5]),
+        versions=TokenIds([0]),
+        reward=reward,
+    )
+
+
+def group_of(group_id, rollout_rewards, num_samples=1):
+    rollouts = []
+    for member, reward in enumerate(rollout_rewards):
+        trajectory_id = f"{group_id}.{member}-0"
+        samples = [sample(trajectory_id, number, reward) for number in range(num_samples)]
+        rollouts.append(RolloutSamples(trajectory_id=trajectory_id, reward=reward, samples=samples))
+    return GroupSamples(group_id=group_id, task_id="q", rollouts=rollouts)
+
+
+@given(st.lists(rewards, max_size=4))
+def test_a_null_reward_is_never_trained_and_never_in_a_baseline(reward_lists):
+    batch = select_batch(group_of(f"g{number}", found) for number, found in enumerate(reward_lists))
+
+    judged = [[reward for reward in found if reward is not None] for found in reward_lists]
+    assert batch.rewards == [reward for found in judged if len(set(found)) > 1 for reward in found]
+    assert [row.reward for row in batch.samples] == batch.rewards
+    assert batch.rollout_of == list(range(len(batch.rewards)))
+
+
+@given(rewards.filter(lambda found: any(reward is not None for reward in found)), st.booleans())
+def test_a_null_reward_changes_nobody_elses_advantage(found, scale_by_std):
+    with_nulls = group_advantages(found, scale_by_std=scale_by_std)
+    without = group_advantages([reward for reward in found if reward is not None], scale_by_std=scale_by_std)
+
+    assert [advantage for advantage in with_nulls if advantage is not None] == without
+    assert [advantage is None for advantage in with_nulls] == [reward is None for reward in found]
+    assert sum(without) == pytest.approx(0, abs=1e-9)
+
+
+def test_equal_rewards_teach_nothing():
+    assert group_advantages([0.1, None, 0.1, 0.1], scale_by_std=True) == [0.0, None, 0.0, 0.0]
+    assert select_batch([group_of("g", [0.1, 0.1, 0.1])]).samples == []
+
+
+def test_a_lone_reward_has_no_baseline():
+    assert select_batch([group_of("g", [1.0, None])]).samples == []
+
+
+def test_advantages_are_those_of_the_formula():
+    assert group_advantages([1.0, 0.0, 0.0, 1.0], scale_by_std=False) == [0.5, -0.5, -0.5, 0.5]
+    assert group_advantages([1.0, 0.0], scale_by_std=True) == pytest.approx([0.7071, -0.7071], abs=1e-4)
+
+
+def test_a_rollout_counts_once_however_many_samples_it_has():
+    batch = select_batch([group_of("g", [1.0, 0.0], num_samples=3)])
+
+    assert batch.rewards == [1.0, 0.0]
+    assert batch.rollout_of == [0, 0, 0, 1, 1, 1]
+
+
+def test_a_group_without_any_reward_has_no_advantages():
+    with pytest.raises(EmptyGroupError):
+        group_advantages([None, None], scale_by_std=True)

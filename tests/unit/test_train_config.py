@@ -1,0 +1,69 @@
+"""This file holds the promises of configuration: three formats, one meaning, and no knob that does nothing."""
+
+import msgspec
+import pytest
+
+from agent_layer.errors import BadInputError
+from trainer_adapter.config import TrainConfig, load_config, write_config
+from trainer_adapter.schedule import Schedule
+
+YAML = """
+model: start
+tasks: tasks.jsonl
+steps: 60
+rollouts: {group_size: 10, curriculum: {floor: 0.5}}
+algorithm: {entropy: {start: 0.02, end: 0.0, shape: linear}}
+optimizer:
+  learning_rate: {start: 0.0015, end: 0.00015, shape: cosine, warmup_steps: 2}
+  betas: [0.9, 0.95]
+"""
+
+
+def test_every_format_gives_the_same_run(tmp_path):
+    (tmp_path / "run.yaml").write_text(YAML)
+    plain = msgspec.yaml.decode(YAML)
+    (tmp_path / "run.json").write_bytes(msgspec.json.encode(plain))
+    (tmp_path / "run.toml").write_text(
+        'model = "start"\ntasks = "tasks.jsonl"\nsteps = 60\n'
+        "rollouts = {group_size = 10, curriculum = {floor = 0.5}}\n"
+        'algorithm = {entropy = {start = 0.02, end = 0.0, shape = "linear"}}\n'
+        "[optimizer]\nbetas = [0.9, 0.95]\n"
+        'learning_rate = {start = 0.0015, end = 0.00015, shape = "cosine", warmup_steps = 2}\n'
+    )
+
+    runs = [load_config(tmp_path / f"run.{suffix}") for suffix in ("yaml", "json", "toml")]
+
+    assert runs[0] == runs[1] == runs[2]
+    assert runs[0].model == tmp_path / "start"
+    assert runs[0].optimizer.betas == (0.9, 0.95)
+    assert runs[0].algorithm.entropy == Schedule(start=0.02, end=0.0, shape="linear")
+
+
+def test_a_run_survives_being_written_down(tmp_path):
+    config = TrainConfig(model=tmp_path / "m", tasks=tmp_path / "t.jsonl", steps=3)
+    path = tmp_path / "written.json"
+    write_config(config, path)
+
+    assert load_config(path) == config
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ("optimizer: {learning_rat: {start: 1}}", "learning_rat"),
+        ("rollouts: {group_size: 1}", "group_size"),
+        ("algorithm: {estimator: magic}", "estimator"),
+        ("rollouts: [", "expected the knobs"),
+    ],
+)
+def test_a_knob_that_cannot_be_is_named(tmp_path, change, named):
+    path = tmp_path / "run.yaml"
+    path.write_text(f"model: m\ntasks: t\nsteps: 1\n{change}\n")
+
+    with pytest.raises(BadInputError, match=named):
+        load_config(path)
+
+
+def test_a_missing_file_is_one_sentence(tmp_path):
+    with pytest.raises(BadInputError, match=r"nowhere\.yaml: expected a readable file"):
+        load_config(tmp_path / "nowhere.yaml")

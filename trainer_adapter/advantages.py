@@ -1,0 +1,101 @@
+"""This file holds which rollouts may teach: those with a reward, in groups whose rewards differ.
+
+A rollout that failed for no fault of the policy has no reward; it leaves the baseline of its group and is not trained.
+Rewards are counted once per rollout, however many samples it has. The same rule as veRL's ``grpo`` stands here in plain
+Python; it decides which groups teach anything, and tests compare veRL with it.
+"""
+
+from collections.abc import Iterable, Sequence
+from statistics import fmean, stdev
+
+import msgspec
+
+from agent_layer.errors import EmptyGroupError
+from agent_layer.schema.sample import TrainingSample
+
+__all__ = ["GroupSamples", "RolloutSamples", "TrainingBatch", "group_advantages", "select_batch", "teaches"]
+
+_EPSILON = 1e-6
+"""Added to the deviation, as veRL does."""
+
+
+class RolloutSamples(msgspec.Struct, frozen=True, kw_only=True):
+    """One rollout of a group, as it asks to be trained."""
+
+    trajectory_id: str
+    reward: float | None
+    """None: not judged."""
+    samples: list[TrainingSample]
+
+
+class GroupSamples(msgspec.Struct, frozen=True, kw_only=True):
+    """The rollouts that share one baseline."""
+
+    group_id: str
+    task_id: str
+    rollouts: list[RolloutSamples]
+
+
+class TrainingBatch(msgspec.Struct, frozen=True, kw_only=True):
+    """What one update learns from. Groups in it have at least two rewards, not all equal."""
+
+    group_ids: list[str]
+    """[num_rollouts]."""
+    rewards: list[float]
+    """[num_rollouts]."""
+    samples: list[TrainingSample]
+    """[num_rows]."""
+    rollout_of: list[int]
+    """[num_rows], position in ``rewards`` of the rollout that the sample is of."""
+
+    @property
+    def num_groups(self) -> int:
+        """Groups that teach."""
+        return len(set(self.group_ids))
+
+
+def select_batch(groups: Iterable[GroupSamples]) -> TrainingBatch:
+    """Keep the rollouts that may teach, in their order. A rollout without samples still counts in its baseline."""
+    group_ids: list[str] = []
+    rewards: list[float] = []
+    samples: list[TrainingSample] = []
+    rollout_of: list[int] = []
+    for group in groups:
+        judged = [rollout for rollout in group.rollouts if rollout.reward is not None]
+        if not teaches([rollout.reward for rollout in judged]):
+            continue
+        for rollout in judged:
+            rollout_of += [len(rewards)] * len(rollout.samples)
+            samples += rollout.samples
+            group_ids.append(group.group_id)
+            rewards.append(rollout.reward or 0.0)
+    return TrainingBatch(group_ids=group_ids, rewards=rewards, samples=samples, rollout_of=rollout_of)
+
+
+def teaches(rewards: Sequence[float | None]) -> bool:
+    """Whether a group with these rewards has any advantage."""
+    known = {reward for reward in rewards if reward is not None}
+    return len(known) > 1
+
+
+def group_advantages(rewards: Sequence[float | None], *, scale_by_std: bool) -> list[float | None]:
+    """Centre, and scale if asked, the rewards of rollouts that share one task (GRPO, Shao et al. 2024, eq. 4).
+
+    Args:
+        rewards: [group_size]; None where the rollout failed for no fault of the policy.
+        scale_by_std: divide by the sample deviation; without it, easy and hard tasks weigh by their spread (Dr. GRPO,
+            Liu et al. 2025).
+
+    Returns:
+        [group_size], same order; None stays None; all zero when every reward is equal.
+
+    Raises:
+        EmptyGroupError: no rollout has a reward.
+    """
+    known = [reward for reward in rewards if reward is not None]
+    if not known:
+        raise EmptyGroupError(f"group of {len(rewards)} rollouts: expected a reward for at least one, found none")
+    if not teaches(known):
+        return [None if reward is None else 0.0 for reward in rewards]
+    mean, scale = fmean(known), stdev(known) + _EPSILON if scale_by_std else 1.0
+    return [None if reward is None else (reward - mean) / scale for reward in rewards]

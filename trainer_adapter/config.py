@@ -1,0 +1,155 @@
+"""This file holds what a training run is told: every knob, its default, and how a configuration file is read.
+
+A file is YAML, TOML or JSON, by its suffix; its sections are the records below. Paths in it are relative to it.
+"""
+
+from pathlib import Path
+from typing import Annotated, Literal, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from agent_layer.errors import BadInputError
+from trainer_adapter.schedule import Schedule
+
+__all__ = ["Algorithm", "Curriculum", "Keep", "Optimizer", "Rollouts", "TrainConfig", "load_config", "write_config"]
+
+Positive: TypeAlias = Annotated[int, Meta(ge=1)]
+Count: TypeAlias = Annotated[int, Meta(ge=0)]
+Share: TypeAlias = Annotated[float, Meta(ge=0, le=1)]
+
+
+class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Parent of all sections: a misspelt knob is an error, not a knob that does nothing."""
+
+
+class Curriculum(_Section, frozen=True):
+    """How the rollouts of a step are shared among its tasks; see ``curriculum.allot_rollouts``."""
+
+    floor: Annotated[float, Meta(gt=0)] = 0.3
+    """Weight of a task that always succeeds; the larger, the more even the shares."""
+    minimum: Annotated[int, Meta(ge=2)] = 2
+    """Rollouts that every task gets."""
+    memory: Share = 0.7
+    """Share of a task's old success rate that stays when new rollouts are in."""
+
+
+class Rollouts(_Section, frozen=True):
+    """What is asked of the workers."""
+
+    groups_per_step: Positive | None = None
+    """Groups that one update learns from; None: one of each task."""
+    group_size: Annotated[int, Meta(ge=2)] = 8
+    """Rollouts of one group; with a curriculum, on average."""
+    max_staleness: Count = 1
+    """Updates by which weights may be older than those that are trained; 0 is on-policy."""
+    extra_groups: Count = 0
+    """Groups by which a step may be extended when some of its groups teach nothing, their rewards being equal."""
+    temperature: Annotated[float, Meta(gt=0)] | None = None
+    """Overrides what tasks and agents ask for; None: theirs."""
+    success_above: float = 0.0
+    """A rollout with a reward above this counts as a success, in reports and for the curriculum."""
+    max_null_share: Share = 0.5
+    """The run stops when more rollouts of a step than this have no reward: something is broken, not hard."""
+    patience_seconds: Annotated[float, Meta(gt=0)] = 900.0
+    """The run stops when no group closes for so long."""
+    curriculum: Curriculum | None = None
+
+
+class Algorithm(_Section, frozen=True):
+    """What veRL computes from the rewards."""
+
+    estimator: Literal["grpo", "rloo"] = "grpo"
+    scale_by_std: bool = False
+    """Divide advantages by the deviation of their group (grpo only)."""
+    loss: Literal["vanilla", "gspo", "cispo", "geo_mean"] = "vanilla"
+    loss_mean: Literal["token-mean", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm"] = (
+        "token-mean"
+    )
+    clip_low: Annotated[float, Meta(ge=0)] = 0.2
+    clip_high: Annotated[float, Meta(ge=0)] = 0.28
+    clip_dual: Annotated[float, Meta(gt=1)] = 3.0
+    """Bound of the ratio where the advantage is negative."""
+    tis: Literal["token", "sequence"] | None = "token"
+    """Truncated importance sampling between the weights that sampled and those that are trained; None: none."""
+    tis_threshold: Annotated[float, Meta(gt=0)] = 2.0
+    entropy: Schedule = Schedule(start=0.0)
+    """Coefficient of the entropy bonus."""
+    kl: Annotated[float, Meta(ge=0)] = 0.0
+    """Coefficient of the penalty for leaving the first weights; above 0 a second copy of the model is held."""
+
+
+class Optimizer(_Section, frozen=True):
+    """How gradients become new weights."""
+
+    learning_rate: Schedule = Schedule(start=1e-6)
+    minibatches: Positive = 1
+    """Optimizer steps for each epoch of an update."""
+    epochs: Positive = 1
+    """Times that an update goes through its samples."""
+    betas: tuple[float, float] = (0.9, 0.999)
+    weight_decay: Annotated[float, Meta(ge=0)] = 0.01
+    clip_grad: Annotated[float, Meta(gt=0)] = 1.0
+    microbatch_tokens: Positive = 16384
+    """Tokens that go through the model at once; a longer sample goes alone."""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """Of forward, backward and published weights; the optimizer's copy is always float32."""
+    gradient_checkpointing: bool = False
+    num_threads: Positive = 1
+    """CPU threads of torch; more than one costs ten times the CPU where engine and workers share the cores."""
+
+
+class Keep(_Section, frozen=True):
+    """What stays on disk."""
+
+    checkpoint_steps: Positive = 10
+    """Steps between two checkpoints; one is also made at the end and when the run is stopped."""
+    num_checkpoints: Positive = 2
+    num_versions: Annotated[int, Meta(ge=2)] = 4
+    """Published weights; at least the served ones and those before."""
+
+
+class TrainConfig(_Section, frozen=True):
+    """One training run."""
+
+    model: Path
+    """Directory with the first weights and the tokenizer, in Hugging Face's form."""
+    tasks: Path
+    """File with one task on each line."""
+    steps: Positive
+    """Steps of the whole run, earlier starts of it included."""
+    run: str | None = None
+    """None: the setting AGENT_LAYER_RUN."""
+    seed: int = 0
+    rollouts: Rollouts = Rollouts()
+    algorithm: Algorithm = Algorithm()
+    optimizer: Optimizer = Optimizer()
+    keep: Keep = Keep()
+
+
+def load_config(path: Path) -> TrainConfig:
+    """Read a configuration file.
+
+    Raises: BadInputError: there is no such file, or it has a knob or a value that cannot be.
+    """
+    decode = {".json": msgspec.json.decode, ".toml": msgspec.toml.decode}.get(path.suffix, msgspec.yaml.decode)
+    try:
+        config = decode(path.read_bytes(), type=TrainConfig, dec_hook=_read_path)
+    except OSError as error:
+        raise BadInputError(f"configuration {path}: expected a readable file, found {error}; check the path") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BadInputError(
+            f"configuration {path}: expected the knobs of a training run, found: {error}; see"
+            " 'agent-layer train --help'"
+        ) from error
+    base = path.parent
+    return msgspec.structs.replace(config, model=base / config.model, tasks=base / config.tasks)
+
+
+def write_config(config: TrainConfig, path: Path) -> None:
+    """Write a configuration as JSON, such that ``load_config`` gives it back."""
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(config, enc_hook=str)))
+
+
+def _read_path(kind: type[object], value: object) -> object:
+    return Path(str(value)) if kind is Path else value
