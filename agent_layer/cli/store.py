@@ -1,0 +1,62 @@
+"""This file holds the commands that take care of the store: ``store reindex`` and ``store check``."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as ProgressBar
+
+from agent_layer.store.rebuild import Progress
+from agent_layer.store.store import open_store
+
+__all__ = ["register"]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    group = typer.Typer(help="Care of the store.", no_args_is_help=True)
+    group.command()(reindex)
+    group.command()(check)
+    app.add_typer(group, name="store")
+
+
+def reindex(
+    context: typer.Context,
+    drop: Annotated[bool, typer.Option("--drop", help="Empty the index first.")] = False,
+) -> None:
+    """Rebuild the Redis index from the objects alone."""
+    store = open_store(context.obj)
+    with _progress("segments") as progress:
+        report = store.reindex(drop=drop, progress=progress)
+    typer.echo(f"{report.num_segments - len(report.corrupt)} of {report.num_segments} segments indexed")
+    for reason in report.corrupt:
+        typer.echo(f"left out: {reason}", err=True)
+    if report.corrupt:
+        raise typer.Exit(1)
+
+
+def check(
+    context: typer.Context,
+    repair: Annotated[bool, typer.Option("--repair", help="Mend the index where it differs from the objects.")] = False,
+) -> None:
+    """Compare index and objects both ways, and every checksum."""
+    store = open_store(context.obj)
+    with _progress("segments") as progress:
+        report = store.check(repair=repair, progress=progress)
+    for finding in report.findings:
+        typer.echo(f"{finding.kind}: {finding.subject}: {finding.detail}", err=True)
+    counts = f"{report.num_segments} segments, {report.num_trajectories} trajectories, {len(report.findings)} findings"
+    typer.echo(f"{counts}, mended" if report.repaired else counts)
+    if not report.is_sound:
+        raise typer.Exit(1)
+
+
+@contextmanager
+def _progress(subject: str) -> Generator[Progress]:
+    columns = (TextColumn(subject), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with ProgressBar(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(subject, total=None)
+        yield lambda num_done, num_all: bar.update(task, completed=num_done, total=num_all)

@@ -1,0 +1,131 @@
+"""This file holds how trajectories read as text: a table of rows, and one trajectory step by step."""
+
+from collections.abc import Iterator, Sequence
+from typing import cast
+
+import msgspec
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from agent_layer.schema.record import JsonObject
+
+__all__ = ["describe_trajectory", "print_table"]
+
+_PIPE_WIDTH = 240
+_LONGEST_CELL = 60
+_HEADER = ("run", "task_id", "task_type", "group_id", "status", "cause", "accepted", "reward", "policy", "started_at")
+_COLUMNS = (
+    "trajectory_id",
+    "run",
+    "task_id",
+    "status",
+    "accepted",
+    "reward",
+    "num_steps",
+    "policy",
+    "agents",
+    "started_at",
+)
+
+
+def print_table(rows: Sequence[JsonObject]) -> None:
+    """Print one line for each row; rows with a step end with what was said in it."""
+    table = Table(box=None, pad_edge=False)
+    columns = (*_COLUMNS, "step") if rows and "step" in rows[0] else _COLUMNS
+    for column in columns:
+        table.add_column(column, no_wrap=True)
+    for row in rows:
+        table.add_row(*(escape(_cell(row, column)) for column in columns))
+    console = Console()
+    console.print(table, width=None if console.is_terminal else _PIPE_WIDTH)
+
+
+def describe_trajectory(shown: JsonObject) -> Iterator[str]:
+    """Lines about a trajectory as ``show_trajectory`` gives it, or about a row with one ``step``.
+
+    Messages that the step before has shown already are not repeated.
+    """
+    yield str(shown["trajectory_id"])
+    for name in _HEADER:
+        yield f"  {name:<11} {_cell(shown, name)}"
+    earlier: list[object] = []
+    for step in cast("list[JsonObject]", shown.get("steps", [shown.get("step")])):
+        yield ""
+        yield from _describe_step(step, earlier)
+        earlier = [*_messages(step), cast("JsonObject", step["action"])["message"]]
+    rewards = cast("list[JsonObject]", shown.get("rewards", []))
+    yield from ([""] if rewards else [])
+    for reward in rewards:
+        yield f"reward {reward['name']} = {_text(reward.get('score'))}  by {reward.get('source', 'agent')}"
+
+
+def _describe_step(step: JsonObject, earlier: list[object]) -> Iterator[str]:
+    action = cast("JsonObject", step["action"])
+    yield _title(step, action)
+    messages = _messages(step)
+    num_known = next((at for at, one in enumerate(messages) if earlier[at : at + 1] != [one]), len(messages))
+    for message in [*messages[num_known:], action["message"]]:
+        yield from _describe_message(cast("JsonObject | None", message))
+    for one in cast("list[JsonObject]", step["observations"]):
+        yield f"  {one['name']}({_text(one['arguments'])}) → {_text(one['output'])}"
+    for finding in cast("list[str]", step["findings"]):
+        yield f"  finding: {finding}"
+
+
+def _title(step: JsonObject, action: JsonObject) -> str:
+    parts = [f"step {step['index']}", *(str(step[name]) for name in ("agent", "node", "status") if step[name])]
+    prompt, response = (cast("list[int] | None", action[f"{name}_token_ids"]) for name in ("prompt", "response"))
+    if prompt is not None and response is not None:
+        parts.append(f"{len(prompt)} + {len(response)} tokens")
+    if versions := cast("list[tuple[int, int]] | None", action["policy_versions"]):
+        parts.append(f"policy {', '.join(str(version) for version, _ in versions)}")
+    if step["duration_ms"] is not None:
+        parts.append(f"{step['duration_ms']:g} ms")
+    return "  ".join(parts)
+
+
+def _describe_message(message: JsonObject | None) -> Iterator[str]:
+    if message is None:
+        yield "  (no answer)"
+        return
+    role = message.get("role", "assistant")
+    if message.get("content"):
+        yield f"  {role}: {_text(message['content'])}"
+    for call in cast("list[JsonObject]", message.get("tool_calls") or []):
+        function = cast("JsonObject", call.get("function") or {})
+        yield f"  {role} calls {function.get('name')}({_text(function.get('arguments'))})"
+
+
+def _messages(step: JsonObject) -> list[object]:
+    return cast("list[object]", cast("JsonObject", step["state"])["messages"] or [])
+
+
+def _cell(row: JsonObject, column: str) -> str:
+    match column:
+        case "policy":
+            low, high = row["policy_min"], row["policy_max"]
+            return _text(low) if low == high else f"{_text(low)}..{_text(high)}"
+        case "agents":
+            return ", ".join(cast("list[str]", row["agents"]))
+        case "step":
+            step = cast("JsonObject", row["step"])
+            said = " ".join(_describe_message(cast("JsonObject | None", cast("JsonObject", step["action"])["message"])))
+            return said.strip()[:_LONGEST_CELL]
+        case _:
+            return _text(row[column])
+
+
+def _text(value: object) -> str:
+    """The value as a person reads it; what is not known is a dash."""
+    match value:
+        case None:
+            return "-"
+        case str():
+            return value
+        case bool():
+            return "yes" if value else "no"
+        case float():
+            return f"{value:g}"
+        case _:
+            return msgspec.json.encode(value).decode()

@@ -1,0 +1,149 @@
+"""This file holds how steps and trajectories are shown as JSON: references filled in, each answer at its step.
+
+Values are JSON values throughout (dicts, lists, text, numbers, None), ready for any JSON writer.
+"""
+
+from collections.abc import Sequence
+from typing import cast
+
+import msgspec
+
+from agent_layer.schema.codec import to_json
+from agent_layer.schema.contents import resolve
+from agent_layer.schema.observation import Observation
+from agent_layer.schema.record import JsonObject, Logprobs, Record, TokenIds
+from agent_layer.schema.reward import Reward, current_rewards
+from agent_layer.schema.step import Step, StepState
+from agent_layer.schema.trajectory import Trajectory
+from agent_layer.store.rows import TrajectoryRow
+from agent_layer.store.times import format_time
+
+__all__ = ["show_row", "show_step", "show_trajectory", "step_reward"]
+
+
+def show_row(row: TrajectoryRow) -> JsonObject:
+    """One line of a query's answer."""
+    return msgspec.structs.asdict(row)
+
+
+def show_trajectory(row: TrajectoryRow, trajectory: Trajectory) -> JsonObject:
+    """Everything that is stored of one attempt.
+
+    ``observations`` beside the steps are those that no step of the trajectory led to.
+    """
+    calls = {step.call_id for step in trajectory.steps}
+    return {
+        **show_row(row),
+        "steps": [show_step(trajectory, step) for step in trajectory.steps],
+        "observations": [_observation(one) for one in trajectory.observations if one.call_id not in calls],
+        "rewards": [_timed(reward) for reward in trajectory.rewards],
+        "outcome": _timed(trajectory.outcome) if trajectory.outcome else None,
+    }
+
+
+def show_step(trajectory: Trajectory, step: Step) -> JsonObject:
+    """One decision of the model, with what the world answered to it.
+
+    Observations follow a call; where the call has several choices, its first one shows them.
+    """
+    return {
+        "index": step.index,
+        "call_id": step.call_id,
+        "choice": step.choice,
+        "agent": step.agent,
+        "role": step.role,
+        "node": step.node,
+        "conversation": step.conversation,
+        "parent": _parent(trajectory.steps, step),
+        "state": _state(step.state, trajectory.contents),
+        "action": _action(step),
+        "observations": [
+            _observation(one) for one in trajectory.observations if one.call_id == step.call_id and step.choice == 0
+        ],
+        "reward": step_reward(trajectory.rewards, step),
+        "capture_level": step.capture_level,
+        "status": step.status,
+        "error": step.error,
+        "findings": step.findings,
+        "model": step.model,
+        "engine": step.engine,
+        "started_at": format_time(step.started_at),
+        "duration_ms": None if step.ended_at is None else _milliseconds(step.ended_at - step.started_at),
+    }
+
+
+def step_reward(rewards: Sequence[Reward], step: Step) -> float | None:
+    """Sum what stands of the step's own rewards; None when no one judged it."""
+    scores = [
+        reward.score
+        for reward in current_rewards(rewards)
+        if reward.scope == "step" and reward.step == step.index and reward.status == "ok" and reward.score is not None
+    ]
+    return sum(scores) if scores else None
+
+
+def _parent(steps: Sequence[Step], step: Step) -> int | None:
+    """Index of the step that led here, else of the step whose tokens this one continues."""
+    prefix = (step.prompt.parent_call, step.prompt.parent_choice) if step.prompt else (None, 0)
+    call, choice = (step.parent_call, 0) if step.parent_call else prefix
+    return next((one.index for one in steps if one.call_id == call and one.choice == choice), None)
+
+
+def _state(state: StepState, contents: dict[str, bytes]) -> JsonObject:
+    messages = state.messages
+    return {
+        "messages": None if messages is None else [_expand(hash_, contents) for hash_ in messages],
+        "tools": _expand(state.tools, contents),
+        "framework": _expand(state.framework, contents),
+        "environment": _expand(state.environment, contents),
+    }
+
+
+def _expand(hash_: str | None, contents: dict[str, bytes]) -> object:
+    """Fill in what the hash refers to; a hash whose content is not stored stays a hash."""
+    return resolve(contents, hash_) if hash_ in contents else hash_
+
+
+def _action(step: Step) -> JsonObject:
+    action = step.action
+    return {
+        "message": action.message,
+        "tool_calls": (action.message or {}).get("tool_calls") or [],
+        "prompt_token_ids": _listed(step.prompt_token_ids),
+        "response_token_ids": _listed(action.response_token_ids),
+        "logprobs": _listed(action.logprobs),
+        "finish_reason": action.finish_reason,
+        "sampling": step.sampling_asked if step.sampling_applied is None else step.sampling_applied,
+        "sampling_asked": step.sampling_asked,
+        "policy_versions": action.policy_versions,
+    }
+
+
+def _listed(array: TokenIds | Logprobs | None) -> Sequence[float] | None:
+    return None if array is None else array.tolist()
+
+
+def _observation(observation: Observation) -> JsonObject:
+    seconds = observation.duration_seconds
+    return {
+        "name": observation.name,
+        "arguments": observation.arguments,
+        "output": observation.output,
+        "status": observation.status,
+        "duration_ms": None if seconds is None else _milliseconds(seconds),
+        "truncated": observation.truncated,
+        "at": format_time(observation.at),
+    }
+
+
+def _timed(record: Record) -> JsonObject:
+    """The record as JSON, with readable times."""
+    fields = cast("JsonObject", to_json(record))
+    times = {
+        name: format_time(value) for name, value in fields.items() if name.endswith("at") and isinstance(value, float)
+    }
+    return {**fields, **times}
+
+
+def _milliseconds(seconds: float) -> float:
+    return round(seconds * 1_000, 3)

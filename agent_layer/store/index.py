@@ -1,0 +1,147 @@
+"""This file holds the reads of the Redis index: rows, chunks, and the walk that a search is made of.
+
+The walk and the test of rows run inside Redis, over a bounded number of members at a time, so that no search holds
+up the server for long.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple, TypeAlias, cast
+
+from redis import Redis
+from redis.client import Pipeline
+
+from agent_layer.schema.segment import Chunk
+from agent_layer.store.keys import Keys
+from agent_layer.store.rows import TrajectoryRow, read_row
+
+__all__ = ["Condition", "Direction", "Index", "Position", "Span", "is_after"]
+
+Direction: TypeAlias = Literal["ascending", "descending"]
+
+_LUA = Path(__file__).parent / "lua"
+_FIRST_PAGE, _LARGEST_PAGE = 128, 1_024
+"""Members looked at in one call: few at first, because the newest often do; never so many that others wait."""
+
+
+class Position(NamedTuple):
+    """Where a trajectory stands in an order."""
+
+    score: float
+    trajectory_id: str
+
+
+class Span(NamedTuple):
+    """The members of a sorted set whose score lies between two ends, both included."""
+
+    key: str
+    low: float = float("-inf")
+    high: float = float("inf")
+
+
+class Condition(NamedTuple):
+    """What a field of a row has to be; lua/match.lua says what the tests mean."""
+
+    field: str
+    test: Literal["is", "isnt", "least", "most", "has"]
+    value: str | float
+
+
+class Index:
+    """Answers from the index of one namespace; nothing here touches objects."""
+
+    def __init__(self, redis: Redis, keys: Keys) -> None:
+        self.redis = redis
+        self.keys = keys
+        self._walk = redis.register_script((_LUA / "walk.lua").read_text())
+        self._match = redis.register_script((_LUA / "match.lua").read_text())
+
+    def rows(self, trajectory_ids: Iterable[str]) -> list[TrajectoryRow]:
+        """Rows in the order asked for; ids that the index does not know are left out."""
+        ids = list(trajectory_ids)
+        pipeline = self._pipeline()
+        for trajectory_id in ids:
+            pipeline.hgetall(self.keys.trajectory(trajectory_id))
+        found = cast("list[dict[bytes, bytes]]", pipeline.execute())
+        return [read_row(id_, fields) for id_, fields in zip(ids, found, strict=True) if fields]
+
+    def chunks(self, trajectory_id: str) -> list[tuple[str, Chunk]]:
+        """Where the trajectory's bytes lie: (segment key, chunk), in order of segment."""
+        found = cast("dict[bytes, bytes]", self.redis.hgetall(self.keys.chunks(trajectory_id)))
+        return [
+            (segment.decode(), Chunk(owner=trajectory_id, offset=int(offset), size_bytes=int(size_bytes)))
+            for segment, place in sorted(found.items())
+            for offset, size_bytes in [place.split()]
+        ]
+
+    def counts(self, spans: Iterable[Span]) -> list[int]:
+        """How many members each span has."""
+        pipeline = self._pipeline()
+        for span in spans:
+            pipeline.zcount(span.key, span.low, span.high)
+        return cast("list[int]", pipeline.execute())
+
+    def members(self, span: Span, order_key: str) -> list[Position]:
+        """All members of the span with their scores in another sorted set; those that it lacks are left out."""
+        found = self.redis.zrangebyscore(span.key, span.low, span.high)  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
+        ids = [id_.decode() for id_ in cast("list[bytes]", found)]
+        scores = self.redis.zmscore(order_key, ids) if ids else []
+        return [Position(score, id_) for id_, score in zip(ids, scores, strict=True) if score is not None]
+
+    def walk(self, span: Span, direction: Direction, after: Position | None) -> Iterator[list[Position]]:
+        """Members of the span in order of (score, id), in pages, from the one after a position.
+
+        Members that come or go meanwhile change nothing for the others: none is given twice, none left out.
+        """
+        position = after or Position(span.high if direction == "descending" else span.low, "")
+        num_members = _FIRST_PAGE
+        while found := self._walk(keys=[span.key], args=[direction, *position, num_members]):
+            page = [Position(float(score), id_.decode()) for id_, score in zip(found[::2], found[1::2], strict=True)]
+            position = page[-1]
+            yield [one for one in page if span.low <= one.score <= span.high and is_after(one, after, direction)]
+            if not span.low <= position.score <= span.high:
+                return
+            num_members = min(2 * num_members, _LARGEST_PAGE)
+
+    def matching(self, trajectory_ids: Sequence[str], conditions: Sequence[Condition]) -> list[str]:
+        """Those trajectories whose rows meet all conditions, in the same order."""
+        keys = [self.keys.trajectory(id_) for id_ in trajectory_ids]
+        if not keys or not conditions:
+            return list(trajectory_ids)
+        flat = [value for condition in conditions for value in condition]
+        positions = cast("list[int]", self._match(keys=keys, args=flat))
+        return [trajectory_ids[position - 1] for position in positions]
+
+    def committed(self) -> set[str]:
+        """Keys of all segments that are marked as committed."""
+        return {key.decode() for key in cast("list[bytes]", self.redis.hkeys(self.keys.segments))}
+
+    def is_committed(self, segment: str, size_bytes: int) -> bool:
+        """Whether the segment is marked as committed, at this size."""
+        return self.redis.hget(self.keys.segments, segment) == str(size_bytes).encode()
+
+    def lacking(self, segment: str, chunks: Sequence[Chunk]) -> list[str]:
+        """Owners of those chunks of a segment that the index does not know, or knows elsewhere."""
+        pipeline = self._pipeline()
+        expected: list[object] = []
+        for chunk in chunks:
+            match chunk.owner.split(":"):
+                case "group", *_:
+                    pipeline.exists(self.keys.group(chunk.owner.removeprefix("group:")))
+                    expected.append(1)
+                case "policy", *run, number:
+                    pipeline.hexists(self.keys.policies(":".join(run)), number)
+                    expected.append(True)
+                case _:
+                    pipeline.hget(self.keys.chunks(chunk.owner), segment)
+                    expected.append(f"{chunk.offset} {chunk.size_bytes}".encode())
+        found = pipeline.execute()
+        return [chunk.owner for chunk, one, other in zip(chunks, found, expected, strict=True) if one != other]
+
+    def _pipeline(self) -> Pipeline:
+        return self.redis.pipeline(transaction=False)  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
+
+
+def is_after(one: Position, other: Position | None, direction: Direction) -> bool:
+    """Whether a position lies behind another one; everything lies behind None."""
+    return other is None or (one < other if direction == "descending" else one > other)

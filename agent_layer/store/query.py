@@ -1,0 +1,102 @@
+"""This file holds the search for trajectories: how an answer is found page by page.
+
+The sorted set with the fewest members leads, and every condition is tested on the rows. A set that is sorted by
+something else than the order asked for must be read and sorted whole before it can lead. That pays while it is small:
+c such members cost c, a walk over n members in order about limit * n / c, so it leads when c * c < limit * n.
+"""
+
+from collections.abc import Iterator
+from typing import Literal, TypeAlias, get_args
+
+import msgspec
+
+from agent_layer.errors import BadInputError
+from agent_layer.store.filters import Filters, Lead, conditions_of, leads_of
+from agent_layer.store.index import Direction, Index, Position, is_after
+from agent_layer.store.rows import TrajectoryRow
+
+__all__ = ["Order", "Page", "find_trajectories"]
+
+Order: TypeAlias = Literal["newest", "oldest", "reward", "policy"]
+"""``reward`` and ``policy`` (newest version) put the largest first and show only trajectories that have one."""
+
+_FIELDS = {"newest": "started_at", "oldest": "started_at", "reward": "reward", "policy": "policy_max"}
+"""Order → the field it sorts by."""
+
+_PAGE = 1_024
+
+
+class Page(msgspec.Struct, frozen=True, kw_only=True):
+    """One page of an answer."""
+
+    items: list[TrajectoryRow]
+    cursor: str | None = None
+    """Hand it back for the next page; None when this is the last."""
+
+
+def find_trajectories(
+    index: Index, filters: Filters, order: Order = "newest", limit: int = 32, cursor: str | None = None
+) -> Page:
+    """Give the first trajectories, in the order asked for, that pass all filters.
+
+    Raises: BadInputError: a filter, the order, the limit or the cursor is not one that can be asked for.
+    """
+    if order not in _FIELDS:
+        raise BadInputError(f"order {order!r}: expected one of {', '.join(get_args(Order))}; choose one of these")
+    if limit < 1:
+        raise BadInputError(f"limit {limit}: expected at least one trajectory; ask for 1 or more")
+    after = _read_cursor(cursor, order)
+    conditions = conditions_of(filters)
+    matches: list[Position] = []
+    for page in _candidates(index, filters, order, limit, after):
+        kept = set(index.matching([one.trajectory_id for one in page], conditions))
+        matches += [one for one in page if one.trajectory_id in kept]
+        if len(matches) > limit:
+            break
+    return Page(
+        items=index.rows(one.trajectory_id for one in matches[:limit]),
+        cursor=_write_cursor(matches[limit - 1], order) if len(matches) > limit else None,
+    )
+
+
+def _candidates(
+    index: Index, filters: Filters, order: Order, limit: int, after: Position | None
+) -> Iterator[list[Position]]:
+    """Pages of trajectories that may belong to the answer, in the order asked for."""
+    direction: Direction = "ascending" if order == "oldest" else "descending"
+    lead = _choose_lead(index, leads_of(filters, _FIELDS[order], index.keys), _FIELDS[order], limit)
+    if lead.sorted_by == _FIELDS[order]:
+        yield from index.walk(lead.span, direction, after)
+        return
+    order_key = index.keys.by("all" if _FIELDS[order] == "started_at" else _FIELDS[order])
+    members = [one for one in index.members(lead.span, order_key) if is_after(one, after, direction)]
+    members.sort(reverse=direction == "descending")
+    for start in range(0, len(members), _PAGE):
+        yield members[start : start + _PAGE]
+
+
+def _choose_lead(index: Index, leads: list[Lead], order_field: str, limit: int) -> Lead:
+    sizes = dict(zip(leads, index.counts(lead.span for lead in leads), strict=True))
+    in_order = min((lead for lead in leads if lead.sorted_by == order_field), key=sizes.__getitem__)
+    smallest = min(leads, key=sizes.__getitem__)
+    return smallest if sizes[smallest] ** 2 < limit * sizes[in_order] else in_order
+
+
+def _write_cursor(last: Position, order: str) -> str:
+    return f"{order},{last.score!r},{last.trajectory_id}"
+
+
+def _read_cursor(cursor: str | None, order: str) -> Position | None:
+    """A cursor is 'ORDER,SCORE,TRAJECTORY': the last trajectory that was shown, and where it stood."""
+    if cursor is None:
+        return None
+    try:
+        given, score, trajectory_id = cursor.split(",")
+        if given == order:
+            return Position(float(score), trajectory_id)
+    except ValueError:
+        pass
+    raise BadInputError(
+        f"cursor {cursor!r}: expected the cursor of an answer in the order {order!r};"
+        " repeat the query that gave it, with nothing changed but the cursor"
+    )

@@ -1,0 +1,51 @@
+"""This file holds the row that a query shows of a trajectory, and how the index's text becomes one."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from agent_layer.schema.rollout import Cause, RolloutStatus
+from agent_layer.schema.task import Split
+from agent_layer.store.times import format_time
+
+__all__ = ["TrajectoryRow", "read_row"]
+
+
+class TrajectoryRow(msgspec.Struct, frozen=True, kw_only=True):
+    """What the index knows of one attempt. None is "not known", for instance because its first log is on its way."""
+
+    trajectory_id: str
+    rollout_id: str | None = None
+    attempt: int | None = None
+    task_id: str | None = None
+    task_type: str | None = None
+    run: str | None = None
+    split: Split | None = None
+    group_id: str | None = None
+    status: RolloutStatus | None = None
+    cause: Cause | None = None
+    """Who brought the end about; None for a plain completion, and while it runs."""
+    accepted: bool = False
+    """This attempt, and no other, counts for its rollout."""
+    reward: float | None = None
+    num_steps: int = 0
+    """Choices of all calls, those that still run included."""
+    policy_min: int | None = None
+    """Smallest version that sampled any token inside."""
+    policy_max: int | None = None
+    agents: list[str] = []
+    """Names of the agents that made its calls, sorted."""
+    started_at: str | None = None
+    """RFC 3339 in UTC."""
+    ended_at: str | None = None
+    labels: dict[str, str] = {}
+    worker: str | None = None
+
+
+def read_row(trajectory_id: str, fields: Mapping[bytes, bytes]) -> TrajectoryRow:
+    """Turn the hash that the index keeps of a trajectory into a row."""
+    values: dict[str, object] = {name.decode(): value.decode() for name, value in fields.items()}
+    times = {name: format_time(float(fields[name.encode()])) for name in ("started_at", "ended_at") if name in values}
+    nested = {name: msgspec.json.decode(fields[name.encode()]) for name in ("agents", "labels") if name in values}
+    given = values | times | nested | {"trajectory_id": trajectory_id}
+    return msgspec.convert(given, TrajectoryRow, strict=False)

@@ -1,0 +1,141 @@
+"""This file holds the store as its readers see it: one object that answers questions about trajectories."""
+
+import time
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Unpack
+
+from redis import Redis
+
+from agent_layer.recorder.log import open_recorder
+from agent_layer.schema.ids import new_id
+from agent_layer.schema.reward import Reward, RewardSource
+from agent_layer.schema.step import Step
+from agent_layer.schema.task import Split
+from agent_layer.schema.trajectory import Trajectory
+from agent_layer.settings import Settings, load_settings
+from agent_layer.store.check import CheckReport, check_store
+from agent_layer.store.clients import open_redis
+from agent_layer.store.filters import Filters
+from agent_layer.store.follow import Consumer, Follower, GroupDelivery
+from agent_layer.store.index import Index
+from agent_layer.store.keys import Keys
+from agent_layer.store.objects import open_objects
+from agent_layer.store.protocols import ObjectStore
+from agent_layer.store.query import Order, Page, find_trajectories
+from agent_layer.store.reading import not_found, pick_step, read_trajectory
+from agent_layer.store.rebuild import Progress, ReindexReport, reindex
+from agent_layer.store.rows import TrajectoryRow
+
+__all__ = ["Store", "open_store"]
+
+
+class Store:
+    """Reads trajectories: the index says which and where, the objects give their bytes."""
+
+    def __init__(self, settings: Settings, redis: Redis, objects: ObjectStore) -> None:
+        self.redis = redis
+        self.keys = Keys(settings.namespace)
+        self.objects = objects
+        self._settings = settings
+        self._index = Index(redis, self.keys)
+        self._followers: dict[Consumer, Follower] = {}
+
+    def query(
+        self, *, order: Order = "newest", limit: int = 32, cursor: str | None = None, **filters: Unpack[Filters]
+    ) -> Page:
+        """Find trajectories by what ``Filters`` names: run, split, task, task_type, status, agent, accepted, step,
+        policy, reward, since, until.
+
+        Raises: BadInputError: a filter, the order, the limit or the cursor is not one that can be asked for.
+        """
+        return find_trajectories(self._index, filters, order, limit, cursor)
+
+    def row(self, trajectory_id: str) -> TrajectoryRow:
+        """What the index knows of one trajectory.
+
+        Raises: NotFoundError: nothing.
+        """
+        for row in self._index.rows([trajectory_id]):
+            return row
+        raise not_found(trajectory_id, self.keys.namespace)
+
+    def get(self, trajectory_id: str) -> Trajectory:
+        """Read a trajectory whole: steps, observations, rewards, contents.
+
+        Raises:
+            NotFoundError: there is none of this id.
+            CorruptRecordError: stored bytes are not what their checksum says.
+        """
+        return read_trajectory(self._index, self.objects, trajectory_id)
+
+    def step(self, trajectory_id: str, step: int) -> Step:
+        """Read one step, its whole prompt filled in; raises what ``get`` does, or NotFoundError for the step."""
+        return pick_step(self.get(trajectory_id), step)
+
+    def follow(
+        self,
+        consumer: str,
+        run: str,
+        split: Split | None = "train",
+        *,
+        wait_seconds: float | None = None,
+        stop: Callable[[], bool] = lambda: False,
+    ) -> Iterator[GroupDelivery]:
+        """Give whole groups in order of closing, those first that this consumer did not acknowledge before.
+
+        Args:
+            consumer: the name under which acknowledgements are remembered.
+            run: whose groups.
+            split: ``None`` gives both.
+            wait_seconds: end when no group came for so long; None waits for ever, 0 gives what is there.
+            stop: asked before each group and twice a second; ends the iteration when true.
+        """
+        follower = Follower(self._index, self.objects, Consumer(consumer, run, split))
+        return follower.follow(wait_seconds, stop)
+
+    def read_groups(
+        self, consumer: str, run: str, limit: int | None = None, split: Split | None = "train"
+    ) -> list[GroupDelivery]:
+        """Give groups that are ready now and that this store object did not give to the consumer before."""
+        key = Consumer(consumer, run, split)
+        follower = self._followers.setdefault(key, Follower(self._index, self.objects, key))
+        return list(islice(follower.take(), limit))
+
+    def reward(
+        self, trajectory_id: str, score: float | None, *, name: str = "reward", source: RewardSource = "human"
+    ) -> Reward:
+        """Append a judgement to a stored trajectory; it counts as soon as it is shipped.
+
+        Raises: NotFoundError: there is no such trajectory.
+        """
+        row = self.row(trajectory_id)
+        reward = Reward(
+            trajectory_id=trajectory_id,
+            reward_id=new_id(),
+            run=row.run or self._settings.run,
+            at=time.time(),
+            name=name,
+            score=score,
+            source=source,
+            status="missing" if score is None else "ok",
+        )
+        open_recorder(self._settings).append(reward)
+        return reward
+
+    def reindex(self, *, drop: bool = False, progress: Progress | None = None) -> ReindexReport:
+        """Rebuild the index from the objects alone; see ``rebuild.reindex``."""
+        return reindex(self.redis, self.keys, self.objects, drop=drop, progress=progress)
+
+    def check(self, *, repair: bool = False, progress: Progress | None = None) -> CheckReport:
+        """Compare index and objects both ways; see ``check.check_store``."""
+        return check_store(self._index, self.objects, repair=repair, progress=progress)
+
+
+def open_store(settings: Settings | None = None) -> Store:
+    """Open the store that the settings (None: those of the environment) name.
+
+    Raises: UnreachableError: Redis or the object store does not answer.
+    """
+    settings = settings or load_settings()
+    return Store(settings, open_redis(settings), open_objects(settings))

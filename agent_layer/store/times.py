@@ -1,0 +1,61 @@
+"""This file holds how times and ranges are read from text and written as text."""
+
+import math
+import re
+from datetime import UTC, datetime
+
+from agent_layer.errors import BadInputError
+
+__all__ = ["format_time", "parse_range", "parse_time"]
+
+_AGO = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
+_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+
+
+def format_time(seconds: float) -> str:
+    """Write seconds since the epoch as RFC 3339 in UTC, cut to milliseconds."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def parse_time(text: str, subject: str, now: float) -> float:
+    """Read RFC 3339 (UTC where it names no zone), or a span before now such as ``2h``; give seconds since the epoch.
+
+    Raises: BadInputError: it is neither.
+    """
+    if ago := _AGO.fullmatch(text):
+        return now - float(ago[1]) * _SECONDS[ago[2]]
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise BadInputError(
+            f"{subject} {text!r}: expected a time such as 2026-11-20T18:00:00Z, or 90s, 2h, 3d for so long ago;"
+            " write one of these"
+        ) from error
+    return moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()
+
+
+def parse_range(text: str, subject: str) -> tuple[float | None, float | None]:
+    """Read ``LO..HI``, ``LO..``, ``..HI`` or one number; both ends belong to the range, None is open.
+
+    Raises: BadInputError: it is no such range, or its low end is above its high end.
+    """
+    low, dots, high = text.partition("..")
+    try:
+        ends = (_number(low), _number(high if dots else low))
+    except ValueError:
+        ends = (None, None)
+    if ends == (None, None) or (ends[0] is not None and ends[1] is not None and ends[0] > ends[1]):
+        raise BadInputError(
+            f"{subject} {text!r}: expected LO..HI with LO not above HI, where one end may be left out;"
+            " write for example 5.., ..0.5 or 10..20"
+        )
+    return ends
+
+
+def _number(text: str) -> float | None:
+    if not text:
+        return None
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(text)
+    return number
