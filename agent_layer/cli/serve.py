@@ -1,0 +1,54 @@
+"""This file holds the command that serves the gateway in front of engines that run elsewhere: ``serve``."""
+
+from typing import Annotated
+
+import typer
+
+from agent_layer.errors import BadInputError, EngineError
+from agent_layer.gateway.serving import listen, serve_gateway
+from agent_layer.local.stack import export_lines, put_on_board, with_key
+from agent_layer.settings import Settings
+from agent_layer.store.clients import open_redis
+from agent_layer.store.engines import EngineBoard
+from agent_layer.store.keys import Keys
+
+__all__ = ["register"]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(serve)
+
+
+def serve(
+    context: typer.Context,
+    host: Annotated[str, typer.Option(help="Address to listen at; 0.0.0.0 for all.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="0 takes a free one.")] = 8790,
+) -> None:
+    """Serve the gateway against configured servers (AGENT_LAYER_VLLM_URLS, AGENT_LAYER_REDIS_URL, ...)."""
+    settings = with_key(context.obj)
+    _know_engines(settings)
+    listener = listen(host, port)
+    shown = "127.0.0.1" if host == "0.0.0.0" else host
+    settings = settings.model_copy(update={"gateway_url": f"http://{shown}:{listener.getsockname()[1]}"})
+
+    def announce() -> None:
+        for line in export_lines(settings):
+            typer.echo(line)
+
+    serve_gateway(settings, listener, announce)
+
+
+def _know_engines(settings: Settings) -> None:
+    """Put the configured engines on the board; without any, the board must know some."""
+    with open_redis(settings) as redis:
+        try:
+            for url in settings.engine_urls:
+                put_on_board(settings, redis, url)
+        except EngineError as error:
+            raise BadInputError(str(error)) from error
+        if not EngineBoard(redis, Keys(settings.namespace)).engines():
+            raise BadInputError(
+                "serve: expected an engine, but AGENT_LAYER_VLLM_URLS is not set and none is registered; set it to the"
+                " address of a vLLM server, or start one with 'agent-layer up --model PATH'"
+            )

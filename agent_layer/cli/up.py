@@ -1,0 +1,68 @@
+"""This file holds the command that runs everything on this machine except a trainer: ``up``."""
+
+import signal
+import time
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from agent_layer.errors import BadInputError, EngineError
+from agent_layer.local.stack import Stack, export_lines, run_stack
+from agent_layer.local.vllm import VllmServer
+from agent_layer.settings import Settings
+
+__all__ = ["register"]
+
+_CHECK_SECONDS = 1.0
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(up)
+
+
+def up(
+    context: typer.Context,
+    model: Annotated[Path | None, typer.Option(help="Directory of a model; vLLM is started with it.")] = None,
+    engine: Annotated[str | None, typer.Option(help="Address of an engine that runs already.")] = None,
+    port: Annotated[int, typer.Option(help="Of the gateway; 0 takes a free one.")] = 8790,
+) -> None:
+    """Run Redis, objects, an engine and the gateway; print how others find them; Ctrl-C stops it."""
+    source = _engine_of(context.obj, model, engine)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with suppress(KeyboardInterrupt), ExitStack() as running:
+        stack = _start(running, context.obj, source, port)
+        for line in export_lines(stack.settings):
+            typer.echo(line)
+        while True:
+            stack.check()
+            time.sleep(_CHECK_SECONDS)
+
+
+def _start(running: ExitStack, settings: Settings, source: VllmServer | str, port: int) -> Stack:
+    with Console(stderr=True).status("starting") as status:
+        try:
+            return running.enter_context(run_stack(settings, source, port, status.update))
+        except EngineError as error:
+            if isinstance(source, str):
+                raise BadInputError(str(error)) from error
+            raise
+
+
+def _engine_of(settings: Settings, model: Path | None, engine: str | None) -> VllmServer | str:
+    """What to start, or the address of what runs."""
+    if model and engine:
+        raise BadInputError("up: expected --model or --engine, found both; choose one")
+    if model:
+        if not (model / "config.json").is_file():
+            raise BadInputError(f"model {model}: expected a directory with config.json, found none; check the path")
+        return VllmServer(model=model.absolute(), log=settings.dir.absolute() / "logs" / "vllm.log")
+    if url := engine or next(iter(settings.engine_urls), None):
+        return url.rstrip("/").removesuffix("/v1")
+    raise BadInputError(
+        "up: expected a model or an engine, found neither; give --model PATH to start vLLM with it, or --engine URL"
+        " ('python -m agent_layer.local.scripted --port 8000' serves one that needs no model)"
+    )

@@ -1,0 +1,55 @@
+"""This file holds the gateway as a process: its socket, its log, its Redis, until a signal ends it."""
+
+import socket
+from collections.abc import Awaitable, Callable
+from contextlib import closing
+
+from aiohttp import web
+
+from agent_layer.errors import BadInputError
+from agent_layer.gateway.app import build_app
+from agent_layer.recorder.log import open_recorder
+from agent_layer.settings import Settings
+from agent_layer.store.clients import open_redis
+
+__all__ = ["listen", "serve_gateway"]
+
+_BACKLOG = 1024
+_SHUTDOWN_SECONDS = 3.0
+"""Calls that run when a signal comes may go on for so long; then they are recorded as cut off."""
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Take an address; port 0 takes a free one.
+
+    Raises: BadInputError: it is taken, or not of this machine.
+    """
+    try:
+        return socket.create_server((host, port), backlog=_BACKLOG, reuse_port=False)
+    except OSError as error:
+        raise BadInputError(
+            f"gateway address {host}:{port}: expected to listen there, found {error}; choose another --port or --host"
+        ) from error
+
+
+def serve_gateway(settings: Settings, listener: socket.socket, announce: Callable[[], None] = lambda: None) -> None:
+    """Serve until SIGINT or SIGTERM.
+
+    Args:
+        settings: with the operator's key; engines must be on the board.
+        listener: from ``listen``.
+        announce: called when everything that is needed answers; requests are taken from now on.
+
+    Raises: UnreachableError: Redis does not answer.
+    """
+    with open_redis(settings) as redis, closing(open_recorder(settings)) as recorder:
+        app = build_app(settings, redis, recorder)
+        app.on_startup.append(_calling(announce))
+        web.run_app(app, sock=listener, access_log=None, print=None, shutdown_timeout=_SHUTDOWN_SECONDS)
+
+
+def _calling(announce: Callable[[], None]) -> Callable[[web.Application], Awaitable[None]]:
+    async def ready(_: web.Application) -> None:
+        announce()
+
+    return ready

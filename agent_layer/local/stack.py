@@ -1,0 +1,161 @@
+"""This file holds everything on one machine as processes: Redis, objects, an engine and a gateway, started and stopped.
+
+Redis is started by the first who needs it and objects are a directory, so what is managed here is the engine and the
+gateway. Both end with this process, however it ends.
+"""
+
+import secrets
+import sys
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from urllib.error import URLError
+from urllib.request import urlopen
+
+from redis import Redis
+
+from agent_layer.errors import EngineError, UnreachableError
+from agent_layer.local.control import EngineControl
+from agent_layer.local.leash import Leashed, start_leashed
+from agent_layer.local.vllm import VllmServer, free_port
+from agent_layer.settings import Settings
+from agent_layer.store.clients import open_redis
+from agent_layer.store.engines import Engine, EngineBoard, LogprobsMode
+from agent_layer.store.keys import Keys
+from agent_layer.store.policies import list_policies
+
+__all__ = ["Stack", "export_lines", "put_on_board", "run_stack", "start_gateway", "with_key"]
+
+Tell = Callable[[str], None]
+"""Told what is being waited for."""
+
+_GATEWAY_SECONDS = 30.0
+_POLL_SECONDS = 0.05
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stack:
+    """What runs, and the settings by which others find it."""
+
+    settings: Settings
+    engine: Engine
+    processes: dict[str, Leashed]
+
+    def check(self) -> None:
+        """Raise EngineError when a process has ended."""
+        for name, process in self.processes.items():
+            if not process.is_running:
+                raise EngineError(
+                    f"{name}: expected it to run, but it has ended; see {process.log}, which ends: {process.last_words}"
+                )
+
+
+@contextmanager
+def run_stack(
+    settings: Settings, engine: VllmServer | str, port: int = 0, tell: Tell = lambda _: None
+) -> Generator[Stack]:
+    """Run everything for as long as the block does.
+
+    Args:
+        settings: where things live; a missing operator key is minted.
+        engine: a vLLM to start, or the address of one that runs.
+        port: of the gateway; 0 takes a free one.
+        tell: hears what is waited for, several times a second.
+
+    Raises: EngineError: the engine dies or returns no token ids. UnreachableError: Redis or the engine does not answer.
+    """
+    settings = with_key(settings)
+    with ExitStack() as cleanup:
+        redis = cleanup.enter_context(open_redis(settings))
+        processes: dict[str, Leashed] = {}
+        if isinstance(engine, VllmServer):
+            cleanup.callback(engine.stop)
+            processes["vLLM"] = engine.start()
+            engine.wait(lambda seconds: tell(f"vLLM is starting ({seconds:.0f} s)"))
+            known = put_on_board(settings, redis, engine.url, location=str(engine.model), logprobs_mode="processed")
+        else:
+            tell(f"asking {engine}")
+            known = put_on_board(settings, redis, engine)
+        settings = settings.model_copy(update={"vllm_urls": known.url})
+        settings, processes["gateway"] = start_gateway(settings, port)
+        cleanup.callback(processes["gateway"].stop)
+        yield Stack(settings=settings, engine=known, processes=processes)
+
+
+def with_key(settings: Settings) -> Settings:
+    """Mint an operator key unless there is one."""
+    return settings if settings.api_key else settings.model_copy(update={"api_key": f"ok-{secrets.token_urlsafe(24)}"})
+
+
+def put_on_board(
+    settings: Settings, redis: Redis, url: str, location: str | None = None, logprobs_mode: LogprobsMode | None = None
+) -> Engine:
+    """Probe an engine and register what it serves.
+
+    An engine that the board knows keeps its version, unless ``location`` says that it was started anew from there: the
+    number is then that of the version with this location, else the next one of the run.
+
+    Raises: EngineError: it returns no token ids. UnreachableError: it does not answer.
+    """
+    report = EngineControl(url).probe()
+    board, keys = EngineBoard(redis, Keys(settings.namespace), settings.gateway_seconds), Keys(settings.namespace)
+    engine = Engine(
+        url=url,
+        run=settings.run,
+        version=_version_of(redis, keys, settings.run, location or report.location),
+        location=location or report.location,
+        model=report.model,
+        logprobs_mode=logprobs_mode or settings.logprobs_mode,
+        state="serving",
+        epoch=0,
+    )
+    if location is None:
+        return board.register_unknown(engine)
+    board.register(engine)
+    return engine
+
+
+def start_gateway(settings: Settings, port: int = 0) -> tuple[Settings, Leashed]:
+    """Start a gateway on loopback and wait until it answers.
+
+    Returns: settings with its address, and the process.
+    Raises: UnreachableError: it ended, or does not answer.
+    """
+    port = port or free_port()
+    url, log = f"http://127.0.0.1:{port}", settings.dir / "logs" / "gateway.log"
+    command = [sys.executable, "-m", "agent_layer.gateway", f"--port={port}"]
+    process = start_leashed(command, settings.environment(), log)
+    deadline = time.monotonic() + _GATEWAY_SECONDS
+    while not _answers(f"{url}/health"):
+        if not process.is_running or time.monotonic() > deadline:
+            process.stop()
+            raise UnreachableError(
+                f"gateway at {url}: expected it to serve within {_GATEWAY_SECONDS:.0f} s, but it does not; see {log},"
+                f" which ends: {process.last_words}"
+            )
+        time.sleep(_POLL_SECONDS)
+    return settings.model_copy(update={"gateway_url": url}), process
+
+
+def export_lines(settings: Settings) -> Iterator[str]:
+    """Shell lines by which other commands find what runs."""
+    variables = settings.environment()
+    names = ("DIR", "REDIS_URL", "OBJECTS_URL", "NAMESPACE", "RUN", "GATEWAY_URL", "API_KEY")
+    for name in (f"AGENT_LAYER_{name}" for name in names):
+        if name in variables:
+            yield f"export {name}={variables[name]}"
+
+
+def _version_of(redis: Redis, keys: Keys, run: str, location: str) -> int:
+    policies = list_policies(redis, keys, run)
+    same = [policy.number for policy in policies if policy.location == location]
+    return max(same, default=policies[-1].number + 1 if policies else 0)
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urlopen(url, timeout=1.0):
+            return True
+    except (URLError, OSError):
+        return False
