@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from agent_layer.errors import AgentLayerError
 from agent_layer.dispatcher.client import Dispatcher
+from agent_layer.errors import AgentLayerError
 from agent_layer.schema.task import Task
 from agent_layer.store.follow import GroupDelivery
 from agent_layer.store.store import Store
