@@ -1,0 +1,50 @@
+"""This file holds the command ``agent-layer train``."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from agent_layer.settings import Settings
+from trainer_adapter.config import load_config
+from trainer_adapter.progress import StepProgress
+
+__all__ = ["register"]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("train")(train)
+
+
+def train(
+    context: typer.Context,
+    config: Annotated[
+        Path, typer.Argument(help="YAML, TOML or JSON file; every knob is in trainer_adapter/config.py.")
+    ],
+) -> None:
+    """Train a policy on the rollouts of running workers; goes on from the run's newest checkpoint.
+
+    Needs a gateway with a vLLM engine ('agent-layer up') and a worker ('agent-layer work'). Ctrl-C ends it after the
+    update at hand, with a checkpoint; a second Ctrl-C ends it at once.
+    """
+    loaded = load_config(config)
+    settings: Settings = context.obj
+    from trainer_adapter.run import stop_on_signals, train_run  # noqa: PLC0415  # torch and veRL take seconds to import
+
+    console = Console()
+    with stop_on_signals() as stop:
+        done = train_run(loaded, settings, stop, lambda progress: console.print(_line(progress)))
+    console.print(f"{len(done)} steps done; 'agent-layer train {config}' goes on where this ended")
+
+
+def _line(progress: StepProgress) -> str:
+    success = "-" if progress.success is None else f"{progress.success:.2f}"
+    reward = "-" if progress.reward_mean is None else f"{progress.reward_mean:+.3f}"
+    return (
+        f"step {progress.step:4d}  version {progress.policy_version:4d}  success {success}  reward {reward}"
+        f"  staleness {progress.staleness_mean:.2f}  calls {progress.num_calls}"
+        f"  seconds: wait {progress.wait_seconds:.1f} update {progress.update_seconds:.1f}"
+        f" switch {progress.switch_seconds:.2f}"
+    )
