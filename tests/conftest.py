@@ -13,6 +13,7 @@ import pytest
 from moto.server import ThreadedMotoServer
 from redis import Redis
 
+from agent_layer.recorder import open_recorder
 from agent_layer.settings import Settings
 from agent_layer.store.clients import open_redis
 from agent_layer.store.embedded import hold_server
@@ -52,6 +53,7 @@ def settings(tmp_path: Path, redis_url: str) -> Iterator[Settings]:
         connect_seconds=2.0,
     )
     yield settings
+    open_recorder(settings).close()
     stop_shippers(settings.dir)
     _forget(settings)
 

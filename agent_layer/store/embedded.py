@@ -8,8 +8,6 @@ then stops the server. So the last user stops it, also when that user is killed,
 import fcntl
 import os
 import shutil
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Generator
@@ -24,6 +22,8 @@ from redis.exceptions import BusyLoadingError, RedisError
 from redis.retry import Retry
 
 from agent_layer.errors import BadInputError, UnreachableError
+from agent_layer.recorder.detached import Detached, start_detached
+from agent_layer.recorder.locks import share_lock
 from agent_layer.settings import Settings
 
 __all__ = ["find_redis_server", "hold_server", "socket_path"]
@@ -44,8 +44,8 @@ def hold_server(settings: Settings) -> Path:
     with _locked(directory / "start.lock"):
         _hold(directory / "users.lock")
         if not _answers(socket):
-            _start(find_redis_server(settings), directory, socket)
-            _await_answer(socket, directory, settings.connect_seconds)
+            keeper = _start(find_redis_server(settings), directory, socket)
+            _await_answer(socket, directory, keeper, settings.connect_seconds)
     return socket
 
 
@@ -103,37 +103,24 @@ def _locked(path: Path) -> Generator[None]:
 def _hold(path: Path) -> None:
     """Take the shared lock once per process. A forked child shares it, and so keeps the server too."""
     if path not in _held:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-        fcntl.flock(descriptor, fcntl.LOCK_SH)
-        _held[path] = descriptor
+        _held[path] = share_lock(path)
 
 
-def _start(program: str, directory: Path, socket: Path) -> None:
+def _start(program: str, directory: Path, socket: Path) -> Detached:
     # fmt: off
     command = [
         program, "--port", "0", "--unixsocket", str(socket), "--unixsocketperm", "700", "--dir", str(directory),
         "--appendonly", "yes", "--appendfsync", "everysec", "--save", "", "--maxmemory-policy", "noeviction",
     ]
     # fmt: on
-    with (directory / "redis.log").open("ab") as log:
-        keeper = subprocess.Popen(
-            [sys.executable, "-m", "agent_layer.store.keeper", str(directory / "users.lock"), *command],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-    _keepers.append(keeper)
+    arguments = ["-m", "agent_layer.store.keeper", str(directory / "users.lock"), *command]
+    return start_detached(arguments, os.environ, directory / "redis.log", lock=None)
 
 
-_keepers: list[subprocess.Popen[bytes]] = []
-"""Kept because a Popen that is thrown away while its process runs warns about it."""
-
-
-def _await_answer(socket: Path, directory: Path, limit_seconds: float) -> None:
+def _await_answer(socket: Path, directory: Path, keeper: Detached, limit_seconds: float) -> None:
     deadline = time.monotonic() + limit_seconds
     while not _answers(socket):
-        if time.monotonic() > deadline or _keepers[-1].poll() is not None:
+        if time.monotonic() > deadline or keeper.has_ended():
             raise UnreachableError(
                 f"own Redis server in {directory}: expected an answer within {limit_seconds:g} s, found none;"
                 f" read {directory / 'redis.log'}"

@@ -1,0 +1,238 @@
+"""This file holds the recorder: it appends records to a local log, from where a shipper takes them to the store.
+
+A record that ``append`` was given survives the death of this process, because it lies in the page cache when
+``append`` returns, and a power loss after ``log_sync_seconds``. A full disk or quota is an error, never a silent drop.
+"""
+
+import atexit
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from agent_layer.errors import BackPressureError
+from agent_layer.recorder.forks import survive_forks
+from agent_layer.recorder.frames import frame
+from agent_layer.recorder.locks import share_lock
+from agent_layer.recorder.logfile import LogFile, is_settled
+from agent_layer.recorder.quota import Quota
+from agent_layer.recorder.shipping import ensure_shipper
+from agent_layer.schema.codec import LogRecord, encode
+from agent_layer.schema.ids import new_id
+
+if TYPE_CHECKING:  # pydantic would make the import of this file slow
+    from agent_layer.settings import Settings
+
+__all__ = ["FlushReport", "Recorder", "open_recorder"]
+
+_POLL_SECONDS = 0.01
+_LOOK_SECONDS = 1.0
+"""While a writer lives, the shipper is looked after so often."""
+
+
+class FlushReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of the records that this process appended."""
+
+    pending: int
+    """Records that are not indexed yet."""
+    lost: int
+    """Records that ``append`` refused with an error, because disk or quota stayed full."""
+    recorded: int
+    """Records that ``append`` took."""
+
+
+class Recorder:
+    """Appends to one log directory. Any number of threads may use it; in a forked child it begins anew.
+
+    Args:
+        ship: called now and then, never in a thread that appends; sees to it that somebody ships what is written.
+    """
+
+    def __init__(self, settings: "Settings", ship: Callable[[], None] = lambda: None) -> None:
+        self._settings = settings
+        self._directory: Path = settings.log_dir.absolute()
+        self._directory.mkdir(parents=True, exist_ok=True)
+        self._ship = ship
+        self._quota = Quota(self._directory, settings.log_quota_bytes)
+        self._begin()
+        survive_forks(self)
+
+    def append(self, *records: LogRecord) -> str:
+        """Write records, all of them or none; give the name of the log that holds them.
+
+        Raises: BackPressureError: disk or quota stayed full for ``log_wait_seconds``.
+        """
+        frames = b"".join([frame(encode(record)) for record in records])
+        try:
+            self._quota.await_room(self._settings.log_wait_seconds)
+            with self._changed:
+                return self._write(frames, len(records))
+        except BackPressureError:
+            with self._changed:
+                self._num_lost += len(records)
+            raise
+
+    def has_room(self) -> bool:
+        """Whether ``append`` would not have to wait for the shipper now."""
+        return self._quota.has_room()
+
+    def mark(self) -> list[str]:
+        """Name the logs of this process that are not settled, oldest first."""
+        with self._changed:
+            return [file.name for file in self._pending_files()]
+
+    def is_settled(self, log_name: str) -> bool:
+        """Whether all records of a log are indexed."""
+        return is_settled(self._directory, log_name)
+
+    def flush(self, timeout: float | None = None) -> FlushReport:
+        """Wait until all that this process appended so far is indexed, at most ``timeout`` (else flush_seconds)."""
+        deadline = time.monotonic() + (self._settings.flush_seconds if timeout is None else timeout)
+        with self._changed:
+            self._complete_file()
+            waited_for = self._pending_files()
+        while any(not self.is_settled(file.name) for file in waited_for) and time.monotonic() < deadline:
+            self._ship()
+            time.sleep(_POLL_SECONDS)
+        with self._changed:
+            pending = sum(file.num_records for file in waited_for if not self.is_settled(file.name))
+            return FlushReport(pending=pending, lost=self._num_lost, recorded=self._num_recorded)
+
+    def close(self) -> None:
+        """Complete the log, put it on disk, and stop being a writer. A later ``append`` begins again."""
+        with self._changed:
+            self._complete_file()
+            self._is_closing = True
+            self._changed.notify()
+            tender = self._tender
+        if tender is not None:
+            tender.join()
+
+    def before_fork(self) -> None:
+        """See Forkable."""
+        self._changed.acquire()
+
+    def after_fork_in_parent(self) -> None:
+        """See Forkable."""
+        self._changed.release()
+
+    def after_fork_in_child(self) -> None:
+        """Close what is the parent's: as long as a child has it open, its flock would outlive the parent."""
+        for file in [*self._completed, *([self._file] if self._file else [])]:
+            file.close()
+        if self._writers_lock is not None:
+            os.close(self._writers_lock)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._changed = threading.Condition()
+        self._file: LogFile | None = None
+        self._completed: list[LogFile] = []
+        """Handed to the shipper, but not on disk yet."""
+        self._unsettled: deque[LogFile] = deque()
+        """Oldest first; the last one may still be open."""
+        self._writers_lock: int | None = None
+        self._tender: threading.Thread | None = None
+        self._dirty_at: float | None = None
+        self._is_closing = False
+        self._num_recorded = self._num_lost = 0
+
+    def _write(self, frames: bytes, num_records: int) -> str:
+        file = self._file or self._open_file()
+        file.write(frames, num_records)
+        self._num_recorded += num_records
+        self._quota.add(len(frames))
+        if self._dirty_at is None:
+            self._dirty_at = time.monotonic()
+            self._changed.notify()
+        if file.size_bytes >= self._settings.log_roll_bytes:
+            self._complete_file()
+        return file.name
+
+    def _open_file(self) -> LogFile:
+        if self._writers_lock is None:
+            self._writers_lock = share_lock(self._directory / "writers.lock")
+        self._file = LogFile(self._directory, f"{new_id()}-{self._settings.host}-{os.getpid()}")
+        self._unsettled.append(self._file)
+        if self._tender is None:
+            self._tender = threading.Thread(target=self._tend, name="agent-layer recorder", daemon=True)
+            self._tender.start()
+        return self._file
+
+    def _complete_file(self) -> None:
+        if self._file is not None:
+            self._file.complete()
+            self._completed.append(self._file)
+            self._file = None
+            self._changed.notify()
+
+    def _pending_files(self) -> list[LogFile]:
+        while self._unsettled and self.is_settled(self._unsettled[0].name):
+            self._unsettled.popleft()
+        return [file for file in self._unsettled if not self.is_settled(file.name)]
+
+    def _tend(self) -> None:
+        """Roll and sync in time, beside the threads that append, until the recorder is closed."""
+        self._ship()
+        while True:
+            with self._changed:
+                while (seconds := self._seconds_to_due()) > 0:
+                    self._changed.wait(seconds)
+                if self._file is not None and self._file.age_seconds >= self._settings.log_roll_seconds:
+                    self._complete_file()
+                completed, self._completed = self._completed, []
+                current, self._dirty_at = self._file, None
+            for file in completed:
+                file.sync()
+                file.close()
+            if current is not None:
+                current.sync()
+            self._ship()
+            if self._has_ended():
+                return
+
+    def _seconds_to_due(self) -> float:
+        """Until something has to be synced or completed, or until the shipper is looked after."""
+        if self._is_closing or self._completed:
+            return 0.0
+        now = time.monotonic()
+        due = [now + _LOOK_SECONDS]
+        if self._dirty_at is not None:
+            due.append(self._dirty_at + self._settings.log_sync_seconds / 2)
+        if self._file is not None:
+            due.append(now + self._settings.log_roll_seconds - self._file.age_seconds)
+        return min(due) - now
+
+    def _has_ended(self) -> bool:
+        """Whether the recorder is closed and nothing was appended since; if so, this process is no writer any more."""
+        with self._changed:
+            if not self._is_closing or self._file is not None or self._completed:
+                return False
+            if self._writers_lock is not None:
+                os.close(self._writers_lock)
+            self._writers_lock = self._tender = None
+            self._is_closing = False
+            return True
+
+
+_recorders: dict[Path, Recorder] = {}
+
+
+def open_recorder(settings: "Settings") -> Recorder:
+    """Give the recorder of this process for the settings' log directory, one whose records are shipped."""
+    directory = settings.log_dir.absolute()
+    if directory not in _recorders:
+        _recorders.setdefault(directory, Recorder(settings, partial(ensure_shipper, settings)))
+    return _recorders[directory]
+
+
+@atexit.register
+def _close_all() -> None:
+    for recorder in _recorders.values():
+        recorder.close()

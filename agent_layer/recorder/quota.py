@@ -1,0 +1,60 @@
+"""This file holds the quota of a log directory: how much may lie there unshipped before writers have to wait."""
+
+import os
+import time
+from pathlib import Path
+
+from agent_layer.errors import BackPressureError
+
+__all__ = ["Quota"]
+
+_MEASURE_SECONDS = 1.0
+"""How long a measurement holds; what this process writes meanwhile is added to it."""
+_POLL_SECONDS = 0.05
+
+
+class Quota:
+    """Bytes that lie in one directory, against a limit."""
+
+    def __init__(self, directory: Path, limit_bytes: int) -> None:
+        self._directory = directory
+        self._limit_bytes = limit_bytes
+        self._num_bytes = 0
+        self._measured_at = float("-inf")
+
+    def add(self, num_bytes: int) -> None:
+        """Count what was written since the last measurement."""
+        self._num_bytes += num_bytes
+
+    def has_room(self) -> bool:
+        """Whether less than the limit lies there. Measured again once a second, and at each look while it is full."""
+        is_full = self._num_bytes >= self._limit_bytes
+        if is_full or time.monotonic() - self._measured_at > _MEASURE_SECONDS:
+            self._num_bytes = _measure(self._directory)
+            self._measured_at = time.monotonic()
+        return self._num_bytes < self._limit_bytes
+
+    def await_room(self, limit_seconds: float) -> None:
+        """Return once there is room.
+
+        Raises: BackPressureError: the directory stayed full.
+        """
+        deadline = time.monotonic() + limit_seconds
+        while not self.has_room():
+            if time.monotonic() > deadline:
+                raise BackPressureError(
+                    f"log directory {self._directory}: expected fewer than {self._limit_bytes} unshipped bytes within"
+                    f" {limit_seconds:g} s, found {self._num_bytes}; see why shipping stands still in shipper.log there"
+                )
+            time.sleep(_POLL_SECONDS)
+
+
+def _measure(directory: Path) -> int:
+    total = 0
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            try:
+                total += entry.stat().st_size
+            except FileNotFoundError:  # shipped since it was listed
+                continue
+    return total
