@@ -1,0 +1,31 @@
+"""This file holds the command ``agent-layer demo``."""
+
+from typing import Annotated
+
+import typer
+
+__all__ = ["register"]
+
+STEPS = 70
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("demo")(demo)
+
+
+def demo(
+    context: typer.Context,
+    steps: Annotated[int, typer.Option(min=1, help="Updates of the whole run, earlier starts included.")] = STEPS,
+    seed: Annotated[int, typer.Option(help="Of the untrained weights; each seed is a run of its own.")] = 0,
+    *,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Begin a new run; what is stored stays.")] = False,
+) -> None:
+    """Train a LangGraph agent for real, on this machine: vLLM, gateway, worker, veRL trainer, Redis and objects.
+
+    The agent learns to find a hidden number from 1 to 6 in four guesses from 'higher' and 'lower'. Ctrl-C stops
+    everything and loses nothing; the same command goes on from weights, optimizer and cursor.
+    """
+    from examples.guess_number.demo import run_demo  # noqa: PLC0415  # needs the extras that a plain install lacks
+
+    run_demo(context.obj, steps, seed, fresh=fresh)

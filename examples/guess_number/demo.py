@@ -1,0 +1,89 @@
+"""This file holds the demo itself: the main job on this machine, from an untrained model to a plot."""
+
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from agent_layer.errors import AgentLayerError
+from agent_layer.settings import Settings
+from examples.guess_number.display import Display
+from examples.guess_number.job import RECIPE, make_config, write_tasks
+from examples.guess_number.report import print_report
+from trainer_adapter.launch import Job, RunningJob, run_job
+from trainer_adapter.progress import progress_path, read_progress
+
+__all__ = ["run_demo"]
+
+_LOOK_SECONDS = 0.25
+
+
+def run_demo(settings: Settings, steps: int, seed: int, *, fresh: bool) -> None:
+    """Train until the run has so many steps, then report.
+
+    Args:
+        settings: where everything lives.
+        steps: updates of the whole run, earlier starts included.
+        seed: of the untrained weights; each seed is a run of its own.
+        fresh: begin a new run instead of going on with the newest of this seed.
+
+    Raises: AgentLayerError: a process ended that should run; the message names its log.
+    """
+    settings = _settings_of_run(settings, seed, fresh=fresh)
+    home = settings.dir.absolute() / "runs" / settings.run
+    began = time.monotonic()
+    with Display(settings.run, steps) as display:
+        display.tell("writing the untrained model")
+        _ensure_model(home / "model", seed)
+        config = make_config(home, settings.run, seed, steps)
+        write_tasks(config.tasks)
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        with suppress(KeyboardInterrupt):
+            _run(settings, Job(config=config, target=RECIPE.target, slots=RECIPE.slots, max_model_len=64), display)
+    print_report(settings, display, home, time.monotonic() - began)
+
+
+def _run(settings: Settings, job: Job, display: Display) -> None:
+    path = progress_path(settings, settings.run)
+    with run_job(settings, job, display.tell) as running:
+        display.started()
+        while running.trainer.is_running:
+            display.show(read_progress(path), running.processes)
+            _check(running)
+            time.sleep(_LOOK_SECONDS)
+        display.show(read_progress(path), running.processes)
+        if running.trainer.process.returncode:
+            raise AgentLayerError(
+                f"trainer: expected it to finish, but it ended with status {running.trainer.process.returncode};"
+                f" see {running.trainer.log}, which ends: {running.trainer.last_words}"
+            )
+        display.tell("stopping")
+
+
+def _check(running: RunningJob) -> None:
+    for name, process in running.processes.items():
+        if name != "trainer" and not process.is_running:
+            raise AgentLayerError(
+                f"{name}: expected it to run, but it has ended; see {process.log}, which ends: {process.last_words}"
+            )
+
+
+def _settings_of_run(settings: Settings, seed: int, *, fresh: bool) -> Settings:
+    """Name the run after its seed; a fresh one gets the next free number."""
+    runs = settings.dir / "runs"
+    name = f"demo-{seed}"
+    taken = [path.name for path in runs.glob(f"{name}*") if path.name.partition(".")[0] == name]
+    number = len(taken) if fresh else max(0, len(taken) - 1)
+    return settings.model_copy(update={"run": f"{name}.{number}" if number else name})
+
+
+def _ensure_model(directory: Path, seed: int) -> None:
+    """Write the model in a process of its own: torch has no business in this one."""
+    if (directory / "config.json").exists():
+        return
+    command = [sys.executable, "-m", "examples.guess_number.model", str(directory), str(seed)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise AgentLayerError(f"model {directory}: expected to be written, but: {done.stderr.strip()[-600:]}")

@@ -1,0 +1,60 @@
+"""This file holds what the demo trains and how: its tasks, and the settings that were found to be reliable."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from examples.guess_number.game import HIGHEST, REWARDS
+from trainer_adapter.config import Algorithm, Curriculum, Keep, Optimizer, Rollouts, TrainConfig
+from trainer_adapter.schedule import Schedule
+
+__all__ = ["RECIPE", "Recipe", "make_config", "write_tasks"]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What the command needs to know beside the trainer's configuration."""
+
+    target: str = "examples.guess_number.agent:play"
+    slots: int = 16
+    group_size: int = 10
+
+
+RECIPE = Recipe()
+
+
+def make_config(home: Path, run: str, seed: int, steps: int) -> TrainConfig:
+    """Configure the trainer; ``home`` is the run's directory, with the model in it."""
+    return TrainConfig(
+        model=home / "model",
+        tasks=home / "tasks.jsonl",
+        run=run,
+        steps=steps,
+        seed=seed,
+        rollouts=Rollouts(group_size=RECIPE.group_size, max_staleness=1, curriculum=Curriculum(floor=0.3)),
+        algorithm=Algorithm(entropy=Schedule(start=0.03, end=0.0, shape="linear")),
+        optimizer=Optimizer(
+            learning_rate=Schedule(start=1e-3, end=1e-4, shape="cosine"),
+            minibatches=2,
+            epochs=2,
+            betas=(0.9, 0.95),
+        ),
+        keep=Keep(checkpoint_steps=10),
+    )
+
+
+def write_tasks(path: Path) -> None:
+    """Write one task per hidden number, judged by the agent's own report."""
+    rewards = {name: {"weight": weight} for name, weight in REWARDS.items()}
+    tasks = [
+        {
+            "id": f"guess-{hidden}",
+            "task_type": "guess_number",
+            "input": {"hidden": hidden},
+            "scorer": "agent",
+            "rewards": rewards,
+        }
+        for hidden in range(1, HIGHEST + 1)
+    ]
+    path.write_bytes(b"".join(msgspec.json.encode(task) + b"\n" for task in tasks))

@@ -1,0 +1,94 @@
+"""This file holds what the demo says at its end: a table, a plot, and how to look at what it stored."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import matplotlib as mpl
+
+mpl.use("Agg")  # before pyplot chooses a screen
+from matplotlib import pyplot as plt
+from rich.table import Table
+
+from agent_layer.settings import Settings
+from examples.guess_number.display import Display, calls_per_second, mean_success
+from examples.guess_number.game import chance_without_hints, chance_without_repeats
+from trainer_adapter.progress import StepProgress
+
+__all__ = ["plot_success", "print_report"]
+
+
+def print_report(settings: Settings, display: Display, home: Path, seconds: float) -> None:
+    """Print the table, write the plot, and give the commands."""
+    steps, console = display.steps, display.console
+    if not steps:
+        console.print("no step was done; the same command goes on")
+        return
+    console.print(_results(display, seconds))
+    plot_success(steps, home / "success.png")
+    console.print(f"plot: {home / 'success.png'}")
+    newest = steps[-1].policy_version
+    prefix = f"agent-layer --dir {settings.dir}"
+    console.print("\nlook at what it stored:", style="bold")
+    for command in (
+        f"{prefix} query --run {settings.run} --task guess-3 --step 1 --policy {max(0, newest - 5)}.. --limit 5",
+        f"{prefix} query --run {settings.run} --reward 0.8.. --order reward --limit 5",
+        f'{prefix} show $({prefix} query --run {settings.run} --limit 1 --format jsonl | sed \'s/.*"trajectory_id":"\\([^"]*\\)".*/\\1/\')',
+        f"{prefix} store check",
+    ):
+        console.print(f"  {command}", soft_wrap=True, highlight=False)
+
+
+def plot_success(steps: Sequence[StepProgress], path: Path) -> None:
+    """Write the success curve beside the values of chance."""
+    figure, axes = plt.subplots(figsize=(7.5, 4.2), layout="constrained")
+    numbers = [step.step for step in steps]
+    axes.plot(numbers, [step.success or 0.0 for step in steps], color="tab:blue", alpha=0.35, label="each step")
+    axes.plot(
+        numbers,
+        [mean_success(steps[max(0, at - 4) : at + 1]) for at in range(len(steps))],
+        color="tab:blue",
+        linewidth=2,
+        label="mean of five steps",
+    )
+    axes.axhline(chance_without_hints(), color="gray", linestyle=":", label="guessing without the hints")
+    axes.axhline(chance_without_repeats(), color="gray", linestyle="--", label="…and without repeats")
+    axes.set(xlabel="update of the policy", ylabel="hidden number found", ylim=(0, 1.02), title="Guess the number")
+    axes.legend(loc="lower right")
+    figure.savefig(path, dpi=130)
+    plt.close(figure)
+
+
+def _results(display: Display, seconds: float) -> Table:
+    steps = display.steps
+    table = Table(title="results", show_header=False)
+    table.add_row("success, last five steps", f"{mean_success(steps[-5:]):.3f}", style="bold")
+    table.add_row("success, untrained (first step)", f"{mean_success(steps[:1]):.3f}")
+    table.add_row(
+        "chance without hints / without repeats", f"{chance_without_hints():.3f} / {chance_without_repeats():.3f}"
+    )
+    table.add_row("updates / rollouts / model calls", _counts(steps))
+    table.add_row("calls per second, end to end", f"{calls_per_second(steps):.1f}")
+    table.add_row("rollouts without a reward", str(sum(step.num_null_rewards for step in steps)))
+    table.add_row(
+        "staleness, mean / max", f"{_mean(steps, 'staleness_mean'):.2f} / {max(step.staleness_max for step in steps)}"
+    )
+    gap = max((step.metrics.get("logprob_gap", 0.0) for step in steps), default=0.0)
+    table.add_row("largest gap of log-probabilities, trainer to engine", f"{gap:.1e}")
+    for name in ("wait", "update", "switch", "checkpoint"):
+        table.add_row(f"seconds of {name}", f"{_sum(steps, f'{name}_seconds'):.1f}")
+    table.add_row("seconds in all, this start", f"{seconds:.0f}")
+    for name, mib in display.peak_mib.items():
+        table.add_row(f"memory of {name}", f"{mib:.0f} MiB")
+    return table
+
+
+def _counts(steps: Sequence[StepProgress]) -> str:
+    return f"{len(steps)} / {_sum(steps, 'num_rollouts'):.0f} / {_sum(steps, 'num_calls'):.0f}"
+
+
+def _sum(steps: Sequence[StepProgress], field: str) -> float:
+    return sum(getattr(step, field) for step in steps)
+
+
+def _mean(steps: Sequence[StepProgress], field: str) -> float:
+    return _sum(steps, field) / len(steps)

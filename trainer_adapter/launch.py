@@ -1,0 +1,91 @@
+"""This file holds a whole job on one machine as processes: engine, gateway, worker and trainer, started and stopped.
+
+A set URL wins: an engine or a gateway that runs elsewhere is used, not started. Nothing outlives the caller.
+"""
+
+import sys
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent_layer.local.leash import Leashed, start_leashed
+from agent_layer.local.stack import run_stack
+from agent_layer.local.vllm import VllmServer
+from agent_layer.settings import Settings
+from agent_layer.store.clients import open_redis
+from agent_layer.store.keys import Keys
+from agent_layer.store.policies import newest_policy
+from trainer_adapter.config import TrainConfig, write_config
+
+__all__ = ["Job", "RunningJob", "run_job"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What is to be trained, and with how much of this machine."""
+
+    config: TrainConfig
+    target: str
+    """``module:attribute`` of the agent, as ``agent-layer work`` takes it."""
+    slots: int = 16
+    """Rollouts at a time."""
+    max_model_len: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunningJob:
+    """The processes of a job."""
+
+    settings: Settings
+    """With the addresses of what was started."""
+    trainer: Leashed
+    processes: dict[str, Leashed]
+    """By name, the trainer included; what runs elsewhere is not in it."""
+
+
+@contextmanager
+def run_job(settings: Settings, job: Job, tell: Callable[[str], None] = lambda _: None) -> Generator[RunningJob]:
+    """Run a job for as long as the block does; then end the trainer first, so that it makes its checkpoint.
+
+    Args:
+        settings: where everything lives; ``settings.run`` is the run.
+        job: what to run.
+        tell: hears what is waited for.
+
+    Raises: EngineError, UnreachableError: a part does not come up.
+    """
+    logs = settings.dir.absolute() / "logs"
+    config = settings.dir / "runs" / settings.run / "train.json"
+    config.parent.mkdir(parents=True, exist_ok=True)
+    write_config(job.config, config)
+    with ExitStack() as cleanup:
+        tell("Redis is starting")
+        cleanup.enter_context(open_redis(settings))
+        trainer = _start(["train", str(config)], settings, logs / "trainer.log")
+        cleanup.callback(trainer.stop)
+        processes = {"trainer": trainer}
+        if not settings.gateway_url:
+            stack = cleanup.enter_context(run_stack(settings, _engine(settings, job), tell=tell))
+            settings, processes = stack.settings, processes | stack.processes
+        work = ["work", job.target, "--slots", str(job.slots)]
+        processes["worker"] = _start(work, settings, logs / "worker.log")
+        cleanup.callback(processes["worker"].stop)
+        cleanup.callback(trainer.stop)
+        yield RunningJob(settings=settings, trainer=trainer, processes=processes)
+
+
+def _start(arguments: list[str], settings: Settings, log: Path) -> Leashed:
+    variables = settings.environment() | {"PYTHONWARNINGS": "ignore", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+    return start_leashed([sys.executable, "-m", "agent_layer.cli", *arguments], variables, log)
+
+
+def _engine(settings: Settings, job: Job) -> VllmServer | str:
+    """An engine that runs, or one to start with the newest weights of the run."""
+    if settings.engine_urls:
+        return settings.engine_urls[0]
+    with open_redis(settings) as redis:
+        newest = newest_policy(redis, Keys(settings.namespace), settings.run)
+    model = Path(newest.location) if newest and Path(newest.location).is_dir() else job.config.model
+    log = settings.dir.absolute() / "logs" / "vllm.log"
+    return VllmServer(model=model.absolute(), log=log, max_model_len=job.max_model_len)
