@@ -32,7 +32,7 @@ def print_report(settings: Settings, display: Display, home: Path, seconds: floa
     for command in (
         f"{prefix} query --run {settings.run} --task guess-3 --step 1 --policy {max(0, newest - 5)}.. --limit 5",
         f"{prefix} query --run {settings.run} --reward 0.8.. --order reward --limit 5",
-        f'{prefix} show $({prefix} query --run {settings.run} --limit 1 --format jsonl | sed \'s/.*"trajectory_id":"\\([^"]*\\)".*/\\1/\')',
+        f"{prefix} show TRAJECTORY --step 1",
         f"{prefix} store check",
     ):
         console.print(f"  {command}", soft_wrap=True, highlight=False)
