@@ -14,7 +14,7 @@ from agent_layer.store.follow import GroupDelivery
 from trainer_adapter.advantages import select_batch
 from trainer_adapter.checkpoint import checkpoint_directory, keep_newest, seal_checkpoint
 from trainer_adapter.config import TrainConfig
-from trainer_adapter.embedded import EmbeddedTrainer
+from trainer_adapter.embedded import EmbeddedTrainer, UpdateReport
 from trainer_adapter.groups import GroupFeed, success_by_task
 from trainer_adapter.intake import GroupIntake, StepCounts, count_step, read_group
 from trainer_adapter.progress import StepProgress
@@ -93,7 +93,7 @@ class TrainingLoop:
         self._check_health(step, counts)
         began = time.monotonic()
         batch = select_batch(group.samples for group in groups)
-        metrics = self._trainer.update(batch, step - 1) if batch.samples else {}
+        metrics = _numbers(self._trainer.update(batch, step - 1, policy_version)) if batch.samples else {}
         updated = time.monotonic()
         if batch.samples:
             policy_version = self._publish(step)
@@ -154,3 +154,9 @@ class TrainingLoop:
         self._feed.acknowledge(self._unacked)
         self._unacked = []
         keep_newest(self._settings, self._run, self._config.keep.num_checkpoints)
+
+
+def _numbers(report: UpdateReport) -> dict[str, float]:
+    """Numbers of a report by name; what is not known is left out."""
+    own = {"logprob_gap": report.logprob_gap, "entropy": report.entropy, "learning_rate": report.learning_rate}
+    return report.metrics | {name: value for name, value in own.items() if value is not None}

@@ -33,7 +33,7 @@ def make_config(home: Path, run: str, seed: int, steps: int) -> TrainConfig:
         steps=steps,
         seed=seed,
         rollouts=Rollouts(group_size=RECIPE.group_size, max_staleness=1, curriculum=Curriculum(floor=0.3)),
-        algorithm=Algorithm(entropy=Schedule(start=0.03, end=0.0, shape="linear")),
+        algorithm=Algorithm(entropy=Schedule(start=0.03, end=0.015, shape="linear")),
         optimizer=Optimizer(
             learning_rate=Schedule(start=1e-3, end=1e-4, shape="cosine"),
             minibatches=2,
