@@ -1,0 +1,34 @@
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_layer.schema.contents import refer_to, resolve
+from agent_layer.schema.ids import content_hash
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(),
+    lambda children: st.lists(children, max_size=3) | st.dictionaries(st.text(max_size=5), children, max_size=3),
+    max_leaves=8,
+)
+
+
+def store(contents, value):
+    body = msgspec.json.encode(value)
+    contents[content_hash(body)] = body
+    return content_hash(body)
+
+
+@given(st.dictionaries(st.text(max_size=5), json_values, max_size=4))
+def test_a_value_split_into_contents_comes_back_whole(state):
+    contents = {}
+    split = {name: refer_to(store(contents, value)) for name, value in state.items()}
+
+    assert resolve(contents, store(contents, {"channels": [split]})) == {"channels": [state]}
+
+
+def test_a_reference_to_nothing_stays_a_reference():
+    contents = {}
+    outer = store(contents, [refer_to("0" * 32)])
+
+    assert resolve(contents, outer) == [{"$content": "0" * 32}]
+    assert resolve({}, "1" * 32) == {"$content": "1" * 32}

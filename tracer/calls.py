@@ -1,0 +1,171 @@
+"""This file holds model calls as this process sees them, and the parts that it records of them.
+
+The outermost layer that sees a call mints its id and announces it; a layer farther in takes it over, so that all speak
+of one step. A call is *routed* when the gateway sees it: the gateway records what was asked and answered, and we add
+who asked, once it is answered; what the gateway refused is no step. Any other call is recorded here, at text level:
+its start before it leaves, its end before the answer is handed on.
+"""
+
+import time
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Literal
+
+import msgspec
+
+from agent_layer.schema.ids import new_id
+from agent_layer.schema.record import JsonObject
+from agent_layer.schema.step import Action, PartSource, StepPart, StepState, StepStatus, Usage
+from tracer.contents import Contents
+from tracer.context import Scope
+from tracer.traceparent import new_span_id
+
+__all__ = ["Answer", "Asked", "Call", "announce", "failed_answer", "take_over"]
+
+_DEPTH: dict[PartSource, int] = {"decorator": 0, "handler": 1, "hook": 2}
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """What a call asks of the model."""
+
+    messages: list[object] | None = None
+    tools: object = None
+    sampling: JsonObject | None = None
+    model: str | None = None
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """What came back."""
+
+    actions: list[Action] | None = None
+    """[num_choices]; None when nothing came."""
+    model: str | None = None
+    usage: Usage | None = None
+    status: StepStatus = "ok"
+    error: str | None = None
+    findings: list[str] = []
+
+
+def failed_answer(error: BaseException) -> Answer:
+    """Say how a call ended that was not answered: given up by its caller, or failed."""
+    is_given_up = not isinstance(error, Exception)
+    return Answer(status="aborted" if is_given_up else "error", error=repr(error)[:2000])
+
+
+@dataclass(kw_only=True, eq=False)
+class Call:
+    """One model call, from before it leaves until its answer is here."""
+
+    scope: Scope
+    source: PartSource
+    """Innermost layer that sees the call so far; it records the end."""
+    call_id: str = field(default_factory=new_id)
+    span_id: str = field(default_factory=new_span_id)
+    parent_call: str | None = None
+    """Causal parent; None: the latest call of the same line of thought."""
+    started_at: float = field(default_factory=time.time)
+    is_open: bool = True
+
+    def __post_init__(self) -> None:
+        self.parent_call = self.parent_call or self.scope.trail.latest_call
+
+    @property
+    def is_routed(self) -> bool:
+        """Whether this call goes to the rollout's gateway; those of aux agents, such as judges, never do."""
+        return self.scope.rollout.base_url is not None and self.scope.role != "aux"
+
+    def begin(self, asked: Asked | None = None) -> None:
+        """Record the start, unless the gateway will."""
+        if not self.is_routed:
+            self.record_start(asked)
+
+    def record_start(self, asked: Asked | None = None, *, capture_level: Literal["text"] | None = "text") -> None:
+        """Record who asks what. No capture level says that another layer knows it."""
+        scope, rollout = self.scope, self.scope.rollout
+        contents = Contents(rollout)
+        contents.write(
+            StepPart(
+                trajectory_id=rollout.trajectory_id,
+                call_id=self.call_id,
+                run=rollout.run,
+                source=self.source,
+                phase="start",
+                at=self.started_at,
+                agent=scope.agent,
+                role=scope.role,
+                conversation=scope.conversation,
+                node=scope.node,
+                parent_call=self.parent_call,
+                trace_id=rollout.trace_id,
+                span_id=self.span_id,
+                state=self._state(contents, asked),
+                sampling_asked=asked and asked.sampling,
+                model=asked and asked.model,
+                capture_level=capture_level,
+            )
+        )
+
+    def record_end(self, answer: Answer, asked: Asked | None = None) -> None:
+        """Record the answer, and what was asked if the start did not say so."""
+        rollout = self.scope.rollout
+        contents = Contents(rollout)
+        contents.write(
+            StepPart(
+                trajectory_id=rollout.trajectory_id,
+                call_id=self.call_id,
+                run=rollout.run,
+                source=self.source,
+                phase="end",
+                at=time.time(),
+                state=self._state(contents, asked) if asked else None,
+                sampling_asked=asked and asked.sampling,
+                actions=answer.actions,
+                model=answer.model or (asked and asked.model),
+                capture_level="text",
+                status=answer.status,
+                error=answer.error,
+                usage=answer.usage,
+                findings=answer.findings,
+            )
+        )
+
+    def finish(self, source: PartSource, answer: Answer, asked: Asked | None = None) -> None:
+        """End the call as this layer saw it; layers farther in, and the gateway, know better and have recorded it."""
+        if self.source == source:
+            if self.is_routed:
+                self.record_start()
+            self.record_end(answer, asked)
+        if self.is_open:
+            self.leave()
+
+    def leave(self) -> None:
+        """Make what follows in this line of thought a consequence of this call."""
+        self.is_open = False
+        self.scope.trail.latest_call = self.call_id
+
+    def _state(self, contents: Contents, asked: Asked | None) -> StepState:
+        scope, messages, tools = self.scope, asked and asked.messages, asked and asked.tools
+        return StepState(
+            messages=None if messages is None else [contents.add(message) for message in messages],
+            tools=contents.add(tools) if tools else None,
+            framework=scope.read_state(contents) if scope.read_state else None,
+            environment=scope.trail.environment,
+        )
+
+
+_ANNOUNCED: ContextVar[tuple[Call, ...]] = ContextVar("tracer_announced", default=())
+
+
+def announce(call: Call) -> Call:
+    """Let a layer farther in take the call over, in this context and those that it starts."""
+    _ANNOUNCED.set((*(other for other in _ANNOUNCED.get() if other.is_open and other is not call), call))
+    return call
+
+
+def take_over(scope: Scope, source: PartSource) -> Call:
+    """Give the oldest call that a layer farther out announced and nobody took over; a new call when there is none."""
+    for call in _ANNOUNCED.get():
+        if call.is_open and call.scope.rollout is scope.rollout and _DEPTH[call.source] < _DEPTH[source]:
+            call.source, call.scope = source, scope
+            return call
+    return Call(scope=scope, source=source)

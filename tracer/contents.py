@@ -1,0 +1,70 @@
+"""This file holds how values become contents: JSON text of whatever there is, stored once per trajectory."""
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from agent_layer.schema.codec import LogRecord
+from agent_layer.schema.contents import refer_to
+from agent_layer.schema.ids import content_hash
+from agent_layer.schema.step import Content
+
+if TYPE_CHECKING:
+    from tracer.context import Rollout
+
+__all__ = ["Contents", "json_text", "json_value"]
+
+_INLINE_BYTES = 128
+"""A longer value becomes a content of its own: later states that hold it too only refer to it."""
+
+
+class Contents:
+    """Gathers what one record refers to, and writes it before that record."""
+
+    def __init__(self, rollout: "Rollout") -> None:
+        self.rollout = rollout
+        self._fresh: dict[str, Content] = {}
+
+    def add(self, value: object) -> str:
+        """Give the content hash of a value of any kind."""
+        return self.add_text(json_text(value))
+
+    def add_text(self, body: bytes) -> str:
+        """Give the content hash of JSON text."""
+        key = content_hash(body)
+        if key not in self.rollout.stored and key not in self._fresh:
+            self._fresh[key] = Content(trajectory_id=self.rollout.trajectory_id, hash=key, body=body)
+        return key
+
+    def place(self, value: object) -> object:
+        """Give what stands for the value inside a larger content: itself when short, else a reference."""
+        body = json_text(value)
+        return msgspec.Raw(body) if len(body) <= _INLINE_BYTES else refer_to(self.add_text(body))
+
+    def write(self, *records: LogRecord) -> None:
+        """Append the gathered contents and the records that refer to them, in one write."""
+        self.rollout.append(*self._fresh.values(), *records)
+        self.rollout.stored.update(self._fresh)
+        self._fresh.clear()
+
+
+def json_text(value: object) -> bytes:
+    """Encode a value of any kind as JSON; what JSON cannot hold is replaced by its ``repr``."""
+    try:
+        return _ENCODER.encode(value)
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return _ENCODER.encode(repr(value).encode("utf-8", "backslashreplace").decode())
+
+
+def json_value(value: object) -> object:
+    """Copy a value of any kind as a JSON value."""
+    return value if value is None or type(value) in (bool, int, float) else msgspec.json.decode(json_text(value))
+
+
+def _stand_in(value: object) -> object:
+    """Give what stands in JSON for an object that msgspec does not know: its fields, else its ``repr``."""
+    dump = getattr(value, "model_dump", None)
+    return dump(mode="json") if callable(dump) else repr(value)
+
+
+_ENCODER = msgspec.json.Encoder(enc_hook=_stand_in)

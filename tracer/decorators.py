@@ -1,0 +1,152 @@
+"""This file holds the decorators: ``@agent`` names who speaks, ``@tool`` records what is observed, ``@step`` marks one
+decision of the model. Functions, coroutines, generators and asynchronous generators keep their types; outside a
+rollout they run as if they were not decorated.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import ParamSpec, TypeVar, cast, overload
+
+import msgspec
+
+from agent_layer.schema.record import JsonObject
+from agent_layer.schema.step import Action, Role
+from tracer.calls import Answer, Asked, announce, failed_answer, take_over
+from tracer.contents import Contents, json_value
+from tracer.context import Scope, Trail, current_scope
+from tracer.observations import ToolUse, take_over_tool
+from tracer.wrapping import wrap
+
+__all__ = ["agent", "state", "step", "tool"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@overload
+def agent(function: Callable[P, T], /) -> Callable[P, T]: ...
+@overload
+def agent(*, name: str | None = None, role: Role | None = None) -> Callable[[Callable[P, T]], Callable[P, T]]: ...
+def agent(
+    function: Callable[P, T] | None = None, /, *, name: str | None = None, role: Role | None = None
+) -> Callable[P, T] | Callable[[Callable[P, T]], Callable[P, T]]:
+    """Say that the model calls inside are those of one agent.
+
+    Args:
+        function: what the agent does.
+        name: None: the function's own.
+        role: 'aux' for judges and helpers: their calls go to their own model and are never trained.
+    """
+
+    def decorate(inner: Callable[P, T]) -> Callable[P, T]:
+        return wrap(inner, partial(_AgentBlock, name or inner.__name__, role))
+
+    return decorate if function is None else decorate(function)
+
+
+@overload
+def tool(function: Callable[P, T], /) -> Callable[P, T]: ...
+@overload
+def tool(*, name: str | None = None) -> Callable[[Callable[P, T]], Callable[P, T]]: ...
+def tool(
+    function: Callable[P, T] | None = None, /, *, name: str | None = None
+) -> Callable[P, T] | Callable[[Callable[P, T]], Callable[P, T]]:
+    """Record each run as an observation: arguments, output, status and duration, and the model call that led to it.
+
+    Args:
+        function: the tool; below a framework's own decorator, next to ``def``.
+        name: None: the function's own.
+    """
+
+    def decorate(inner: Callable[P, T]) -> Callable[P, T]:
+        return wrap(inner, partial(_ToolBlock, name or inner.__name__))
+
+    return decorate if function is None else decorate(function)
+
+
+@overload
+def step(function: Callable[P, T], /) -> Callable[P, T]: ...
+@overload
+def step(*, name: str | None = None) -> Callable[[Callable[P, T]], Callable[P, T]]: ...
+def step(
+    function: Callable[P, T] | None = None, /, *, name: str | None = None
+) -> Callable[P, T] | Callable[[Callable[P, T]], Callable[P, T]]:
+    """Say that each run is one decision of the model.
+
+    A traced client that is called inside records that decision, under this name. When none is, as with a model in the
+    same process, the arguments are recorded as the state (``messages``, if there is an argument of this name, as the
+    messages) and what is returned as the answer, at text level.
+
+    Args:
+        function: what calls the model.
+        name: None: the function's own.
+    """
+
+    def decorate(inner: Callable[P, T]) -> Callable[P, T]:
+        return wrap(inner, partial(_StepBlock, name or inner.__name__))
+
+    return decorate if function is None else decorate(function)
+
+
+def state(**values: object) -> None:
+    """Say what the environment looks like: the state of all model calls that follow in this line of thought."""
+    if (scope := current_scope()) is not None:
+        contents = Contents(scope.rollout)
+        scope.trail.environment = contents.add({name: contents.place(value) for name, value in values.items()})
+        contents.write()
+
+
+class _AgentBlock:
+    """The agent has a trail of its own, so that agents that run side by side keep their causes apart."""
+
+    def __init__(self, name: str, role: Role | None, outer: Scope, _arguments: dict[str, object]) -> None:
+        trail = Trail(outer.trail.latest_call, outer.trail.environment)
+        self._outer = outer.trail
+        self.scope = msgspec.structs.replace(outer, agent=name, role=role or outer.role, trail=trail)
+
+    def end(self, output: object) -> None:  # noqa: ARG002 - what an agent gives is not recorded
+        self._outer.latest_call = self.scope.trail.latest_call
+
+    def fail(self, error: BaseException) -> None:
+        self.end(error)
+
+
+class _ToolBlock:
+    def __init__(self, name: str, scope: Scope, arguments: dict[str, object]) -> None:
+        self.scope = scope
+        self._use: ToolUse = take_over_tool(scope, name, arguments)
+
+    def end(self, output: object) -> None:
+        self._use.record(output)
+
+    def fail(self, error: BaseException) -> None:
+        self._use.record_error(error)
+
+
+class _StepBlock:
+    def __init__(self, name: str, outer: Scope, arguments: dict[str, object]) -> None:
+        messages = arguments.pop("messages", None)
+        self.scope = msgspec.structs.replace(
+            outer, node=name, read_state=partial(_place_all, arguments) if arguments else outer.read_state
+        )
+        self._asked = Asked(messages=cast("list[object]", messages) if isinstance(messages, list) else None)
+        self._call = announce(take_over(self.scope, "decorator"))
+        self._call.begin(self._asked)
+
+    def end(self, output: object) -> None:
+        action = Action(message=_message_of(output), finish_reason=None)
+        self._call.finish("decorator", Answer(actions=[action]), self._asked)
+
+    def fail(self, error: BaseException) -> None:
+        self._call.finish("decorator", failed_answer(error), self._asked)
+
+
+def _place_all(values: dict[str, object], contents: Contents) -> str:
+    return contents.add({name: contents.place(value) for name, value in values.items()})
+
+
+def _message_of(output: object) -> JsonObject:
+    value = json_value(output)
+    if isinstance(value, dict) and "role" in value:
+        return cast("JsonObject", value)
+    return {"role": "assistant", "content": value}

@@ -1,0 +1,128 @@
+"""This file holds the OpenAI chat dialect, read: what a request asks, what an answer or its chunks say. Pure."""
+
+from collections.abc import Iterable, Mapping
+from typing import cast
+
+import msgspec
+
+from agent_layer.schema.record import JsonObject
+from agent_layer.schema.step import Action, Usage
+from tracer.calls import Answer, Asked
+
+__all__ = ["read_answer", "read_request", "read_stream"]
+
+_NOT_SAMPLING = frozenset({"messages", "tools", "model", "stream", "stream_options"})
+_REPLACED = frozenset({"role", "id", "type", "name"})
+"""Fields of a delta that are sent whole; the other texts are sent in pieces."""
+
+
+class _Usage(msgspec.Struct):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+
+
+class _Choice(msgspec.Struct):
+    index: int = 0
+    message: JsonObject | None = None
+    delta: JsonObject | None = None
+    finish_reason: str | None = None
+
+
+class _Body(msgspec.Struct):
+    """An answer, or one chunk of it."""
+
+    choices: list[_Choice] = []
+    model: str | None = None
+    usage: _Usage | None = None
+
+
+def read_request(body: Mapping[str, object]) -> Asked:
+    """Read what a request asks."""
+    messages, model = body.get("messages"), body.get("model")
+    return Asked(
+        messages=cast("list[object]", messages) if isinstance(messages, list) else None,
+        tools=body.get("tools"),
+        sampling={name: value for name, value in body.items() if name not in _NOT_SAMPLING},
+        model=model if isinstance(model, str) else None,
+    )
+
+
+def read_answer(body: bytes) -> Answer:
+    """Read an answer that came in one piece."""
+    try:
+        answer = msgspec.json.decode(body, type=_Body)
+    except msgspec.DecodeError as error:
+        return Answer(findings=["answer_not_understood"], error=str(error))
+    choices = sorted(answer.choices, key=lambda choice: choice.index)
+    return _answer([answer], {choice.index: choice.message or {} for choice in choices})
+
+
+def read_stream(chunks: Iterable[bytes | str], *, is_whole: bool) -> Answer:
+    """Put an answer together from its chunks.
+
+    Args:
+        chunks: JSON text of each, without ``[DONE]``.
+        is_whole: False where nobody read the stream to its end: the answer counts as aborted.
+    """
+    try:
+        bodies = [msgspec.json.decode(chunk, type=_Body) for chunk in chunks]
+    except msgspec.DecodeError as error:
+        return Answer(findings=["answer_not_understood"], error=str(error), status="ok" if is_whole else "aborted")
+    messages: dict[int, JsonObject] = {}
+    for body in bodies:
+        for choice in body.choices:
+            messages[choice.index] = _add_delta(messages.get(choice.index, {}), choice.delta or {})
+    whole = {index: _without_indices(message) for index, message in sorted(messages.items())}
+    answer = _answer(bodies, whole)
+    return answer if is_whole else msgspec.structs.replace(answer, status="aborted")
+
+
+def _answer(bodies: list[_Body], messages: dict[int, JsonObject]) -> Answer:
+    reasons = {choice.index: choice.finish_reason for body in bodies for choice in body.choices if choice.finish_reason}
+    usage = next((body.usage for body in reversed(bodies) if body.usage), None)
+    return Answer(
+        actions=[Action(message=message, finish_reason=reasons.get(index)) for index, message in messages.items()],
+        model=next((body.model for body in bodies if body.model), None),
+        usage=usage and Usage(prompt_tokens=usage.prompt_tokens, response_tokens=usage.completion_tokens),
+    )
+
+
+def _add_delta(message: JsonObject, delta: Mapping[str, object]) -> JsonObject:
+    """Give the message with the delta's pieces added; lists are merged by their items' ``index``."""
+    added = dict(message)
+    for name, piece in delta.items():
+        before = added.get(name)
+        if piece is None:
+            added.setdefault(name, None)
+        elif isinstance(piece, str) and isinstance(before, str) and name not in _REPLACED:
+            added[name] = before + piece
+        elif isinstance(piece, list):
+            added[name] = _add_items(cast("list[JsonObject]", before or []), cast("list[JsonObject]", piece))
+        elif isinstance(piece, dict) and isinstance(before, dict):
+            added[name] = _add_delta(cast("JsonObject", before), cast("JsonObject", piece))
+        else:
+            added[name] = piece
+    return added
+
+
+def _add_items(before: list[JsonObject], pieces: list[JsonObject]) -> list[JsonObject]:
+    items = list(before)
+    for piece in pieces:
+        index = piece.get("index")
+        place = next((at for at, item in enumerate(items) if index is not None and item.get("index") == index), None)
+        if place is None:
+            items.append(piece)
+        else:
+            items[place] = _add_delta(items[place], piece)
+    return items
+
+
+def _without_indices(message: JsonObject) -> JsonObject:
+    """Give the message as an answer in one piece has it: tool calls without their place in the stream."""
+    calls = message.get("tool_calls")
+    if not isinstance(calls, list):
+        return message
+    whole = [
+        {name: value for name, value in call.items() if name != "index"} for call in cast("list[JsonObject]", calls)
+    ]
+    return {**message, "tool_calls": whole}

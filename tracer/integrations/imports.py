@@ -1,0 +1,60 @@
+"""This file holds a way to act right after a module is imported, without importing it ourselves."""
+
+import sys
+from collections.abc import Callable, Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from types import ModuleType
+
+__all__ = ["after_import"]
+
+
+def after_import(name: str, act: Callable[[], object]) -> None:
+    """Act once the module has been imported: now, if it has been already."""
+    if name in sys.modules:
+        act()
+        return
+    if _WATCHER not in sys.meta_path:
+        sys.meta_path.insert(0, _WATCHER)
+    _WATCHER.waiting[name] = act
+
+
+class _Watcher(MetaPathFinder):
+    """Finds nothing itself: it lets the other finders find the module and adds to what loads it."""
+
+    def __init__(self) -> None:
+        self.waiting: dict[str, Callable[[], object]] = {}
+
+    def find_spec(
+        self,
+        fullname: str,
+        path: Sequence[str] | None,  # noqa: ARG002 - the protocol's; the finder that we ask works it out again
+        target: ModuleType | None = None,  # noqa: ARG002 - the protocol's
+        /,
+    ) -> ModuleSpec | None:
+        act = self.waiting.pop(fullname, None)
+        if act is None:
+            return None
+        try:
+            spec = find_spec(fullname)
+        finally:
+            self.waiting[fullname] = act
+        if spec is not None and spec.loader is not None:
+            self._add_to(spec)
+        return spec
+
+    def _add_to(self, spec: ModuleSpec) -> None:
+        loader = spec.loader
+        assert loader is not None
+        execute = loader.exec_module
+
+        def execute_then_act(module: ModuleType) -> None:
+            execute(module)
+            if (act := self.waiting.pop(spec.name, None)) is not None:
+                act()
+
+        loader.exec_module = execute_then_act
+
+
+_WATCHER = _Watcher()

@@ -1,0 +1,101 @@
+"""This file holds LangChain messages as contents: in the words of the OpenAI dialect, as a gateway sees them."""
+
+from collections.abc import Mapping
+from typing import cast
+
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.outputs import ChatGeneration, LLMResult
+
+from agent_layer.schema.contents import refer_to
+from agent_layer.schema.record import JsonObject
+from agent_layer.schema.step import Action, Usage
+from tracer.calls import Answer
+from tracer.contents import Contents, json_text
+
+__all__ = ["add_message", "add_state", "answer_ids", "message_object", "read_result"]
+
+_ROLES = {"human": "user", "ai": "assistant"}
+
+
+def message_object(message: BaseMessage) -> JsonObject:
+    """Give the message as a chat request would hold it."""
+    named: JsonObject = {"content": message.content, "role": _ROLES.get(message.type, message.type)}
+    if message.name is not None:
+        named["name"] = message.name
+    if isinstance(message, ToolMessage):
+        named["tool_call_id"] = message.tool_call_id
+    elif isinstance(message, AIMessage) and message.tool_calls:
+        named["tool_calls"] = [
+            {
+                "type": "function",
+                "id": call["id"],
+                "function": {"name": call["name"], "arguments": json_text(call["args"]).decode()},
+            }
+            for call in message.tool_calls
+        ]
+        named["content"] = message.content or None
+    return named
+
+
+def add_message(contents: Contents, message: BaseMessage) -> str:
+    """Give the content hash of a message. One whose text is the very object of last time is not read again."""
+    rollout = contents.rollout
+    known = rollout.messages.get(id(message))
+    if known is not None and known[0] is message and known[1] is message.content:
+        return known[2]
+    key = contents.add(message_object(message))
+    is_plain = isinstance(message.content, str) and not getattr(message, "tool_calls", None)
+    if is_plain and key in rollout.stored:
+        rollout.messages[id(message)] = (message, message.content, key)
+    return key
+
+
+def add_state(state: object, contents: Contents) -> str:
+    """Give the content hash of a graph's state, each message and each long value a content of its own."""
+    return contents.add({name: _place(contents, value) for name, value in _channels_of(state).items()})
+
+
+def _channels_of(state: object) -> Mapping[str, object]:
+    """Give the state by channel, whether it is a dictionary, a dataclass, a pydantic model or anything else."""
+    if isinstance(state, Mapping):
+        return cast("Mapping[str, object]", state)
+    fields = cast("Mapping[str, object] | None", getattr(state, "__dict__", None))
+    return {"state": state} if fields is None else fields
+
+
+def _place(contents: Contents, value: object) -> object:
+    if isinstance(value, BaseMessage):
+        return refer_to(add_message(contents, value))
+    items = cast("list[object]", value) if isinstance(value, list) else []
+    if any(isinstance(item, BaseMessage) for item in items):
+        return [_place(contents, item) for item in items]
+    return contents.place(cast("object", value))
+
+
+def read_result(result: LLMResult) -> Answer:
+    """Read what a chat model of LangChain answered."""
+    messages = _answers_of(result)
+    usage = messages[0].usage_metadata if messages else None
+    return Answer(
+        actions=[
+            Action(message=message_object(message), finish_reason=_text(message.response_metadata.get("finish_reason")))
+            for message in messages
+        ],
+        model=_text(messages[0].response_metadata.get("model_name")) if messages else None,
+        usage=usage and Usage(prompt_tokens=usage["input_tokens"], response_tokens=usage["output_tokens"]),
+    )
+
+
+def answer_ids(result: LLMResult) -> list[str]:
+    """Name everything by which later messages may refer to this answer: ids of its messages and of their tool calls."""
+    named = [name for message in _answers_of(result) for name in (message.id, *(c["id"] for c in message.tool_calls))]
+    return [name for name in named if name]
+
+
+def _answers_of(result: LLMResult) -> list[AIMessage]:
+    choices = [choice.message for choice in result.generations[0] if isinstance(choice, ChatGeneration)]
+    return [message for message in choices if isinstance(message, AIMessage)]
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None

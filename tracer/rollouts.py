@@ -1,0 +1,212 @@
+"""This file holds rollouts as a program opens them itself: ``with tracer.rollout(task="t1"): ...``.
+
+With a gateway, the rollout is opened there: its calls go to the gateway, which records them to the token and accepts
+the rollout once it is whole. Without one, everything is recorded by this process, at text level.
+"""
+
+import asyncio
+import inspect
+import time
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import AbstractContextManager, contextmanager
+from functools import wraps
+from types import TracebackType
+from typing import ParamSpec, TypedDict, TypeVar, Unpack, cast
+
+import msgspec
+
+from agent_layer.errors import NotWholeError
+from agent_layer.schema.ids import check_name, new_id, trajectory_id_of
+from agent_layer.schema.record import JsonObject
+from agent_layer.schema.rollout import Accepted, AttemptStarted, Cause, Outcome, RolloutStatus
+from agent_layer.schema.task import Limits, RewardSpec, Split
+from tracer.context import Rollout, Scope, enter_scope
+from tracer.gateway import RolloutRequest
+from tracer.integrations.instrument import instrument
+from tracer.tracing import Tracing, active
+
+__all__ = ["RolloutBlock", "RolloutOptions", "enter_rollout", "rollout"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+_LIMIT_CODE = "rollout_limit"
+_POLL_SECONDS = 0.01
+
+
+class RolloutOptions(TypedDict, total=False):
+    """What may be said of a rollout beside its task."""
+
+    task_type: str
+    run: str
+    split: Split
+    rollout_id: str
+    attempt: int
+    group_id: str
+    agent: str
+    labels: dict[str, str]
+    limits: Limits
+    sampling: JsonObject
+    rewards: dict[str, RewardSpec]
+
+
+def rollout(task: str, **options: Unpack[RolloutOptions]) -> "RolloutBlock":
+    """Open a rollout around a block (``with`` or ``async with``), or around each run of a function (as a decorator).
+
+    Args:
+        task: id of the task that is tried.
+        options: task_type, run, split, group_id, agent, labels, limits, sampling, rewards; see RolloutRequest.
+
+    A block that raises ends the rollout as failed by the user's code, without a reward, and the error goes on; one
+    that runs into the rollout's own limits ends it as truncated, to be scored as it stands.
+    """
+    return RolloutBlock(RolloutRequest(task_id=check_name(task, "task"), **options))
+
+
+@contextmanager
+def enter_rollout(rollout: Rollout, *, agent: str | None = None) -> Generator[Rollout]:
+    """Run the block inside an attempt that somebody else opened and will end, such as a worker."""
+    instrument()
+    with enter_scope(Scope(rollout=rollout, agent=agent)):
+        try:
+            yield rollout
+        finally:
+            rollout.give_up_unfinished()
+
+
+class RolloutBlock:
+    """A rollout that is yet to be opened."""
+
+    def __init__(self, request: RolloutRequest) -> None:
+        self._request = request
+        self._entered: list[tuple[Tracing, Rollout, AbstractContextManager[Rollout]]] = []
+
+    def __enter__(self) -> Rollout:
+        tracing = active()
+        return self._enter(tracing, _open(tracing, self._request))
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, error: BaseException | None, _traceback: TracebackType | None
+    ) -> None:
+        tracing, rollout = self._leave()
+        _end(tracing, rollout, error)
+
+    async def __aenter__(self) -> Rollout:
+        tracing = active()
+        return self._enter(tracing, await asyncio.to_thread(_open, tracing, self._request))
+
+    async def __aexit__(
+        self, _kind: type[BaseException] | None, error: BaseException | None, _traceback: TracebackType | None
+    ) -> None:
+        tracing, rollout = self._leave()
+        await asyncio.to_thread(_end, tracing, rollout, error)
+
+    def __call__(self, function: Callable[P, T]) -> Callable[P, T]:
+        """Give the function, with a new rollout around each of its runs."""
+
+        @wraps(function)
+        def run(*args: P.args, **kwargs: P.kwargs) -> T:
+            with RolloutBlock(self._request):
+                return function(*args, **kwargs)
+
+        @wraps(function)
+        async def run_coroutine(*args: P.args, **kwargs: P.kwargs) -> object:
+            async with RolloutBlock(self._request):
+                return await cast("Coroutine[object, object, object]", function(*args, **kwargs))
+
+        return cast("Callable[P, T]", run_coroutine) if inspect.iscoroutinefunction(function) else run
+
+    def _enter(self, tracing: Tracing, rollout: Rollout) -> Rollout:
+        entered = enter_rollout(rollout, agent=self._request.agent)
+        self._entered.append((tracing, rollout, entered))
+        return entered.__enter__()
+
+    def _leave(self) -> tuple[Tracing, Rollout]:
+        tracing, rollout, entered = self._entered.pop()
+        entered.__exit__(None, None, None)
+        return tracing, rollout
+
+
+def _open(tracing: Tracing, request: RolloutRequest) -> Rollout:
+    run = request.run or tracing.settings.run
+    if (gateway := tracing.gateway) is not None:
+        opened = gateway.open(msgspec.structs.replace(request, run=run))
+        return Rollout.of(opened, run=run, sink=tracing.sink)
+    rollout_id, attempt = request.rollout_id or new_id(), request.attempt or 0
+    rollout = Rollout(
+        trajectory_id=trajectory_id_of(rollout_id, attempt),
+        rollout_id=rollout_id,
+        attempt=attempt,
+        run=run,
+        sink=tracing.sink,
+    )
+    rollout.append(
+        AttemptStarted(
+            trajectory_id=rollout.trajectory_id,
+            rollout_id=rollout_id,
+            attempt=attempt,
+            run=run,
+            task_id=request.task_id,
+            started_at=time.time(),
+            task_type=request.task_type,
+            split=request.split or "train",
+            group_id=request.group_id,
+            agent=request.agent,
+            rewards=request.rewards,
+            labels=request.labels,
+        )
+    )
+    return rollout
+
+
+def _end(tracing: Tracing, rollout: Rollout, error: BaseException | None) -> None:
+    status, cause = _ending_of(error)
+    if (gateway := tracing.gateway) is None:
+        _end_here(rollout, status, cause, error)
+        return
+    if status in ("completed", "truncated"):
+        _wait_until_settled(tracing, rollout)
+    gateway.end(rollout.rollout_id, attempt=rollout.attempt, status=status)
+
+
+def _ending_of(error: BaseException | None) -> tuple[RolloutStatus, Cause | None]:
+    if error is None:
+        return "completed", None
+    if getattr(error, "code", None) == _LIMIT_CODE:
+        return "truncated", "policy"
+    return ("failed" if isinstance(error, Exception) else "cancelled"), "user"
+
+
+def _end_here(rollout: Rollout, status: RolloutStatus, cause: Cause | None, error: BaseException | None) -> None:
+    now = time.time()
+    rollout.append(
+        Outcome(
+            trajectory_id=rollout.trajectory_id,
+            run=rollout.run,
+            status=status,
+            ended_at=now,
+            cause=cause,
+            error=None if error is None else repr(error)[:2000],
+        )
+    )
+    if status in ("completed", "truncated"):
+        rollout.append(
+            Accepted(
+                trajectory_id=rollout.trajectory_id, rollout_id=rollout.rollout_id, run=rollout.run, accepted_at=now
+            )
+        )
+
+
+def _wait_until_settled(tracing: Tracing, rollout: Rollout) -> None:
+    """Wait for what this process recorded: the gateway waits for its own records only.
+
+    Raises: NotWholeError: it is not in the store in time.
+    """
+    deadline = time.monotonic() + tracing.settings.seal_seconds
+    while waiting := [name for name in rollout.logs if not tracing.sink.is_settled(name)]:
+        if time.monotonic() > deadline:
+            raise NotWholeError(
+                f"rollout {rollout.rollout_id}: expected its {len(rollout.logs)} logs to be stored within"
+                f" {tracing.settings.seal_seconds:g} s, but {len(waiting)} are not; see shipper.log in"
+                f" {tracing.settings.log_dir} and run 'agent-layer doctor'"
+            )
+        time.sleep(_POLL_SECONDS)

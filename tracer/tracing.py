@@ -1,0 +1,93 @@
+"""This file holds how tracing begins in a process: settings read, recorder opened, clients instrumented."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from agent_layer.recorder.log import open_recorder
+from agent_layer.settings import Settings, load_settings
+from tracer.context import Sink
+from tracer.gateway import GatewayClient
+from tracer.integrations.instrument import instrument
+
+if TYPE_CHECKING:
+    from agent_layer.recorder.log import FlushReport
+
+__all__ = ["Tracing", "active", "flush", "init", "trace_into"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tracing:
+    """Where rollouts of this process are opened and recorded."""
+
+    settings: Settings
+    sink: Sink
+
+    @property
+    def gateway(self) -> GatewayClient | None:
+        """The gateway that opens rollouts; None: they are recorded here, at text level."""
+        settings = self.settings
+        if settings.gateway_url is None:
+            return None
+        return GatewayClient(
+            settings.gateway_url,
+            settings.api_key,
+            connect_seconds=settings.connect_seconds,
+            answer_seconds=settings.seal_seconds + settings.connect_seconds,
+        )
+
+
+class _Process:
+    """What ``init`` has decided for the whole process."""
+
+    tracing: Tracing | None = None
+
+
+_OVERRIDE: ContextVar[Tracing | None] = ContextVar("tracer_tracing", default=None)
+
+
+def init(settings: Settings | None = None, **overrides: object) -> None:
+    """Begin tracing in this process. Saying it again changes nothing, unless it names settings.
+
+    Args:
+        settings: None: read from the environment.
+        overrides: single settings by name, such as ``run="r"``.
+
+    Raises: BadInputError: a setting has a value that it cannot have.
+    """
+    if _Process.tracing is None or settings is not None or overrides:
+        chosen = settings or load_settings(**overrides)
+        _Process.tracing = Tracing(settings=chosen, sink=open_recorder(chosen))
+    instrument()
+
+
+def active() -> Tracing:
+    """Give what rollouts that begin here are traced into; begins tracing if nobody has."""
+    if (override := _OVERRIDE.get()) is not None:
+        return override
+    if _Process.tracing is None:
+        init()
+    assert _Process.tracing is not None
+    return _Process.tracing
+
+
+@contextmanager
+def trace_into(tracing: Tracing) -> Generator[None]:
+    """Trace rollouts that begin in this block, and what it starts, into something of their own."""
+    token = _OVERRIDE.set(tracing)
+    try:
+        instrument()
+        yield
+    finally:
+        _OVERRIDE.reset(token)
+
+
+def flush(timeout: float | None = None) -> "FlushReport":
+    """Wait until everything that this process recorded is in the store.
+
+    Args:
+        timeout: seconds; None: the setting ``flush_seconds``. What is not stored by then is counted as pending.
+    """
+    return active().sink.flush(timeout)

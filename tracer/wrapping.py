@@ -1,0 +1,176 @@
+"""This file holds how a function of any kind is surrounded by a block: it begins before, and ends or fails after."""
+
+import inspect
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from contextlib import contextmanager
+from functools import partial, wraps
+from typing import ParamSpec, Protocol, TypeVar, cast
+
+from agent_layer.errors import BadInputError
+from tracer.context import Scope, current_scope, enter_scope
+
+__all__ = ["Block", "wrap"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Block(Protocol):
+    """What surrounds one run of a function."""
+
+    @property
+    def scope(self) -> Scope | None:
+        """Scope that the function runs in; None outside any rollout."""
+        ...
+
+    def end(self, output: object) -> None:
+        """The function gave this; a list of all items where it is a generator."""
+        ...
+
+    def fail(self, error: BaseException) -> None:
+        """The function raised this, or was abandoned."""
+        ...
+
+
+class _Outside:
+    """The block of a run outside any rollout: nothing."""
+
+    scope = None
+
+    def end(self, output: object) -> None:
+        pass
+
+    def fail(self, error: BaseException) -> None:
+        pass
+
+
+_OUTSIDE = _Outside()
+
+BlockOf = Callable[[Scope, dict[str, object]], Block]
+"""Begins a block, given the scope outside and the function's arguments by name."""
+
+
+def wrap(function: Callable[P, T], begin: BlockOf) -> Callable[P, T]:
+    """Give a function of the same type whose runs inside a rollout are surrounded by a block.
+
+    Raises: BadInputError: this is an object with a life of its own, such as a framework's tool.
+    """
+    if not inspect.isroutine(function):
+        raise BadInputError(
+            f"tracer decorator: expected a function, found {type(function).__name__};"
+            " put the tracer's decorator below the framework's, next to 'def'"
+        )
+    begin_run = partial(_begin, inspect.signature(function), begin)
+    surround = next((surround for test, surround in _SURROUNDINGS if test(function)), _surround_function)
+    return cast("Callable[P, T]", wraps(function)(surround(function, begin_run)))
+
+
+def _begin(signature: inspect.Signature, begin: BlockOf, args: tuple[object, ...], kwargs: dict[str, object]) -> Block:
+    scope = current_scope()
+    if scope is None:
+        return _OUTSIDE
+    try:
+        arguments = signature.bind(*args, **kwargs).arguments
+    except TypeError:  # wrong arguments: the function itself says so best
+        arguments = {"args": args, **kwargs}
+    return begin(scope, {name: value for name, value in arguments.items() if name not in ("self", "cls")})
+
+
+BeginRun = Callable[[tuple[object, ...], dict[str, object]], Block]
+
+
+@contextmanager
+def _watch(block: Block) -> Generator[None]:
+    try:
+        yield
+    except BaseException as error:
+        block.fail(error)
+        raise
+
+
+def _surround_function(function: Callable[..., object], begin: BeginRun) -> Callable[..., object]:
+    def run(*args: object, **kwargs: object) -> object:
+        block = begin(args, kwargs)
+        with _watch(block), enter_scope(block.scope):
+            output = function(*args, **kwargs)
+        block.end(output)
+        return output
+
+    return run
+
+
+def _surround_coroutine(
+    function: Callable[..., Coroutine[object, object, object]], begin: BeginRun
+) -> Callable[..., object]:
+    async def run(*args: object, **kwargs: object) -> object:
+        block = begin(args, kwargs)
+        with _watch(block), enter_scope(block.scope):
+            output = await function(*args, **kwargs)
+        block.end(output)
+        return output
+
+    return run
+
+
+def _surround_generator(
+    function: Callable[..., Generator[object, object, object]], begin: BeginRun
+) -> Callable[..., object]:
+    def run(*args: object, **kwargs: object) -> Generator[object, object, object]:
+        block = begin(args, kwargs)
+        inner = function(*args, **kwargs)
+        items: list[object] = []
+        resume = partial(next, inner)
+        with _watch(block):
+            while True:
+                # the scope is set only while the function itself runs, never while its consumer does
+                try:
+                    with enter_scope(block.scope):
+                        item = resume()
+                except StopIteration as stop:
+                    block.end(items)
+                    return stop.value
+                items.append(item)
+                try:
+                    resume = partial(inner.send, (yield item))
+                except GeneratorExit:
+                    inner.close()
+                    raise
+                except BaseException as error:  # noqa: BLE001 - thrown in by the consumer: the function must see it
+                    resume = partial(inner.throw, error)
+
+    return run
+
+
+def _surround_async_generator(
+    function: Callable[..., AsyncGenerator[object, object]], begin: BeginRun
+) -> Callable[..., object]:
+    async def run(*args: object, **kwargs: object) -> AsyncGenerator[object, object]:
+        block = begin(args, kwargs)
+        inner = function(*args, **kwargs)
+        items: list[object] = []
+        resume = inner.__anext__
+        with _watch(block):
+            while True:
+                try:
+                    with enter_scope(block.scope):
+                        item = await resume()
+                except StopAsyncIteration:
+                    block.end(items)
+                    return
+                items.append(item)
+                try:
+                    resume = partial(inner.asend, (yield item))
+                except GeneratorExit:
+                    await inner.aclose()
+                    raise
+                except BaseException as error:  # noqa: BLE001 - thrown in by the consumer: the function must see it
+                    resume = partial(inner.athrow, error)
+
+    return run
+
+
+_SURROUNDINGS: tuple[tuple[Callable[[object], bool], Callable[..., Callable[..., object]]], ...] = (
+    (inspect.isasyncgenfunction, _surround_async_generator),
+    (inspect.iscoroutinefunction, _surround_coroutine),
+    (inspect.isgeneratorfunction, _surround_generator),
+)
