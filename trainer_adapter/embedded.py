@@ -1,0 +1,206 @@
+"""This file holds the trainer that runs in this process: veRL's TrainingWorker with FSDP2, one update at a time.
+
+One update: log-probabilities under the present weights, importance weights against those that sampled, then minibatches
+of the clipped policy loss, all computed by veRL. Order and rates follow from the seed and the step alone, so that a
+stopped run goes on as if it had not been.
+"""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# veRL and tensordict carry no types.
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from statistics import fmean
+
+import msgspec
+import numpy as np
+import torch
+from tensordict import TensorDict
+from torch import Tensor
+from verl.trainer.config import CheckpointConfig
+from verl.utils import tensordict_utils as tu
+from verl.utils.metric import Metric
+from verl.workers.config import (
+    FSDPActorConfig,
+    FSDPEngineConfig,
+    FSDPOptimizerConfig,
+    HFModelConfig,
+    TrainingWorkerConfig,
+)
+from verl.workers.config.actor import PolicyLossConfig
+from verl.workers.engine_workers import TrainingWorker
+from verl.workers.utils.losses import ppo_loss
+from verl.workers.utils.padding import left_right_2_no_padding, no_padding_2_padding
+
+from trainer_adapter.advantages import TrainingBatch
+from trainer_adapter.config import TrainConfig
+from trainer_adapter.platform import enter_platform
+from trainer_adapter.tensors import correction_weights, gap_of, pack_batch
+
+__all__ = ["EmbeddedTrainer", "UpdateReport"]
+
+_STEPS_PER_SEED = 1_000_003
+"""Keeps the orders of two seeds apart."""
+
+
+class UpdateReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What one update measured."""
+
+    logprob_gap: float | None
+    """Largest |trainer - engine| log-probability over tokens of the present version; None when there are none."""
+    entropy: float
+    """Mean over trained tokens, before the update."""
+    learning_rate: float
+    metrics: dict[str, float]
+    """veRL's own, by its names: means over minibatches."""
+
+
+class EmbeddedTrainer:
+    """The model under training, its optimizer, and nothing of the world outside."""
+
+    def __init__(self, config: TrainConfig) -> None:
+        torch.set_num_threads(config.optimizer.num_threads)
+        enter_platform()
+        torch.manual_seed(config.seed)
+        self._config = config
+        self._worker = _start_worker(config)
+        self._reference = _start_worker(config) if config.algorithm.kl else None
+        """Never trained, so it has no optimizer state. veRL's ``forward_only`` pins memory, which needs a GPU."""
+
+    def update(self, batch: TrainingBatch, step: int, version: int) -> UpdateReport:
+        """Learn from a batch.
+
+        Args:
+            batch: at least one sample.
+            step: of the run, from 0; decides rates and the order of samples.
+            version: policy version that the present weights are.
+        """
+        data = self._measure(pack_batch(batch, self._config.algorithm))
+        weights, correction = correction_weights(data, self._config.algorithm)
+        if weights is not None:
+            data["rollout_is_weights"] = weights
+        self._worker.set_loss_fn(partial(ppo_loss, config=_actor_config(self._config, step)))
+        rate = self._set_learning_rate(step)
+        found = [_read_metrics(self._worker.train_batch(part)) for part in self._minibatches(data, step)]
+        return UpdateReport(
+            logprob_gap=gap_of(data, version),
+            entropy=float(data["entropy"][data["response_mask"].bool()].mean()),
+            learning_rate=rate,
+            metrics={name: fmean(one[name] for one in found) for name in found[0]} | correction,
+        )
+
+    def weights(self) -> Iterator[tuple[str, Tensor]]:
+        """Name and whole tensor of each parameter, as Hugging Face names them; must be drained."""
+        tensors, _ = self._worker.engine.get_per_tensor_param()
+        yield from tensors
+
+    def save(self, directory: Path) -> None:
+        """Write weights and optimizer state."""
+        self._worker.save_checkpoint(str(directory))
+
+    def load(self, directory: Path) -> None:
+        """Read what ``save`` wrote, under the same number of processes."""
+        self._worker.load_checkpoint(str(directory))
+
+    def _measure(self, data: TensorDict) -> TensorDict:
+        """Add log-probabilities and entropy under the present weights, and log-probabilities under the first ones."""
+        present = self._infer(self._worker, data)
+        added = {"old_log_probs": present["log_probs"], "entropy": present["entropy"]}
+        if self._reference is not None:
+            added["ref_log_prob"] = self._infer(self._reference, data)["log_probs"]
+        return data.clone(recurse=False).update(added)
+
+    def _infer(self, worker: TrainingWorker, data: TensorDict) -> dict[str, Tensor]:
+        """[num_rows, num_response_tokens] each."""
+        rows = self._without_padding(data, calculate_entropy=True, compute_loss=False)
+        output = worker.infer_batch(rows)
+        return {name: no_padding_2_padding(output[name], rows).float() for name in ("log_probs", "entropy")}
+
+    def _minibatches(self, data: TensorDict, step: int) -> Iterator[TensorDict]:
+        """Each row once per epoch, in an order of its own, in parts that differ by one row at most."""
+        order = torch.Generator().manual_seed(self._config.seed * _STEPS_PER_SEED + step)
+        optimizer = self._config.optimizer
+        needs_entropy = self._config.algorithm.entropy.value_at(step, self._config.steps) > 0
+        for _ in range(optimizer.epochs):
+            for part in torch.randperm(len(data), generator=order).tensor_split(optimizer.minibatches):
+                if len(part):
+                    rows = data[part]
+                    yield self._without_padding(rows, calculate_entropy=needs_entropy, global_batch_size=len(part))
+
+    def _without_padding(self, data: TensorDict, **told: object) -> TensorDict:
+        """Rows in the form that veRL's engines take, with what they are told about them."""
+        rows = left_right_2_no_padding(data.clone(recurse=False))
+        longest = int(data["attention_mask"].sum(dim=1).max())
+        tokens = max(longest, self._config.optimizer.microbatch_tokens)
+        tu.assign_non_tensor(rows, use_dynamic_bsz=True, max_token_len_per_gpu=tokens, **told)
+        return rows
+
+    def _set_learning_rate(self, step: int) -> float:
+        rate = self._config.optimizer.learning_rate.value_at(step, self._config.steps)
+        for group in self._worker.engine.optimizer.param_groups:  # pyright: ignore[reportAttributeAccessIssue]  # all engines that train have one
+            group["lr"] = rate
+        return rate
+
+
+def _start_worker(config: TrainConfig) -> TrainingWorker:
+    contents = ["model", "optimizer"]
+    optimizer = FSDPOptimizerConfig(
+        lr=config.optimizer.learning_rate.start,
+        betas=config.optimizer.betas,
+        weight_decay=config.optimizer.weight_decay,
+        clip_grad=config.optimizer.clip_grad,
+    )
+    worker = TrainingWorker(
+        TrainingWorkerConfig(
+            model_type="language_model",
+            model_config=HFModelConfig(
+                path=str(config.model),
+                use_remove_padding=False,
+                enable_gradient_checkpointing=config.optimizer.gradient_checkpointing,
+                override_config={"attn_implementation": "sdpa"},
+            ),
+            engine_config=_engine_config(config),
+            optimizer_config=optimizer,
+            checkpoint_config=CheckpointConfig(save_contents=contents, load_contents=contents),
+        )
+    )
+    worker.reset()
+    return worker
+
+
+def _engine_config(config: TrainConfig) -> FSDPEngineConfig:
+    compute = {"float32": "fp32", "bfloat16": "bf16"}[config.optimizer.precision]
+    return FSDPEngineConfig(
+        strategy="fsdp2",
+        model_dtype="fp32",
+        mixed_precision={"param_dtype": compute, "reduce_dtype": "fp32", "buffer_dtype": "fp32"},
+        use_dynamic_bsz=True,
+        use_torch_compile=False,
+    )
+
+
+def _actor_config(config: TrainConfig, step: int) -> FSDPActorConfig:
+    algorithm = config.algorithm
+    return FSDPActorConfig(
+        strategy="fsdp2",
+        rollout_n=config.rollouts.group_size,
+        use_dynamic_bsz=True,
+        clip_ratio_low=algorithm.clip_low,
+        clip_ratio_high=algorithm.clip_high,
+        clip_ratio_c=algorithm.clip_dual,
+        loss_agg_mode=algorithm.loss_mean,
+        policy_loss=PolicyLossConfig(loss_mode=algorithm.loss),
+        entropy_coeff=algorithm.entropy.value_at(step, config.steps),
+        use_kl_loss=algorithm.kl > 0,
+        kl_loss_coef=algorithm.kl,
+        use_torch_compile=False,
+    )
+
+
+def _read_metrics(output: TensorDict) -> dict[str, float]:
+    """Numbers of one minibatch; those of several processes or microbatches are put together as veRL says."""
+    found: dict[str, float] = {}
+    for name, value in tu.get(output, "metrics").items():
+        is_metric = isinstance(value, list) and isinstance(value[0], Metric)
+        found[name] = float(Metric.aggregate_dp(value) if is_metric else np.mean(value))
+    return found

@@ -1,0 +1,98 @@
+"""This file holds veRL's batch: the one place where samples become tensors and back.
+
+Prompts are padded on the left, responses on the right, so that column ``num_prompt`` is the first response token of
+every row. ``response_mask`` is the samples' loss mask: a token that is 0 there is context and teaches nothing.
+"""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# veRL and tensordict carry no types.
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from tensordict import TensorDict
+from torch import Tensor
+from verl.trainer.ppo.core_algos import get_adv_estimator_fn
+from verl.trainer.ppo.rollout_corr_helper import compute_rollout_correction_and_rejection_mask
+
+from agent_layer.schema.sample import TrainingSample
+from trainer_adapter.advantages import TrainingBatch
+from trainer_adapter.config import Algorithm
+
+__all__ = ["correction_weights", "gap_of", "pack_batch", "rollout_advantages"]
+
+
+def pack_batch(batch: TrainingBatch, algorithm: Algorithm) -> TensorDict:
+    """Tensors of veRL's names, one row for each sample, advantages included."""
+    samples = batch.samples
+    prompts = _stack([torch.tensor(sample.prompt_ids) for sample in samples], pad=0, side="left")
+    responses = _stack([torch.tensor(sample.response_ids) for sample in samples], pad=0, side="right")
+    attention_mask = torch.cat([_presence(samples, "prompt"), _presence(samples, "response")], dim=1)
+    response_mask = _stack([torch.tensor(sample.loss_mask) for sample in samples], pad=0, side="right")
+    row_advantages = rollout_advantages(batch, algorithm)[torch.tensor(batch.rollout_of)]
+    return TensorDict(
+        {
+            "prompts": prompts.long(),
+            "responses": responses.long(),
+            "input_ids": torch.cat([prompts, responses], dim=1).long(),
+            "attention_mask": attention_mask,
+            "position_ids": (attention_mask.cumsum(dim=1) - 1).clamp(min=0),
+            "response_mask": response_mask,
+            "rollout_log_probs": _stack([torch.tensor(sample.logprobs) for sample in samples], pad=0.0, side="right"),
+            "versions": _stack([torch.tensor(sample.versions) for sample in samples], pad=-1, side="right"),
+            "temperature": torch.tensor([sample.temperature or 1.0 for sample in samples]),
+            "advantages": row_advantages.unsqueeze(1) * response_mask,
+        },
+        batch_size=len(samples),
+    )
+
+
+def rollout_advantages(batch: TrainingBatch, algorithm: Algorithm) -> Tensor:
+    """[num_rollouts] advantages by veRL's estimator, which sees each rollout once, as one token, whatever its rows."""
+    options = {"norm_adv_by_std_in_grpo": algorithm.scale_by_std} if algorithm.estimator == "grpo" else {}
+    advantages, _ = get_adv_estimator_fn(algorithm.estimator)(
+        token_level_rewards=torch.tensor(batch.rewards).unsqueeze(1),
+        response_mask=torch.ones(len(batch.rewards), 1),
+        index=np.array(batch.group_ids, dtype=object),
+        **options,
+    )
+    return advantages[:, 0]
+
+
+def correction_weights(data: TensorDict, algorithm: Algorithm) -> tuple[Tensor | None, dict[str, float]]:
+    """Truncated importance weights between the weights that sampled and those before the update.
+
+    Args:
+        data: with ``old_log_probs``.
+        algorithm: says which weights, if any.
+
+    Returns: [num_rows, num_response_tokens], or None without correction; and what veRL measured on the way.
+    """
+    weights, _, metrics = compute_rollout_correction_and_rejection_mask(
+        old_log_prob=data["old_log_probs"],
+        rollout_log_prob=data["rollout_log_probs"],
+        response_mask=data["response_mask"],
+        rollout_is=algorithm.tis,
+        rollout_is_threshold=algorithm.tis_threshold,
+    )
+    return (None if weights is None else weights.batch["rollout_is_weights"]), metrics
+
+
+def gap_of(data: TensorDict, version: int) -> float | None:
+    """Largest difference of trainer's and engine's log-probabilities, over tokens that this very version sampled.
+
+    Returns: None when it sampled none.
+    """
+    is_own = data["versions"] == version
+    gaps = (data["old_log_probs"] - data["rollout_log_probs"]).abs()[is_own]
+    return float(gaps.max()) if gaps.numel() else None
+
+
+def _stack(rows: Sequence[Tensor], *, pad: float, side: str) -> Tensor:
+    return torch.nn.utils.rnn.pad_sequence(list(rows), batch_first=True, padding_value=pad, padding_side=side)
+
+
+def _presence(samples: Sequence[TrainingSample], part: str) -> Tensor:
+    is_prompt = part == "prompt"
+    ones = [torch.ones(len(one.prompt_ids if is_prompt else one.response_ids), dtype=torch.long) for one in samples]
+    return _stack(ones, pad=0, side="left" if is_prompt else "right")
