@@ -1,7 +1,7 @@
 """This file holds a training run: its parts are opened, its newest checkpoint is found, its loop runs."""
 
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
@@ -72,7 +72,7 @@ def train_run(
 @contextmanager
 def stop_on_signals(
     numbers: Sequence[signal.Signals] = (signal.SIGINT, signal.SIGTERM),
-) -> Iterator[Callable[[], bool]]:
+) -> Generator[Callable[[], bool]]:
     """Give a question that is answered yes once one of the signals has come; a second one ends at once."""
     came: list[int] = []
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 from redis import Redis
-from safetensors.torch import save_file
+from safetensors.torch import save_file  # pyright: ignore[reportUnknownVariableType]  # partly untyped
 from torch import Tensor
 
 from agent_layer.local.control import EngineControl
