@@ -1,0 +1,132 @@
+"""This file holds how tasks are read from a file and checked before they are queued."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from agent_layer.errors import BadInputError
+from agent_layer.schema.ids import check_name, content_hash
+from agent_layer.schema.record import JsonObject
+from agent_layer.schema.task import Split, Task
+
+__all__ = ["check_task", "parse_tasks", "read_tasks"]
+
+_LONGEST_ID = 96
+"""Leaves room for what group, member and attempt add."""
+_LARGEST_GROUP = 4096
+_LARGEST_PRIORITY = 1000
+
+
+class _Strict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Parent of what a person types: a misspelt field is an error, not a field nobody knows."""
+
+
+class _RewardLine(_Strict, frozen=True):
+    weight: float = 1.0
+    required: bool = True
+
+
+class _LimitsLine(_Strict, frozen=True):
+    wall_seconds: float | None = None
+    turns: int | None = None
+    tokens: int | None = None
+    idle_seconds: float | None = None
+
+
+class _TaskLine(_Strict, frozen=True):
+    input: object
+    id: str | None = None
+    task_type: str = "default"
+    grading: object = None
+    env: str | None = None
+    agent: str | None = None
+    scorer: str | None = None
+    rewards: dict[str, _RewardLine] = {}
+    group_size: int | None = None
+    sampling: JsonObject = {}
+    limits: _LimitsLine = _LimitsLine()
+    priority: int = 0
+    needs: list[str] = []
+    seed: int | None = None
+    labels: dict[str, str] = {}
+
+
+def read_tasks(path: Path, *, run: str, split: Split = "train", group_size: int | None = None) -> list[Task]:
+    """Read a file of tasks, one JSON object on each line.
+
+    Args:
+        path: the file.
+        run: that the tasks belong to.
+        split: of all tasks.
+        group_size: of all tasks; None: what each line says, else 1.
+
+    Raises: BadInputError: there is no such file, or a line is no task; it names the line.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise BadInputError(f"tasks file {path}: expected a readable file, found {error}; check the path") from error
+    return parse_tasks(content.splitlines(), subject=str(path), run=run, split=split, group_size=group_size)
+
+
+def parse_tasks(
+    lines: Iterable[bytes], *, subject: str, run: str, split: Split = "train", group_size: int | None = None
+) -> list[Task]:
+    """Read tasks from lines; empty ones are left out. See ``read_tasks``."""
+    tasks: list[Task] = []
+    numbers: dict[str, int] = {}
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        where = f"{subject} line {number}"
+        task = check_task(_parse(line.strip(), where, run, split, group_size), where)
+        if task.id in numbers:
+            raise BadInputError(
+                f"{where}: expected a task that is not in the file yet, found the id {task.id!r} of line"
+                f" {numbers[task.id]}; give each task its own id, and raise group_size for more rollouts of one"
+            )
+        numbers[task.id] = number
+        tasks.append(task)
+    if not tasks:
+        raise BadInputError(f"{subject}: expected at least one task, found none; write one JSON object on each line")
+    return tasks
+
+
+def check_task(task: Task, subject: str | None = None) -> Task:
+    """Return the task if it can be queued.
+
+    Raises: BadInputError: a name cannot stand in keys and addresses, or a number is out of bounds.
+    """
+    where = subject or f"task {task.id!r}"
+    check_name(task.run, f"{where}: run")
+    for what, names in {
+        "id": [task.id],
+        "task_type": [task.task_type],
+        "agent": [task.agent] if task.agent is not None else [],
+        "env": [task.env] if task.env is not None else [],
+        "needs": task.needs,
+    }.items():
+        for name in names:
+            check_name(name, f"{where}: {what}")
+    _check_bounds(where, "length of the id", len(task.id), 1, _LONGEST_ID)
+    _check_bounds(where, "group_size", task.group_size, 1, _LARGEST_GROUP)
+    _check_bounds(where, "priority", task.priority, -_LARGEST_PRIORITY, _LARGEST_PRIORITY)
+    return task
+
+
+def _check_bounds(where: str, what: str, value: int, low: int, high: int) -> None:
+    if not low <= value <= high:
+        raise BadInputError(f"{where}: expected {what} from {low} to {high}, found {value}; correct the line")
+
+
+def _parse(line: bytes, where: str, run: str, split: Split, group_size: int | None) -> Task:
+    try:
+        fields = msgspec.to_builtins(msgspec.json.decode(line, type=_TaskLine))
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BadInputError(
+            f"{where}: expected a JSON object with the fields of a task, found: {error}; nothing was queued"
+        ) from error
+    asked = {"run": run, "split": split, "id": fields.get("id") or content_hash(line)}
+    size = {"group_size": group_size} if group_size is not None else {}
+    return msgspec.convert({**fields, **asked, **size, "type": "task"}, Task)

@@ -1,0 +1,84 @@
+"""This file holds how tasks files are read, and what is said of bad ones."""
+
+import pytest
+
+from agent_layer.dispatcher.tasks import parse_tasks, read_tasks
+from agent_layer.errors import BadInputError
+from agent_layer.schema.ids import content_hash
+from agent_layer.schema.task import Limits, RewardSpec, Task
+
+
+def parse(*lines, **options):
+    return parse_tasks([line.encode() for line in lines], subject="tasks.jsonl", run="r", **options)
+
+
+def test_every_field_arrives():
+    line = (
+        '{"id":"t","task_type":"math","input":{"q":1},"grading":2,"env":"e","agent":"a:b","scorer":"m:f",'
+        '"rewards":{"x":{"weight":0.5,"required":false}},"group_size":3,"sampling":{"temperature":1},'
+        '"limits":{"turns":4},"priority":2,"needs":["gpu"],"seed":7,"labels":{"k":"v"}}'
+    )
+
+    assert parse(line) == [
+        Task(
+            id="t",
+            run="r",
+            task_type="math",
+            input={"q": 1},
+            grading=2,
+            env="e",
+            agent="a:b",
+            scorer="m:f",
+            rewards={"x": RewardSpec(weight=0.5, required=False)},
+            group_size=3,
+            sampling={"temperature": 1},
+            limits=Limits(turns=4),
+            priority=2,
+            needs=["gpu"],
+            seed=7,
+            labels={"k": "v"},
+        )
+    ]
+
+
+def test_a_line_without_id_is_named_by_its_hash():
+    line = '{"input": "2+2"}'
+
+    assert parse(line, "", f"  {line} ".replace("2+2", "3+3"))[0].id == content_hash(line.encode())
+
+
+def test_the_command_line_wins_over_the_lines():
+    (task,) = parse('{"input":1,"group_size":2}', group_size=8, split="eval")
+
+    assert (task.group_size, task.split) == (8, "eval")
+
+
+@pytest.mark.parametrize(
+    ("line", "finding"),
+    [
+        ("{", "JSON object"),
+        ("[1]", "JSON object"),
+        ("{}", "input"),
+        ('{"input":1,"gradign":2}', "gradign"),
+        ('{"input":1,"limits":{"turn":2}}', "turn"),
+        ('{"input":1,"group_size":0}', "group_size from 1"),
+        ('{"input":1,"group_size":"8"}', "int"),
+        ('{"input":1,"id":"no spaces"}', "no spaces"),
+        ('{"input":1,"needs":["a,b"]}', "a,b"),
+        ('{"input":1,"priority":5000}', "priority"),
+        ('{"input":0,"id":"first"}', "id 'first' of line 1"),
+    ],
+)
+def test_a_bad_line_is_named_by_its_number(line, finding):
+    with pytest.raises(BadInputError, match=r"tasks\.jsonl line 3") as caught:
+        parse('{"input":1,"id":"first"}', "", line)
+
+    assert finding in str(caught.value)
+
+
+def test_a_missing_or_empty_file_is_said_to_be_one(tmp_path):
+    with pytest.raises(BadInputError, match="check the path"):
+        read_tasks(tmp_path / "none.jsonl", run="r")
+    (tmp_path / "empty.jsonl").write_text("\n")
+    with pytest.raises(BadInputError, match="at least one task"):
+        read_tasks(tmp_path / "empty.jsonl", run="r")
