@@ -16,7 +16,7 @@ import tracer
 from agent_layer.schema.task import TaskView
 from examples.guess_number.game import MAX_GUESSES, Game, compare
 
-__all__ = ["graph", "play"]
+__all__ = ["graph", "model", "new_game", "play"]
 
 model = ChatOpenAI(
     model="policy",
@@ -72,9 +72,13 @@ builder.add_conditional_edges("oracle", is_over, ["guess", END])
 graph = builder.compile()
 
 
+def new_game(hidden: int) -> dict[str, object]:
+    """State from which a game begins."""
+    return {"messages": [HumanMessage("guess")], "hidden": hidden, "guesses": [], "answer": ""}
+
+
 async def play(task: TaskView, _rollout: tracer.Rollout) -> dict[str, float]:
     """Play one game and report its scores; the task says that this report counts (``scorer: agent``)."""
     hidden = int(task.input["hidden"])  # pyright: ignore[reportIndexIssue]  # this example's own tasks
-    start = {"messages": [HumanMessage("guess")], "hidden": hidden, "guesses": [], "answer": ""}
-    end = await graph.ainvoke(start)
+    end = await graph.ainvoke(new_game(hidden))
     return Game(hidden, tuple(end["guesses"])).scores()

@@ -1,0 +1,21 @@
+"""This file holds ``make bench``: everything is measured in one run on this machine, and one table is printed."""
+
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tests.benchmarks.rollouts import measure_rollouts
+from tests.benchmarks.table import print_figures
+
+
+def main() -> None:
+    """Measure, then print."""
+    with TemporaryDirectory(prefix="al-bench-") as home:
+        directory = Path(home)
+        model = directory / "model"
+        subprocess.run([sys.executable, "-m", "examples.guess_number.model", str(model), "0"], check=True)
+        print_figures(measure_rollouts(directory, model))
+
+
+main()

@@ -1,0 +1,73 @@
+"""This file holds the main job's rollout speed: the same agent through the whole layer, and straight to vLLM."""
+
+import asyncio
+import sys
+import time
+from pathlib import Path
+from statistics import median
+
+from agent_layer.dispatcher import connect
+from agent_layer.local.leash import start_leashed
+from agent_layer.local.stack import Stack, run_stack
+from agent_layer.local.vllm import VllmServer
+from agent_layer.schema.task import Task
+from agent_layer.settings import Settings
+from agent_layer.store import open_store
+from examples.guess_number import agent
+from examples.guess_number.game import HIGHEST
+from tests.benchmarks.table import Figure
+
+__all__ = ["measure_rollouts"]
+
+NUM_GAMES = 240
+NUM_ROUNDS = 3
+SLOTS = 16
+
+
+def measure_rollouts(directory: Path, model: Path) -> list[Figure]:
+    """Play the same games both ways, in turns, and compare calls per second."""
+    settings = Settings(dir=directory, run="bench")
+    server = VllmServer(model=model, log=directory / "vllm.log", max_model_len=64)
+    with run_stack(settings, server) as stack:
+        work = [sys.executable, "-m", "agent_layer.cli", "work", "examples.guess_number.agent:play", f"--slots={SLOTS}"]
+        worker = start_leashed(work, stack.settings.environment(), directory / "worker.log")
+        try:
+            _through_the_layer(stack, -1)
+            asyncio.run(_straight(stack.engine.url))
+            pairs = [
+                (_through_the_layer(stack, number), asyncio.run(_straight(stack.engine.url)))
+                for number in range(NUM_ROUNDS)
+            ]
+        finally:
+            worker.stop()
+    ours, floor = median(pair[0] for pair in pairs), median(pair[1] for pair in pairs)
+    ratio = median(pair[0] / pair[1] for pair in pairs)
+    what = f"main job's rollouts, {SLOTS} at a time, calls/s (floor: the same agent straight to vLLM)"
+    return [Figure(what, f"{ours:.1f}", f"{floor:.1f}", f"{ratio:.2f}", "≥ 0.8")]
+
+
+def _through_the_layer(stack: Stack, number: int) -> float:
+    tasks = [
+        Task(id=f"g{hidden}", run="bench", input={"hidden": hidden}, scorer="agent", group_size=NUM_GAMES // HIGHEST)
+        for hidden in range(1, HIGHEST + 1)
+    ]
+    dispatcher, store = connect(stack.settings), open_store(stack.settings)
+    began = time.monotonic()
+    groups = dispatcher.submit(tasks, round=number + 1)
+    dispatcher.wait(groups, timeout=300)
+    seconds = time.monotonic() - began
+    found = store.query(run="bench", since=f"{seconds + 1:.0f}s", limit=1000).items
+    return sum(row.num_steps for row in found if row.group_id in groups) / seconds
+
+
+async def _straight(url: str) -> float:
+    agent.model.root_async_client.base_url = f"{url}/v1/"
+    free = asyncio.Semaphore(SLOTS)
+
+    async def play(hidden: int) -> int:
+        async with free:
+            return len((await agent.graph.ainvoke(agent.new_game(hidden)))["guesses"])
+
+    began = time.monotonic()
+    num_calls = sum(await asyncio.gather(*(play(1 + number % HIGHEST) for number in range(NUM_GAMES))))
+    return num_calls / (time.monotonic() - began)

@@ -1,0 +1,97 @@
+"""This file holds the main job on its real parts: vLLM, veRL, Redis, LangGraph; a few steps, several switches."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+import requests
+
+from agent_layer.local.vllm import VllmServer
+from agent_layer.settings import Settings
+from agent_layer.store import open_store
+from trainer_adapter.progress import progress_path, read_progress
+
+pytestmark = [pytest.mark.main_job, pytest.mark.timeout(600)]
+
+RUN = "demo-0"
+STEPS = 3
+
+
+def command(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    program = [sys.executable, "-m", "agent_layer.cli", "--dir", str(directory), *arguments]
+    return subprocess.run(program, capture_output=True, text=True, check=False, timeout=400)
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where a short demo has run."""
+    home = tmp_path_factory.mktemp("demo")
+    done = command(home, "demo", "--steps", str(STEPS))
+    assert done.returncode == 0, done.stdout + done.stderr
+    return home
+
+
+def rows(directory: Path, *filters: str) -> list[dict]:
+    answered = command(directory, "query", "--run", RUN, "--format", "jsonl", *filters)
+    assert answered.returncode == 0, answered.stderr
+    return [json.loads(line) for line in answered.stdout.splitlines()]
+
+
+def test_every_step_made_a_policy_version_and_trainer_and_engine_agree(directory):
+    steps = read_progress(progress_path(Settings(dir=directory), RUN))
+
+    assert [step.step for step in steps] == [1, 2, 3]
+    assert [step.policy_version for step in steps] == [1, 2, 3]
+    gaps = [step.metrics["logprob_gap"] for step in steps if "logprob_gap" in step.metrics]
+    assert gaps
+    assert max(gaps) < 1e-4
+
+
+def test_what_it_did_can_be_asked_for_by_task_and_step(directory):
+    found = rows(directory, "--task", "guess-3", "--step", "0", "--policy", "0..")
+
+    assert found
+    for row in found:
+        action = row["step"]["action"]
+        assert len(action["response_token_ids"]) == len(action["logprobs"]) == 1
+        assert sum(count for _, count in action["policy_versions"]) == 1
+        assert row["step"]["capture_level"] == "tokens"
+
+
+def test_later_weights_answered_later_calls(directory):
+    assert rows(directory, "--policy", "1..")
+
+
+def test_a_second_run_goes_on_where_the_first_ended(directory):
+    done = command(directory, "demo", "--steps", str(STEPS + 1))
+
+    steps = read_progress(progress_path(Settings(dir=directory), RUN))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [step.step for step in steps] == [1, 2, 3, 4]
+    assert steps[-1].policy_version > steps[-2].policy_version
+
+
+def test_the_store_is_whole_and_its_index_can_be_rebuilt(directory):
+    before = rows(directory, "--limit", "1000")
+
+    assert command(directory, "store", "check").returncode == 0
+    assert command(directory, "store", "reindex", "--drop").returncode == 0
+    assert rows(directory, "--limit", "1000") == before
+
+
+def test_stored_ids_are_those_that_the_engine_reports_for_the_same_request(directory, tmp_path):
+    store = open_store(Settings(dir=directory))
+    row = store.query(run=RUN, policy=(3, 3), limit=1).items[0]
+    step = store.get(row.trajectory_id).steps[-1]
+    contents = store.get(row.trajectory_id).contents
+    messages = [msgspec.json.decode(contents[name]) for name in step.state.messages]
+    body = {"model": "policy", "messages": messages, "max_tokens": 1, "return_token_ids": True, "logprobs": True}
+    with VllmServer(model=directory / "weights" / RUN / "000003", log=tmp_path / "log", max_model_len=64) as engine:
+        whole = requests.post(f"{engine.url}/v1/chat/completions", json=body, timeout=60).json()
+        lines = requests.post(f"{engine.url}/v1/chat/completions", json=body | {"stream": True}, timeout=60).text
+
+    chunks = [json.loads(line[6:]) for line in lines.splitlines() if line.startswith("data: {")]
+    assert list(step.prompt_token_ids) == whole["prompt_token_ids"] == chunks[0]["prompt_token_ids"]
