@@ -1,0 +1,84 @@
+"""This file holds objects in a directory, and the choice between that and S3."""
+
+import os
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from agent_layer.errors import NotFoundError, UnreachableError
+from agent_layer.settings import Settings
+from agent_layer.store.protocols import ObjectStore
+
+__all__ = ["DirectoryObjects", "open_objects"]
+
+
+def open_objects(settings: Settings) -> ObjectStore:
+    """Open the store that the settings name."""
+    parts = urlsplit(settings.objects_location)
+    if parts.scheme == "file":
+        return DirectoryObjects(Path(unquote(parts.path)))
+    from agent_layer.store.s3 import S3Objects  # noqa: PLC0415  # botocore takes 0.1 s, and only S3 needs it
+
+    return S3Objects(settings)
+
+
+class DirectoryObjects:
+    """Objects as files below a directory; see ObjectStore."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def put(self, key: str, content: bytes) -> None:
+        """See ObjectStore."""
+        path = self._directory / key
+        unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+        with self._asked("store", key):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with unfinished.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            unfinished.replace(path)
+            _sync_directory(path.parent)
+
+    def get(self, key: str, offset: int = 0, size: int | None = None) -> bytes:
+        """See ObjectStore."""
+        with self._asked("read", key), (self._directory / key).open("rb") as file:
+            if offset < 0:
+                offset = max(0, file.seek(0, os.SEEK_END) + offset)
+            file.seek(offset)
+            return file.read(size)
+
+    def list(self, prefix: str) -> Iterator[str]:
+        """See ObjectStore."""
+        beginning = self._directory / prefix.rpartition("/")[0]
+        paths = (path.relative_to(self._directory).as_posix() for path in beginning.rglob("[!.]*") if path.is_file())
+        yield from sorted(key for key in paths if key.startswith(prefix))
+
+    def delete(self, key: str) -> None:
+        """See ObjectStore."""
+        with self._asked("delete", key):
+            (self._directory / key).unlink(missing_ok=True)
+
+    @contextmanager
+    def _asked(self, deed: str, key: str) -> Generator[None]:
+        """Say what was asked for when the file system refuses it."""
+        try:
+            yield
+        except FileNotFoundError as error:
+            raise NotFoundError(f"object {key!r} in {self._directory}: expected it there, found none") from error
+        except OSError as error:
+            raise UnreachableError(
+                f"object store {self._directory}: expected to {deed} {key!r}, found {error.strerror!r};"
+                " see its permissions and its free space"
+            ) from error
+
+
+def _sync_directory(directory: Path) -> None:
+    """Put the new name on disk, too."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
