@@ -1,0 +1,162 @@
+"""This file holds what one real veRL update on a CPU must do: agree with the sampler, follow the reward, go on exactly.
+
+torch and veRL take ten seconds to import, which collecting the tests must not.
+"""
+# ruff: noqa: PLC0415  # so the imports stand where they are needed
+
+import pytest
+
+from agent_layer.schema.record import Logprobs, TokenIds
+from agent_layer.schema.sample import TrainingSample
+from trainer_adapter.advantages import GroupSamples, RolloutSamples, group_advantages, select_batch
+from trainer_adapter.config import Algorithm, Optimizer, TrainConfig
+from trainer_adapter.schedule import Schedule
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore"),  # torch, ray and veRL warn of each other
+    pytest.mark.timeout(300),
+]
+
+PROMPT = [3, 12]
+GOOD, BAD = [14, 4, 15], [16, 4, 17]
+"""The middle token is the environment's: the policy did not sample it."""
+MASK = [1, 0, 1]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    from examples.guess_number.model import write_model
+
+    directory = tmp_path_factory.mktemp("model")
+    write_model(directory, seed=0)
+    return directory
+
+
+def configure(model, **algorithm):
+    return TrainConfig(
+        model=model,
+        tasks=model / "none.jsonl",
+        steps=4,
+        algorithm=Algorithm(**algorithm),
+        optimizer=Optimizer(learning_rate=Schedule(start=1e-3, warmup_steps=2), minibatches=2, epochs=2),
+    )
+
+
+def start(config):
+    from trainer_adapter.embedded import EmbeddedTrainer
+
+    return EmbeddedTrainer(config)
+
+
+def logprobs_under(weights, model, response):
+    """What a sampler with these weights would report."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    reader = AutoModelForCausalLM.from_pretrained(model).eval()
+    reader.load_state_dict(dict(weights))
+    with torch.no_grad():
+        logits = reader(torch.tensor([[*PROMPT, *response]])).logits[0, len(PROMPT) - 1 : -1]
+    return logits.log_softmax(-1).gather(-1, torch.tensor(response)[:, None])[:, 0].tolist()
+
+
+def gains_of(response, before, after, model):
+    pairs = zip(logprobs_under(before, model, response), logprobs_under(after, model, response), strict=True)
+    return [new - old for old, new in pairs]
+
+
+def batch_of(weights, model):
+    """Two groups of one good and two bad rollouts; the second bad one has two samples."""
+    weights = list(weights)
+    known = {tuple(one): logprobs_under(weights, model, one) for one in (GOOD, BAD)}
+    groups = []
+    for group_id in ("g", "h"):
+        rollouts = []
+        for member, (response, reward, num_samples) in enumerate([(GOOD, 1.0, 1), (BAD, 0.0, 1), (BAD, 0.25, 2)]):
+            trajectory_id = f"{group_id}.{member}-0"
+            samples = [sample(trajectory_id, number, response, known[tuple(response)]) for number in range(num_samples)]
+            rollouts.append(RolloutSamples(trajectory_id=trajectory_id, reward=reward, samples=samples))
+        groups.append(GroupSamples(group_id=group_id, task_id="q", rollouts=rollouts))
+    return select_batch(groups)
+
+
+def sample(trajectory_id, number, response, logprobs):
+    return TrainingSample(
+        sample_id=f"{trajectory_id}.{number}",
+        trajectory_id=trajectory_id,
+        run="r",
+        task_id="q",
+        prompt_ids=TokenIds(PROMPT),
+        response_ids=TokenIds(response),
+        loss_mask=TokenIds(MASK),
+        logprobs=Logprobs([value * mask for value, mask in zip(logprobs, MASK, strict=True)]),
+        versions=TokenIds([0 if mask else -1 for mask in MASK]),
+        temperature=1.0,
+    )
+
+
+def test_an_update_agrees_with_the_sampler_and_follows_the_reward(model):
+    trainer = start(configure(model, entropy=Schedule(start=0.01), kl=0.01))
+    before = [(name, tensor.clone()) for name, tensor in trainer.weights()]
+
+    reports = [trainer.update(batch_of(trainer.weights(), model), step, version=0) for step in range(2)]
+    after = list(trainer.weights())
+
+    assert all(report.logprob_gap < 1e-4 for report in reports)
+    assert [report.learning_rate for report in reports] == [0.0005, 0.001]
+    assert reports[0].metrics["grad_norm"] > 0
+    assert 0 < reports[0].entropy < 4
+    (good, bad) = [gains_of(one, before, after, model) for one in (GOOD, BAD)]
+    assert min(good[0], good[2]) > 0.1
+    assert max(bad[0], bad[2]) < -0.1
+
+
+def test_a_trainer_that_was_stopped_goes_on_exactly(model, tmp_path):
+    import torch
+
+    straight = start(configure(model))
+    batch = batch_of(straight.weights(), model)
+    straight.update(batch, 0, version=0)
+    straight.save(tmp_path / "checkpoint")
+    straight.update(batch, 1, version=1)
+
+    resumed = start(configure(model))
+    resumed.load(tmp_path / "checkpoint")
+    resumed.update(batch, 1, version=1)
+
+    pairs = zip(straight.weights(), resumed.weights(), strict=True)
+    assert all(torch.equal(one, other) for (_, one), (_, other) in pairs)
+
+
+@pytest.mark.parametrize("scale_by_std", [False, True])
+def test_verls_advantages_are_those_of_the_formula(scale_by_std):
+    from trainer_adapter.tensors import pack_batch, rollout_advantages
+
+    batch = select_batch([_rewarded("g", [1.0, 0.0, 0.25]), _rewarded("h", [2.0, 1.0])])
+    algorithm = Algorithm(scale_by_std=scale_by_std)
+    expected = [
+        *group_advantages([1.0, 0.0, 0.25], scale_by_std=scale_by_std),
+        *group_advantages([2.0, 1.0], scale_by_std=scale_by_std),
+    ]
+
+    assert rollout_advantages(batch, algorithm).tolist() == pytest.approx(expected, abs=1e-5)
+    rows = pack_batch(batch, algorithm)
+    assert rows["advantages"][0].tolist() == pytest.approx([expected[0], 0.0, expected[0]], abs=1e-5)
+
+
+def _rewarded(group_id, rewards):
+    rollouts = [
+        RolloutSamples(
+            trajectory_id=f"{group_id}.{member}-0",
+            reward=reward,
+            samples=[sample(f"{group_id}.{member}-0", number, GOOD, [0.0] * 3) for number in range(1 + member)],
+        )
+        for member, reward in enumerate(rewards)
+    ]
+    return GroupSamples(group_id=group_id, task_id="q", rollouts=rollouts)
+
+
+def test_without_any_own_token_there_is_no_gap(model):
+    trainer = start(configure(model, tis=None))
+
+    assert trainer.update(batch_of(trainer.weights(), model), 0, version=5).logprob_gap is None
