@@ -1,0 +1,51 @@
+"""This file holds the commands of the dispatcher as a person types them."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+
+@pytest.fixture
+def agent_layer(settings, tmp_path):
+    """Run a command in a process of its own: ``agent_layer("submit", "x.jsonl")`` gives (exit status, out, err)."""
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        done = subprocess.run(
+            [sys.executable, "-m", "agent_layer.cli", *arguments],
+            env=settings.environment() | {"PATH": ""},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        return done.returncode, done.stdout, done.stderr
+
+    return run
+
+
+def test_tasks_are_submitted_and_shown(agent_layer, tmp_path):
+    (tmp_path / "tasks.jsonl").write_text('{"id": "a", "input": 1}\n{"id": "b", "input": 2}\n')
+
+    assert agent_layer("submit", "tasks.jsonl", "--group-size", "3", "--run", "r")[:2] == (
+        0,
+        "submitted 2 tasks, 6 rollouts, to run r\n",
+    )
+    _, out, _ = agent_layer("tasks", "--format", "jsonl")
+    rows = [json.loads(line) for line in out.splitlines()]
+    assert [(row["task_id"], row["run"], row["rollouts"]) for row in rows] == [
+        ("a", "r", {"queued": 3}),
+        ("b", "r", {"queued": 3}),
+    ]
+    assert agent_layer("dead")[:2] == (0, "none\n")
+
+
+def test_a_bad_line_is_one_sentence_and_nothing_is_queued(agent_layer, tmp_path):
+    (tmp_path / "tasks.jsonl").write_text('{"id": "a", "input": 1}\n{"id": "b", "inptu": 2}\n')
+
+    status, _, err = agent_layer("submit", "tasks.jsonl")
+    assert (status, err.count("\n")) == (2, 1)
+    assert "tasks.jsonl line 2" in err
+    assert agent_layer("groups")[1] == "none\n"
