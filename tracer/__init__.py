@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tracer import testing
-    from tracer.context import Rollout, current, reward
+    from tracer.context import current, reward
     from tracer.decorators import agent, state, step, tool
+    from tracer.handle import Rollout
     from tracer.integrations.instrument import instrument
     from tracer.propagation import extract, inject
     from tracer.rollouts import enter_rollout, rollout
@@ -34,7 +35,8 @@ __all__ = [
 ]
 
 _NAMES = {
-    "context": ("Rollout", "current", "reward"),
+    "context": ("current", "reward"),
+    "handle": ("Rollout",),
     "decorators": ("agent", "state", "step", "tool"),
     "integrations.instrument": ("instrument",),
     "propagation": ("extract", "inject"),

@@ -10,7 +10,7 @@ from agent_layer.schema.ids import content_hash
 from agent_layer.schema.step import Content
 
 if TYPE_CHECKING:
-    from tracer.context import Rollout
+    from tracer.handle import Rollout
 
 __all__ = ["Contents", "json_text", "json_value"]
 

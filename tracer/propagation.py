@@ -4,7 +4,8 @@ from collections.abc import Generator, Mapping, MutableMapping
 from contextlib import contextmanager
 
 from agent_layer.schema.ids import check_name, split_trajectory_id
-from tracer.context import Rollout, current_scope
+from tracer.context import current_scope
+from tracer.handle import Rollout
 from tracer.rollouts import enter_rollout
 from tracer.traceparent import format_traceparent, new_span_id, new_trace_id, parse_traceparent
 from tracer.tracing import active

@@ -20,8 +20,9 @@ from agent_layer.schema.ids import check_name, new_id, trajectory_id_of
 from agent_layer.schema.record import JsonObject
 from agent_layer.schema.rollout import Accepted, AttemptStarted, Cause, Outcome, RolloutStatus
 from agent_layer.schema.task import Limits, RewardSpec, Split
-from tracer.context import Rollout, Scope, enter_scope
+from tracer.context import Scope, enter_scope
 from tracer.gateway import RolloutRequest
+from tracer.handle import Rollout
 from tracer.integrations.instrument import instrument
 from tracer.tracing import Tracing, active
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from agent_layer.recorder.log import open_recorder
 from agent_layer.settings import Settings, load_settings
-from tracer.context import Sink
 from tracer.gateway import GatewayClient
+from tracer.handle import Sink
 from tracer.integrations.instrument import instrument
 
 if TYPE_CHECKING:

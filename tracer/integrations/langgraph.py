@@ -19,7 +19,7 @@ from langchain_core.outputs import LLMResult
 from langchain_core.tracers.context import register_configure_hook
 
 from tracer.calls import Asked, Call, announce, failed_answer, take_over
-from tracer.context import Scope, current_scope, enter_block, leave_block
+from tracer.context import Block, Scope, current_scope, enter_block
 from tracer.integrations.messages import add_state, answer_ids, message_object, read_result
 from tracer.observations import ToolUse, announce_tool
 
@@ -42,6 +42,7 @@ class GraphHandler(BaseCallbackHandler):
     raise_error = True
 
     def __init__(self) -> None:
+        self._scopes: dict[UUID, Scope] = {}
         self._models: dict[UUID, _ModelRun] = {}
         self._tools: dict[UUID, ToolUse] = {}
 
@@ -51,32 +52,43 @@ class GraphHandler(BaseCallbackHandler):
         inputs: object,
         *,
         run_id: UUID,
+        parent_run_id: UUID | None = None,
         metadata: Mapping[str, object] | None = None,
         **kwargs: object,
     ) -> None:
         """Enter a graph, a node or a chain."""
-        scope = current_scope()
+        scope = self._scope_of(parent_run_id)
         if scope is None:
             return
         name, told = kwargs.get("name"), metadata or {}
         place = told.get("langgraph_checkpoint_ns")
         is_node = name is not None and name == told.get("langgraph_node") and place != scope.place
         entered = _enter_node(scope, inputs, told) if is_node else scope
-        enter_block(msgspec.structs.replace(entered, block=run_id, block_name=name, outer=scope))
+        entered = msgspec.structs.replace(entered, block=Block(run_id, name), outer=scope)
+        self._scopes[run_id] = entered
+        enter_block(entered)
 
     def on_chain_end(self, outputs: object, *, run_id: UUID, **kwargs: object) -> None:
-        """Leave it."""
-        leave_block(run_id)
+        """Leave it, in every context that it was entered in."""
+        scope = self._scopes.pop(run_id, None)
+        if scope is not None and scope.block is not None:
+            scope.block.is_open = False
 
     def on_chain_error(self, error: BaseException, *, run_id: UUID, **kwargs: object) -> None:
         """Leave it."""
-        leave_block(run_id)
+        self.on_chain_end(None, run_id=run_id)
 
     def on_chat_model_start(
-        self, serialized: object, messages: list[list[BaseMessage]], *, run_id: UUID, **kwargs: object
+        self,
+        serialized: object,
+        messages: list[list[BaseMessage]],
+        *,
+        run_id: UUID,
+        parent_run_id: UUID | None = None,
+        **kwargs: object,
     ) -> None:
         """Mint the call's id, for the client below to take over."""
-        scope = current_scope()
+        scope = self._scope_of(parent_run_id)
         if scope is None:
             return
         call = announce(take_over(scope, "handler"))
@@ -111,12 +123,13 @@ class GraphHandler(BaseCallbackHandler):
         input_str: str,
         *,
         run_id: UUID,
+        parent_run_id: UUID | None = None,
         inputs: Mapping[str, object] | None = None,
         tool_call_id: str | None = None,
         **kwargs: object,
     ) -> None:
         """Announce the use of a tool, for its own function to take over when it is under ``@tracer.tool``."""
-        scope = current_scope()
+        scope = self._scope_of(parent_run_id)
         if scope is None:
             return
         self._tools[run_id] = announce_tool(
@@ -142,13 +155,20 @@ class GraphHandler(BaseCallbackHandler):
         if (use := self._tools.pop(run_id, None)) is not None:
             use.record_error(error)
 
+    def _scope_of(self, parent: UUID | None) -> Scope | None:
+        """Give the scope here; where a sibling that still runs has left its own, that of the parent."""
+        scope, entered = current_scope(), self._scopes.get(parent) if parent else None
+        if scope is None or entered is None or entered.rollout is not scope.rollout:
+            return scope
+        return scope if scope.block is entered.block else entered
+
 
 def _enter_node(scope: Scope, inputs: object, told: Mapping[str, object]) -> Scope:
     """Give the scope of a graph's node; the agent is the graph, if it has a name."""
-    thread, graph = told.get("thread_id"), scope.block_name
+    thread, graph = told.get("thread_id"), scope.block and scope.block.name
     return msgspec.structs.replace(
         scope,
-        agent=scope.agent if graph in (None, _UNNAMED) else graph,
+        agent=graph if isinstance(graph, str) and graph != _UNNAMED else scope.agent,
         node=str(told["langgraph_node"]),
         conversation=scope.conversation if thread is None else str(thread),
         place=told.get("langgraph_checkpoint_ns"),

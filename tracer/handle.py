@@ -1,0 +1,122 @@
+"""This file holds the handle of one attempt at a task: what it records, and where its model is."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from agent_layer.schema.codec import LogRecord
+from agent_layer.schema.ids import new_id
+from agent_layer.schema.reward import Reward, RewardSource
+from tracer.traceparent import new_trace_id
+
+if TYPE_CHECKING:
+    from agent_layer.recorder.log import FlushReport
+    from tracer.gateway import OpenedRollout
+
+__all__ = ["Rollout", "Sink"]
+
+
+class Sink(Protocol):
+    """Takes records; the recorder is one, ``tracer.testing.capture`` another."""
+
+    def append(self, *records: LogRecord) -> str:
+        """Keep the records, safe from the death of this process, and give the name of the log that holds them."""
+        ...
+
+    def is_settled(self, log_name: str) -> bool:
+        """Tell whether all of that log is in the store."""
+        ...
+
+    def flush(self, timeout: float | None = None) -> "FlushReport":
+        """Wait until everything this process appended is in the store."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rollout:
+    """One attempt at a task, as the code that runs inside it sees it."""
+
+    trajectory_id: str
+    rollout_id: str
+    attempt: int
+    run: str
+    sink: Sink = field(repr=False)
+    base_url: str | None = None
+    """Address of the model for this attempt alone; None without a gateway: clients keep their own."""
+    api_key: str | None = field(default=None, repr=False)
+    model: str | None = None
+    trace_id: str = field(default_factory=new_trace_id)
+    """32 hexadecimal digits, as in OpenTelemetry."""
+    stored: set[str] = field(default_factory=set[str], repr=False, compare=False)
+    """Hashes of contents that are already recorded in this trajectory."""
+    answers: dict[str, str] = field(default_factory=dict[str, str], repr=False, compare=False)
+    """Call id by the id of the message or tool call that it gave."""
+
+    messages: dict[int, tuple[object, object, str]] = field(
+        default_factory=dict[int, tuple[object, object, str]], repr=False, compare=False
+    )
+    """(message, its text, content hash) by the ``id()`` of message objects that are recorded and may come again."""
+    unfinished: dict[str, Callable[[], None]] = field(
+        default_factory=dict[str, Callable[[], None]], repr=False, compare=False
+    )
+    """By call id: records that the call's stream was given up."""
+    logs: set[str] = field(default_factory=set[str], repr=False, compare=False)
+    """Names of the logs that hold records of this attempt."""
+
+    @classmethod
+    def of(cls, opened: "OpenedRollout", *, run: str, sink: Sink) -> "Rollout":
+        """Make the handle of an attempt that a gateway has opened."""
+        return cls(
+            trajectory_id=opened.trajectory_id,
+            rollout_id=opened.rollout_id,
+            attempt=opened.attempt,
+            run=run,
+            sink=sink,
+            base_url=opened.base_url,
+            api_key=opened.api_key,
+            model=opened.model,
+        )
+
+    def give_up_unfinished(self) -> None:
+        """Record streams that nobody reads any more as aborted; collecting them as garbage may take for ever."""
+        for give_up in list(self.unfinished.values()):
+            give_up()
+
+    def append(self, *records: LogRecord) -> None:
+        """Keep records of this attempt."""
+        self.logs.add(self.sink.append(*records))
+
+    def reward(
+        self,
+        score: float | None,
+        name: str = "reward",
+        *,
+        step: int | None = None,
+        agent: str | None = None,
+        source: RewardSource = "agent",
+    ) -> None:
+        """Record a judgement of the rollout, or of one step or one agent of it.
+
+        Args:
+            score: None says that no judgement could be made, which is not zero.
+            name: which of the task's rewards; a later one of the same name replaces it.
+            step: index of the step that is judged, from 0.
+            agent: name of the agent that is judged, when no step is given.
+            source: who judges.
+        """
+        self.append(
+            Reward(
+                trajectory_id=self.trajectory_id,
+                reward_id=new_id(),
+                run=self.run,
+                at=time.time(),
+                name=name,
+                score=None if score is None else float(score),
+                scope="step" if step is not None else "agent" if agent is not None else "rollout",
+                step=step,
+                agent=agent,
+                source=source,
+                status="missing" if score is None else "ok",
+            )
+        )
