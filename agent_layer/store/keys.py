@@ -25,7 +25,7 @@ class Keys:
         return self.name("t", trajectory_id, "chunks")
 
     def calls(self, trajectory_id: str) -> str:
-        """Hash: call id → 's' when only its start is stored, 'e<num_choices>' when its end is."""
+        """Hash: call id → 'told num_choices'; told by the gateway: 1 its start, 2 its end, 3 both, 0 neither."""
         return self.name("t", trajectory_id, "calls")
 
     def rewards(self, trajectory_id: str) -> str:

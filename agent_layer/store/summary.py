@@ -1,0 +1,196 @@
+"""This file holds what a segment says to the index: records summed up so that summaries merge in any order.
+
+Ranks decide which of several records of one kind stands: the lowest. They are compared as text.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from agent_layer.errors import BadInputError
+from agent_layer.schema.codec import LogRecord, encode
+from agent_layer.schema.group import Group
+from agent_layer.schema.ids import split_trajectory_id
+from agent_layer.schema.observation import Observation
+from agent_layer.schema.policy import PolicyVersion
+from agent_layer.schema.reward import Reward
+from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
+from agent_layer.schema.step import Content, StepPart
+
+__all__ = ["ENDED", "STARTED", "Block", "GroupEntry", "IndexBatch", "PolicyEntry", "TrajectorySummary", "summarise"]
+
+STARTED, ENDED = 1, 2
+"""What the gateway has told of a call, added up; 0 where only layers in the agent's process have told of it."""
+
+
+class Block(msgspec.Struct, frozen=True):
+    """Fields of a row that one record says together."""
+
+    rank: str
+    fields: dict[str, str]
+
+
+class TrajectorySummary(msgspec.Struct, frozen=True, kw_only=True):
+    """What some records of one trajectory say."""
+
+    trajectory_id: str
+    segment: str
+    place: str
+    """'offset size' of the trajectory's chunk in the segment."""
+    opening: Block | None
+    """Of its best AttemptStarted; without one, what any record says of run and time."""
+    is_started: bool
+    ending: Block | None
+    is_accepted: bool
+    calls: dict[str, tuple[int, int]]
+    """Call id → (what the gateway has told of it, number of choices)."""
+    agents: list[str]
+    policy_min: int | None
+    policy_max: int | None
+    rewards: dict[str, msgspec.Raw]
+    """Reward id → encoded Reward."""
+
+
+class PolicyEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One policy version."""
+
+    run: str
+    number: str
+    record: msgspec.Raw
+
+
+class GroupEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One closed group."""
+
+    run: str
+    group_id: str
+    closed_at: str
+    record: msgspec.Raw
+
+
+class IndexBatch(msgspec.Struct, frozen=True, kw_only=True):
+    """What one call of commit.lua merges."""
+
+    trajectories: list[TrajectorySummary]
+    policies: list[PolicyEntry]
+    groups: list[GroupEntry]
+
+
+def summarise(owner: str, records: Sequence[LogRecord], segment: str, place: str) -> IndexBatch:
+    """Sum up records of one owner."""
+    ours = [record for record in records if not isinstance(record, PolicyVersion | Group)]
+    return IndexBatch(
+        trajectories=[_summarise_trajectory(owner, ours, segment, place)] if ours else [],
+        policies=[
+            PolicyEntry(run=record.run, number=str(record.number), record=_packed(record))
+            for record in records
+            if isinstance(record, PolicyVersion)
+        ],
+        groups=[
+            GroupEntry(
+                run=record.run, group_id=record.group_id, closed_at=repr(record.closed_at), record=_packed(record)
+            )
+            for record in records
+            if isinstance(record, Group)
+        ],
+    )
+
+
+def _summarise_trajectory(
+    trajectory_id: str, records: Sequence[LogRecord], segment: str, place: str
+) -> TrajectorySummary:
+    parts = [record for record in records if isinstance(record, StepPart)]
+    versions = [version for part in parts for version in _versions_of(part)]
+    named = [record.agent for record in records if isinstance(record, StepPart | AttemptStarted)]
+    return TrajectorySummary(
+        trajectory_id=trajectory_id,
+        segment=segment,
+        place=place,
+        opening=_first(block for record in records if (block := _opening_of(record))),
+        is_started=any(isinstance(record, AttemptStarted) for record in records),
+        ending=_first(_ending_of(record) for record in records if isinstance(record, Outcome)),
+        is_accepted=any(isinstance(record, Accepted) for record in records),
+        calls=_calls_of(parts),
+        agents=sorted({agent for agent in named if agent is not None}),
+        policy_min=min(versions, default=None),
+        policy_max=max(versions, default=None),
+        rewards={record.reward_id: _packed(record) for record in records if isinstance(record, Reward)},
+    )
+
+
+def _first(blocks: Iterable[Block]) -> Block | None:
+    return min(blocks, key=lambda block: block.rank, default=None)
+
+
+def _opening_of(record: LogRecord) -> Block | None:
+    """An AttemptStarted that knows the task stands before one that does not, and that before all other records."""
+    match record:
+        case AttemptStarted():
+            rank = f"{'0' if record.task else '1'} {_sortable(record.started_at)}"
+            return Block(rank, _fields_of(record))
+        case StepPart() | Observation() | Reward():
+            return _guess(record.trajectory_id, record.run, record.at)
+        case Outcome():
+            return _guess(record.trajectory_id, record.run, record.ended_at)
+        case Accepted():
+            return _guess(record.trajectory_id, record.run, record.accepted_at)
+        case Content() | Group() | PolicyVersion():
+            return None
+
+
+def _fields_of(started: AttemptStarted) -> dict[str, str]:
+    known = {
+        "rollout_id": started.rollout_id,
+        "attempt": str(started.attempt),
+        "run": started.run,
+        "task_id": started.task_id,
+        "task_type": started.task_type,
+        "split": started.split,
+        "group_id": started.group_id,
+        "worker": started.worker,
+        "labels": msgspec.json.encode(started.labels).decode() if started.labels else None,
+        "declared": msgspec.json.encode(started.rewards).decode() if started.rewards else None,
+        "started_at": repr(started.started_at),
+    }
+    return {name: value for name, value in known.items() if value is not None}
+
+
+def _guess(trajectory_id: str, run: str, at: float) -> Block:
+    """What stands in for an AttemptStarted that was lost or is on its way, so that nothing stored is out of reach."""
+    fields = {"run": run, "started_at": repr(at)}
+    try:
+        rollout_id, attempt = split_trajectory_id(trajectory_id)
+        fields |= {"rollout_id": rollout_id, "attempt": str(attempt)}
+    except BadInputError:  # calls that came without a rollout of ours
+        pass
+    return Block(f"2 {_sortable(at)}", fields)
+
+
+def _ending_of(outcome: Outcome) -> Block:
+    fields = {"status": outcome.status, "ended_at": repr(outcome.ended_at)}
+    cause = {} if outcome.cause is None else {"cause": outcome.cause}
+    return Block(f"{_sortable(outcome.ended_at)} {outcome.status} {outcome.cause}", fields | cause)
+
+
+def _calls_of(parts: Iterable[StepPart]) -> dict[str, tuple[int, int]]:
+    calls: dict[str, tuple[int, int]] = {}
+    for part in parts:
+        told, num_choices = calls.get(part.call_id, (0, 1))
+        if part.source == "gateway":
+            told |= STARTED if part.phase == "start" else ENDED
+        calls[part.call_id] = told, max(num_choices, len(part.actions or ()))
+    return calls
+
+
+def _versions_of(part: StepPart) -> list[int]:
+    return [version for action in part.actions or () for version, _ in action.policy_versions or ()]
+
+
+def _sortable(at: float) -> str:
+    return f"{at:017.6f}"
+
+
+def _packed(record: LogRecord) -> msgspec.Raw:
+    """The record's stored form under the header of a msgpack text: the reader inside Redis knows no bytes."""
+    content = encode(record)
+    return msgspec.Raw(b"\xdb" + len(content).to_bytes(4, "big") + content)

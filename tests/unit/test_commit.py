@@ -1,0 +1,255 @@
+"""This file holds the promises of the index: replays and order change nothing, and it says what the records say."""
+
+from collections import defaultdict
+from uuid import uuid4
+
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from agent_layer.schema.codec import encode, owner_of
+from agent_layer.schema.group import Group
+from agent_layer.schema.policy import PolicyVersion
+from agent_layer.schema.reward import Reward
+from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
+from agent_layer.schema.step import Action, Content, StepPart
+from agent_layer.schema.task import RewardSpec, Task
+from agent_layer.schema.trajectory import assemble_trajectory
+from agent_layer.store.commit import commit_segment
+from agent_layer.store.keys import Keys
+from agent_layer.store.sealing import CallCount, count_calls
+from agent_layer.store.segments import build_segment
+
+AT = 1_795_000_000.0
+times = st.integers(0, 9).map(lambda second: AT + second / 7)
+trajectory_ids = st.sampled_from(["r.0-0", "r.0-1", "stranger"])
+
+starts = st.builds(
+    AttemptStarted,
+    trajectory_id=trajectory_ids,
+    rollout_id=st.just("r.0"),
+    attempt=st.just(0),
+    run=st.just("run"),
+    task_id=st.sampled_from(["t", "u"]),
+    started_at=times,
+    group_id=st.sampled_from([None, "g"]),
+    rewards=st.sampled_from([{}, {"exact": RewardSpec(weight=2.0)}]),
+    labels=st.sampled_from([{}, {"a": "b"}]),
+    task=st.sampled_from([None, Task(id="t", run="run")]),
+)
+actions = st.builds(Action, policy_versions=st.lists(st.tuples(st.integers(0, 5), st.integers(1, 3)), max_size=2))
+parts = st.builds(
+    StepPart,
+    trajectory_id=trajectory_ids,
+    call_id=st.sampled_from(["c1", "c2", "c3"]),
+    run=st.just("run"),
+    source=st.sampled_from(["gateway", "hook"]),
+    phase=st.sampled_from(["start", "end"]),
+    at=times,
+    agent=st.sampled_from([None, "actor", "critic"]),
+    actions=st.none() | st.lists(actions, min_size=1, max_size=3),
+)
+rewards = st.builds(
+    Reward,
+    trajectory_id=trajectory_ids,
+    reward_id=st.integers(0, 10**6).map(str),
+    run=st.just("run"),
+    at=times,
+    name=st.sampled_from(["exact", "style"]),
+    score=st.floats(-1, 1) | st.none(),
+)
+outcomes = st.builds(
+    Outcome,
+    trajectory_id=trajectory_ids,
+    run=st.just("run"),
+    status=st.sampled_from(["completed", "truncated", "failed", "lost"]),
+    ended_at=times,
+    cause=st.sampled_from([None, "policy", "infra"]),
+)
+acceptances = st.builds(
+    Accepted, trajectory_id=trajectory_ids, rollout_id=st.just("r.0"), run=st.just("run"), accepted_at=times
+)
+groups = st.builds(
+    Group, group_id=st.sampled_from(["g", "h"]), run=st.just("run"), task_id=st.just("t"), closed_at=st.just(AT)
+)
+policies = st.builds(
+    PolicyVersion, run=st.just("run"), number=st.integers(0, 3), location=st.just("here"), created_at=st.just(AT)
+)
+contents = st.builds(Content, trajectory_id=trajectory_ids, hash=st.just("hash"), body=st.just(b"1"))
+records = st.one_of(starts, parts, rewards, outcomes, acceptances, groups, policies, contents)
+property_settings = hypothesis_settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+class Space:
+    """An index of its own."""
+
+    def __init__(self, redis, prefix: str) -> None:
+        self.redis = redis
+        self.keys = Keys(f"{prefix}-{uuid4().hex}")
+
+    def commit(self, name: str, segment: list) -> None:
+        by_owner = defaultdict(list)
+        for record in segment:
+            by_owner[owner_of(record)].append(record)
+        encoded = {owner: list(map(encode, ours)) for owner, ours in by_owner.items()}
+        content, footer = build_segment(name, AT, encoded)
+        commit_segment(self.redis, self.keys, f"seg/{name}", len(content), footer, by_owner)
+
+    def contents(self) -> dict[str, object]:
+        """All of the index but its events."""
+        found = {}
+        for key in self.redis.scan_iter(match=self.keys.name("*")):
+            name = key.decode().removeprefix(self.keys.name(""))
+            if name != "events":
+                found[name] = self.value(key)
+        return found
+
+    def value(self, key: bytes) -> object:
+        match self.redis.type(key):
+            case b"hash":
+                return self.redis.hgetall(key)
+            case b"zset":
+                return self.redis.zrange(key, 0, -1, withscores=True)
+            case b"set":
+                return self.redis.smembers(key)
+            case _:
+                return self.redis.get(key)
+
+    def clear(self) -> None:
+        for key in self.redis.scan_iter(match=self.keys.name("*")):
+            self.redis.delete(key)
+
+
+@pytest.fixture
+def space(redis, keys):
+    return Space(redis, keys.namespace)
+
+
+def identity(record) -> object:
+    """Records of one identity say the same; nobody could tell which of two different ones stands."""
+    match record:
+        case Reward():
+            return "reward", record.reward_id
+        case AttemptStarted():
+            return "started", record.trajectory_id, record.started_at, record.task is None
+        case Outcome():
+            return "outcome", record.trajectory_id, record.ended_at
+        case Group() | PolicyVersion():
+            return owner_of(record)
+        case _:
+            return encode(record)
+
+
+segments_of = st.dictionaries(
+    st.sampled_from("abcd"), st.lists(records, min_size=1, max_size=6), min_size=1, max_size=4
+).map(lambda found: {name: [one for _, one in kept] for name, kept in _distinct(found).items()})
+
+
+def _distinct(segments: dict[str, list]) -> dict[str, list]:
+    chosen = {identity(one): (name, one) for name, ours in segments.items() for one in ours}
+    kept = defaultdict(list)
+    for key, (name, one) in chosen.items():
+        kept[name].append((key, one))
+    return kept
+
+
+@property_settings
+@given(segments_of, st.data())
+def test_order_and_repetition_of_segments_change_nothing(redis, keys, segments, data):
+    once, often = Space(redis, keys.namespace), Space(redis, keys.namespace)
+    replays = data.draw(st.permutations([*segments, *segments]))
+
+    for name, found in sorted(segments.items()):
+        once.commit(name, found)
+    for name in replays:
+        often.commit(name, segments[name])
+
+    assert often.contents() == once.contents()
+    once.clear()
+    often.clear()
+
+
+@property_settings
+@given(segments_of)
+def test_the_index_says_what_the_trajectories_say(redis, keys, segments):
+    space = Space(redis, keys.namespace)
+    owned = defaultdict(list)
+    for name, found in segments.items():
+        space.commit(name, found)
+        for record in found:
+            owned[owner_of(record)].append(record)
+
+    for trajectory_id, found in owned.items():
+        if trajectory_id.startswith(("group:", "policy:")) or all(isinstance(one, Content) for one in found):
+            continue
+        row = {
+            name.decode(): value.decode() for name, value in redis.hgetall(space.keys.trajectory(trajectory_id)).items()
+        }
+        said = assemble_trajectory(trajectory_id, found)
+        reward = redis.zscore(space.keys.by("reward"), trajectory_id)
+        assert (reward, row.get("reward")) == (said.reward, None if said.reward is None else repr(said.reward))
+        assert int(row.get("num_steps", 0)) == len(said.steps)
+        assert ("accepted" in row) == (said.accepted is not None)
+        status = said.outcome.status if said.outcome else "running" if said.started else None
+        assert row.get("status") == status
+        if said.started:
+            assert float(row["started_at"]) == said.started.started_at
+            assert row["task_id"] == said.started.task_id
+        for index in ("all", ("run", "run"), *([("status", status)] if status else [])):
+            key = space.keys.by(index) if isinstance(index, str) else space.keys.by(*index)
+            assert redis.zscore(key, trajectory_id) == float(row["started_at"])
+    space.clear()
+
+
+def test_calls_count_as_whole_only_when_the_gateways_start_and_end_are_stored(space):
+    def part(call: str, source: str, phase: str) -> StepPart:
+        return StepPart(trajectory_id="r.0-0", call_id=call, run="run", source=source, phase=phase, at=AT)
+
+    space.commit("a", [part("c1", "gateway", "start"), part("c2", "hook", "start"), part("c2", "hook", "end")])
+    assert count_calls(space.redis, space.keys, "r.0-0") == CallCount(started=1, ended=0)
+
+    space.commit("b", [part("c1", "gateway", "end"), part("c3", "gateway", "end")])
+    assert count_calls(space.redis, space.keys, "r.0-0") == CallCount(started=1, ended=1)
+
+
+def test_a_long_trajectory_is_committed_in_several_calls(space):
+    calls = [
+        StepPart(trajectory_id="r.0-0", call_id=str(number), run="run", source="gateway", phase="start", at=AT)
+        for number in range(600)
+    ]
+    space.commit("a", calls)
+
+    assert count_calls(space.redis, space.keys, "r.0-0").started == 600
+    assert space.redis.hget(space.keys.trajectory("r.0-0"), "num_steps") == b"600"
+
+
+def test_a_group_and_its_event_are_entered_once(space):
+    group = Group(group_id="g", run="run", task_id="t", closed_at=AT)
+    space.commit("a", [group])
+    space.commit("b", [group])
+
+    assert space.redis.zrange(space.keys.closed_groups("run"), 0, -1, withscores=True) == [(b"g", AT)]
+    events = [fields for _, fields in space.redis.xrange(space.keys.events)]
+    assert events == [{b"kind": b"group", b"group_id": b"g", b"run": b"run"}]
+
+
+def test_whoever_waits_for_events_hears_of_each_new_status_once(space):
+    started = AttemptStarted(trajectory_id="r.0-0", rollout_id="r.0", attempt=0, run="run", task_id="t", started_at=AT)
+    ended = Outcome(trajectory_id="r.0-0", run="run", status="completed", ended_at=AT + 1)
+    for name, segment in {"a": [started], "b": [ended], "a again": [started], "b again": [ended]}.items():
+        space.commit(name, segment)
+
+    events = space.redis.xrange(space.keys.events)
+    assert [fields[b"status"] for _, fields in events] == [b"running", b"completed"]
+    assert not space.redis.exists(space.keys.by("status", "running"))
+
+
+def test_an_index_entry_says_where_the_bytes_lie(space):
+    space.commit("a", [Content(trajectory_id="r.0-0", hash="h", body=b"1")])
+
+    size = int(space.redis.hget(space.keys.segments, "seg/a"))
+    offset, chunk_size = map(int, space.redis.hget(space.keys.chunks("r.0-0"), "seg/a").split())
+    assert (offset, 0 < chunk_size < size) == (0, True)
