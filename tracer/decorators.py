@@ -15,7 +15,7 @@ from tracer.calls import Answer, Asked, announce, failed_answer, take_over
 from tracer.contents import Contents, json_value
 from tracer.context import Scope, Trail, current_scope
 from tracer.observations import ToolUse, take_over_tool
-from tracer.wrapping import wrap
+from tracer.wrapping import name_of, wrap
 
 __all__ = ["agent", "state", "step", "tool"]
 
@@ -39,7 +39,7 @@ def agent(
     """
 
     def decorate(inner: Callable[P, T]) -> Callable[P, T]:
-        return wrap(inner, partial(_AgentBlock, name or inner.__name__, role))
+        return wrap(inner, partial(_AgentBlock, name or name_of(inner), role))
 
     return decorate if function is None else decorate(function)
 
@@ -59,7 +59,7 @@ def tool(
     """
 
     def decorate(inner: Callable[P, T]) -> Callable[P, T]:
-        return wrap(inner, partial(_ToolBlock, name or inner.__name__))
+        return wrap(inner, partial(_ToolBlock, name or name_of(inner)))
 
     return decorate if function is None else decorate(function)
 
@@ -83,7 +83,7 @@ def step(
     """
 
     def decorate(inner: Callable[P, T]) -> Callable[P, T]:
-        return wrap(inner, partial(_StepBlock, name or inner.__name__))
+        return wrap(inner, partial(_StepBlock, name or name_of(inner)))
 
     return decorate if function is None else decorate(function)
 

@@ -9,7 +9,7 @@ from typing import ParamSpec, Protocol, TypeVar, cast
 from agent_layer.errors import BadInputError
 from tracer.context import Scope, current_scope, enter_scope
 
-__all__ = ["Block", "wrap"]
+__all__ = ["Block", "name_of", "wrap"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -50,16 +50,21 @@ BlockOf = Callable[[Scope, dict[str, object]], Block]
 """Begins a block, given the scope outside and the function's arguments by name."""
 
 
-def wrap(function: Callable[P, T], begin: BlockOf) -> Callable[P, T]:
-    """Give a function of the same type whose runs inside a rollout are surrounded by a block.
+def name_of(function: Callable[..., object]) -> str:
+    """Give the function's own name.
 
     Raises: BadInputError: this is an object with a life of its own, such as a framework's tool.
     """
-    if not inspect.isroutine(function):
-        raise BadInputError(
-            f"tracer decorator: expected a function, found {type(function).__name__};"
-            " put the tracer's decorator below the framework's, next to 'def'"
-        )
+    if inspect.isroutine(function):
+        return function.__name__
+    raise BadInputError(
+        f"tracer decorator: expected a function, found {type(function).__name__};"
+        " put the tracer's decorator below the framework's, next to 'def'"
+    )
+
+
+def wrap(function: Callable[P, T], begin: BlockOf) -> Callable[P, T]:
+    """Give a function of the same type whose runs inside a rollout are surrounded by a block."""
     begin_run = partial(_begin, inspect.signature(function), begin)
     surround = next((surround for test, surround in _SURROUNDINGS if test(function)), _surround_function)
     return cast("Callable[P, T]", wraps(function)(surround(function, begin_run)))

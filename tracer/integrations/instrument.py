@@ -10,7 +10,7 @@ from tracer.integrations.threads import carry_context
 __all__ = ["instrument"]
 
 _WATCHED = {
-    "openai": ("openai._base_client", "tracer.integrations.openai"),
+    "openai": ("openai", "tracer.integrations.openai"),
     "langgraph": ("langchain_core.tracers.context", "tracer.integrations.langgraph"),
 }
 _DONE: set[str] = set()
