@@ -61,13 +61,13 @@ class Gateway:
         app.cleanup_ctx.append(self._live)
         app.add_routes(
             [
+                web.post("/r/{trajectory_id}/v1/chat/completions", self._chat),  # most requests: first to be tried
                 web.get("/health", self._say_health),
                 web.post("/rollouts", self._open),
                 web.post("/rollouts/{rollout_id}/close", self._close),
                 web.post("/rollouts/{rollout_id}/end", self._end),
                 web.post("/r/{trajectory_id}/reward", self._reward),
                 web.get("/r/{trajectory_id}/v1/models", self._list_models),
-                web.post("/r/{trajectory_id}/v1/chat/completions", self._chat),
                 web.get("/v1/models", self._list_models),
                 web.post("/v1/chat/completions", self._chat),
             ]

@@ -5,8 +5,9 @@ killed, a call that an agent saw answered is stored whole, and a call that it di
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Final
 
 from aiohttp import ClientError, ClientResponse, ClientSession, hdrs, web
@@ -41,6 +42,9 @@ class Calls:
     policies: PolicyBook
     session: ClientSession
     shelf: AnswerShelf = field(default_factory=AnswerShelf)
+    _name: str = field(default_factory=lambda: new_id()[-8:])
+    """Makes the ids of this process differ from those of another; minting each anew costs a system call."""
+    _numbers: Iterator[int] = field(default_factory=count)
 
     async def answer(self, rollout: LiveRollout, http: web.Request) -> web.StreamResponse:
         """Answer a request for a chat completion."""
@@ -52,7 +56,7 @@ class Calls:
             if before.is_good:
                 return _say_again(before)
         rollout.check_may_call()
-        call = rollout.calls.add(asking, new_id())
+        call = rollout.calls.add(asking, f"{self._name}-{next(self._numbers)}")
         question = Question(rollout=rollout, request=request, asked=asked, call=call, headers=http.headers)
         try:
             return await self._ask(question, http)
@@ -104,7 +108,7 @@ class Calls:
         flight.end(answer, "aborted" if is_cut else "ok")
         if call.is_good:
             self.shelf.keep(call, answer.body, _JSON)
-        return web.Response(body=answer.body, content_type=_JSON, headers={CALL_HEADER: call.call_id})
+        return _response(call, answer.body, _JSON)
 
     async def _stream(self, flight: Flight, http: web.Request, reply: ClientResponse) -> web.StreamResponse:
         call = flight.question.call
@@ -158,7 +162,11 @@ def _refused_by_engine(flight: Flight, reply: ClientResponse, body: bytes) -> we
 def _say_again(call: Call) -> web.Response:
     if call.answer is None:
         raise RefusedError(410, "answer_gone", f"call {call.call_id}: it was answered, and the answer is gone")
-    return web.Response(body=call.answer, content_type=call.content_type, headers={CALL_HEADER: call.call_id})
+    return _response(call, call.answer, call.content_type)
+
+
+def _response(call: Call, body: bytes, content_type: str) -> web.Response:
+    return web.Response(body=body, headers={hdrs.CONTENT_TYPE: content_type, CALL_HEADER: call.call_id})
 
 
 async def _write(response: web.StreamResponse, seen: bytes) -> bool:

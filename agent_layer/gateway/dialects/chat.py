@@ -1,12 +1,13 @@
 """This file holds OpenAI's chat completions: what a client asks, what the engine is asked, what both are answered.
 
-Bodies are cut into raw JSON pieces and put together again, never decoded as a whole: messages, unknown fields and
-whatever else this file does not name pass through byte for byte.
+Bodies are cut into raw JSON pieces, and only what the record needs is decoded: messages, unknown fields and whatever
+else this file does not name pass through byte for byte.
 """
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -14,18 +15,12 @@ from agent_layer.errors import BadInputError, EngineError
 from agent_layer.schema.record import JsonObject, Logprobs, TokenIds
 from agent_layer.schema.step import Action
 
-__all__ = ["ChatAnswer", "ChatRequest", "Pieces", "action_of", "read_answer", "read_request", "token_ids_of", "visible"]
+__all__ = ["ChatAnswer", "ChatRequest", "LogprobList", "action_of", "read_answer", "read_request"]
 
-Pieces = dict[str, msgspec.Raw]
+Pieces: TypeAlias = dict[str, msgspec.Raw]
 """A JSON object whose values are not decoded yet."""
 
-_PIECES: Final = msgspec.json.Decoder(Pieces)
-_ITEMS: Final = msgspec.json.Decoder(list[msgspec.Raw])
-_CHOICES: Final = msgspec.json.Decoder(list[Pieces])
-_IDS: Final = msgspec.json.Decoder(list[int])
-_MESSAGE: Final = msgspec.json.Decoder(JsonObject)
-_ENCODER: Final = msgspec.json.Encoder()
-_TRUE, _NULL = msgspec.Raw(b"true"), msgspec.Raw(b"null")
+_TRUE, _NULL, _ABSENT = msgspec.Raw(b"true"), msgspec.Raw(b"null"), msgspec.Raw()
 
 _NOT_SAMPLING = frozenset(
     {"messages", "tools", "model", "stream", "stream_options", "logprobs", "top_logprobs", "return_token_ids", "user"}
@@ -43,7 +38,6 @@ class ChatRequest:
     tools: msgspec.Raw | None
     sampling: JsonObject
     """Everything that shapes the answer besides messages and tools."""
-    stream: bool
     wants_logprobs: bool
     wants_token_ids: bool
 
@@ -62,20 +56,33 @@ class _Role(msgspec.Struct):
     role: str = ""
 
 
-_ROLE: Final = msgspec.json.Decoder(_Role)
+class LogprobEntry(msgspec.Struct, gc=False):
+    """What is read of one sampled token."""
 
-
-class _LogprobEntry(msgspec.Struct):
     logprob: float
 
 
-class LogprobPiece(msgspec.Struct):
+class LogprobList(msgspec.Struct, gc=False):
     """The log-probabilities of a choice, or of a chunk of it."""
 
-    content: list[_LogprobEntry] | None = None
+    content: list[LogprobEntry] | None = None
+
+    @property
+    def values(self) -> list[float]:
+        """One for each token."""
+        return [entry.logprob for entry in self.content or ()]
 
 
-_LOGPROBS: Final = msgspec.json.Decoder(LogprobPiece | None)
+class _Choice(msgspec.Struct, gc=False):
+    message: JsonObject
+    token_ids: msgspec.Raw = _ABSENT
+    logprobs: msgspec.Raw = _ABSENT
+    finish_reason: str | None = None
+
+
+class _Completion(msgspec.Struct, gc=False):
+    choices: list[_Choice]
+    prompt_token_ids: msgspec.Raw = _ABSENT
 
 
 class ChatAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,6 +93,18 @@ class ChatAnswer(msgspec.Struct, frozen=True, kw_only=True):
     prompt_token_ids: TokenIds | None
     actions: list[Action]
     """[num_choices]."""
+
+
+_ENCODER: Final = msgspec.json.Encoder()
+_PIECES: Final = msgspec.json.Decoder(Pieces)
+_ITEMS: Final = msgspec.json.Decoder(list[msgspec.Raw])
+_ROLE: Final = msgspec.json.Decoder(_Role)
+_COMPLETION: Final = msgspec.json.Decoder(_Completion)
+_IDS: Final = msgspec.json.Decoder(list[int] | None)
+_LOGPROBS: Final = msgspec.json.Decoder(LogprobList | None)
+_PROMPT_IDS_MEMBER: Final = re.compile(rb'"prompt_token_ids"\s*:\s*')
+_IDS_MEMBER: Final = re.compile(rb'"token_ids"\s*:\s*')
+_LOGPROBS_MEMBER: Final = re.compile(rb'"logprobs"\s*:\s*')
 
 
 def read_request(body: bytes) -> ChatRequest:
@@ -100,9 +119,8 @@ def read_request(body: bytes) -> ChatRequest:
             messages=_ITEMS.decode(pieces["messages"]),
             tools=pieces.get("tools"),
             sampling={name: msgspec.json.decode(piece) for name, piece in pieces.items() if name not in _NOT_SAMPLING},
-            stream=_is_true(pieces.get("stream")),
-            wants_logprobs=_is_true(pieces.get("logprobs")),
-            wants_token_ids=_is_true(pieces.get("return_token_ids")),
+            wants_logprobs=pieces.get("logprobs") == _TRUE,
+            wants_token_ids=pieces.get("return_token_ids") == _TRUE,
         )
     except (msgspec.DecodeError, KeyError) as error:
         raise BadInputError(
@@ -121,42 +139,25 @@ def read_answer(body: bytes, request: ChatRequest, version: int) -> ChatAnswer:
     Raises: EngineError: it is no chat completion.
     """
     try:
-        top = _PIECES.decode(body)
-        choices = _CHOICES.decode(top["choices"])
-        actions = [
-            action_of(
-                _MESSAGE.decode(choice["message"]),
-                ids=token_ids_of(choice.get("token_ids")),
-                logprobs=logprobs_of([_LOGPROBS.decode(choice.get("logprobs", _NULL))]),
-                finish_reason=msgspec.json.decode(choice.get("finish_reason", _NULL), type=str | None),
-                version=version,
-            )
-            for choice in choices
-        ]
-        prompt_token_ids = token_ids_of(top.get("prompt_token_ids"))
-    except (msgspec.DecodeError, KeyError) as error:
+        answer = _COMPLETION.decode(body)
+        return ChatAnswer(
+            body=_visible(body, answer, request),
+            prompt_token_ids=_ids_of(answer.prompt_token_ids),
+            actions=[
+                action_of(
+                    choice.message, _ids_of(choice.token_ids), _logprobs_of(choice), choice.finish_reason, version
+                )
+                for choice in answer.choices
+            ],
+        )
+    except msgspec.DecodeError as error:
         raise EngineError(
             f"engine's answer: expected a chat completion, found {error!r}; is it an OpenAI-compatible server?"
         ) from error
-    return ChatAnswer(body=visible(top, choices, request) or body, prompt_token_ids=prompt_token_ids, actions=actions)
-
-
-def visible(top: Pieces, choices: list[Pieces], request: ChatRequest) -> bytes | None:
-    """Leave out what the client did not ask for; None when nothing is left out. Changes ``top`` and ``choices``."""
-    changed = False
-    if not request.wants_token_ids:
-        changed = top.pop("prompt_token_ids", None) is not None
-        for choice in choices:
-            changed |= choice.pop("token_ids", None) is not None
-    if not request.wants_logprobs:
-        for choice in choices:
-            changed |= "logprobs" in choice
-            choice["logprobs"] = _NULL
-    return _ENCODER.encode({**top, "choices": choices}) if changed else None
 
 
 def action_of(
-    message: JsonObject, *, ids: TokenIds | None, logprobs: Logprobs | None, finish_reason: str | None, version: int
+    message: JsonObject, ids: TokenIds | None, logprobs: Logprobs | None, finish_reason: str | None, version: int
 ) -> Action:
     """Record one choice."""
     return Action(
@@ -168,19 +169,37 @@ def action_of(
     )
 
 
-def token_ids_of(piece: msgspec.Raw | None) -> TokenIds | None:
-    """Read a list of ids; None where there is none."""
-    return None if piece is None or piece == _NULL else TokenIds(_IDS.decode(piece))
+def _visible(body: bytes, answer: _Completion, request: ChatRequest) -> bytes:
+    """Leave out what the client did not ask for."""
+    if not request.wants_token_ids:
+        body = _without(body, _PROMPT_IDS_MEMBER, answer.prompt_token_ids)
+        for choice in answer.choices:
+            body = _without(body, _IDS_MEMBER, choice.token_ids)
+    if not request.wants_logprobs:
+        for choice in answer.choices:
+            body = _without(body, _LOGPROBS_MEMBER, choice.logprobs)
+    return body
 
 
-def logprobs_of(found: Iterable[LogprobPiece | None]) -> Logprobs | None:
-    """Join the log-probabilities of chunks; None where there are none at all."""
-    known = [piece.content for piece in found if piece is not None and piece.content is not None]
-    return Logprobs([entry.logprob for content in known for entry in content]) if known else None
+def _without(body: bytes, member: re.Pattern[bytes], value: msgspec.Raw) -> bytes:
+    """Put null in place of a member's value. Inside a JSON string its quotes would be escaped, so no text matches."""
+    if value in (_ABSENT, _NULL):
+        return body
+    found = bytes(value)
+    for written in member.finditer(body):
+        if body.startswith(found, written.end()):
+            return body[: written.end()] + b"null" + body[written.end() + len(found) :]
+    return body
 
 
-def _is_true(piece: msgspec.Raw | None) -> bool:
-    return piece is not None and piece == _TRUE
+def _ids_of(piece: msgspec.Raw) -> TokenIds | None:
+    ids = None if piece == _ABSENT else _IDS.decode(piece)
+    return None if ids is None else TokenIds(ids)
+
+
+def _logprobs_of(choice: _Choice) -> Logprobs | None:
+    found = None if choice.logprobs == _ABSENT else _LOGPROBS.decode(choice.logprobs)
+    return None if found is None or found.content is None else Logprobs(found.values)
 
 
 def _raw(value: object) -> msgspec.Raw:
