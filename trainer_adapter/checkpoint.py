@@ -1,7 +1,8 @@
-"""This file holds what a checkpoint says beside weights and optimizer: the cursor of the consumed groups."""
+"""This file holds checkpoints: a directory that appears whole or not at all, and the cursor in it."""
 
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -9,51 +10,74 @@ import msgspec
 from agent_layer.schema.record import Record
 from agent_layer.settings import Settings
 
-__all__ = ["Cursor", "checkpoint_directory", "keep_newest", "newest_checkpoint", "seal_checkpoint"]
+__all__ = ["Cursor", "Shelf"]
 
 _CURSOR = "cursor.json"
 
 
 class Cursor(Record, frozen=True, kw_only=True):
-    """Where training stands. Groups are acknowledged only after the checkpoint that contains them is sealed."""
+    """Where training stands. Groups are acknowledged only after the checkpoint that contains them is on disk."""
 
     step: int = 0
-    """Updates done."""
-    policy_version: int = 0
-    """Version that the weights in the checkpoint were published as."""
-    next_round: int = 0
-    """Rounds of tasks asked for so far."""
-    num_groups_asked: int = 0
-    num_groups_taken: int = 0
+    """Steps done."""
+    policy_version: int | None = 0
+    """Version under which the weights in the checkpoint were published; None: they were not."""
+    num_asked: int = 0
+    """Groups asked for so far."""
+    open_positions: list[int] = []
+    """Which of them, counted from 0 in order of asking, were not trained or dropped yet."""
     success_rates: dict[str, float] = {}
     """By task id, what the curriculum has learned."""
-    unacked: list[str] = []
-    """Groups whose acknowledgement may have been cut off; they are not trained again."""
+    taken: list[str] = []
+    """Groups since the checkpoint before. They are acknowledged next, and never trained again."""
 
 
-def checkpoint_directory(settings: Settings, run: str, step: int) -> Path:
-    """Where the checkpoint of a step lies."""
-    return settings.dir / "checkpoints" / run / f"step-{step:06d}"
+class Shelf:
+    """The checkpoints of one run, in ``DIR/checkpoints/RUN``."""
+
+    def __init__(self, settings: Settings, run: str) -> None:
+        self._directory = settings.dir.absolute() / "checkpoints" / run
+
+    def newest(self) -> tuple[Path, Cursor] | None:
+        """Find the newest checkpoint; None when there is none."""
+        found = self._all()
+        return (found[-1], msgspec.json.decode((found[-1] / _CURSOR).read_bytes(), type=Cursor)) if found else None
+
+    def save(self, cursor: Cursor, write: Callable[[Path], None]) -> None:
+        """Keep a checkpoint of ``cursor.step``; whoever dies in the middle leaves the one before in its place.
+
+        Args:
+            cursor: where training stands.
+            write: writes weights and optimizer state into the directory that it is given.
+        """
+        pending, final = self._directory / "pending", self._directory / f"step-{cursor.step:06d}"
+        shutil.rmtree(pending, ignore_errors=True)
+        pending.mkdir(parents=True)
+        write(pending)
+        (pending / _CURSOR).write_bytes(msgspec.json.encode(cursor))
+        _sync_tree(pending)
+        shutil.rmtree(final, ignore_errors=True)
+        pending.replace(final)
+        _sync(self._directory)
+
+    def keep_newest(self, num_kept: int) -> None:
+        """Delete all but the newest checkpoints."""
+        for directory in self._all()[:-num_kept]:
+            shutil.rmtree(directory)
+
+    def _all(self) -> list[Path]:
+        return sorted(self._directory.glob("step-*"))
 
 
-def seal_checkpoint(directory: Path, cursor: Cursor) -> None:
-    """Write the cursor last and whole: a directory without it is not a checkpoint."""
-    pending = directory / f"{_CURSOR}.new"
-    with pending.open("wb") as file:
-        file.write(msgspec.json.encode(cursor))
-        file.flush()
-        os.fsync(file.fileno())
-    pending.replace(directory / _CURSOR)
+def _sync_tree(directory: Path) -> None:
+    for path in directory.rglob("*"):
+        _sync(path)
+    _sync(directory)
 
 
-def newest_checkpoint(settings: Settings, run: str) -> tuple[Path, Cursor] | None:
-    """Find the newest sealed checkpoint of a run; None when it has none."""
-    sealed = sorted((settings.dir / "checkpoints" / run).glob(f"step-*/{_CURSOR}"))
-    return (sealed[-1].parent, msgspec.json.decode(sealed[-1].read_bytes(), type=Cursor)) if sealed else None
-
-
-def keep_newest(settings: Settings, run: str, num_kept: int) -> None:
-    """Delete all but the newest checkpoints."""
-    for cursor in sorted((settings.dir / "checkpoints" / run).glob(f"step-*/{_CURSOR}"))[:-num_kept]:
-        cursor.unlink()
-        shutil.rmtree(cursor.parent)
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,10 +1,12 @@
-"""This file holds the feed: it asks for so many tasks that none can grow too stale, and takes whole groups.
+"""This file holds the feed: it asks for so many groups that none can grow too stale, and takes them in as they close.
 
 Let a step train g groups. With F groups asked for and not yet trained, the newest will be trained F / g steps from now,
 by weights that are F / g - 1 versions younger than those that begin it. So F <= g * (1 + max_staleness).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+import random
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 
 import msgspec
 
@@ -14,31 +16,37 @@ from agent_layer.schema.task import Task
 from agent_layer.store.follow import GroupDelivery
 from agent_layer.store.store import Store
 from trainer_adapter.checkpoint import Cursor
-from trainer_adapter.config import Rollouts
+from trainer_adapter.config import TrainConfig
 from trainer_adapter.curriculum import allot_rollouts, update_rates
 
-__all__ = ["CONSUMER", "GroupFeed", "success_by_task"]
+__all__ = ["CONSUMER", "GroupFeed", "task_order"]
 
 CONSUMER = "trainer"
 """Name under which groups are acknowledged."""
 
 
 class GroupFeed:
-    """Tasks out, whole groups in. One step trains one group of each task, so a round is one asking for all tasks."""
+    """Tasks out, whole groups in.
+
+    Groups are asked for by position: position p is task p mod n, in that epoch's order, of epoch p div n. The same
+    position is the same group, so that asking again after a restart repeats nothing.
+    """
 
     def __init__(
-        self, run: str, tasks: Sequence[Task], plan: Rollouts, dispatcher: Dispatcher, store: Store, cursor: Cursor
+        self, run: str, tasks: Sequence[Task], config: TrainConfig, dispatcher: Dispatcher, store: Store, cursor: Cursor
     ) -> None:
         self._run = run
         self._tasks = list(tasks)
-        self._plan = plan
+        self._seed = config.seed
+        self._plan = config.rollouts
         self._dispatcher = dispatcher
         self._store = store
         self._rates = dict(cursor.success_rates)
-        self._next_round = cursor.next_round
-        self._num_in_flight = cursor.num_groups_asked - cursor.num_groups_taken
-        self._num_asked = cursor.num_groups_asked
-        self.acknowledge(cursor.unacked)
+        self._num_asked = cursor.num_asked
+        self._open: dict[str, int] = {}
+        """Position by group id."""
+        self.acknowledge(cursor.taken)
+        self._submit(cursor.open_positions)
 
     @property
     def groups_per_step(self) -> int:
@@ -46,13 +54,11 @@ class GroupFeed:
         return self._plan.groups_per_step or len(self._tasks)
 
     def ask(self) -> None:
-        """Submit rounds as long as no group among them can become too stale."""
-        allowed = self.groups_per_step * (1 + self._plan.max_staleness)
-        while self._num_in_flight + len(self._tasks) <= max(allowed, len(self._tasks)):
-            asked = self._dispatcher.submit(self._round_tasks(), run=self._run, round=self._next_round)
-            self._next_round += 1
-            self._num_asked += len(asked)
-            self._num_in_flight += len(asked)
+        """Submit groups as long as none among them can become too stale."""
+        room = self.groups_per_step * (1 + self._plan.max_staleness) - len(self._open)
+        positions = range(self._num_asked, self._num_asked + max(0, room))
+        self._submit(positions)
+        self._num_asked = positions.stop
 
     def follow(self, stop: Callable[[], bool]) -> Iterator[GroupDelivery]:
         """Give whole groups as they close, until ``stop`` says so.
@@ -67,45 +73,52 @@ class GroupFeed:
                 " is a worker running? 'agent-layer workers' and 'agent-layer dead' tell"
             )
 
+    def finish(self, group_ids: Iterable[str]) -> None:
+        """Say that these groups are trained or dropped, so that others may be asked for; twice does no harm."""
+        for group_id in group_ids:
+            self._open.pop(group_id, None)
+
+    def learn(self, observed: Mapping[str, float]) -> None:
+        """Let the curriculum know how often tasks succeeded, by task id."""
+        if self._plan.curriculum:
+            self._rates = update_rates(self._rates, observed, self._plan.curriculum.memory)
+
     def acknowledge(self, group_ids: Sequence[str]) -> None:
         """Say that these groups need never come again; twice does no harm."""
         if group_ids:
             self._store.redis.sadd(self._store.keys.acked(self._run, CONSUMER), *group_ids)
 
-    def learn(self, taken: Sequence[GroupDelivery]) -> None:
-        """Count the groups as done with, and let the curriculum learn from them."""
-        self._num_in_flight -= len(taken)
-        if self._plan.curriculum:
-            observed = success_by_task(taken, self._plan.success_above)
-            self._rates = update_rates(self._rates, observed, self._plan.curriculum.memory)
-
-    def cursor(self, step: int, policy_version: int, unacked: Sequence[str]) -> Cursor:
+    def cursor(self, step: int, policy_version: int | None, taken: Sequence[str]) -> Cursor:
         """Say where the feed stands, for a checkpoint."""
         return Cursor(
             step=step,
             policy_version=policy_version,
-            next_round=self._next_round,
-            num_groups_asked=self._num_asked,
-            num_groups_taken=self._num_asked - self._num_in_flight,
+            num_asked=self._num_asked,
+            open_positions=sorted(self._open.values()),
             success_rates=self._rates,
-            unacked=list(unacked),
+            taken=list(taken),
         )
 
-    def _round_tasks(self) -> list[Task]:
+    def _submit(self, positions: Iterable[int]) -> None:
+        num_tasks = len(self._tasks)
+        for epoch, members in groupby(positions, lambda position: position // num_tasks):
+            wanted, order = list(members), task_order(num_tasks, self._seed, epoch)
+            tasks = self._sized([self._tasks[order[position % num_tasks]] for position in wanted])
+            group_ids = self._dispatcher.submit(tasks, run=self._run, round=epoch)
+            self._open |= dict(zip(group_ids, wanted, strict=True))
+
+    def _sized(self, tasks: Sequence[Task]) -> list[Task]:
+        """Tasks with the number of rollouts that each is to get."""
         size, curriculum = self._plan.group_size, self._plan.curriculum
-        shares = [size] * len(self._tasks)
+        shares = [size] * len(tasks)
         if curriculum:
-            rates = [self._rates.get(task.id, 0.5) for task in self._tasks]
-            shares = allot_rollouts(size * len(rates), rates, curriculum.floor, curriculum.minimum)
-        sized = zip(self._tasks, shares, strict=True)
-        return [msgspec.structs.replace(task, group_size=share) for task, share in sized]
+            rates = [self._rates.get(task.id, 0.5) for task in tasks]
+            shares = allot_rollouts(size * len(tasks), rates, curriculum.floor, curriculum.minimum)
+        return [msgspec.structs.replace(task, group_size=share) for task, share in zip(tasks, shares, strict=True)]
 
 
-def success_by_task(groups: Sequence[GroupDelivery], above: float) -> dict[str, float]:
-    """Share of rollouts with a reward above ``above``, by task id; rollouts without a reward are left out."""
-    found: dict[str, list[bool]] = {}
-    for delivery in groups:
-        rewards = [trajectory.reward for trajectory in delivery.trajectories]
-        hits = [reward > above for reward in rewards if reward is not None]
-        found.setdefault(delivery.group.task_id, []).extend(hits)
-    return {task_id: sum(hits) / len(hits) for task_id, hits in found.items() if hits}
+def task_order(num_tasks: int, seed: int, epoch: int) -> list[int]:
+    """Order of the tasks in an epoch; the same for the same seed."""
+    order = list(range(num_tasks))
+    random.Random(f"{seed} {epoch}").shuffle(order)  # an order, not a secret
+    return order

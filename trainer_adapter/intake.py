@@ -1,37 +1,51 @@
-"""This file holds what a step takes in: whole groups as samples, their age, and what was counted on the way. Pure."""
+"""This file holds what a step takes in: whole groups as samples, without what is too old, and counts. Pure."""
 
 from collections.abc import Sequence
 
 import msgspec
 
+from agent_layer.schema.group import Group
 from agent_layer.schema.trajectory import Trajectory
 from agent_layer.store.follow import GroupDelivery
 from trainer_adapter.advantages import GroupSamples, RolloutSamples, teaches
-from trainer_adapter.samples import samples_of
+from trainer_adapter.samples import SampleSet, samples_of
 
-__all__ = ["GroupIntake", "StepCounts", "count_step", "read_group"]
+__all__ = ["GroupIntake", "StepCounts", "count_step", "read_group", "success_by_task"]
 
 
 class GroupIntake(msgspec.Struct, frozen=True, kw_only=True):
     """One delivered group, read."""
 
-    delivery: GroupDelivery
+    group: Group
     samples: GroupSamples
+    """Of the rollouts that are young enough; an older one counts in no baseline."""
+    rewards: list[float | None]
+    """[num_accepted], the old ones included."""
+    ages: list[int]
+    """[num_trained_tokens] versions between the sampling of each token and the weights that are to learn from it."""
+    num_stale_rollouts: int
+    num_calls: int
     num_dropped_steps: int
-    versions: list[int]
-    """[num_trained_tokens] policy version of each token that would be trained."""
 
-    def staleness(self, policy_version: int) -> int:
-        """Age in versions of its oldest token; 0 without tokens."""
-        return policy_version - min(self.versions, default=policy_version)
+    @property
+    def is_stale(self) -> bool:
+        """Whether nothing is left of it because of its age."""
+        return self.num_stale_rollouts > 0 and not self.samples.rollouts
+
+    @property
+    def teaches(self) -> bool:
+        """Whether its rewards differ."""
+        return teaches([rollout.reward for rollout in self.samples.rollouts])
 
 
 class StepCounts(msgspec.Struct, frozen=True, kw_only=True):
     """What a report says of the groups of one step."""
 
     num_rollouts: int
+    """Asked for, those that died included."""
     num_null_rewards: int
     num_dead_groups: int
+    num_stale_rollouts: int
     num_dropped_steps: int
     num_calls: int
     num_tokens: int
@@ -40,42 +54,46 @@ class StepCounts(msgspec.Struct, frozen=True, kw_only=True):
     staleness_max: int
 
 
-def read_group(delivery: GroupDelivery) -> GroupIntake:
+def read_group(delivery: GroupDelivery, policy_version: int, max_staleness: int) -> GroupIntake:
     """Turn the trajectories of a group into samples.
 
-    Raises: CaptureError: a step that should be trained lacks ids, log-probabilities or versions.
+    Args:
+        delivery: the group.
+        policy_version: of the weights that are to learn from it.
+        max_staleness: a rollout with a token that is older by more versions than this is left out.
+
+    Raises:
+        CaptureError: a step that should be trained lacks ids, log-probabilities or versions.
     """
-    sets = [samples_of(trajectory) for trajectory in delivery.trajectories]
-    rollouts = [
-        RolloutSamples(trajectory_id=trajectory.trajectory_id, reward=trajectory.reward, samples=found.samples)
-        for trajectory, found in zip(delivery.trajectories, sets, strict=True)
-    ]
-    group = delivery.group
+    read = [(trajectory, samples_of(trajectory)) for trajectory in delivery.trajectories]
+    young = [(one, found) for one, found in read if max(_ages(found, policy_version), default=0) <= max_staleness]
     return GroupIntake(
-        delivery=delivery,
-        samples=GroupSamples(group_id=group.group_id, task_id=group.task_id, rollouts=rollouts),
-        num_dropped_steps=sum(len(found.drops) for found in sets),
-        versions=[version for found in sets for sample in found.samples for version in sample.versions if version >= 0],
+        group=delivery.group,
+        samples=GroupSamples(
+            group_id=delivery.group.group_id,
+            task_id=delivery.group.task_id,
+            rollouts=[_rollout(trajectory, found) for trajectory, found in young],
+        ),
+        rewards=[trajectory.reward for trajectory, _ in read],
+        ages=[age for _, found in young for age in _ages(found, policy_version)],
+        num_stale_rollouts=len(read) - len(young),
+        num_calls=sum(len({step.call_id for step in trajectory.steps}) for trajectory, _ in read),
+        num_dropped_steps=sum(len(found.drops) for _, found in read),
     )
 
 
-def count_step(groups: Sequence[GroupIntake], policy_version: int) -> StepCounts:
-    """Count what one step takes in.
-
-    Args:
-        groups: those that are trained or dead, not the stale ones.
-        policy_version: of the weights that are about to be updated.
-    """
-    trajectories = [trajectory for group in groups for trajectory in group.delivery.trajectories]
-    rewards = [reward for trajectory in trajectories if (reward := trajectory.reward) is not None]
-    ages = [policy_version - version for group in groups for version in group.versions]
-    num_rollouts = sum(group.delivery.group.group_size for group in groups)
+def count_step(groups: Sequence[GroupIntake]) -> StepCounts:
+    """Count what one step takes in."""
+    rewards = [reward for group in groups for reward in group.rewards if reward is not None]
+    ages = [age for group in groups for age in group.ages]
+    num_rollouts = sum(group.group.group_size for group in groups)
     return StepCounts(
         num_rollouts=num_rollouts,
         num_null_rewards=num_rollouts - len(rewards),
-        num_dead_groups=sum(not teaches(_rewards(group.delivery.trajectories)) for group in groups),
+        num_dead_groups=sum(not group.teaches for group in groups),
+        num_stale_rollouts=sum(group.num_stale_rollouts for group in groups),
         num_dropped_steps=sum(group.num_dropped_steps for group in groups),
-        num_calls=sum(len(trajectory.steps) for trajectory in trajectories),
+        num_calls=sum(group.num_calls for group in groups),
         num_tokens=len(ages),
         reward_mean=sum(rewards) / len(rewards) if rewards else None,
         staleness_mean=sum(ages) / len(ages) if ages else 0.0,
@@ -83,5 +101,19 @@ def count_step(groups: Sequence[GroupIntake], policy_version: int) -> StepCounts
     )
 
 
-def _rewards(trajectories: Sequence[Trajectory]) -> list[float | None]:
-    return [trajectory.reward for trajectory in trajectories]
+def success_by_task(groups: Sequence[GroupIntake], above: float) -> dict[str, float]:
+    """Share of rollouts with a reward above ``above``, by task id; rollouts without a reward are left out."""
+    found: dict[str, list[bool]] = {}
+    for group in groups:
+        known = [reward > above for reward in group.rewards if reward is not None]
+        found.setdefault(group.group.task_id, []).extend(known)
+    return {task_id: sum(known) / len(known) for task_id, known in found.items() if known}
+
+
+def _ages(found: SampleSet, policy_version: int) -> list[int]:
+    versions = [version for sample in found.samples for version in sample.versions if version >= 0]
+    return [policy_version - version for version in versions]
+
+
+def _rollout(trajectory: Trajectory, found: SampleSet) -> RolloutSamples:
+    return RolloutSamples(trajectory_id=trajectory.trajectory_id, reward=trajectory.reward, samples=found.samples)

@@ -1,22 +1,22 @@
 """This file holds the training loop: whole groups in, one update, one policy version out, again.
 
 Workers never wait for it: while an update runs, they work on the groups that ``max_staleness`` allows ahead of it.
-A stop ends it between two updates, with a checkpoint; a kill loses what came after the last checkpoint, and the groups
-since then, which were not acknowledged, come again.
+A stop ends it between two steps, with a checkpoint. A kill loses what came after the last checkpoint; the groups since
+then were not acknowledged and come again.
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 
 from agent_layer.errors import AgentLayerError
-from agent_layer.settings import Settings
 from agent_layer.store.follow import GroupDelivery
-from trainer_adapter.advantages import select_batch
-from trainer_adapter.checkpoint import checkpoint_directory, keep_newest, seal_checkpoint
+from trainer_adapter.advantages import TrainingBatch, select_batch
+from trainer_adapter.checkpoint import Cursor, Shelf
 from trainer_adapter.config import TrainConfig
 from trainer_adapter.embedded import EmbeddedTrainer, UpdateReport
-from trainer_adapter.groups import GroupFeed, success_by_task
-from trainer_adapter.intake import GroupIntake, StepCounts, count_step, read_group
+from trainer_adapter.groups import GroupFeed
+from trainer_adapter.intake import GroupIntake, StepCounts, count_step, read_group, success_by_task
 from trainer_adapter.progress import StepProgress
 from trainer_adapter.weights import WeightPublisher
 
@@ -24,89 +24,150 @@ __all__ = ["TrainingLoop"]
 
 
 class TrainingLoop:
-    """One training run from where it stands to its last step."""
+    """One training run from where its trainer stands to its last step."""
 
     def __init__(
         self,
-        config: TrainConfig,
-        settings: Settings,
         run: str,
+        config: TrainConfig,
         feed: GroupFeed,
         trainer: EmbeddedTrainer,
         publisher: WeightPublisher,
+        shelf: Shelf,
     ) -> None:
-        self._config = config
-        self._settings = settings
         self._run = run
+        self._config = config
         self._feed = feed
         self._trainer = trainer
         self._publisher = publisher
-        self._unacked: list[str] = []
-        self._num_stale = 0
+        self._shelf = shelf
+        self._step = 0
+        self._version = 0
+        """Newest published version."""
+        self._is_published = True
+        """Whether that is what the trainer's weights are."""
+        self._taken: list[str] = []
+        """Groups that the weights have learned from, or that were too old, since the last checkpoint."""
 
-    def run(self, first_step: int, policy_version: int, stop: Callable[[], bool]) -> Iterator[StepProgress]:
-        """Train until the last step or until ``stop`` says so.
+    def run(self, cursor: Cursor, stop: Callable[[], bool]) -> Iterator[StepProgress]:
+        """Train until the last step, or until ``stop`` says so; then make a checkpoint.
 
         Args:
-            first_step: updates done before.
-            policy_version: version of the trainer's weights.
-            stop: asked while groups are waited for and between updates.
+            cursor: where the trainer's weights stand.
+            stop: asked while groups are waited for, and between steps.
 
-        Yields: one report per step, after its weights serve.
+        Yields:
+            one report per step, when its weights serve.
         """
-        step, deliveries = first_step, self._feed.follow(stop)
+        self._step = cursor.step
+        newest = self._publisher.newest()
+        self._version = newest if cursor.policy_version == newest else self._publish()
+        self._publisher.serve(self._version)
         try:
-            while step < self._config.steps and not stop():
-                self._feed.ask()
-                began = time.monotonic()
-                groups = self._take(deliveries, policy_version)
-                if len(groups) < self._feed.groups_per_step:
-                    return
-                step += 1
-                report = self._train(step, policy_version, groups, time.monotonic() - began)
-                policy_version = report.policy_version
-                yield report
-        finally:
-            if step > first_step and self._unacked:
-                self._checkpoint(step, policy_version)
+            yield from self._steps(stop)
+        except AgentLayerError:  # raised between updates only, where the weights are whole
+            self._checkpoint()
+            raise
+        self._checkpoint()
 
-    def _take(self, deliveries: Iterator[GroupDelivery], policy_version: int) -> list[GroupIntake]:
-        """Wait for the groups of one step; stale ones are counted, left out, and asked for anew."""
-        groups: list[GroupIntake] = []
-        while len(groups) < self._feed.groups_per_step:
-            delivery = next(deliveries, None)
-            if delivery is None:
-                return []
-            group = read_group(delivery)
-            if group.staleness(policy_version) <= self._config.rollouts.max_staleness:
-                groups.append(group)
-                continue
-            self._num_stale += 1
-            self._finish([delivery])
+    def _steps(self, stop: Callable[[], bool]) -> Iterator[StepProgress]:
+        deliveries = self._feed.follow(stop)
+        while self._step < self._config.steps and not stop():
             self._feed.ask()
+            began = time.monotonic()
+            if (groups := self._take(deliveries)) is None:
+                return
+            yield self._train(groups, wait_seconds=time.monotonic() - began)
+
+    def _take(self, deliveries: Iterator[GroupDelivery]) -> list[GroupIntake] | None:
+        """Wait for the groups of one step; None when the wait was ended.
+
+        Those that are too old are replaced; for those that teach nothing, up to ``extra_groups`` others come on top.
+        """
+        groups: list[GroupIntake] = []
+        while not self._is_enough(groups):
+            if (delivery := next(deliveries, None)) is None:
+                return None
+            group = read_group(delivery, self._version, self._config.rollouts.max_staleness)
+            groups.append(group)
+            if group.is_stale:
+                self._publisher.serve(self._version)
+            if not group.teaches:
+                self._feed.finish([group.group.group_id])
+                self._feed.ask()
         return groups
 
-    def _train(
-        self, step: int, policy_version: int, groups: Sequence[GroupIntake], wait_seconds: float
-    ) -> StepProgress:
-        counts = count_step(groups, policy_version)
-        self._check_health(step, counts)
-        began = time.monotonic()
+    def _is_enough(self, groups: Sequence[GroupIntake]) -> bool:
+        young = [group for group in groups if not group.is_stale]
+        num_extra = min(self._config.rollouts.extra_groups, sum(not group.teaches for group in young))
+        return len(young) >= self._feed.groups_per_step + num_extra
+
+    def _train(self, groups: Sequence[GroupIntake], wait_seconds: float) -> StepProgress:
+        counts = count_step(groups)
+        self._check_health(counts)
+        times: dict[str, float] = {"wait": wait_seconds}
         batch = select_batch(group.samples for group in groups)
-        metrics = _numbers(self._trainer.update(batch, step - 1, policy_version)) if batch.samples else {}
-        updated = time.monotonic()
-        if batch.samples:
-            policy_version = self._publish(step)
-        published = time.monotonic()
-        deliveries = [group.delivery for group in groups]
-        self._finish(deliveries)
-        if step % self._config.keep.checkpoint_steps == 0:
-            self._checkpoint(step, policy_version)
-        by_task = success_by_task(deliveries, self._config.rollouts.success_above)
+        young = [group for group in groups if not group.is_stale]
+        by_task = success_by_task(young, self._config.rollouts.success_above)
+        with _timed(times, "update"):
+            metrics = self._update(batch)
+        self._step += 1
+        self._taken += [group.group.group_id for group in groups]
+        self._feed.learn(by_task)
+        with _timed(times, "switch"):
+            if batch.samples:
+                self._version = self._publish()
+                self._publisher.serve(self._version, is_required=True)
+        self._feed.finish(group.group.group_id for group in groups)
+        with _timed(times, "checkpoint"):
+            if self._step % self._config.keep.checkpoint_steps == 0:
+                self._checkpoint()
+        return self._report(counts, by_task, batch, times, metrics)
+
+    def _update(self, batch: TrainingBatch) -> dict[str, float]:
+        """Learn from a batch; one without samples changes nothing."""
+        return _numbers(self._trainer.update(batch, self._step, self._version)) if batch.samples else {}
+
+    def _publish(self) -> int:
+        """Make the trainer's weights the newest version. A killed trainer may have published later ones: so be it."""
+        self._is_published = False
+        model, precision = self._config.model, self._config.optimizer.precision
+        number = self._publisher.publish(self._trainer.weights(), model, self._step, precision)
+        self._publisher.keep_newest(self._config.keep.num_versions)
+        self._is_published = True
+        return number
+
+    def _checkpoint(self) -> None:
+        """Save everything, then acknowledge: no group is acknowledged before weights that learned from it are kept."""
+        if not self._taken:
+            return
+        version = self._version if self._is_published else None
+        self._shelf.save(self._feed.cursor(self._step, version, self._taken), self._trainer.save)
+        self._feed.acknowledge(self._taken)
+        self._taken = []
+        self._shelf.keep_newest(self._config.keep.num_checkpoints)
+
+    def _check_health(self, counts: StepCounts) -> None:
+        most = self._config.rollouts.max_null_share
+        if counts.num_null_rewards > most * counts.num_rollouts:
+            raise AgentLayerError(
+                f"run {self._run}, step {self._step}: expected at most {most:.0%} of rollouts without a reward, found"
+                f" {counts.num_null_rewards} of {counts.num_rollouts}; 'agent-layer dead' and"
+                f" 'agent-layer query --run {self._run} --status failed' show why"
+            )
+
+    def _report(
+        self,
+        counts: StepCounts,
+        by_task: dict[str, float],
+        batch: TrainingBatch,
+        times: dict[str, float],
+        metrics: dict[str, float],
+    ) -> StepProgress:
         return StepProgress(
             run=self._run,
-            step=step,
-            policy_version=policy_version,
+            step=self._step,
+            policy_version=self._version,
             ended_at=time.time(),
             num_rollouts=counts.num_rollouts,
             num_samples=len(batch.samples),
@@ -117,43 +178,24 @@ class TrainingLoop:
             success_by_task=by_task,
             num_null_rewards=counts.num_null_rewards,
             num_dead_groups=counts.num_dead_groups,
-            num_stale_groups=self._num_stale,
+            num_stale_rollouts=counts.num_stale_rollouts,
             num_dropped_steps=counts.num_dropped_steps,
             staleness_mean=counts.staleness_mean,
             staleness_max=counts.staleness_max,
-            wait_seconds=wait_seconds,
-            update_seconds=updated - began,
-            switch_seconds=published - updated,
-            checkpoint_seconds=time.monotonic() - published,
+            wait_seconds=times["wait"],
+            update_seconds=times["update"],
+            switch_seconds=times["switch"],
+            checkpoint_seconds=times["checkpoint"],
             metrics=metrics,
         )
 
-    def _check_health(self, step: int, counts: StepCounts) -> None:
-        most = self._config.rollouts.max_null_share
-        if counts.num_null_rewards > most * counts.num_rollouts:
-            raise AgentLayerError(
-                f"run {self._run}, step {step}: expected at most {most:.0%} of rollouts without a reward, found"
-                f" {counts.num_null_rewards} of {counts.num_rollouts}; 'agent-layer dead' and"
-                f" 'agent-layer query --run {self._run} --status failed' show why"
-            )
 
-    def _publish(self, step: int) -> int:
-        version = self._publisher.publish(self._trainer.weights(), self._config.model, step)
-        self._publisher.keep_newest(self._config.keep.num_versions)
-        return version.number
-
-    def _finish(self, deliveries: Sequence[GroupDelivery]) -> None:
-        self._feed.learn(deliveries)
-        self._unacked += [delivery.group.group_id for delivery in deliveries]
-
-    def _checkpoint(self, step: int, policy_version: int) -> None:
-        """Save everything, then acknowledge: a group is never acknowledged before the weights that learned from it."""
-        directory = checkpoint_directory(self._settings, self._run, step)
-        self._trainer.save(directory)
-        seal_checkpoint(directory, self._feed.cursor(step, policy_version, self._unacked))
-        self._feed.acknowledge(self._unacked)
-        self._unacked = []
-        keep_newest(self._settings, self._run, self._config.keep.num_checkpoints)
+@contextmanager
+def _timed(times: dict[str, float], name: str) -> Generator[None]:
+    """Note how many seconds a phase took."""
+    began = time.monotonic()
+    yield
+    times[name] = time.monotonic() - began
 
 
 def _numbers(report: UpdateReport) -> dict[str, float]:

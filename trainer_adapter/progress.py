@@ -35,8 +35,8 @@ class StepProgress(Record, frozen=True, kw_only=True):
     """Rollouts that failed for a cause other than the policy; they are in no baseline."""
     num_dead_groups: int = 0
     """Groups whose rewards are all equal: they teach nothing."""
-    num_stale_groups: int = 0
-    """Groups dropped because a token was older than ``max_staleness``."""
+    num_stale_rollouts: int = 0
+    """Rollouts left out because a token was older than ``max_staleness`` allows."""
     num_dropped_steps: int = 0
     staleness_mean: float = 0.0
     """Versions between sampling and training, averaged over trained tokens."""

@@ -3,18 +3,20 @@
 import signal
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from fcntl import LOCK_EX, LOCK_NB, flock
 from types import FrameType
 
 import msgspec
 
 from agent_layer.dispatcher.client import Dispatcher
 from agent_layer.dispatcher.tasks import read_tasks
+from agent_layer.errors import BadInputError
 from agent_layer.recorder.log import open_recorder
 from agent_layer.schema.task import Task
 from agent_layer.settings import Settings
 from agent_layer.store.clients import open_redis
 from agent_layer.store.store import open_store
-from trainer_adapter.checkpoint import Cursor, newest_checkpoint
+from trainer_adapter.checkpoint import Cursor, Shelf
 from trainer_adapter.config import TrainConfig
 from trainer_adapter.embedded import EmbeddedTrainer
 from trainer_adapter.groups import GroupFeed
@@ -39,34 +41,34 @@ def train_run(
         stop: asked often; once true, the run ends with a checkpoint.
         report: told each step, after its line is in ``progress_path``.
 
-    Returns: reports of the steps that this call did.
+    Returns:
+        reports of the steps that this call did.
 
     Raises:
-        BadInputError: the tasks or the model cannot be used.
+        BadInputError: the tasks cannot be used, or another trainer has the run.
         CaptureError: a rollout lacks token ids.
         EngineError: weights could not be switched.
     """
     run = config.run or settings.run
-    redis, recorder = open_redis(settings), open_recorder(settings)
-    tasks = [_at_temperature(task, config.rollouts.temperature) for task in read_tasks(config.tasks, run=run)]
-    found = newest_checkpoint(settings, run)
-    cursor = found[1] if found else Cursor()
-    publisher = WeightPublisher(settings, run, redis, recorder)
-    publisher.register_base(config.model)
-    feed = GroupFeed(run, tasks, config.rollouts, Dispatcher(redis, settings), open_store(settings), cursor)
-    feed.ask()
-    trainer = EmbeddedTrainer(config)
-    if found:
-        trainer.load(found[0])
-    policy_version = _serve(publisher, trainer, config, cursor)
-    loop = TrainingLoop(config, settings, run, feed, trainer, publisher)
-    reports: list[StepProgress] = []
-    for progress in loop.run(cursor.step, policy_version, stop):
-        append_progress(progress_path(settings, run), progress)
-        reports.append(progress)
-        report(progress)
-    recorder.flush(settings.flush_seconds)
-    return reports
+    with _only_trainer(settings, run):
+        redis, recorder = open_redis(settings), open_recorder(settings)
+        tasks = [_at_temperature(task, config.rollouts.temperature) for task in read_tasks(config.tasks, run=run)]
+        shelf = Shelf(settings, run)
+        directory, cursor = shelf.newest() or (None, Cursor())
+        publisher = WeightPublisher(settings, run, redis, recorder)
+        publisher.register_base(config.model)
+        feed = GroupFeed(run, tasks, config, Dispatcher(redis, settings), open_store(settings), cursor)
+        feed.ask()  # before the model is loaded: workers need not wait for it
+        trainer = EmbeddedTrainer(config)
+        if directory:
+            trainer.load(directory)
+        reports: list[StepProgress] = []
+        for progress in TrainingLoop(run, config, feed, trainer, publisher, shelf).run(cursor, stop):
+            append_progress(progress_path(settings, run), progress)
+            reports.append(progress)
+            report(progress)
+        recorder.flush(settings.flush_seconds)
+        return reports
 
 
 @contextmanager
@@ -88,12 +90,19 @@ def stop_on_signals(
             signal.signal(number, handler)
 
 
-def _serve(publisher: WeightPublisher, trainer: EmbeddedTrainer, config: TrainConfig, cursor: Cursor) -> int:
-    """Make sure that the newest version is that of the trainer's weights; after a kill, later ones were published."""
-    newest = publisher.newest()
-    if newest is None or newest.number == cursor.policy_version:
-        return cursor.policy_version
-    return publisher.publish(trainer.weights(), config.model, cursor.step).number
+@contextmanager
+def _only_trainer(settings: Settings, run: str) -> Generator[None]:
+    """Keep a second trainer of the same run out, on this machine; whoever dies lets go."""
+    path = settings.dir / "runs" / run / "trainer.lock"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        try:
+            flock(file, LOCK_EX | LOCK_NB)
+        except BlockingIOError as error:
+            raise BadInputError(
+                f"run {run}: expected no other trainer in {settings.dir}, found one; stop it, or choose another run"
+            ) from error
+        yield
 
 
 def _at_temperature(task: Task, temperature: float | None) -> Task:

@@ -1,6 +1,7 @@
 """This file holds how new weights reach the engines: a directory per version, its registration, the switch.
 
-Source of the order (register, then switch) is promise 10: no token may carry a version that is not known.
+The order is promise 10: a version is registered before any engine serves it, so that no token carries one that is not
+known.
 """
 
 import os
@@ -9,23 +10,28 @@ import time
 from collections.abc import Iterable
 from hashlib import blake2b
 from pathlib import Path
+from typing import Literal, TypeAlias
 
-import msgspec
+import torch
 from redis import Redis
 from safetensors.torch import save_file  # pyright: ignore[reportUnknownVariableType]  # partly untyped
 from torch import Tensor
 
+from agent_layer.errors import EngineError
 from agent_layer.local.control import EngineControl
 from agent_layer.recorder.log import Recorder
 from agent_layer.schema.policy import PolicyVersion
 from agent_layer.settings import Settings
-from agent_layer.store.engines import EngineBoard
+from agent_layer.store.engines import Engine, EngineBoard
 from agent_layer.store.keys import Keys
-from agent_layer.store.policies import newest_policy, register_policy
+from agent_layer.store.policies import get_policy, newest_policy, register_policy
 
-__all__ = ["WeightPublisher"]
+__all__ = ["WeightPublisher", "write_weights"]
+
+Precision: TypeAlias = Literal["float32", "bfloat16"]
 
 _WEIGHTS = "model.safetensors"
+_WEIGHT_SUFFIXES = {".safetensors", ".bin", ".pt", ".pth"}
 
 
 class WeightPublisher:
@@ -44,50 +50,76 @@ class WeightPublisher:
         """Where all versions of the run lie."""
         return self._settings.dir.absolute() / "weights" / self._run
 
-    def register_base(self, model: Path) -> PolicyVersion:
+    def register_base(self, model: Path) -> None:
         """Register the weights that the run starts from as version 0, unless that was done."""
-        return self._register(0, model, training_step=None, weights_hash=None)
+        self._register(0, model.absolute(), None, None)
 
-    def newest(self) -> PolicyVersion | None:
-        """Version with the highest number; None before the first."""
-        return newest_policy(self._redis, self._keys, self._run)
+    def newest(self) -> int:
+        """Highest number that is registered; only after ``register_base``."""
+        newest = newest_policy(self._redis, self._keys, self._run)
+        return newest.number if newest else 0
 
-    def publish(self, tensors: Iterable[tuple[str, Tensor]], base: Path, training_step: int) -> PolicyVersion:
-        """Write the weights, register them as the next version, and switch every engine of the run to it.
+    def publish(
+        self, tensors: Iterable[tuple[str, Tensor]], base: Path, training_step: int, precision: Precision = "float32"
+    ) -> int:
+        """Write the weights and register them as the next version; no engine serves them yet.
 
         Args:
-            tensors: full parameters by the names of Hugging Face; float32 copies are written.
+            tensors: full parameters by the names of Hugging Face.
             base: model directory whose configuration and tokenizer go with them.
-            training_step: updates that led to these weights.
+            training_step: steps that led to these weights.
+            precision: of the written weights.
 
-        Raises: EngineError, UnreachableError: an engine could not be switched; the version stays registered.
+        Returns:
+            the version's number.
         """
-        newest = self.newest()
-        number = newest.number + 1 if newest else 0
+        number = self.newest() + 1
         directory = self.directory / f"{number:06d}"
-        weights_hash = _write_model(directory, tensors, base)
-        version = self._register(number, directory, training_step, weights_hash)
-        for engine in self._board.engines():
-            if engine.run == self._run:
-                control = EngineControl(engine.url)
-                self._board.switch(
-                    engine.url,
-                    number,
-                    str(directory),
-                    lambda control=control: control.load(directory),
-                    self._settings.drain_seconds,
-                )
-        return version
+        weights_hash = write_weights(directory, tensors, base, precision)
+        self._register(number, directory, training_step, weights_hash)
+        return number
+
+    def serve(self, number: int, *, is_required: bool = False) -> None:
+        """Switch every engine of the run that does not serve this version, such as one that was started anew.
+
+        Args:
+            number: the version.
+            is_required: whether the run must have an engine by now.
+
+        Raises:
+            EngineError: there is none though it is required, or one could not be switched.
+            UnreachableError: an engine does not answer.
+        """
+        engines = self._board.engines()
+        own = [engine for engine in engines if engine.run == self._run]
+        if is_required and not own:
+            others = ", ".join(f"{engine.url} of run {engine.run!r}" for engine in engines) or "none"
+            raise EngineError(
+                f"run {self._run}: expected an engine that serves it, found {others}; start engine and gateway with"
+                f" AGENT_LAYER_RUN={self._run}"
+            )
+        for engine in own:
+            if (engine.version, engine.state) != (number, "serving"):
+                self._switch(engine, number)
 
     def keep_newest(self, num_kept: int) -> None:
         """Delete the weights of all but the newest versions; they stay registered."""
         for directory in sorted(self.directory.glob("[0-9]*[0-9]"))[:-num_kept]:
             shutil.rmtree(directory)
 
-    def _register(
-        self, number: int, location: Path, training_step: int | None, weights_hash: str | None
-    ) -> PolicyVersion:
-        version = PolicyVersion(
+    def _switch(self, engine: Engine, number: int) -> None:
+        policy = get_policy(self._redis, self._keys, self._run, number)
+        if policy is None or not Path(policy.location).is_dir():
+            raise EngineError(
+                f"engine {engine.url}: expected weights of version {number} of run {self._run} to give it, found none;"
+                " start the trainer again, it publishes its newest checkpoint"
+            )
+        location, control = Path(policy.location), EngineControl(engine.url)
+        seconds = self._settings.drain_seconds
+        self._board.switch(engine.url, number, policy.location, lambda: control.load(location), seconds)
+
+    def _register(self, number: int, location: Path, training_step: int | None, weights_hash: str | None) -> None:
+        policy = PolicyVersion(
             run=self._run,
             number=number,
             location=str(location),
@@ -95,24 +127,32 @@ class WeightPublisher:
             weights_hash=weights_hash,
             training_step=training_step,
         )
-        if register_policy(self._redis, self._keys, version):
-            self._recorder.append(version)
-        return version
+        if register_policy(self._redis, self._keys, policy):
+            self._recorder.append(policy)
 
 
-def _write_model(directory: Path, tensors: Iterable[tuple[str, Tensor]], base: Path) -> str:
-    """Write a loadable model directory, whole or not at all; give the hash of its weights."""
-    pending = directory.with_suffix(".new")
+def write_weights(directory: Path, tensors: Iterable[tuple[str, Tensor]], base: Path, precision: Precision) -> str:
+    """Write a loadable model directory, whole or not at all; give the hash of its weights file."""
+    pending = directory.with_suffix(".pending")
     shutil.rmtree(pending, ignore_errors=True)
     pending.mkdir(parents=True)
     for file in base.iterdir():
-        if file.is_file() and file.suffix != ".safetensors":
+        if file.is_file() and file.suffix not in _WEIGHT_SUFFIXES and not file.name.endswith(".index.json"):
             shutil.copy2(file, pending)
-    whole = {name: tensor.detach().float().cpu().contiguous().clone() for name, tensor in tensors}
+    kind = {"float32": torch.float32, "bfloat16": torch.bfloat16}[precision]
+    whole = {name: tensor.detach().to("cpu", kind, copy=True).contiguous() for name, tensor in tensors}
     save_file(whole, pending / _WEIGHTS, metadata={"format": "pt"})
     with (pending / _WEIGHTS).open("rb") as file:
         os.fsync(file.fileno())
-    weights_hash = blake2b(msgspec.json.encode(sorted(whole)), digest_size=16)
-    weights_hash.update((pending / _WEIGHTS).read_bytes())
+    weights_hash = _hash_of(pending / _WEIGHTS)
+    shutil.rmtree(directory, ignore_errors=True)  # left by a trainer that died before it registered the number
     pending.replace(directory)
-    return weights_hash.hexdigest()
+    return weights_hash
+
+
+def _hash_of(path: Path) -> str:
+    found = blake2b(digest_size=16)
+    with path.open("rb") as file:
+        while part := file.read(1 << 20):
+            found.update(part)
+    return found.hexdigest()
