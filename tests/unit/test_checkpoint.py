@@ -1,0 +1,53 @@
+"""This file holds the promises of checkpoints: whole or not at all, the newest wins, old ones go."""
+
+import pytest
+
+from agent_layer.settings import Settings
+from trainer_adapter.checkpoint import Cursor, Shelf
+
+
+@pytest.fixture
+def shelf(tmp_path):
+    return Shelf(Settings(dir=tmp_path), "r")
+
+
+def write_some(text):
+    return lambda directory: (directory / "weights").write_text(text)
+
+
+def test_the_newest_checkpoint_is_found_with_its_cursor(shelf):
+    assert shelf.newest() is None
+    cursor = Cursor(step=12, policy_version=None, open_positions=[3, 4], success_rates={"t": 0.5}, taken=["g"])
+
+    shelf.save(Cursor(step=9), write_some("old"))
+    shelf.save(cursor, write_some("new"))
+
+    directory, found = shelf.newest()
+    assert (found, (directory / "weights").read_text()) == (cursor, "new")
+
+
+def test_whoever_dies_while_writing_leaves_the_one_before(shelf):
+    shelf.save(Cursor(step=1), write_some("whole"))
+
+    def die(directory):
+        (directory / "weights").write_text("half")
+        raise KeyboardInterrupt
+
+    for step in (1, 2):
+        with pytest.raises(KeyboardInterrupt):
+            shelf.save(Cursor(step=step, taken=["never"]), die)
+
+    directory, found = shelf.newest()
+    assert (found, (directory / "weights").read_text()) == (Cursor(step=1), "whole")
+    shelf.save(Cursor(step=1), write_some("again"))
+    assert (directory / "weights").read_text() == "again"
+
+
+def test_old_checkpoints_go(shelf):
+    for step in range(1, 5):
+        shelf.save(Cursor(step=step), write_some("w"))
+
+    shelf.keep_newest(2)
+
+    assert shelf.newest()[1].step == 4
+    assert len(list(shelf.newest()[0].parent.iterdir())) == 2

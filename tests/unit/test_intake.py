@@ -1,0 +1,103 @@
+"""This file holds the promises of the intake: old rollouts leave, failures count as failures, tasks count alike."""
+
+import msgspec
+import pytest
+
+from agent_layer.schema.group import Group
+from agent_layer.schema.record import Logprobs, TokenIds
+from agent_layer.schema.reward import Reward
+from agent_layer.schema.rollout import AttemptStarted, Outcome
+from agent_layer.schema.step import Action, PromptDelta, StepPart
+from agent_layer.schema.trajectory import assemble_trajectory
+from agent_layer.store.follow import GroupDelivery
+from trainer_adapter.intake import count_step, read_group, success_by_task
+
+
+def trajectory(name, *, version=0, score=1.0, cause=None):
+    own = {"trajectory_id": f"{name}-0", "run": "r"}
+    action = Action(response_token_ids=TokenIds([5]), logprobs=Logprobs([-0.1]), policy_versions=[(version, 1)])
+    records = [
+        AttemptStarted(**own, rollout_id=name, attempt=0, task_id="t", started_at=0.0),
+        StepPart(
+            **own,
+            call_id="c",
+            source="gateway",
+            phase="end",
+            at=1.0,
+            prompt=PromptDelta(delta=TokenIds([1])),
+            actions=[action, action],
+            status="ok",
+            capture_level="tokens",
+        ),
+        Reward(**own, reward_id="w", at=2.0, score=score),
+        Outcome(**own, status="completed", ended_at=3.0, cause=cause),
+    ]
+    return assemble_trajectory(f"{name}-0", records)
+
+
+def delivery(*trajectories, group_size=None, task_id="t"):
+    group = Group(
+        group_id=f"g-{task_id}",
+        run="r",
+        task_id=task_id,
+        closed_at=4.0,
+        group_size=group_size or len(trajectories),
+        trajectory_ids=[one.trajectory_id for one in trajectories],
+    )
+    return GroupDelivery(group, list(trajectories), lambda: None)
+
+
+def test_a_rollout_that_is_too_old_leaves_its_group_and_its_baseline():
+    old, young, younger = trajectory("a", version=1), trajectory("b", version=2, score=0.0), trajectory("c", version=3)
+
+    group = read_group(delivery(old, young, younger), policy_version=3, max_staleness=1)
+
+    assert [rollout.trajectory_id for rollout in group.samples.rollouts] == ["b-0", "c-0"]
+    assert (group.num_stale_rollouts, group.is_stale, group.teaches) == (1, False, True)
+    counts = count_step([group])
+    assert (counts.num_stale_rollouts, counts.staleness_max, counts.staleness_mean) == (1, 1, 0.5)
+
+
+def test_a_group_of_old_rollouts_only_is_stale():
+    group = read_group(delivery(trajectory("a"), trajectory("b", score=0.0)), policy_version=5, max_staleness=4)
+
+    assert group.is_stale
+    assert not group.teaches
+
+
+def test_on_policy_takes_nothing_older():
+    assert not read_group(delivery(trajectory("a", version=2)), policy_version=2, max_staleness=0).is_stale
+    assert read_group(delivery(trajectory("a", version=1)), policy_version=2, max_staleness=0).is_stale
+
+
+def test_failures_of_others_and_rollouts_that_died_have_no_reward():
+    scored, failed = trajectory("a", score=0.5), trajectory("b", score=0.0, cause="infra")
+
+    counts = count_step([read_group(delivery(scored, failed, group_size=4), 0, 1)])
+
+    assert (counts.num_rollouts, counts.num_null_rewards, counts.reward_mean) == (4, 3, 0.5)
+    assert counts.num_dead_groups == 1
+
+
+def test_a_call_counts_once_and_its_choices_are_all_trained():
+    counts = count_step([read_group(delivery(trajectory("a"), trajectory("b")), 0, 1)])
+
+    assert (counts.num_calls, counts.num_tokens) == (2, 4)
+
+
+def test_success_is_by_task_and_leaves_out_what_was_not_judged():
+    groups = [
+        read_group(delivery(trajectory("a"), trajectory("b", score=-1.0), task_id="half"), 0, 1),
+        read_group(delivery(trajectory("c"), trajectory("d", cause="infra"), task_id="whole"), 0, 1),
+        read_group(delivery(task_id="none", group_size=2), 0, 1),
+    ]
+
+    assert success_by_task(groups, above=0.0) == {"half": 0.5, "whole": 1.0}
+
+
+def test_an_empty_step_counts_nothing():
+    counts = msgspec.structs.asdict(count_step([]))
+
+    assert counts.pop("reward_mean") is None
+    assert set(counts.values()) == {0}
+    assert counts["staleness_mean"] == pytest.approx(0.0)
