@@ -11,9 +11,11 @@ from pathlib import Path
 
 from agent_layer.errors import BackPressureError
 
-__all__ = ["CLOSED", "OPEN", "LogFile", "is_settled"]
+__all__ = ["CLOSED", "CORRUPT", "OPEN", "LogFile", "adopt", "is_settled"]
 
 OPEN, CLOSED = ".open", ".log"
+CORRUPT = ".corrupt"
+"""Whole, but not readable: kept aside for a person, and never settled."""
 
 
 class LogFile:
@@ -66,6 +68,25 @@ class LogFile:
         os.close(self._descriptor)
 
 
+def adopt(path: Path) -> bool:
+    """Complete an open log whose writer is gone; says whether it was.
+
+    The file must not be made here: its writer may be about to complete it.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDWR)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        path.rename(path.with_suffix(CLOSED))
+    except (BlockingIOError, FileNotFoundError):  # its writer lives, or has completed it meanwhile
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
 def is_settled(directory: Path, name: str) -> bool:
-    """Whether the log's records are indexed. The order matters: a log may be completed between the two looks."""
-    return not any((directory / f"{name}{ending}").exists() for ending in (OPEN, CLOSED))
+    """Whether the log's records are indexed. The order matters: a log may be completed between the looks."""
+    return not any((directory / f"{name}{ending}").exists() for ending in (OPEN, CLOSED, CORRUPT))

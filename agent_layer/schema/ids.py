@@ -12,6 +12,7 @@ __all__ = [
     "check_name",
     "content_hash",
     "group_id_of",
+    "made_at",
     "new_id",
     "rollout_id_of",
     "split_trajectory_id",
@@ -19,13 +20,22 @@ __all__ = [
 ]
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+_PAIRS = [first + second for first in _ALPHABET for second in _ALPHABET]
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:~-]{0,127}")
 
 
 def new_id(clock_ns: Callable[[], int] = time.time_ns, randomness: Callable[[int], bytes] = os.urandom) -> str:
     """Mint an id of 26 characters that sorts by the millisecond of its making (the layout of a ULID)."""
     value = (clock_ns() // 1_000_000) << 80 | int.from_bytes(randomness(10), "big")
-    return "".join(_ALPHABET[value >> shift & 31] for shift in range(125, -1, -5))
+    return "".join([_PAIRS[value >> shift & 1023] for shift in range(120, -1, -10)])
+
+
+def made_at(identity: str) -> float:
+    """Read when an id was minted, in seconds since the epoch; whatever follows the id is ignored."""
+    milliseconds = 0
+    for letter in identity[:10]:
+        milliseconds = milliseconds << 5 | _ALPHABET.index(letter)
+    return milliseconds / 1000
 
 
 def check_name(value: str, subject: str) -> str:

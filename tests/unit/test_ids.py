@@ -8,6 +8,7 @@ from agent_layer.errors import BadInputError
 from agent_layer.schema.ids import (
     check_name,
     group_id_of,
+    made_at,
     new_id,
     rollout_id_of,
     split_trajectory_id,
@@ -20,6 +21,11 @@ def test_ids_sort_by_the_millisecond_of_their_making(milliseconds):
     minted = [new_id(lambda at=at: at * 1_000_000, lambda size: b"\0" * size) for at in milliseconds]
 
     assert sorted(minted) == [identity for _, identity in sorted(zip(milliseconds, minted, strict=True))]
+
+
+@given(st.integers(0, 2**47))
+def test_an_id_says_when_it_was_minted(milliseconds):
+    assert made_at(f"{new_id(lambda: milliseconds * 1_000_000)}-host-1") == milliseconds / 1000
 
 
 def test_ids_of_one_millisecond_differ():

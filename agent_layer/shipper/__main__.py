@@ -1,0 +1,67 @@
+"""This file holds the start of a shipper: ``python -m agent_layer.shipper [--locked]``, settings from the environment.
+
+With ``--locked`` the starter has taken the lock that marks the shipper as running, and hands it over.
+"""
+
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+
+from agent_layer.errors import AgentLayerError
+from agent_layer.recorder.detached import LOCK_DESCRIPTOR
+from agent_layer.recorder.locks import try_lock
+from agent_layer.settings import Settings, load_settings
+from agent_layer.shipper.life import Life
+
+log = logging.getLogger(__name__)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Ship the directory that the settings name; 0: all is shipped, 1: something stays behind."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    try:
+        settings = load_settings()
+        lock = _take_over() if "--locked" in arguments else _lock(settings)
+        if lock is None:
+            log.info("another shipper is at work directory=%s", settings.log_dir)
+            return 0
+        return 0 if Life(settings, lock, _ended_by_signal()).run() else 1
+    except AgentLayerError as error:
+        log.critical("shipper ended error=%s", error)
+        return 1
+
+
+def _take_over() -> int:
+    os.set_inheritable(LOCK_DESCRIPTOR, False)  # noqa: FBT003  # has no keyword
+    return _signed(LOCK_DESCRIPTOR)
+
+
+def _lock(settings: Settings) -> int | None:
+    settings.log_dir.mkdir(parents=True, exist_ok=True)
+    lock = try_lock(settings.log_dir / "shipper.lock")
+    return None if lock is None else _signed(lock)
+
+
+def _signed(lock: int) -> int:
+    """Write into the lock file whose it is."""
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, str(os.getpid()).encode(), 0)
+    return lock
+
+
+def _ended_by_signal() -> threading.Event:
+    stop = threading.Event()
+
+    def end(*_: object) -> None:
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, end)
+    return stop
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

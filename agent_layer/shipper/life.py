@@ -1,0 +1,100 @@
+"""This file holds the life of a shipper: it works for as long as anybody writes, and leaves when nobody does."""
+
+import logging
+import os
+import threading
+import time
+from pathlib import Path
+
+from redis.exceptions import RedisError
+
+from agent_layer.errors import UnreachableError
+from agent_layer.recorder.locks import is_locked, try_lock
+from agent_layer.settings import Settings
+from agent_layer.shipper.ship import Shipper
+from agent_layer.store.clients import open_redis
+from agent_layer.store.keys import Keys
+from agent_layer.store.objects import open_objects
+
+__all__ = ["Life"]
+
+_FIRST_DELAY_SECONDS, _LONGEST_DELAY_SECONDS = 0.1, 5.0
+
+log = logging.getLogger(__name__)
+
+
+class Life:
+    """The work of one shipper process.
+
+    Args:
+        lock: descriptor of the lock that says that this directory has its shipper.
+        stop: set when the process is asked to end; what is in transit is finished.
+    """
+
+    def __init__(self, settings: Settings, lock: int, stop: threading.Event) -> None:
+        self._settings = settings
+        self._directory: Path = settings.log_dir.absolute()
+        self._writers_lock = self._directory / "writers.lock"
+        self._lock = lock
+        self._stop = stop
+        self._shipper: Shipper | None = None
+        self._wanted_at = time.monotonic()
+        self._delay_seconds = _FIRST_DELAY_SECONDS
+
+    def run(self) -> bool:
+        """Ship until nobody writes any more, or until asked to stop; False: gave up, and logs stay behind."""
+        while not self._stop.is_set():
+            if is_locked(self._writers_lock):
+                self._wanted_at = time.monotonic()
+            try:
+                if self._ship_or_leave():
+                    return True
+            except (UnreachableError, RedisError) as error:
+                if not self._wait_after(error):
+                    return False
+        return True
+
+    def _ship_or_leave(self) -> bool:
+        """Do one round; says whether it was the last."""
+        shipper = self._shipper = self._shipper or self._connect()
+        num_shipped = shipper.ship_pending()
+        self._delay_seconds = _FIRST_DELAY_SECONDS
+        if num_shipped:
+            return False
+        if self._unwanted_seconds > self._settings.ship_linger_seconds and self._leave(shipper):
+            return True
+        self._stop.wait(self._settings.ship_poll_seconds)
+        return False
+
+    def _connect(self) -> Shipper:
+        redis, objects = open_redis(self._settings), open_objects(self._settings)
+        return Shipper(self._directory, Keys(self._settings.namespace), redis, objects, self._stop)
+
+    @property
+    def _unwanted_seconds(self) -> float:
+        return time.monotonic() - self._wanted_at
+
+    def _leave(self, shipper: Shipper) -> bool:
+        """Let go, unless there is work after all.
+
+        Whoever begins to write meanwhile waits for the writers' lock, and then finds the shipper's lock free.
+        """
+        if (writers := try_lock(self._writers_lock)) is None:
+            return False
+        try:
+            if shipper.ship_pending():
+                return False
+            os.close(self._lock)
+            return True
+        finally:
+            os.close(writers)
+
+    def _wait_after(self, error: Exception) -> bool:
+        """Wait before the next try; says whether there is to be one. While anybody writes there always is."""
+        if self._unwanted_seconds > self._settings.retry_seconds:
+            log.error("shipping given up, logs stay directory=%s error=%s", self._directory, error)
+            return False
+        log.warning("shipping failed next_try_seconds=%g error=%s", self._delay_seconds, error)
+        self._stop.wait(self._delay_seconds)
+        self._delay_seconds = min(2 * self._delay_seconds, _LONGEST_DELAY_SECONDS)
+        return True

@@ -1,0 +1,109 @@
+"""This file holds shipping: closed logs and decisions become segments, segments enter the index, then logs go.
+
+In this order: fsync of the log, object, index, mark, deletion. A shipper that dies anywhere in between is followed by
+one that makes the same object of the same log, so that nothing is lost and nothing is there twice.
+"""
+
+import logging
+import os
+import threading
+from collections import defaultdict
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import cast
+
+from redis import Redis
+
+from agent_layer.errors import CorruptRecordError
+from agent_layer.recorder.frames import read_frames
+from agent_layer.recorder.logfile import CLOSED, CORRUPT, OPEN, adopt
+from agent_layer.schema.codec import LogRecord, decode, encode, owner_of
+from agent_layer.schema.ids import made_at
+from agent_layer.store.commit import commit_segment
+from agent_layer.store.keys import Keys
+from agent_layer.store.outbox import forget_decisions, read_outbox
+from agent_layer.store.protocols import ObjectStore
+from agent_layer.store.segments import build_segment, segment_key
+
+__all__ = ["Shipper"]
+
+_NUM_AT_ONCE = 4
+"""Logs in transit at the same time; a store far away answers slowly."""
+
+log = logging.getLogger(__name__)
+
+
+class Shipper:
+    """Ships one log directory into one namespace; once ``stop`` is set, no log is begun any more."""
+
+    def __init__(self, directory: Path, keys: Keys, redis: Redis, objects: ObjectStore, stop: threading.Event) -> None:
+        self._directory = directory
+        self._keys = keys
+        self._redis = redis
+        self._objects = objects
+        self._stop = stop
+        self._threads = ThreadPoolExecutor(_NUM_AT_ONCE, thread_name_prefix="ship")
+
+    def ship_pending(self) -> int:
+        """Ship all that is ready; give the number of segments made.
+
+        Raises: UnreachableError or RedisError: a server did not do its part; all that was not shipped is still there.
+        """
+        num_shipped = sum(self._threads.map(self._ship_log, self._find_logs()))
+        while self._ship_decisions():
+            num_shipped += 1
+        return num_shipped
+
+    def _find_logs(self) -> list[Path]:
+        """Logs that nobody writes any more, oldest first."""
+        for path in self._directory.glob(f"*{OPEN}"):
+            if adopt(path):
+                log.info("log adopted name=%s", path.stem)
+        return sorted(self._directory.glob(f"*-*{CLOSED}"))  # shipper.log is none of them
+
+    def _ship_log(self, path: Path) -> bool:
+        if self._stop.is_set():
+            return False
+        contents, num_torn = read_frames(_read_synced(path))
+        if num_torn:
+            log.warning(
+                "log has a torn end name=%s num_records=%d num_torn_bytes=%d", path.stem, len(contents), num_torn
+            )
+        try:
+            records = [(cast("LogRecord", decode(content)), content) for content in contents]
+        except CorruptRecordError as error:
+            path.rename(path.with_suffix(CORRUPT))
+            log.critical("log set aside name=%s error=%s", path.stem, error)
+            return False
+        if records:
+            self._store(path.stem, records)
+        path.unlink()
+        return bool(records)
+
+    def _ship_decisions(self) -> bool:
+        decisions = read_outbox(self._redis, self._keys)
+        if decisions is None:
+            return False
+        self._store(decisions.name, [(record, encode(record)) for record in decisions.records])
+        forget_decisions(self._redis, self._keys, decisions)
+        return True
+
+    def _store(self, name: str, records: Iterable[tuple[LogRecord, bytes]]) -> None:
+        by_owner: defaultdict[str, list[LogRecord]] = defaultdict(list)
+        encoded: defaultdict[str, list[bytes]] = defaultdict(list)
+        for record, content in records:
+            by_owner[owner_of(record)].append(record)
+            encoded[owner_of(record)].append(content)
+        created_at = made_at(name)
+        key = segment_key(self._keys, name, created_at)
+        segment, footer = build_segment(name, created_at, encoded)
+        self._objects.put(key, segment)
+        commit_segment(self._redis, self._keys, key, len(segment), footer, by_owner)
+
+
+def _read_synced(path: Path) -> bytes:
+    """Read a log that is on disk: one that a power loss cuts short later must not replace its own whole segment."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+        return file.read()

@@ -1,0 +1,93 @@
+"""This file holds the outbox: decisions that Lua scripts made in Redis, on their way into a segment.
+
+An entry stays until its segment is committed. Whoever reads the same entries makes the same segment of them.
+"""
+
+from collections.abc import Mapping
+from typing import cast
+
+import msgspec
+from redis import Redis
+
+from agent_layer.errors import CorruptRecordError
+from agent_layer.schema.codec import LogRecord
+from agent_layer.schema.group import Group
+from agent_layer.schema.ids import new_id
+from agent_layer.schema.rollout import Accepted, Outcome
+from agent_layer.schema.task import Split
+from agent_layer.store.keys import Keys
+
+__all__ = ["Decisions", "forget_decisions", "read_outbox"]
+
+_LARGEST_BATCH = 256
+
+
+class Decisions(msgspec.Struct, frozen=True, kw_only=True):
+    """The oldest entries of the outbox, ready to be stored."""
+
+    name: str
+    """Of the segment that they become."""
+    records: list[LogRecord]
+    entry_ids: list[bytes]
+
+
+def read_outbox(redis: Redis, keys: Keys) -> Decisions | None:
+    """Read the oldest entries; None when there are none.
+
+    Raises: CorruptRecordError: an entry is not one that this version knows.
+    """
+    found = cast("list[tuple[bytes, dict[bytes, bytes]]]", redis.xrange(keys.outbox, count=_LARGEST_BATCH))
+    if not found:
+        return None
+    return Decisions(
+        name=_name_of(found[0][0], len(found)),
+        records=[_record_of({name.decode(): value.decode() for name, value in fields.items()}) for _, fields in found],
+        entry_ids=[entry_id for entry_id, _ in found],
+    )
+
+
+def forget_decisions(redis: Redis, keys: Keys, decisions: Decisions) -> None:
+    """Take entries out, once the segment that they became is committed."""
+    redis.xdel(keys.outbox, *decisions.entry_ids)
+
+
+def _name_of(first_entry_id: bytes, num_entries: int) -> str:
+    milliseconds, sequence = map(int, first_entry_id.split(b"-"))
+    identity = new_id(lambda: milliseconds * 1_000_000, lambda size: sequence.to_bytes(size, "big"))
+    return f"{identity}-outbox-{num_entries}"
+
+
+def _record_of(entry: Mapping[str, str]) -> LogRecord:
+    match entry["kind"]:
+        case "accepted":
+            return Accepted(
+                trajectory_id=entry["trajectory_id"],
+                rollout_id=entry["rollout_id"],
+                run=entry["run"],
+                accepted_at=float(entry["at"]),
+                group_id=entry["group_id"] or None,
+            )
+        case "lost":
+            return Outcome(
+                trajectory_id=entry["trajectory_id"],
+                run=entry["run"],
+                status="lost",
+                cause="infra",
+                ended_at=float(entry["at"]),
+                error=entry["error"],
+            )
+        case "group":
+            return Group(
+                group_id=entry["group_id"],
+                run=entry["run"],
+                task_id=entry["task_id"],
+                task_type=entry["task_type"],
+                split=cast("Split", entry["split"]),
+                group_size=int(entry["group_size"]),
+                closed_at=float(entry["at"]),
+                trajectory_ids=entry["members"].split(",") if entry["members"] else [],
+            )
+        case kind:
+            raise CorruptRecordError(
+                f"outbox: expected decisions of kind accepted, lost or group, found {kind!r}; run the newest version"
+            )
