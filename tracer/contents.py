@@ -1,6 +1,6 @@
 """This file holds how values become contents: JSON text of whatever there is, stored once per trajectory."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Contents", "json_text", "json_value"]
 
+_LONG_TEXT = 1024
 _INLINE_BYTES = 128
 """A longer value becomes a content of its own: later states that hold it too only refer to it."""
 
@@ -26,8 +27,18 @@ class Contents:
         self._fresh: dict[str, Content] = {}
 
     def add(self, value: object) -> str:
-        """Give the content hash of a value of any kind."""
-        return self.add_text(json_text(value))
+        """Give the content hash of a value of any kind. A long message made of the very strings of an earlier one is
+        not hashed again.
+        """
+        strings = _long_strings(value)
+        if strings is None:
+            return self.add_text(json_text(value))
+        identity = tuple(map(id, strings))
+        known = self.rollout.long_messages.get(identity)
+        key = known[0] if known else self.add_text(json_text(value))
+        if known is None and key in self.rollout.stored:
+            self.rollout.long_messages[identity] = key, strings
+        return key
 
     def add_text(self, body: bytes) -> str:
         """Give the content hash of JSON text."""
@@ -57,8 +68,27 @@ def json_text(value: object) -> bytes:
 
 
 def json_value(value: object) -> object:
-    """Copy a value of any kind as a JSON value."""
-    return value if value is None or type(value) in (bool, int, float) else msgspec.json.decode(json_text(value))
+    """Copy a value of any kind as a JSON value that a record can hold."""
+    if value is None or type(value) in (bool, float):
+        return value
+    found = msgspec.json.decode(json_text(value))
+    try:
+        msgspec.msgpack.encode(found)
+    except OverflowError:  # an integer of more than 64 bits
+        return repr(value)
+    return found
+
+
+def _long_strings(value: object) -> list[str] | None:
+    """Give the names and texts of a message that is worth remembering; None for anything else."""
+    if type(value) is not dict:
+        return None
+    fields = cast("dict[object, object]", value)
+    text = fields.get("content")
+    if type(text) is not str or len(text) <= _LONG_TEXT:
+        return None
+    strings = [*fields, *fields.values()]
+    return cast("list[str]", strings) if all(type(one) is str for one in strings) else None
 
 
 def _stand_in(value: object) -> object:

@@ -53,10 +53,10 @@ class Rollout:
     answers: dict[str, str] = field(default_factory=dict[str, str], repr=False, compare=False)
     """Call id by the id of the message or tool call that it gave."""
 
-    messages: dict[int, tuple[object, object, str]] = field(
-        default_factory=dict[int, tuple[object, object, str]], repr=False, compare=False
+    long_messages: dict[tuple[int, ...], tuple[str, list[str]]] = field(
+        default_factory=dict[tuple[int, ...], tuple[str, list[str]]], repr=False, compare=False
     )
-    """(message, its text, content hash) by the ``id()`` of message objects that are recorded and may come again."""
+    """(content hash, strings) of recorded messages by the ``id()`` of their strings, which it keeps alive."""
     unfinished: dict[str, Callable[[], None]] = field(
         default_factory=dict[str, Callable[[], None]], repr=False, compare=False
     )

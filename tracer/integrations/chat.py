@@ -8,6 +8,7 @@ import msgspec
 from agent_layer.schema.record import JsonObject
 from agent_layer.schema.step import Action, Usage
 from tracer.calls import Answer, Asked
+from tracer.contents import json_value
 
 __all__ = ["read_answer", "read_request", "read_stream"]
 
@@ -42,7 +43,7 @@ def read_request(body: Mapping[str, object]) -> Asked:
     return Asked(
         messages=cast("list[object]", messages) if isinstance(messages, list) else None,
         tools=body.get("tools"),
-        sampling={name: value for name, value in body.items() if name not in _NOT_SAMPLING},
+        sampling=cast("JsonObject", json_value({name: body[name] for name in body.keys() - _NOT_SAMPLING})),
         model=model if isinstance(model, str) else None,
     )
 

@@ -12,7 +12,7 @@ from agent_layer.schema.step import Action, Usage
 from tracer.calls import Answer
 from tracer.contents import Contents, json_text
 
-__all__ = ["add_message", "add_state", "answer_ids", "message_object", "read_result"]
+__all__ = ["add_state", "answer_ids", "message_object", "read_result"]
 
 _ROLES = {"human": "user", "ai": "assistant"}
 
@@ -37,19 +37,6 @@ def message_object(message: BaseMessage) -> JsonObject:
     return named
 
 
-def add_message(contents: Contents, message: BaseMessage) -> str:
-    """Give the content hash of a message. One whose text is the very object of last time is not read again."""
-    rollout = contents.rollout
-    known = rollout.messages.get(id(message))
-    if known is not None and known[0] is message and known[1] is message.content:
-        return known[2]
-    key = contents.add(message_object(message))
-    is_plain = isinstance(message.content, str) and not getattr(message, "tool_calls", None)
-    if is_plain and key in rollout.stored:
-        rollout.messages[id(message)] = (message, message.content, key)
-    return key
-
-
 def add_state(state: object, contents: Contents) -> str:
     """Give the content hash of a graph's state, each message and each long value a content of its own."""
     return contents.add({name: _place(contents, value) for name, value in _channels_of(state).items()})
@@ -65,7 +52,7 @@ def _channels_of(state: object) -> Mapping[str, object]:
 
 def _place(contents: Contents, value: object) -> object:
     if isinstance(value, BaseMessage):
-        return refer_to(add_message(contents, value))
+        return refer_to(contents.add(message_object(value)))
     items = cast("list[object]", value) if isinstance(value, list) else []
     if any(isinstance(item, BaseMessage) for item in items):
         return [_place(contents, item) for item in items]
