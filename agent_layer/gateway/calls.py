@@ -178,7 +178,7 @@ async def _write(response: web.StreamResponse, seen: bytes) -> bool:
     return True
 
 
-def _asking_of(headers: Mapping[str, str], digest: str) -> Asking:
+def _asking_of(headers: Mapping[str, str], digest: int) -> Asking:
     retries = headers.get("x-stainless-retry-count", "0")
     return Asking(
         call_id=headers.get(CALL_HEADER),

@@ -2,10 +2,12 @@
 
 import time
 from collections.abc import Mapping
-from typing import Literal, NamedTuple
+from typing import Literal
+
+import msgspec
 
 from agent_layer.gateway.dialects.chat import ChatAnswer, ChatRequest
-from agent_layer.gateway.prefix import Hasher
+from agent_layer.gateway.prefix import Hashed
 from agent_layer.gateway.rollouts import Asked, LiveRollout, Place
 from agent_layer.schema.record import JsonObject, TokenIds
 from agent_layer.schema.step import CaptureLevel, PromptDelta, StepPart, StepStatus, Usage
@@ -16,7 +18,7 @@ __all__ = ["Context", "end_part", "remember", "start_part"]
 _TOKEN_BYTES = 4
 
 
-class Context(NamedTuple):
+class Context(msgspec.Struct, frozen=True):
     """Where an answer's prompt stands among the token sequences of its rollout."""
 
     prompt: PromptDelta | None
@@ -83,36 +85,36 @@ def remember(rollout: LiveRollout, call_id: str, asked: Asked, answer: ChatAnswe
     """Place an answer among what its rollout said before; what was cut off is never continued."""
     rollout.num_sampled += sum(len(action.response_token_ids or ()) for action in answer.actions)
     if answer.prompt_token_ids is None:
-        context, hasher = Context(None, asked.before, ["no_token_ids"]), None
+        context, sequence = Context(None, asked.before, ["no_token_ids"]), None
     else:
-        context, hasher = _context_of(rollout, asked, answer.prompt_token_ids)
+        context, sequence = _context_of(rollout, asked, answer.prompt_token_ids)
     if is_whole:
         conversation = context.parent.conversation if context.parent else call_id
-        place = Place(call_id, 0, conversation, len(asked.state.messages or ()))
-        rollout.talks.add(asked.messages, place)
+        num_messages = len(asked.state.messages or ())
+        rollout.talks.add(asked.messages, Place(call_id, 0, conversation, num_messages))
         for choice, action in enumerate(answer.actions):
-            if hasher and action.response_token_ids:
+            if sequence and action.response_token_ids:
                 response = action.response_token_ids.tobytes()
-                rollout.sequences.add(hasher.extended(response), place._replace(choice=choice))
+                rollout.sequences.add(sequence.extended(response), Place(call_id, choice, conversation, num_messages))
     return context
 
 
-def _context_of(rollout: LiveRollout, asked: Asked, ids: TokenIds) -> tuple[Context, Hasher]:
+def _context_of(rollout: LiveRollout, asked: Asked, ids: TokenIds) -> tuple[Context, Hashed]:
     """Express a prompt as what it adds to the longest earlier sequence."""
-    sequence = ids.tobytes()
-    match, hasher = rollout.sequences.find(sequence)
+    packed = ids.tobytes()
+    match, sequence = rollout.sequences.find(packed)
     depth = match.key.num_messages if match else 0
     findings = ["prefix_break"] if asked.is_continued and asked.before and depth < asked.before.num_messages else []
     if match is None:
-        return Context(PromptDelta(delta=ids), asked.before, findings), hasher
+        return Context(PromptDelta(delta=ids), asked.before, findings), sequence
     prompt = PromptDelta(
-        delta=TokenIds(sequence[match.length :]),
+        delta=TokenIds(packed[match.length :]),
         parent_call=match.key.call_id,
         parent_choice=match.key.choice,
         prefix_length=match.length // _TOKEN_BYTES,
         prefix_hash=match.hash,
     )
-    return Context(prompt, match.key, findings), hasher
+    return Context(prompt, match.key, findings), sequence
 
 
 def _level_of(answer: ChatAnswer) -> CaptureLevel:

@@ -1,8 +1,9 @@
 """This file holds a call in flight: begun with a record, ended with a record, each exactly once."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from agent_layer.gateway.capture import end_part, remember, start_part
 from agent_layer.gateway.dialects.chat import ChatAnswer, ChatRequest
@@ -27,8 +28,7 @@ class Log(Protocol):
         ...
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Question:
+class Question(msgspec.Struct, frozen=True, kw_only=True):
     """A request and the rollout that asks it."""
 
     rollout: LiveRollout
@@ -38,8 +38,7 @@ class Question:
     headers: Mapping[str, str]
 
 
-@dataclass(kw_only=True, slots=True)
-class Flight:
+class Flight(msgspec.Struct, kw_only=True):
     """A question on its way to an engine."""
 
     question: Question
@@ -58,7 +57,8 @@ class Flight:
         rollout.check_may_call()
         start = start_part(rollout, call.call_id, question.request, asked, engine, question.headers)
         rollout.logs.add(log.append(*asked.contents, start))
-        rollout.stored.update(content.hash for content in asked.contents)
+        for content in asked.contents:
+            rollout.stored.add(content.hash)
         rollout.num_started += 1
         call.is_started = True
         return cls(question=question, engine=engine, log=log, start=start)

@@ -5,16 +5,17 @@ A new sequence is hashed once, from its beginning, with a look at every length t
 """
 
 from bisect import bisect_left
-from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
-__all__ = ["Hasher", "Match", "PrefixTable"]
+import msgspec
+
+__all__ = ["Hashed", "Match", "PrefixTable"]
 
 K = TypeVar("K")
 
 
-class Match(NamedTuple, Generic[K]):
+class Match(msgspec.Struct, Generic[K], frozen=True):
     """The longest earlier sequence with which a new one begins."""
 
     key: K
@@ -24,57 +25,54 @@ class Match(NamedTuple, Generic[K]):
     """Content hash of the earlier sequence."""
 
 
-class Hasher:
-    """A content hash that can go on: of a sequence, and then of what continues it."""
+class Hashed(msgspec.Struct, frozen=True):
+    """A hash that can go on: of a sequence, and then of what continues it."""
 
-    def __init__(self, sequence: bytes = b"") -> None:
-        self.length = len(sequence)
-        self._digest = blake2b(sequence, digest_size=16)
-
-    def extend(self, more: bytes | memoryview) -> None:
-        """Add bytes at the end."""
-        self.length += len(more)
-        self._digest.update(more)
-
-    def extended(self, more: bytes) -> "Hasher":
-        """The hash of this sequence and more; this one stays as it is."""
-        longer = Hasher()
-        longer.length, longer._digest = self.length, self._digest.copy()
-        longer.extend(more)
-        return longer
+    digest: blake2b
+    length: int
+    """Bytes that it covers."""
 
     @property
     def hash(self) -> str:
-        """The same as ``content_hash`` of the whole."""
-        return self._digest.hexdigest()
+        """The same as ``content_hash`` of the sequence."""
+        return self.digest.hexdigest()
+
+    def extended(self, more: bytes) -> "Hashed":
+        """The hash of this sequence and more; this one stays as it is."""
+        digest = self.digest.copy()
+        digest.update(more)
+        return Hashed(digest, self.length + len(more))
 
 
-@dataclass(slots=True)
 class PrefixTable(Generic[K]):
     """Sequences of one rollout."""
 
-    _keys: dict[tuple[int, str], K] = field(default_factory=dict[tuple[int, str], K])
-    _lengths: list[int] = field(default_factory=list[int])
-    """All lengths, each once, ascending."""
+    __slots__ = ("_keys", "_lengths")
 
-    def find(self, sequence: bytes) -> tuple[Match[K] | None, Hasher]:
+    def __init__(self) -> None:
+        self._keys: dict[tuple[int, str], K] = {}
+        self._lengths: list[int] = []  # each once, ascending
+
+    def find(self, sequence: bytes) -> tuple[Match[K] | None, Hashed]:
         """Find the longest earlier sequence with which this one begins; equal ones count.
 
         Returns: the match, and the hash of this sequence.
         """
-        match, hasher, view = None, Hasher(), memoryview(sequence)
+        match, digest, hashed = None, blake2b(digest_size=16), 0
+        view = memoryview(sequence)
         for length in self._lengths:
             if length > len(sequence):
                 break
-            hasher.extend(view[hasher.length : length])
-            if (key := self._keys.get((length, hasher.hash))) is not None:
-                match = Match(key, length, hasher.hash)
-        hasher.extend(view[hasher.length :])
-        return match, hasher
+            digest.update(view[hashed:length])
+            hashed = length
+            if (key := self._keys.get((length, name := digest.hexdigest()))) is not None:
+                match = Match(key, length, name)
+        digest.update(view[hashed:])
+        return match, Hashed(digest, len(sequence))
 
-    def add(self, hasher: Hasher, key: K) -> None:
+    def add(self, sequence: Hashed, key: K) -> None:
         """Keep a sequence; of equal ones the last."""
-        place = bisect_left(self._lengths, hasher.length)
-        if self._lengths[place : place + 1] != [hasher.length]:
-            self._lengths.insert(place, hasher.length)
-        self._keys[hasher.length, hasher.hash] = key
+        place = bisect_left(self._lengths, sequence.length)
+        if self._lengths[place : place + 1] != [sequence.length]:
+            self._lengths.insert(place, sequence.length)
+        self._keys[sequence.length, sequence.hash] = key

@@ -4,11 +4,12 @@ import asyncio
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
+import msgspec
+
 __all__ = ["AnswerShelf", "Asking", "Call", "CallTable"]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Asking:
+class Asking(msgspec.Struct, frozen=True, kw_only=True):
     """By what a request can be recognised as a retry."""
 
     call_id: str | None
@@ -16,7 +17,7 @@ class Asking:
     idempotency_key: str | None
     retry_count: int
     """How often the client's SDK says that it has tried before."""
-    digest: str
+    digest: int
     """Hash of everything that was asked."""
 
 
@@ -41,7 +42,7 @@ class CallTable:
 
     _by_id: dict[str, Call] = field(default_factory=dict[str, Call])
     _by_key: dict[str, Call] = field(default_factory=dict[str, Call])
-    _by_digest: dict[str, Call] = field(default_factory=dict[str, Call])
+    _by_digest: dict[int, Call] = field(default_factory=dict[int, Call])
 
     def find(self, asking: Asking) -> Call | None:
         """The call that this request repeats. Equal questions alone are never a repetition: agents sample."""

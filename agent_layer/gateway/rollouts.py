@@ -5,12 +5,13 @@ import hmac
 import secrets
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from typing import NamedTuple
+
+import msgspec
 
 from agent_layer.errors import BadInputError, NotFoundError
 from agent_layer.gateway.answers import RefusedError
 from agent_layer.gateway.dialects.chat import ChatRequest
-from agent_layer.gateway.prefix import Hasher, PrefixTable
+from agent_layer.gateway.prefix import Hashed, PrefixTable
 from agent_layer.gateway.retries import CallTable
 from agent_layer.schema.ids import content_hash, trajectory_id_of
 from agent_layer.schema.record import JsonObject
@@ -25,7 +26,7 @@ _MAX_CLOSED = 10_000
 """Closed rollouts that are still answered for; each is a few hundred bytes."""
 
 
-class Place(NamedTuple):
+class Place(msgspec.Struct, frozen=True):
     """Where an answer stands among the conversations of its rollout."""
 
     call_id: str
@@ -35,7 +36,7 @@ class Place(NamedTuple):
     """Messages that were asked."""
 
 
-class Asked(NamedTuple):
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """A request, seen against what its rollout asked before."""
 
     state: StepState
@@ -45,8 +46,9 @@ class Asked(NamedTuple):
     """The answered call whose messages these begin with."""
     is_continued: bool
     """After those messages comes an answer, so tokens should continue too."""
-    messages: Hasher
-    digest: str
+    messages: Hashed
+    digest: int
+    """Of everything that was asked."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -105,21 +107,17 @@ class LiveRollout:
         """Name the request's messages and tools by hash, and find what it continues. Changes nothing."""
         bodies = [bytes(message) for message in request.messages]
         hashes = [content_hash(body) for body in bodies]
-        tools = content_hash(bytes(request.tools)) if request.tools is not None else None
-        named = dict(zip(hashes, bodies, strict=True)) | (
-            {tools: bytes(request.tools)} if tools and request.tools else {}
-        )
+        tools = None if request.tools is None else content_hash(bytes(request.tools))
         sequence = "".join(hashes).encode()
-        match, messages = self.talks.find(sequence[:-_HASH_LENGTH])
-        messages.extend(sequence[-_HASH_LENGTH:])
+        match, earlier = self.talks.find(sequence[:-_HASH_LENGTH])
         before = match.key if match else None
         return Asked(
             state=StepState(messages=hashes, tools=tools),
-            contents=[self._content(name, body) for name, body in named.items() if name not in self.stored],
+            contents=self._new_contents(hashes, bodies, tools, request),
             before=before,
             is_continued=before is not None and request.role_of(before.num_messages) == "assistant",
-            messages=messages,
-            digest=_digest_of(request, messages),
+            messages=earlier.extended(sequence[-_HASH_LENGTH:]),
+            digest=hash((sequence, request.rest())),
         )
 
     def forget_calls(self) -> None:
@@ -127,8 +125,14 @@ class LiveRollout:
         self.calls, self.stored = CallTable(), set()
         self.sequences, self.talks = PrefixTable[Place](), PrefixTable[Place]()
 
-    def _content(self, name: str, body: bytes) -> Content:
-        return Content(trajectory_id=self.trajectory_id, hash=name, body=body)
+    def _new_contents(
+        self, hashes: list[str], bodies: list[bytes], tools: str | None, request: ChatRequest
+    ) -> list[Content]:
+        """What is not stored for this trajectory yet."""
+        new = {name: body for name, body in zip(hashes, bodies, strict=True) if name not in self.stored}
+        if tools is not None and request.tools is not None and tools not in self.stored:
+            new[tools] = bytes(request.tools)
+        return [Content(trajectory_id=self.trajectory_id, hash=name, body=body) for name, body in new.items()]
 
 
 _HASH_LENGTH = 32
@@ -209,9 +213,3 @@ class Rollouts:
 def new_key() -> str:
     """Mint a rollout's key."""
     return f"rk-{secrets.token_urlsafe(24)}"
-
-
-def _digest_of(request: ChatRequest, messages: Hasher) -> str:
-    """Hash of everything that was asked."""
-    rest = b"".join(piece for name, piece in request.pieces.items() if name != "messages")
-    return messages.extended(rest).hash

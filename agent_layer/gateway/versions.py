@@ -37,6 +37,7 @@ class EngineWatch:
         self._urls = urls
         self._clock = clock
         self._engines: dict[str, Engine] = {}
+        self._open: list[Engine] = []
         self._seen_at = float("-inf")
         self._in_flight: Counter[str] = Counter()
         self._said_idle: dict[str, int] = {}
@@ -59,6 +60,7 @@ class EngineWatch:
         began = self._clock()
         engines = await asyncio.to_thread(self._show_and_read)
         self._engines = {engine.url: engine for engine in engines}
+        self._open = [engine for engine in self.engines if engine.state == "serving"]
         self._seen_at = began
         self._changed.set()
         self._changed = asyncio.Event()
@@ -93,8 +95,9 @@ class EngineWatch:
     def _serving(self) -> Engine | None:
         if self._clock() - self._seen_at > _MARGIN * self._board.gateway_seconds:
             return None
-        serving = [engine for engine in self.engines if engine.state == "serving"]
-        return min(serving, key=lambda engine: self._in_flight[engine.url], default=None)
+        if len(self._open) < 2:
+            return self._open[0] if self._open else None
+        return min(self._open, key=lambda engine: self._in_flight[engine.url])
 
     def _why_none(self, seconds: float) -> str:
         states = ", ".join(f"{engine.url} is {engine.state}" for engine in self.engines) or "none is registered"

@@ -4,9 +4,7 @@ Bodies are cut into raw JSON pieces, and only what the record needs is decoded: 
 else this file does not name pass through byte for byte.
 """
 
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import msgspec
@@ -20,7 +18,7 @@ __all__ = ["ChatAnswer", "ChatRequest", "LogprobList", "action_of", "read_answer
 Pieces: TypeAlias = dict[str, msgspec.Raw]
 """A JSON object whose values are not decoded yet."""
 
-_TRUE, _NULL, _ABSENT = msgspec.Raw(b"true"), msgspec.Raw(b"null"), msgspec.Raw()
+_TRUE, _ABSENT = msgspec.Raw(b"true"), msgspec.Raw()
 
 _NOT_SAMPLING = frozenset(
     {"messages", "tools", "model", "stream", "stream_options", "logprobs", "top_logprobs", "return_token_ids", "user"}
@@ -28,8 +26,7 @@ _NOT_SAMPLING = frozenset(
 )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ChatRequest:
+class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What a client asks."""
 
     pieces: Pieces
@@ -46,6 +43,10 @@ class ChatRequest:
         pieces = {**self.pieces, "model": _raw(model), "return_token_ids": _TRUE, "logprobs": _TRUE}
         pieces |= {name: _raw(value) for name, value in sampling.items()}
         return _ENCODER.encode(pieces)
+
+    def rest(self) -> bytes:
+        """Everything but the messages."""
+        return b"".join([piece for name, piece in self.pieces.items() if name != "messages"])
 
     def role_of(self, message: int) -> str:
         """Who said a message."""
@@ -102,9 +103,6 @@ _ROLE: Final = msgspec.json.Decoder(_Role)
 _COMPLETION: Final = msgspec.json.Decoder(_Completion)
 _IDS: Final = msgspec.json.Decoder(list[int] | None)
 _LOGPROBS: Final = msgspec.json.Decoder(LogprobList | None)
-_PROMPT_IDS_MEMBER: Final = re.compile(rb'"prompt_token_ids"\s*:\s*')
-_IDS_MEMBER: Final = re.compile(rb'"token_ids"\s*:\s*')
-_LOGPROBS_MEMBER: Final = re.compile(rb'"logprobs"\s*:\s*')
 
 
 def read_request(body: bytes) -> ChatRequest:
@@ -172,23 +170,27 @@ def action_of(
 def _visible(body: bytes, answer: _Completion, request: ChatRequest) -> bytes:
     """Leave out what the client did not ask for."""
     if not request.wants_token_ids:
-        body = _without(body, _PROMPT_IDS_MEMBER, answer.prompt_token_ids)
+        body = _without(body, b'"prompt_token_ids":', answer.prompt_token_ids)
         for choice in answer.choices:
-            body = _without(body, _IDS_MEMBER, choice.token_ids)
+            body = _without(body, b'"token_ids":', choice.token_ids)
     if not request.wants_logprobs:
         for choice in answer.choices:
-            body = _without(body, _LOGPROBS_MEMBER, choice.logprobs)
+            body = _without(body, b'"logprobs":', choice.logprobs)
     return body
 
 
-def _without(body: bytes, member: re.Pattern[bytes], value: msgspec.Raw) -> bytes:
+def _without(body: bytes, member: bytes, value: msgspec.Raw) -> bytes:
     """Put null in place of a member's value. Inside a JSON string its quotes would be escaped, so no text matches."""
-    if value in (_ABSENT, _NULL):
+    if (found := bytes(value)) in (b"", b"null"):
         return body
-    found = bytes(value)
-    for written in member.finditer(body):
-        if body.startswith(found, written.end()):
-            return body[: written.end()] + b"null" + body[written.end() + len(found) :]
+    at = body.find(member)
+    while at >= 0:
+        begin = at + len(member)
+        if body.startswith(b" ", begin):
+            begin += 1
+        if body.startswith(found, begin):
+            return b"%bnull%b" % (body[:begin], body[begin + len(found) :])
+        at = body.find(member, begin)
     return body
 
 

@@ -9,6 +9,7 @@ from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import Accepted, Outcome
 from agent_layer.schema.step import StepPart
 from agent_layer.store.keys import Keys
+from agent_layer.store.summary import ENDED, STARTED
 
 
 @pytest.fixture(autouse=True)
@@ -18,8 +19,8 @@ def index(redis: Redis, keys: Keys, log):
     def hold(*records):
         for part in records:
             if isinstance(part, StepPart):
-                mark = "s" if part.phase == "start" else f"e{len(part.actions or [1])}"
-                redis.hset(keys.calls(part.trajectory_id), part.call_id, mark)
+                told = STARTED if part.phase == "start" else STARTED | ENDED
+                redis.hset(keys.calls(part.trajectory_id), part.call_id, f"{told} 1")
         return append(*records)
 
     append, log.append = log.append, hold
