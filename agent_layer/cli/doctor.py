@@ -99,7 +99,7 @@ def _look_at_redis(settings: Settings) -> str:
         _check_version(program, version)
         return f"{version} at {program}, started when it is needed"
     with open_redis(settings) as redis:
-        server = cast("dict[str, object]", redis.info())
+        server = cast("dict[str, object]", redis.info())  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
     _check_version(settings.redis_url, str(server["redis_version"]))
     if not server.get("aof_enabled"):
         raise BadInputError(

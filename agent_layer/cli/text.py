@@ -57,7 +57,7 @@ def describe_trajectory(shown: JsonObject) -> Iterator[str]:
     rewards = cast("list[JsonObject]", shown.get("rewards", []))
     yield from ([""] if rewards else [])
     for reward in rewards:
-        yield f"reward {reward['name']} = {_text(reward.get('score'))}  by {reward.get('source', 'agent')}"
+        yield f"reward {reward['name']} = {_text(reward['score'])}  by {reward['source']}"
 
 
 def _describe_step(step: JsonObject, earlier: list[object]) -> Iterator[str]:

@@ -1,13 +1,22 @@
 """This file holds the comparison of index and objects, both ways, and how they are made one again."""
 
-from typing import Literal, TypeAlias
+from collections.abc import Iterator
+from typing import Literal, NamedTuple, TypeAlias, cast
 
 import msgspec
 
 from agent_layer.errors import CorruptRecordError
+from agent_layer.schema.codec import LogRecord
+from agent_layer.schema.group import Group
+from agent_layer.schema.policy import PolicyVersion
+from agent_layer.schema.reward import Reward
+from agent_layer.schema.rollout import Accepted
+from agent_layer.schema.step import Content, StepPart
+from agent_layer.schema.trajectory import TrajectoryRecord
 from agent_layer.store.index import Index, Span
+from agent_layer.store.keys import Keys
 from agent_layer.store.protocols import ObjectStore
-from agent_layer.store.rebuild import Progress, index_segment, list_segments, read_segment, reindex
+from agent_layer.store.rebuild import Progress, Segment, index_segment, list_segments, read_segment, reindex
 
 __all__ = ["CheckReport", "Finding", "FindingKind", "check_store"]
 
@@ -70,19 +79,60 @@ def _check_segment(index: Index, objects: ObjectStore, key: str) -> list[Finding
         segment = read_segment(objects, key)
     except CorruptRecordError as error:
         return [Finding(kind="corrupt", subject=key, detail=str(error))]
-    if not index.is_committed(key, segment.size_bytes):
-        return [Finding(kind="unindexed", subject=key, detail="the segment is not marked as committed")]
-    if lacking := index.lacking(key, segment.footer.chunks):
-        return [Finding(kind="unindexed", subject=key, detail=f"the index lacks its part of {', '.join(lacking)}")]
-    return []
+    probes = list(_probes(index.keys, key, segment))
+    pipeline = index.pipeline()
+    for probe in probes:
+        pipeline.execute_command(*probe.command)  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
+    found = cast("list[object]", pipeline.execute())
+    lacking = {probe.subject: None for probe, one in zip(probes, found, strict=True) if one != probe.answer}
+    if not lacking:
+        return []
+    return [Finding(kind="unindexed", subject=key, detail=f"the index lacks something of {', '.join(lacking)}")]
+
+
+class _Probe(NamedTuple):
+    """A question to Redis, and the answer of an index that holds what a segment says."""
+
+    subject: str
+    command: tuple[str, ...]
+    answer: object
+
+
+def _probes(keys: Keys, key: str, segment: Segment) -> Iterator[_Probe]:
+    yield _Probe("the segment itself", ("HGET", keys.segments, key), str(segment.size_bytes).encode())
+    for chunk in segment.footer.chunks:
+        records = segment.records[chunk.owner]
+        if any(isinstance(record, TrajectoryRecord) for record in records):
+            place = f"{chunk.offset} {chunk.size_bytes}".encode()
+            yield _Probe(chunk.owner, ("HGET", keys.chunks(chunk.owner), key), place)
+        for command in {_command_of(keys, record): None for record in records if not isinstance(record, Content)}:
+            yield _Probe(chunk.owner, command, 1)
+
+
+def _command_of(keys: Keys, record: LogRecord) -> tuple[str, ...]:
+    """What asks whether the index knows of a record. Contents are not known to it."""
+    match record:
+        case Group():
+            return "EXISTS", keys.group(record.group_id)
+        case PolicyVersion():
+            return "HEXISTS", keys.policies(record.run), str(record.number)
+        case StepPart():
+            return "HEXISTS", keys.calls(record.trajectory_id), record.call_id
+        case Reward():
+            return "HEXISTS", keys.rewards(record.trajectory_id), record.reward_id
+        case Accepted():
+            return "HEXISTS", keys.trajectory(record.trajectory_id), "accepted"
+        case _:
+            return "HEXISTS", keys.trajectory(record.trajectory_id), "started_at"
 
 
 def _check_entries(index: Index, segments: frozenset[str]) -> tuple[int, list[Finding]]:
     """Number of trajectories in the index, and what it names that is not there."""
     num_trajectories = 0
+    marked = {key.decode() for key in cast("list[bytes]", index.redis.hkeys(index.keys.segments))}
     findings = [
         Finding(kind="missing", subject=key, detail="the index has the segment marked as committed")
-        for key in sorted(index.committed() - segments)
+        for key in sorted(marked - segments)
     ]
     for page in index.walk(Span(index.keys.by("all")), "ascending", None):
         num_trajectories += len(page)

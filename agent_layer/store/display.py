@@ -8,11 +8,11 @@ from typing import cast
 
 import msgspec
 
-from agent_layer.schema.codec import to_json
 from agent_layer.schema.contents import resolve
 from agent_layer.schema.observation import Observation
-from agent_layer.schema.record import JsonObject, Logprobs, Record, TokenIds
+from agent_layer.schema.record import JsonObject, Logprobs, TokenIds
 from agent_layer.schema.reward import Reward, current_rewards
+from agent_layer.schema.rollout import Outcome
 from agent_layer.schema.step import Step, StepState
 from agent_layer.schema.trajectory import Trajectory
 from agent_layer.store.rows import TrajectoryRow
@@ -136,12 +136,10 @@ def _observation(observation: Observation) -> JsonObject:
     }
 
 
-def _timed(record: Record) -> JsonObject:
-    """The record as JSON, with readable times."""
-    fields = cast("JsonObject", to_json(record))
-    times = {
-        name: format_time(value) for name, value in fields.items() if name.endswith("at") and isinstance(value, float)
-    }
+def _timed(record: Reward | Outcome) -> JsonObject:
+    """All fields of the record, those that have their default too, with readable times."""
+    fields = cast("JsonObject", msgspec.to_builtins(msgspec.structs.asdict(record)))
+    times = {name: format_time(at) for name in ("at", "ended_at") if isinstance(at := fields.get(name), float)}
     return {**fields, **times}
 
 

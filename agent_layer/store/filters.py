@@ -1,9 +1,11 @@
 """This file holds what may be asked of trajectories, and what that means for rows and for sorted sets."""
 
 import time
-from typing import NamedTuple, TypeAlias, TypedDict
+from typing import NamedTuple, TypeAlias, TypedDict, get_args
 
 from agent_layer.errors import BadInputError
+from agent_layer.schema.rollout import RolloutStatus
+from agent_layer.schema.task import Split
 from agent_layer.store.index import Condition, Span
 from agent_layer.store.keys import Keys
 from agent_layer.store.times import parse_time
@@ -52,6 +54,8 @@ _EXACT = {
 }
 """Filter → (field of the row, index)."""
 
+_CHOICES: dict[str, tuple[str, ...]] = {"split": get_args(Split), "status": get_args(RolloutStatus)}
+
 _SORTED = ("reward", "policy_min", "policy_max")
 """Fields with an index of their own."""
 
@@ -59,11 +63,9 @@ _SORTED = ("reward", "policy_min", "policy_max")
 def conditions_of(filters: Filters) -> list[Condition]:
     """What the row of a trajectory must be to pass all filters.
 
-    Raises: BadInputError: there is no such filter, or a time is not readable.
+    Raises: BadInputError: there is no such filter, or it cannot have this value.
     """
-    if unknown := filters.keys() - Filters.__annotations__.keys():
-        known = ", ".join(Filters.__annotations__)
-        raise BadInputError(f"filter {min(unknown)!r}: expected one of {known}; correct it or leave it out")
+    _check(filters)
     conditions = [Condition(_EXACT[name][0], "is", value) for name, value in _exact(filters).items()]
     for field, (low, high) in _bounds(filters).items():
         conditions += [Condition(field, "least", low)] if low is not None else []
@@ -84,6 +86,17 @@ def leads_of(filters: Filters, order_field: str, keys: Keys) -> list[Lead]:
     leads = [Lead(Span(keys.by(*index), *started), "started_at") for index in indexes]
     fields = [field for field in _SORTED if field in bounds or field == order_field]
     return leads + [Lead(Span(keys.by(field), *_ends(bounds.get(field))), field) for field in fields]
+
+
+def _check(filters: Filters) -> None:
+    if unknown := filters.keys() - Filters.__annotations__.keys():
+        known = ", ".join(Filters.__annotations__)
+        raise BadInputError(f"filter {min(unknown)!r}: expected one of {known}; correct it or leave it out")
+    for name, choices in _CHOICES.items():
+        if filters.get(name) not in (None, *choices):
+            raise BadInputError(
+                f"{name} {filters.get(name)!r}: expected one of {', '.join(choices)}; choose one of these"
+            )
 
 
 def _exact(filters: Filters) -> dict[str, str]:

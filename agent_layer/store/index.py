@@ -59,7 +59,7 @@ class Index:
     def rows(self, trajectory_ids: Iterable[str]) -> list[TrajectoryRow]:
         """Rows in the order asked for; ids that the index does not know are left out."""
         ids = list(trajectory_ids)
-        pipeline = self._pipeline()
+        pipeline = self.pipeline()
         for trajectory_id in ids:
             pipeline.hgetall(self.keys.trajectory(trajectory_id))
         found = cast("list[dict[bytes, bytes]]", pipeline.execute())
@@ -76,7 +76,7 @@ class Index:
 
     def counts(self, spans: Iterable[Span]) -> list[int]:
         """How many members each span has."""
-        pipeline = self._pipeline()
+        pipeline = self.pipeline()
         for span in spans:
             pipeline.zcount(span.key, span.low, span.high)
         return cast("list[int]", pipeline.execute())
@@ -112,33 +112,8 @@ class Index:
         positions = cast("list[int]", self._match(keys=keys, args=flat))
         return [trajectory_ids[position - 1] for position in positions]
 
-    def committed(self) -> set[str]:
-        """Keys of all segments that are marked as committed."""
-        return {key.decode() for key in cast("list[bytes]", self.redis.hkeys(self.keys.segments))}
-
-    def is_committed(self, segment: str, size_bytes: int) -> bool:
-        """Whether the segment is marked as committed, at this size."""
-        return self.redis.hget(self.keys.segments, segment) == str(size_bytes).encode()
-
-    def lacking(self, segment: str, chunks: Sequence[Chunk]) -> list[str]:
-        """Owners of those chunks of a segment that the index does not know, or knows elsewhere."""
-        pipeline = self._pipeline()
-        expected: list[object] = []
-        for chunk in chunks:
-            match chunk.owner.split(":"):
-                case "group", *_:
-                    pipeline.exists(self.keys.group(chunk.owner.removeprefix("group:")))
-                    expected.append(1)
-                case "policy", *run, number:
-                    pipeline.hexists(self.keys.policies(":".join(run)), number)
-                    expected.append(True)
-                case _:
-                    pipeline.hget(self.keys.chunks(chunk.owner), segment)
-                    expected.append(f"{chunk.offset} {chunk.size_bytes}".encode())
-        found = pipeline.execute()
-        return [chunk.owner for chunk, one, other in zip(chunks, found, expected, strict=True) if one != other]
-
-    def _pipeline(self) -> Pipeline:
+    def pipeline(self) -> Pipeline:
+        """Many commands at once, in no transaction."""
         return self.redis.pipeline(transaction=False)  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
 
 

@@ -11,14 +11,15 @@ from agent_layer.schema.codec import LogRecord, decode
 from agent_layer.schema.segment import SegmentFooter
 from agent_layer.store.commit import commit_segment
 from agent_layer.store.keys import Keys
+from agent_layer.store.memory import MemoryObjects
 from agent_layer.store.protocols import ObjectStore
 from agent_layer.store.segments import read_chunk, read_footer
 
 __all__ = [
     "Progress",
     "ReindexReport",
-    "drop_index",
     "Segment",
+    "drop_index",
     "index_segment",
     "list_segments",
     "read_segment",
@@ -70,7 +71,7 @@ def drop_index(redis: Redis, keys: Keys) -> None:
     """Delete all that is rebuilt from segments."""
     redis.unlink(keys.segments, keys.runs)
     for family in ("t", "ix", "group", "groups", "policies"):
-        found = redis.scan_iter(match=keys.name(family, "*"), count=_SCAN_COUNT)  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
+        found = redis.scan_iter(match=keys.name(family, "*"), count=_SCAN_COUNT)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]  # untyped in redis-py
         for key in cast("Iterator[bytes]", found):
             redis.unlink(key)
 
@@ -89,10 +90,11 @@ def read_segment(objects: ObjectStore, key: str) -> Segment:
 
     Raises: CorruptRecordError: some byte of it is not what its checksum says.
     """
-    held = _Held(objects, key)
+    content = objects.get(key)
+    held = MemoryObjects({key: content})
     footer = read_footer(held, key)
     records = {chunk.owner: [decode(one) for one in read_chunk(held, key, chunk)] for chunk in footer.chunks}
-    return Segment(size_bytes=len(held.content), footer=footer, records=cast("dict[str, list[LogRecord]]", records))
+    return Segment(size_bytes=len(content), footer=footer, records=cast("dict[str, list[LogRecord]]", records))
 
 
 def index_segment(redis: Redis, keys: Keys, objects: ObjectStore, key: str) -> None:
