@@ -8,7 +8,7 @@ from pathlib import Path
 
 from redis.exceptions import RedisError
 
-from agent_layer.errors import UnreachableError
+from agent_layer.errors import CorruptRecordError, UnreachableError
 from agent_layer.recorder.locks import is_locked, try_lock
 from agent_layer.settings import Settings
 from agent_layer.shipper.ship import Shipper
@@ -49,7 +49,7 @@ class Life:
             try:
                 if self._ship_or_leave():
                     return True
-            except (UnreachableError, RedisError) as error:
+            except (UnreachableError, CorruptRecordError, RedisError) as error:
                 if not self._wait_after(error):
                     return False
         return True
