@@ -1,0 +1,107 @@
+"""``up`` and ``serve`` as a user types them: what they print suffices to run an agent and to find what it did."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
+from contextlib import contextmanager
+
+import pytest
+
+from agent_layer.local.scripted import ScriptedEngine, serve_in_thread
+from agent_layer.store.policies import list_policies
+from agent_layer.store.store import open_store
+
+COMMAND = (sys.executable, "-m", "agent_layer.cli")
+
+
+def environment_of(settings, **more):
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("AGENT_LAYER_")}
+    return inherited | settings.environment() | more
+
+
+@contextmanager
+def running(settings, *arguments, **more):
+    """Run a command until the block ends; give what it exported."""
+    process = subprocess.Popen(
+        [*COMMAND, *arguments], env=environment_of(settings, **more), stdout=subprocess.PIPE, text=True
+    )
+    exported = {}
+    try:
+        while "AGENT_LAYER_API_KEY" not in exported:
+            line = process.stdout.readline()
+            assert line, f"it ended with {process.wait()}"
+            exported |= dict(re.findall(r"^export (\w+)=(.*)$", line))
+        yield exported
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 0
+    finally:
+        process.kill()
+        process.stdout.close()
+        process.wait()
+
+
+def post(url, body, key):
+    headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+    with urllib.request.urlopen(urllib.request.Request(url, json.dumps(body).encode(), headers)) as reply:
+        return json.load(reply)
+
+
+@pytest.mark.parametrize("command", ["up", "serve"])
+def test_an_agent_without_a_worker(settings, redis, keys, command):
+    with serve_in_thread(ScriptedEngine()) as engine:
+        how = ("up", "--engine", f"{engine.url}/v1") if command == "up" else ("serve",)
+        with running(settings, *how, "--port", "0", AGENT_LAYER_VLLM_URLS=engine.url) as exported:
+            gateway, key = exported["AGENT_LAYER_GATEWAY_URL"], exported["AGENT_LAYER_API_KEY"]
+            opened = post(f"{gateway}/rollouts", {"task_id": "t1", "run": "r", "group_id": "g"}, key)
+            body = {"model": "any", "messages": [{"role": "user", "content": "hello"}]}
+            post(f"{opened['base_url']}/chat/completions", body, opened["api_key"])
+            ended = post(f"{gateway}/rollouts/{opened['rollout_id']}/end", {"reward": 0.5}, key)
+
+    assert (ended["accepted"], ended["reward"]) == (True, 0.5)
+    trajectory = open_store(settings).get(opened["trajectory_id"])
+    (step,) = trajectory.steps
+    assert list(step.prompt_token_ids) == engine.calls[-1].prompt_token_ids
+    assert list(step.action.response_token_ids) == engine.calls[-1].token_ids[0]
+    assert trajectory.reward == 0.5
+    assert trajectory.accepted.group_id == "g"
+    assert [policy.number for policy in list_policies(redis, keys, "r")] == [0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("up",), "--model PATH"),
+        (("up", "--model", "/nowhere"), "config.json"),
+        (("up", "--engine", "http://127.0.0.1:9"), "is it running"),
+        (("serve",), "AGENT_LAYER_VLLM_URLS"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_exit_2(settings, arguments, said):
+    ended = subprocess.run(
+        [*COMMAND, *arguments], env=environment_of(settings), capture_output=True, text=True, timeout=60, check=False
+    )
+
+    assert ended.returncode == 2
+    assert said in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize("command", ["up", "serve"])
+def test_an_engine_without_token_ids_is_refused(settings, command):
+    with serve_in_thread(ScriptedEngine(token_ids=False)) as engine:
+        arguments = ("up", "--engine", engine.url) if command == "up" else ("serve",)
+        ended = subprocess.run(
+            [*COMMAND, *arguments],
+            env=environment_of(settings, AGENT_LAYER_VLLM_URLS=engine.url),
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    assert ended.returncode == 2
+    assert "token ids" in ended.stderr
