@@ -7,13 +7,13 @@ travel along, and a reader that does know them finds them in their place.
 from typing import TypeAlias, cast
 
 import msgspec
-from msgspec import inspect
 
 from agent_layer.errors import CorruptRecordError
+from agent_layer.schema.folding import fold_of
 from agent_layer.schema.group import Group
 from agent_layer.schema.observation import Observation
 from agent_layer.schema.policy import PolicyVersion
-from agent_layer.schema.record import JsonObject, Logprobs, Record, TokenIds
+from agent_layer.schema.record import Logprobs, Record, TokenIds
 from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
 from agent_layer.schema.segment import SegmentFooter
@@ -62,7 +62,6 @@ def _unpack_array(kind: type, value: object) -> object:
     raise TypeError(f"{kind.__name__} cannot be read from {type(value).__name__}")
 
 
-_FORMS = {kind: inspect.type_info(kind) for kind in _KINDS.values()}
 _ENCODER = msgspec.msgpack.Encoder(enc_hook=_pack_array)
 
 
@@ -79,7 +78,7 @@ def decode(content: bytes) -> Record:
     try:
         fields = msgspec.msgpack.decode(content)
         kind = _KINDS[fields["type"]]
-        return msgspec.convert(_fold(fields, _FORMS[kind]), kind, dec_hook=_unpack_array)
+        return msgspec.convert(fold_of(kind)(fields), kind, dec_hook=_unpack_array)
     except (msgspec.DecodeError, msgspec.ValidationError, KeyError, TypeError, ValueError) as error:
         raise CorruptRecordError(
             f"stored record: expected msgpack of a known kind ({', '.join(sorted(_KINDS))}), found {error!r};"
@@ -109,30 +108,3 @@ def _list_of(value: object) -> object:
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     raise TypeError(f"{type(value).__name__} has no JSON form")
-
-
-def _fold(value: object, form: inspect.Type) -> object:
-    """Move what the records inside ``value`` do not know into ``unknown``, and what they learned to know out of it."""
-    match form:
-        case inspect.StructType() if isinstance(value, dict):
-            return _fold_record(cast("JsonObject", value), form)
-        case inspect.ListType() if isinstance(value, list):
-            return [_fold(item, form.item_type) for item in cast("list[object]", value)]
-        case inspect.DictType() if isinstance(value, dict):
-            return {key: _fold(item, form.value_type) for key, item in cast("JsonObject", value).items()}
-        case inspect.UnionType():
-            return next((folded for member in form.types if (folded := _fold(value, member)) is not value), value)
-        case _:
-            return value
-
-
-def _fold_record(fields: JsonObject, form: inspect.StructType) -> JsonObject:
-    forms = {field.encode_name: field.type for field in form.fields}
-    carried = fields.get("unknown")
-    merged = {**(cast("JsonObject", carried) if isinstance(carried, dict) else {}), **fields}
-    merged.pop("unknown", None)
-    unknown = {name: value for name, value in merged.items() if name not in forms and name != form.tag_field}
-    known = {name: _fold(value, forms[name]) if name in forms else value for name, value in merged.items()}
-    for name in unknown:
-        del known[name]
-    return {**known, "unknown": unknown} if unknown else known
