@@ -6,10 +6,12 @@ the rollout once it is whole. Without one, everything is recorded by this proces
 
 import asyncio
 import inspect
+import os
 import time
 from collections.abc import Callable, Coroutine, Generator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
-from functools import wraps
+from functools import partial, wraps
 from types import TracebackType
 from typing import ParamSpec, TypedDict, TypeVar, Unpack, cast
 
@@ -32,6 +34,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 _LIMIT_CODE = "rollout_limit"
 _POLL_SECONDS = 0.01
+_MOST_WAITING = 64
+"""Rollouts of one process that open or end at the same time."""
 
 
 class RolloutOptions(TypedDict, total=False):
@@ -93,13 +97,13 @@ class RolloutBlock:
 
     async def __aenter__(self) -> Rollout:
         tracing = active()
-        return self._enter(tracing, await asyncio.to_thread(_open, tracing, self._request))
+        return self._enter(tracing, await _run_aside(_open, tracing, self._request))
 
     async def __aexit__(
         self, _kind: type[BaseException] | None, error: BaseException | None, _traceback: TracebackType | None
     ) -> None:
         tracing, rollout = self._leave()
-        await asyncio.to_thread(_end, tracing, rollout, error)
+        await _run_aside(_end, tracing, rollout, error)
 
     def __call__(self, function: Callable[P, T]) -> Callable[P, T]:
         """Give the function, with a new rollout around each of its runs."""
@@ -125,6 +129,24 @@ class RolloutBlock:
         tracing, rollout, entered = self._entered.pop()
         entered.__exit__(None, None, None)
         return tracing, rollout
+
+
+class _Aside:
+    """Threads in which gateways are waited for. Those of the event loop are few, and the agent's own."""
+
+    pool = ThreadPoolExecutor(_MOST_WAITING, "tracer")
+
+    @classmethod
+    def renew(cls) -> None:
+        """Begin anew in a forked child, which has none of the parent's threads."""
+        cls.pool = ThreadPoolExecutor(_MOST_WAITING, "tracer")
+
+
+os.register_at_fork(after_in_child=_Aside.renew)
+
+
+async def _run_aside(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    return await asyncio.get_running_loop().run_in_executor(_Aside.pool, partial(function, *args, **kwargs))
 
 
 def _open(tracing: Tracing, request: RolloutRequest) -> Rollout:
