@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from agent_layer.errors import BadInputError
 from agent_layer.settings import Settings
 from trainer_adapter.config import load_config
 from trainer_adapter.progress import StepProgress
@@ -31,8 +32,13 @@ def train(
     """
     loaded = load_config(config)
     settings: Settings = context.obj
-    from trainer_adapter.run import stop_on_signals, train_run  # noqa: PLC0415  # torch and veRL take seconds to import
-
+    try:
+        from trainer_adapter.run import stop_on_signals, train_run  # noqa: PLC0415  # torch and veRL take seconds
+    except ModuleNotFoundError as error:
+        raise BadInputError(
+            f"command 'train': expected torch and veRL to be installed, found no {error.name!r}; install torch first,"
+            " then agent-layer[train]"
+        ) from error
     console = Console()
     with stop_on_signals() as stop:
         done = train_run(loaded, settings, stop, lambda progress: console.print(_line(progress)))

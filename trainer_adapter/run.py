@@ -45,11 +45,16 @@ def train_run(
         reports of the steps that this call did.
 
     Raises:
-        BadInputError: the tasks cannot be used, or another trainer has the run.
+        BadInputError: model or tasks cannot be used, or another trainer has the run.
         CaptureError: a rollout lacks token ids.
         EngineError: weights could not be switched.
     """
     run = config.run or settings.run
+    if not (config.model / "config.json").is_file():
+        raise BadInputError(
+            f"model {config.model}: expected a directory with config.json, weights and a tokenizer, found none;"
+            " download the model, or correct 'model' in the configuration"
+        )
     with _only_trainer(settings, run):
         redis, recorder = open_redis(settings), open_recorder(settings)
         tasks = [_at_temperature(task, config.rollouts.temperature) for task in read_tasks(config.tasks, run=run)]

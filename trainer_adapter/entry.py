@@ -1,0 +1,117 @@
+"""This file holds training as one call: agent, tasks and model in, a trained policy out, all on this machine."""
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TypedDict, Unpack
+
+import msgspec
+
+from agent_layer.dispatcher.tasks import parse_tasks
+from agent_layer.errors import AgentLayerError, BadInputError
+from agent_layer.settings import Settings, load_settings
+from trainer_adapter.config import Algorithm, Keep, Optimizer, Rollouts, TrainConfig
+from trainer_adapter.launch import Job, run_job
+from trainer_adapter.progress import StepProgress, progress_path, read_progress
+
+__all__ = ["Options", "name_of", "train"]
+
+
+class Options(TypedDict, total=False):
+    """Where a run takes place, and sections of its configuration; what is left out has its default."""
+
+    settings: Settings
+    """Where everything lives; default: the settings of the environment."""
+    slots: int
+    """Rollouts at a time; default 16."""
+    seed: int
+    rollouts: Rollouts
+    algorithm: Algorithm
+    optimizer: Optimizer
+    keep: Keep
+
+
+def train(
+    agent: str | Callable[..., object],
+    tasks: Path | Iterable[Mapping[str, object]],
+    scorer: str | Callable[..., object] | None = None,
+    *,
+    model: Path,
+    steps: int,
+    **options: Unpack[Options],
+) -> list[StepProgress]:
+    """Train a policy until its run has so many steps; called again, go on from the newest checkpoint.
+
+    Starts what is not given by a setting: Redis, vLLM, the gateway, a worker and the trainer, each a process. They end
+    with this call.
+
+    Args:
+        agent: ``module:attribute`` of a coroutine function ``agent(task, rollout)``, a compiled LangGraph graph or an
+            ``Environment``; functions and classes may also be given themselves.
+        tasks: a file with one task on each line, or such lines as mappings.
+        scorer: ``module:function``, the function itself, or 'agent'; None: what each task says.
+        model: directory with the first weights and the tokenizer.
+        steps: of the whole run, earlier calls included.
+        options: see ``Options`` and ``TrainConfig``.
+
+    Returns:
+        all steps of the run, oldest first.
+
+    Raises:
+        BadInputError: agent, scorer or a task cannot be used.
+        AgentLayerError: the trainer ended early; the message says why.
+    """
+    settings = options.get("settings") or load_settings()
+    path = settings.dir.absolute() / "runs" / settings.run / "tasks.jsonl"
+    _write_tasks(path, tasks, scorer, settings.run)
+    config = TrainConfig(
+        model=model.absolute(),
+        tasks=path,
+        steps=steps,
+        run=settings.run,
+        seed=options.get("seed", 0),
+        rollouts=options.get("rollouts", Rollouts()),
+        algorithm=options.get("algorithm", Algorithm()),
+        optimizer=options.get("optimizer", Optimizer()),
+        keep=options.get("keep", Keep()),
+    )
+    job = Job(config=config, target=name_of(agent), slots=options.get("slots", 16))
+    with run_job(settings, job) as running:
+        status = running.trainer.process.wait()
+        if status:
+            raise AgentLayerError(
+                f"run {settings.run}: expected the trainer to finish, but it ended with status {status}; see"
+                f" {running.trainer.log}, which ends: {running.trainer.last_words}"
+            )
+    return read_progress(progress_path(settings, settings.run))
+
+
+def name_of(target: str | Callable[..., object]) -> str:
+    """Give ``module:attribute`` of what a worker is to import.
+
+    Raises: BadInputError: no other process could import it.
+    """
+    if isinstance(target, str):
+        return target
+    module, name = getattr(target, "__module__", None), getattr(target, "__qualname__", None)
+    if module in (None, "__main__") or name is None or not name.isidentifier():
+        raise BadInputError(
+            f"agent or scorer {target!r}: expected something that another process can import by module and name, found"
+            f" {module}:{name}; move it to the top of a module, or name it as 'module:attribute'"
+        )
+    return f"{module}:{name}"
+
+
+def _write_tasks(
+    path: Path, tasks: Path | Iterable[Mapping[str, object]], scorer: str | Callable[..., object] | None, run: str
+) -> None:
+    """Check the tasks and write them where the trainer reads them."""
+    if isinstance(tasks, Path):
+        lines = [line for line in tasks.read_bytes().splitlines() if line.strip()]
+    else:
+        lines = [msgspec.json.encode(task) for task in tasks]
+    parse_tasks(lines, subject=str(tasks) if isinstance(tasks, Path) else "task", run=run)
+    if scorer is not None:
+        named = {"scorer": name_of(scorer)}
+        lines = [msgspec.json.encode(msgspec.json.decode(line) | named) for line in lines]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"".join(line + b"\n" for line in lines))
