@@ -1,5 +1,6 @@
 """This file holds how trajectories read as text: a table of rows, and one trajectory step by step."""
 
+import sys
 from collections.abc import Iterator, Sequence
 from typing import cast
 
@@ -33,12 +34,12 @@ def print_table(rows: Sequence[JsonObject]) -> None:
     """Print one line for each row; rows with a step end with what was said in it."""
     table = Table(box=None, pad_edge=False)
     columns = (*_COLUMNS, "step") if rows and "step" in rows[0] else _COLUMNS
+    longest_id = max((len(str(row["trajectory_id"])) for row in rows), default=0)
     for column in columns:
-        table.add_column(column, no_wrap=True)
+        table.add_column(column, no_wrap=True, min_width=longest_id if column == "trajectory_id" else None)
     for row in rows:
         table.add_row(*(escape(_cell(row, column)) for column in columns))
-    console = Console()
-    console.print(table, width=None if console.is_terminal else _PIPE_WIDTH)
+    Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH).print(table)
 
 
 def describe_trajectory(shown: JsonObject) -> Iterator[str]:

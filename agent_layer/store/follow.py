@@ -15,7 +15,7 @@ from agent_layer.schema.task import Split
 from agent_layer.schema.trajectory import Trajectory
 from agent_layer.store.index import Index
 from agent_layer.store.protocols import ObjectStore
-from agent_layer.store.reading import read_trajectory
+from agent_layer.store.reading import read_trajectories
 
 __all__ = ["Consumer", "Follower", "GroupDelivery"]
 
@@ -113,7 +113,7 @@ class Follower:
         return len(rows) == len(group.trajectory_ids) and all(is_whole)
 
     def _deliver(self, group: Group) -> GroupDelivery:
-        trajectories = [read_trajectory(self._index, self._objects, one) for one in group.trajectory_ids]
+        trajectories = read_trajectories(self._index, self._objects, group.trajectory_ids)
         return GroupDelivery(group, trajectories, lambda: self._index.redis.sadd(self._acked_key, group.group_id))
 
 

@@ -1,43 +1,42 @@
-"""This file holds how a trajectory is read back: chunks from the objects, records, then the whole graph."""
+"""This file holds how trajectories are read back: chunks from the objects, records, then the whole graph."""
 
+from collections import defaultdict
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import cast
 
 from agent_layer.errors import NotFoundError
 from agent_layer.schema.codec import decode
+from agent_layer.schema.segment import Chunk
 from agent_layer.schema.step import Step
 from agent_layer.schema.trajectory import Trajectory, TrajectoryRecord, assemble_trajectory
 from agent_layer.store.index import Index
 from agent_layer.store.protocols import ObjectStore
 from agent_layer.store.segments import read_chunk
 
-__all__ = ["not_found", "pick_step", "read_records", "read_trajectory"]
+__all__ = ["not_found", "pick_step", "read_trajectories"]
+
+_NUM_AT_ONCE = 16
+"""Requests under way at the same time; a store far away answers each of them slowly."""
 
 
-def read_records(index: Index, objects: ObjectStore, trajectory_id: str) -> list[TrajectoryRecord]:
-    """All stored records of a trajectory, in no particular order; what was written twice stands twice.
+def read_trajectories(index: Index, objects: ObjectStore, trajectory_ids: Sequence[str]) -> list[Trajectory]:
+    """Put trajectories together from all that is stored of them, in the order asked for.
 
     Raises:
-        NotFoundError: the index does not know the trajectory.
+        NotFoundError: the index does not know one of them.
         CorruptRecordError: stored bytes are not what their checksum says.
     """
-    chunks = index.chunks(trajectory_id)
-    if not chunks:
-        raise not_found(trajectory_id, index.keys.namespace)
-    stored = [frame for segment, chunk in chunks for frame in read_chunk(objects, segment, chunk)]
-    return [cast("TrajectoryRecord", decode(record)) for record in stored]
+    places = [place for trajectory_id in trajectory_ids for place in _places(index, trajectory_id)]
 
+    def read(place: tuple[str, Chunk]) -> list[bytes]:
+        return read_chunk(objects, *place)
 
-def read_trajectory(index: Index, objects: ObjectStore, trajectory_id: str) -> Trajectory:
-    """Put a trajectory together from all that is stored of it; raises what ``read_records`` does."""
-    return assemble_trajectory(trajectory_id, read_records(index, objects, trajectory_id))
-
-
-def not_found(trajectory_id: str, namespace: str) -> NotFoundError:
-    """The error for a trajectory that the index does not know."""
-    return NotFoundError(
-        f"trajectory {trajectory_id!r}: expected it in the store, but namespace {namespace!r} has none of this id;"
-        " 'agent-layer query' lists what there is"
-    )
+    records: defaultdict[str, list[TrajectoryRecord]] = defaultdict(list)
+    with ThreadPoolExecutor(_NUM_AT_ONCE) as threads:
+        for (_, chunk), stored in zip(places, threads.map(read, places), strict=True):
+            records[chunk.owner] += [cast("TrajectoryRecord", decode(one)) for one in stored]
+    return [assemble_trajectory(trajectory_id, records[trajectory_id]) for trajectory_id in trajectory_ids]
 
 
 def pick_step(trajectory: Trajectory, step: int) -> Step:
@@ -51,3 +50,17 @@ def pick_step(trajectory: Trajectory, step: int) -> Step:
         f"step {step} of trajectory {trajectory.trajectory_id!r}: expected an index below the number of its steps,"
         f" which is {len(trajectory.steps)}; steps count from 0"
     )
+
+
+def not_found(trajectory_id: str, namespace: str) -> NotFoundError:
+    """The error for a trajectory that the index does not know."""
+    return NotFoundError(
+        f"trajectory {trajectory_id!r}: expected it in the store, but namespace {namespace!r} has none of this id;"
+        " 'agent-layer query' lists what there is"
+    )
+
+
+def _places(index: Index, trajectory_id: str) -> list[tuple[str, Chunk]]:
+    if places := index.chunks(trajectory_id):
+        return places
+    raise not_found(trajectory_id, index.keys.namespace)

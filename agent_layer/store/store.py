@@ -23,7 +23,7 @@ from agent_layer.store.keys import Keys
 from agent_layer.store.objects import open_objects
 from agent_layer.store.protocols import ObjectStore
 from agent_layer.store.query import Order, Page, find_trajectories
-from agent_layer.store.reading import not_found, pick_step, read_trajectory
+from agent_layer.store.reading import not_found, pick_step, read_trajectories
 from agent_layer.store.rebuild import Progress, ReindexReport, reindex
 from agent_layer.store.rows import TrajectoryRow
 
@@ -67,7 +67,7 @@ class Store:
             NotFoundError: there is none of this id.
             CorruptRecordError: stored bytes are not what their checksum says.
         """
-        return read_trajectory(self._index, self.objects, trajectory_id)
+        return read_trajectories(self._index, self.objects, [trajectory_id])[0]
 
     def step(self, trajectory_id: str, step: int) -> Step:
         """Read one step, its whole prompt filled in; raises what ``get`` does, or NotFoundError for the step."""

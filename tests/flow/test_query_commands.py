@@ -1,0 +1,184 @@
+"""This file holds what query, show, store and doctor promise to whoever types them."""
+
+import json
+import sys
+
+import pytest
+
+from agent_layer.cli.main import main
+from agent_layer.recorder.log import open_recorder
+from agent_layer.schema.policy import PolicyVersion
+from agent_layer.schema.record import Logprobs, TokenIds
+from agent_layer.schema.reward import Reward
+from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
+from agent_layer.schema.step import Action, PromptDelta, StepPart
+from agent_layer.store import open_store
+
+
+def attempt_of(tid, at, score):
+    own = {"trajectory_id": tid, "run": "r"}
+    part = {**own, "source": "gateway", "call_id": f"{tid}/a", "agent": "solver"}
+    answer = Action(
+        message={"role": "assistant", "content": "[3]"},
+        response_token_ids=TokenIds([3]),
+        logprobs=Logprobs([-0.5]),
+        policy_versions=[(2, 1)],
+    )
+    yield AttemptStarted(**own, rollout_id=tid[:-2], attempt=0, task_id="t", started_at=at)
+    yield StepPart(**part, phase="start", at=at, prompt=PromptDelta(delta=TokenIds([1, 2])), capture_level="tokens")
+    yield StepPart(**part, phase="end", at=at + 1, actions=[answer], status="ok")
+    yield Reward(**own, reward_id=tid, at=at + 2, score=score)
+    yield Outcome(**own, status="completed", ended_at=at + 3)
+    yield Accepted(**own, rollout_id=tid[:-2], accepted_at=at + 4)
+
+
+@pytest.fixture
+def stored(settings):
+    """A store with two accepted attempts and policy versions up to 2, put there by recorder and shipper."""
+    recorder = open_recorder(settings)
+    recorder.append(*(PolicyVersion(run="r", number=n, location="w", created_at=float(n)) for n in range(3)))
+    recorder.append(*attempt_of("x.0-0", 100.0, 0.0), *attempt_of("x.1-0", 200.0, 1.0))
+    assert recorder.flush().pending == 0
+    return open_store(settings)
+
+
+@pytest.fixture
+def agent_layer(settings, monkeypatch, capfd):
+    """``agent_layer("query", "--run", "r")`` gives (exit status, stdout, stderr)."""
+    for name, value in settings.environment().items():
+        monkeypatch.setenv(name, value)
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["agent-layer", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capfd.readouterr()
+        return ended.value.code, out, err
+
+    return run
+
+
+def rows(answer):
+    status, out, _ = answer
+    assert status == 0
+    return [json.loads(line) for line in out.splitlines()]
+
+
+@pytest.mark.usefixtures("stored")
+def test_a_query_gives_one_json_line_for_each_trajectory(agent_layer):
+    newest, oldest = rows(agent_layer("query", "--task", "t", "--format", "jsonl"))
+
+    assert (newest["trajectory_id"], newest["reward"], newest["accepted"]) == ("x.1-0", 1.0, True)
+    assert (oldest["trajectory_id"], oldest["num_steps"], oldest["policy_max"]) == ("x.0-0", 1, 2)
+    assert newest["started_at"] == "1970-01-01T00:03:20.000Z"
+    assert "step" not in newest
+
+
+@pytest.mark.usefixtures("stored")
+def test_a_query_for_a_step_gives_its_exact_tokens(agent_layer):
+    asked = ("query", "--step", "0", "--policy", "2..", "--reward", "0.5..", "--accepted", "--format", "jsonl")
+    [row] = rows(agent_layer(*asked))
+
+    assert row["step"]["action"]["prompt_token_ids"] == [1, 2]
+    assert row["step"]["action"]["response_token_ids"] == [3]
+    assert row["step"]["action"]["logprobs"] == [-0.5]
+    assert row["step"]["action"]["policy_versions"] == [[2, 1]]
+    assert rows(agent_layer("query", "--step", "1", "--format", "jsonl")) == []
+
+
+@pytest.mark.usefixtures("stored")
+def test_the_cursor_that_a_query_names_gives_the_next_page(agent_layer):
+    _, first, more = agent_layer("query", "--limit", "1", "--format", "jsonl")
+    cursor = more.split("'")[1]
+
+    [second] = rows(agent_layer("query", "--limit", "1", "--format", "jsonl", "--cursor", cursor))
+
+    assert [json.loads(first)["trajectory_id"], second["trajectory_id"]] == ["x.1-0", "x.0-0"]
+
+
+@pytest.mark.usefixtures("stored")
+def test_a_trajectory_is_shown_whole_or_one_step_of_it(agent_layer):
+    [whole] = rows(agent_layer("show", "x.1-0", "--format", "json"))
+    [part] = rows(agent_layer("show", "x.1-0", "--step", "0", "--format", "json"))
+
+    assert whole["steps"] == [part["step"]]
+    assert [one["score"] for one in whole["rewards"]] == [1.0]
+    assert whole["outcome"]["status"] == "completed"
+
+
+@pytest.mark.usefixtures("stored")
+def test_tables_and_text_say_what_was_said(agent_layer):
+    assert "x.1-0" in agent_layer("query")[1]
+    assert "assistant: [3]" in agent_layer("query", "--step", "0")[1]
+    assert "assistant: [3]" in agent_layer("show", "x.1-0")[1]
+    assert "2 + 1 tokens" in agent_layer("show", "x.1-0", "--step", "0")[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "finding"),
+    [
+        (["query", "--policy", "3.."], "the newest is 2 of run 'r'"),
+        (["query", "--run", "nobody", "--policy", "0"], "the newest is no version at all"),
+        (["query", "--policy", "2..1"], "policy range '2..1'"),
+        (["query", "--reward", "high"], "reward range 'high'"),
+        (["query", "--since", "yesterday"], "since 'yesterday'"),
+        (["query", "--status", "fine"], "status 'fine'"),
+        (["query", "--order", "best"], "order 'best'"),
+        (["query", "--cursor", "x"], "cursor 'x'"),
+        (["show", "z-0"], "trajectory 'z-0'"),
+        (["show", "x.0-0", "--step", "7"], "step 7 of trajectory 'x.0-0'"),
+    ],
+)
+@pytest.mark.usefixtures("stored")
+def test_bad_input_is_one_sentence_and_exit_2(agent_layer, arguments, finding):
+    status, out, err = agent_layer(*arguments)
+
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert finding in err
+
+
+def test_an_unreachable_redis_is_one_sentence_and_exit_2(agent_layer, monkeypatch):
+    monkeypatch.setenv("AGENT_LAYER_REDIS_URL", "redis://:secret@127.0.0.1:1/0")
+
+    status, out, err = agent_layer("query")
+
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert "127.0.0.1:1" in err
+    assert "secret" not in err
+
+
+def test_the_index_is_rebuilt_and_checked_from_the_command_line(agent_layer, stored):
+    before = agent_layer("query", "--format", "jsonl")
+    stored.redis.delete(*stored.redis.keys(stored.keys.name("*")))
+
+    status, _, err = agent_layer("store", "check")
+    assert (status, "unindexed: " in err) == (1, True)
+    assert agent_layer("store", "reindex", "--drop")[0] == 0
+    assert agent_layer("query", "--format", "jsonl") == before
+    status, out, _ = agent_layer("store", "check")
+    assert (status, out) == (0, "1 segments, 2 trajectories, 0 findings\n")
+
+
+def test_a_later_judgement_by_a_person_counts(stored, settings):
+    stored.reward("x.0-0", 0.75, source="human")
+    assert open_recorder(settings).flush().pending == 0
+
+    assert stored.row("x.0-0").reward == 0.75
+    assert [one.source for one in stored.get("x.0-0").rewards] == ["agent", "human"]
+
+
+def test_the_doctor_says_what_is_there_and_what_is_wrong(agent_layer, settings, monkeypatch):
+    status, out, _ = agent_layer("doctor")
+    lines = {line.split()[1]: line for line in out.splitlines()}
+    assert status == 0, out
+    assert lines["objects"].startswith("ok")
+    assert lines["redis"].startswith("ok")
+    assert lines["names"].startswith("ok")
+
+    monkeypatch.setenv("AGENT_LAYER_GATEWAY_URL", "http://127.0.0.1:1")
+    settings.dir.chmod(0o777)
+    status, out, _ = agent_layer("doctor")
+    lines = {line.split()[1]: line for line in out.splitlines()}
+    assert status == 1
+    assert "does not answer" in lines["gateway"]
+    assert "chmod o-rwx" in lines["directory"]
