@@ -1,7 +1,8 @@
 """This file holds the one command, ``agent-layer``: its global options, its parts, and how errors end it."""
 
 import sys
-from importlib.metadata import entry_points
+from collections.abc import Callable
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Annotated
 
@@ -28,8 +29,30 @@ def build() -> typer.Typer:
     )
     app.callback()(_global_options)
     for point in entry_points(group="agent_layer.commands"):
-        point.load()(app)
+        _load(point)(app)
     return app
+
+
+def _load(point: EntryPoint) -> Callable[[typer.Typer], None]:
+    """Load what adds a command; where an extra is not installed, a command that says so takes its place."""
+    try:
+        return point.load()
+    except ModuleNotFoundError as error:
+        missing = error.name
+
+    def explain() -> None:
+        raise BadInputError(
+            f"{point.name}: expected the package {missing!r}, which is not installed; this command needs an extra,"
+            " see [project.optional-dependencies] in pyproject.toml"
+        )
+
+    explain.__doc__ = f"Needs the package {missing!r}, which is not installed."
+    settings = {"ignore_unknown_options": True, "allow_extra_args": True}
+    return lambda app: _add(app, point.name, explain, settings)
+
+
+def _add(app: typer.Typer, name: str, command: Callable[[], None], settings: dict[str, bool]) -> None:
+    app.command(name, context_settings=settings)(command)
 
 
 def main() -> None:
