@@ -9,7 +9,7 @@ import os
 import threading
 from collections import defaultdict
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import cast
 
@@ -50,7 +50,9 @@ class Shipper:
 
         Raises: UnreachableError or RedisError: a server did not do its part; all that was not shipped is still there.
         """
-        num_shipped = sum(self._threads.map(self._ship_log, self._find_logs()))
+        in_transit = [self._threads.submit(self._ship_log, path) for path in self._find_logs()]
+        wait(in_transit)  # also when one fails: no log may be in transit twice
+        num_shipped = sum(shipped.result() for shipped in in_transit)
         while self._ship_decisions():
             num_shipped += 1
         return num_shipped
