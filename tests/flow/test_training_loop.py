@@ -1,35 +1,24 @@
 """This file holds what a training run promises on real parts: veRL, Redis, the dispatcher's queue, engines that switch.
 
-Only the agent is short: a thread that plays every group as soon as it is asked for, under the version that serves.
+Only the agent is short: a thread plays every group as soon as it is asked for, under the version that serves.
 torch and veRL take ten seconds to import, which collecting the tests must not.
 """
 # ruff: noqa: PLC0415  # so the imports stand where they are needed
 
+import signal
+import subprocess
+import sys
 import threading
 
 import msgspec
 import pytest
 
-from agent_layer.dispatcher import connect
 from agent_layer.errors import BadInputError, EngineError
-from agent_layer.local.scripted import ScriptedEngine, serve_in_thread
-from agent_layer.schema.codec import encode
-from agent_layer.schema.group import Group
-from agent_layer.schema.ids import new_id, rollout_id_of, trajectory_id_of
-from agent_layer.schema.record import Logprobs, TokenIds
-from agent_layer.schema.reward import Reward
-from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
-from agent_layer.schema.step import Action, PromptDelta, StepPart
-from agent_layer.store import open_store
-from agent_layer.store.engines import Engine, EngineBoard
 from agent_layer.store.policies import list_policies
-from agent_layer.store.rebuild import index_segment
-from agent_layer.store.segments import build_segment
 from trainer_adapter.checkpoint import Shelf
-from trainer_adapter.config import Keep, Optimizer, Rollouts, TrainConfig
+from trainer_adapter.config import write_config
 from trainer_adapter.groups import CONSUMER
 from trainer_adapter.progress import progress_path, read_progress
-from trainer_adapter.schedule import Schedule
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore"),  # torch, ray and veRL warn of each other
@@ -37,138 +26,6 @@ pytestmark = [
 ]
 
 RUN = "r"
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    from examples.guess_number.model import write_model
-
-    directory = tmp_path_factory.mktemp("model")
-    write_model(directory, seed=0)
-    return directory
-
-
-@pytest.fixture
-def configure(model, tmp_path):
-    """``configure(steps, …)``: a run over two tasks."""
-    tasks = tmp_path / "tasks.jsonl"
-    tasks.write_text('{"id": "a", "input": 1}\n{"id": "b", "input": 2}\n')
-
-    def configure(steps, checkpoint_steps=10, **plan):
-        return TrainConfig(
-            model=model,
-            tasks=tasks,
-            steps=steps,
-            run=RUN,
-            rollouts=Rollouts(group_size=3, **plan),
-            optimizer=Optimizer(learning_rate=Schedule(start=1e-3)),
-            keep=Keep(checkpoint_steps=checkpoint_steps, num_versions=2),
-        )
-
-    return configure
-
-
-@pytest.fixture
-def board(redis, keys):
-    return EngineBoard(redis, keys)
-
-
-@pytest.fixture
-def engine(board, model):
-    """An engine on the board that serves version 0."""
-    with serve_in_thread(ScriptedEngine()) as engine:
-        board.register(
-            Engine(
-                url=engine.url,
-                run=RUN,
-                version=0,
-                location=str(model),
-                model="scripted",
-                logprobs_mode="processed",
-                state="serving",
-                epoch=0,
-            )
-        )
-        yield engine
-
-
-@pytest.fixture
-def player(settings, board, engine):
-    """Plays every group that is asked for; ``player.equal`` makes all rewards equal."""
-    player = Player(settings, board, engine)
-    thread = threading.Thread(target=player.play_all, daemon=True)
-    thread.start()
-    yield player
-    player.stop.set()
-    thread.join(10)
-
-
-class Player:
-    def __init__(self, settings, board, engine):
-        self.stop = threading.Event()
-        self.equal = False
-        self.played = {}
-        self._store = open_store(settings)
-        self._dispatcher = connect(settings)
-        self._board = board
-        self._engine = engine
-
-    def play_all(self):
-        while not self.stop.wait(0.01):
-            for group in self._dispatcher.groups():
-                if group.group_id not in self.played:
-                    version = self._board.read(self._engine.url).version
-                    self.played[group.group_id] = version
-                    self._write(group, version)
-
-    def _write(self, group, version):
-        members = [trajectory_id_of(rollout_id_of(group.group_id, n), 0) for n in range(group.group_size)]
-        records = {one: self._records(one, group, number, version) for number, one in enumerate(members)}
-        closed = Group(
-            group_id=group.group_id,
-            run=RUN,
-            task_id=group.task_id,
-            closed_at=float(len(self.played)),
-            group_size=group.group_size,
-            trajectory_ids=members,
-        )
-        owned = {owner: [encode(record) for record in found] for owner, found in records.items()}
-        name = new_id()
-        content, _ = build_segment(name, 0.0, {**owned, f"group:{group.group_id}": [encode(closed)]})
-        key = f"{self._store.keys.namespace}/seg/2026/11/20/{name}.seg"
-        self._store.objects.put(key, content)
-        index_segment(self._store.redis, self._store.keys, self._store.objects, key)
-
-    def _records(self, trajectory_id, group, number, version):
-        own = {"trajectory_id": trajectory_id, "run": RUN}
-        rollout_id = trajectory_id[:-2]
-        action = Action(
-            response_token_ids=TokenIds([12 + number]), logprobs=Logprobs([-3.0]), policy_versions=[(version, 1)]
-        )
-        return [
-            AttemptStarted(
-                **own,
-                rollout_id=rollout_id,
-                attempt=0,
-                task_id=group.task_id,
-                group_id=group.group_id,
-                started_at=1.0,
-            ),
-            StepPart(
-                **own,
-                call_id="c",
-                source="gateway",
-                phase="end",
-                at=2.0,
-                prompt=PromptDelta(delta=TokenIds([3])),
-                actions=[action],
-                status="ok",
-                capture_level="tokens",
-            ),
-            Reward(**own, reward_id=f"{trajectory_id}-w", at=3.0, score=1.0 if self.equal else float(number == 0)),
-            Outcome(**own, status="completed", ended_at=4.0, num_calls=1),
-            Accepted(**own, rollout_id=rollout_id, accepted_at=5.0, group_id=group.group_id),
-        ]
 
 
 def train(config, settings, **options):
@@ -270,3 +127,33 @@ def test_a_second_trainer_of_the_run_is_refused(configure, settings):
             train(configure(1), settings)
 
     assert len(train(configure(1), settings, report=start_another)) == 1
+
+
+def test_the_command_ends_well_when_asked_and_survives_a_kill(configure, settings, player, redis, wait_until, tmp_path):
+    write_config(configure(60, checkpoint_steps=3), tmp_path / "run.json")
+    command = [sys.executable, "-m", "agent_layer.cli", "train", str(tmp_path / "run.json")]
+
+    def steps_done():
+        return [one.step for one in read_progress(progress_path(settings, RUN))]
+
+    def run_until(step, number):
+        variables = settings.environment() | {"PYTHONWARNINGS": "ignore"}
+        process = subprocess.Popen(command, env=variables, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        wait_until(lambda: process.poll() is not None or max(steps_done(), default=0) >= step, seconds=120)
+        process.send_signal(number)
+        return process.wait(60), process.communicate()[1]
+
+    status, said = run_until(4, signal.SIGINT)
+    stopped_at = steps_done()[-1]
+    assert status == 0, said
+    assert Shelf(settings, RUN).newest()[1].step == stopped_at
+    learned = acknowledged(redis, player.keys)
+    assert len(learned) == 2 * stopped_at
+
+    assert run_until(stopped_at + 4, signal.SIGKILL)[0] == -signal.SIGKILL
+    assert Shelf(settings, RUN).newest()[1].step % 3 == 0
+    killed_at = steps_done()[-1]
+
+    status, said = run_until(killed_at + 2, signal.SIGTERM)
+    assert status == 0, said
+    assert steps_done() == list(range(1, steps_done()[-1] + 1))

@@ -23,15 +23,6 @@ GOOD, BAD = [14, 4, 15], [16, 4, 17]
 MASK = [1, 0, 1]
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    from examples.guess_number.model import write_model
-
-    directory = tmp_path_factory.mktemp("model")
-    write_model(directory, seed=0)
-    return directory
-
-
 def configure(model, **algorithm):
     return TrainConfig(
         model=model,
