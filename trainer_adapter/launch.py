@@ -9,8 +9,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from redis import Redis
+
 from agent_layer.local.leash import Leashed, start_leashed
-from agent_layer.local.stack import run_stack
+from agent_layer.local.stack import forget_ended_engines, run_stack
 from agent_layer.local.vllm import VllmServer
 from agent_layer.settings import Settings
 from agent_layer.store.clients import open_redis
@@ -61,12 +63,14 @@ def run_job(settings: Settings, job: Job, tell: Callable[[str], None] = lambda _
     write_config(job.config, config)
     with ExitStack() as cleanup:
         tell("Redis is starting")
-        cleanup.enter_context(open_redis(settings))
+        redis = cleanup.enter_context(open_redis(settings))
+        if not settings.gateway_url:
+            forget_ended_engines(settings, redis)  # before the trainer looks for engines
         trainer = _start(["train", str(config)], settings, logs / "trainer.log")
         cleanup.callback(trainer.stop)
         processes = {"trainer": trainer}
         if not settings.gateway_url:
-            stack = cleanup.enter_context(run_stack(settings, _engine(settings, job), tell=tell))
+            stack = cleanup.enter_context(run_stack(settings, _engine(settings, redis, job), tell=tell))
             settings, processes = stack.settings, processes | stack.processes
         work = ["work", job.target, "--slots", str(job.slots)]
         processes["worker"] = _start(work, settings, logs / "worker.log")
@@ -80,12 +84,11 @@ def _start(arguments: list[str], settings: Settings, log: Path) -> Leashed:
     return start_leashed([sys.executable, "-m", "agent_layer.cli", *arguments], variables, log)
 
 
-def _engine(settings: Settings, job: Job) -> VllmServer | str:
+def _engine(settings: Settings, redis: Redis, job: Job) -> VllmServer | str:
     """An engine that runs, or one to start with the newest weights of the run."""
     if settings.engine_urls:
         return settings.engine_urls[0]
-    with open_redis(settings) as redis:
-        newest = newest_policy(redis, Keys(settings.namespace), settings.run)
+    newest = newest_policy(redis, Keys(settings.namespace), settings.run)
     model = Path(newest.location) if newest and Path(newest.location).is_dir() else job.config.model
     log = settings.dir.absolute() / "logs" / "vllm.log"
     return VllmServer(model=model.absolute(), log=log, max_model_len=job.max_model_len)

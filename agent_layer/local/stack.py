@@ -25,12 +25,13 @@ from agent_layer.store.engines import Engine, EngineBoard, LogprobsMode
 from agent_layer.store.keys import Keys
 from agent_layer.store.policies import list_policies
 
-__all__ = ["Stack", "export_lines", "put_on_board", "run_stack", "start_gateway", "with_key"]
+__all__ = ["Stack", "export_lines", "forget_ended_engines", "put_on_board", "run_stack", "start_gateway", "with_key"]
 
 Tell = Callable[[str], None]
 """Told what is being waited for."""
 
 _GATEWAY_SECONDS = 30.0
+_HEALTH_SECONDS = 10.0
 _POLL_SECONDS = 0.05
 
 
@@ -69,7 +70,9 @@ def run_stack(
     with ExitStack() as cleanup:
         redis = cleanup.enter_context(open_redis(settings))
         processes: dict[str, Leashed] = {}
+        forget_ended_engines(settings, redis)
         if isinstance(engine, VllmServer):
+            cleanup.callback(forget_ended_engines, settings, redis)
             cleanup.callback(engine.stop)
             processes["vLLM"] = engine.start()
             engine.wait(lambda seconds: tell(f"vLLM is starting ({seconds:.0f} s)"))
@@ -81,6 +84,14 @@ def run_stack(
         settings, processes["gateway"] = start_gateway(settings, port)
         cleanup.callback(processes["gateway"].stop)
         yield Stack(settings=settings, engine=known, processes=processes)
+
+
+def forget_ended_engines(settings: Settings, redis: Redis) -> None:
+    """Take engines of the run off the board that do not answer any more: nobody could give them new weights."""
+    board = EngineBoard(redis, Keys(settings.namespace), settings.gateway_seconds)
+    for engine in board.engines():
+        if engine.run == settings.run and not EngineControl(engine.url, timeout_seconds=_HEALTH_SECONDS).is_healthy():
+            board.forget(engine.url)
 
 
 def with_key(settings: Settings) -> Settings:
