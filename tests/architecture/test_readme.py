@@ -1,0 +1,68 @@
+"""This file holds the promise that the README shows what is true today: its programs run, its commands exist."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from agent_layer.local.scripted import ScriptedEngine, serve_in_thread
+from agent_layer.settings import Settings
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+PROGRAMS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+COMMANDS = sorted(set(re.findall(r"^\.?(?:\.venv/bin/)?agent-layer (.*?)(?:\s+#.*)?$", README, re.MULTILINE)))
+
+PRELUDE = """
+from langchain_openai import ChatOpenAI
+from langgraph.graph import START, MessagesState, StateGraph
+
+model = ChatOpenAI(model="scripted", base_url="{url}/v1", api_key="none")
+builder = StateGraph(MessagesState)
+builder.add_node("answer", lambda state: {{"messages": [model.invoke(state["messages"])]}})
+builder.add_edge(START, "answer")
+graph = builder.compile()
+"""
+
+
+def test_the_programs_run_one_after_another(settings: Settings, tmp_path: Path):
+    traced = [program for program in PROGRAMS if "async def agent(" not in program]
+    with serve_in_thread(ScriptedEngine(script=lambda _: "it is 42")) as engine:
+        source = PRELUDE.format(url=engine.url) + "\n".join(traced)
+        path = tmp_path / "readme.py"
+        path.write_text(source)
+        environment = {**os.environ, **settings.environment()}
+        done = subprocess.run(
+            [sys.executable, str(path)], env=environment, capture_output=True, text=True, timeout=90, check=False
+        )
+
+    assert done.returncode == 0, done.stderr
+    assert "42" in done.stdout
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_the_commands_and_their_options_exist(line: str):
+    words = shlex.split(line)
+    path = words[:2] if words[0] == "store" else words[:1]
+    shown = subprocess.run(
+        [sys.executable, "-m", "agent_layer.cli", *path, "--help"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, "COLUMNS": "200"},
+    )
+
+    assert shown.returncode == 0, shown.stderr
+    assert [word for word in words if word.startswith("--") and word not in shown.stdout] == []
+
+
+def test_the_table_of_make_targets_is_complete():
+    phony = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+
+    assert phony
+    assert {"demo", "test", "check", "bench", "setup"} <= set(phony[1].split())
