@@ -1,6 +1,7 @@
 """This file holds the gateway's addresses, and what it is made of while it serves."""
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator
 from contextlib import suppress
 from typing import TypeVar
@@ -9,7 +10,7 @@ import msgspec
 from aiohttp import ClientSession, ClientTimeout, TCPConnector, hdrs, web
 from redis import Redis
 
-from agent_layer.errors import BadInputError
+from agent_layer.errors import BackPressureError, BadInputError
 from agent_layer.gateway.answers import RefusedError, answer_errors, as_json
 from agent_layer.gateway.calls import Calls
 from agent_layer.gateway.opening import OpenedRollout, OpenRequest, RewardRequest, rollout_of
@@ -25,6 +26,9 @@ from agent_layer.store.keys import Keys
 __all__ = ["Gateway", "build_app"]
 
 ROLLOUT_HEADER = "x-agent-layer-rollout"
+_KEEPALIVE_SECONDS = 4.0
+"""Shorter than uvicorn's 5, so that no call is sent on a connection that vLLM is closing."""
+log = logging.getLogger(__name__)
 B = TypeVar("B", bound=msgspec.Struct)
 
 
@@ -76,13 +80,17 @@ class Gateway:
 
     async def _live(self, _: web.Application) -> AsyncGenerator[None]:
         timeout = ClientTimeout(total=self._settings.request_seconds, sock_connect=self._settings.connect_seconds)
-        plain = {hdrs.ACCEPT_ENCODING: "identity"}
-        async with ClientSession(connector=TCPConnector(limit=0), timeout=timeout, headers=plain) as session:
+        connector, plain = (
+            TCPConnector(limit=0, keepalive_timeout=_KEEPALIVE_SECONDS),
+            {hdrs.ACCEPT_ENCODING: "identity"},
+        )
+        async with ClientSession(connector=connector, timeout=timeout, headers=plain) as session:
             self._calls = Calls(
                 settings=self._settings, log=self._log, engines=self._engines, policies=self._policies, session=session
             )
             await self._engines.look()
             watching = asyncio.create_task(self._engines.run(), name="engine-watch")
+            watching.add_done_callback(_report_death)
             yield
             watching.cancel()
             with suppress(asyncio.CancelledError):
@@ -100,7 +108,7 @@ class Gateway:
         wanted = rollout_of(asked, self._settings.run)
         rollout = self._rollouts.add(wanted)
         if rollout is wanted and rollout.is_ours:
-            rollout.logs.add(self._log.append(rollout.started))
+            self._record_start(rollout)
         opened = OpenedRollout(
             rollout_id=rollout.started.rollout_id,
             attempt=rollout.started.attempt,
@@ -110,6 +118,13 @@ class Gateway:
             model=model,
         )
         return as_json(opened)
+
+    def _record_start(self, rollout: LiveRollout) -> None:
+        try:
+            rollout.logs.add(self._log.append(rollout.started))
+        except BackPressureError:
+            self._rollouts.forget(rollout)  # it may be opened again when there is room
+            raise
 
     async def _close(self, request: web.Request) -> web.Response:
         self._check_operator(request)
@@ -133,7 +148,10 @@ class Gateway:
         return as_json({"reward_id": reward.reward_id})
 
     async def _list_models(self, request: web.Request) -> web.Response:
-        self._enter(request)
+        if "trajectory_id" in request.match_info:
+            self._enter(request)
+        else:
+            self._check_operator(request)
         return as_json({"object": "list", "data": [{"id": self._model(), "object": "model", "owned_by": "policy"}]})
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
@@ -167,6 +185,12 @@ class _Closing(msgspec.Struct, frozen=True):
     attempt: int | None = None
 
 
+def _report_death(task: asyncio.Task[None]) -> None:
+    """Without the watch no call is sent any more; the log must say why."""
+    if not task.cancelled() and (error := task.exception()):
+        log.critical("engine watch ended", exc_info=error)
+
+
 def _key_of(request: web.Request) -> str:
     scheme, _, key = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")
     return key.strip() if scheme.lower() == "bearer" else ""
@@ -176,4 +200,4 @@ async def _body(request: web.Request, kind: type[B]) -> B:
     try:
         return msgspec.json.decode(await request.read() or b"{}", type=kind)
     except msgspec.DecodeError as error:
-        raise BadInputError(f"{request.method} {request.path}: {error}; INTERFACE lists what may be sent") from error
+        raise BadInputError(f"{request.method} {request.path}: {error}; correct the body") from error

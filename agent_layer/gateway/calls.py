@@ -22,7 +22,7 @@ from agent_layer.gateway.retries import AnswerShelf, Asking, Call
 from agent_layer.gateway.rollouts import LiveRollout
 from agent_layer.gateway.versions import EngineWatch
 from agent_layer.gateway.waiting import wait_until
-from agent_layer.schema.ids import new_id
+from agent_layer.schema.ids import check_name, new_id
 from agent_layer.settings import Settings
 
 __all__ = ["CALL_HEADER", "Calls"]
@@ -179,9 +179,9 @@ async def _write(response: web.StreamResponse, seen: bytes) -> bool:
 
 
 def _asking_of(headers: Mapping[str, str], digest: int) -> Asking:
-    retries = headers.get("x-stainless-retry-count", "0")
+    retries, call_id = headers.get("x-stainless-retry-count", "0"), headers.get(CALL_HEADER)
     return Asking(
-        call_id=headers.get(CALL_HEADER),
+        call_id=None if call_id is None else check_name(call_id, f"header {CALL_HEADER}"),
         idempotency_key=headers.get("idempotency-key"),
         retry_count=int(retries) if retries.isdecimal() else 0,
         digest=digest,

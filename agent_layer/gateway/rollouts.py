@@ -166,6 +166,10 @@ class Rollouts:
             self._newest[rollout.started.rollout_id] = rollout.trajectory_id
         return found
 
+    def forget(self, rollout: LiveRollout) -> None:
+        """Undo ``add``."""
+        self._live.pop(rollout.trajectory_id, None)
+
     def find(self, trajectory_id: str) -> LiveRollout:
         """Find an attempt, closed ones included.
 

@@ -1,5 +1,6 @@
 """This file holds the gateway as a process: its socket, its log, its Redis, until a signal ends it."""
 
+import gc
 import socket
 from collections.abc import Awaitable, Callable
 from contextlib import closing
@@ -45,6 +46,8 @@ def serve_gateway(settings: Settings, listener: socket.socket, announce: Callabl
     with open_redis(settings) as redis, closing(open_recorder(settings)) as recorder:
         app = build_app(settings, redis, recorder)
         app.on_startup.append(_calling(announce))
+        gc.collect()
+        gc.freeze()  # what was imported stays; looking through it again and again would only cost time
         web.run_app(app, sock=listener, access_log=None, print=None, shutdown_timeout=_SHUTDOWN_SECONDS)
 
 

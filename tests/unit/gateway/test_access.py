@@ -93,6 +93,22 @@ async def test_bad_requests_are_answered_in_one_sentence(house):
         assert answer["error"]["message"]
 
 
+async def test_both_addresses_name_the_model(house):
+    opened = await house.open()
+
+    for base, key in ((f"{house.url}/v1", "operator-key"), (opened["base_url"], opened["api_key"])):
+        async with house.session.get(f"{base}/models", headers={"Authorization": f"Bearer {key}"}) as reply:
+            assert [model["id"] for model in (await reply.json())["data"]] == ["scripted"]
+
+
+async def test_a_call_id_has_to_be_a_name(house):
+    opened = await house.open()
+
+    status, _ = await house.chat(opened, "hello", headers={"x-agent-layer-call": "no spaces, please"})
+
+    assert status == 400
+
+
 async def test_a_rollout_that_this_gateway_does_not_know_is_lost(house):
     status, answer = await house.post("/rollouts/gone/close", {"attempt": 0})
 
