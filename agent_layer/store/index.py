@@ -53,8 +53,9 @@ class Index:
     def __init__(self, redis: Redis, keys: Keys) -> None:
         self.redis = redis
         self.keys = keys
-        self._walk = redis.register_script((_LUA / "walk.lua").read_text())
-        self._match = redis.register_script((_LUA / "match.lua").read_text())
+        match, walk, pick = ((_LUA / f"{name}.lua").read_text() for name in ("match", "walk", "pick"))
+        self._walk = redis.register_script(match + walk)
+        self._pick = redis.register_script(match + pick)
 
     def rows(self, trajectory_ids: Iterable[str]) -> list[TrajectoryRow]:
         """Rows in the order asked for; ids that the index does not know are left out."""
@@ -88,29 +89,30 @@ class Index:
         scores = self.redis.zmscore(order_key, ids) if ids else []
         return [Position(score, id_) for id_, score in zip(ids, scores, strict=True) if score is not None]
 
-    def walk(self, span: Span, direction: Direction, after: Position | None) -> Iterator[list[Position]]:
-        """Members of the span in order of (score, id), in pages, from the one after a position.
+    def walk(
+        self, span: Span, direction: Direction, after: Position | None, conditions: Sequence[Condition] = ()
+    ) -> Iterator[list[Position]]:
+        """Members of the span whose rows meet all conditions, in order of (score, id), from the one after a position.
 
-        Members that come or go meanwhile change nothing for the others: none is given twice, none left out.
+        They come in pages, some of them empty. Members that come or go meanwhile change nothing for the others: none
+        is given twice, none left out.
         """
+        keys = [span.key, self.keys.trajectory("")]
         position = after or Position(span.high if direction == "descending" else span.low, "")
         num_members = _FIRST_PAGE
-        while found := self._walk(keys=[span.key], args=[direction, *position, num_members]):
-            page = [Position(float(score), id_.decode()) for id_, score in zip(found[::2], found[1::2], strict=True)]
-            position = page[-1]
+        while found := self._walk(keys=keys, args=[direction, *position, num_members, *_flat(conditions)]):
+            position, *page = (
+                Position(float(score), id_.decode()) for id_, score in zip(found[::2], found[1::2], strict=True)
+            )
             yield [one for one in page if span.low <= one.score <= span.high and is_after(one, after, direction)]
             if not span.low <= position.score <= span.high:
                 return
             num_members = min(2 * num_members, _LARGEST_PAGE)
 
-    def matching(self, trajectory_ids: Sequence[str], conditions: Sequence[Condition]) -> list[str]:
-        """Those trajectories whose rows meet all conditions, in the same order."""
+    def pick(self, trajectory_ids: Sequence[str], conditions: Sequence[Condition]) -> list[int]:
+        """Which of the trajectories, counted from 0, have rows that meet all conditions."""
         keys = [self.keys.trajectory(id_) for id_ in trajectory_ids]
-        if not keys or not conditions:
-            return list(trajectory_ids)
-        flat = [value for condition in conditions for value in condition]
-        positions = cast("list[int]", self._match(keys=keys, args=flat))
-        return [trajectory_ids[position - 1] for position in positions]
+        return [position - 1 for position in cast("list[int]", self._pick(keys=keys, args=_flat(conditions)))]
 
     def pipeline(self) -> Pipeline:
         """Many commands at once, in no transaction."""
@@ -120,3 +122,7 @@ class Index:
 def is_after(one: Position, other: Position | None, direction: Direction) -> bool:
     """Whether a position lies behind another one; everything lies behind None."""
     return other is None or (one < other if direction == "descending" else one > other)
+
+
+def _flat(conditions: Sequence[Condition]) -> list[str | float]:
+    return [value for condition in conditions for value in condition]

@@ -45,12 +45,9 @@ def find_trajectories(
         raise BadInputError(f"order {order!r}: expected one of {', '.join(get_args(Order))}; choose one of these")
     if limit < 1:
         raise BadInputError(f"limit {limit}: expected at least one trajectory; ask for 1 or more")
-    after = _read_cursor(cursor, order)
-    conditions = conditions_of(filters)
     matches: list[Position] = []
-    for page in _candidates(index, filters, order, limit, after):
-        kept = set(index.matching([one.trajectory_id for one in page], conditions))
-        matches += [one for one in page if one.trajectory_id in kept]
+    for page in _matches(index, filters, order, limit, _read_cursor(cursor, order)):
+        matches += page
         if len(matches) > limit:
             break
     return Page(
@@ -59,20 +56,21 @@ def find_trajectories(
     )
 
 
-def _candidates(
+def _matches(
     index: Index, filters: Filters, order: Order, limit: int, after: Position | None
 ) -> Iterator[list[Position]]:
-    """Pages of trajectories that may belong to the answer, in the order asked for."""
+    """Pages of trajectories that pass all filters, in the order asked for."""
     direction: Direction = "ascending" if order == "oldest" else "descending"
-    lead = _choose_lead(index, leads_of(filters, _FIELDS[order], index.keys), _FIELDS[order], limit)
-    if lead.sorted_by == _FIELDS[order]:
-        yield from index.walk(lead.span, direction, after)
+    field, conditions = _FIELDS[order], conditions_of(filters)
+    lead = _choose_lead(index, leads_of(filters, field, index.keys), field, limit)
+    if lead.sorted_by == field:
+        yield from index.walk(lead.span, direction, after, conditions)
         return
-    order_key = index.keys.by("all" if _FIELDS[order] == "started_at" else _FIELDS[order])
-    members = [one for one in index.members(lead.span, order_key) if is_after(one, after, direction)]
-    members.sort(reverse=direction == "descending")
+    members = index.members(lead.span, index.keys.by("all" if field == "started_at" else field))
+    members = sorted((one for one in members if is_after(one, after, direction)), reverse=direction == "descending")
     for start in range(0, len(members), _PAGE):
-        yield members[start : start + _PAGE]
+        page = members[start : start + _PAGE]
+        yield [page[at] for at in index.pick([one.trajectory_id for one in page], conditions)]
 
 
 def _choose_lead(index: Index, leads: list[Lead], order_field: str, limit: int) -> Lead:

@@ -1,6 +1,6 @@
--- Which of the hashes KEYS meet all conditions. ARGV: field, test, value; field, test, value; ...
+-- What stands before walk.lua and pick.lua: a test of rows. Conditions stand in ARGV, from position 'first' to the end,
+-- as field, test, value; field, test, value; ...
 -- Tests: is, isnt (text), least, most (inclusive; an absent field never meets them), has (an item of a JSON list).
--- Returns the positions in KEYS, from 1, of those that do.
 local tests = {
   is = function(found, wanted) return found == wanted end,
   isnt = function(found, wanted) return found ~= wanted end,
@@ -14,22 +14,18 @@ local tests = {
   end,
 }
 
-local conditions = {}
-for i = 1, #ARGV, 3 do
-  local is_number = ARGV[i + 1] == 'least' or ARGV[i + 1] == 'most'
-  conditions[#conditions + 1] = { ARGV[i], tests[ARGV[i + 1]], is_number and tonumber(ARGV[i + 2]) or ARGV[i + 2] }
-end
-
-local function meets_all(key)
-  for _, condition in ipairs(conditions) do
-    local field, test, wanted = unpack(condition)
-    if not test(redis.call('HGET', key, field), wanted) then return false end
+local function matcher(first)
+  local conditions = {}
+  for i = first, #ARGV, 3 do
+    local is_number = ARGV[i + 1] == 'least' or ARGV[i + 1] == 'most'
+    conditions[#conditions + 1] = { ARGV[i], tests[ARGV[i + 1]], is_number and tonumber(ARGV[i + 2]) or ARGV[i + 2] }
   end
-  return true
+  return function(row)
+    for _, condition in ipairs(conditions) do
+      local field, test, wanted = unpack(condition)
+      if not test(redis.call('HGET', row, field), wanted) then return false end
+    end
+    return true
+  end
 end
 
-local matching = {}
-for position, key in ipairs(KEYS) do
-  if meets_all(key) then matching[#matching + 1] = position end
-end
-return matching
