@@ -3,6 +3,7 @@
 Without any setting all state lives in one directory: Redis on a private socket, objects beside it.
 """
 
+import os
 import socket
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +16,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from agent_layer.errors import BadInputError
 from agent_layer.schema.ids import check_name
 
-__all__ = ["Settings", "load_settings"]
+__all__ = ["Settings", "agent_environment", "load_settings"]
 
 
 class Settings(BaseSettings):
@@ -76,6 +77,8 @@ class Settings(BaseSettings):
     """How long calls that still run may go on when their rollout is closed."""
     max_body_bytes: int = 64 << 20
     """Longest request that the gateway reads."""
+    stop_seconds: float = 20.0
+    """How long a worker that is told to stop may take to store what has already run."""
     drain_seconds: float = 120.0
     """Longest wait for calls in flight at a switch of weights."""
     gateway_seconds: float = 5.0
@@ -137,3 +140,8 @@ def load_settings(**overrides: object) -> Settings:
         first = error.errors()[0]
         name = "_".join(str(part) for part in first["loc"])
         raise BadInputError(f"setting {name}: {first['msg']}; see 'agent-layer --help'") from error
+
+
+def agent_environment() -> dict[str, str]:
+    """Give this process's variables without those that only the operator may know; for the agents that it starts."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("AGENT_LAYER_", "AWS_"))}

@@ -1,0 +1,5 @@
+"""Environments, the workers that run agents in them, and the scorers that judge what came out."""
+
+from envs.environment import Environment, StepResult
+
+__all__ = ["Environment", "StepResult"]

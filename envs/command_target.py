@@ -1,0 +1,116 @@
+"""This file holds agents that are commands: any program, in any language, that speaks to the model over HTTP."""
+
+import asyncio
+import os
+import signal
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Sequence
+from contextlib import suppress
+
+import msgspec
+
+from agent_layer.errors import AgentFailedError, BadInputError
+from agent_layer.schema.task import Task
+from agent_layer.settings import agent_environment
+from envs.guard import Guard
+from tracer import Rollout
+from tracer.traceparent import format_traceparent, new_span_id
+
+__all__ = ["CommandTarget", "variables_of"]
+
+_LONGEST_TAIL = 1 << 16
+"""Bytes of output that are kept; the result is in the last line."""
+_GRACE_SECONDS = 2.0
+"""Between asking a command to end and ending it."""
+
+
+class CommandTarget:
+    """Runs a command for each attempt; its result is its last line of output, read as JSON if it is any."""
+
+    def __init__(self, command: Sequence[str], guard: Guard) -> None:
+        self._command = list(command)
+        self._guard = guard
+
+    async def __call__(self, task: Task, rollout: Rollout) -> object:
+        """Run the command.
+
+        Raises:
+            AgentFailedError: it ended with another status than 0.
+            BadInputError: there is no such program.
+        """
+        process = await self._start(agent_environment() | variables_of(task, rollout))
+        self._guard.watch(process.pid)
+        try:
+            output, errors = await asyncio.gather(_tail(process.stdout), _tail(process.stderr))
+            status = await process.wait()
+        finally:
+            await _end(process)
+            self._guard.forget(process.pid)
+        if status != 0:
+            said = errors[-2000:].decode("utf-8", "replace").strip()
+            raise AgentFailedError(f"command {self._command[0]!r}: expected exit status 0, found {status}: {said}")
+        return _result_of(output)
+
+    async def _start(self, variables: dict[str, str]) -> Process:
+        try:
+            return await asyncio.create_subprocess_exec(
+                *self._command,
+                env=variables,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=PIPE,
+                stderr=PIPE,
+                process_group=0,
+            )
+        except OSError as error:
+            raise BadInputError(
+                f"command {self._command[0]!r}: expected a program that can be started, found {error}; check its path"
+            ) from error
+
+
+def variables_of(task: Task, rollout: Rollout) -> dict[str, str]:
+    """Give what the command's environment says of the attempt. Nothing of the grading is in it."""
+    base_url, api_key, view = rollout.base_url or "", rollout.api_key or "", task.view()
+    seen = {"id": view.id, "task_type": view.task_type, "input": view.input, "seed": view.seed}
+    return {
+        "OPENAI_BASE_URL": base_url,
+        "OPENAI_API_KEY": api_key,
+        "ANTHROPIC_BASE_URL": base_url.removesuffix("/v1"),
+        "ANTHROPIC_API_KEY": api_key,
+        "AGENT_LAYER_TASK": msgspec.json.encode(seen).decode(),
+        "AGENT_LAYER_ROLLOUT": rollout.rollout_id,
+        "AGENT_LAYER_ATTEMPT": str(rollout.attempt),
+        "TRACEPARENT": format_traceparent(rollout.trace_id, new_span_id()),
+    }
+
+
+async def _tail(stream: asyncio.StreamReader | None) -> bytes:
+    """Read to the end and keep the last bytes."""
+    kept = b""
+    while stream is not None and (piece := await stream.read(_LONGEST_TAIL)):
+        kept = (kept + piece)[-_LONGEST_TAIL:]
+    return kept
+
+
+async def _end(process: Process) -> None:
+    """End the command and all that it started."""
+    _signal(process, signal.SIGTERM)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_GRACE_SECONDS):
+            await process.wait()
+    _signal(process, signal.SIGKILL)
+    await process.wait()
+
+
+def _signal(process: Process, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, number)
+
+
+def _result_of(output: bytes) -> object:
+    lines = output.decode("utf-8", "replace").strip().splitlines()
+    if not lines:
+        return None
+    try:
+        return msgspec.json.decode(lines[-1])
+    except msgspec.DecodeError:
+        return lines[-1]

@@ -1,0 +1,71 @@
+"""This file holds who is to blame when an agent ends in an error: the policy, the infrastructure or the user's code."""
+
+from collections.abc import Iterator
+from typing import cast
+
+import msgspec
+
+from agent_layer.errors import AgentFailedError, UnreachableError
+from agent_layer.schema.rollout import Cause, RolloutStatus
+
+__all__ = ["Ending", "ModelCallError", "ending_of"]
+
+_LIMIT_CODE = "rollout_limit"
+"""How the gateway's refusal reads when the task's turns or tokens are used up."""
+_LONGEST_ERROR = 2000
+
+
+class ModelCallError(AgentFailedError):
+    """The gateway or engine refused a model call. The second argument is the HTTP status."""
+
+    def __init__(self, message: str, status_code: int) -> None:
+        super().__init__(message, status_code)
+        self.status_code = status_code
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class Ending(msgspec.Struct, frozen=True, kw_only=True):
+    """How the run of an attempt ended."""
+
+    status: RolloutStatus = "completed"
+    cause: Cause | None = None
+    """None for a plain completion."""
+    error: str | None = None
+
+
+def ending_of(error: BaseException) -> Ending:
+    """Classify what an agent raised, by the errors that led to it too.
+
+    Out of turns or tokens: the policy ran out, it is scored as it stands. No answer, or an answer of 500 and above:
+    the infrastructure failed. Everything else is the agent's own fault.
+    """
+    chain = list(_chain(error))
+    text = f"{type(error).__name__}: {error}"[:_LONGEST_ERROR]
+    if any(getattr(one, "code", None) == _LIMIT_CODE or _LIMIT_CODE in str(one) for one in chain):
+        return Ending(status="truncated", cause="policy", error=text)
+    if any(_is_infrastructure(one) for one in chain):
+        return Ending(status="lost", cause="infra", error=text)
+    return Ending(status="failed", cause="user", error=text)
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """The error, and what it was raised from or while handling; each once."""
+    seen: set[int] = set()
+    waiting = [error]
+    while waiting:
+        one = waiting.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        yield one
+        waiting.extend(cause for cause in (one.__cause__, one.__context__) if cause is not None)
+        if isinstance(one, BaseExceptionGroup):
+            waiting.extend(cast("BaseExceptionGroup[BaseException]", one).exceptions)
+
+
+def _is_infrastructure(error: BaseException) -> bool:
+    status = getattr(error, "status_code", None)
+    is_refusal = isinstance(status, int) and status >= 500
+    return is_refusal or isinstance(error, ConnectionError | TimeoutError | UnreachableError)

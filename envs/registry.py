@@ -1,0 +1,45 @@
+"""This file holds how a name becomes an object: ``module:attribute``, or a name that an installed package registered.
+
+A package registers agents and environments in the entry-point group ``agent_layer.agents``, scorers in
+``agent_layer.scorers``.
+"""
+
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Literal, TypeAlias
+
+from agent_layer.errors import BadInputError
+
+__all__ = ["Kind", "find_object"]
+
+Kind: TypeAlias = Literal["agent", "scorer"]
+
+
+def find_object(name: str, kind: Kind) -> object:
+    """Import what the name means.
+
+    Raises: BadInputError: there is no such module, attribute or registered name, or the module does not import.
+    """
+    module_name, colon, attribute = name.partition(":")
+    if not colon:
+        return _registered(name, kind)
+    try:
+        found: object = import_module(module_name)
+        for part in attribute.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise BadInputError(
+            f"{kind} {name!r}: expected module:attribute that can be imported, found {error!r};"
+            " check the name and the directory that you start in"
+        ) from error
+    return found
+
+
+def _registered(name: str, kind: Kind) -> object:
+    known = entry_points(group=f"agent_layer.{kind}s")
+    if name in known.names:
+        return known[name].load()
+    raise BadInputError(
+        f"{kind} {name!r}: expected module:attribute or a registered name, found"
+        f" {', '.join(sorted(known.names)) or 'none'} registered; check the spelling"
+    )

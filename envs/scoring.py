@@ -1,0 +1,138 @@
+"""This file holds scorers: how what came out of an attempt becomes rewards, outside the agent.
+
+A scorer is ``async def score(task, trajectory, result) -> float | dict | None``. It sees the grading and the stored
+trajectory, and runs when the agent has ended and can change nothing any more. The scorer ``agent`` is none: the
+agent's own report counts, for tasks that trust it.
+"""
+
+import asyncio
+import inspect
+import math
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeAlias, cast
+
+from agent_layer.errors import BadInputError
+from agent_layer.schema.ids import new_id
+from agent_layer.schema.reward import Reward, RewardSource, RewardStatus, current_rewards
+from agent_layer.schema.task import RewardSpec, Task
+from agent_layer.schema.trajectory import Trajectory
+from envs.registry import find_object
+
+__all__ = ["AGENT", "Scorer", "declared_rewards", "judge", "load_scorer", "missing_scores", "reported_scores"]
+
+AGENT = "agent"
+"""Name of the scorer that leaves the judgement to the agent."""
+
+Scorer: TypeAlias = Callable[[Task, Trajectory, object], Awaitable[object]]
+
+
+def load_scorer(name: str) -> Scorer | None:
+    """Find the scorer of this name; None for the agent itself.
+
+    Raises: BadInputError: there is none, or it is no coroutine function.
+    """
+    if name == AGENT:
+        return None
+    found = find_object(name, "scorer")
+    if not inspect.iscoroutinefunction(found):
+        raise BadInputError(
+            f"scorer {name!r}: expected 'async def score(task, trajectory, result)', found {type(found).__name__};"
+            " make it a coroutine function"
+        )
+    return cast("Scorer", found)
+
+
+def declared_rewards(task: Task, scorer: Scorer | None) -> dict[str, RewardSpec]:
+    """Rewards that count. Under a scorer never an undeclared one, which the agent could have reported itself."""
+    return task.rewards or ({"reward": RewardSpec()} if scorer else {})
+
+
+def reported_scores(task: Task, result: object) -> dict[str, float]:
+    """Read what an agent or scorer gave as scores by name; empty when it gave none.
+
+    A plain number is the score of the only declared reward, else of ``reward``.
+    """
+    if isinstance(result, Mapping):
+        found = {str(name): _score(value) for name, value in cast("Mapping[object, object]", result).items()}
+        scores = {name: score for name, score in found.items() if score is not None}
+        return scores if len(scores) == len(found) else {}
+    score = _score(result)
+    if score is None:
+        return {}
+    return {next(iter(task.rewards)) if len(task.rewards) == 1 else "reward": score}
+
+
+def missing_scores(task: Task, trajectory: Trajectory) -> dict[str, float]:
+    """What a policy that ran out of turns or tokens gets where it earned nothing: 0 for each reward that is absent."""
+    names = task.rewards or {"reward": RewardSpec()}
+    given = {reward.name for reward in current_rewards(trajectory.rewards) if reward.scope == "rollout"}
+    if not task.rewards and given:
+        return {}
+    return {name: 0.0 for name, spec in names.items() if spec.required and name not in given}
+
+
+async def judge(scorer: Scorer, task: Task, trajectory: Trajectory, result: object, seconds: float) -> list[Reward]:
+    """Let the scorer judge. When it fails, every declared reward is null, and says why.
+
+    Args:
+        scorer: who judges.
+        task: with its grading.
+        trajectory: as it is stored.
+        result: what the agent returned.
+        seconds: longest time that it may take.
+    """
+    try:
+        async with asyncio.timeout(seconds):
+            given = await scorer(task, trajectory, result)
+    except TimeoutError:
+        return null_rewards(task, trajectory.trajectory_id, "timeout", f"the scorer took longer than {seconds:g} s")
+    except Exception as error:  # noqa: BLE001  # a scorer may raise anything; its failure is no failure of the worker
+        return null_rewards(task, trajectory.trajectory_id, "verifier_error", f"{type(error).__name__}: {error}"[:2000])
+    return rewards_of(task, trajectory.trajectory_id, _total(task, reported_scores(task, given)), "verifier")
+
+
+def rewards_of(task: Task, trajectory_id: str, scores: Mapping[str, float], source: RewardSource) -> list[Reward]:
+    """Write scores down."""
+    return [
+        Reward(
+            trajectory_id=trajectory_id,
+            reward_id=new_id(),
+            run=task.run,
+            at=time.time(),
+            name=name,
+            score=score,
+            source=source,
+        )
+        for name, score in scores.items()
+    ]
+
+
+def null_rewards(task: Task, trajectory_id: str, status: RewardStatus, error: str) -> list[Reward]:
+    """Write down that there is no judgement, which is not zero."""
+    return [
+        Reward(
+            trajectory_id=trajectory_id,
+            reward_id=new_id(),
+            run=task.run,
+            at=time.time(),
+            name=name,
+            source="verifier",
+            status=status,
+            error=error,
+        )
+        for name in task.rewards or ["reward"]
+    ]
+
+
+def _total(task: Task, scores: dict[str, float]) -> dict[str, float]:
+    """Where the task declares nothing, the sum of what a scorer gave is the reward."""
+    if task.rewards or "reward" in scores or not scores:
+        return scores
+    return {**scores, "reward": sum(scores.values())}
+
+
+def _score(value: object) -> float | None:
+    if isinstance(value, int | float) and math.isfinite(value):
+        return float(value)
+    return None

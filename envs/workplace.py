@@ -1,0 +1,112 @@
+"""This file holds what all attempts of a worker share, and how one is opened and closed at the gateway."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import ParamSpec, TypeVar
+
+from agent_layer.dispatcher import Lease
+from agent_layer.errors import NotWholeError
+from agent_layer.recorder import Recorder
+from agent_layer.schema.rollout import AttemptStarted
+from agent_layer.schema.task import RewardSpec
+from agent_layer.settings import Settings
+from agent_layer.store import Store
+from envs.sealing import Sealer
+from envs.targets import Target
+from tracer import Rollout
+from tracer.gateway import GatewayClient, RolloutRequest
+
+__all__ = ["Workplace", "close_attempt", "open_attempt"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_SCORERS_AT_ONCE = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workplace:
+    """Where attempts are done: the agent, and the parts of the layer that it meets."""
+
+    settings: Settings
+    worker: str
+    """Name of the worker, as leases show it."""
+    target: Target
+    agent: str
+    """Name of the target, for tasks that name no agent."""
+    scorer: str
+    """Name of the scorer, for tasks that name none."""
+    gateway: GatewayClient
+    recorder: Recorder
+    store: Store
+    sealer: Sealer
+    pool: Executor
+    scoring: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_SCORERS_AT_ONCE))
+
+    async def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run what would block in a thread."""
+        return await asyncio.get_running_loop().run_in_executor(self.pool, partial(function, *args, **kwargs))
+
+
+def open_attempt(place: Workplace, lease: Lease, rewards: dict[str, RewardSpec]) -> Rollout:
+    """Record the beginning of an attempt, then ask the gateway for its address.
+
+    Raises: UnreachableError, BadInputError: the gateway does not answer, or refuses.
+    """
+    task = lease.task
+    agent = task.agent or place.agent
+    started = AttemptStarted(
+        trajectory_id=lease.trajectory_id,
+        rollout_id=lease.rollout_id,
+        attempt=lease.attempt,
+        run=task.run,
+        task_id=task.id,
+        started_at=time.time(),
+        task_type=task.task_type,
+        split=task.split,
+        group_id=lease.group_id,
+        agent=agent,
+        worker=place.worker,
+        rewards=rewards,
+        labels=task.labels,
+        task=task,
+    )
+    request = RolloutRequest(
+        task_id=task.id,
+        task_type=task.task_type,
+        run=task.run,
+        split=task.split,
+        rollout_id=lease.rollout_id,
+        attempt=lease.attempt,
+        group_id=lease.group_id,
+        agent=agent,
+        labels=task.labels,
+        limits=task.limits,
+        sampling=task.sampling,
+        rewards=rewards,
+        owner="worker",
+    )
+    log = place.recorder.append(started)
+    rollout = Rollout.of(place.gateway.open(request), run=task.run, sink=place.recorder)
+    rollout.logs.add(log)
+    return rollout
+
+
+def close_attempt(place: Workplace, rollout: Rollout) -> int:
+    """Let the gateway take no more calls of an attempt; give the number of those that it took.
+
+    Raises:
+        UnreachableError, NotFoundError: the gateway is gone, or was started anew.
+        NotWholeError: a call has begun and not ended.
+    """
+    closed = place.gateway.close(rollout.rollout_id, rollout.attempt)
+    if closed.started != closed.ended:
+        raise NotWholeError(
+            f"attempt {rollout.trajectory_id}: expected all {closed.started} calls to have ended, found {closed.ended};"
+            " the attempt is run again"
+        )
+    return closed.started

@@ -1,0 +1,119 @@
+"""This file holds what tests of workers share: queue, gateway, shipper and store for real; the engine is scripted."""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import openai
+import pytest
+from aiohttp import web
+
+from agent_layer.dispatcher import Dispatcher
+from agent_layer.gateway.app import build_app
+from agent_layer.local.scripted import ScriptedEngine, serve
+from agent_layer.recorder import Recorder, open_recorder
+from agent_layer.recorder.shipping import ensure_shipper
+from agent_layer.schema.task import Task
+from agent_layer.settings import Settings
+from agent_layer.store import Store, open_store
+from agent_layer.store.engines import Engine, EngineBoard
+from envs.command_target import CommandTarget
+from envs.serving import WorkOptions, make_worker
+from envs.targets import target_of
+
+RUN = "default"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Site:
+    """What a test needs around a worker."""
+
+    settings: Settings
+    engine: ScriptedEngine
+    dispatcher: Dispatcher
+    store: Store
+
+    @asynccontextmanager
+    async def worker(self, agent, *, name="m:agent", **options):
+        """Work in this loop for as long as the block does."""
+        target = agent if isinstance(agent, CommandTarget) else target_of(agent, name)
+        with ThreadPoolExecutor(4) as pool:
+            worker = make_worker(self.settings, WorkOptions(agent=name, target=target, **options), pool)
+            working = asyncio.create_task(worker.work())
+            try:
+                yield worker
+            finally:
+                worker.stop()
+                await working
+
+    async def run(self, agent, *tasks, **options):
+        """Submit the tasks, work until they have ended, and give their trajectories, oldest first."""
+        async with self.worker(agent, **options):
+            groups = await asyncio.to_thread(self.dispatcher.submit, list(tasks))
+            states = await asyncio.to_thread(self.dispatcher.wait, groups, 30)
+        assert all(group.is_closed for group in states)
+        return await self.trajectories(sum(group.num_accepted for group in states))
+
+    async def trajectories(self, num_accepted):
+        async with asyncio.timeout(10):
+            while len(self.store.query(accepted=True, limit=1000).items) < num_accepted:  # noqa: ASYNC110  # ships beside
+                await asyncio.sleep(0.01)
+        return [self.store.get(row.trajectory_id) for row in self.store.query(order="oldest", limit=1000).items]
+
+
+@pytest.fixture
+async def site(settings, redis, keys):
+    mine = settings.model_copy(
+        update={"api_key": "operator-key", "retry_base_seconds": 0.02, "heartbeat_seconds": 0.1, "stop_seconds": 5.0}
+    )
+    async with serve(ScriptedEngine()) as engine, serve_gateway(mine, redis, keys, engine) as url:
+        mine = mine.model_copy(update={"gateway_url": url})
+        with open_store(mine).redis as connection:
+            yield Site(settings=mine, engine=engine, dispatcher=Dispatcher(connection, mine), store=open_store(mine))
+        open_recorder(mine).close()
+
+
+@asynccontextmanager
+async def serve_gateway(settings, redis, keys, engine, port=0):
+    about = {"run": RUN, "version": 0, "location": "initial", "logprobs_mode": "processed", "state": "serving"}
+    engines = EngineBoard(redis, keys, settings.gateway_seconds)
+    engines.register(Engine(url=engine.url, model=engine.model, epoch=0, **about))
+    log = Recorder(settings, lambda: ensure_shipper(settings))
+    runner = web.AppRunner(build_app(settings, redis, log), access_log=None, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", port).start()
+    yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    await runner.cleanup()
+    log.close()
+
+
+def make_task(name="t", **fields):
+    return Task(**({"id": name, "run": RUN, "input": {"says": "hi"}} | fields))
+
+
+@pytest.fixture(name="task")
+def _task():
+    """``task("name", **fields)`` makes a task of the tests' run."""
+    return make_task
+
+
+@pytest.fixture
+async def client():
+    """Shared by all rollouts, built for an address where nobody is."""
+    async with openai.AsyncOpenAI(base_url="http://127.0.0.1:9/v1", api_key="none", max_retries=2) as client:
+        yield client
+
+
+@pytest.fixture
+def chatter(client):
+    """An agent of two turns that reports its own reward."""
+
+    async def chatter(task, rollout):
+        messages = [{"role": "user", "content": f"{task.input['says']} {rollout.rollout_id}"}]
+        for _ in range(2):
+            answer = await client.chat.completions.create(model="any", messages=messages)
+            messages += [answer.choices[0].message, {"role": "user", "content": "more"}]
+        return 0.5
+
+    return chatter

@@ -1,0 +1,56 @@
+"""This file holds what a worker does when its leases end, when it is told to stop, and when the gateway is away."""
+
+import asyncio
+from dataclasses import replace
+
+
+async def test_a_cancelled_rollout_ends_and_counts_for_nothing(site, task):
+    started, ended = asyncio.Event(), asyncio.Event()
+
+    async def agent(_view, _rollout):
+        started.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.set()
+
+    async with site.worker(agent):
+        groups = await asyncio.to_thread(site.dispatcher.submit, [task()])
+        await asyncio.wait_for(started.wait(), 10)
+        await asyncio.to_thread(site.dispatcher.cancel, groups)
+        await asyncio.wait_for(ended.wait(), 10)
+
+    assert site.dispatcher.groups(groups)[0].num_accepted == 0
+
+
+async def test_a_worker_that_stops_gives_back_what_runs_at_once(site, task):
+    started = asyncio.Event()
+
+    async def agent(_view, rollout):
+        started.set()
+        await asyncio.sleep(60 if rollout.attempt == 0 else 0)
+        return 1.0
+
+    async with site.worker(agent) as worker:
+        groups = await asyncio.to_thread(site.dispatcher.submit, [task()])
+        await asyncio.wait_for(started.wait(), 10)
+        worker.stop()
+    (rollout,) = site.dispatcher.rollouts(groups)
+    assert (rollout.status, rollout.num_failures) == ("queued", 0)
+    assert site.dispatcher.workers() == []
+
+    async with site.worker(agent):
+        await asyncio.to_thread(site.dispatcher.wait, groups, 20)
+    assert site.dispatcher.rollouts(groups)[0].accepted == 1
+
+
+async def test_a_gateway_that_is_away_costs_no_attempt(site, task, chatter):
+    away = site.settings.model_copy(update={"gateway_url": "http://127.0.0.1:1", "connect_seconds": 0.5})
+    absent = replace(site, settings=away)
+    async with absent.worker(chatter):
+        groups = await asyncio.to_thread(site.dispatcher.submit, [task()])
+        async with asyncio.timeout(10):
+            while site.dispatcher.rollouts(groups)[0].num_attempts < 3:  # noqa: ASYNC110  # nothing announces it
+                await asyncio.sleep(0.01)
+
+    assert site.dispatcher.rollouts(groups)[0].num_failures == 0

@@ -1,0 +1,71 @@
+"""This file holds how a worker runs agents: what becomes of their results, their errors and their time."""
+
+import asyncio
+import json
+import sys
+
+from agent_layer.schema.task import Limits
+from trainer_adapter.samples import samples_of
+
+
+async def test_a_task_becomes_a_group_of_whole_trajectories_and_samples(site, task, chatter):
+    trajectories = await site.run(chatter, task("a", group_size=4), task("b", group_size=4), slots=3)
+
+    deliveries = await asyncio.to_thread(lambda: list(site.store.follow("trainer", "default", wait_seconds=1.0)))
+    assert sorted(one.group.task_id for one in deliveries) == ["a", "b"]
+    for one in deliveries:
+        assert [trajectory.trajectory_id for trajectory in one.trajectories] == one.group.trajectory_ids
+        assert one.group.trajectory_ids == [f"{one.group.group_id}.{member}-0" for member in range(4)]
+    assert len(trajectories) == 8
+    for trajectory in trajectories:
+        assert trajectory.reward == 0.5
+        assert trajectory.outcome.status == "completed"
+        assert trajectory.outcome.num_calls == len(trajectory.steps) == 2
+        assert trajectory.task.id == trajectory.started.task_id
+        (sample,) = samples_of(trajectory).samples
+        assert sum(sample.loss_mask) == sum(len(step.action.response_token_ids) for step in trajectory.steps)
+    asked = [json.loads(t.contents[t.steps[0].state.messages[0]])["content"].split()[1] for t in trajectories]
+    assert asked == [trajectory.started.rollout_id for trajectory in trajectories]
+
+
+async def test_an_agent_that_breaks_is_tried_again_and_its_attempts_have_no_reward(site, task, chatter):
+    async def agent(view, rollout):
+        await chatter(view, rollout)
+        if rollout.attempt == 0:
+            raise ValueError("broke")
+        return 1
+
+    trajectories = await site.run(agent, task())
+
+    assert [(t.outcome.status, t.outcome.cause, t.reward, bool(t.accepted)) for t in trajectories] == [
+        ("failed", "user", None, False),
+        ("completed", None, 1.0, True),
+    ]
+    assert "ValueError: broke" in trajectories[0].outcome.error
+
+
+async def test_an_agent_that_always_breaks_dies_with_its_errors(site, task):
+    async def agent(_view, _rollout):
+        sys.exit(3)
+
+    await site.run(agent, task(limits=Limits(wall_seconds=5)))
+
+    (dead,) = site.dispatcher.dead()
+    assert len(dead.errors) == 3
+    assert "exit(3)" in dead.errors[0]
+
+
+async def test_an_agent_that_takes_too_long_is_ended(site, task):
+    ended = asyncio.Event()
+
+    async def agent(_view, rollout):
+        try:
+            await asyncio.sleep(0 if rollout.attempt else 60)
+        finally:
+            ended.set()
+        return 1.0
+
+    first, second = await site.run(agent, task(limits=Limits(wall_seconds=0.05)))
+
+    assert ended.is_set()
+    assert (first.outcome.status, first.reward, second.reward) == ("failed", None, 1.0)

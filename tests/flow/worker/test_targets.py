@@ -1,0 +1,103 @@
+"""This file holds the forms that an agent can have: command, graph, environment."""
+
+import json
+import sys
+
+from langchain_core.messages import HumanMessage
+from langchain_openai import ChatOpenAI
+from langgraph.graph import END, START, MessagesState, StateGraph
+
+from envs import StepResult
+from envs.command_target import CommandTarget
+from envs.guard import Guard
+
+
+async def test_a_command_gets_its_address_and_no_secret(site, task, tmp_path, monkeypatch):
+    monkeypatch.setenv("AGENT_LAYER_API_KEY", "operator-key")
+    program = tmp_path / "agent.py"
+    program.write_text(
+        "import json, os, urllib.request\n"
+        "env = dict(os.environ)\n"
+        "body = json.dumps({'model': 'm', 'messages': [{'role': 'user', 'content': 'hi'}]}).encode()\n"
+        "headers = {'Authorization': 'Bearer ' + env['OPENAI_API_KEY'], 'Content-Type': 'application/json'}\n"
+        "url = env['OPENAI_BASE_URL'] + '/chat/completions'\n"
+        "urllib.request.urlopen(urllib.request.Request(url, body, headers)).read()\n"
+        "print('noise')\n"
+        "wanted = ('AGENT_LAYER_', 'OPENAI_', 'ANTHROPIC_', 'TRACEPARENT')\n"
+        "print(json.dumps({k: v for k, v in env.items() if k.startswith(wanted) or 'hush' in v}))\n"
+    )
+    guard = Guard()
+    try:
+        command = CommandTarget([sys.executable, str(program)], guard)
+        (trajectory,) = await site.run(command, task(grading="hush"), name="agent.py")
+    finally:
+        guard.close()
+
+    result = trajectory.outcome.result
+    assert json.loads(result.pop("AGENT_LAYER_TASK")) == {
+        "id": "t",
+        "task_type": "default",
+        "input": {"says": "hi"},
+        "seed": None,
+    }
+    assert "operator-key" not in result.values()
+    assert result["ANTHROPIC_BASE_URL"] + "/v1" == result["OPENAI_BASE_URL"]
+    assert sorted(result) == [
+        "AGENT_LAYER_ATTEMPT",
+        "AGENT_LAYER_ROLLOUT",
+        "ANTHROPIC_API_KEY",
+        "ANTHROPIC_BASE_URL",
+        "OPENAI_API_KEY",
+        "OPENAI_BASE_URL",
+        "TRACEPARENT",
+    ]
+    assert len(trajectory.steps) == 1
+
+
+async def test_a_graph_is_run_as_it_is(site, task):
+    model = ChatOpenAI(model="policy", base_url="http://127.0.0.1:9/v1", api_key="none")
+
+    async def ask(state: MessagesState) -> dict[str, object]:
+        return {"messages": [await model.ainvoke([*state["messages"], HumanMessage("please")])]}
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("ask", ask)
+    graph.add_edge(START, "ask")
+    graph.add_edge("ask", END)
+
+    (trajectory,) = await site.run(graph.compile(), task(input="hello"))
+
+    assert trajectory.outcome.result == "you said: please"
+    assert trajectory.steps[0].node == "ask"
+
+
+class Echo:
+    """Done when the model has spoken twice."""
+
+    def __init__(self):
+        self.said = []
+
+    async def reset(self, task):
+        return task.input["says"]
+
+    async def step(self, action):
+        self.said.append(action)
+        return StepResult(observation=f"heard {len(self.said)}", reward=1.0, done=len(self.said) == 2)
+
+    def state(self):
+        return {"turns": len(self.said)}
+
+    async def close(self):
+        self.said.clear()
+
+
+async def test_the_model_plays_in_an_environment(site, task):
+    (trajectory,) = await site.run(Echo, task())
+
+    assert trajectory.reward == 2.0
+    assert [observation.output for observation in trajectory.observations] == ["heard 1", "heard 2"]
+    assert [json.loads(trajectory.contents[step.state.environment]) for step in trajectory.steps] == [
+        {"turns": 0},
+        {"turns": 1},
+    ]
+    assert trajectory.observations[1].call_id == trajectory.steps[1].call_id
