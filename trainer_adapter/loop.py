@@ -113,12 +113,12 @@ class TrainingLoop:
             metrics = self._update(batch)
         self._step += 1
         self._taken += [group.group.group_id for group in groups]
+        self._feed.finish(self._taken)  # before the switch, which may fail: the checkpoint must not wait for them
         self._feed.learn(by_task)
         with _timed(times, "switch"):
             if batch.samples:
                 self._version = self._publish()
                 self._publisher.serve(self._version, is_required=True)
-        self._feed.finish(group.group.group_id for group in groups)
         with _timed(times, "checkpoint"):
             if self._step % self._config.keep.checkpoint_steps == 0:
                 self._checkpoint()

@@ -1,6 +1,7 @@
 """This file holds what the demo shows while it runs: success, calls per second, staleness and phase."""
 
 from collections.abc import Sequence
+from statistics import fmean
 from types import TracebackType
 from typing import Self
 
@@ -86,9 +87,12 @@ class Display:
 
 
 def mean_success(steps: Sequence[StepProgress]) -> float:
-    """Mean success of steps; 0 without any."""
-    known = [step.success for step in steps if step.success is not None]
-    return sum(known) / len(known) if known else 0.0
+    """Mean over hidden numbers of how often each was found in these steps; 0 without any."""
+    found: dict[str, list[float]] = {}
+    for step in steps:
+        for task_id, success in step.success_by_task.items():
+            found.setdefault(task_id, []).append(success)
+    return fmean(fmean(successes) for successes in found.values()) if found else 0.0
 
 
 def calls_per_second(steps: Sequence[StepProgress]) -> float:

@@ -103,8 +103,10 @@ def test_a_run_without_an_engine_keeps_what_it_learned(configure, settings, boar
     with pytest.raises(EngineError, match="run r: expected an engine that serves it"):
         train(configure(2), settings)
 
+    cursor = Shelf(settings, RUN).newest()[1]
     assert len(acknowledged(redis, board.keys)) == 2
-    assert Shelf(settings, RUN).newest()[1].step == 1
+    assert cursor.step == 1
+    assert len(cursor.open_positions) == cursor.num_asked - len(cursor.taken)
 
 
 @pytest.mark.usefixtures("player")
