@@ -8,7 +8,6 @@ its start before it leaves, its end before the answer is handed on.
 
 import time
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from typing import Literal
 
 import msgspec
@@ -52,18 +51,17 @@ def failed_answer(error: BaseException) -> Answer:
     return Answer(status="aborted" if is_given_up else "error", error=repr(error)[:2000])
 
 
-@dataclass(kw_only=True, eq=False)
-class Call:
+class Call(msgspec.Struct, kw_only=True, eq=False):
     """One model call, from before it leaves until its answer is here."""
 
     scope: Scope
     source: PartSource
     """Innermost layer that sees the call so far; it records the end."""
-    call_id: str = field(default_factory=new_id)
-    span_id: str = field(default_factory=new_span_id)
+    call_id: str = msgspec.field(default_factory=new_id)
+    span_id: str = msgspec.field(default_factory=new_span_id)
     parent_call: str | None = None
     """Causal parent; None: the latest call of the same line of thought."""
-    started_at: float = field(default_factory=time.time)
+    started_at: float = msgspec.field(default_factory=time.time)
     is_open: bool = True
 
     def __post_init__(self) -> None:

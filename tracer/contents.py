@@ -1,6 +1,7 @@
 """This file holds how values become contents: JSON text of whatever there is, stored once per trajectory."""
 
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 import msgspec
 
@@ -12,9 +13,13 @@ from agent_layer.schema.step import Content
 if TYPE_CHECKING:
     from tracer.handle import Rollout
 
-__all__ = ["Contents", "json_text", "json_value"]
+__all__ = ["Contents", "Identity", "json_text", "json_value"]
+
+Identity: TypeAlias = tuple[object, ...]
 
 _LONG_TEXT = 1024
+"""A message with a longer text is worth to be known again without hashing it."""
+
 _INLINE_BYTES = 128
 """A longer value becomes a content of its own: later states that hold it too only refer to it."""
 
@@ -25,20 +30,27 @@ class Contents:
     def __init__(self, rollout: "Rollout") -> None:
         self.rollout = rollout
         self._fresh: dict[str, Content] = {}
+        self._known: dict[Identity, tuple[str, object]] = {}
 
     def add(self, value: object) -> str:
-        """Give the content hash of a value of any kind. A long message made of the very strings of an earlier one is
-        not hashed again.
-        """
+        """Give the content hash of a value of any kind."""
         strings = _long_strings(value)
         if strings is None:
             return self.add_text(json_text(value))
-        identity = tuple(map(id, strings))
-        known = self.rollout.long_messages.get(identity)
-        key = known[0] if known else self.add_text(json_text(value))
-        if known is None and key in self.rollout.stored:
-            self.rollout.long_messages[identity] = key, strings
-        return key
+        return self.add_once(tuple(map(id, strings)), strings, lambda: value)
+
+    def add_once(self, identity: Identity, alive: object, read: Callable[[], object]) -> str:
+        """Give the content hash of what is recorded under this identity; if nothing is, of what ``read`` gives.
+
+        Args:
+            identity: the same only for the same content; ``id()`` of objects that cannot change will do.
+            alive: holds these objects, so that no others get their ids.
+            read: makes the value.
+        """
+        known = self.rollout.messages.get(identity) or self._known.get(identity)
+        if known is None:
+            known = self._known[identity] = self.add_text(json_text(read())), alive
+        return known[0]
 
     def add_text(self, body: bytes) -> str:
         """Give the content hash of JSON text."""
@@ -56,6 +68,7 @@ class Contents:
         """Append the gathered contents and the records that refer to them, in one write."""
         self.rollout.append(*self._fresh.values(), *records)
         self.rollout.stored.update(self._fresh)
+        self.rollout.messages.update(self._known)
         self._fresh.clear()
 
 
@@ -69,7 +82,7 @@ def json_text(value: object) -> bytes:
 
 def json_value(value: object) -> object:
     """Copy a value of any kind as a JSON value that a record can hold."""
-    if value is None or type(value) in (bool, float):
+    if value is None or type(value) in (bool, float) or (type(value) is str and value.isascii()):
         return value
     found = msgspec.json.decode(json_text(value))
     try:

@@ -31,10 +31,8 @@ class Trail:
 
 @dataclass(eq=False)
 class Block:
-    """A graph, node or chain that a framework runs; it may end in another context than it began in."""
+    """A graph's node while it runs; it may end in another context than it began in."""
 
-    run: object
-    name: object
     is_open: bool = True
 
 

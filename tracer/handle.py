@@ -53,10 +53,10 @@ class Rollout:
     answers: dict[str, str] = field(default_factory=dict[str, str], repr=False, compare=False)
     """Call id by the id of the message or tool call that it gave."""
 
-    long_messages: dict[tuple[int, ...], tuple[str, list[str]]] = field(
-        default_factory=dict[tuple[int, ...], tuple[str, list[str]]], repr=False, compare=False
+    messages: dict[tuple[object, ...], tuple[str, object]] = field(
+        default_factory=dict[tuple[object, ...], tuple[str, object]], repr=False, compare=False
     )
-    """(content hash, strings) of recorded messages by the ``id()`` of their strings, which it keeps alive."""
+    """(content hash, what its identity rests on) of recorded messages that may come again; see Contents.add_once."""
     unfinished: dict[str, Callable[[], None]] = field(
         default_factory=dict[str, Callable[[], None]], repr=False, compare=False
     )

@@ -2,8 +2,9 @@
 
 import time
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from typing import Literal
+
+import msgspec
 
 from agent_layer.schema.ids import new_id
 from agent_layer.schema.observation import Observation
@@ -13,11 +14,10 @@ from tracer.context import Scope
 __all__ = ["ToolUse", "announce_tool", "take_over_tool"]
 
 _LONGEST_OUTPUT = 1 << 20
-"""Bytes of JSON above which an output is cut."""
+"""Characters, of the text or else of the JSON, above which an output is cut."""
 
 
-@dataclass(kw_only=True, eq=False)
-class ToolUse:
+class ToolUse(msgspec.Struct, kw_only=True, eq=False):
     """One use of a tool. A framework and ``@tracer.tool`` may both see it; the inner one records it."""
 
     scope: Scope
@@ -25,7 +25,7 @@ class ToolUse:
     arguments: object = None
     call_id: str | None = None
     """Model call that asked for it; None: the latest of the same line of thought."""
-    started: float = field(default_factory=time.perf_counter)
+    started: float = msgspec.field(default_factory=time.perf_counter)
     is_taken: bool = False
     is_open: bool = True
 
@@ -37,8 +37,7 @@ class ToolUse:
         self.is_open = False
         if self.is_taken:
             return
-        text = json_text(output)
-        is_long = len(text) > _LONGEST_OUTPUT
+        kept, is_cut = _cut(output)
         self.scope.rollout.append(
             Observation(
                 trajectory_id=self.scope.rollout.trajectory_id,
@@ -49,16 +48,25 @@ class ToolUse:
                 call_id=self.call_id,
                 agent=self.scope.agent,
                 arguments=json_value(self.arguments),
-                output=text[:_LONGEST_OUTPUT].decode("utf-8", "replace") if is_long else json_value(output),
+                output=kept,
                 status=status,
                 duration_seconds=time.perf_counter() - self.started,
-                truncated=is_long,
+                truncated=is_cut,
             )
         )
 
     def record_error(self, error: BaseException) -> None:
         """Record that the tool failed."""
         self.record(repr(error), status="error")
+
+
+def _cut(output: object) -> tuple[object, bool]:
+    """Give (the output as a JSON value, False), or, where it is too long, (the beginning of its text, True)."""
+    if isinstance(output, str):
+        return json_value(output[:_LONGEST_OUTPUT]), len(output) > _LONGEST_OUTPUT
+    text = json_text(output)
+    is_long = len(text) > _LONGEST_OUTPUT
+    return text[:_LONGEST_OUTPUT].decode("utf-8", "replace") if is_long else json_value(output), is_long
 
 
 _ANNOUNCED: ContextVar[ToolUse | None] = ContextVar("tracer_tool", default=None)

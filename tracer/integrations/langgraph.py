@@ -8,8 +8,8 @@ handler runs in the thread and the context of what it watches, so the rollout is
 
 from collections.abc import Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 from uuid import UUID
 
 import msgspec
@@ -29,8 +29,7 @@ _UNNAMED = "LangGraph"
 """What LangGraph calls a graph that was compiled without a name."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class _ModelRun:
+class _ModelRun(NamedTuple):
     call: Call
     messages: list[BaseMessage]
 
@@ -42,7 +41,8 @@ class GraphHandler(BaseCallbackHandler):
     raise_error = True
 
     def __init__(self) -> None:
-        self._scopes: dict[UUID, Scope] = {}
+        self._chains: dict[UUID, tuple[object, Scope]] = {}
+        self._nodes: dict[UUID, Scope] = {}
         self._models: dict[UUID, _ModelRun] = {}
         self._tools: dict[UUID, ToolUse] = {}
 
@@ -56,23 +56,22 @@ class GraphHandler(BaseCallbackHandler):
         metadata: Mapping[str, object] | None = None,
         **kwargs: object,
     ) -> None:
-        """Enter a graph, a node or a chain."""
-        scope = self._scope_of(parent_run_id)
+        """Enter a node; remember of anything else, which may be a graph, its name and where it began."""
+        scope = current_scope()
         if scope is None:
             return
         name, told = kwargs.get("name"), metadata or {}
-        place = told.get("langgraph_checkpoint_ns")
-        is_node = name is not None and name == told.get("langgraph_node") and place != scope.place
-        entered = _enter_node(scope, inputs, told) if is_node else scope
-        entered = msgspec.structs.replace(entered, block=Block(run_id, name), outer=scope)
-        self._scopes[run_id] = entered
+        if name is None or name != told.get("langgraph_node") or told.get("langgraph_checkpoint_ns") == scope.place:
+            self._chains[run_id] = name, scope
+            return
+        graph, outer = self._chains.get(parent_run_id, (None, scope)) if parent_run_id else (None, scope)
+        entered = self._nodes[run_id] = _enter_node(outer, graph, inputs, told)
         enter_block(entered)
 
     def on_chain_end(self, outputs: object, *, run_id: UUID, **kwargs: object) -> None:
         """Leave it, in every context that it was entered in."""
-        scope = self._scopes.pop(run_id, None)
-        if scope is not None and scope.block is not None:
-            scope.block.is_open = False
+        if self._chains.pop(run_id, None) is None and (node := self._nodes.pop(run_id, None)) and node.block:
+            node.block.is_open = False
 
     def on_chain_error(self, error: BaseException, *, run_id: UUID, **kwargs: object) -> None:
         """Leave it."""
@@ -156,23 +155,25 @@ class GraphHandler(BaseCallbackHandler):
             use.record_error(error)
 
     def _scope_of(self, parent: UUID | None) -> Scope | None:
-        """Give the scope here; where a sibling that still runs has left its own, that of the parent."""
-        scope, entered = current_scope(), self._scopes.get(parent) if parent else None
-        if scope is None or entered is None or entered.rollout is not scope.rollout:
+        """Give the scope here; where another node's is still set, that of the node that is meant."""
+        scope, node = current_scope(), self._nodes.get(parent) if parent else None
+        if scope is None or node is None or node.rollout is not scope.rollout or scope.block is node.block:
             return scope
-        return scope if scope.block is entered.block else entered
+        return node
 
 
-def _enter_node(scope: Scope, inputs: object, told: Mapping[str, object]) -> Scope:
+def _enter_node(outer: Scope, graph: object, inputs: object, told: Mapping[str, object]) -> Scope:
     """Give the scope of a graph's node; the agent is the graph, if it has a name."""
-    thread, graph = told.get("thread_id"), scope.block and scope.block.name
+    thread = told.get("thread_id")
     return msgspec.structs.replace(
-        scope,
-        agent=graph if isinstance(graph, str) and graph != _UNNAMED else scope.agent,
+        outer,
+        agent=graph if isinstance(graph, str) and graph != _UNNAMED else outer.agent,
         node=str(told["langgraph_node"]),
-        conversation=scope.conversation if thread is None else str(thread),
+        conversation=outer.conversation if thread is None else str(thread),
         place=told.get("langgraph_checkpoint_ns"),
         read_state=partial(add_state, inputs),
+        block=Block(),
+        outer=outer,
     )
 
 

@@ -1,6 +1,7 @@
 """This file holds LangChain messages as contents: in the words of the OpenAI dialect, as a gateway sees them."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import cast
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
@@ -42,6 +43,15 @@ def add_state(state: object, contents: Contents) -> str:
     return contents.add({name: _place(contents, value) for name, value in _channels_of(state).items()})
 
 
+def _add_message(contents: Contents, message: BaseMessage) -> str:
+    """Give the content hash of a message; one that is recorded and has not changed since is not read again."""
+    if not isinstance(message.content, str):
+        return contents.add(message_object(message))
+    calls = json_text(message.tool_calls) if isinstance(message, AIMessage) and message.tool_calls else b""
+    identity = id(message), id(message.content), calls
+    return contents.add_once(identity, (message, message.content), partial(message_object, message))
+
+
 def _channels_of(state: object) -> Mapping[str, object]:
     """Give the state by channel, whether it is a dictionary, a dataclass, a pydantic model or anything else."""
     if isinstance(state, Mapping):
@@ -52,7 +62,7 @@ def _channels_of(state: object) -> Mapping[str, object]:
 
 def _place(contents: Contents, value: object) -> object:
     if isinstance(value, BaseMessage):
-        return refer_to(contents.add(message_object(value)))
+        return refer_to(_add_message(contents, value))
     items = cast("list[object]", value) if isinstance(value, list) else []
     if any(isinstance(item, BaseMessage) for item in items):
         return [_place(contents, item) for item in items]
