@@ -1,12 +1,13 @@
 """This file holds the one command, ``agent-layer``: its global options, its parts, and how errors end it."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer.exceptions import TyperException
 
 from agent_layer import __version__
 from agent_layer.errors import AgentLayerError, BadInputError, NotFoundError, UnreachableError
@@ -23,7 +24,7 @@ def build() -> typer.Typer:
     app = typer.Typer(
         name="agent-layer",
         help="Capture, store and dispatch agent rollouts for reinforcement learning.",
-        no_args_is_help=True,
+        invoke_without_command=True,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
@@ -58,13 +59,27 @@ def _add(app: typer.Typer, name: str, command: Callable[[], None], settings: dic
 def main() -> None:
     """Run the command. Exit 0: done; 1: ran and failed; 2: bad input or unreachable, with one sentence."""
     try:
-        build()()
+        sys.exit(build()(_directory_first(sys.argv[1:]), standalone_mode=False))
+    except TyperException as error:
+        words = " ".join(error.format_message().split())
+        _say(BadInputError(f"{words.rstrip('.')}; add --help to see what this command takes"))
+        sys.exit(EXIT_BAD_INPUT)
     except (BadInputError, UnreachableError, NotFoundError) as error:
         _say(error)
         sys.exit(EXIT_BAD_INPUT)
     except AgentLayerError as error:
         _say(error)
         sys.exit(EXIT_FAILED)
+
+
+def _directory_first(arguments: Sequence[str]) -> list[str]:
+    """Let ``--dir`` stand anywhere before a ``--``: it is global, whichever command it is typed behind."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    ours, theirs = list(arguments[:end]), list(arguments[end:])
+    if "--dir" not in ours[1:-1]:
+        return [*ours, *theirs]
+    at = ours.index("--dir")
+    return [*ours[at : at + 2], *ours[:at], *ours[at + 2 :], *theirs]
 
 
 def _global_options(
@@ -77,6 +92,9 @@ def _global_options(
 ) -> None:
     if version:
         typer.echo(__version__)
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
         raise typer.Exit
     context.obj = load_settings(**({"dir": directory} if directory else {}))
 
