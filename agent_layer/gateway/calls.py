@@ -51,10 +51,12 @@ class Calls:
         request = read_request(await http.read())
         asked = rollout.see(request)
         asking = _asking_of(http.headers, asked.digest)
-        if (before := rollout.calls.find(asking)) is not None:
+        failed: Call | None = None
+        while (before := rollout.calls.find(asking)) is not failed and before is not None:
             await before.done.wait()
             if before.is_good:
                 return _say_again(before)
+            failed = before  # of all who waited for it, one asks again; the others find that call and join it
         rollout.check_may_call()
         call = rollout.calls.add(asking, f"{self._name}-{next(self._numbers)}")
         question = Question(rollout=rollout, request=request, asked=asked, call=call, headers=http.headers)

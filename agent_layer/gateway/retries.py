@@ -41,6 +41,9 @@ class CallTable:
     """Calls of one rollout."""
 
     _by_id: dict[str, Call] = field(default_factory=dict[str, Call])
+    """Each call under its own id."""
+    _newest: dict[str, Call] = field(default_factory=dict[str, Call])
+    """The last call that was begun under an asked id."""
     _by_key: dict[str, Call] = field(default_factory=dict[str, Call])
     _by_digest: dict[int, Call] = field(default_factory=dict[int, Call])
 
@@ -48,18 +51,18 @@ class CallTable:
         """The call that this request repeats. Equal questions alone are never a repetition: agents sample."""
         if asking.idempotency_key is not None and (call := self._by_key.get(asking.idempotency_key)):
             return call
-        if asking.call_id is not None and (call := self._by_id.get(asking.call_id)):
+        if asking.call_id is not None and (call := self._newest.get(asking.call_id)):
             return call
         return self._by_digest.get(asking.digest) if asking.retry_count else None
 
     def add(self, asking: Asking, minted_id: str) -> Call:
-        """Begin a call under the id that was asked for, or a following one where a failed call has it."""
+        """Begin a call under the id that was asked for, or a following one where a failed or running call has it."""
         call_id = wanted = asking.call_id or minted_id
         num_before = 0
-        while (before := self._by_id.get(call_id)) and before.is_started:
+        while (before := self._by_id.get(call_id)) and (before.is_started or not before.done.is_set()):
             num_before += 1
             call_id = f"{wanted}~{num_before}"
-        call = self._by_id[call_id] = self._by_id[wanted] = self._by_digest[asking.digest] = Call(call_id)
+        call = self._by_id[call_id] = self._newest[wanted] = self._by_digest[asking.digest] = Call(call_id)
         if asking.idempotency_key is not None:
             self._by_key[asking.idempotency_key] = call
         return call

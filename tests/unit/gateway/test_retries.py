@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from agent_layer.gateway.retries import AnswerShelf, Call
+from agent_layer.gateway.retries import AnswerShelf, Asking, Call, CallTable
 
 CALL = {"x-agent-layer-call": "call-1"}
 
@@ -69,6 +69,44 @@ async def test_a_call_that_failed_is_made_again_under_an_id_that_follows(house):
     assert (failed, worked, again) == (404, 200, 200)
     steps = house.log.trajectory(opened["trajectory_id"]).steps
     assert [(step.call_id, step.status) for step in steps] == [("call-1", "error"), ("call-1~1", "ok")]
+
+
+async def test_retries_that_wait_for_a_call_that_fails_share_the_next_one(house, until):
+    house.engine.token_seconds = 0.05
+    opened = await house.open()
+    body = {"model": "any", "stream": True, "messages": [{"role": "user", "content": "hello"}]}
+    headers = CALL | {"Authorization": f"Bearer {opened['api_key']}"}
+
+    async with house.session.post(f"{opened['base_url']}/chat/completions", json=body, headers=headers) as given_up:
+        await given_up.content.readany()
+        waiting = [asyncio.create_task(house.chat(opened, "hello", headers=CALL)) for _ in range(3)]
+        await until(lambda: house.engine.num_running)
+        given_up.close()
+    one, *others = await asyncio.gather(*waiting)
+
+    assert others == [one, one]
+    assert len(house.engine.calls) == 2
+    steps = house.log.trajectory(opened["trajectory_id"]).steps
+    assert [(step.call_id, step.status) for step in steps] == [("call-1", "aborted"), ("call-1~1", "ok")]
+
+
+def test_a_retry_that_never_began_gives_no_later_one_the_id_of_a_recorded_call():
+    calls, asking = CallTable(), Asking(call_id="call", idempotency_key=None, retry_count=0, digest=1)
+
+    ids: list[str] = []
+    for is_started in (True, False, True, True):
+        call = calls.add(asking, "minted")
+        call.is_started = is_started
+        call.done.set()
+        ids += [call.call_id] * is_started
+
+    assert ids == ["call", "call~1", "call~2"]
+
+
+def test_calls_that_are_to_begin_have_different_ids():
+    calls, asking = CallTable(), Asking(call_id="call", idempotency_key=None, retry_count=0, digest=1)
+
+    assert [calls.add(asking, "minted").call_id for _ in range(3)] == ["call", "call~1", "call~2"]
 
 
 def test_old_answers_leave_the_shelf():
