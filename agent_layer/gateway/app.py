@@ -142,6 +142,7 @@ class Gateway:
     async def _reward(self, request: web.Request) -> web.Response:
         rollout = self._enter(request)
         asked = await _body(request, RewardRequest)
+        rollout.check_is_open()
         score = asked.score if asked.score is not None else asked.reward
         reward = reward_of(rollout, score, asked.name, asked.step)
         rollout.logs.add(self._log.append(reward))

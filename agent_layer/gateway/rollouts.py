@@ -84,14 +84,18 @@ class LiveRollout:
         """Name of the attempt."""
         return self.started.trajectory_id
 
-    def check_may_call(self) -> None:
-        """Raise RefusedError when the attempt is closed or has used up its budget."""
+    def check_is_open(self) -> None:
+        """Raise RefusedError when the attempt is closed."""
         if not self.is_open:
             raise RefusedError(
                 410,
                 "rollout_closed",
-                f"rollout {self.trajectory_id}: it is closed and takes no more calls; end the agent",
+                f"rollout {self.trajectory_id}: it is closed and takes no more calls or rewards; end the agent",
             )
+
+    def check_may_call(self) -> None:
+        """Raise RefusedError when the attempt is closed or has used up its budget."""
+        self.check_is_open()
         for name, used, limit in (
             ("model calls", self.num_started, self.limits.turns),
             ("sampled tokens", self.num_sampled, self.limits.tokens),

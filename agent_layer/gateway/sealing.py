@@ -71,7 +71,12 @@ class Sealer:
     keys: Keys
 
     async def close(self, rollout: LiveRollout) -> ClosedRollout:
-        """Refuse new calls, let the running ones end, cut off those that take longer than ``close_seconds``."""
+        """Refuse new calls, let the running ones end, cut off those that take longer than ``close_seconds``.
+
+        Calls are counted wherever they are stored; rewards that came through here are not, so they are waited for.
+
+        Raises: NotWholeError: a reward is not stored within ``seal_seconds``.
+        """
         self.rollouts.close(rollout)
         if running := set(rollout.running):
             _, late = await asyncio.wait(running, timeout=self.settings.close_seconds)
@@ -79,6 +84,8 @@ class Sealer:
                 task.cancel()
             await asyncio.wait(running)
         rollout.forget_calls()
+        if rollout.rewards:
+            await self._wait_stored(rollout)
         return ClosedRollout(trajectory_id=rollout.trajectory_id, started=rollout.num_started, ended=rollout.num_ended)
 
     async def end(self, rollout: LiveRollout, request: EndRequest) -> EndedRollout:
@@ -87,7 +94,8 @@ class Sealer:
         Raises: NotWholeError: a call is missing after ``seal_seconds``; nothing is accepted.
         """
         closed = await self.close(rollout)
-        await self._wait_whole(closed, rollout.logs)
+        await self._wait_stored(rollout)
+        await self._check_whole(closed)
         if rollout.outcome is None:
             self._judge(rollout, request)
             await wait_until(lambda: self._are_settled(rollout.logs), self.settings.flush_seconds)
@@ -125,13 +133,15 @@ class Sealer:
             records.append(accepted)
         rollout.logs.add(self.log.append(*records))
 
-    async def _wait_whole(self, closed: ClosedRollout, logs: set[str]) -> None:
+    async def _wait_stored(self, rollout: LiveRollout) -> None:
         limit = self.settings.seal_seconds
-        if not await wait_until(lambda: self._are_settled(logs), limit):
+        if not await wait_until(lambda: self._are_settled(rollout.logs), limit):
             raise NotWholeError(
-                f"rollout {closed.trajectory_id}: expected its log to be stored within {limit:.0f} s, but it is not;"
+                f"rollout {rollout.trajectory_id}: expected its log to be stored within {limit:.0f} s, but it is not;"
                 f" look at {self.settings.log_dir}/shipper.log and end it again"
             )
+
+    async def _check_whole(self, closed: ClosedRollout) -> None:
         stored = await asyncio.to_thread(count_calls, self.redis, self.keys, closed.trajectory_id)
         if not closed.started == closed.ended <= stored.ended == stored.started:
             raise NotWholeError(

@@ -74,6 +74,29 @@ async def test_ending_accepts_a_whole_attempt_once(house):
     assert house.log.of(Outcome)[0].num_calls == 1
 
 
+async def test_a_closed_rollout_takes_no_more_rewards(house):
+    opened = await house.open()
+    await house.post(f"/rollouts/{opened['rollout_id']}/end", {"reward": 0.25})
+
+    status, _ = await house.post(f"/r/{opened['trajectory_id']}/reward", {"score": 1.0}, key=opened["api_key"])
+
+    assert status == 410
+    assert [reward.score for reward in house.log.of(Reward)] == [0.25]
+
+
+async def test_a_rollout_is_not_closed_before_its_rewards_are_stored(house):
+    opened = await house.open(owner="worker")
+    house.log.unsettled.add("memory")
+    await house.post(f"/r/{opened['trajectory_id']}/reward", {"score": 1.0}, key=opened["api_key"])
+
+    closing = asyncio.create_task(house.post(f"/rollouts/{opened['rollout_id']}/close", {"attempt": 0}))
+    done, _ = await asyncio.wait({closing}, timeout=0.1)
+    house.log.unsettled.clear()
+
+    assert not done
+    assert (await closing)[0] == 200
+
+
 async def test_a_reward_may_come_with_the_end(house):
     opened = await house.open()
 
