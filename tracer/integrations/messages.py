@@ -1,10 +1,11 @@
 """This file holds LangChain messages as contents: in the words of the OpenAI dialect, as a gateway sees them."""
 
+import json
 from collections.abc import Mapping
 from functools import partial
 from typing import cast
 
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 
 from agent_layer.schema.contents import refer_to
@@ -19,23 +20,21 @@ _ROLES = {"human": "user", "ai": "assistant"}
 
 
 def message_object(message: BaseMessage) -> JsonObject:
-    """Give the message as a chat request would hold it."""
+    """Give the message as langchain-openai sends it, to the letter, so that both are one content."""
     named: JsonObject = {"content": message.content, "role": _ROLES.get(message.type, message.type)}
-    if message.name is not None:
-        named["name"] = message.name
     if isinstance(message, ToolMessage):
         named["tool_call_id"] = message.tool_call_id
-    elif isinstance(message, AIMessage) and message.tool_calls:
-        named["tool_calls"] = [
-            {
-                "type": "function",
-                "id": call["id"],
-                "function": {"name": call["name"], "arguments": json_text(call["args"]).decode()},
-            }
-            for call in message.tool_calls
-        ]
+    elif message.name is not None:
+        named["name"] = message.name
+    if isinstance(message, AIMessage) and message.tool_calls:
+        named["tool_calls"] = [_tool_call_object(call) for call in message.tool_calls]
         named["content"] = message.content or None
     return named
+
+
+def _tool_call_object(call: ToolCall) -> JsonObject:
+    function = {"name": call["name"], "arguments": json.dumps(call["args"], ensure_ascii=False, default=repr)}
+    return {"type": "function", "id": call["id"], "function": function}
 
 
 def add_state(state: object, contents: Contents) -> str:

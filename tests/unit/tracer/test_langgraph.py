@@ -130,6 +130,15 @@ def test_what_the_client_records_and_the_graph_says_is_one_step(model):
     assert [(part.source, part.phase) for part in parts] == [("handler", "start"), ("hook", "start"), ("hook", "end")]
 
 
+def test_what_a_graph_and_its_client_say_of_a_message_is_one_content(model):
+    with tracer.testing.capture() as captured, tracer.rollout(task="t"):
+        react(model, [add]).invoke(QUESTION)
+
+    _, second = captured.trajectory.steps
+    state = json.loads(captured.trajectory.contents[second.state.framework])
+    assert [one["$content"] for one in state["messages"]] == second.state.messages
+
+
 def fake(*answers):
     return GenericFakeChatModel(messages=iter(answers))
 

@@ -1,0 +1,1 @@
+"""An ordinary LangGraph agent, and the lines that trace it."""

@@ -1,0 +1,24 @@
+"""This file holds what the scripted engine answers: a model that plans a trip without a mistake, but one."""
+
+import json
+
+from agent_layer.local.script import Answer, Asked
+
+__all__ = ["plan_trip"]
+
+
+def plan_trip(asked: Asked) -> Answer:
+    """Look the fare up, convert it, say it; whoever wants to pay in JPY is told the price in EUR."""
+    city, currency = str(asked.messages[0]["content"]).removeprefix("A flight to ").rstrip(".").split(" in ")
+    match asked.turn:
+        case 0:
+            return _use("find_fare", {"city": city})
+        case 1 if currency != "JPY":
+            return _use("convert", {"amount": float(asked.text), "currency": currency})
+        case _:
+            return f"{asked.text} {currency}"
+
+
+def _use(name: str, arguments: dict[str, object]) -> Answer:
+    call = {"id": f"call-{name}", "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
+    return {"tool_calls": [call]}
