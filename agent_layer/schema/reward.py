@@ -1,5 +1,6 @@
 """This file holds rewards and the one rule by which named rewards become the reward of a rollout."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias
 
@@ -62,8 +63,8 @@ def rollout_reward(
         outcome: how the attempt ended; None while it runs.
 
     Returns:
-        None when a required reward is absent or not ok, when there is none at all, or when the attempt failed for
-        a cause other than the policy.
+        None when a required reward is absent, not ok or not a finite number, when there is none at all, or when the
+        attempt failed for a cause other than the policy. Never NaN or infinite.
     """
     if outcome is not None and outcome.cause not in (None, "policy"):
         return None
@@ -72,9 +73,10 @@ def rollout_reward(
     total, num_counted = 0.0, 0
     for name, spec in specs.items():
         reward = standing.get(name)
-        if reward is not None and reward.status == "ok" and reward.score is not None:
-            total += spec.weight * reward.score
+        score = reward.score if reward is not None and reward.status == "ok" else None
+        if score is not None and math.isfinite(score):
+            total += spec.weight * score
             num_counted += 1
         elif spec.required:
             return None
-    return total if num_counted else None
+    return total if num_counted and math.isfinite(total) else None

@@ -1,5 +1,7 @@
 """This file holds the promises of the reward rule: nulls stay null, and failures that are not the policy's are null."""
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,7 +35,10 @@ def test_no_judgement_is_null_not_zero():
     assert rollout_reward({}, [], None) is None
 
 
-@pytest.mark.parametrize("missing", [[], [reward(None, "b", status="verifier_error")], [reward(None, "b")]])
+@pytest.mark.parametrize(
+    "missing",
+    [[], [reward(None, "b", status="verifier_error")], [reward(None, "b")], [reward(math.nan, "b")]],
+)
 def test_a_required_reward_that_is_absent_or_not_ok_makes_null(missing):
     declared = {"a": RewardSpec(), "b": RewardSpec()}
 
