@@ -41,7 +41,7 @@ format: setup ## format and mend what can be mended
 	$(BIN)/ruff check --fix .
 
 bench: setup ## measure against peers and floors, one table
-	$(BIN)/python -m tests.benchmarks
+	$(BIN)/python tests/benchmarks
 
 clean: ## remove the environment and caches; stored trajectories stay
 	rm -rf .venv .pytest_cache .ruff_cache .hypothesis .import_linter_cache build *.egg-info

@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.benchmarks.rollouts import measure_rollouts
-from tests.benchmarks.table import print_figures
+from bench_rollouts import measure_rollouts
+from bench_table import print_figures
 
 
 def main() -> None:
