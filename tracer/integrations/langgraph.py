@@ -108,8 +108,6 @@ class GraphHandler(BaseCallbackHandler):
             answers[key] = run.call.call_id
         if run.call.source == "handler":
             run.call.finish("handler", read_result(response), _asked(run))
-        else:
-            run.call.leave()
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: object) -> None:
         """Record the failure, unless the client below has."""

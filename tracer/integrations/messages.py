@@ -16,7 +16,7 @@ from tracer.contents import Contents, json_text
 
 __all__ = ["add_state", "answer_ids", "message_object", "read_result"]
 
-_ROLES = {"human": "user", "ai": "assistant"}
+_ROLES = {"human": "user", "ai": "assistant", "AIMessageChunk": "assistant"}
 
 
 def message_object(message: BaseMessage) -> JsonObject:

@@ -160,6 +160,25 @@ def test_a_model_without_a_traced_client_is_recorded_by_the_graph():
     assert json.loads(captured.trajectory.contents[step.state.messages[0]])["content"] == "what is 40 + 2"
 
 
+def test_an_answer_that_is_streamed_inside_a_node_is_one_message():
+    def ask(state):
+        chunks = list(model.stream(state["messages"]))
+        return {"messages": [sum(chunks[1:], chunks[0])]}
+
+    model = fake(AIMessage("forty two"), AIMessage("again"))
+    graph = StateGraph(MessagesState)
+    graph.add_node("ask", ask)
+    graph.add_edge(START, "ask")
+    graph.add_conditional_edges("ask", lambda state: "ask" if len(state["messages"]) < 3 else END)
+    with tracer.testing.capture() as captured, tracer.rollout(task="t"):
+        graph.compile().invoke(QUESTION)
+
+    first, second = captured.trajectory.steps
+    assert first.action.message == {"content": "forty two", "role": "assistant"}
+    assert framework_of(captured.trajectory, second)["messages"][1] == first.action.message
+    assert second.parent_call == first.call_id
+
+
 def test_a_model_that_fails_is_an_error_step():
     with tracer.testing.capture() as captured, pytest.raises(RuntimeError), tracer.rollout(task="t"):
         ask_in_a_graph(fake()).invoke(QUESTION)
