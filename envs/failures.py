@@ -8,7 +8,7 @@ import msgspec
 from agent_layer.errors import AgentFailedError, UnreachableError
 from agent_layer.schema.rollout import Cause, RolloutStatus
 
-__all__ = ["Ending", "ModelCallError", "ending_of"]
+__all__ = ["Ending", "ModelCallError", "describe", "ending_of"]
 
 _LIMIT_CODE = "rollout_limit"
 """How the gateway's refusal reads when the task's turns or tokens are used up."""
@@ -42,12 +42,21 @@ def ending_of(error: BaseException) -> Ending:
     the infrastructure failed. Everything else is the agent's own fault.
     """
     chain = list(_chain(error))
-    text = f"{type(error).__name__}: {error}"[:_LONGEST_ERROR]
-    if any(getattr(one, "code", None) == _LIMIT_CODE or _LIMIT_CODE in str(one) for one in chain):
+    text = describe(error)
+    if any(getattr(one, "code", None) == _LIMIT_CODE or _LIMIT_CODE in describe(one) for one in chain):
         return Ending(status="truncated", cause="policy", error=text)
     if any(_is_infrastructure(one) for one in chain):
         return Ending(status="lost", cause="infra", error=text)
     return Ending(status="failed", cause="user", error=text)
+
+
+def describe(error: BaseException) -> str:
+    """Say what an error of somebody else's code says, as text that a record can hold."""
+    try:
+        said = f"{type(error).__name__}: {error}"
+    except Exception:  # noqa: BLE001  # its own text is made by code that may raise anything
+        said = type(error).__name__
+    return said.encode("utf-8", "backslashreplace").decode()[:_LONGEST_ERROR]
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

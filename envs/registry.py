@@ -20,18 +20,22 @@ def find_object(name: str, kind: Kind) -> object:
 
     Raises: BadInputError: there is no such module, attribute or registered name, or the module does not import.
     """
-    module_name, colon, attribute = name.partition(":")
-    if not colon:
-        return _registered(name, kind)
     try:
-        found: object = import_module(module_name)
-        for part in attribute.split("."):
-            found = getattr(found, part)
-    except (ImportError, AttributeError, ValueError) as error:
+        return _import(name) if ":" in name else _registered(name, kind)
+    except BadInputError:
+        raise
+    except Exception as error:  # a module may raise anything when it is imported
         raise BadInputError(
             f"{kind} {name!r}: expected module:attribute that can be imported, found {error!r};"
             " check the name and the directory that you start in"
         ) from error
+
+
+def _import(name: str) -> object:
+    module_name, _, attribute = name.partition(":")
+    found: object = import_module(module_name)
+    for part in attribute.split("."):
+        found = getattr(found, part)
     return found
 
 

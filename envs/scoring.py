@@ -10,6 +10,7 @@ import inspect
 import math
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from numbers import Real
 from typing import TypeAlias, cast
 
 from agent_layer.errors import BadInputError
@@ -17,6 +18,7 @@ from agent_layer.schema.ids import new_id
 from agent_layer.schema.reward import Reward, RewardSource, RewardStatus, current_rewards
 from agent_layer.schema.task import RewardSpec, Task
 from agent_layer.schema.trajectory import Trajectory
+from envs.failures import describe
 from envs.registry import find_object
 
 __all__ = ["AGENT", "Scorer", "declared_rewards", "judge", "load_scorer", "missing_scores", "reported_scores"]
@@ -88,7 +90,7 @@ async def judge(scorer: Scorer, task: Task, trajectory: Trajectory, result: obje
     except TimeoutError:
         return null_rewards(task, trajectory.trajectory_id, "timeout", f"the scorer took longer than {seconds:g} s")
     except Exception as error:  # noqa: BLE001  # a scorer may raise anything; its failure is no failure of the worker
-        return null_rewards(task, trajectory.trajectory_id, "verifier_error", f"{type(error).__name__}: {error}"[:2000])
+        return null_rewards(task, trajectory.trajectory_id, "verifier_error", describe(error))
     return rewards_of(task, trajectory.trajectory_id, _total(task, reported_scores(task, given)), "verifier")
 
 
@@ -133,6 +135,11 @@ def _total(task: Task, scores: dict[str, float]) -> dict[str, float]:
 
 
 def _score(value: object) -> float | None:
-    if isinstance(value, int | float) and math.isfinite(value):
-        return float(value)
-    return None
+    """The value as a number, NumPy's scalars included; None when it is none, or too large to be one."""
+    if not isinstance(value, Real):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None

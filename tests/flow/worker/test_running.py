@@ -4,6 +4,8 @@ import asyncio
 import json
 import sys
 
+import pytest
+
 from agent_layer.schema.task import Limits
 from trainer_adapter.samples import samples_of
 
@@ -53,6 +55,23 @@ async def test_an_agent_that_always_breaks_dies_with_its_errors(site, task):
     (dead,) = site.dispatcher.dead()
     assert len(dead.errors) == 3
     assert "exit(3)" in dead.errors[0]
+
+
+class UnspeakableError(Exception):
+    def __str__(self):
+        raise ValueError("no text")
+
+
+@pytest.mark.parametrize("error", [UnspeakableError(), ValueError("not UTF-8: \udcff")])
+async def test_whatever_an_agent_raises_the_worker_goes_on(site, task, error):
+    async def agent(_view, rollout):
+        if rollout.attempt == 0:
+            raise error
+        return 1.0
+
+    trajectories = await site.run(agent, task())
+
+    assert [(t.outcome.status, t.reward) for t in trajectories] == [("failed", None), ("completed", 1.0)]
 
 
 async def test_an_agent_that_takes_too_long_is_ended(site, task):

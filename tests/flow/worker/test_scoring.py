@@ -37,6 +37,25 @@ async def test_a_scorer_that_breaks_gives_no_reward_rather_than_zero(site, task,
     assert (trajectory.outcome.cause, trajectory.rewards[-1].status) == ("verifier", "verifier_error")
 
 
+async def test_a_score_that_is_no_number_is_null(site, task, chatter, monkeypatch, tmp_path):
+    (tmp_path / "strange.py").write_text("async def score(task, trajectory, result):\n    return 10**400\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    (trajectory,) = await site.run(chatter, task(scorer="strange:score"))
+
+    assert (trajectory.reward, bool(trajectory.accepted)) == (None, True)
+
+
+async def test_a_scorer_that_does_not_import_ends_its_task_and_no_other(site, task, chatter, monkeypatch, tmp_path):
+    (tmp_path / "halting.py").write_text("raise RuntimeError('no configuration')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    trajectories = await site.run(chatter, task("bad", scorer="halting:score"), task("good"))
+
+    assert [t.task.id for t in trajectories if t.accepted] == ["good"]
+    assert "no configuration" in site.dispatcher.dead()[0].errors[0]
+
+
 async def test_out_of_turns_is_scored_as_it_stands(site, task, chatter):
     rewards = {"found": RewardSpec(), "style": RewardSpec()}
 
