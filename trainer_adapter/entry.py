@@ -6,7 +6,7 @@ from typing import TypedDict, Unpack
 
 import msgspec
 
-from agent_layer.dispatcher.tasks import parse_tasks
+from agent_layer.dispatcher.tasks import parse_tasks, read_tasks
 from agent_layer.errors import AgentLayerError, BadInputError
 from agent_layer.settings import Settings, load_settings
 from trainer_adapter.config import Algorithm, Keep, Optimizer, Rollouts, TrainConfig
@@ -32,10 +32,10 @@ class Options(TypedDict, total=False):
 
 def train(
     agent: str | Callable[..., object],
-    tasks: Path | Iterable[Mapping[str, object]],
+    tasks: Path | str | Iterable[Mapping[str, object]],
     scorer: str | Callable[..., object] | None = None,
     *,
-    model: Path,
+    model: Path | str,
     steps: int,
     **options: Unpack[Options],
 ) -> list[StepProgress]:
@@ -64,7 +64,7 @@ def train(
     path = settings.dir.absolute() / "runs" / settings.run / "tasks.jsonl"
     _write_tasks(path, tasks, scorer, settings.run)
     config = TrainConfig(
-        model=model.absolute(),
+        model=Path(model).absolute(),
         tasks=path,
         steps=steps,
         run=settings.run,
@@ -102,14 +102,15 @@ def name_of(target: str | Callable[..., object]) -> str:
 
 
 def _write_tasks(
-    path: Path, tasks: Path | Iterable[Mapping[str, object]], scorer: str | Callable[..., object] | None, run: str
+    path: Path, tasks: Path | str | Iterable[Mapping[str, object]], scorer: str | Callable[..., object] | None, run: str
 ) -> None:
     """Check the tasks and write them where the trainer reads them."""
-    if isinstance(tasks, Path):
-        lines = [line for line in tasks.read_bytes().splitlines() if line.strip()]
+    if isinstance(tasks, Path | str):
+        read_tasks(Path(tasks), run=run)
+        lines = [line for line in Path(tasks).read_bytes().splitlines() if line.strip()]
     else:
         lines = [msgspec.json.encode(task) for task in tasks]
-    parse_tasks(lines, subject=str(tasks) if isinstance(tasks, Path) else "task", run=run)
+        parse_tasks(lines, subject="task", run=run)
     if scorer is not None:
         named = {"scorer": name_of(scorer)}
         lines = [msgspec.json.encode(msgspec.json.decode(line) | named) for line in lines]

@@ -1,5 +1,6 @@
 """This file holds the promise that the README shows what is true today: its programs run, its commands exist."""
 
+import ast
 import os
 import re
 import shlex
@@ -11,11 +12,14 @@ import pytest
 
 from agent_layer.local.scripted import ScriptedEngine, serve_in_thread
 from agent_layer.settings import Settings
+from trainer_adapter.config import load_config
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 PROGRAMS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 COMMANDS = sorted(set(re.findall(r"^\.?(?:\.venv/bin/)?agent-layer (.*?)(?:\s+#.*)?$", README, re.MULTILINE)))
+
+NEED_A_MODEL = ("async def agent(", "train(")
 
 PRELUDE = """
 from langchain_openai import ChatOpenAI
@@ -30,7 +34,7 @@ graph = builder.compile()
 
 
 def test_the_programs_run_one_after_another(settings: Settings, tmp_path: Path):
-    traced = [program for program in PROGRAMS if "async def agent(" not in program]
+    traced = [program for program in PROGRAMS if not any(word in program for word in NEED_A_MODEL)]
     with serve_in_thread(ScriptedEngine(script=lambda _: "it is 42")) as engine:
         source = PRELUDE.format(url=engine.url) + "\n".join(traced)
         path = tmp_path / "readme.py"
@@ -42,6 +46,19 @@ def test_the_programs_run_one_after_another(settings: Settings, tmp_path: Path):
 
     assert done.returncode == 0, done.stderr
     assert "42" in done.stdout
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_every_program_is_python(program: str):
+    compile(program, "README.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+
+
+def test_the_configuration_is_one_that_a_trainer_takes(tmp_path: Path):
+    (example,) = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)
+    path = tmp_path / "config.yaml"
+    path.write_text(example)
+
+    assert load_config(path).rollouts.max_staleness == 1
 
 
 @pytest.mark.parametrize("line", COMMANDS)
