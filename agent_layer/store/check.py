@@ -62,8 +62,8 @@ def check_store(
         findings += _check_segment(index, objects, key)
         if progress:
             progress(num_done, len(segments))
-    num_trajectories, missing = _check_entries(index, frozenset(segments))
-    findings += missing
+    num_trajectories, gone = _check_entries(index, frozenset(segments))
+    findings += _find_missing(gone, index.keys, objects)
     if repair and findings:
         _repair(index, objects, findings)
     return CheckReport(
@@ -126,22 +126,25 @@ def _command_of(keys: Keys, record: LogRecord) -> tuple[str, ...]:
             return "HEXISTS", keys.trajectory(record.trajectory_id), "started_at"
 
 
-def _check_entries(index: Index, segments: frozenset[str]) -> tuple[int, list[Finding]]:
-    """Number of trajectories in the index, and what it names that is not there."""
+def _check_entries(index: Index, segments: frozenset[str]) -> tuple[int, dict[str, set[str]]]:
+    """Number of trajectories in the index; and by segment or trajectory the segments that it names and that are gone."""
     num_trajectories = 0
     marked = {key.decode() for key in cast("list[bytes]", index.redis.hkeys(index.keys.segments))}
-    findings = [
-        Finding(kind="missing", subject=key, detail="the index has the segment marked as committed")
-        for key in sorted(marked - segments)
-    ]
+    gone = {key: {key} for key in sorted(marked - segments)}
     for page in index.walk(Span(index.keys.by("all")), "ascending", None):
         num_trajectories += len(page)
-        for position in page:
-            named = {segment for segment, _ in index.chunks(position.trajectory_id)}
-            if gone := sorted(named - segments):
-                detail = f"parts of it should lie in {', '.join(gone)}"
-                findings.append(Finding(kind="missing", subject=position.trajectory_id, detail=detail))
-    return num_trajectories, findings
+        for _, trajectory_id in page:
+            if lacking := {segment for segment, _ in index.chunks(trajectory_id)} - segments:
+                gone[trajectory_id] = lacking
+    return num_trajectories, gone
+
+
+def _find_missing(gone: dict[str, set[str]], keys: Keys, objects: ObjectStore) -> Iterator[Finding]:
+    """Look again, now that the index has been read: what was shipped since the first look is not missing."""
+    present = frozenset(list_segments(keys, objects)) if gone else frozenset[str]()
+    for subject, segments in gone.items():
+        if lacking := sorted(segments - present):
+            yield Finding(kind="missing", subject=subject, detail=f"the index names {', '.join(lacking)}")
 
 
 def _repair(index: Index, objects: ObjectStore, findings: list[Finding]) -> None:

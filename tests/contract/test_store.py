@@ -189,6 +189,14 @@ def test_a_sound_store_has_no_findings(store, write):
     assert report.is_sound
 
 
+def test_what_is_shipped_during_a_check_is_not_missing(store, write):
+    write(*attempt_of("x.0-0"))
+
+    report = store.check(progress=lambda *_: write(*attempt_of("y.0-0")))
+
+    assert (report.num_trajectories, report.findings) == (2, [])
+
+
 def test_a_segment_that_is_not_indexed_is_found_and_indexed(store, write, put):
     write(*attempt_of("x.0-0"))
     put(*attempt_of("y.0-0"))
