@@ -127,7 +127,7 @@ def _command_of(keys: Keys, record: LogRecord) -> tuple[str, ...]:
 
 
 def _check_entries(index: Index, segments: frozenset[str]) -> tuple[int, dict[str, set[str]]]:
-    """Number of trajectories in the index; and by segment or trajectory the segments that it names and that are gone."""
+    """Number of trajectories in the index; and, by what names them, segments that are not there."""
     num_trajectories = 0
     marked = {key.decode() for key in cast("list[bytes]", index.redis.hkeys(index.keys.segments))}
     gone = {key: {key} for key in sorted(marked - segments)}
