@@ -127,8 +127,7 @@ class WeightPublisher:
             weights_hash=weights_hash,
             training_step=training_step,
         )
-        if register_policy(self._redis, self._keys, policy):
-            self._recorder.append(policy)
+        register_policy(self._redis, self._keys, policy, self._recorder.append)
 
 
 def write_weights(directory: Path, tensors: Iterable[tuple[str, Tensor]], base: Path, precision: Precision) -> str:

@@ -28,6 +28,5 @@ class PolicyBook:
         if (run, engine.version) in self._known:
             return
         policy = PolicyVersion(run=run, number=engine.version, location=engine.location, created_at=time.time())
-        if await asyncio.to_thread(register_policy, self._redis, self._keys, policy):
-            self._log.append(policy)
+        await asyncio.to_thread(register_policy, self._redis, self._keys, policy, self._log.append)
         self._known.add((run, engine.version))

@@ -1,5 +1,6 @@
 """This file holds which policy versions a run has, so that a version number can be turned into weights."""
 
+from collections.abc import Callable
 from typing import cast
 
 from redis import Redis
@@ -12,13 +13,19 @@ from agent_layer.store.keys import Keys
 __all__ = ["get_policy", "list_policies", "newest_policy", "register_policy"]
 
 
-def register_policy(redis: Redis, keys: Keys, policy: PolicyVersion) -> bool:
+def register_policy(redis: Redis, keys: Keys, policy: PolicyVersion, append: Callable[[PolicyVersion], object]) -> None:
     """Make a version known; the first registration of a number stands.
 
-    Returns: whether it was new. Whoever registers a new one also appends it to its log, because Redis is an index.
+    Args:
+        redis: where the index is.
+        keys: of the namespace.
+        policy: the version.
+        append: writes it to the caller's log. It comes first: what only Redis knew would be lost with it.
     """
-    redis.sadd(keys.runs, policy.run)
-    return bool(redis.hsetnx(keys.policies(policy.run), str(policy.number), encode(policy)))
+    if get_policy(redis, keys, policy.run, policy.number) is None:
+        append(policy)
+        redis.sadd(keys.runs, policy.run)
+        redis.hsetnx(keys.policies(policy.run), str(policy.number), encode(policy))
 
 
 def get_policy(redis: Redis, keys: Keys, run: str, number: int) -> PolicyVersion | None:
