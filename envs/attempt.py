@@ -16,6 +16,7 @@ from agent_layer.dispatcher.records import Ending as LeaseEnding
 from agent_layer.errors import AgentLayerError, BackPressureError, BadInputError
 from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import Outcome, PhaseTimes
+from agent_layer.schema.trajectory import Trajectory
 from envs.failures import Ending
 from envs.heartbeat import Phase
 from envs.running import AgentRun, Stop
@@ -114,19 +115,24 @@ class Attempt:
         await self._wait_stored(rollout, num_calls)
 
     async def _judge(self, rollout: Rollout, num_calls: int) -> list[Reward]:
-        task, trajectory_id, is_truncated = self._task, rollout.trajectory_id, self._ending.status == "truncated"
+        task, trajectory_id = self._task, rollout.trajectory_id
+        is_truncated = self._ending.status == "truncated"
         if self._scorer is None and not is_truncated:
             return rewards_of(task, trajectory_id, reported_scores(task, self._result), "agent")
         self._on_phase(self.lease, "scoring")
         await self._wait_stored(rollout, num_calls)
+        trajectory = await self._place.call(self._place.store.get, trajectory_id)
+        rewards = await self._score(self._scorer, trajectory) if self._scorer else []
+        if is_truncated and self._ending.cause == "policy":
+            known = rewards if self._scorer else trajectory.rewards
+            rewards += rewards_of(task, trajectory_id, missing_scores(task, known), "rule")
+        return rewards
+
+    async def _score(self, scorer: Scorer, trajectory: Trajectory) -> list[Reward]:
         async with self._place.scoring:
-            trajectory = await self._place.call(self._place.store.get, trajectory_id)
-            seconds = self._place.settings.score_seconds
-            rewards = await judge(self._scorer, task, trajectory, self._result, seconds) if self._scorer else []
-        if failed := [reward for reward in rewards if reward.status != "ok"]:
+            rewards = await judge(scorer, self._task, trajectory, self._result, self._place.settings.score_seconds)
+        if failed := [reward for reward in rewards if reward.status in ("verifier_error", "timeout")]:
             self._ending = msgspec.structs.replace(self._ending, cause="verifier", error=failed[0].error)
-        if is_truncated and not rewards:
-            return rewards_of(task, trajectory_id, missing_scores(task, trajectory), "rule")
         return rewards
 
     async def _wait_stored(self, rollout: Rollout, num_calls: int) -> None:

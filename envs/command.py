@@ -50,7 +50,7 @@ def work(
     run: Annotated[str, typer.Option(help="Only tasks of this run.")] = "",
 ) -> None:
     """Run agents on queued tasks: work TARGET, or work -- COMMAND ARGUMENTS... ."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     sys.path.insert(0, str(Path.cwd()))
     load_scorer(scorer)
     with ExitStack() as ended_with_us:

@@ -9,7 +9,7 @@ import asyncio
 import inspect
 import math
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from numbers import Real
 from typing import TypeAlias, cast
 
@@ -65,17 +65,21 @@ def reported_scores(task: Task, result: object) -> dict[str, float]:
     return {next(iter(task.rewards)) if len(task.rewards) == 1 else "reward": score}
 
 
-def missing_scores(task: Task, trajectory: Trajectory) -> dict[str, float]:
-    """What a policy that ran out of turns or tokens gets where it earned nothing: 0 for each reward that is absent."""
-    names = task.rewards or {"reward": RewardSpec()}
-    given = {reward.name for reward in current_rewards(trajectory.rewards) if reward.scope == "rollout"}
-    if not task.rewards and given:
-        return {}
-    return {name: 0.0 for name, spec in names.items() if spec.required and name not in given}
+def missing_scores(task: Task, rewards: Iterable[Reward]) -> dict[str, float]:
+    """What a policy that ran out of turns or tokens gets where it earned nothing: 0 for each required reward.
+
+    Args:
+        task: what was tried.
+        rewards: what was judged so far.
+    """
+    given = {one.name for one in current_rewards(list(rewards)) if one.scope == "rollout" and one.status != "missing"}
+    if not task.rewards:
+        return {} if given else {"reward": 0.0}
+    return {name: 0.0 for name, spec in task.rewards.items() if spec.required and name not in given}
 
 
 async def judge(scorer: Scorer, task: Task, trajectory: Trajectory, result: object, seconds: float) -> list[Reward]:
-    """Let the scorer judge. When it fails, every declared reward is null, and says why.
+    """Let the scorer judge. A reward that it does not give is null and says why; what the agent said of it is void.
 
     Args:
         scorer: who judges.
@@ -84,14 +88,19 @@ async def judge(scorer: Scorer, task: Task, trajectory: Trajectory, result: obje
         result: what the agent returned.
         seconds: longest time that it may take.
     """
+    declared, trajectory_id = declared_rewards(task, scorer), trajectory.trajectory_id
     try:
         async with asyncio.timeout(seconds):
             given = await scorer(task, trajectory, result)
     except TimeoutError:
-        return null_rewards(task, trajectory.trajectory_id, "timeout", f"the scorer took longer than {seconds:g} s")
+        error = f"the scorer took longer than score_seconds ({seconds:g})"
+        return null_rewards(task, trajectory_id, declared, "timeout", error)
     except Exception as error:  # noqa: BLE001  # a scorer may raise anything; its failure is no failure of the worker
-        return null_rewards(task, trajectory.trajectory_id, "verifier_error", describe(error))
-    return rewards_of(task, trajectory.trajectory_id, _total(task, reported_scores(task, given)), "verifier")
+        return null_rewards(task, trajectory_id, declared, "verifier_error", describe(error))
+    scores = _total(task, reported_scores(task, given))
+    absent = [name for name in declared if name not in scores]
+    rewards = rewards_of(task, trajectory_id, scores, "verifier")
+    return rewards + null_rewards(task, trajectory_id, absent, "missing", "the scorer did not give it")
 
 
 def rewards_of(task: Task, trajectory_id: str, scores: Mapping[str, float], source: RewardSource) -> list[Reward]:
@@ -110,7 +119,9 @@ def rewards_of(task: Task, trajectory_id: str, scores: Mapping[str, float], sour
     ]
 
 
-def null_rewards(task: Task, trajectory_id: str, status: RewardStatus, error: str) -> list[Reward]:
+def null_rewards(
+    task: Task, trajectory_id: str, names: Iterable[str], status: RewardStatus, error: str
+) -> list[Reward]:
     """Write down that there is no judgement, which is not zero."""
     return [
         Reward(
@@ -123,7 +134,7 @@ def null_rewards(task: Task, trajectory_id: str, status: RewardStatus, error: st
             status=status,
             error=error,
         )
-        for name in task.rewards or ["reward"]
+        for name in names
     ]
 
 

@@ -4,12 +4,13 @@ import asyncio
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import ParamSpec, TypeVar
 
 from agent_layer.dispatcher import Lease
-from agent_layer.errors import NotWholeError
+from agent_layer.errors import NotFoundError, NotWholeError
 from agent_layer.recorder import Recorder
 from agent_layer.schema.rollout import AttemptStarted
 from agent_layer.schema.task import RewardSpec
@@ -91,6 +92,9 @@ def open_attempt(place: Workplace, lease: Lease, rewards: dict[str, RewardSpec])
         owner="worker",
     )
     log = place.recorder.append(started)
+    if lease.attempt > 0:
+        with suppress(NotFoundError):  # whatever is left of the attempt before may call no more
+            place.gateway.close(lease.rollout_id, lease.attempt - 1)
     rollout = Rollout.of(place.gateway.open(request), run=task.run, sink=place.recorder)
     rollout.logs.add(log)
     return rollout

@@ -3,8 +3,11 @@
 import json
 import subprocess
 import sys
+import threading
 
 import pytest
+
+from agent_layer.dispatcher import Queue, Report
 
 
 @pytest.fixture
@@ -49,3 +52,21 @@ def test_a_bad_line_is_one_sentence_and_nothing_is_queued(agent_layer, tmp_path)
     assert (status, err.count("\n")) == (2, 1)
     assert "tasks.jsonl line 2" in err
     assert agent_layer("groups")[1] == "none\n"
+
+
+def test_waiting_says_how_much_was_accepted(agent_layer, tmp_path, redis, keys, settings):
+    (tmp_path / "tasks.jsonl").write_text('{"id": "a", "input": 1, "group_size": 2}\n')
+    queue = Queue(redis, keys, settings)
+
+    def work():
+        first, second = [queue.claim("w", 1, wait_seconds=30)[0] for _ in range(2)]
+        queue.settle([Report(lease=first, ending="completed"), Report(lease=second, ending="dead", error="user: no")])
+
+    working = threading.Thread(target=work)
+    working.start()
+    status, out, err = agent_layer("submit", "tasks.jsonl", "--wait")
+    working.join()
+
+    assert (status, out.splitlines()[-1]) == (1, "accepted 1 of 2 rollouts")
+    assert "'agent-layer dead' shows" in err
+    assert json.loads(agent_layer("dead", "--format", "jsonl")[1])["errors"] == ["user: no"]

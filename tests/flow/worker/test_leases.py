@@ -3,6 +3,11 @@
 import asyncio
 from dataclasses import replace
 
+import openai
+import pytest
+
+from tracer.gateway import GatewayClient, RolloutRequest
+
 
 async def test_a_cancelled_rollout_ends_and_counts_for_nothing(site, task):
     started, ended = asyncio.Event(), asyncio.Event()
@@ -54,3 +59,46 @@ async def test_a_gateway_that_is_away_costs_no_attempt(site, task, chatter):
                 await asyncio.sleep(0.01)
 
     assert site.dispatcher.rollouts(groups)[0].num_failures == 0
+
+
+async def test_an_agent_whose_lease_is_lost_is_ended_and_counts_for_nothing(site, task, redis, keys):
+    held, ended = asyncio.Event(), asyncio.Event()
+
+    async def agent(_view, rollout):
+        if rollout.attempt == 0:
+            held.set()
+            try:
+                await asyncio.sleep(60)
+            finally:
+                ended.set()
+        return 1.0
+
+    async with site.worker(agent, slots=1), site.worker(agent, slots=1):
+        groups = await asyncio.to_thread(site.dispatcher.submit, [task()])
+        await asyncio.wait_for(held.wait(), 10)
+        redis.zadd(keys.queue("leases"), {f"{groups[0]}.0": 0})
+        assert site.dispatcher.queue.reap() == 1
+        await asyncio.wait_for(ended.wait(), 10)
+        await asyncio.to_thread(site.dispatcher.wait, groups, 20)
+
+    first, second = await site.trajectories(1)
+    assert (first.outcome.status, first.outcome.cause, first.accepted) == ("lost", "infra", None)
+    assert (second.reward, second.accepted.rollout_id) == (1.0, f"{groups[0]}.0")
+
+
+async def test_what_is_left_of_an_attempt_that_was_handed_on_can_call_no_more(site, task):
+    async def agent(_view, _rollout):
+        return 1.0
+
+    groups = await asyncio.to_thread(site.dispatcher.submit, [task()])
+    (lease,) = await asyncio.to_thread(site.dispatcher.queue.claim, "ghost", 1)
+    gateway = GatewayClient(site.settings.gateway_url, site.settings.api_key)
+    request = RolloutRequest(task_id="t", rollout_id=lease.rollout_id, attempt=0, owner="worker")
+    opened = await asyncio.to_thread(gateway.open, request)
+    await asyncio.to_thread(site.dispatcher.queue.release, lease)
+    async with site.worker(agent):
+        await asyncio.to_thread(site.dispatcher.wait, groups, 20)
+
+    async with openai.AsyncOpenAI(base_url=opened.base_url, api_key=opened.api_key, max_retries=0) as client:
+        with pytest.raises(openai.APIStatusError, match="rollout_closed"):
+            await client.chat.completions.create(model="m", messages=[{"role": "user", "content": "late"}])

@@ -68,3 +68,26 @@ async def test_out_of_turns_is_scored_as_it_stands(site, task, chatter):
     assert (trajectory.outcome.status, trajectory.outcome.cause) == ("truncated", "policy")
     assert trajectory.reward == 0.25
     assert len(trajectory.steps) == 1
+
+
+async def test_what_a_scorer_leaves_open_is_null_whatever_the_agent_said(site, task, chatter, monkeypatch, tmp_path):
+    (tmp_path / "shy.py").write_text("async def score(task, trajectory, result):\n    return None\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    async def agent(view, rollout):
+        rollout.reward(100.0)
+        return await chatter(view, rollout)
+
+    (trajectory,) = await site.run(agent, task(), scorer="shy:score")
+
+    assert trajectory.reward is None
+    assert (trajectory.rewards[-1].status, trajectory.outcome.cause) == ("missing", None)
+
+
+async def test_a_scorer_that_cannot_be_found_ends_the_rollout_before_the_agent_runs(site, task, chatter):
+    await site.run(chatter, task(scorer="no:where"))
+
+    (dead,) = site.dispatcher.dead()
+    assert dead.num_attempts == 1
+    assert "no:where" in dead.errors[0]
+    assert site.engine.calls == []
