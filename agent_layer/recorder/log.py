@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from agent_layer.errors import BackPressureError
+from agent_layer.errors import BackPressureError, BadInputError
 from agent_layer.recorder.forks import survive_forks
 from agent_layer.recorder.frames import frame
 from agent_layer.recorder.locks import share_lock
@@ -52,12 +52,20 @@ class Recorder:
 
     Args:
         ship: called now and then, never in a thread that appends; sees to it that somebody ships what is written.
+
+    Raises: BadInputError: the log directory cannot be made.
     """
 
     def __init__(self, settings: "Settings", ship: Callable[[], None] = lambda: None) -> None:
         self._settings = settings
         self._directory: Path = settings.log_dir.absolute()
-        self._directory.mkdir(parents=True, exist_ok=True)
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise BadInputError(
+                f"log directory {self._directory}: expected to be made or there, found {error.strerror!r};"
+                " choose another --dir"
+            ) from error
         self._ship = ship
         self._quota = Quota(self._directory, settings.log_quota_bytes)
         self._begin()

@@ -85,7 +85,12 @@ def socket_path(directory: Path) -> Path:
 
 
 def _make_private(directory: Path) -> None:
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInputError(
+            f"directory {directory}: expected to be made or there, found {error.strerror!r}; choose another --dir"
+        ) from error
     if directory.stat().st_uid != os.getuid() or directory.is_symlink():
         raise UnreachableError(
             f"directory {directory}: expected to be this user's own, found another's; choose another --dir"

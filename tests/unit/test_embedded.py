@@ -128,3 +128,10 @@ def test_a_url_of_another_kind_is_refused():
 def test_a_server_program_that_does_not_exist_is_named():
     with pytest.raises(BadInputError, match="AGENT_LAYER_REDIS_SERVER"):
         find_redis_server(Settings(redis_server="/no/such/redis-server"))
+
+
+def test_a_directory_that_cannot_be_made_is_one_sentence(tmp_path):
+    (tmp_path / "file").touch()
+
+    with pytest.raises(BadInputError, match="choose another --dir"):
+        open_redis(Settings(dir=tmp_path / "file" / "below"))

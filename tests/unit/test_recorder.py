@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_layer.errors import BackPressureError
+from agent_layer.errors import BackPressureError, BadInputError
 from agent_layer.recorder import Recorder
 from agent_layer.recorder.frames import frame, read_frames
 from agent_layer.recorder.locks import is_locked
 from agent_layer.schema.codec import decode
 from agent_layer.schema.step import Content
+from agent_layer.settings import Settings
 
 
 @pytest.fixture
@@ -222,3 +223,10 @@ def test_a_writer_holds_the_writers_lock_until_it_closes(settings, recorder):
     recorder.append(content("b"))
     assert is_locked(settings.log_dir / "writers.lock")
     assert sorted(recorded(settings)) == ["a", "b"]
+
+
+def test_a_log_directory_that_cannot_be_made_is_one_sentence(tmp_path):
+    (tmp_path / "file").touch()
+
+    with pytest.raises(BadInputError, match="choose another --dir"):
+        Recorder(Settings(dir=tmp_path / "file" / "below"))
