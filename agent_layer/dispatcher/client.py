@@ -71,7 +71,8 @@ class Dispatcher:
             group_ids: None: those that are open now.
             timeout: seconds; None: without end.
 
-        Returns: the groups as they are then; some are still open when the time was up.
+        Returns: the groups as they are then, those left out that the queue does not know; some are still open when
+            the time was up.
         """
         deadline = time.monotonic() + timeout if timeout is not None else None
         ids = [group.group_id for group in self.groups()] if group_ids is None else list(group_ids)
@@ -82,7 +83,7 @@ class Dispatcher:
             is_open = [id_ for id_ in ids if id_ not in states or not states[id_].is_closed]
             states |= {group.group_id: group for group in self.groups(is_open)} if is_open else {}
             left = _LONGEST_BLOCK_SECONDS if deadline is None else deadline - time.monotonic()
-            if left <= 0 or all(id_ in states and states[id_].is_closed for id_ in ids):
+            if left <= 0 or all(state.is_closed for state in states.values()):
                 return [states[id_] for id_ in ids if id_ in states]
             self._block(newest_id, min(left, _LONGEST_BLOCK_SECONDS))
 

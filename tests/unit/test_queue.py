@@ -52,6 +52,20 @@ def test_submitting_again_queues_nothing_and_another_round_does(queue):
     assert queue.scripts.stats().num_queued == 4
 
 
+def test_what_the_index_holds_is_not_run_again_when_the_queue_was_lost(queue, dispatcher, redis, keys):
+    first, second = queue.add([task("closed"), task("open")])
+    redis.delete(*redis.keys(keys.queue("*")))
+    redis.set(keys.group(first), b"decided")
+    redis.hset(keys.trajectory(f"{second}.0-0"), "status", "lost")
+
+    again = queue.add([task("closed"), task("open")])
+    leases = queue.claim("w", 2)
+
+    assert again == [first, second]
+    assert [lease.trajectory_id for lease in leases] == [f"{second}.0-1"]
+    assert dispatcher.wait([first], timeout=5) == []
+
+
 def test_a_retry_goes_back_to_its_place_in_the_order(queue, redis, keys):
     queue.add([task(name) for name in "abc"])
     lease = claim_one(queue)

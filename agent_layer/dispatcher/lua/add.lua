@@ -14,10 +14,14 @@ local function num_queued()
   return num
 end
 
+local function is_known(group)
+  return redis.call('EXISTS', key('g', group), STORED_GROUP .. group) > 0
+end
+
 local function num_asked()
   local num = 0
   for at = 2, #ARGV, FIELDS do
-    if redis.call('EXISTS', key('g', ARGV[at])) == 0 then
+    if not is_known(ARGV[at]) then
       num = num + ARGV[at + 5]
     end
   end
@@ -25,12 +29,11 @@ local function num_asked()
 end
 
 local function add(group, run, task_id, task_type, split, size, needs, priority, task)
-  local g = key('g', group)
-  if redis.call('HSETNX', g, 'state', 'open') == 0 then
+  if is_known(group) then
     return 0
   end
-  redis.call('HSET', g, 'run', run, 'task_id', task_id, 'task_type', task_type, 'split', split, 'group_size', size,
-    'open', size, 'task', task, 'queued_at', NOW)
+  redis.call('HSET', key('g', group), 'state', 'open', 'run', run, 'task_id', task_id, 'task_type', task_type,
+    'split', split, 'group_size', size, 'open', size, 'task', task, 'queued_at', NOW)
   for member = 0, size - 1 do
     local seq = redis.call('INCR', key('seq'))
     local rollout = group .. '.' .. member

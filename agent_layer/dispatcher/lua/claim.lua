@@ -44,7 +44,10 @@ end
 local function lease(rollout)
   local r = key('r', rollout)
   local group, queued_at = unpack(redis.call('HMGET', r, 'group', 'queued_at'))
-  local attempt = redis.call('HINCRBY', r, 'attempts', 1) - 1
+  local attempt
+  repeat
+    attempt = redis.call('HINCRBY', r, 'attempts', 1) - 1
+  until redis.call('EXISTS', STORED_TRAJECTORY .. trajectory_id(rollout, attempt)) == 0
   local token = redis.call('INCR', key('tokens'))
   redis.call('HSET', r, 'status', 'leased', 'token', token, 'worker', ARGV[4], 'at', NOW)
   redis.call('ZADD', key('leases'), NOW + ARGV[2], rollout)
