@@ -149,7 +149,8 @@ class Rollouts:
         self._operator_key = operator_key.encode()
         self._live: dict[str, LiveRollout] = {}
         self._closed: OrderedDict[str, LiveRollout] = OrderedDict()
-        self._newest: dict[str, str] = {}
+        self._newest: dict[str, int] = {}
+        """By rollout the highest attempt."""
 
     def is_operator(self, key: str) -> bool:
         """Whether this is the operator's key, compared in constant time."""
@@ -165,9 +166,8 @@ class Rollouts:
                 f"rollout {rollout.trajectory_id}: it is closed and cannot be opened again; open another attempt"
             )
         found = self._live.setdefault(rollout.trajectory_id, rollout)
-        newest = self._newest.setdefault(rollout.started.rollout_id, rollout.trajectory_id)
-        if self.find(newest).started.attempt < rollout.started.attempt:
-            self._newest[rollout.started.rollout_id] = rollout.trajectory_id
+        rollout_id, attempt = rollout.started.rollout_id, rollout.started.attempt
+        self._newest[rollout_id] = max(attempt, self._newest.get(rollout_id, attempt))
         return found
 
     def forget(self, rollout: LiveRollout) -> None:
@@ -192,8 +192,7 @@ class Rollouts:
 
         Raises: NotFoundError: this process never opened it.
         """
-        newest = self._newest.get(rollout_id, trajectory_id_of(rollout_id, 0))
-        return self.find(newest if attempt is None else trajectory_id_of(rollout_id, attempt))
+        return self.find(trajectory_id_of(rollout_id, self._newest.get(rollout_id, 0) if attempt is None else attempt))
 
     def enter(self, trajectory_id: str, key: str) -> LiveRollout:
         """Find an attempt for whoever holds its key, or the operator's.
@@ -213,8 +212,8 @@ class Rollouts:
         if self._live.pop(rollout.trajectory_id, None):
             self._closed[rollout.trajectory_id] = rollout
         while len(self._closed) > _MAX_CLOSED:
-            trajectory_id, oldest = self._closed.popitem(last=False)
-            if self._newest.get(oldest.started.rollout_id) == trajectory_id:
+            _, oldest = self._closed.popitem(last=False)
+            if self._newest.get(oldest.started.rollout_id) == oldest.started.attempt:
                 del self._newest[oldest.started.rollout_id]
 
 

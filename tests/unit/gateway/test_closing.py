@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from redis import Redis
 
+from agent_layer.errors import BackPressureError
 from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import Accepted, Outcome
 from agent_layer.schema.step import StepPart
@@ -137,3 +138,15 @@ async def test_a_full_log_holds_calls_back(house):
     house.log.has_space = True
 
     assert (await calling)[0] == 200
+
+
+async def test_an_opening_that_the_log_refused_does_not_stand_in_the_way_of_the_next(house, log, monkeypatch):
+    def refuse(*_):
+        raise BackPressureError("full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(log, "append", refuse)
+        status, _ = await house.post("/rollouts", {"task_id": "t", "rollout_id": "r", "attempt": 0})
+    opened = await house.open(rollout_id="r", attempt=1)
+
+    assert (status, opened["trajectory_id"]) == (503, "r-1")
