@@ -8,6 +8,7 @@ from typing import Unpack
 from redis import Redis
 
 from agent_layer.recorder.log import open_recorder
+from agent_layer.recorder.shipping import ensure_shipper
 from agent_layer.schema.ids import new_id
 from agent_layer.schema.reward import Reward, RewardSource
 from agent_layer.schema.step import Step
@@ -91,6 +92,8 @@ class Store:
             wait_seconds: end when no group came for so long; None waits for ever, 0 gives what is there.
             stop: asked before each group and twice a second; ends the iteration when true.
         """
+        if self.redis.xlen(self.keys.outbox):  # whoever decided may have died, and all shippers with it
+            ensure_shipper(self._settings)
         follower = Follower(self._index, self.objects, Consumer(consumer, run, split))
         return follower.follow(wait_seconds, stop)
 

@@ -119,3 +119,12 @@ def test_reading_in_batches_gives_each_group_once_until_a_restart(store, write, 
     assert batches == [["g", "h"], ["i"], []]
     restarted = Store(settings, store.redis, store.objects)
     assert [one.group.group_id for one in restarted.read_groups("c", "r")] == ["g", "h", "i"]
+
+
+def test_a_decision_that_nobody_ships_any_more_is_shipped_for_who_follows(store, redis, keys):
+    decided = {"kind": "group", "group_id": "g", "run": "r", "task_id": "t", "task_type": "x", "split": "train"}
+    redis.xadd(keys.outbox, decided | {"group_size": "2", "at": "6.5", "members": ""})
+
+    one = next(store.follow("c", "r", wait_seconds=10))
+
+    assert one.group.group_id == "g"
