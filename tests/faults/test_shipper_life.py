@@ -1,0 +1,67 @@
+"""This file holds how a shipper's own life ends: given up on, asked to, or because another is there."""
+
+import os
+import subprocess
+import sys
+
+from agent_layer.recorder import Recorder
+from agent_layer.recorder.locks import is_locked
+from agent_layer.schema.step import Content
+
+TRAJECTORY = "r.0-0"
+
+
+def content(text: str) -> Content:
+    return Content(trajectory_id=TRAJECTORY, hash=text, body=b"1")
+
+
+def start_shipper(settings) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "agent_layer.shipper"],
+        env=os.environ | settings.environment(),
+        stderr=subprocess.PIPE,
+    )
+
+
+def test_a_shipper_that_nobody_waits_for_gives_up_with_a_sentence_and_leaves_the_logs(settings):
+    away = settings.model_copy(update={"redis_url": "redis://127.0.0.1:1", "retry_seconds": 0.3, "connect_seconds": 1})
+    recorder = Recorder(away)
+    name = recorder.append(content("a"))
+    recorder.close()
+
+    shipper = start_shipper(away)
+    said = shipper.communicate()[1].decode()
+
+    assert shipper.returncode == 1
+    assert "shipping given up" in said
+    assert "Traceback" not in said
+    assert (settings.log_dir / f"{name}.log").exists()
+
+
+def test_a_shipper_that_is_asked_to_end_ends_though_writers_live(settings, wait_until):
+    recorder = Recorder(settings)
+    recorder.append(content("a"))
+    shipper = start_shipper(settings)
+    wait_until(lambda: recorder.mark() == [], 20)
+
+    shipper.terminate()
+    shipper.communicate(timeout=20)
+
+    assert shipper.returncode == 0
+    assert not is_locked(settings.log_dir / "shipper.lock")
+    recorder.close()
+
+
+def test_a_second_shipper_for_a_directory_ends_at_once(settings, wait_until):
+    recorder = Recorder(settings)
+    recorder.append(content("a"))
+    first = start_shipper(settings)
+    wait_until(lambda: recorder.mark() == [], 20)
+
+    second = start_shipper(settings)
+
+    assert b"another shipper is at work" in second.communicate()[1]
+    assert (second.returncode, first.poll()) == (0, None)
+    recorder.close()
+    first.communicate(timeout=20)
+    assert first.returncode == 0
