@@ -139,7 +139,9 @@ def load_settings(**overrides: object) -> Settings:
     except ValidationError as error:
         first = error.errors()[0]
         name = "_".join(str(part) for part in first["loc"])
-        raise BadInputError(f"setting {name}: {first['msg']}; see 'agent-layer --help'") from error
+        raise BadInputError(
+            f"setting {name}: {first['msg'].removeprefix('Value error, ')}; see 'agent-layer --help'"
+        ) from error
 
 
 def agent_environment() -> dict[str, str]:
