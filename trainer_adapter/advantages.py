@@ -37,7 +37,7 @@ class GroupSamples(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TrainingBatch(msgspec.Struct, frozen=True, kw_only=True):
-    """What one update learns from. Groups in it have at least two rewards, not all equal."""
+    """What one update learns from. Groups in it have at least two rewards."""
 
     group_ids: list[str]
     """[num_rollouts]."""
@@ -50,19 +50,25 @@ class TrainingBatch(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def num_groups(self) -> int:
-        """Groups that teach."""
+        """Groups in it."""
         return len(set(self.group_ids))
 
 
-def select_batch(groups: Iterable[GroupSamples]) -> TrainingBatch:
-    """Keep the rollouts that may teach, in their order. A rollout without samples still counts in its baseline."""
+def select_batch(groups: Iterable[GroupSamples], *, keep_equal: bool) -> TrainingBatch:
+    """Keep the rollouts that may teach, in their order. A rollout without samples still counts in its baseline.
+
+    Args:
+        groups: of one step.
+        keep_equal: keep groups whose rewards are all equal. Their advantage is 0, but entropy bonus and KL penalty act
+            on them: a task that always fails in the same way is found again only through them.
+    """
     group_ids: list[str] = []
     rewards: list[float] = []
     samples: list[TrainingSample] = []
     rollout_of: list[int] = []
     for group in groups:
         judged = [rollout for rollout in group.rollouts if rollout.reward is not None]
-        if not teaches([rollout.reward for rollout in judged]):
+        if not (len(judged) > 1 if keep_equal else teaches([rollout.reward for rollout in judged])):
             continue
         for rollout in judged:
             rollout_of += [len(rewards)] * len(rollout.samples)

@@ -78,6 +78,10 @@ class Algorithm(_Section, frozen=True):
     kl: Annotated[float, Meta(ge=0)] = 0.0
     """Coefficient of the penalty for leaving the first weights; above 0 a second copy of the model is held."""
 
+    def is_regularised(self, step: int, run_steps: int) -> bool:
+        """Whether a sample without advantage still changes the weights at this step."""
+        return self.kl > 0 or self.entropy.value_at(step, run_steps) > 0
+
 
 class Optimizer(_Section, frozen=True):
     """How gradients become new weights."""

@@ -92,7 +92,7 @@ class TrainingLoop:
             groups.append(group)
             if group.is_stale:
                 self._publisher.serve(self._version)
-            if not group.teaches:
+            if group.is_stale or (self._config.rollouts.extra_groups and not group.teaches):
                 self._feed.finish([group.group.group_id])
                 self._feed.ask()
         return groups
@@ -106,7 +106,8 @@ class TrainingLoop:
         counts = count_step(groups)
         self._check_health(counts)
         times: dict[str, float] = {"wait": wait_seconds}
-        batch = select_batch(group.samples for group in groups)
+        keep_equal = self._config.algorithm.is_regularised(self._step, self._config.steps)
+        batch = select_batch((group.samples for group in groups), keep_equal=keep_equal)
         young = [group for group in groups if not group.is_stale]
         by_task = success_by_task(young, self._config.rollouts.success_above)
         with _timed(times, "update"):

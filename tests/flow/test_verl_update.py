@@ -68,7 +68,7 @@ def batch_of(weights, model):
             samples = [sample(trajectory_id, number, response, known[tuple(response)]) for number in range(num_samples)]
             rollouts.append(RolloutSamples(trajectory_id=trajectory_id, reward=reward, samples=samples))
         groups.append(GroupSamples(group_id=group_id, task_id="q", rollouts=rollouts))
-    return select_batch(groups)
+    return select_batch(groups, keep_equal=False)
 
 
 def sample(trajectory_id, number, response, logprobs):
@@ -123,7 +123,7 @@ def test_a_trainer_that_was_stopped_goes_on_exactly(model, tmp_path):
 def test_verls_advantages_are_those_of_the_formula(scale_by_std):
     from trainer_adapter.tensors import pack_batch, rollout_advantages
 
-    batch = select_batch([_rewarded("g", [1.0, 0.0, 0.25]), _rewarded("h", [2.0, 1.0])])
+    batch = select_batch([_rewarded("g", [1.0, 0.0, 0.25]), _rewarded("h", [2.0, 1.0])], keep_equal=False)
     algorithm = Algorithm(scale_by_std=scale_by_std)
     expected = [
         *group_advantages([1.0, 0.0, 0.25], scale_by_std=scale_by_std),

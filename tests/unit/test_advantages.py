@@ -8,6 +8,8 @@ from agent_layer.errors import EmptyGroupError
 from agent_layer.schema.record import Logprobs, TokenIds
 from agent_layer.schema.sample import TrainingSample
 from trainer_adapter.advantages import GroupSamples, RolloutSamples, group_advantages, select_batch
+from trainer_adapter.config import Algorithm
+from trainer_adapter.schedule import Schedule
 
 rewards = st.lists(st.one_of(st.none(), st.sampled_from([0.0, 0.25, 1.0])), max_size=6)
 
@@ -38,7 +40,7 @@ def group_of(group_id, rollout_rewards, num_samples=1):
 
 @given(st.lists(rewards, max_size=4))
 def test_a_null_reward_is_never_trained_and_never_in_a_baseline(reward_lists):
-    batch = select_batch(group_of(f"g{number}", found) for number, found in enumerate(reward_lists))
+    batch = select_batch((group_of(f"g{number}", one) for number, one in enumerate(reward_lists)), keep_equal=False)
 
     judged = [[reward for reward in found if reward is not None] for found in reward_lists]
     assert batch.rewards == [reward for found in judged if len(set(found)) > 1 for reward in found]
@@ -58,11 +60,20 @@ def test_a_null_reward_changes_nobody_elses_advantage(found, scale_by_std):
 
 def test_equal_rewards_teach_nothing():
     assert group_advantages([0.1, None, 0.1, 0.1], scale_by_std=True) == [0.0, None, 0.0, 0.0]
-    assert select_batch([group_of("g", [0.1, 0.1, 0.1])]).samples == []
+    assert select_batch([group_of("g", [0.1, 0.1, 0.1])], keep_equal=False).samples == []
+
+
+def test_a_task_that_always_fails_is_kept_where_an_entropy_bonus_can_find_it_again():
+    batch = select_batch([group_of("g", [-0.5, -0.5]), group_of("h", [1.0, 0.0])], keep_equal=True)
+
+    assert batch.rewards == [-0.5, -0.5, 1.0, 0.0]
+    assert Algorithm(entropy=Schedule(start=0.03, end=0.0, shape="linear")).is_regularised(0, 10)
+    assert not Algorithm(entropy=Schedule(start=0.03, end=0.0, shape="linear")).is_regularised(9, 10)
+    assert Algorithm(kl=0.1).is_regularised(9, 10)
 
 
 def test_a_lone_reward_has_no_baseline():
-    assert select_batch([group_of("g", [1.0, None])]).samples == []
+    assert select_batch([group_of("g", [1.0, None])], keep_equal=True).samples == []
 
 
 def test_advantages_are_those_of_the_formula():
@@ -71,7 +82,7 @@ def test_advantages_are_those_of_the_formula():
 
 
 def test_a_rollout_counts_once_however_many_samples_it_has():
-    batch = select_batch([group_of("g", [1.0, 0.0], num_samples=3)])
+    batch = select_batch([group_of("g", [1.0, 0.0], num_samples=3)], keep_equal=False)
 
     assert batch.rewards == [1.0, 0.0]
     assert batch.rollout_of == [0, 0, 0, 1, 1, 1]
