@@ -1,6 +1,7 @@
 """This file holds trajectories: all that one attempt left behind, put together from its records."""
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Container, Iterable, Sequence
 from typing import TypeAlias, TypeVar
 
 import msgspec
@@ -17,7 +18,8 @@ from agent_layer.schema.task import Task
 __all__ = ["Trajectory", "TrajectoryRecord", "assemble_trajectory", "restore_prompts"]
 
 TrajectoryRecord: TypeAlias = AttemptStarted | StepPart | Content | Observation | Reward | Outcome | Accepted
-
+StepKey: TypeAlias = tuple[str, int]
+"""Call and choice."""
 
 R = TypeVar("R", bound=Record)
 
@@ -50,18 +52,24 @@ class Trajectory(Record, frozen=True, kw_only=True, tag="trajectory"):
 
 
 def assemble_trajectory(trajectory_id: str, records: Iterable[TrajectoryRecord]) -> Trajectory:
-    """Put a trajectory together. The result depends on the set of records only, not on order or repetition."""
+    """Put a trajectory together. The result depends on the set of records only, not on order or repetition.
+
+    While it has no outcome, records may be on their way: steps whose prefix parent has not arrived are left out.
+
+    Raises: CorruptRecordError: a prefix parent has another length than was recorded, or is missing though all ended.
+    """
     found = list(records)
     parts = {(part.call_id, part.source, part.phase, part.at): part for part in _only(StepPart, found)}
     observations = {record.observation_id: record for record in _only(Observation, found)}
     rewards = {record.reward_id: record for record in _only(Reward, found)}
+    outcome = min(_only(Outcome, found), key=lambda record: record.ended_at, default=None)
     return Trajectory(
         trajectory_id=trajectory_id,
         started=min(_only(AttemptStarted, found), key=lambda one: (one.task is None, one.started_at), default=None),
-        steps=restore_prompts(assemble_steps(parts.values())),
+        steps=restore_prompts(assemble_steps(parts.values()), has_ended=outcome is not None),
         observations=sorted(observations.values(), key=lambda record: (record.at, record.observation_id)),
         rewards=sorted(rewards.values(), key=lambda record: (record.at, record.reward_id)),
-        outcome=min(_only(Outcome, found), key=lambda record: record.ended_at, default=None),
+        outcome=outcome,
         accepted=min(_only(Accepted, found), key=lambda record: record.accepted_at, default=None),
         contents={record.hash: record.body for record in _only(Content, found)},
     )
@@ -71,54 +79,61 @@ def _only(kind: type[R], records: Iterable[object]) -> list[R]:
     return [record for record in records if isinstance(record, kind)]
 
 
-def restore_prompts(steps: Sequence[Step]) -> list[Step]:
+def restore_prompts(steps: Sequence[Step], *, has_ended: bool = True) -> list[Step]:
     """Fill ``prompt_token_ids`` of each step by walking the deltas from its root.
+
+    Args:
+        steps: of one attempt.
+        has_ended: all of it is there; else steps whose prefix parent has not arrived are left out for now.
 
     Raises: CorruptRecordError: a prefix parent is missing, or has another length than was recorded.
     """
-    by_key = {(step.call_id, step.choice): step for step in steps}
-    prompts: dict[tuple[str, int], TokenIds] = {}
-    restored: list[Step] = []
+    following: defaultdict[StepKey | None, list[Step]] = defaultdict(list)
     for step in steps:
-        prompt = _prompt_of(step, by_key, prompts)
-        restored.append(step if prompt is None else msgspec.structs.replace(step, prompt_token_ids=prompt))
-    return restored
+        following[_parent_of(step)].append(step)
+    restored: dict[StepKey | None, Step] = {}
+    reached = list(following[None])
+    for step in reached:  # grows as it goes: whoever continues a step comes after it
+        restored[_key_of(step)] = _restore(step, restored.get(_parent_of(step)))
+        if step.prompt is not None:
+            reached += following[_key_of(step)]
+    if has_ended:
+        _refuse_orphans(steps, restored)
+    kept = [restored[_key_of(step)] for step in steps if _key_of(step) in restored]
+    return [msgspec.structs.replace(step, index=index) for index, step in enumerate(kept)]
 
 
-def _prompt_of(
-    step: Step, by_key: dict[tuple[str, int], Step], prompts: dict[tuple[str, int], TokenIds]
-) -> TokenIds | None:
-    """Prompt ids of one step; parents that are not known yet are worked out first, without recursion."""
-    path: list[Step] = []
-    node: Step | None = step
-    while node is not None and (node.call_id, node.choice) not in prompts:
-        path.append(node)
-        node = _parent_of(node, by_key)
-    for link in reversed(path):
-        if link.prompt is None:
-            continue
-        prefix = TokenIds()
-        if (parent := _parent_of(link, by_key)) is not None:
-            prefix = TokenIds(prompts[parent.call_id, parent.choice])
-            prefix.extend(parent.action.response_token_ids or ())
-        if len(prefix) != link.prompt.prefix_length:
+def _restore(step: Step, parent: Step | None) -> Step:
+    if step.prompt is None:
+        return step
+    prompt = TokenIds()
+    if parent is not None:
+        prompt.extend(parent.prompt_token_ids or ())
+        prompt.extend(parent.action.response_token_ids or ())
+    if len(prompt) != step.prompt.prefix_length:
+        raise CorruptRecordError(
+            f"step {step.call_id} of trajectory {step.trajectory_id}: its prefix should have"
+            f" {step.prompt.prefix_length} tokens, but its parent gives {len(prompt)};"
+            " run 'agent-layer store check'"
+        )
+    prompt.extend(step.prompt.delta)
+    return msgspec.structs.replace(step, prompt_token_ids=prompt)
+
+
+def _refuse_orphans(steps: Iterable[Step], restored: Container[StepKey | None]) -> None:
+    for step in steps:
+        if _key_of(step) not in restored and step.prompt is not None:
             raise CorruptRecordError(
-                f"step {link.call_id} of trajectory {link.trajectory_id}: its prefix should have"
-                f" {link.prompt.prefix_length} tokens, but its parent gives {len(prefix)};"
-                " run 'agent-layer store check'"
+                f"step {step.call_id} of trajectory {step.trajectory_id}: the step {step.prompt.parent_call}, whose"
+                " tokens it continues, is not stored; run 'agent-layer store check'"
             )
-        prefix.extend(link.prompt.delta)
-        prompts[link.call_id, link.choice] = prefix
-    return prompts.get((step.call_id, step.choice))
 
 
-def _parent_of(step: Step, by_key: dict[tuple[str, int], Step]) -> Step | None:
+def _key_of(step: Step) -> StepKey:
+    return step.call_id, step.choice
+
+
+def _parent_of(step: Step) -> StepKey | None:
     if step.prompt is None or step.prompt.parent_call is None:
         return None
-    key = (step.prompt.parent_call, step.prompt.parent_choice)
-    if key not in by_key:
-        raise CorruptRecordError(
-            f"step {step.call_id} of trajectory {step.trajectory_id}: the step {key[0]}, whose tokens it continues,"
-            " is not stored; run 'agent-layer store check'"
-        )
-    return by_key[key]
+    return step.prompt.parent_call, step.prompt.parent_choice

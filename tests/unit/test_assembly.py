@@ -12,6 +12,9 @@ from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
 from agent_layer.schema.step import Action, PromptDelta, StepPart, StepState
 from agent_layer.schema.trajectory import assemble_trajectory
 
+ENDED = Outcome(trajectory_id="t-0", run="r", status="completed", ended_at=9.0)
+BEGUN = ("begun", "start")
+
 
 def part(call_id="c", source="gateway", phase="end", at=1.0, **fields):
     return StepPart(trajectory_id="t-0", call_id=call_id, run="r", source=source, phase=phase, at=at, **fields)
@@ -94,7 +97,7 @@ def test_order_and_repetition_of_records_change_nothing(calls, random):
     records = [
         AttemptStarted(trajectory_id="t-0", rollout_id="t", attempt=0, run="r", task_id="t", started_at=0.0),
         *parts_of(calls),
-        Outcome(trajectory_id="t-0", run="r", status="completed", ended_at=9.0),
+        ENDED,
         Accepted(trajectory_id="t-0", rollout_id="t", run="r", accepted_at=9.0),
     ]
     shuffled = records * 2
@@ -103,11 +106,34 @@ def test_order_and_repetition_of_records_change_nothing(calls, random):
     assert assemble_trajectory("t-0", shuffled) == assemble_trajectory("t-0", records)
 
 
-def test_a_missing_parent_is_named():
+@given(token_trees(), st.data())
+def test_while_an_attempt_runs_only_steps_with_a_whole_path_are_shown(calls, data):
+    arrived = [data.draw(st.sampled_from(["whole", "begun", "away"])) for _ in calls]
+    how = {call_id: state for (call_id, *_), state in zip(calls, arrived, strict=True)}
+    records = [
+        part for part in parts_of(calls) if how[part.call_id] == "whole" or (how[part.call_id], part.phase) == BEGUN
+    ]
+
+    trajectory = assemble_trajectory("t-0", records)
+
+    prompts = {step.call_id: step.prompt_token_ids for step in trajectory.steps}
+    reached = set()
+    for number, (call_id, parent, prompt, _) in enumerate(calls):
+        if arrived[number] == "whole" and (parent is None or parent in reached):
+            reached.add(number)
+            assert list(prompts[call_id]) == prompt
+        else:
+            assert prompts.get(call_id) is None
+    assert [step.index for step in trajectory.steps] == list(range(len(trajectory.steps)))
+
+
+def test_a_missing_parent_of_an_ended_attempt_is_named():
     orphan = part("c1", prompt=PromptDelta(delta=TokenIds([1]), parent_call="c0", prefix_length=3))
 
-    with pytest.raises(CorruptRecordError, match="step c1 of trajectory t-0: the step c0"):
-        assemble_trajectory("t-0", [orphan])
+    assert assemble_trajectory("t-0", [orphan]).steps == []
+    for begun in ([], [part("c0", phase="start", at=0.0)]):
+        with pytest.raises(CorruptRecordError, match="step c1 of trajectory t-0: the step c0"):
+            assemble_trajectory("t-0", [*begun, orphan, ENDED])
 
 
 def test_a_parent_of_another_length_is_named():
