@@ -172,6 +172,7 @@ def reward_of(rollout: LiveRollout, score: float | None, name: str = "reward", s
         score=score,
         scope="rollout" if step is None else "step",
         step=step,
+        status="missing" if score is None else "ok",
     )
     rollout.rewards.append(reward)
     return reward

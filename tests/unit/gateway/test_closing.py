@@ -107,6 +107,14 @@ async def test_a_reward_may_come_with_the_end(house):
     assert [reward.score for reward in house.log.of(Reward)] == [0.25]
 
 
+async def test_a_reward_without_a_score_is_missing(house):
+    opened = await house.open()
+
+    await house.post(f"/r/{opened['trajectory_id']}/reward", {"score": None}, key=opened["api_key"])
+
+    assert [(reward.score, reward.status) for reward in house.log.of(Reward)] == [(None, "missing")]
+
+
 async def test_a_failed_attempt_is_not_accepted_and_has_no_reward(house):
     opened = await house.open()
 
