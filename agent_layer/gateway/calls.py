@@ -116,7 +116,7 @@ class Calls:
         call = flight.question.call
         response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: _STREAM, CALL_HEADER: call.call_id})
         await response.prepare(http)
-        stream, sent = ChatStream(flight.question.request), list[bytes]()
+        stream, sent = ChatStream(flight.question.request, flight.num_choices), list[bytes]()
         try:
             async for received in reply.content.iter_any():
                 sent.append(stream.feed(received))

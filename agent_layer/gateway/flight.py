@@ -67,6 +67,12 @@ class Flight(msgspec.Struct, kw_only=True):
         """What the engine is asked."""
         return self.question.request.for_engine(self.engine.model, self.question.rollout.sampling)
 
+    @property
+    def num_choices(self) -> int:
+        """How many answers the engine was asked for."""
+        asked = (self.start.sampling_applied or {}).get("n")
+        return asked if isinstance(asked, int) else 1
+
     def end(self, answer: ChatAnswer | None, status: StepStatus, error: str | None = None) -> None:
         """Record how the call ended. The last byte of the answer may leave once this returned.
 

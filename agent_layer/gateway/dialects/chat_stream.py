@@ -71,6 +71,8 @@ class ChatStream:
     """An answer that is still coming."""
 
     request: ChatRequest
+    num_choices: int = 1
+    """So many answers were asked for."""
     is_done: bool = False
     """The closing event has been seen."""
     error: str | None = None
@@ -101,8 +103,9 @@ class ChatStream:
 
     @property
     def is_complete(self) -> bool:
-        """Every choice has said why it ended, as far as was read."""
-        return bool(self._choices) and all(choice.finish_reason is not None for choice in self._choices.values())
+        """Every choice that was asked for has said why it ended, as far as was read."""
+        is_begun = len(self._choices) >= max(1, self.num_choices)
+        return is_begun and all(choice.finish_reason is not None for choice in self._choices.values())
 
     def _visible(self, lines: bytes) -> bytes:
         if not self.request.wants_token_ids:

@@ -170,6 +170,15 @@ async def test_an_abandoned_stream_is_an_aborted_step(house, until):
     assert list(step.action.response_token_ids) == house.engine.calls[0].token_ids[0][: step.usage.response_tokens]
 
 
+async def test_a_stream_that_lacks_a_choice_is_an_aborted_step(house, monkeypatch):
+    monkeypatch.setattr("agent_layer.local.scripted._num_choices", lambda _: 1)
+    opened = await house.open(sampling={"n": 2})
+
+    await house.chat(opened, "hello", stream=True)
+
+    assert house.step(opened).status == "aborted"
+
+
 async def test_without_ids_a_step_is_text(house):
     house.engine.token_ids = False
     opened = await house.open()

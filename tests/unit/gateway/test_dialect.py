@@ -85,6 +85,18 @@ def test_a_stream_cut_anywhere(found, prompt, separators, size, wants):
     assert list(answer.actions[0].response_token_ids or []) == [token for one in found for token in one["token_ids"]]
 
 
+def test_a_stream_is_complete_when_as_many_choices_ended_as_were_asked_for():
+    stream = ChatStream(request_of(n=2), num_choices=2)
+    seen = []
+    for index in (0, 1):
+        event = {"choices": [{"index": index, "delta": {"content": "x"}, "finish_reason": "stop"}]}
+        stream.feed(b"data: %b\n\n" % json.dumps(event).encode())
+        stream.answer(0)
+        seen.append(stream.is_complete)
+
+    assert seen == [False, True]
+
+
 def test_tool_calls_add_up_by_index():
     stream = ChatStream(request_of())
     for calls in (
