@@ -18,6 +18,7 @@ from agent_layer.gateway.policy_book import PolicyBook
 from agent_layer.gateway.rollouts import LiveRollout, Rollouts
 from agent_layer.gateway.sealing import EndRequest, Sealer, SettlingLog, reward_of
 from agent_layer.gateway.versions import EngineWatch
+from agent_layer.schema.codec import check_storable
 from agent_layer.schema.ids import new_id
 from agent_layer.settings import Settings
 from agent_layer.store.engines import EngineBoard
@@ -199,6 +200,8 @@ def _key_of(request: web.Request) -> str:
 
 async def _body(request: web.Request, kind: type[B]) -> B:
     try:
-        return msgspec.json.decode(await request.read() or b"{}", type=kind)
+        body = msgspec.json.decode(await request.read() or b"{}", type=kind)
     except msgspec.DecodeError as error:
         raise BadInputError(f"{request.method} {request.path}: {error}; correct the body") from error
+    check_storable(body, f"{request.method} {request.path}")
+    return body

@@ -8,7 +8,7 @@ from typing import TypeAlias, cast
 
 import msgspec
 
-from agent_layer.errors import CorruptRecordError
+from agent_layer.errors import BadInputError, CorruptRecordError
 from agent_layer.schema.folding import fold_of
 from agent_layer.schema.group import Group
 from agent_layer.schema.observation import Observation
@@ -21,7 +21,7 @@ from agent_layer.schema.step import Content, Step, StepPart
 from agent_layer.schema.task import Task
 from agent_layer.schema.trajectory import Trajectory
 
-__all__ = ["LogRecord", "decode", "encode", "owner_of", "to_json"]
+__all__ = ["LogRecord", "check_storable", "decode", "encode", "owner_of", "to_json"]
 
 LogRecord: TypeAlias = (
     AttemptStarted | StepPart | Content | Observation | Reward | Outcome | Accepted | Group | PolicyVersion
@@ -68,6 +68,19 @@ _ENCODER = msgspec.msgpack.Encoder(enc_hook=_pack_array)
 def encode(record: Record) -> bytes:
     """Give the record's stored form."""
     return _ENCODER.encode(record)
+
+
+def check_storable(value: object, subject: str) -> None:
+    """Check that what came from outside can stand in a record.
+
+    Raises: BadInputError: an integer has more than 64 bits.
+    """
+    try:
+        _ENCODER.encode(value)
+    except OverflowError as error:
+        raise BadInputError(
+            f"{subject}: expected integers of at most 64 bits, found a longer one; choose one that fits"
+        ) from error
 
 
 def decode(content: bytes) -> Record:

@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from agent_layer.errors import BadInputError, EngineError
+from agent_layer.schema.codec import check_storable
 from agent_layer.schema.record import JsonObject, Logprobs, TokenIds
 from agent_layer.schema.step import Action
 
@@ -108,11 +109,11 @@ _LOGPROBS: Final = msgspec.json.Decoder(LogprobList | None)
 def read_request(body: bytes) -> ChatRequest:
     """Read a client's body.
 
-    Raises: BadInputError: it is no JSON object with a list of messages.
+    Raises: BadInputError: it is no JSON object with a list of messages, or an integer has more than 64 bits.
     """
     try:
         pieces = _PIECES.decode(body)
-        return ChatRequest(
+        request = ChatRequest(
             pieces=pieces,
             messages=_ITEMS.decode(pieces["messages"]),
             tools=pieces.get("tools"),
@@ -124,6 +125,8 @@ def read_request(body: bytes) -> ChatRequest:
         raise BadInputError(
             f"chat request: expected a JSON object with a list of messages, found {error!r}; see OpenAI's chat API"
         ) from error
+    check_storable(request.sampling, "chat request")
+    return request
 
 
 def read_answer(body: bytes, request: ChatRequest, version: int) -> ChatAnswer:

@@ -93,6 +93,21 @@ async def test_bad_requests_are_answered_in_one_sentence(house):
         assert answer["error"]["message"]
 
 
+async def test_an_integer_that_no_record_can_hold_is_a_bad_request(house):
+    opened = await house.open()
+    seed = {"seed": 2**70}
+
+    for status, answer in (
+        await house.chat(opened, "hello", **seed),
+        await house.chat(opened, "hello", temperature=10**400),
+        await house.post("/rollouts", {"task_id": "t", "sampling": seed}),
+        await house.post(f"/r/{opened['trajectory_id']}/reward", {"score": 1, "step": 2**70}, key=opened["api_key"]),
+    ):
+        assert status == 400
+        assert "64 bits" in answer["error"]["message"]
+    assert house.log.parts() == []
+
+
 async def test_both_addresses_name_the_model(house):
     opened = await house.open()
 
