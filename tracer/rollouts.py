@@ -17,7 +17,7 @@ from typing import ParamSpec, TypedDict, TypeVar, Unpack, cast
 
 import msgspec
 
-from agent_layer.errors import NotWholeError
+from agent_layer.errors import AgentLayerError, NotWholeError
 from agent_layer.schema.ids import check_name, new_id, trajectory_id_of
 from agent_layer.schema.record import JsonObject
 from agent_layer.schema.rollout import Accepted, AttemptStarted, Cause, Outcome, RolloutStatus
@@ -93,7 +93,7 @@ class RolloutBlock:
         self, _kind: type[BaseException] | None, error: BaseException | None, _traceback: TracebackType | None
     ) -> None:
         tracing, rollout = self._leave()
-        _end(tracing, rollout, error)
+        _end_beside(error, tracing, rollout)
 
     async def __aenter__(self) -> Rollout:
         tracing = active()
@@ -103,7 +103,7 @@ class RolloutBlock:
         self, _kind: type[BaseException] | None, error: BaseException | None, _traceback: TracebackType | None
     ) -> None:
         tracing, rollout = self._leave()
-        await _run_aside(_end, tracing, rollout, error)
+        await _run_aside(_end_beside, error, tracing, rollout)
 
     def __call__(self, function: Callable[P, T]) -> Callable[P, T]:
         """Give the function, with a new rollout around each of its runs."""
@@ -179,6 +179,16 @@ def _open(tracing: Tracing, request: RolloutRequest) -> Rollout:
         )
     )
     return rollout
+
+
+def _end_beside(error: BaseException | None, tracing: Tracing, rollout: Rollout) -> None:
+    """End a rollout; should that fail too, the block's own error is the one that goes on."""
+    try:
+        _end(tracing, rollout, error)
+    except AgentLayerError as failure:
+        if error is None:
+            raise
+        error.add_note(f"rollout {rollout.rollout_id} could not be ended either: {failure}")
 
 
 def _end(tracing: Tracing, rollout: Rollout, error: BaseException | None) -> None:

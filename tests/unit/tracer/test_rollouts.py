@@ -3,8 +3,11 @@ import asyncio
 import pytest
 
 import tracer
-from agent_layer.errors import BadInputError
+from agent_layer.errors import BackPressureError, BadInputError
+from agent_layer.schema.rollout import Outcome
 from agent_layer.schema.task import RewardSpec
+from agent_layer.settings import Settings
+from tracer.tracing import Tracing, trace_into
 
 
 class LimitError(Exception):
@@ -71,6 +74,22 @@ def test_how_a_block_ends_is_how_its_rollout_ends(error, expected):
 
     assert outcome_of(captured) == expected
     assert captured.trajectory.reward == (1.0 if expected[2] else None)
+
+
+def test_an_error_of_the_block_is_not_hidden_by_one_of_its_ending():
+    class FullSink:
+        def append(self, *records):
+            if any(isinstance(record, Outcome) for record in records):
+                raise BackPressureError("log: expected room, found none")
+            return "log"
+
+    with trace_into(Tracing(settings=Settings(), sink=FullSink())):
+        with pytest.raises(ValueError, match="mine") as raised:
+            fail_after_reward(ValueError("mine"))
+        with pytest.raises(BackPressureError), tracer.rollout(task="t"):
+            pass
+
+    assert "expected room" in raised.value.__notes__[0]
 
 
 def test_a_reward_outside_a_rollout_is_not_lost_in_silence():
