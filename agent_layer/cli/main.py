@@ -42,14 +42,18 @@ def _load(point: EntryPoint) -> Callable[[typer.Typer], None]:
         missing = error.name
 
     def explain() -> None:
-        raise BadInputError(
-            f"{point.name}: expected the package {missing!r}, which is not installed; this command needs an extra,"
-            " see [project.optional-dependencies] in pyproject.toml"
-        )
+        raise _missing(point.name, missing)
 
     explain.__doc__ = f"Needs the package {missing!r}, which is not installed."
     settings = {"ignore_unknown_options": True, "allow_extra_args": True}
     return lambda app: _add(app, point.name, explain, settings)
+
+
+def _missing(subject: str, package: str | None) -> BadInputError:
+    return BadInputError(
+        f"{subject}: expected the package {package!r}, which is not installed; it comes with an extra, see"
+        " [project.optional-dependencies] in pyproject.toml"
+    )
 
 
 def _add(app: typer.Typer, name: str, command: Callable[[], None], settings: dict[str, bool]) -> None:
@@ -70,6 +74,9 @@ def main() -> None:
     except AgentLayerError as error:
         _say(error)
         sys.exit(EXIT_FAILED)
+    except ModuleNotFoundError as error:  # commands import what an extra brings when they run
+        _say(_missing("this command", error.name))
+        sys.exit(EXIT_BAD_INPUT)
 
 
 def _directory_first(arguments: Sequence[str]) -> list[str]:
