@@ -75,6 +75,8 @@ class Settings(BaseSettings):
     """Longest model call."""
     close_seconds: float = 10.0
     """How long calls that still run may go on when their rollout is closed."""
+    idle_seconds: float = 86_400.0
+    """A rollout of which the gateway hears nothing for so long is closed."""
     max_body_bytes: int = 64 << 20
     """Longest request that the gateway reads."""
     stop_seconds: float = 20.0

@@ -54,7 +54,7 @@ class Gateway:
         self._log = log
         keys = Keys(settings.namespace)
         board = EngineBoard(redis, keys, settings.gateway_seconds)
-        self._rollouts = Rollouts(settings.api_key)
+        self._rollouts = Rollouts(settings.api_key, settings.idle_seconds)
         self._engines = EngineWatch(board, new_id(), settings.engine_urls)
         self._policies = PolicyBook(redis, keys, log)
         self._sealer = Sealer(settings=settings, rollouts=self._rollouts, log=log, redis=redis, keys=keys)
@@ -107,6 +107,8 @@ class Gateway:
         asked = await _body(request, OpenRequest)
         model = self._model()
         wanted = rollout_of(asked, self._settings.run)
+        if overtaken := self._rollouts.find_overtaken(wanted):
+            await self._sealer.cut_off(overtaken)
         rollout = self._rollouts.add(wanted)
         if rollout is wanted and rollout.is_ours:
             self._record_start(rollout)

@@ -3,7 +3,9 @@
 import asyncio
 import hmac
 import secrets
+import time
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import msgspec
@@ -62,6 +64,8 @@ class LiveRollout:
     is_ours: bool = True
     """The gateway writes its beginning and end; False: a worker does."""
     is_open: bool = True
+    used_at: float = 0.0
+    """By the clock of ``Rollouts``."""
     num_started: int = 0
     num_ended: int = 0
     num_sampled: int = 0
@@ -145,9 +149,12 @@ _HASH_LENGTH = 32
 class Rollouts:
     """All rollouts that this process knows. A restarted gateway knows none: their attempts are lost."""
 
-    def __init__(self, operator_key: str) -> None:
+    def __init__(self, operator_key: str, idle_seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._operator_key = operator_key.encode()
-        self._live: dict[str, LiveRollout] = {}
+        self._idle_seconds = idle_seconds
+        self._clock = clock
+        self._live: OrderedDict[str, LiveRollout] = OrderedDict()
+        """In the order of their last use."""
         self._closed: OrderedDict[str, LiveRollout] = OrderedDict()
         self._newest: dict[str, int] = {}
         """By rollout the highest attempt."""
@@ -161,14 +168,23 @@ class Rollouts:
 
         Raises: BadInputError: the attempt was closed before.
         """
+        self._close_idle()
         if rollout.trajectory_id in self._closed:
             raise BadInputError(
                 f"rollout {rollout.trajectory_id}: it is closed and cannot be opened again; open another attempt"
             )
         found = self._live.setdefault(rollout.trajectory_id, rollout)
+        self._note_use(found)
         rollout_id, attempt = rollout.started.rollout_id, rollout.started.attempt
         self._newest[rollout_id] = max(attempt, self._newest.get(rollout_id, attempt))
         return found
+
+    def find_overtaken(self, rollout: LiveRollout) -> LiveRollout | None:
+        """The open attempt whose place a later one takes: whoever made it is gone."""
+        rollout_id, newest = rollout.started.rollout_id, self._newest.get(rollout.started.rollout_id)
+        if newest is None or newest >= rollout.started.attempt:
+            return None
+        return self._live.get(trajectory_id_of(rollout_id, newest))
 
     def forget(self, rollout: LiveRollout) -> None:
         """Undo ``add``."""
@@ -179,12 +195,14 @@ class Rollouts:
 
         Raises: NotFoundError: this process never opened it.
         """
+        self._close_idle()
         found = self._live.get(trajectory_id) or self._closed.get(trajectory_id)
         if found is None:
             raise NotFoundError(
                 f"rollout {trajectory_id}: this gateway does not know it; it was never opened here, or the gateway was"
                 " started anew since: count the attempt as lost and open another"
             )
+        self._note_use(found)
         return found
 
     def find_attempt(self, rollout_id: str, attempt: int | None) -> LiveRollout:
@@ -199,12 +217,13 @@ class Rollouts:
 
         Raises: RefusedError: the key opens neither. NotFoundError: the operator named an unknown attempt.
         """
-        if self.is_operator(key):
-            return self.find(trajectory_id)
-        found = self._live.get(trajectory_id) or self._closed.get(trajectory_id)
-        if found is not None and hmac.compare_digest(key.encode(), found.api_key.encode()):
-            return found
-        raise RefusedError(401, "invalid_api_key", "gateway: this key is not the rollout's; use the one it was given")
+        if not self.is_operator(key):
+            found = self._live.get(trajectory_id) or self._closed.get(trajectory_id)
+            if found is None or not hmac.compare_digest(key.encode(), found.api_key.encode()):
+                raise RefusedError(
+                    401, "invalid_api_key", "gateway: this key is not the rollout's; use the one it was given"
+                )
+        return self.find(trajectory_id)
 
     def close(self, rollout: LiveRollout) -> None:
         """Take no more calls for it."""
@@ -215,6 +234,21 @@ class Rollouts:
             _, oldest = self._closed.popitem(last=False)
             if self._newest.get(oldest.started.rollout_id) == oldest.started.attempt:
                 del self._newest[oldest.started.rollout_id]
+
+    def _note_use(self, rollout: LiveRollout) -> None:
+        rollout.used_at = self._clock()
+        if rollout.trajectory_id in self._live:
+            self._live.move_to_end(rollout.trajectory_id)
+
+    def _close_idle(self) -> None:
+        """Close what was not used for too long, unless a call of it still runs."""
+        used_before = self._clock() - self._idle_seconds
+        while self._live and (oldest := next(iter(self._live.values()))).used_at < used_before:
+            if oldest.running:
+                self._note_use(oldest)
+            else:
+                self.close(oldest)
+                oldest.forget_calls()
 
 
 def new_key() -> str:

@@ -79,14 +79,20 @@ class Sealer:
         """
         self.rollouts.close(rollout)
         if running := set(rollout.running):
-            _, late = await asyncio.wait(running, timeout=self.settings.close_seconds)
-            for task in late:
-                task.cancel()
-            await asyncio.wait(running)
-        rollout.forget_calls()
+            await asyncio.wait(running, timeout=self.settings.close_seconds)
+        await self.cut_off(rollout)
         if rollout.rewards:
             await self._wait_stored(rollout)
         return ClosedRollout(trajectory_id=rollout.trajectory_id, started=rollout.num_started, ended=rollout.num_ended)
+
+    async def cut_off(self, rollout: LiveRollout) -> None:
+        """Refuse new calls, and let the running ones end at once."""
+        self.rollouts.close(rollout)
+        if running := set(rollout.running):
+            for task in running:
+                task.cancel()
+            await asyncio.wait(running)
+        rollout.forget_calls()
 
     async def end(self, rollout: LiveRollout, request: EndRequest) -> EndedRollout:
         """Close the attempt, wait until every call of it is stored, then judge and accept it.

@@ -62,6 +62,29 @@ async def test_closing_cuts_off_calls_that_take_too_long(house, until):
     assert house.step(opened).status == "aborted"
 
 
+async def test_another_attempt_takes_the_place_of_the_one_before(house, until):
+    house.engine.token_seconds = 60
+    before = await house.open(rollout_id="r", owner="worker")
+
+    calling = asyncio.create_task(house.chat(before, "hello"))
+    await until(lambda: house.engine.num_running)
+    await house.open(rollout_id="r", attempt=1, owner="worker")
+    await asyncio.gather(calling, return_exceptions=True)
+
+    assert house.step(before).status == "aborted"
+    assert (await house.chat(before, "hello"))[0] == 410
+    _, closed = await house.post("/rollouts/r/close", {"attempt": 0})
+    assert (closed["started"], closed["ended"]) == (1, 1)
+
+
+async def test_an_attempt_that_comes_late_leaves_the_newer_one_open(house):
+    newer = await house.open(rollout_id="r", attempt=1)
+
+    await house.open(rollout_id="r", attempt=0)
+
+    assert (await house.chat(newer, "hello"))[0] == 200
+
+
 async def test_ending_accepts_a_whole_attempt_once(house):
     opened = await house.open(rewards={"correct": {"weight": 2.0}, "style": {"required": False}})
     await house.chat(opened, "hello")
