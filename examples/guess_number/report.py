@@ -1,5 +1,6 @@
 """This file holds what the demo says at its end: a table, a plot, and how to look at what it stored."""
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from matplotlib import pyplot as plt
 from rich.table import Table
 
 from agent_layer.settings import Settings
+from agent_layer.store import open_store
 from examples.guess_number.display import Display, calls_per_second, mean_success
 from examples.guess_number.game import chance_without_hints, chance_without_repeats
 from trainer_adapter.progress import StepProgress
@@ -26,16 +28,22 @@ def print_report(settings: Settings, display: Display, home: Path, seconds: floa
     console.print(_results(display, seconds))
     plot_success(steps, home / "success.png")
     console.print(f"plot: {home / 'success.png'}")
-    newest = steps[-1].policy_version
-    prefix = f"agent-layer --dir {settings.dir}"
     console.print("\nlook at what it stored:", style="bold")
-    for command in (
-        f"{prefix} query --run {settings.run} --task guess-3 --step 1 --policy {max(0, newest - 5)}.. --limit 5",
-        f"{prefix} query --run {settings.run} --reward 0.8.. --order reward --limit 5",
-        f"{prefix} show TRAJECTORY --step 1",
-        f"{prefix} store check",
-    ):
+    for command in _commands(settings, steps[-1].policy_version):
         console.print(f"  {command}", soft_wrap=True, highlight=False)
+
+
+def _commands(settings: Settings, newest: int) -> list[str]:
+    """Lines to type as they stand."""
+    program = sys.argv[0] if Path(sys.argv[0]).name == "agent-layer" else "agent-layer"
+    prefix, run = f"{program} --dir {settings.dir}", settings.run
+    last = open_store(settings).query(run=run, limit=1).items[0].trajectory_id
+    return [
+        f"{prefix} query --run {run} --task guess-3 --step 1 --policy {max(0, newest - 5)}.. --limit 5",
+        f"{prefix} query --run {run} --reward 0.8.. --order reward --limit 5",
+        f"{prefix} show {last}",
+        f"{prefix} store check",
+    ]
 
 
 def plot_success(steps: Sequence[StepProgress], path: Path) -> None:
