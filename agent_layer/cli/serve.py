@@ -7,6 +7,7 @@ import typer
 from agent_layer.errors import BadInputError, EngineError
 from agent_layer.gateway.serving import listen, serve_gateway
 from agent_layer.local.stack import export_lines, put_on_board, with_key
+from agent_layer.recorder.shipping import ensure_shipper
 from agent_layer.settings import Settings
 from agent_layer.store.clients import open_redis
 from agent_layer.store.engines import EngineBoard
@@ -28,6 +29,7 @@ def serve(
     """Serve the gateway against configured servers (AGENT_LAYER_VLLM_URLS, AGENT_LAYER_REDIS_URL, ...)."""
     settings = with_key(context.obj)
     _know_engines(settings)
+    ensure_shipper(settings)  # for logs of processes that were killed
     listener = listen(host, port)
     shown = "127.0.0.1" if host == "0.0.0.0" else host
     settings = settings.model_copy(update={"gateway_url": f"http://{shown}:{listener.getsockname()[1]}"})

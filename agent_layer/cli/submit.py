@@ -11,6 +11,7 @@ from agent_layer.dispatcher.client import Dispatcher, connect
 from agent_layer.dispatcher.records import GroupState
 from agent_layer.dispatcher.tasks import read_tasks
 from agent_layer.errors import AgentFailedError
+from agent_layer.recorder.shipping import ensure_shipper
 
 __all__ = ["register"]
 
@@ -39,6 +40,7 @@ def submit(
     num_rollouts = sum(task.group_size for task in found)
     typer.echo(f"submitted {len(groups)} tasks, {num_rollouts} rollouts, to run {found[0].run}")
     if wait:
+        ensure_shipper(context.obj)  # for logs of workers that were killed
         _report(_watch(dispatcher, groups, num_rollouts))
 
 

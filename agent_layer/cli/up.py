@@ -12,6 +12,7 @@ from rich.console import Console
 from agent_layer.errors import BadInputError, EngineError
 from agent_layer.local.stack import Stack, export_lines, run_stack
 from agent_layer.local.vllm import VllmServer
+from agent_layer.recorder.shipping import ensure_shipper
 from agent_layer.settings import Settings
 
 __all__ = ["register"]
@@ -35,6 +36,7 @@ def up(
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with suppress(KeyboardInterrupt), ExitStack() as running:
         stack = _start(running, context.obj, source, port)
+        ensure_shipper(stack.settings)  # for logs of processes that were killed
         for line in export_lines(stack.settings):
             typer.echo(line)
         while True:

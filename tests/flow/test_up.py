@@ -12,6 +12,8 @@ from contextlib import contextmanager
 import pytest
 
 from agent_layer.local.scripted import ScriptedEngine, serve_in_thread
+from agent_layer.recorder import Recorder
+from agent_layer.schema.step import Content
 from agent_layer.store.policies import list_policies
 from agent_layer.store.store import open_store
 
@@ -44,6 +46,13 @@ def running(settings, *arguments, **more):
         process.wait()
 
 
+def leave_log(settings):
+    recorder = Recorder(settings)
+    name = recorder.append(Content(trajectory_id="r.0-0", hash="h", body=b"1"))
+    recorder.close()
+    return settings.log_dir / f"{name}.log"
+
+
 def post(url, body, key):
     headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
     with urllib.request.urlopen(urllib.request.Request(url, json.dumps(body).encode(), headers)) as reply:
@@ -69,6 +78,15 @@ def test_an_agent_without_a_worker(settings, redis, keys, command):
     assert trajectory.reward == 0.5
     assert trajectory.accepted.group_id == "g"
     assert [policy.number for policy in list_policies(redis, keys, "r")] == [0]
+
+
+@pytest.mark.parametrize("command", ["up", "serve"])
+def test_logs_of_a_killed_process_are_shipped(settings, command, wait_until):
+    left = leave_log(settings)
+    with serve_in_thread(ScriptedEngine()) as engine:
+        how = ("up", "--engine", engine.url) if command == "up" else ("serve",)
+        with running(settings, *how, "--port", "0", AGENT_LAYER_VLLM_URLS=engine.url):
+            wait_until(lambda: not left.exists(), 20)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,8 @@ import threading
 import pytest
 
 from agent_layer.dispatcher import Queue, Report
+from agent_layer.recorder import Recorder
+from agent_layer.schema.step import Content
 
 
 @pytest.fixture
@@ -54,7 +56,12 @@ def test_a_bad_line_is_one_sentence_and_nothing_is_queued(agent_layer, tmp_path)
     assert agent_layer("groups")[1] == "none\n"
 
 
-def test_waiting_says_how_much_was_accepted(agent_layer, tmp_path, redis, keys, settings):
+def test_waiting_says_how_much_was_accepted_and_ships_what_killed_workers_left(
+    agent_layer, tmp_path, redis, keys, settings, wait_until
+):
+    recorder = Recorder(settings)
+    left = recorder.append(Content(trajectory_id="r.0-0", hash="h", body=b"1"))
+    recorder.close()
     (tmp_path / "tasks.jsonl").write_text('{"id": "a", "input": 1, "group_size": 2}\n')
     queue = Queue(redis, keys, settings)
 
@@ -70,3 +77,4 @@ def test_waiting_says_how_much_was_accepted(agent_layer, tmp_path, redis, keys, 
     assert (status, out.splitlines()[-1]) == (1, "accepted 1 of 2 rollouts")
     assert "'agent-layer dead' shows" in err
     assert json.loads(agent_layer("dead", "--format", "jsonl")[1])["errors"] == ["user: no"]
+    wait_until(lambda: not (settings.log_dir / f"{left}.log").exists(), 20)
