@@ -83,6 +83,8 @@ class Settings(BaseSettings):
     """How long a worker that is told to stop may take to store what has already run."""
     drain_seconds: float = 120.0
     """Longest wait for calls in flight at a switch of weights."""
+    engine_seconds: float = 300.0
+    """Longest wait of a trainer for an engine that is still starting."""
     gateway_seconds: float = 5.0
     """A gateway that has not shown itself for so long is not waited for."""
 

@@ -41,6 +41,7 @@ class TrainingLoop:
         self._trainer = trainer
         self._publisher = publisher
         self._shelf = shelf
+        self._stop: Callable[[], bool] = lambda: False
         self._step = 0
         self._version = 0
         """Newest published version."""
@@ -59,7 +60,7 @@ class TrainingLoop:
         Yields:
             one report per step, when its weights serve.
         """
-        self._step = cursor.step
+        self._step, self._stop = cursor.step, stop
         newest = self._publisher.newest()
         self._version = newest if cursor.policy_version == newest else self._publish()
         self._publisher.serve(self._version)
@@ -119,7 +120,7 @@ class TrainingLoop:
         with _timed(times, "switch"):
             if batch.samples:
                 self._version = self._publish()
-                self._publisher.serve(self._version, is_required=True)
+                self._publisher.serve(self._version, is_required=True, stop=self._stop)
         with _timed(times, "checkpoint"):
             if self._step % self._config.keep.checkpoint_steps == 0:
                 self._checkpoint()

@@ -7,7 +7,7 @@ known.
 import os
 import shutil
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from hashlib import blake2b
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -30,6 +30,7 @@ __all__ = ["WeightPublisher", "write_weights"]
 
 Precision: TypeAlias = Literal["float32", "bfloat16"]
 
+_POLL_SECONDS = 0.25
 _WEIGHTS = "model.safetensors"
 _WEIGHT_SUFFIXES = {".safetensors", ".bin", ".pt", ".pth"}
 
@@ -79,25 +80,27 @@ class WeightPublisher:
         self._register(number, directory, training_step, weights_hash)
         return number
 
-    def serve(self, number: int, *, is_required: bool = False) -> None:
+    def serve(self, number: int, *, is_required: bool = False, stop: Callable[[], bool] = lambda: False) -> None:
         """Switch every engine of the run that does not serve this version, such as one that was started anew.
 
         Args:
             number: the version.
-            is_required: whether the run must have an engine by now.
+            is_required: whether the run must have an engine; one that is still starting is waited for.
+            stop: ends the wait; the version is then served when the trainer is started again.
 
         Raises:
-            EngineError: there is none though it is required, or one could not be switched.
+            EngineError: there is none within ``engine_seconds`` though it is required, or one could not be switched.
             UnreachableError: an engine does not answer.
         """
-        engines = self._board.engines()
-        own = [engine for engine in engines if engine.run == self._run]
-        if is_required and not own:
-            others = ", ".join(f"{engine.url} of run {engine.run!r}" for engine in engines) or "none"
-            raise EngineError(
-                f"run {self._run}: expected an engine that serves it, found {others}; start engine and gateway with"
-                f" AGENT_LAYER_RUN={self._run}"
-            )
+        deadline = time.monotonic() + self._settings.engine_seconds
+        while not (own := self._engines()) and is_required and not stop():
+            if time.monotonic() > deadline:
+                others = ", ".join(f"{engine.url} of run {engine.run!r}" for engine in self._board.engines()) or "none"
+                raise EngineError(
+                    f"run {self._run}: expected an engine that serves it within {self._settings.engine_seconds:g} s,"
+                    f" found {others}; start engine and gateway with AGENT_LAYER_RUN={self._run}"
+                )
+            time.sleep(_POLL_SECONDS)
         for engine in own:
             if (engine.version, engine.state) != (number, "serving"):
                 self._switch(engine, number)
@@ -106,6 +109,9 @@ class WeightPublisher:
         """Delete the weights of all but the newest versions; they stay registered."""
         for directory in sorted(self.directory.glob("[0-9]*[0-9]"))[:-num_kept]:
             shutil.rmtree(directory)
+
+    def _engines(self) -> list[Engine]:
+        return [engine for engine in self._board.engines() if engine.run == self._run]
 
     def _switch(self, engine: Engine, number: int) -> None:
         policy = get_policy(self._redis, self._keys, self._run, number)

@@ -101,7 +101,7 @@ def test_a_run_without_an_engine_keeps_what_it_learned(configure, settings, boar
     board.register(msgspec.structs.replace(board.read(engine.url), run="another"))
 
     with pytest.raises(EngineError, match="run r: expected an engine that serves it"):
-        train(configure(2), settings)
+        train(configure(2), settings.model_copy(update={"engine_seconds": 0.5}))
 
     cursor = Shelf(settings, RUN).newest()[1]
     assert len(acknowledged(redis, board.keys)) == 2

@@ -84,12 +84,15 @@ def test_the_store_is_whole_and_its_index_can_be_rebuilt(directory):
 
 def test_stored_ids_are_those_that_the_engine_reports_for_the_same_request(directory, tmp_path):
     store = open_store(Settings(dir=directory))
-    row = store.query(run=RUN, policy=(3, 3), limit=1).items[0]
-    step = store.get(row.trajectory_id).steps[-1]
-    contents = store.get(row.trajectory_id).contents
+    row = store.query(run=RUN, policy=(1, None), order="policy", limit=1).items[0]
+    trajectory = store.get(row.trajectory_id)
+    step, contents = trajectory.steps[-1], trajectory.contents
+    ((version, _),) = step.action.policy_versions
     messages = [msgspec.json.decode(contents[name]) for name in step.state.messages]
     body = {"model": "policy", "messages": messages, "max_tokens": 1, "return_token_ids": True, "logprobs": True}
-    with VllmServer(model=directory / "weights" / RUN / "000003", log=tmp_path / "log", max_model_len=64) as engine:
+    with VllmServer(
+        model=directory / "weights" / RUN / f"{version:06d}", log=tmp_path / "log", max_model_len=64
+    ) as engine:
         whole = requests.post(f"{engine.url}/v1/chat/completions", json=body, timeout=60).json()
         lines = requests.post(f"{engine.url}/v1/chat/completions", json=body | {"stream": True}, timeout=60).text
 
