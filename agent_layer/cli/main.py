@@ -63,7 +63,8 @@ def _add(app: typer.Typer, name: str, command: Callable[[], None], settings: dic
 def main() -> None:
     """Run the command. Exit 0: done; 1: ran and failed; 2: bad input or unreachable, with one sentence."""
     try:
-        sys.exit(build()(_directory_first(sys.argv[1:]), standalone_mode=False))
+        status = build()(_directory_first(sys.argv[1:]), standalone_mode=False)
+        sys.exit(status if isinstance(status, int) else 0)
     except TyperException as error:
         words = " ".join(error.format_message().split())
         _say(BadInputError(f"{words.rstrip('.')}; add --help to see what this command takes"))
