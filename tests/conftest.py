@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import boto3
+import hypothesis
 import pytest
 from moto.server import ThreadedMotoServer
 from redis import Redis
@@ -20,6 +21,12 @@ from agent_layer.store.embedded import hold_server
 from agent_layer.store.keys import Keys
 
 _numbers = count()
+
+# Machines that run tests are busy with other things too: how long an example takes says nothing about the code.
+hypothesis.settings.register_profile(
+    "busy", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow], print_blob=True
+)
+hypothesis.settings.load_profile("busy")
 
 
 @pytest.fixture(autouse=True, scope="session")

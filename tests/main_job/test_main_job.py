@@ -41,7 +41,7 @@ def rows(directory: Path, *filters: str) -> list[dict]:
 
 
 def test_every_step_made_a_policy_version_and_trainer_and_engine_agree(directory):
-    steps = read_progress(progress_path(Settings(dir=directory), RUN))
+    steps = read_progress(progress_path(Settings(dir=directory), RUN))[:STEPS]
 
     assert [step.step for step in steps] == [1, 2, 3]
     assert [step.policy_version for step in steps] == [1, 2, 3]
