@@ -137,7 +137,7 @@ class Attempt:
 
     async def _wait_stored(self, rollout: Rollout, num_calls: int) -> None:
         seconds = self._place.settings.seal_seconds
-        await self._place.sealer.wait_stored(rollout.trajectory_id, num_calls, rollout.logs, seconds)
+        await self._place.sealing.wait_stored(rollout.trajectory_id, num_calls, rollout.logs, seconds)
 
     def _write_outcome(self, num_calls: int | None, *rewards: Reward) -> None:
         """Record the end; the first record of it stands, so no second is written."""

@@ -14,7 +14,7 @@ from redis.exceptions import RedisError
 from agent_layer.errors import NotWholeError
 from agent_layer.store.sealing import CallCount
 
-__all__ = ["Sealer"]
+__all__ = ["SealWatch"]
 
 _log = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ class _Waiting:
     stored: asyncio.Future[None]
 
 
-class Sealer:
+class SealWatch:
     """Tells when attempts are whole.
 
     Args:

@@ -17,7 +17,7 @@ from agent_layer.store.keys import Keys
 from agent_layer.store.sealing import count_calls
 from agent_layer.store.store import open_store
 from envs.scoring import AGENT
-from envs.sealing import Sealer
+from envs.sealing import SealWatch
 from envs.targets import Target
 from envs.worker import Worker
 from envs.workplace import Workplace
@@ -86,7 +86,7 @@ def make_worker(settings: Settings, options: WorkOptions, pool: ThreadPoolExecut
         gateway=gateway,
         recorder=recorder,
         store=store,
-        sealer=Sealer(count, recorder.is_settled, pool, poll_seconds=settings.ship_poll_seconds),
+        sealing=SealWatch(count, recorder.is_settled, pool, poll_seconds=settings.ship_poll_seconds),
         pool=pool,
     )
     return Worker(

@@ -74,7 +74,7 @@ class Worker:
         self._heartbeat.start()
         try:
             async with asyncio.TaskGroup() as group:
-                services = [group.create_task(self._place.sealer.run()), group.create_task(self._reporter.run())]
+                services = [group.create_task(self._place.sealing.run()), group.create_task(self._reporter.run())]
                 while not self._stopping.is_set():
                     for lease in await self._claim():
                         self._start(lease, group)

@@ -12,14 +12,14 @@ from typing import ParamSpec, TypeVar
 from agent_layer.dispatcher import Lease
 from agent_layer.errors import NotFoundError, NotWholeError
 from agent_layer.recorder import Recorder
-from agent_layer.schema.rollout import AttemptStarted
+from agent_layer.schema.gateway import OpenRequest, start_of
 from agent_layer.schema.task import RewardSpec
 from agent_layer.settings import Settings
 from agent_layer.store import Store
-from envs.sealing import Sealer
+from envs.sealing import SealWatch
 from envs.targets import Target
 from tracer import Rollout
-from tracer.gateway import GatewayClient, RolloutRequest
+from tracer.gateway import GatewayClient
 
 __all__ = ["Workplace", "close_attempt", "open_attempt"]
 
@@ -44,7 +44,7 @@ class Workplace:
     gateway: GatewayClient
     recorder: Recorder
     store: Store
-    sealer: Sealer
+    sealing: SealWatch
     pool: Executor
     scoring: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_SCORERS_AT_ONCE))
 
@@ -59,24 +59,7 @@ def open_attempt(place: Workplace, lease: Lease, rewards: dict[str, RewardSpec])
     Raises: UnreachableError, BadInputError: the gateway does not answer, or refuses.
     """
     task = lease.task
-    agent = task.agent or place.agent
-    started = AttemptStarted(
-        trajectory_id=lease.trajectory_id,
-        rollout_id=lease.rollout_id,
-        attempt=lease.attempt,
-        run=task.run,
-        task_id=task.id,
-        started_at=time.time(),
-        task_type=task.task_type,
-        split=task.split,
-        group_id=lease.group_id,
-        agent=agent,
-        worker=place.worker,
-        rewards=rewards,
-        labels=task.labels,
-        task=task,
-    )
-    request = RolloutRequest(
+    request = OpenRequest(
         task_id=task.id,
         task_type=task.task_type,
         run=task.run,
@@ -84,14 +67,16 @@ def open_attempt(place: Workplace, lease: Lease, rewards: dict[str, RewardSpec])
         rollout_id=lease.rollout_id,
         attempt=lease.attempt,
         group_id=lease.group_id,
-        agent=agent,
+        agent=task.agent or place.agent,
         labels=task.labels,
         limits=task.limits,
         sampling=task.sampling,
         rewards=rewards,
         owner="worker",
     )
-    log = place.recorder.append(started)
+    log = place.recorder.append(
+        start_of(request, rollout_id=lease.rollout_id, run=task.run, at=time.time(), worker=place.worker, task=task)
+    )
     if lease.attempt > 0:
         with suppress(NotFoundError):  # whatever is left of the attempt before may call no more
             place.gateway.close(lease.rollout_id, lease.attempt - 1)

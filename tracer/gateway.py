@@ -6,69 +6,12 @@ from urllib.parse import quote, urlsplit
 import msgspec
 
 from agent_layer.errors import AgentLayerError, BadInputError, NotFoundError, NotWholeError, UnreachableError
-from agent_layer.schema.record import JsonObject
+from agent_layer.schema.gateway import ClosedRollout, CloseRequest, EndedRollout, EndRequest, OpenedRollout, OpenRequest
 from agent_layer.schema.rollout import RolloutStatus
-from agent_layer.schema.task import Limits, RewardSpec, Split
 
-__all__ = ["ClosedRollout", "EndedRollout", "GatewayClient", "OpenedRollout", "RolloutRequest"]
+__all__ = ["GatewayClient"]
 
 _ERRORS: dict[int, type[AgentLayerError]] = {404: NotFoundError, 409: NotWholeError}
-
-
-class RolloutRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a gateway is told of a rollout that is to be opened. None: the gateway chooses."""
-
-    task_id: str
-    task_type: str = "default"
-    run: str | None = None
-    split: Split | None = None
-    rollout_id: str | None = None
-    attempt: int | None = None
-    group_id: str | None = None
-    agent: str | None = None
-    labels: dict[str, str] = {}
-    limits: Limits | None = None
-    sampling: JsonObject = {}
-    """Overrides what the agent asks of the engine."""
-    rewards: dict[str, RewardSpec] = {}
-    owner: str | None = None
-    """'worker' when the opener writes AttemptStarted and Outcome itself."""
-
-
-class OpenedRollout(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the agent of one attempt finds its model, and the key that only this attempt has."""
-
-    rollout_id: str
-    attempt: int
-    trajectory_id: str
-    base_url: str
-    api_key: str
-    model: str
-
-
-class ClosedRollout(msgspec.Struct, frozen=True, kw_only=True):
-    """Calls that the gateway saw begin and end; equal when nothing is missing."""
-
-    trajectory_id: str
-    started: int
-    ended: int
-
-
-class EndedRollout(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether the rollout counts, and for how much."""
-
-    accepted: bool
-    reward: float | None = None
-
-
-class _Closing(msgspec.Struct, frozen=True):
-    attempt: int
-
-
-class _Ending(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    attempt: int | None = None
-    reward: float | None = None
-    status: RolloutStatus | None = None
 
 
 class GatewayClient:
@@ -94,13 +37,13 @@ class GatewayClient:
         self._connect_seconds = connect_seconds
         self._answer_seconds = answer_seconds
 
-    def open(self, request: RolloutRequest) -> OpenedRollout:
+    def open(self, request: OpenRequest) -> OpenedRollout:
         """Open one attempt; its calls are accepted from now on."""
         return msgspec.json.decode(self._post("/rollouts", request), type=OpenedRollout)
 
     def close(self, rollout_id: str, attempt: int) -> ClosedRollout:
         """Refuse new calls of the attempt, let running ones end, and count them."""
-        answer = self._post(f"/rollouts/{quote(rollout_id)}/close", _Closing(attempt))
+        answer = self._post(f"/rollouts/{quote(rollout_id)}/close", CloseRequest(attempt=attempt))
         return msgspec.json.decode(answer, type=ClosedRollout)
 
     def end(
@@ -109,10 +52,10 @@ class GatewayClient:
         *,
         attempt: int | None = None,
         reward: float | None = None,
-        status: RolloutStatus | None = None,
+        status: RolloutStatus = "completed",
     ) -> EndedRollout:
         """Close the attempt, wait until all of it is stored, and accept it. For rollouts without a worker."""
-        ending = _Ending(attempt=attempt, reward=reward, status=status)
+        ending = EndRequest(attempt=attempt, reward=reward, status=status)
         answer = self._post(f"/rollouts/{quote(rollout_id)}/end", ending)
         return msgspec.json.decode(answer, type=EndedRollout)
 

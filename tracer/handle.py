@@ -12,7 +12,7 @@ from tracer.traceparent import new_trace_id
 
 if TYPE_CHECKING:
     from agent_layer.recorder.log import FlushReport
-    from tracer.gateway import OpenedRollout
+    from agent_layer.schema.gateway import OpenedRollout
 
 __all__ = ["Rollout", "Sink"]
 

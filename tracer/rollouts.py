@@ -18,12 +18,12 @@ from typing import ParamSpec, TypedDict, TypeVar, Unpack, cast
 import msgspec
 
 from agent_layer.errors import AgentLayerError, NotWholeError
-from agent_layer.schema.ids import check_name, new_id, trajectory_id_of
+from agent_layer.schema.gateway import OpenRequest, start_of
+from agent_layer.schema.ids import check_name, new_id
 from agent_layer.schema.record import JsonObject
-from agent_layer.schema.rollout import Accepted, AttemptStarted, Cause, Outcome, RolloutStatus
+from agent_layer.schema.rollout import Accepted, Cause, Outcome, RolloutStatus
 from agent_layer.schema.task import Limits, RewardSpec, Split
 from tracer.context import Scope, enter_scope
-from tracer.gateway import RolloutRequest
 from tracer.handle import Rollout
 from tracer.integrations.instrument import instrument
 from tracer.tracing import Tracing, active
@@ -59,12 +59,12 @@ def rollout(task: str, **options: Unpack[RolloutOptions]) -> "RolloutBlock":
 
     Args:
         task: id of the task that is tried.
-        options: task_type, run, split, group_id, agent, labels, limits, sampling, rewards; see RolloutRequest.
+        options: task_type, run, split, group_id, agent, labels, limits, sampling, rewards; see OpenRequest.
 
     A block that raises ends the rollout as failed by the user's code, without a reward, and the error goes on; one
     that runs into the rollout's own limits ends it as truncated, to be scored as it stands.
     """
-    return RolloutBlock(RolloutRequest(task_id=check_name(task, "task"), **options))
+    return RolloutBlock(OpenRequest(task_id=check_name(task, "task"), **options))
 
 
 @contextmanager
@@ -81,7 +81,7 @@ def enter_rollout(rollout: Rollout, *, agent: str | None = None) -> Generator[Ro
 class RolloutBlock:
     """A rollout that is yet to be opened."""
 
-    def __init__(self, request: RolloutRequest) -> None:
+    def __init__(self, request: OpenRequest) -> None:
         self._request = request
         self._entered: list[tuple[Tracing, Rollout, AbstractContextManager[Rollout]]] = []
 
@@ -149,35 +149,20 @@ async def _run_aside(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
     return await asyncio.get_running_loop().run_in_executor(_Aside.pool, partial(function, *args, **kwargs))
 
 
-def _open(tracing: Tracing, request: RolloutRequest) -> Rollout:
+def _open(tracing: Tracing, request: OpenRequest) -> Rollout:
     run = request.run or tracing.settings.run
     if (gateway := tracing.gateway) is not None:
         opened = gateway.open(msgspec.structs.replace(request, run=run))
         return Rollout.of(opened, run=run, sink=tracing.sink)
-    rollout_id, attempt = request.rollout_id or new_id(), request.attempt or 0
+    started = start_of(request, rollout_id=new_id(), run=run, at=time.time())
     rollout = Rollout(
-        trajectory_id=trajectory_id_of(rollout_id, attempt),
-        rollout_id=rollout_id,
-        attempt=attempt,
+        trajectory_id=started.trajectory_id,
+        rollout_id=started.rollout_id,
+        attempt=started.attempt,
         run=run,
         sink=tracing.sink,
     )
-    rollout.append(
-        AttemptStarted(
-            trajectory_id=rollout.trajectory_id,
-            rollout_id=rollout_id,
-            attempt=attempt,
-            run=run,
-            task_id=request.task_id,
-            started_at=time.time(),
-            task_type=request.task_type,
-            split=request.split or "train",
-            group_id=request.group_id,
-            agent=request.agent,
-            rewards=request.rewards,
-            labels=request.labels,
-        )
-    )
+    rollout.append(started)
     return rollout
 
 

@@ -13,12 +13,13 @@ from redis import Redis
 from agent_layer.errors import BackPressureError, BadInputError
 from agent_layer.gateway.answers import RefusedError, answer_errors, as_json
 from agent_layer.gateway.calls import Calls
-from agent_layer.gateway.opening import OpenedRollout, OpenRequest, RewardRequest, rollout_of
+from agent_layer.gateway.opening import rollout_of
 from agent_layer.gateway.policy_book import PolicyBook
 from agent_layer.gateway.rollouts import LiveRollout, Rollouts
-from agent_layer.gateway.sealing import EndRequest, Sealer, SettlingLog, reward_of
+from agent_layer.gateway.sealing import Sealer, SettlingLog, reward_of
 from agent_layer.gateway.versions import EngineWatch
 from agent_layer.schema.codec import check_storable
+from agent_layer.schema.gateway import CloseRequest, EndRequest, OpenedRollout, OpenRequest, RewardRequest
 from agent_layer.schema.ids import new_id
 from agent_layer.settings import Settings
 from agent_layer.store.engines import EngineBoard
@@ -132,7 +133,7 @@ class Gateway:
     async def _close(self, request: web.Request) -> web.Response:
         self._check_operator(request)
         rollout = self._rollouts.find_attempt(
-            request.match_info["rollout_id"], (await _body(request, _Closing)).attempt
+            request.match_info["rollout_id"], (await _body(request, CloseRequest)).attempt
         )
         return as_json(await self._sealer.close(rollout))
 
@@ -183,10 +184,6 @@ class Gateway:
         """Name of the policy's model, for agents that want one; any name is accepted of them."""
         models = [engine.model for engine in self._engines.engines]
         return self._settings.model or (models[0] if models else "policy")
-
-
-class _Closing(msgspec.Struct, frozen=True):
-    attempt: int | None = None
 
 
 def _report_death(task: asyncio.Task[None]) -> None:

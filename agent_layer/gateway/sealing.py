@@ -5,7 +5,6 @@ import time
 from dataclasses import dataclass
 from typing import Protocol, cast
 
-import msgspec
 from redis import Redis
 
 from agent_layer.errors import NotWholeError
@@ -13,6 +12,7 @@ from agent_layer.gateway.flight import Log
 from agent_layer.gateway.rollouts import LiveRollout, Rollouts
 from agent_layer.gateway.waiting import wait_until
 from agent_layer.schema.codec import LogRecord, decode
+from agent_layer.schema.gateway import ClosedRollout, EndedRollout, EndRequest
 from agent_layer.schema.ids import new_id
 from agent_layer.schema.record import Record
 from agent_layer.schema.reward import Reward, rollout_reward
@@ -21,7 +21,7 @@ from agent_layer.settings import Settings
 from agent_layer.store.keys import Keys
 from agent_layer.store.sealing import count_calls
 
-__all__ = ["ClosedRollout", "EndRequest", "EndedRollout", "Sealer", "SettlingLog", "reward_of"]
+__all__ = ["Sealer", "SettlingLog", "reward_of"]
 
 _ACCEPTABLE: frozenset[str] = frozenset({"completed", "truncated"})
 
@@ -32,32 +32,6 @@ class SettlingLog(Log, Protocol):
     def is_settled(self, log_name: str) -> bool:
         """Whether everything in this file is stored and indexed."""
         ...
-
-
-class ClosedRollout(msgspec.Struct, frozen=True, kw_only=True):
-    """Calls that this gateway saw begin and end."""
-
-    trajectory_id: str
-    started: int
-    ended: int
-
-
-class EndRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What whoever opened a rollout says at its end."""
-
-    attempt: int | None = None
-    reward: float | None = None
-    status: RolloutStatus = "completed"
-
-
-class EndedRollout(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a rollout."""
-
-    trajectory_id: str
-    accepted: bool
-    reward: float | None
-    started: int
-    ended: int
 
 
 @dataclass(frozen=True, kw_only=True)

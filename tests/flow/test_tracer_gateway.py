@@ -22,10 +22,10 @@ from agent_layer.local.scripted import ScriptedEngine, serve
 from agent_layer.recorder.log import Recorder
 from agent_layer.recorder.shipping import ensure_shipper
 from agent_layer.schema.contents import resolve
+from agent_layer.schema.gateway import OpenRequest
 from agent_layer.schema.task import Limits
 from agent_layer.store import open_store
 from agent_layer.store.engines import Engine, EngineBoard
-from tracer.gateway import RolloutRequest
 from tracer.tracing import Tracing, active, trace_into
 
 OPERATOR = "operator-key"
@@ -253,7 +253,7 @@ async def test_an_agent_that_fails_leaves_its_steps_and_no_reward(gateway, clien
 
 async def test_a_rollout_that_a_worker_opened_is_entered(gateway, client):
     tracing = active()
-    opened = await asyncio.to_thread(tracing.gateway.open, RolloutRequest(task_id="t", owner="worker"))
+    opened = await asyncio.to_thread(tracing.gateway.open, OpenRequest(task_id="t", owner="worker"))
     rollout = tracer.Rollout.of(opened, run="default", sink=tracing.sink)
 
     with tracer.enter_rollout(rollout, agent="solver"):

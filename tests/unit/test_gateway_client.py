@@ -2,11 +2,13 @@ import json
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
+import msgspec
 import pytest
 
 from agent_layer.errors import BadInputError, NotFoundError, NotWholeError, UnreachableError
+from agent_layer.schema.gateway import EndedRollout, OpenedRollout, OpenRequest
 from agent_layer.schema.task import Limits
-from tracer.gateway import EndedRollout, GatewayClient, OpenedRollout, RolloutRequest
+from tracer.gateway import GatewayClient
 
 OPENED = {
     "rollout_id": "r1",
@@ -60,7 +62,7 @@ def client(server):
 
 
 def test_opening_says_only_what_is_known(server, client):
-    opened = client.open(RolloutRequest(task_id="t", limits=Limits(turns=3), owner="worker"))
+    opened = client.open(OpenRequest(task_id="t", limits=Limits(turns=3), owner="worker"))
 
     assert isinstance(opened, OpenedRollout)
     assert opened.trajectory_id == "r1-0"
@@ -80,10 +82,11 @@ def test_closing_counts_calls(server, client):
 
 
 def test_ending_tells_whether_it_counts(server, client):
-    server.answer = (200, '{"accepted": true, "reward": null}')
+    ended = EndedRollout(trajectory_id="r1-0", accepted=False, reward=None, started=2, ended=2)
+    server.answer = (200, json.dumps(msgspec.to_builtins(ended)))
 
-    assert client.end("r1", status="completed") == EndedRollout(accepted=True, reward=None)
-    assert server.asked[0][2] == {"status": "completed"}
+    assert client.end("r1", status="failed") == ended
+    assert server.asked[0][2] == {"status": "failed"}
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ from dataclasses import replace
 import openai
 import pytest
 
-from tracer.gateway import GatewayClient, RolloutRequest
+from agent_layer.schema.gateway import OpenRequest
+from tracer.gateway import GatewayClient
 
 
 async def test_a_cancelled_rollout_ends_and_counts_for_nothing(site, task):
@@ -93,7 +94,7 @@ async def test_what_is_left_of_an_attempt_that_was_handed_on_can_call_no_more(si
     groups = await asyncio.to_thread(site.dispatcher.submit, [task()])
     (lease,) = await asyncio.to_thread(site.dispatcher.queue.claim, "ghost", 1)
     gateway = GatewayClient(site.settings.gateway_url, site.settings.api_key)
-    request = RolloutRequest(task_id="t", rollout_id=lease.rollout_id, attempt=0, owner="worker")
+    request = OpenRequest(task_id="t", rollout_id=lease.rollout_id, attempt=0, owner="worker")
     opened = await asyncio.to_thread(gateway.open, request)
     await asyncio.to_thread(site.dispatcher.queue.release, lease)
     async with site.worker(agent):

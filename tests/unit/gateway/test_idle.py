@@ -5,8 +5,9 @@ import asyncio
 import pytest
 
 from agent_layer.gateway.answers import RefusedError
-from agent_layer.gateway.opening import OpenRequest, rollout_of
+from agent_layer.gateway.opening import rollout_of
 from agent_layer.gateway.rollouts import Rollouts
+from agent_layer.schema.gateway import OpenRequest
 
 
 class Clock:

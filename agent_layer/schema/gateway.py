@@ -1,0 +1,141 @@
+"""This file holds what is said to and by the gateway's own addresses: to open, renew, reward, close and end rollouts.
+
+A server refuses fields that it does not know, because whoever sent them counts on them; a client passes over them.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from agent_layer.schema.ids import trajectory_id_of
+from agent_layer.schema.record import JsonObject
+from agent_layer.schema.rollout import AttemptStarted, RolloutStatus
+from agent_layer.schema.task import Limits, RewardSpec, Split, Task
+
+__all__ = [
+    "CloseRequest",
+    "ClosedRollout",
+    "EndRequest",
+    "EndedRollout",
+    "OpenRequest",
+    "OpenedRollout",
+    "RewardRequest",
+    "start_of",
+]
+
+
+class _Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Parent of bodies that a client sends. None: the gateway chooses."""
+
+
+class OpenRequest(_Request, frozen=True, kw_only=True):
+    """Body of POST /rollouts."""
+
+    task_id: str
+    task_type: str = "default"
+    run: str | None = None
+    split: Split | None = None
+    rollout_id: str | None = None
+    attempt: int | None = None
+    group_id: str | None = None
+    agent: str | None = None
+    labels: dict[str, str] = {}
+    limits: Limits | None = None
+    sampling: JsonObject = {}
+    """Overrides what the agent asks of the engine."""
+    rewards: dict[str, RewardSpec] = {}
+    owner: Literal["worker"] | None = None
+    """'worker' when the opener records beginning and end itself."""
+
+
+class OpenedRollout(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the attempt's agent finds its model, and the key that only this attempt has."""
+
+    rollout_id: str
+    attempt: int
+    trajectory_id: str
+    base_url: str
+    api_key: str
+    model: str
+
+
+class RewardRequest(_Request, frozen=True, kw_only=True):
+    """Body of POST /r/{trajectory}/reward."""
+
+    score: float | None = None
+    reward: float | None = None
+    """Another word for score."""
+    name: str = "reward"
+    step: int | None = None
+
+
+class CloseRequest(_Request, frozen=True, kw_only=True):
+    """Body of POST /rollouts/{rollout}/close."""
+
+    attempt: int | None = None
+    """None: the newest."""
+
+
+class ClosedRollout(msgspec.Struct, frozen=True, kw_only=True):
+    """Calls that the gateway saw begin and end; equal when nothing is missing."""
+
+    trajectory_id: str
+    started: int
+    ended: int
+
+
+class EndRequest(_Request, frozen=True, kw_only=True):
+    """Body of POST /rollouts/{rollout}/end, said by whoever opened it."""
+
+    attempt: int | None = None
+    """None: the newest."""
+    reward: float | None = None
+    status: RolloutStatus = "completed"
+
+
+class EndedRollout(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether the attempt counts, and for how much."""
+
+    trajectory_id: str
+    accepted: bool
+    reward: float | None = None
+    started: int
+    ended: int
+
+
+def start_of(
+    request: OpenRequest,
+    *,
+    rollout_id: str,
+    run: str,
+    at: float,
+    worker: str | None = None,
+    task: Task | None = None,
+) -> AttemptStarted:
+    """Give the record by which the attempt that is asked for begins.
+
+    Args:
+        request: what is asked for.
+        rollout_id: for requests that name no rollout.
+        run: for requests that name no run.
+        at: now, in seconds since the epoch.
+        worker: who does it.
+        task: the whole of it, where it is known.
+    """
+    rollout_id, attempt = request.rollout_id or rollout_id, request.attempt or 0
+    return AttemptStarted(
+        trajectory_id=trajectory_id_of(rollout_id, attempt),
+        rollout_id=rollout_id,
+        attempt=attempt,
+        run=request.run or run,
+        task_id=request.task_id,
+        started_at=at,
+        task_type=request.task_type,
+        split=request.split or "train",
+        group_id=request.group_id,
+        agent=request.agent,
+        worker=worker,
+        rewards=request.rewards,
+        labels=request.labels,
+        task=task,
+    )
