@@ -11,6 +11,7 @@ from agent_layer.schema.ids import trajectory_id_of
 from agent_layer.schema.record import JsonObject
 from agent_layer.schema.rollout import AttemptStarted, RolloutStatus
 from agent_layer.schema.task import Limits, RewardSpec, Split, Task
+from agent_layer.schema.trace import TraceContext
 
 __all__ = [
     "CloseRequest",
@@ -46,6 +47,8 @@ class OpenRequest(_Request, frozen=True, kw_only=True):
     rewards: dict[str, RewardSpec] = {}
     owner: Literal["worker"] | None = None
     """'worker' when the opener records beginning and end itself."""
+    trace: TraceContext | None = None
+    """Trace that the attempt is to belong to."""
 
 
 class OpenedRollout(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,4 +141,5 @@ def start_of(
         rewards=request.rewards,
         labels=request.labels,
         task=task,
+        trace=request.trace,
     )

@@ -6,6 +6,7 @@ import msgspec
 
 from agent_layer.schema.record import JsonObject, Record, current_version
 from agent_layer.schema.task import RewardSpec, Split, Task
+from agent_layer.schema.trace import TraceContext
 
 __all__ = [
     "FINAL_STATUSES",
@@ -59,6 +60,8 @@ class AttemptStarted(Record, frozen=True, kw_only=True, tag="attempt_started"):
     labels: dict[str, str] = {}
     task: Task | None = None
     """The whole task, where the opener knows it."""
+    trace: TraceContext | None = None
+    """Trace that the attempt belongs to, where its opener said so."""
 
 
 class PhaseTimes(Record, frozen=True, kw_only=True):

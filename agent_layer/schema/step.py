@@ -119,6 +119,8 @@ class StepPart(Record, frozen=True, kw_only=True, tag="step_part"):
     """Causal parent: the call whose answer led here."""
     trace_id: str | None = None
     span_id: str | None = None
+    parent_span_id: str | None = None
+    """OpenTelemetry's span that was active when the call was made."""
     state: StepState | None = None
     prompt: PromptDelta | None = None
     actions: list[Action] | None = None
@@ -159,6 +161,7 @@ class Step(Record, frozen=True, kw_only=True, tag="step"):
     parent_call: str | None = None
     trace_id: str | None = None
     span_id: str | None = None
+    parent_span_id: str | None = None
     state: StepState = StepState()
     prompt: PromptDelta | None = None
     prompt_token_ids: TokenIds | None = None
