@@ -33,6 +33,13 @@ class Settings(BaseSettings):
     s3_endpoint_url: str | None = Field(
         default=None, validation_alias=AliasChoices("s3_endpoint_url", "AWS_ENDPOINT_URL_S3")
     )
+    otlp_endpoint: str | None = Field(
+        default=None,
+        validation_alias=AliasChoices("otlp_endpoint", "AGENT_LAYER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"),
+    )
+    """Where ``export otlp`` sends spans, such as http://localhost:4318."""
+    otlp_seconds: float = 10.0
+    """How long one request with spans is tried."""
     namespace: str = "default"
     run: str = "default"
     gateway_url: str | None = None
@@ -40,6 +47,11 @@ class Settings(BaseSettings):
     """Operator key of the gateway; never given to an agent."""
     vllm_urls: str | None = None
     """Comma-separated addresses of engines."""
+    engine_allow: str | None = None
+    """Comma-separated hosts, networks (10.0.0.0/8) or addresses that may join as engines at run time, besides loopback
+    and ``vllm_urls``."""
+    max_staleness: int | None = Field(default=None, ge=0)
+    """An engine that is more policy versions behind its run's newest gets no calls; None: no limit."""
     model: str | None = None
     """Name under which the policy is served; None: the engine's own first model."""
     logprobs_mode: Literal["raw", "processed"] = "raw"
@@ -85,6 +97,8 @@ class Settings(BaseSettings):
     """Longest wait for calls in flight at a switch of weights."""
     engine_seconds: float = 300.0
     """Longest wait of a trainer for an engine that is still starting."""
+    engine_poll_seconds: float = Field(default=1.0, gt=0)
+    """How often a gateway asks engines how busy they are, and whether they are well; each answer may take so long."""
     gateway_seconds: float = 5.0
     """A gateway that has not shown itself for so long is not waited for."""
 
@@ -126,6 +140,13 @@ class Settings(BaseSettings):
         """Addresses of engines, without a trailing slash or /v1."""
         urls = [url.strip() for url in (self.vllm_urls or "").split(",")]
         return [url.rstrip("/").removesuffix("/v1") for url in urls if url]
+
+    @cached_property
+    def allowed_engines(self) -> list[str]:
+        """Entries of ``engine_allow``."""
+        return [
+            entry for entry in (entry.strip().rstrip("/") for entry in (self.engine_allow or "").split(",")) if entry
+        ]
 
     @cached_property
     def host(self) -> str:

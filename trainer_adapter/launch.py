@@ -11,8 +11,9 @@ from pathlib import Path
 
 from redis import Redis
 
+from agent_layer.gateway.engines.joining import forget_ended_engines
 from agent_layer.local.leash import Leashed, start_leashed
-from agent_layer.local.stack import forget_ended_engines, run_stack
+from agent_layer.local.stack import run_stack
 from agent_layer.local.vllm import VllmServer
 from agent_layer.settings import Settings
 from agent_layer.store.clients import open_redis

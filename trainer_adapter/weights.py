@@ -18,7 +18,7 @@ from safetensors.torch import save_file  # pyright: ignore[reportUnknownVariable
 from torch import Tensor
 
 from agent_layer.errors import EngineError
-from agent_layer.local.control import EngineControl
+from agent_layer.gateway.engines.control import EngineControl
 from agent_layer.recorder.log import Recorder
 from agent_layer.schema.policy import PolicyVersion
 from agent_layer.settings import Settings

@@ -5,13 +5,12 @@ from typing import Annotated
 import typer
 
 from agent_layer.errors import BadInputError, EngineError
+from agent_layer.gateway.engines.joining import board_of, put_on_board
 from agent_layer.gateway.serving import listen, serve_gateway
-from agent_layer.local.stack import export_lines, put_on_board, with_key
+from agent_layer.local.stack import export_lines, with_key
 from agent_layer.recorder.shipping import ensure_shipper
 from agent_layer.settings import Settings
 from agent_layer.store.clients import open_redis
-from agent_layer.store.engines import EngineBoard
-from agent_layer.store.keys import Keys
 
 __all__ = ["register"]
 
@@ -49,7 +48,7 @@ def _know_engines(settings: Settings) -> None:
                 put_on_board(settings, redis, url)
         except EngineError as error:
             raise BadInputError(str(error)) from error
-        if not EngineBoard(redis, Keys(settings.namespace)).engines():
+        if not board_of(settings, redis).engines():
             raise BadInputError(
                 "serve: expected an engine, but AGENT_LAYER_VLLM_URLS is not set and none is registered; set it to the"
                 " address of a vLLM server, or start one with 'agent-layer up --model PATH'"

@@ -13,25 +13,20 @@ from dataclasses import dataclass
 from urllib.error import URLError
 from urllib.request import urlopen
 
-from redis import Redis
-
 from agent_layer.errors import EngineError, UnreachableError
-from agent_layer.local.control import EngineControl
+from agent_layer.gateway.engines.joining import forget_ended_engines, put_on_board
 from agent_layer.local.leash import Leashed, start_leashed
 from agent_layer.local.vllm import VllmServer, free_port
 from agent_layer.settings import Settings
 from agent_layer.store.clients import open_redis
-from agent_layer.store.engines import Engine, EngineBoard, LogprobsMode
-from agent_layer.store.keys import Keys
-from agent_layer.store.policies import list_policies
+from agent_layer.store.engines import Engine
 
-__all__ = ["Stack", "export_lines", "forget_ended_engines", "put_on_board", "run_stack", "start_gateway", "with_key"]
+__all__ = ["Stack", "export_lines", "run_stack", "start_gateway", "with_key"]
 
 Tell = Callable[[str], None]
 """Told what is being waited for."""
 
 _GATEWAY_SECONDS = 30.0
-_HEALTH_SECONDS = 10.0
 _POLL_SECONDS = 0.05
 
 
@@ -86,45 +81,9 @@ def run_stack(
         yield Stack(settings=settings, engine=known, processes=processes)
 
 
-def forget_ended_engines(settings: Settings, redis: Redis) -> None:
-    """Take engines of the run off the board that do not answer any more: nobody could give them new weights."""
-    board = EngineBoard(redis, Keys(settings.namespace), settings.gateway_seconds)
-    for engine in board.engines():
-        if engine.run == settings.run and not EngineControl(engine.url, timeout_seconds=_HEALTH_SECONDS).is_healthy():
-            board.forget(engine.url)
-
-
 def with_key(settings: Settings) -> Settings:
     """Mint an operator key unless there is one."""
     return settings if settings.api_key else settings.model_copy(update={"api_key": f"ok-{secrets.token_urlsafe(24)}"})
-
-
-def put_on_board(
-    settings: Settings, redis: Redis, url: str, location: str | None = None, logprobs_mode: LogprobsMode | None = None
-) -> Engine:
-    """Probe an engine and register what it serves.
-
-    An engine that the board knows keeps its version, unless ``location`` says that it was started anew from there: the
-    number is then that of the version with this location, else the next one of the run.
-
-    Raises: EngineError: it returns no token ids. UnreachableError: it does not answer.
-    """
-    report = EngineControl(url).probe()
-    board, keys = EngineBoard(redis, Keys(settings.namespace), settings.gateway_seconds), Keys(settings.namespace)
-    engine = Engine(
-        url=url,
-        run=settings.run,
-        version=_version_of(redis, keys, settings.run, location or report.location),
-        location=location or report.location,
-        model=report.model,
-        logprobs_mode=logprobs_mode or settings.logprobs_mode,
-        state="serving",
-        epoch=0,
-    )
-    if location is None:
-        return board.register_unknown(engine)
-    board.register(engine)
-    return engine
 
 
 def start_gateway(settings: Settings, port: int = 0) -> tuple[Settings, Leashed]:
@@ -156,12 +115,6 @@ def export_lines(settings: Settings) -> Iterator[str]:
     for name in (f"AGENT_LAYER_{name}" for name in names):
         if name in variables:
             yield f"export {name}={variables[name]}"
-
-
-def _version_of(redis: Redis, keys: Keys, run: str, location: str) -> int:
-    policies = list_policies(redis, keys, run)
-    same = [policy.number for policy in policies if policy.location == location]
-    return max(same, default=policies[-1].number + 1 if policies else 0)
 
 
 def _answers(url: str) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Self, TypeAlias
 
 from agent_layer.errors import EngineError
-from agent_layer.local.control import EngineControl, EngineReport
+from agent_layer.gateway.engines.control import EngineControl, EngineReport
 from agent_layer.local.leash import Leashed, start_leashed
 
 __all__ = ["Progress", "VllmServer", "free_port"]

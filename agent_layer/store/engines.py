@@ -16,7 +16,8 @@ import msgspec
 from redis import Redis
 from redis.client import Pipeline
 
-from agent_layer.errors import EngineError
+from agent_layer.errors import EngineError, NotFoundError
+from agent_layer.store.fingerprints import fingerprints_of
 from agent_layer.store.keys import Keys
 
 __all__ = ["Engine", "EngineBoard", "EngineState", "LogprobsMode"]
@@ -45,6 +46,13 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
     state: EngineState
     epoch: int
     """Number of the last move to draining, or of the last registration."""
+    is_drained: bool = False
+    """An operator took it out of rotation; weights still reach it."""
+    is_joined: bool = False
+    """An operator let it join at run time: gateways use it though their settings do not name it."""
+    tokenizer_hash: str | None = None
+    template_hash: str | None = None
+    """Of what lies at ``location``; None when that cannot be read."""
 
 
 @dataclass(frozen=True)
@@ -80,12 +88,26 @@ class EngineBoard:
         found = [self.read(url.decode()) for url in sorted(urls)]
         return [engine for engine in found if engine is not None]
 
+    def change(self, url: str, *, is_drained: bool | None = None, is_joined: bool | None = None) -> None:
+        """Say what an operator wants of an engine. None: as before.
+
+        Raises: NotFoundError: it is not on the board.
+        """
+        wanted = {"is_drained": is_drained, "is_joined": is_joined}
+        key = self.keys.engine(url)
+        with _changes(self.redis) as changes:
+            changes.watch(key)
+            if not changes.hexists(key, "state"):
+                raise NotFoundError(f"engine {url}: expected on the board, found nothing; see 'agent-layer engines'")
+            changes.multi()
+            changes.hset(key, mapping={name: _text_of(value) for name, value in wanted.items() if value is not None})
+            self._announce(changes, url)
+
     def forget(self, url: str) -> None:
-        """Take an engine off the board."""
+        """Take an engine off the board. Calls that it still answers are not cut off."""
         changes = _changes(self.redis)
         changes.delete(self.keys.engine(url))
-        changes.srem(self.keys.engines, url)
-        changes.execute()
+        self._announce(changes, url, is_gone=True)
 
     # -- the trainer's side --------------------------------------------------------------------------
     def switch(
@@ -116,7 +138,9 @@ class EngineBoard:
             raise
         self._move(url, epoch, {"state": "loading"})
         load()
-        self._move(url, epoch, {"state": "serving", "version": str(version), "location": location})
+        fields = {"state": "serving", "version": str(version), "location": location}
+        found = msgspec.structs.asdict(fingerprints_of(location))
+        self._move(url, epoch, fields | {name: _text_of(value) for name, value in found.items()})
 
     def live_gateways(self) -> list[str]:
         """Gateways that showed themselves within ``gateway_seconds``."""
@@ -182,8 +206,8 @@ class EngineBoard:
         found = self.redis.xread({self.keys.engine_events: after}, block=max(1, int(seconds * 1000)))
         return self.last_event() if found else after
 
-    def _announce(self, changes: Pipeline, url: str) -> list[object]:
-        changes.sadd(self.keys.engines, url)
+    def _announce(self, changes: Pipeline, url: str, *, is_gone: bool = False) -> list[object]:
+        (changes.srem if is_gone else changes.sadd)(self.keys.engines, url)
         changes.xadd(self.keys.engine_events, {"url": url}, maxlen=_NUM_EVENTS_KEPT)
         return cast("list[object]", changes.execute())
 
@@ -201,9 +225,16 @@ def _changes(redis: Redis) -> Pipeline:
 def _items_of(engine: Engine) -> list[str]:
     """Name and value by turns."""
     fields = msgspec.structs.asdict(engine)
-    return [part for name, value in fields.items() if name not in ("url", "epoch") for part in (name, str(value))]
+    return [part for name, value in fields.items() if name not in ("url", "epoch") for part in (name, _text_of(value))]
+
+
+def _text_of(value: object) -> str:
+    """As Redis keeps it; what is not known is empty."""
+    return "" if value is None else str(int(value) if isinstance(value, bool) else value)
 
 
 def _engine_of(url: str, fields: dict[bytes, bytes]) -> Engine:
-    values = {name.decode(): value.decode() for name, value in fields.items() if not name.startswith(_IDLE.encode())}
+    values = {
+        name.decode(): value.decode() for name, value in fields.items() if value and not name.startswith(_IDLE.encode())
+    }
     return msgspec.convert({**values, "url": url}, Engine, strict=False)

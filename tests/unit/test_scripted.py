@@ -6,7 +6,7 @@ import aiohttp
 import pytest
 
 from agent_layer.errors import EngineError
-from agent_layer.local.control import EngineControl
+from agent_layer.gateway.engines.control import EngineControl
 from agent_layer.local.scripted import ScriptedEngine, serve, serve_in_thread
 from agent_layer.local.words import id_of, prompt_words
 

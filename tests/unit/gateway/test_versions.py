@@ -7,7 +7,7 @@ import pytest
 from redis import Redis
 
 from agent_layer.errors import EngineError
-from agent_layer.local.control import EngineControl
+from agent_layer.gateway.engines.control import EngineControl
 from agent_layer.local.words import id_of
 from agent_layer.schema.step import StepPart
 

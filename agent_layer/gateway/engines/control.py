@@ -9,7 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 from urllib.error import HTTPError
-from urllib.request import Request, urlopen
+from urllib.request import (
+    HTTPDefaultErrorHandler,
+    HTTPErrorProcessor,
+    HTTPHandler,
+    HTTPSHandler,
+    OpenerDirector,
+    Request,
+)
 
 import msgspec
 
@@ -17,6 +24,17 @@ from agent_layer.errors import EngineError, UnreachableError
 from agent_layer.schema.record import JsonObject
 
 __all__ = ["EngineControl", "EngineReport"]
+
+
+def _opener() -> OpenerDirector:
+    """Neither follows redirects nor uses proxies: an engine answers itself, at the address that was allowed."""
+    opener = OpenerDirector()
+    for handler in (HTTPHandler(), HTTPSHandler(), HTTPErrorProcessor(), HTTPDefaultErrorHandler()):
+        opener.add_handler(handler)
+    return opener
+
+
+_OPENER = _opener()
 
 
 class EngineReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,7 +110,7 @@ class EngineControl:
     def _send(self, method: str, path: str, body: bytes | None = None) -> JsonObject:
         request = Request(self.url + path, body, {"Content-Type": "application/json"}, method=method)
         try:
-            with urlopen(request, timeout=self.timeout_seconds) as response:
+            with _OPENER.open(request, timeout=self.timeout_seconds) as response:
                 answer = response.read()
         except HTTPError as error:
             said = error.read(400).decode("utf-8", "replace")

@@ -1,0 +1,133 @@
+"""This file holds how engines come onto the board and leave it, and from which addresses they may come.
+
+Only operators ask for it, and even they may name allowed addresses only: whoever could name any would make the gateway
+send what agents say, and requests of its choice, to machines that only the gateway reaches.
+"""
+
+from collections.abc import Sequence
+from ipaddress import ip_address, ip_network
+from urllib.parse import urlsplit
+
+from redis import Redis
+
+from agent_layer.errors import BadInputError
+from agent_layer.gateway.engines.control import EngineControl
+from agent_layer.settings import Settings
+from agent_layer.store.engines import Engine, EngineBoard, LogprobsMode
+from agent_layer.store.fingerprints import fingerprints_of
+from agent_layer.store.keys import Keys
+from agent_layer.store.policies import list_policies
+
+__all__ = ["board_of", "check_allowed", "forget_ended_engines", "join_engine", "leave_engine", "put_on_board"]
+
+_HEALTH_SECONDS = 10.0
+_LOOPBACK = ("127.0.0.0/8", "::1/128", "localhost")
+
+
+def board_of(settings: Settings, redis: Redis) -> EngineBoard:
+    """Give the board of the settings' namespace."""
+    return EngineBoard(redis, Keys(settings.namespace), settings.gateway_seconds)
+
+
+def put_on_board(
+    settings: Settings, redis: Redis, url: str, location: str | None = None, logprobs_mode: LogprobsMode | None = None
+) -> Engine:
+    """Probe an engine and register what it serves.
+
+    An engine that the board knows keeps its version, unless ``location`` says that it was started anew from there: the
+    number is then that of the version with this location, else the next one of the run.
+
+    Raises: EngineError: it returns no token ids. UnreachableError: it does not answer.
+    """
+    report = EngineControl(url).probe()
+    board, place = board_of(settings, redis), location or report.location
+    found = fingerprints_of(place)
+    engine = Engine(
+        url=url,
+        run=settings.run,
+        version=_version_of(redis, board.keys, settings.run, place),
+        location=place,
+        model=report.model,
+        logprobs_mode=logprobs_mode or settings.logprobs_mode,
+        state="serving",
+        epoch=0,
+        tokenizer_hash=found.tokenizer_hash,
+        template_hash=found.template_hash,
+    )
+    if location is None:
+        return board.register_unknown(engine)
+    board.register(engine)
+    return engine
+
+
+def join_engine(settings: Settings, redis: Redis, url: str, location: str | None = None) -> Engine:
+    """Let an engine answer calls of the settings' run from now on; one that was drained serves again.
+
+    Raises:
+        BadInputError: its address is not allowed. EngineError: it returns no token ids. UnreachableError: it does not
+            answer.
+    """
+    url = check_allowed(url, settings)
+    known = put_on_board(settings, redis, url, location)
+    board = board_of(settings, redis)
+    board.change(url, is_drained=False, is_joined=True)
+    return board.read(url) or known
+
+
+def leave_engine(settings: Settings, redis: Redis, url: str) -> None:
+    """Take an engine off the board; its calls in flight end as they would have.
+
+    Raises: NotFoundError: it is not on the board.
+    """
+    board = board_of(settings, redis)
+    board.change(url, is_drained=True)
+    board.forget(url)
+
+
+def forget_ended_engines(settings: Settings, redis: Redis) -> None:
+    """Take engines of the run off the board that do not answer any more: nobody could give them new weights."""
+    board = board_of(settings, redis)
+    for engine in board.engines():
+        if engine.run == settings.run and not EngineControl(engine.url, timeout_seconds=_HEALTH_SECONDS).is_healthy():
+            board.forget(engine.url)
+
+
+def check_allowed(url: str, settings: Settings) -> str:
+    """Give an engine's address without /v1 and slash.
+
+    Raises: BadInputError: it is no address, or none of those that are allowed.
+    """
+    address = url.strip().rstrip("/").removesuffix("/v1")
+    parts = urlsplit(address)
+    is_plain = parts.scheme in ("http", "https") and not (parts.query or parts.fragment or "@" in parts.netloc)
+    if not is_plain or not parts.hostname:
+        raise BadInputError(f"engine {url!r}: expected http://HOST:PORT without a key in it; correct the address")
+    allowed = [*settings.engine_urls, *settings.allowed_engines]
+    if address in allowed or (not parts.path and _is_allowed_host(parts.hostname, [*allowed, *_LOOPBACK])):
+        return address
+    raise BadInputError(
+        f"engine {address}: expected a loopback address or one that AGENT_LAYER_ENGINE_ALLOW or"
+        f" AGENT_LAYER_VLLM_URLS names, found another; add its host, its network (10.0.0.0/8) or its URL there"
+    )
+
+
+def _is_allowed_host(host: str, allowed: Sequence[str]) -> bool:
+    """Whether a host name is listed by name, or an IP address by itself or its network. Names are not resolved."""
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return host in allowed
+    return any(network is not None and address in network for network in map(_network_of, allowed))
+
+
+def _network_of(entry: str):  # noqa: ANN202  # either of two classes without a common name
+    try:
+        return ip_network(entry, strict=False)
+    except ValueError:
+        return None
+
+
+def _version_of(redis: Redis, keys: Keys, run: str, location: str) -> int:
+    policies = list_policies(redis, keys, run)
+    same = [policy.number for policy in policies if policy.location == location]
+    return max(same, default=policies[-1].number + 1 if policies else 0)

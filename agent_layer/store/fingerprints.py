@@ -1,0 +1,67 @@
+"""This file holds fingerprints of model directories: which tokenizer and which chat template made the token ids."""
+
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from agent_layer.schema.ids import content_hash
+from agent_layer.schema.record import JsonObject
+
+__all__ = ["Fingerprints", "fingerprints_of"]
+
+_TOKENIZER_FILES: Final = (
+    "added_tokens.json",
+    "merges.txt",
+    "special_tokens_map.json",
+    "spiece.model",
+    "tiktoken.model",
+    "tokenizer.json",
+    "tokenizer.model",
+    "vocab.json",
+    "vocab.txt",
+)
+_CONFIG, _TEMPLATE = "tokenizer_config.json", "chat_template"
+_TEMPLATE_FILES: Final = ("chat_template.jinja", "chat_template.json")
+
+
+class Fingerprints(msgspec.Struct, frozen=True, kw_only=True):
+    """Content hashes. None: the directory holds no such thing, or cannot be read from here."""
+
+    tokenizer_hash: str | None = None
+    template_hash: str | None = None
+
+
+def fingerprints_of(location: str) -> Fingerprints:
+    """Hash a model's tokenizer files and chat template.
+
+    Args:
+        location: directory as an engine was told it; a model name of a hub is not looked up.
+    """
+    directory = Path(location)
+    if not directory.is_dir():
+        return Fingerprints()
+    config = _config_of(directory / _CONFIG)
+    files = [name.encode() + b"\0" + (directory / name).read_bytes() for name in _present(directory, _TOKENIZER_FILES)]
+    settings = {name: value for name, value in config.items() if name != _TEMPLATE}
+    if settings:
+        files.append(msgspec.json.encode(settings, order="deterministic"))
+    templates = [(directory / name).read_bytes() for name in _present(directory, _TEMPLATE_FILES)[:1]]
+    if not templates and _TEMPLATE in config:
+        templates = [msgspec.json.encode(config[_TEMPLATE], order="deterministic")]
+    return Fingerprints(tokenizer_hash=_hash_of(files), template_hash=_hash_of(templates))
+
+
+def _present(directory: Path, names: tuple[str, ...]) -> list[str]:
+    return [name for name in names if (directory / name).is_file()]
+
+
+def _config_of(path: Path) -> JsonObject:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=JsonObject)
+    except (OSError, msgspec.DecodeError):
+        return {}
+
+
+def _hash_of(contents: list[bytes]) -> str | None:
+    return content_hash(b"\0\0".join(contents)) if contents else None
