@@ -3,11 +3,11 @@
 import asyncio
 import logging
 from collections.abc import AsyncGenerator
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import TypeVar
 
 import msgspec
-from aiohttp import ClientSession, ClientTimeout, TCPConnector, hdrs, web
+from aiohttp import hdrs, web
 from redis import Redis
 
 from agent_layer.errors import BackPressureError, BadInputError
@@ -17,6 +17,7 @@ from agent_layer.gateway.opening import rollout_of
 from agent_layer.gateway.policy_book import PolicyBook
 from agent_layer.gateway.rollouts import LiveRollout, Rollouts
 from agent_layer.gateway.sealing import Sealer, SettlingLog, reward_of
+from agent_layer.gateway.upstream import Upstream
 from agent_layer.gateway.versions import EngineWatch
 from agent_layer.schema.codec import check_storable
 from agent_layer.schema.gateway import CloseRequest, EndRequest, OpenedRollout, OpenRequest, RewardRequest
@@ -28,8 +29,6 @@ from agent_layer.store.keys import Keys
 __all__ = ["Gateway", "build_app"]
 
 ROLLOUT_HEADER = "x-agent-layer-rollout"
-_KEEPALIVE_SECONDS = 4.0
-"""Shorter than uvicorn's 5, so that no call is sent on a connection that vLLM is closing."""
 log = logging.getLogger(__name__)
 B = TypeVar("B", bound=msgspec.Struct)
 
@@ -81,15 +80,11 @@ class Gateway:
         return app
 
     async def _live(self, _: web.Application) -> AsyncGenerator[None]:
-        timeout = ClientTimeout(total=self._settings.request_seconds, sock_connect=self._settings.connect_seconds)
-        connector, plain = (
-            TCPConnector(limit=0, keepalive_timeout=_KEEPALIVE_SECONDS),
-            {hdrs.ACCEPT_ENCODING: "identity"},
+        upstream = Upstream(self._settings.connect_seconds, self._settings.request_seconds)
+        self._calls = Calls(
+            settings=self._settings, log=self._log, engines=self._engines, policies=self._policies, upstream=upstream
         )
-        async with ClientSession(connector=connector, timeout=timeout, headers=plain) as session:
-            self._calls = Calls(
-                settings=self._settings, log=self._log, engines=self._engines, policies=self._policies, session=session
-            )
+        with closing(upstream):
             await self._engines.look()
             watching = asyncio.create_task(self._engines.run(), name="engine-watch")
             watching.add_done_callback(_report_death)

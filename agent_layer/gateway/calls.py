@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Final
 
-from aiohttp import ClientError, ClientResponse, ClientSession, hdrs, web
+from aiohttp import hdrs, web
 
 from agent_layer.errors import BackPressureError, EngineError
 from agent_layer.gateway.answers import RefusedError, error_body
@@ -20,6 +20,7 @@ from agent_layer.gateway.flight import Flight, Log, Question
 from agent_layer.gateway.policy_book import PolicyBook
 from agent_layer.gateway.retries import AnswerShelf, Asking, Call
 from agent_layer.gateway.rollouts import LiveRollout
+from agent_layer.gateway.upstream import Reply, Upstream
 from agent_layer.gateway.versions import EngineWatch
 from agent_layer.gateway.waiting import wait_until
 from agent_layer.schema.ids import check_name, new_id
@@ -40,7 +41,7 @@ class Calls:
     log: Log
     engines: EngineWatch
     policies: PolicyBook
-    session: ClientSession
+    upstream: Upstream
     shelf: AnswerShelf = field(default_factory=AnswerShelf)
     _name: str = field(default_factory=lambda: new_id()[-8:])
     """Makes the ids of this process differ from those of another; minting each anew costs a system call."""
@@ -82,9 +83,8 @@ class Calls:
             self.engines.give(engine)
 
     async def _send(self, flight: Flight, http: web.Request) -> web.StreamResponse:
-        url = f"{flight.engine.url}/v1/chat/completions"
         try:
-            async with self.session.post(url, data=flight.body(), headers={hdrs.CONTENT_TYPE: _JSON}) as reply:
+            async with self.upstream.post(f"{flight.engine.url}/v1/chat/completions", flight.body()) as reply:
                 if reply.status != 200:
                     return _refused_by_engine(flight, reply, await reply.read())
                 if reply.content_type == _STREAM:
@@ -93,12 +93,6 @@ class Calls:
         except EngineError as error:
             flight.end(None, "error", str(error))
             raise
-        except (ClientError, TimeoutError) as error:
-            flight.end(None, "error", repr(error))
-            raise EngineError(
-                f"engine {flight.engine.url}: expected an answer within {self.settings.request_seconds:.0f} s, found"
-                f" {error!r}; is it running?"
-            ) from error
         finally:
             if not flight.is_ended:
                 flight.end(None, "aborted", "the call was cut off")
@@ -112,20 +106,20 @@ class Calls:
             self.shelf.keep(call, answer.body, _JSON)
         return _response(call, answer.body, _JSON)
 
-    async def _stream(self, flight: Flight, http: web.Request, reply: ClientResponse) -> web.StreamResponse:
+    async def _stream(self, flight: Flight, http: web.Request, reply: Reply) -> web.StreamResponse:
         call = flight.question.call
         response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: _STREAM, CALL_HEADER: call.call_id})
         await response.prepare(http)
         stream, sent = ChatStream(flight.question.request, flight.num_choices), list[bytes]()
         try:
-            async for received in reply.content.iter_any():
+            async for received in reply.pieces():
                 sent.append(stream.feed(received))
                 if stream.is_done and not flight.is_ended:
                     _land(flight, stream)
                 if sent[-1] and not await _write(response, sent[-1]):
                     break
-        except (ClientError, TimeoutError) as error:
-            stream.error = repr(error)
+        except EngineError as error:
+            stream.error = str(error)
             await _write(response, b"data: " + error_body("engine_failed", stream.error) + b"\n\n")
         finally:
             if not flight.is_ended:
@@ -155,7 +149,7 @@ def _land(flight: Flight, stream: ChatStream) -> None:
         flight.end(answer, "aborted", "the stream was cut off")
 
 
-def _refused_by_engine(flight: Flight, reply: ClientResponse, body: bytes) -> web.Response:
+def _refused_by_engine(flight: Flight, reply: Reply, body: bytes) -> web.Response:
     said = body[:_LONGEST_ERROR].decode("utf-8", "replace")
     flight.end(None, "error", f"{reply.status} {said}")
     return web.Response(status=reply.status, body=body, content_type=reply.content_type)
