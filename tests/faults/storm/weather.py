@@ -1,0 +1,88 @@
+"""This file holds the weather: what happens to the town's processes, at random, until enough calls were made."""
+
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from signal import Signals
+
+from town import Town
+
+
+@dataclass
+class Weather:
+    """Kills and freezes; ``counts`` says what happened how often."""
+
+    town: Town
+    chance: random.Random
+    counts: Counter[str] = field(default_factory=Counter[str])
+
+    def rage(self, num_calls: int, limit_seconds: float) -> None:
+        """Go on until the engine was asked so often, or time is over."""
+        deadline = time.monotonic() + limit_seconds
+        kinds: dict[Callable[[], None], float] = {
+            self.kill_an_agent: 4,
+            self.kill_the_shipper: 4,
+            self.kill_the_gateway: 0.7,
+            self.freeze_the_shipper: 1.5,
+            self.freeze_the_gateway: 0.7,
+            self.freeze_redis: 1,
+            self.kill_redis: 1,
+        }
+        if self.town.is_s3:
+            kinds[self.freeze_s3] = 1.5
+        while self.num_asked() < num_calls and time.monotonic() < deadline:
+            self.rest(0.1, 0.7)
+            self.chance.choices([*kinds], [*kinds.values()])[0]()
+
+    def num_asked(self) -> int:
+        """Calls that the engine began."""
+        path: Path = self.town.directory / "engine.book"
+        return path.read_bytes().count(b"began\t") if path.exists() else 0
+
+    def rest(self, shortest: float, longest: float) -> None:
+        time.sleep(self.chance.uniform(shortest, longest))
+
+    def kill_an_agent(self) -> None:
+        if agents := self.town.agents():
+            self.town.send(self.chance.choice(agents), signal.SIGKILL)
+            self.counts["agents killed"] += 1
+
+    def kill_the_shipper(self) -> None:
+        if pid := self.town.shipper():
+            self.town.send(pid, signal.SIGKILL)
+            self.counts["shippers killed"] += 1
+
+    def kill_the_gateway(self) -> None:
+        self.town.kill("gateway")
+        self.counts["gateways killed"] += 1
+        self.town.start_gateway()
+
+    def kill_redis(self) -> None:
+        self.town.kill("redis")
+        self.counts["Redis restarts"] += 1
+        self.rest(0.0, 0.5)
+        self.town.start_redis()
+
+    def freeze_the_shipper(self) -> None:
+        if pid := self.town.shipper():
+            self._freeze(pid, "shipper freezes", 4.0)
+
+    def freeze_the_gateway(self) -> None:
+        self._freeze(self.town.processes["gateway"].pid, "gateway freezes", 1.0)
+
+    def freeze_redis(self) -> None:
+        self._freeze(self.town.processes["redis"].pid, "Redis freezes", 3.0)
+
+    def freeze_s3(self) -> None:
+        self._freeze(self.town.processes["s3"].pid, "S3 freezes", 4.0)
+
+    def _freeze(self, pid: int, what: str, longest: float) -> None:
+        self.town.send(pid, Signals.SIGSTOP)
+        self.counts[what] += 1
+        self.rest(0.2, longest)
+        self.counts["freezes that filled the log"] += self.town.is_log_full()
+        self.town.send(pid, Signals.SIGCONT)
