@@ -45,6 +45,17 @@ class Settings(BaseSettings):
     gateway_url: str | None = None
     api_key: str | None = None
     """Operator key of the gateway; never given to an agent."""
+    former_api_keys: str | None = None
+    """Comma-separated operator keys that a gateway still takes while ``api_key`` replaces them."""
+    tls_cert: Path | None = None
+    """Certificate (PEM, with its chain) under which a gateway serves https; None: http."""
+    tls_key: Path | None = None
+    """Private key of ``tls_cert``; None: it is in the same file."""
+    insecure: bool = False
+    """A gateway may listen beyond this machine without TLS, so that keys travel readable."""
+    redact: str | None = None
+    """``module:function``, given each text of messages, tools, states, observations, results and errors before it is
+    recorded; what it returns is recorded instead. Token ids are kept: whoever may read them can read the text."""
     vllm_urls: str | None = None
     """Comma-separated addresses of engines."""
     engine_allow: str | None = None
@@ -147,6 +158,11 @@ class Settings(BaseSettings):
         return [
             entry for entry in (entry.strip().rstrip("/") for entry in (self.engine_allow or "").split(",")) if entry
         ]
+
+    @cached_property
+    def former_keys(self) -> list[str]:
+        """Entries of ``former_api_keys``."""
+        return [key.strip() for key in (self.former_api_keys or "").split(",") if key.strip()]
 
     @cached_property
     def host(self) -> str:

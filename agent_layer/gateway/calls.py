@@ -25,6 +25,7 @@ from agent_layer.gateway.versions import EngineWatch
 from agent_layer.gateway.waiting import wait_until
 from agent_layer.schema.ids import check_name, new_id
 from agent_layer.settings import Settings
+from agent_layer.store.engines import Engine
 
 __all__ = ["CALL_HEADER", "Calls"]
 
@@ -62,40 +63,73 @@ class Calls:
         call = rollout.calls.add(asking, f"{self._name}-{next(self._numbers)}")
         question = Question(rollout=rollout, request=request, asked=asked, call=call, headers=http.headers)
         try:
-            return await self._ask(question, http)
+            return await self._ask_in_time(question, http)
         finally:
             call.done.set()
+
+    async def _ask_in_time(self, question: Question, http: web.Request) -> web.StreamResponse:
+        """Ask, and cut off a call that outlasts its rollout's time."""
+        try:
+            async with asyncio.timeout(question.rollout.budget.seconds_left()):
+                return await self._ask(question, http)
+        except TimeoutError:
+            if http.writer.output_size:  # part of a stream is sent, no refusal can follow it
+                raise asyncio.CancelledError from None
+            question.rollout.check_may_call()
+            raise
 
     async def _ask(self, question: Question, http: web.Request) -> web.StreamResponse:
         """Find an engine, and make the call as a task that closing the rollout may cancel."""
         await self._wait_for_room()
-        engine = await self.engines.take(self.settings.request_seconds)
-        running, task = question.rollout.running, asyncio.current_task()
+        rollout, flight = question.rollout, None
+        engine = await self._take(rollout)
+        running, task = rollout.running, asyncio.current_task()
         try:
-            await self.policies.ensure(question.rollout.started.run, engine)
             flight = Flight.begin(question, engine, self.log)
             if task:
                 running.add(task)
-            return await self._send(flight, http)
+            while (answered := await self._send(flight, http)) is None:
+                other = await self._take(rollout)
+                self.engines.give(engine)
+                engine = other
+                flight.move_to(engine)
+            return answered
         finally:
             if task:
                 running.discard(task)
             self.engines.give(engine)
+            if flight and not flight.is_ended:
+                flight.end(None, "aborted", "the call was cut off")
 
-    async def _send(self, flight: Flight, http: web.Request) -> web.StreamResponse:
+    async def _take(self, rollout: LiveRollout) -> Engine:
+        """Take a place at an engine whose version is registered for the rollout's run."""
+        run = rollout.started.run
+        engine = await self.engines.take(run, rollout.engine, self.settings.request_seconds)
         try:
-            async with self.upstream.post(f"{flight.engine.url}/v1/chat/completions", flight.body()) as reply:
+            await self.policies.ensure(run, engine)
+        except BaseException:
+            self.engines.give(engine)
+            raise
+        rollout.engine = engine.url
+        return engine
+
+    async def _send(self, flight: Flight, http: web.Request) -> web.StreamResponse | None:
+        """Ask an engine; None: it failed before the client saw anything of an answer, and another is well."""
+        engine, run = flight.engine, flight.question.rollout.started.run
+        try:
+            async with self.upstream.post(f"{engine.url}/v1/chat/completions", flight.body()) as reply:
+                if reply.status >= 500 and self.engines.fails(engine, run):
+                    return None
                 if reply.status != 200:
                     return _refused_by_engine(flight, reply, await reply.read())
                 if reply.content_type == _STREAM:
                     return await self._stream(flight, http, reply)
                 return self._whole(flight, await reply.read())
         except EngineError as error:
+            if self.engines.fails(engine, run) and not flight.is_ended and not http.writer.output_size:
+                return None
             flight.end(None, "error", str(error))
             raise
-        finally:
-            if not flight.is_ended:
-                flight.end(None, "aborted", "the call was cut off")
 
     def _whole(self, flight: Flight, body: bytes) -> web.Response:
         call = flight.question.call

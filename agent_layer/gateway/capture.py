@@ -32,7 +32,7 @@ def start_part(
     rollout: LiveRollout, call_id: str, request: ChatRequest, asked: Asked, engine: Engine, headers: Mapping[str, str]
 ) -> StepPart:
     """Record what is about to be asked. Headers may name the agent, its role and the trace."""
-    applied = request.sampling | rollout.sampling
+    applied = request.sampling | rollout.sampling_for(request.sampling)
     trace_id, span_id = _trace_of(headers.get("traceparent", ""))
     return StepPart(
         trajectory_id=rollout.trajectory_id,

@@ -46,6 +46,8 @@ class Flight(msgspec.Struct, kw_only=True):
     log: Log
     start: StepPart
     is_ended: bool = False
+    is_moved: bool = False
+    """The engine that it left for first failed."""
 
     @classmethod
     def begin(cls, question: Question, engine: Engine, log: Log) -> "Flight":
@@ -63,9 +65,16 @@ class Flight(msgspec.Struct, kw_only=True):
         call.is_started = True
         return cls(question=question, engine=engine, log=log, start=start)
 
+    def move_to(self, engine: Engine) -> None:
+        """Go on to another engine, as the same call."""
+        told = {"engine": engine.url, "model": engine.model, "logprobs_mode": engine.logprobs_mode}
+        self.start = msgspec.structs.replace(self.start, **told)
+        self.engine, self.is_moved = engine, True
+
     def body(self) -> bytes:
         """What the engine is asked."""
-        return self.question.request.for_engine(self.engine.model, self.question.rollout.sampling)
+        request = self.question.request
+        return request.for_engine(self.engine.model, self.question.rollout.sampling_for(request.sampling))
 
     @property
     def num_choices(self) -> int:
@@ -82,6 +91,17 @@ class Flight(msgspec.Struct, kw_only=True):
         is_whole = status == "ok"
         context = remember(rollout, call.call_id, self.question.asked, answer, is_whole=is_whole) if answer else None
         self.is_ended = True
-        rollout.logs.add(self.log.append(end_part(self.start, context, answer, status, error)))
+        part = end_part(self.start, context, answer, status, error)
+        rollout.logs.add(self.log.append(self._moved(part) if self.is_moved else part))
         rollout.num_ended += 1
         call.is_good = is_whole
+
+    def _moved(self, part: StepPart) -> StepPart:
+        """The start names an engine that failed; the end names the one that answered."""
+        return msgspec.structs.replace(
+            part,
+            engine=self.start.engine,
+            model=self.start.model,
+            logprobs_mode=self.start.logprobs_mode,
+            findings=[*part.findings, "engine_changed"],
+        )

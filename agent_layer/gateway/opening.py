@@ -2,6 +2,7 @@
 
 import time
 
+from agent_layer.gateway.budgets import Budget
 from agent_layer.gateway.rollouts import LiveRollout, new_key
 from agent_layer.schema.gateway import OpenRequest, start_of
 from agent_layer.schema.ids import check_name, new_id
@@ -25,7 +26,7 @@ def rollout_of(request: OpenRequest, run: str) -> LiveRollout:
     return LiveRollout(
         started=started,
         api_key=new_key(),
-        limits=request.limits or Limits(),
+        budget=Budget(limits=request.limits or Limits()),
         sampling=request.sampling,
         is_ours=request.owner != "worker",
     )

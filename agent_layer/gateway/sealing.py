@@ -3,13 +3,15 @@
 import asyncio
 import time
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import cast
 
 from redis import Redis
 
 from agent_layer.errors import NotWholeError
-from agent_layer.gateway.flight import Log
-from agent_layer.gateway.rollouts import LiveRollout, Rollouts
+from agent_layer.gateway.answers import RefusedError
+from agent_layer.gateway.counters import SettlingLog
+from agent_layer.gateway.registry import Rollouts
+from agent_layer.gateway.rollouts import LiveRollout
 from agent_layer.gateway.waiting import wait_until
 from agent_layer.schema.codec import LogRecord, decode
 from agent_layer.schema.gateway import ClosedRollout, EndedRollout, EndRequest
@@ -21,17 +23,9 @@ from agent_layer.settings import Settings
 from agent_layer.store.keys import Keys
 from agent_layer.store.sealing import count_calls
 
-__all__ = ["Sealer", "SettlingLog", "reward_of"]
+__all__ = ["Sealer", "reward_of"]
 
 _ACCEPTABLE: frozenset[str] = frozenset({"completed", "truncated"})
-
-
-class SettlingLog(Log, Protocol):
-    """A log that knows what became of its files."""
-
-    def is_settled(self, log_name: str) -> bool:
-        """Whether everything in this file is stored and indexed."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +37,24 @@ class Sealer:
     log: SettlingLog
     redis: Redis
     keys: Keys
+
+    def record_start(self, rollout: LiveRollout) -> None:
+        """Record the beginning, unless a worker does.
+
+        Raises: BackPressureError: the log is full.
+        """
+        if rollout.is_ours:
+            rollout.logs.add(self.log.append(rollout.started))
+
+    async def give_up(self, rollout: LiveRollout, why: str) -> None:
+        """End an attempt that nobody will end: it is lost, unless a worker says something else of it.
+
+        Raises: BackPressureError: the log is full.
+        """
+        await self.cut_off(rollout)
+        if rollout.is_ours and rollout.outcome is None:
+            rollout.outcome = _outcome_of(rollout, "lost", "infra", why)
+            rollout.logs.add(self.log.append(rollout.outcome))
 
     async def close(self, rollout: LiveRollout) -> ClosedRollout:
         """Refuse new calls, let the running ones end, cut off those that take longer than ``close_seconds``.
@@ -71,8 +83,11 @@ class Sealer:
     async def end(self, rollout: LiveRollout, request: EndRequest) -> EndedRollout:
         """Close the attempt, wait until every call of it is stored, then judge and accept it.
 
-        Raises: NotWholeError: a call is missing after ``seal_seconds``; nothing is accepted.
+        Raises:
+            NotWholeError: a call is missing after ``seal_seconds``; nothing is accepted.
+            RefusedError: a later attempt has taken the place of this one.
         """
+        self._refuse_overtaken(rollout)
         closed = await self.close(rollout)
         await self._wait_stored(rollout)
         await self._check_whole(closed)
@@ -81,7 +96,7 @@ class Sealer:
             await wait_until(lambda: self._are_settled(rollout.logs), self.settings.flush_seconds)
         return EndedRollout(
             trajectory_id=rollout.trajectory_id,
-            accepted=rollout.outcome is not None and rollout.outcome.status in _ACCEPTABLE,
+            accepted=rollout.is_accepted,
             reward=await asyncio.to_thread(self._reward_of, rollout),
             started=closed.started,
             ended=closed.ended,
@@ -89,29 +104,33 @@ class Sealer:
 
     def _judge(self, rollout: LiveRollout, request: EndRequest) -> None:
         """Record reward, outcome and acceptance together: they are seen together."""
-        started, now = rollout.started, time.time()
+        started = rollout.started
         records: list[LogRecord] = []
         if request.reward is not None:
             records.append(reward_of(rollout, request.reward))
-        rollout.outcome = Outcome(
-            trajectory_id=started.trajectory_id,
-            run=started.run,
-            status=request.status,
-            ended_at=now,
-            cause=_cause_of(request.status),
-            num_calls=rollout.num_started,
-        )
+        rollout.outcome = _outcome_of(rollout, request.status, _cause_of(request.status))
         records.append(rollout.outcome)
         if request.status in _ACCEPTABLE:
             accepted = Accepted(
                 trajectory_id=started.trajectory_id,
                 rollout_id=started.rollout_id,
                 run=started.run,
-                accepted_at=now,
+                accepted_at=rollout.outcome.ended_at,
                 group_id=started.group_id,
             )
             records.append(accepted)
         rollout.logs.add(self.log.append(*records))
+        rollout.is_accepted = request.status in _ACCEPTABLE
+
+    def _refuse_overtaken(self, rollout: LiveRollout) -> None:
+        newest = self.rollouts.find_newest(rollout)
+        if rollout.outcome is None and newest and newest.started.attempt > rollout.started.attempt:
+            raise RefusedError(
+                409,
+                "rollout_overtaken",
+                f"rollout {rollout.trajectory_id}: {newest.trajectory_id} took its place, so this attempt cannot count;"
+                " end the newer one",
+            )
 
     async def _wait_stored(self, rollout: LiveRollout) -> None:
         limit = self.settings.seal_seconds
@@ -156,6 +175,18 @@ def reward_of(rollout: LiveRollout, score: float | None, name: str = "reward", s
     )
     rollout.rewards.append(reward)
     return reward
+
+
+def _outcome_of(rollout: LiveRollout, status: RolloutStatus, cause: Cause | None, error: str | None = None) -> Outcome:
+    return Outcome(
+        trajectory_id=rollout.trajectory_id,
+        run=rollout.started.run,
+        status=status,
+        ended_at=time.time(),
+        cause=cause,
+        error=error,
+        num_calls=rollout.num_started,
+    )
 
 
 def _cause_of(status: RolloutStatus) -> Cause | None:

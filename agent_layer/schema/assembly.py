@@ -42,6 +42,7 @@ def assemble_step(parts: Sequence[StepPart], choice: int = 0) -> Step:
         "ended_at": ends[0] if ends else None,
         "state": _merge(StepState, [part.state for part in ranked if part.state is not None]),
         "action": action,
+        "sources": sorted({part.source for part in ranked}, key=_AUTHORITY.__getitem__),
         "findings": sorted({finding for part in ranked for finding in part.findings}),
         "unknown": {key: value for part in reversed(ranked) for key, value in part.unknown.items()},
     }

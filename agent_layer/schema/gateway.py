@@ -20,6 +20,8 @@ __all__ = [
     "EndedRollout",
     "OpenRequest",
     "OpenedRollout",
+    "RenewRequest",
+    "RenewedRollouts",
     "RewardRequest",
     "start_of",
 ]
@@ -47,6 +49,8 @@ class OpenRequest(_Request, frozen=True, kw_only=True):
     rewards: dict[str, RewardSpec] = {}
     owner: Literal["worker"] | None = None
     """'worker' when the opener records beginning and end itself."""
+    lease_seconds: float | None = None
+    """The key holds for so long, and longer when it is renewed; None: until the rollout is closed."""
     trace: TraceContext | None = None
     """Trace that the attempt is to belong to."""
 
@@ -60,6 +64,20 @@ class OpenedRollout(msgspec.Struct, frozen=True, kw_only=True):
     base_url: str
     api_key: str
     model: str
+
+
+class RenewRequest(_Request, frozen=True, kw_only=True):
+    """Body of POST /rollouts/renew: the keys of these attempts hold for so long from now."""
+
+    trajectory_ids: list[str]
+    lease_seconds: float
+
+
+class RenewedRollouts(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a renewal."""
+
+    unknown: list[str]
+    """Attempts that are not open here: closed, expired, or opened at a gateway that is gone."""
 
 
 class RewardRequest(_Request, frozen=True, kw_only=True):

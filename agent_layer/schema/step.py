@@ -181,3 +181,5 @@ class Step(Record, frozen=True, kw_only=True, tag="step"):
     error: str | None = None
     usage: Usage | None = None
     findings: list[str] = []
+    sources: list[PartSource] = []
+    """Layers that told of it, highest authority first."""

@@ -80,6 +80,17 @@ class House:
                 return reply.status, chunks_of(await reply.text())
             return reply.status, await reply.json()
 
+    async def metrics(self):
+        """Give what Prometheus would read."""
+        async with self.session.get(f"{self.url}/metrics") as reply:
+            assert reply.status == 200
+            return await reply.text()
+
+    async def figure(self, name):
+        """Give one figure, by its name with labels but without 'agent_layer_'; 0 when it is not shown."""
+        lines = dict(line.rsplit(" ", 1) for line in (await self.metrics()).splitlines() if not line.startswith("#"))
+        return int(lines.get(f"agent_layer_{name}", 0))
+
     def step(self, opened, index=-1):
         return self.log.trajectory(opened["trajectory_id"]).steps[index]
 

@@ -1,13 +1,13 @@
-"""Rollouts that nobody uses any more are closed, so that dead agents leave no keys behind."""
+"""Rollouts that nobody uses or renews any more are given up, so that dead agents leave no keys behind."""
 
 import asyncio
 
 import pytest
 
-from agent_layer.gateway.answers import RefusedError
 from agent_layer.gateway.opening import rollout_of
-from agent_layer.gateway.rollouts import Rollouts
+from agent_layer.gateway.registry import Rollouts
 from agent_layer.schema.gateway import OpenRequest
+from agent_layer.schema.rollout import Outcome
 
 
 class Clock:
@@ -24,7 +24,7 @@ def clock():
 
 @pytest.fixture
 def rollouts(clock):
-    return Rollouts("operator", idle_seconds=10, clock=clock)
+    return Rollouts(idle_seconds=10, clock=clock)
 
 
 @pytest.fixture
@@ -32,34 +32,74 @@ def add(rollouts):
     return lambda name: rollouts.add(rollout_of(OpenRequest(task_id="t", rollout_id=name), "run"))
 
 
-def test_a_rollout_that_was_idle_for_too_long_is_closed(rollouts, add, clock):
+def test_a_rollout_that_is_not_used_lapses(rollouts, add, clock):
     idle, used = add("idle"), add("used")
 
     clock.seconds = 6.0
-    rollouts.enter(used.trajectory_id, used.api_key)
-    clock.seconds = 12.0
-    add("another")
-
-    assert (idle.is_open, used.is_open) == (False, True)
-
-
-def test_the_key_of_an_idle_rollout_is_refused_even_when_nothing_else_is_opened(rollouts, add, clock):
-    idle = add("idle")
-
+    rollouts.find(used.trajectory_id)
     clock.seconds = 12.0
 
-    with pytest.raises(RefusedError, match="closed"):
-        rollouts.enter(idle.trajectory_id, idle.api_key).check_is_open()
+    assert list(rollouts.lapsed()) == [(idle, "idle")]
 
 
-async def test_a_rollout_whose_call_still_runs_is_not_idle(add, clock):
+async def test_a_rollout_whose_call_runs_is_used(rollouts, add, clock):
     rollout, call = add("long"), asyncio.current_task()
     rollout.running.add(call)
 
     clock.seconds = 12.0
-    add("another")
+    assert list(rollouts.lapsed()) == []
     rollout.running.discard(call)
     clock.seconds = 18.0
-    add("third")
 
-    assert rollout.is_open
+    assert list(rollouts.lapsed()) == []
+
+
+def test_a_key_expires_unless_it_is_renewed(rollouts, add, clock):
+    kept, left = add("kept"), add("left")
+    for rollout in (kept, left):
+        assert rollouts.renew(rollout.trajectory_id, 5.0)
+
+    clock.seconds = 4.0
+    rollouts.renew(kept.trajectory_id, 5.0)
+    clock.seconds = 6.0
+
+    assert list(rollouts.lapsed()) == [(left, "expired")]
+    assert not rollouts.renew(left.trajectory_id, 5.0)
+    assert not rollouts.renew("unheard-of-0", 5.0)
+
+
+async def test_an_expired_key_is_refused_and_its_attempt_is_lost(house, until):
+    opened = await house.open(lease_seconds=0.1)
+    await until(lambda: house.log.of(Outcome))
+
+    status, answer = await house.chat(opened, "hello")
+
+    assert (status, answer["error"]["code"]) == (401, "invalid_api_key")
+    assert "expired" in answer["error"]["message"]
+    (outcome,) = house.log.of(Outcome)
+    assert (outcome.trajectory_id, outcome.status, outcome.cause) == (opened["trajectory_id"], "lost", "infra")
+    assert await house.figure('refused_keys_total{reason="expired"}') == 1
+
+
+async def test_renewing_keeps_a_key_and_names_those_that_are_gone(house):
+    opened = await house.open(lease_seconds=0.2)
+    ids = [opened["trajectory_id"], "gone-0"]
+
+    assert await house.post("/rollouts/renew", {"trajectory_ids": ids, "lease_seconds": 60}) == (
+        200,
+        {"unknown": ["gone-0"]},
+    )
+    await asyncio.sleep(0.3)
+
+    assert (await house.chat(opened, "hello"))[0] == 200
+
+
+async def test_a_worker_writes_the_end_of_its_attempts_itself(house, until):
+    opened = await house.open(owner="worker", lease_seconds=0.1)
+
+    async with asyncio.timeout(5):
+        while await house.figure("rollouts_open"):  # noqa: ASYNC110  # nothing announces it
+            await asyncio.sleep(0.01)
+
+    assert house.log.of(Outcome) == []
+    assert (await house.post(f"/rollouts/{opened['rollout_id']}/close", {"attempt": 0}))[0] == 200

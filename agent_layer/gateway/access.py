@@ -1,0 +1,95 @@
+"""This file holds who may do what: the operator everything, a rollout's key the calls and rewards of that rollout.
+
+Keys are compared by their digests, and a rollout that is not known is compared too: neither the length of a key nor
+the existence of a rollout can be told from the time that a refusal takes.
+"""
+
+import hmac
+from collections.abc import Iterable
+from hashlib import sha256
+
+from aiohttp import hdrs, web
+
+from agent_layer.errors import BadInputError
+from agent_layer.gateway.answers import RefusedError
+from agent_layer.gateway.counters import Counters
+from agent_layer.gateway.registry import Rollouts
+from agent_layer.gateway.rollouts import LiveRollout, new_key
+
+__all__ = ["ROLLOUT_HEADER", "Access"]
+
+ROLLOUT_HEADER = "x-agent-layer-rollout"
+_API_KEY_HEADER = "x-api-key"
+"""Where Anthropic's clients put their key."""
+_LOOPBACK = frozenset({"127.0.0.1", "::1"})
+
+
+class Access:
+    """Lets requests in by their keys.
+
+    Args:
+        operator_keys: any of them is the operator's; several for as long as one takes the place of another.
+        rollouts: whose keys open their own addresses.
+        counters: told of every refusal.
+    """
+
+    def __init__(self, operator_keys: Iterable[str], rollouts: Rollouts, counters: Counters) -> None:
+        self._operators = [_digest(key) for key in operator_keys]
+        self._rollouts = rollouts
+        self._counters = counters
+        self._nobodys_key = new_key()
+
+    def enter(self, request: web.Request) -> LiveRollout:
+        """Find the rollout that the address names, or, for the operator, a header.
+
+        Raises:
+            RefusedError: the key opens neither the rollout nor everything, or it has expired.
+            NotFoundError: the operator named a rollout that is not known. BadInputError: the operator named none.
+        """
+        if trajectory_id := request.match_info.get("trajectory_id"):
+            return self._enter_address(trajectory_id, _key_of(request))
+        self.check_operator(request)
+        if trajectory_id := request.headers.get(ROLLOUT_HEADER):
+            return self._rollouts.find(trajectory_id)
+        raise BadInputError(
+            f"{request.path}: expected the header {ROLLOUT_HEADER} with a trajectory id, found none;"
+            " use the base_url that POST /rollouts answers, or the tracer, which adds the header"
+        )
+
+    def check_operator(self, request: web.Request) -> None:
+        """Raise RefusedError when the key is not one of the operator's."""
+        if not self._is_operator(_key_of(request)):
+            raise self._refusal("operator", "gateway: only the operator may do this; use AGENT_LAYER_API_KEY")
+
+    def check_local(self, request: web.Request) -> None:
+        """Raise RefusedError for what is neither from this machine nor the operator's."""
+        if request.remote not in _LOOPBACK:
+            self.check_operator(request)
+
+    def _enter_address(self, trajectory_id: str, key: str) -> LiveRollout:
+        found = self._rollouts.look(trajectory_id)
+        is_its_key = hmac.compare_digest(_digest(key), _digest(found.api_key if found else self._nobodys_key))
+        if self._is_operator(key):
+            return self._rollouts.find(trajectory_id)
+        if found is None or not is_its_key:
+            raise self._refusal("unknown", "gateway: this key is not the rollout's; use the one it was given")
+        if found.end_of_key is not None and self._rollouts.now() >= found.end_of_key:
+            raise self._refusal("expired", f"rollout {trajectory_id}: its key has expired; end the agent")
+        return self._rollouts.find(trajectory_id)
+
+    def _is_operator(self, key: str) -> bool:
+        digest = _digest(key)
+        return sum(hmac.compare_digest(digest, one) for one in self._operators) > 0  # all of them: in the same time
+
+    def _refusal(self, reason: str, sentence: str) -> RefusedError:
+        self._counters.add("refused_keys", reason=reason)
+        return RefusedError(401, "invalid_api_key", sentence)
+
+
+def _key_of(request: web.Request) -> str:
+    scheme, _, key = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")
+    return key.strip() if scheme.lower() == "bearer" else request.headers.get(_API_KEY_HEADER, "").strip()
+
+
+def _digest(key: str) -> bytes:
+    return sha256(key.encode("utf-8", "surrogateescape")).digest()

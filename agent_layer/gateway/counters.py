@@ -1,0 +1,76 @@
+"""This file holds what a gateway counts while it serves, and the log that counts what passes through it.
+
+What is counted is read from the records on their way into the log, so that figures and records cannot differ.
+"""
+
+from collections import Counter
+from typing import Protocol, TypeAlias
+
+from agent_layer.gateway.flight import Log
+from agent_layer.schema.codec import LogRecord
+from agent_layer.schema.findings import cause_of_break, is_empty
+from agent_layer.schema.step import StepPart
+
+__all__ = ["Counters", "CountingLog", "Sample", "SettlingLog"]
+
+Sample: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]
+"""Name, and labels with their values."""
+
+
+class Counters:
+    """Counts that only grow."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[Sample] = Counter()
+
+    def add(self, name: str, **labels: str) -> None:
+        """Count one more."""
+        self._counts[name, tuple(labels.items())] += 1
+
+    def read(self) -> dict[Sample, int]:
+        """Everything that was counted."""
+        return dict(self._counts)
+
+
+class SettlingLog(Log, Protocol):
+    """A log that knows what became of its files."""
+
+    def is_settled(self, log_name: str) -> bool:
+        """Whether everything in this file is stored and indexed."""
+        ...
+
+
+class CountingLog:
+    """Counts calls and what was noticed of them as their records are appended.
+
+    Args:
+        log: where the records go.
+        counters: what counts.
+    """
+
+    def __init__(self, log: SettlingLog, counters: Counters) -> None:
+        self._log = log
+        self._counters = counters
+        self.has_room = log.has_room
+        self.is_settled = log.is_settled
+
+    def append(self, *records: LogRecord) -> str:
+        """Append to the log, then count: what was refused did not happen."""
+        name = self._log.append(*records)
+        for record in records:
+            if isinstance(record, StepPart) and record.source == "gateway":
+                self._count(record)
+        return name
+
+    def _count(self, part: StepPart) -> None:
+        if part.phase == "start":
+            self._counters.add("calls_started")
+            return
+        self._counters.add("calls_ended", status=part.status or "unknown")
+        if part.capture_level == "text":
+            self._counters.add("text_level_calls")
+        if is_empty(part):
+            self._counters.add("zero_token_calls")
+        for finding in part.findings:
+            if cause := cause_of_break(finding):
+                self._counters.add("prefix_breaks", cause=cause)

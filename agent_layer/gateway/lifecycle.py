@@ -1,0 +1,140 @@
+"""This file holds the addresses by which rollouts are opened, renewed, rewarded, closed and ended."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+import msgspec
+from aiohttp import web
+
+from agent_layer.errors import BackPressureError, BadInputError
+from agent_layer.gateway.access import Access
+from agent_layer.gateway.answers import as_json
+from agent_layer.gateway.counters import Counters
+from agent_layer.gateway.opening import rollout_of
+from agent_layer.gateway.registry import Rollouts
+from agent_layer.gateway.rollouts import LiveRollout
+from agent_layer.gateway.sealing import Sealer, reward_of
+from agent_layer.schema.codec import check_storable
+from agent_layer.schema.gateway import (
+    CloseRequest,
+    EndRequest,
+    OpenedRollout,
+    OpenRequest,
+    RenewedRollouts,
+    RenewRequest,
+    RewardRequest,
+)
+from agent_layer.settings import Settings
+
+__all__ = ["Lifecycle", "read_body"]
+
+B = TypeVar("B", bound=msgspec.Struct)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lifecycle:
+    """Reads requests about rollouts, checks who asks, and lets registry and sealer do it."""
+
+    settings: Settings
+    access: Access
+    rollouts: Rollouts
+    sealer: Sealer
+    counters: Counters
+    model_name: Callable[[], str]
+    """Gives the name of the policy's model, for agents that want one."""
+
+    def routes(self) -> list[web.RouteDef]:
+        """Addresses, for the operator but for rewards."""
+        return [
+            web.post("/rollouts", self._open),
+            web.post("/rollouts/renew", self._renew),
+            web.post("/rollouts/{rollout_id}/close", self._close),
+            web.post("/rollouts/{rollout_id}/end", self._end),
+            web.post("/r/{trajectory_id}/reward", self._reward),
+        ]
+
+    async def _open(self, request: web.Request) -> web.Response:
+        self.access.check_operator(request)
+        asked = await read_body(request, OpenRequest)
+        wanted = rollout_of(asked, self.settings.run)
+        await self._take_place(wanted)
+        rollout = self.rollouts.add(wanted)
+        if rollout is wanted:
+            self._record_start(rollout)
+        if asked.lease_seconds is not None:
+            self.rollouts.renew(rollout.trajectory_id, asked.lease_seconds)
+        opened = OpenedRollout(
+            rollout_id=rollout.started.rollout_id,
+            attempt=rollout.started.attempt,
+            trajectory_id=rollout.trajectory_id,
+            base_url=f"{request.scheme}://{request.host}/r/{rollout.trajectory_id}/v1",
+            api_key=rollout.api_key,
+            model=self.model_name(),
+        )
+        return as_json(opened)
+
+    async def _take_place(self, wanted: LiveRollout) -> None:
+        """Give up the attempt before this one: whoever made it is gone.
+
+        Raises: BadInputError: an attempt at this rollout counts already.
+        """
+        before = self.rollouts.find_newest(wanted)
+        if before is None or before.started.attempt >= wanted.started.attempt:
+            return
+        if before.is_accepted:
+            raise BadInputError(
+                f"rollout {wanted.trajectory_id}: {before.trajectory_id} was accepted, and a rollout counts once;"
+                " open another rollout"
+            )
+        if before.is_open:
+            await self.sealer.give_up(before, f"{wanted.trajectory_id} took its place")
+
+    def _record_start(self, rollout: LiveRollout) -> None:
+        try:
+            self.sealer.record_start(rollout)
+        except BackPressureError:
+            self.rollouts.forget(rollout)  # it may be opened again when there is room
+            raise
+        self.counters.add("rollouts_opened")
+
+    async def _renew(self, request: web.Request) -> web.Response:
+        self.access.check_operator(request)
+        asked = await read_body(request, RenewRequest)
+        unknown = [one for one in asked.trajectory_ids if not self.rollouts.renew(one, asked.lease_seconds)]
+        return as_json(RenewedRollouts(unknown=unknown))
+
+    async def _close(self, request: web.Request) -> web.Response:
+        self.access.check_operator(request)
+        asked = await read_body(request, CloseRequest)
+        return as_json(await self.sealer.close(self._find(request, asked.attempt)))
+
+    async def _end(self, request: web.Request) -> web.Response:
+        self.access.check_operator(request)
+        asked = await read_body(request, EndRequest)
+        return as_json(await self.sealer.end(self._find(request, asked.attempt), asked))
+
+    async def _reward(self, request: web.Request) -> web.Response:
+        rollout = self.access.enter(request)
+        asked = await read_body(request, RewardRequest)
+        rollout.check_is_open()
+        score = asked.score if asked.score is not None else asked.reward
+        reward = reward_of(rollout, score, asked.name, asked.step)
+        rollout.logs.add(self.sealer.log.append(reward))
+        return as_json({"reward_id": reward.reward_id})
+
+    def _find(self, request: web.Request, attempt: int | None) -> LiveRollout:
+        return self.rollouts.find_attempt(request.match_info["rollout_id"], attempt)
+
+
+async def read_body(request: web.Request, kind: type[B]) -> B:
+    """Read the body as a record.
+
+    Raises: BadInputError: it is none of this kind, or an integer has more than 64 bits.
+    """
+    try:
+        body = msgspec.json.decode(await request.read() or b"{}", type=kind)
+    except msgspec.DecodeError as error:
+        raise BadInputError(f"{request.method} {request.path}: {error}; correct the body") from error
+    check_storable(body, f"{request.method} {request.path}")
+    return body

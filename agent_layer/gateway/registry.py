@@ -1,0 +1,120 @@
+"""This file holds the rollouts that a gateway knows, by name: open ones, and closed ones for as long as it answers."""
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from typing import Literal, TypeAlias
+
+from agent_layer.errors import BadInputError, NotFoundError
+from agent_layer.gateway.rollouts import LiveRollout
+from agent_layer.schema.ids import trajectory_id_of
+
+__all__ = ["Lapse", "Rollouts"]
+
+Lapse: TypeAlias = Literal["idle", "expired"]
+"""Why a rollout is given up: nobody used it, or nobody renewed its key."""
+
+_MAX_CLOSED = 10_000
+"""Closed rollouts that are still answered for; each is a few hundred bytes."""
+
+
+class Rollouts:
+    """All rollouts that this process knows. A restarted gateway knows none: their attempts are lost.
+
+    Args:
+        idle_seconds: a rollout that is not used for so long has lapsed.
+        clock: seconds, from any beginning.
+    """
+
+    def __init__(self, idle_seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self.now = clock
+        self._idle_seconds = idle_seconds
+        self._live: dict[str, LiveRollout] = {}
+        self._closed: OrderedDict[str, LiveRollout] = OrderedDict()
+        self._newest: dict[str, int] = {}
+        """By rollout the highest attempt."""
+
+    @property
+    def live(self) -> list[LiveRollout]:
+        """Those that are open."""
+        return list(self._live.values())
+
+    def add(self, rollout: LiveRollout) -> LiveRollout:
+        """Take a rollout in; the same attempt opened again is the one that is there.
+
+        Raises: BadInputError: the attempt was closed before.
+        """
+        if rollout.trajectory_id in self._closed:
+            raise BadInputError(
+                f"rollout {rollout.trajectory_id}: it is closed and cannot be opened again; open another attempt"
+            )
+        found = self._live.setdefault(rollout.trajectory_id, rollout)
+        found.used_at = self.now()
+        rollout_id, attempt = rollout.started.rollout_id, rollout.started.attempt
+        self._newest[rollout_id] = max(attempt, self._newest.get(rollout_id, attempt))
+        return found
+
+    def find_newest(self, rollout: LiveRollout) -> LiveRollout | None:
+        """Find the newest attempt at the same rollout; None when none was opened yet."""
+        newest = self._newest.get(rollout.started.rollout_id)
+        return None if newest is None else self.look(trajectory_id_of(rollout.started.rollout_id, newest))
+
+    def forget(self, rollout: LiveRollout) -> None:
+        """Undo ``add``."""
+        self._live.pop(rollout.trajectory_id, None)
+
+    def look(self, trajectory_id: str) -> LiveRollout | None:
+        """Find an attempt, closed ones included; None: this process never opened it."""
+        return self._live.get(trajectory_id) or self._closed.get(trajectory_id)
+
+    def find(self, trajectory_id: str) -> LiveRollout:
+        """Find an attempt, closed ones included, that somebody uses now.
+
+        Raises: NotFoundError: this process never opened it.
+        """
+        found = self.look(trajectory_id)
+        if found is None:
+            raise NotFoundError(
+                f"rollout {trajectory_id}: this gateway does not know it; it was never opened here, or the gateway was"
+                " started anew since: count the attempt as lost and open another"
+            )
+        found.used_at = self.now()
+        return found
+
+    def find_attempt(self, rollout_id: str, attempt: int | None) -> LiveRollout:
+        """Find one attempt at a rollout; None: the newest.
+
+        Raises: NotFoundError: this process never opened it.
+        """
+        return self.find(trajectory_id_of(rollout_id, self._newest.get(rollout_id, 0) if attempt is None else attempt))
+
+    def renew(self, trajectory_id: str, lease_seconds: float) -> bool:
+        """Let a key hold for so long from now; False: there is no open rollout of this name."""
+        if (rollout := self._live.get(trajectory_id)) is None or self._lapse_of(rollout) == "expired":
+            return False
+        rollout.end_of_key = self.now() + lease_seconds
+        return True
+
+    def lapsed(self) -> Iterator[tuple[LiveRollout, Lapse]]:
+        """Open rollouts that are to be given up. One whose call runs is used."""
+        for rollout in self.live:
+            if rollout.running:
+                rollout.used_at = self.now()
+            if lapse := self._lapse_of(rollout):
+                yield rollout, lapse
+
+    def close(self, rollout: LiveRollout) -> None:
+        """Take no more calls for it."""
+        rollout.is_open = False
+        if self._live.pop(rollout.trajectory_id, None):
+            self._closed[rollout.trajectory_id] = rollout
+        while len(self._closed) > _MAX_CLOSED:
+            _, oldest = self._closed.popitem(last=False)
+            if self._newest.get(oldest.started.rollout_id) == oldest.started.attempt:
+                del self._newest[oldest.started.rollout_id]
+
+    def _lapse_of(self, rollout: LiveRollout) -> Lapse | None:
+        now = self.now()
+        if rollout.end_of_key is not None and now >= rollout.end_of_key:
+            return "expired"
+        return "idle" if now - rollout.used_at > self._idle_seconds else None
