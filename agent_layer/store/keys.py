@@ -72,6 +72,10 @@ class Keys:
         """Set of group ids that this consumer has acknowledged."""
         return self.name("acked", run, consumer)
 
+    def exported(self, consumer: str) -> str:
+        """String: id of the newest event whose trajectory this consumer has sent elsewhere."""
+        return self.name("exported", consumer)
+
     @property
     def outbox(self) -> str:
         """Stream of decisions of the dispatcher that are not in a segment yet."""

@@ -1,0 +1,1 @@
+"""Export: stored trajectories as OpenTelemetry spans, for whatever shows or keeps such. Never the record itself."""

@@ -1,0 +1,183 @@
+"""This file holds how a trajectory becomes spans, by OpenTelemetry's GenAI conventions.
+
+Pure: the same trajectory gives the same spans, ids included, so that whoever gets them twice can tell::
+
+    invoke_agent {agent}          the attempt; its rewards are events
+    ├── chat {model}              one for each call; its choices are steps, the first one's index is its attribute
+    ├── execute_tool {name}       one for each observation
+    └── invoke_agent {agent}      one for each further agent, with its own calls and tools below
+
+A call that was made inside a span of the agent's own hangs there instead.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import TypeAlias
+
+import msgspec
+
+from agent_layer.export.attributes import (
+    AttributeValue,
+    attributes_of_attempt,
+    attributes_of_call,
+    attributes_of_observation,
+    attributes_of_reward,
+)
+from agent_layer.schema import attributes as names
+from agent_layer.schema.ids import content_hash
+from agent_layer.schema.observation import Observation
+from agent_layer.schema.reward import Reward, current_rewards
+from agent_layer.schema.step import Step
+from agent_layer.schema.trajectory import Trajectory
+
+__all__ = ["Span", "SpanEvent", "Trace", "trace_of"]
+
+Member: TypeAlias = Step | Observation
+
+_FAILED = ("failed", "cancelled", "dead", "lost")
+
+
+class SpanEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that happened at one moment of a span."""
+
+    name: str
+    at: float
+    attributes: dict[str, AttributeValue]
+
+
+class Span(msgspec.Struct, frozen=True, kw_only=True):
+    """One span. Times are seconds since the epoch."""
+
+    name: str
+    span_id: str
+    parent_id: str | None
+    began_at: float
+    ended_at: float
+    attributes: dict[str, AttributeValue]
+    events: list[SpanEvent] = []
+    is_client: bool = False
+    """What it spans happens at a server."""
+    error: str | None = None
+    """Why it failed; None: it did not."""
+
+
+class Trace(msgspec.Struct, frozen=True, kw_only=True):
+    """All spans of one attempt, the root first."""
+
+    trace_id: str
+    state: str | None
+    spans: list[Span]
+
+
+def trace_of(trajectory: Trajectory, *, contents: bool = False) -> Trace:
+    """Give the spans of one attempt; of one that still runs, what is there so far.
+
+    Args:
+        trajectory: whole.
+        contents: also what was said: messages, tool definitions, arguments and outputs.
+    """
+    begun_in = trajectory.started.trace if trajectory.started else None
+    known = [begun_in.trace_id] if begun_in else [step.trace_id for step in trajectory.steps if step.trace_id]
+    return Trace(
+        trace_id=known[0] if known else _hashed(trajectory.trajectory_id, 32),
+        state=begun_in.state if begun_in else None,
+        spans=list(_spans(trajectory, contents=contents)),
+    )
+
+
+def _spans(trajectory: Trajectory, *, contents: bool) -> Iterator[Span]:
+    yield _attempt(trajectory)
+    members: list[Member] = [*trajectory.steps, *trajectory.observations]
+    for agent in sorted({one.agent for one in members if one.agent} - {_root_agent(trajectory)}):
+        yield _agent(trajectory, agent, [one for one in members if one.agent == agent])
+    rewards = [reward for reward in current_rewards(trajectory.rewards) if reward.scope == "step"]
+    for _, choices in groupby(trajectory.steps, key=lambda step: step.call_id):
+        yield _call(trajectory, list(choices), rewards, contents=contents)
+    for observation in trajectory.observations:
+        yield _tool(trajectory, observation, contents=contents)
+
+
+def _attempt(trajectory: Trajectory) -> Span:
+    started, outcome = trajectory.started, trajectory.outcome
+    task = started.task_id if started else trajectory.trajectory_id
+    began_at = started.started_at if started else min((step.started_at for step in trajectory.steps), default=0.0)
+    latest = max((step.ended_at or step.started_at for step in trajectory.steps), default=began_at)
+    return Span(
+        name=f"{names.INVOKE_AGENT} {_root_agent(trajectory) or task}",
+        span_id=_parent_of(trajectory, None),
+        parent_id=started.trace.span_id if started and started.trace else None,
+        began_at=began_at,
+        ended_at=outcome.ended_at if outcome else latest,
+        attributes=attributes_of_attempt(trajectory),
+        events=[_event(reward) for reward in current_rewards(trajectory.rewards) if reward.scope != "step"],
+        error=(outcome.error or outcome.status) if outcome and outcome.status in _FAILED else None,
+    )
+
+
+def _agent(trajectory: Trajectory, agent: str, members: Sequence[Member]) -> Span:
+    return Span(
+        name=f"{names.INVOKE_AGENT} {agent}",
+        span_id=_parent_of(trajectory, agent),
+        parent_id=_parent_of(trajectory, None),
+        began_at=min(_begin_of(one) for one in members),
+        ended_at=max(_end_of(one) for one in members),
+        attributes={
+            names.OPERATION: names.INVOKE_AGENT,
+            names.AGENT: agent,
+            names.TRAJECTORY: trajectory.trajectory_id,
+        },
+    )
+
+
+def _call(trajectory: Trajectory, choices: Sequence[Step], rewards: Sequence[Reward], *, contents: bool) -> Span:
+    step, indices = choices[0], {choice.index for choice in choices}
+    return Span(
+        name=f"{names.CHAT} {step.model}" if step.model else names.CHAT,
+        span_id=step.span_id or _hashed(f"{step.trajectory_id} {step.call_id}", 16),
+        parent_id=step.parent_span_id or _parent_of(trajectory, step.agent),
+        began_at=step.started_at,
+        ended_at=_end_of(step),
+        attributes=attributes_of_call(choices, trajectory.contents if contents else None),
+        events=[_event(reward) for reward in rewards if reward.step in indices],
+        is_client=True,
+        error=(step.error or step.status) if step.status in ("error", "aborted") else None,
+    )
+
+
+def _tool(trajectory: Trajectory, observation: Observation, *, contents: bool) -> Span:
+    return Span(
+        name=f"{names.EXECUTE_TOOL} {observation.name}",
+        span_id=_hashed(f"{observation.trajectory_id} {observation.observation_id}", 16),
+        parent_id=_parent_of(trajectory, observation.agent),
+        began_at=_begin_of(observation),
+        ended_at=observation.at,
+        attributes=attributes_of_observation(observation, contents=contents),
+        error="error" if observation.status == "error" else None,
+    )
+
+
+def _event(reward: Reward) -> SpanEvent:
+    return SpanEvent(name=names.EVALUATION_EVENT, at=reward.at, attributes=attributes_of_reward(reward))
+
+
+def _root_agent(trajectory: Trajectory) -> str | None:
+    return trajectory.started.agent if trajectory.started else None
+
+
+def _parent_of(trajectory: Trajectory, agent: str | None) -> str:
+    """Span id of the agent; that of the attempt for its own agent and for none."""
+    is_further = agent is not None and agent != _root_agent(trajectory)
+    return _hashed(f"{trajectory.trajectory_id} {agent}" if is_further else trajectory.trajectory_id, 16)
+
+
+def _begin_of(member: Member) -> float:
+    return member.started_at if isinstance(member, Step) else member.at - (member.duration_seconds or 0.0)
+
+
+def _end_of(member: Member) -> float:
+    return (member.ended_at or member.started_at) if isinstance(member, Step) else member.at
+
+
+def _hashed(name: str, num_digits: int) -> str:
+    """Give hexadecimal digits that follow from a name."""
+    return content_hash(name.encode())[:num_digits]

@@ -1,0 +1,95 @@
+"""This file holds how chat messages become messages of OpenTelemetry's GenAI conventions, made of parts, and back.
+
+Parts that only one side has a form for, such as images, stay as they came.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import cast
+
+import msgspec
+
+from agent_layer.schema.record import JsonObject
+
+__all__ = ["chat_messages_of", "parted"]
+
+
+def parted(message: Mapping[str, object]) -> JsonObject:
+    """Give a chat message in parts."""
+    role = message.get("role", "assistant")
+    if role == "tool":
+        answer = {"type": "tool_call_response", "id": message.get("tool_call_id"), "response": message.get("content")}
+        return {"role": role, "parts": [answer]}
+    parts = [_part_of_content(item) for item in _items_of(message.get("content"))]
+    if reasoning := message.get("reasoning_content") or message.get("reasoning"):
+        parts.insert(0, {"type": "reasoning", "content": reasoning})
+    return {"role": role, "parts": [*parts, *map(_part_of_call, _objects_of(message.get("tool_calls")))]}
+
+
+def chat_messages_of(message: Mapping[str, object]) -> Iterator[JsonObject]:
+    """Give the chat messages that one message in parts stands for; several answers of tools are one message each."""
+    parts = _objects_of(message.get("parts"))
+    answers = [part for part in parts if part.get("type") == "tool_call_response"]
+    if len(answers) < len(parts) or not parts:
+        said = [part for part in parts if part.get("type") != "tool_call_response"]
+        yield _chat_message(str(message.get("role", "assistant")), said)
+    for part in answers:
+        response = part.get("response", part.get("result"))
+        yield {"role": "tool", "tool_call_id": part.get("id"), "content": _as_text(response)}
+
+
+def _chat_message(role: str, parts: Sequence[JsonObject]) -> JsonObject:
+    shown = [part for part in parts if part.get("type") not in ("tool_call", "reasoning")]
+    message: JsonObject = {"role": role, "content": _content_of(shown)}
+    if reasoning := "".join(str(part.get("content", "")) for part in parts if part.get("type") == "reasoning"):
+        message["reasoning_content"] = reasoning
+    if calls := [_call_of(part) for part in parts if part.get("type") == "tool_call"]:
+        message["tool_calls"] = calls
+    return message
+
+
+def _content_of(parts: Sequence[JsonObject]) -> object:
+    """Text where all is text, else a list; None where there is nothing."""
+    if any(part.get("type") != "text" for part in parts):
+        return [{"type": "text", "text": part.get("content")} if part.get("type") == "text" else part for part in parts]
+    return "".join(str(part.get("content", "")) for part in parts) if parts else None
+
+
+def _items_of(content: object) -> list[object]:
+    if isinstance(content, list):
+        return cast("list[object]", content)
+    return [content] if content else []
+
+
+def _objects_of(value: object) -> list[JsonObject]:
+    items = cast("list[object]", value) if isinstance(value, list) else []
+    return [cast("JsonObject", item) for item in items if isinstance(item, dict)]
+
+
+def _part_of_content(item: object) -> JsonObject:
+    if not isinstance(item, dict):
+        return {"type": "text", "content": str(item)}
+    part = cast("JsonObject", item)
+    return {"type": "text", "content": part.get("text")} if part.get("type") == "text" else part
+
+
+def _part_of_call(call: JsonObject) -> JsonObject:
+    function = cast("JsonObject", call.get("function") or {})
+    arguments = _as_value(function.get("arguments"))
+    return {"type": "tool_call", "id": call.get("id"), "name": function.get("name"), "arguments": arguments}
+
+
+def _call_of(part: JsonObject) -> JsonObject:
+    function = {"name": part.get("name"), "arguments": _as_text(part.get("arguments"))}
+    return {"id": part.get("id"), "type": "function", "function": function}
+
+
+def _as_value(text: object) -> object:
+    """Read JSON text; what is none stays as it is."""
+    try:
+        return msgspec.json.decode(text) if isinstance(text, str) else text
+    except msgspec.DecodeError:
+        return text
+
+
+def _as_text(value: object) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()

@@ -1,0 +1,130 @@
+"""This file holds the promises of ``export otlp``: everything arrives, and what does not arrive is not lost."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from agent_layer.cli.main import main
+from agent_layer.errors import UnreachableError
+from agent_layer.export.otlp import OtlpSender
+from agent_layer.export.spans import trace_of
+from agent_layer.recorder.log import open_recorder
+from agent_layer.schema.trajectory import assemble_trajectory
+from agent_layer.store import open_store
+
+
+@pytest.fixture
+def record(settings, make_attempt):
+    """``record("x.0-0", …)``: puts attempts into the store."""
+
+    def record(*trajectory_ids):
+        recorder = open_recorder(settings)
+        for number, trajectory_id in enumerate(trajectory_ids):
+            recorder.append(*make_attempt(trajectory_id, at=100.0 + number))
+        assert recorder.flush().pending == 0
+
+    return record
+
+
+@pytest.fixture
+def export(settings, monkeypatch, capfd):
+    """``export("--run", "r")`` gives (exit status, stdout, stderr)."""
+    for name, value in settings.environment().items():
+        monkeypatch.setenv(name, value)
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["agent-layer", "export", "otlp", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capfd.readouterr()
+        return ended.value.code, out, err
+
+    return run
+
+
+def test_stored_attempts_arrive_as_spans(record, export, collector):
+    record("x.0-0", "x.1-0")
+
+    status, out, err = export("--endpoint", collector.url)
+
+    assert (status, out) == (0, "2 trajectories, 10 spans sent\n"), err
+    assert sorted(set(collector.names)) == [
+        "chat policy",
+        "execute_tool look",
+        "invoke_agent critic",
+        "invoke_agent solver",
+    ]
+    root = next(span for span in collector.spans if span.name == "invoke_agent solver")
+    assert root.trace_id.hex() == "0af7651916cd43dd8448eb211c80319c"
+    assert (root.parent_span_id.hex(), root.trace_state) == ("b7ad6b7169203331", "vendor=1")
+
+
+def test_the_endpoint_may_stand_in_open_telemetrys_own_variable(record, export, collector, monkeypatch):
+    record("x.0-0")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
+
+    assert export()[0] == 0
+    assert len(collector.spans) == 5
+
+
+def test_without_an_endpoint_there_is_one_sentence(export):
+    status, _, err = export()
+
+    assert status == 2
+    assert "give --endpoint" in err
+
+
+def test_an_endpoint_that_takes_nothing_costs_nothing_of_the_record(record, export, collector, settings):
+    record("x.0-0", "x.1-0")
+    collector.status = 400
+
+    status, _, err = export("--endpoint", collector.url)
+
+    assert (status, collector.spans) == (2, [])
+    assert "nothing of the store is lost" in err
+    assert open_store(settings).check().is_sound
+    collector.status = 200
+    assert export("--endpoint", collector.url)[0] == 0
+    assert len(collector.spans) == 10
+
+
+def test_a_closed_port_is_an_error_of_ours(make_attempt):
+    trajectory = assemble_trajectory("x.0-0", make_attempt("x.0-0"))
+
+    with pytest.raises(UnreachableError, match="expected it to take 5 spans"):
+        OtlpSender("http://127.0.0.1:9", "test", 0.3).send([trace_of(trajectory)])
+
+
+def test_following_sends_what_ends_and_goes_on_after_an_outage(record, collector, settings, wait_until):
+    record("x.0-0")
+    command = [sys.executable, "-m", "agent_layer.cli", "export", "otlp", "--follow", "--endpoint", collector.url]
+    environment = {**os.environ, **settings.environment()}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as exporter:
+        wait_until(lambda: len(collector.spans) == 5, 30)
+        collector.status = 400
+        record("x.1-0")
+        wait_until(lambda: collector.num_requests > 1, 30)
+        collector.status = 200
+        wait_until(lambda: len(collector.spans) == 10, 30)
+        exporter.send_signal(signal.SIGINT)
+        assert exporter.wait(20) == 0
+
+
+def test_following_goes_on_where_it_was(record, collector, settings, wait_until):
+    record("x.0-0")
+    command = [sys.executable, "-m", "agent_layer.cli", "export", "otlp", "--follow", "--endpoint", collector.url]
+    environment = {**os.environ, **settings.environment()}
+    store = open_store(settings)
+    for number in range(2):
+        with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as exporter:
+            record(f"y.{number}-0")
+            wait_until(lambda: len(collector.spans) == 5 * (number + 2), 30)  # noqa: B023 - called in this round
+            newest = store.redis.xrevrange(store.keys.events, count=1)[0][0]
+            wait_until(lambda: store.redis.get(store.keys.exported("otlp")) == newest, 30)  # noqa: B023 - the same
+            exporter.send_signal(signal.SIGTERM)
+            assert exporter.wait(20) == 0
+
+    assert len(collector.spans) == 15
