@@ -13,6 +13,7 @@ from agent_layer.gateway.access import Access
 from agent_layer.gateway.answers import answer_errors, as_json
 from agent_layer.gateway.calls import Calls
 from agent_layer.gateway.counters import Counters, CountingLog, SettlingLog
+from agent_layer.gateway.engines.desk import EngineDesk
 from agent_layer.gateway.lifecycle import Lifecycle
 from agent_layer.gateway.metrics import backlog_bytes, metrics_text
 from agent_layer.gateway.policy_book import PolicyBook
@@ -56,6 +57,7 @@ class Gateway:
         self._rollouts = Rollouts(settings.idle_seconds)
         self._access = Access([settings.api_key, *settings.former_keys], self._rollouts, self._counters)
         self._engines = EngineWatch(board, new_id(), settings)
+        self._desk = EngineDesk(settings, redis, self._engines, self._access.check_operator)
         self._policies = PolicyBook(redis, keys, self._log)
         self._sealer = Sealer(settings=settings, rollouts=self._rollouts, log=self._log, redis=redis, keys=keys)
         self._lifecycle = Lifecycle(
@@ -78,6 +80,7 @@ class Gateway:
                 web.get("/health", self._say_health),
                 web.get("/metrics", self._say_metrics),
                 *self._lifecycle.routes(),
+                *self._desk.routes(),
                 web.get("/r/{trajectory_id}/v1/models", self._list_models),
                 web.get("/v1/models", self._list_models),
                 web.post("/v1/chat/completions", self._chat),

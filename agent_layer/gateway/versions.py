@@ -7,14 +7,17 @@ this process was stopped, calls wait. So a trainer that no longer waits for this
 import asyncio
 import logging
 import time
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 
 from redis.exceptions import RedisError
 
 from agent_layer.errors import EngineError
+from agent_layer.gateway.engines.checkup import check_engines
+from agent_layer.gateway.engines.rotation import Rotation
+from agent_layer.settings import Settings
 from agent_layer.store.engines import Engine, EngineBoard
+from agent_layer.store.policies import newest_number
 
 __all__ = ["EngineWatch"]
 
@@ -27,19 +30,17 @@ log = logging.getLogger(__name__)
 
 
 class EngineWatch:
-    """Which engines serve what right now, and how many calls each has in flight from here."""
+    """Gives calls their places at engines, as the board allows, and keeps the board told."""
 
     def __init__(
-        self, board: EngineBoard, gateway_id: str, urls: Sequence[str], clock: Callable[[], float] = time.monotonic
+        self, board: EngineBoard, gateway_id: str, settings: Settings, clock: Callable[[], float] = time.monotonic
     ) -> None:
+        self.rotation = Rotation(settings.run, settings.engine_urls, settings.max_staleness)
         self._board = board
         self._gateway_id = gateway_id
-        self._urls = urls
+        self._settings = settings
         self._clock = clock
-        self._engines: dict[str, Engine] = {}
-        self._open: list[Engine] = []
         self._seen_at = float("-inf")
-        self._in_flight: Counter[str] = Counter()
         self._said_idle: dict[str, int] = {}
         self._changed = asyncio.Event()
         self._drained = asyncio.Event()
@@ -49,6 +50,8 @@ class EngineWatch:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._follow())
             tasks.create_task(self._say_idle())
+            limits = self._settings.engine_poll_seconds, self._settings.connect_seconds
+            tasks.create_task(check_engines(self.rotation, *limits))
 
     async def close(self) -> None:
         """Tell the board that this gateway ended."""
@@ -58,57 +61,63 @@ class EngineWatch:
     async def look(self) -> None:
         """Show this gateway, then read the board: in this order no trainer misses it."""
         began = self._clock()
-        engines = await asyncio.to_thread(self._show_and_read)
-        self._engines = {engine.url: engine for engine in engines}
-        self._open = [engine for engine in self.engines if engine.state == "serving"]
+        engines, newest = await asyncio.to_thread(self._show_and_read)
+        self.rotation.update(engines, newest)
         self._seen_at = began
         self._changed.set()
         self._changed = asyncio.Event()
         self._drained.set()
 
-    async def take(self, seconds: float) -> Engine:
-        """Take a place at the serving engine that has the fewest calls from here; give it back with ``give``.
+    async def take(self, run: str, kept: str | None, seconds: float) -> Engine:
+        """Take a place at an engine; give it back with ``give``.
+
+        Args:
+            run: of the rollout that calls.
+            kept: address of the engine that answered the rollout before; None: none did.
+            seconds: longest wait.
 
         Raises: EngineError: none served within so many seconds.
         """
         deadline = self._clock() + seconds
-        while (engine := self._serving()) is None:
+        while (engine := self._choose(run, kept)) is None:
             try:
                 async with asyncio.timeout(max(0.0, deadline - self._clock())):
                     await self._changed.wait()
             except TimeoutError:
-                raise EngineError(self._why_none(seconds)) from None
-        self._in_flight[engine.url] += 1
+                raise EngineError(self.rotation.why_none(run, seconds)) from None
+        self.rotation.load_of(engine.url).in_flight += 1
         return engine
 
     def give(self, engine: Engine) -> None:
         """Give a place back."""
-        self._in_flight[engine.url] -= 1
-        if not self._in_flight[engine.url]:
+        load = self.rotation.load_of(engine.url)
+        load.in_flight -= 1
+        if not load.in_flight:
             self._drained.set()
+
+    def fails(self, engine: Engine, run: str) -> bool:
+        """Note that an engine failed a call of this run; whether another that is well could answer it."""
+        self.rotation.note_failure(engine.url)
+        return self.rotation.has_other(engine, run)
 
     @property
     def engines(self) -> list[Engine]:
         """Engines that may be sent to when they serve."""
-        return [engine for engine in self._engines.values() if not self._urls or engine.url in self._urls]
+        return self.rotation.engines
 
-    def _serving(self) -> Engine | None:
+    def _choose(self, run: str, kept: str | None) -> Engine | None:
         if self._clock() - self._seen_at > _MARGIN * self._board.gateway_seconds:
             return None
-        if len(self._open) < 2:
-            return self._open[0] if self._open else None
-        return min(self._open, key=lambda engine: self._in_flight[engine.url])
+        return self.rotation.choose(run, kept)
 
-    def _why_none(self, seconds: float) -> str:
-        states = ", ".join(f"{engine.url} is {engine.state}" for engine in self.engines) or "none is registered"
-        return (
-            f"gateway: expected an engine to serve within {seconds:.0f} s, but {states}; look at the trainer that was"
-            " switching weights, or start an engine"
-        )
-
-    def _show_and_read(self) -> list[Engine]:
+    def _show_and_read(self) -> tuple[list[Engine], dict[str, int]]:
         self._board.show_gateway(self._gateway_id)
-        return self._board.engines()
+        engines = self._board.engines()
+        return engines, self._newest_of({engine.run for engine in engines} if self.rotation.has_limit else set())
+
+    def _newest_of(self, runs: set[str]) -> dict[str, int]:
+        found = {run: newest_number(self._board.redis, self._board.keys, run) for run in runs}
+        return {run: number for run, number in found.items() if number is not None}
 
     async def _follow(self) -> None:
         beat = self._board.gateway_seconds / _BEATS
@@ -127,8 +136,8 @@ class EngineWatch:
         while True:
             await self._drained.wait()
             self._drained.clear()
-            for engine in list(self._engines.values()):
-                if engine.state == "serving" or self._in_flight[engine.url]:
+            for engine in self.rotation.all_engines:
+                if engine.state == "serving" or self.rotation.load_of(engine.url).in_flight:
                     continue
                 if self._said_idle.get(engine.url, -1) < engine.epoch:
                     await self._acknowledge(engine)

@@ -10,7 +10,7 @@ from agent_layer.schema.codec import decode, encode
 from agent_layer.schema.policy import PolicyVersion
 from agent_layer.store.keys import Keys
 
-__all__ = ["get_policy", "list_policies", "newest_policy", "register_policy"]
+__all__ = ["get_policy", "list_policies", "newest_number", "newest_policy", "register_policy"]
 
 
 def register_policy(redis: Redis, keys: Keys, policy: PolicyVersion, append: Callable[[PolicyVersion], object]) -> None:
@@ -40,10 +40,16 @@ def list_policies(redis: Redis, keys: Keys, run: str) -> list[PolicyVersion]:
     return sorted(map(_policy_of, stored.values()), key=lambda policy: policy.number)
 
 
+def newest_number(redis: Redis, keys: Keys, run: str) -> int | None:
+    """Read the highest version number; None when the run has no version."""
+    numbers = cast("list[bytes]", redis.hkeys(keys.policies(run)))
+    return max(map(int, numbers), default=None)
+
+
 def newest_policy(redis: Redis, keys: Keys, run: str) -> PolicyVersion | None:
     """Read the version with the highest number; None when the run has none."""
-    numbers = cast("list[bytes]", redis.hkeys(keys.policies(run)))
-    return get_policy(redis, keys, run, max(map(int, numbers))) if numbers else None
+    number = newest_number(redis, keys, run)
+    return None if number is None else get_policy(redis, keys, run, number)
 
 
 def _policy_of(stored: bytes) -> PolicyVersion:

@@ -1,0 +1,136 @@
+"""This file holds which engines answer calls of which run right now, and how busy each of them is.
+
+A run's calls go to the engines that are registered for it. A run that has none is answered by the engines of the
+gateway's own run: so evaluations and trials need no engine of their own, and a trained run never gets foreign weights.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import count
+
+from agent_layer.gateway.engines.metrics import Gauges
+from agent_layer.gateway.engines.routing import Load, choose_engine
+from agent_layer.store.engines import Engine
+
+__all__ = ["Rotation"]
+
+_NUM_MISSES = 2
+"""An engine that does not answer so many questions in a row after its health is unwell; one failed call is enough."""
+
+
+class Rotation:
+    """Engines by run.
+
+    Args:
+        own_run: of the gateway.
+        urls: engines that the settings name; none: all on the board. Those that joined at run time are used besides.
+        max_staleness: versions that an engine may be behind its run's newest; None: any number.
+    """
+
+    def __init__(self, own_run: str, urls: Sequence[str] = (), max_staleness: int | None = None) -> None:
+        self._own_run = own_run
+        self._urls = urls
+        self._max_staleness = max_staleness
+        self._engines: dict[str, Engine] = {}
+        self._loads: dict[str, Load] = {}
+        self._misses: dict[str, int] = {}
+        self._open: dict[str, list[Load]] = {}
+        """By run, for every run that has an engine on the board."""
+        self._turns = count(1)
+
+    @property
+    def engines(self) -> list[Engine]:
+        """Engines that may be sent to when they serve."""
+        return [engine for engine in self._engines.values() if self._is_used(engine)]
+
+    @property
+    def all_engines(self) -> list[Engine]:
+        """Everything on the board."""
+        return list(self._engines.values())
+
+    @property
+    def has_limit(self) -> bool:
+        """Whether it matters how old an engine's weights are."""
+        return self._max_staleness is not None
+
+    def update(self, engines: Iterable[Engine], newest: Mapping[str, int]) -> None:
+        """Take over what the board says.
+
+        Args:
+            engines: all on the board.
+            newest: by run the highest policy version that is registered; runs may be missing.
+        """
+        self._engines = {engine.url: engine for engine in engines}
+        busy = {url: load for url, load in self._loads.items() if url in self._engines or load.in_flight}
+        self._loads = busy | {url: Load(url=url) for url in self._engines if url not in busy}
+        self._open = {engine.run: [] for engine in self._engines.values()}
+        for engine in self.engines:
+            if self._is_open(engine, newest):
+                self._open[engine.run].append(self._loads[engine.url])
+
+    def choose(self, run: str, kept: str | None) -> Engine | None:
+        """Choose an engine for a call of this run.
+
+        Args:
+            run: of the rollout that calls.
+            kept: address of the engine that the rollout has.
+        """
+        loads = self._open.get(run)
+        if loads is None:
+            loads = self._open.get(self._own_run)
+        if not loads:
+            return None
+        load = loads[0] if len(loads) == 1 else choose_engine(loads, kept)
+        if load.url != kept:
+            load.turn = next(self._turns)
+        return self._engines[load.url]
+
+    def has_other(self, engine: Engine, run: str) -> bool:
+        """Whether another engine that is well could answer instead."""
+        loads = self._open.get(run, self._open.get(self._own_run, []))
+        return any(load.is_well and load.url != engine.url for load in loads)
+
+    def load_of(self, url: str) -> Load:
+        """How busy an engine is."""
+        return self._loads.setdefault(url, Load(url=url))
+
+    def note_answer(self, url: str, gauges: Gauges | None) -> None:
+        """An engine is well, and says how busy it is; None: it tells nothing of that."""
+        load, self._misses[url] = self.load_of(url), 0
+        load.is_well = True
+        if gauges:
+            load.others = max(0, gauges.running + gauges.waiting - load.in_flight)
+            load.waiting, load.cache_usage = gauges.waiting, gauges.cache_usage
+
+    def note_miss(self, url: str) -> None:
+        """An engine did not say that it is well."""
+        self._misses[url] = self._misses.get(url, 0) + 1
+        if self._misses[url] >= _NUM_MISSES:
+            self.note_failure(url)
+
+    def note_failure(self, url: str) -> None:
+        """A call of an engine failed: others come first until it is found well."""
+        self.load_of(url).is_well = False
+
+    def why_none(self, run: str, seconds: float) -> str:
+        """Say why a call of this run found no engine."""
+        run = run if run in self._open else self._own_run
+        states = [f"{engine.url} is {self._state_of(engine)}" for engine in self.engines if engine.run == run]
+        found = ", ".join(states) or "none is registered"
+        return (
+            f"gateway: expected an engine of run {run} to serve within {seconds:.0f} s, but {found}; look at the"
+            " trainer that was switching weights, or start an engine"
+        )
+
+    def _state_of(self, engine: Engine) -> str:
+        if engine.state != "serving":
+            return engine.state
+        return "drained by an operator" if engine.is_drained else f"serving version {engine.version}, which is too old"
+
+    def _is_used(self, engine: Engine) -> bool:
+        return not self._urls or engine.is_joined or engine.url in self._urls
+
+    def _is_open(self, engine: Engine, newest: Mapping[str, int]) -> bool:
+        if engine.state != "serving" or engine.is_drained:
+            return False
+        behind = newest.get(engine.run, engine.version) - engine.version
+        return self._max_staleness is None or behind <= self._max_staleness
