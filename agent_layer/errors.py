@@ -10,6 +10,7 @@ AgentLayerError
 ├── EngineError            an inference engine refused, died or lacks a capability
 ├── BackPressureError      the local log is over its quota, or a queue is full
 ├── CaptureError           a step lacks what training needs (no token ids, no log-probabilities)
+├── RedactionError         the user's redaction failed, so nothing was recorded
 ├── EmptyGroupError        no rollout of a group has a reward
 └── AgentFailedError       the agent's own code or command failed
 
@@ -29,6 +30,7 @@ __all__ = [
     "LeaseLostError",
     "NotFoundError",
     "NotWholeError",
+    "RedactionError",
     "UnreachableError",
 ]
 
@@ -71,6 +73,10 @@ class BackPressureError(AgentLayerError):
 
 class CaptureError(AgentLayerError):
     """A captured step lacks what it is needed for, such as token ids."""
+
+
+class RedactionError(AgentLayerError):
+    """The user's function that redacts texts failed; nothing was recorded."""
 
 
 class EmptyGroupError(AgentLayerError):

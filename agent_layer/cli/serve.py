@@ -1,5 +1,6 @@
 """This file holds the command that serves the gateway in front of engines that run elsewhere: ``serve``."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -24,14 +25,18 @@ def serve(
     context: typer.Context,
     host: Annotated[str, typer.Option(help="Address to listen at; 0.0.0.0 for all.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="0 takes a free one.")] = 8790,
+    tls_cert: Annotated[Path | None, typer.Option(help="Certificate to serve https with (PEM).")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="Its private key, unless it is in the same file.")] = None,
+    insecure: Annotated[bool, typer.Option("--insecure", help="Let others connect without TLS.")] = False,
 ) -> None:
     """Serve the gateway against configured servers (AGENT_LAYER_VLLM_URLS, AGENT_LAYER_REDIS_URL, ...)."""
-    settings = with_key(context.obj)
+    asked = {"tls_cert": tls_cert, "tls_key": tls_key, "insecure": insecure or None}
+    settings = with_key(context.obj).model_copy(update={name: value for name, value in asked.items() if value})
     _know_engines(settings)
     ensure_shipper(settings)  # for logs of processes that were killed
     listener = listen(host, port)
-    shown = "127.0.0.1" if host == "0.0.0.0" else host
-    settings = settings.model_copy(update={"gateway_url": f"http://{shown}:{listener.getsockname()[1]}"})
+    shown, scheme = "127.0.0.1" if host == "0.0.0.0" else host, "https" if settings.tls_cert else "http"
+    settings = settings.model_copy(update={"gateway_url": f"{scheme}://{shown}:{listener.getsockname()[1]}"})
 
     def announce() -> None:
         for line in export_lines(settings):

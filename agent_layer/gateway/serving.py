@@ -9,6 +9,7 @@ from aiohttp import web
 
 from agent_layer.errors import BadInputError
 from agent_layer.gateway.app import build_app
+from agent_layer.gateway.exposure import check_exposure, tls_of
 from agent_layer.recorder.log import open_recorder
 from agent_layer.settings import Settings
 from agent_layer.store.clients import open_redis
@@ -41,14 +42,20 @@ def serve_gateway(settings: Settings, listener: socket.socket, announce: Callabl
         listener: from ``listen``.
         announce: called when everything that is needed answers; requests are taken from now on.
 
-    Raises: UnreachableError: Redis does not answer.
+    Raises:
+        UnreachableError: Redis does not answer.
+        BadInputError: others could reach the listener without TLS, or the certificate cannot be used.
     """
+    check_exposure(settings, listener.getsockname()[0])
+    tls = tls_of(settings)
     with open_redis(settings) as redis, closing(open_recorder(settings)) as recorder:
         app = build_app(settings, redis, recorder)
         app.on_startup.append(_calling(announce))
         gc.collect()
         gc.freeze()  # what was imported stays; looking through it again and again would only cost time
-        web.run_app(app, sock=listener, access_log=None, print=None, shutdown_timeout=_SHUTDOWN_SECONDS)
+        web.run_app(
+            app, sock=listener, ssl_context=tls, access_log=None, print=None, shutdown_timeout=_SHUTDOWN_SECONDS
+        )
 
 
 def _calling(announce: Callable[[], None]) -> Callable[[web.Application], Awaitable[None]]:

@@ -9,7 +9,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +22,7 @@ from agent_layer.recorder.frames import frame
 from agent_layer.recorder.locks import share_lock
 from agent_layer.recorder.logfile import LogFile, is_settled
 from agent_layer.recorder.quota import Quota
+from agent_layer.recorder.redaction import load_redaction, redacted
 from agent_layer.recorder.shipping import ensure_shipper
 from agent_layer.schema.codec import LogRecord, encode
 from agent_layer.schema.ids import new_id
@@ -53,7 +54,7 @@ class Recorder:
     Args:
         ship: called now and then, never in a thread that appends; sees to it that somebody ships what is written.
 
-    Raises: BadInputError: the log directory cannot be made.
+    Raises: BadInputError: the log directory cannot be made, or the redaction that is asked for is not there.
     """
 
     def __init__(self, settings: "Settings", ship: Callable[[], None] = lambda: None) -> None:
@@ -68,15 +69,18 @@ class Recorder:
             ) from error
         self._ship = ship
         self._quota = Quota(self._directory, settings.log_quota_bytes)
+        self._redact = load_redaction(settings.redact)
         self._begin()
         survive_forks(self)
 
     def append(self, *records: LogRecord) -> str:
         """Write records, all of them or none; give the name of the log that holds them.
 
-        Raises: BackPressureError: disk or quota stayed full for ``log_wait_seconds``.
+        Raises:
+            BackPressureError: disk or quota stayed full for ``log_wait_seconds``.
+            RedactionError: the function that the setting ``redact`` names failed.
         """
-        frames = b"".join([frame(encode(record)) for record in records])
+        frames = b"".join([frame(encode(record)) for record in self._kept(records)])
         try:
             self._quota.await_room(self._settings.log_wait_seconds)
             with self._changed:
@@ -137,6 +141,11 @@ class Recorder:
         if self._writers_lock is not None:
             os.close(self._writers_lock)
         self._begin()
+
+    def _kept(self, records: Sequence[LogRecord]) -> Sequence[LogRecord]:
+        """What of the records may be kept."""
+        redact = self._redact
+        return records if redact is None else [redacted(record, redact) for record in records]
 
     def _begin(self) -> None:
         self._changed = threading.Condition()

@@ -94,7 +94,7 @@ async def test_renewing_keeps_a_key_and_names_those_that_are_gone(house):
     assert (await house.chat(opened, "hello"))[0] == 200
 
 
-async def test_a_worker_writes_the_end_of_its_attempts_itself(house, until):
+async def test_a_worker_writes_the_end_of_its_attempts_itself(house):
     opened = await house.open(owner="worker", lease_seconds=0.1)
 
     async with asyncio.timeout(5):

@@ -1,0 +1,102 @@
+"""This file holds redaction: every text that came from outside goes through a function of the user's before it is kept.
+
+Ids, hashes, numbers and token ids stay as they are. A function that fails refuses the record: nothing is kept
+unredacted.
+"""
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Final, TypeAlias, TypeVar, cast
+
+import msgspec
+
+from agent_layer.errors import BadInputError, RedactionError
+from agent_layer.schema.codec import LogRecord
+from agent_layer.schema.observation import Observation
+from agent_layer.schema.record import JsonObject
+from agent_layer.schema.reward import Reward
+from agent_layer.schema.rollout import AttemptStarted, Outcome
+from agent_layer.schema.step import Action, Content, StepPart
+from agent_layer.schema.task import Task
+
+__all__ = ["Redact", "load_redaction", "redacted"]
+
+Redact: TypeAlias = Callable[[str], object]
+"""Gives the text that is kept; what else it gives is an error."""
+R = TypeVar("R", bound=LogRecord)
+
+_TEXTS: Final[dict[type, tuple[str, ...]]] = {
+    Action: ("message",),
+    AttemptStarted: ("task",),
+    Observation: ("arguments", "output"),
+    Outcome: ("error", "result", "details"),
+    Reward: ("error",),
+    StepPart: ("actions", "error", "sampling_asked", "sampling_applied"),
+    Task: ("input", "grading"),
+}
+"""Fields that hold text from outside, or records with such fields."""
+
+
+def load_redaction(name: str | None) -> Redact | None:
+    """Import the function that is named ``module:function``; None when none is.
+
+    Raises: BadInputError: there is no such function.
+    """
+    if name is None:
+        return None
+    module, _, attribute = name.partition(":")
+    try:
+        found = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise BadInputError(
+            f"setting redact: expected module:function, found {name!r}, which cannot be imported ({error}); correct"
+            " AGENT_LAYER_REDACT"
+        ) from error
+    if not callable(found):
+        raise BadInputError(f"setting redact: expected a function, found {type(found).__name__}; correct {name!r}")
+    return cast("Redact", found)
+
+
+def redacted(record: R, redact: Redact) -> R:
+    """Give the record with all its texts redacted.
+
+    Raises: RedactionError: the function failed, or gave something that is no text.
+    """
+    if isinstance(record, Content):
+        return msgspec.structs.replace(record, body=_in_body(record.body, redact))
+    return cast("R", _in_value(record, redact))
+
+
+def _in_body(body: bytes, redact: Redact) -> bytes:
+    try:
+        value = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):  # no text: a picture, for example
+        return body
+    return msgspec.json.encode(_in_value(value, redact))
+
+
+def _in_value(value: object, redact: Redact) -> object:
+    match value:
+        case str():
+            return _in_text(value, redact)
+        case dict():
+            return {name: _in_value(one, redact) for name, one in cast("JsonObject", value).items()}
+        case list():
+            return [_in_value(one, redact) for one in cast("list[object]", value)]
+        case msgspec.Struct():
+            fields = {name: _in_value(getattr(value, name), redact) for name in _TEXTS.get(type(value), ())}
+            return msgspec.structs.replace(value, **fields)
+        case _:
+            return value
+
+
+def _in_text(text: str, redact: Redact) -> str:
+    try:
+        kept = redact(text)
+    except Exception as error:
+        raise RedactionError(f"redaction: expected a text, found {error!r}; nothing was recorded, mend it") from error
+    if not isinstance(kept, str):
+        raise RedactionError(
+            f"redaction: expected a text, found {type(kept).__name__}; nothing was recorded, let it return the text"
+        )
+    return kept
