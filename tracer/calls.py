@@ -8,7 +8,7 @@ its start before it leaves, its end before the answer is handed on.
 
 import time
 from contextvars import ContextVar
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -19,9 +19,12 @@ from tracer.contents import Contents
 from tracer.context import Scope
 from tracer.traceparent import new_span_id
 
-__all__ = ["Answer", "Asked", "Call", "announce", "failed_answer", "take_over"]
+__all__ = ["Answer", "Asked", "Call", "Layer", "announce", "failed_answer", "is_under", "take_over"]
 
-_DEPTH: dict[PartSource, int] = {"decorator": 0, "handler": 1, "hook": 2}
+Layer: TypeAlias = PartSource | Literal["broker"]
+"""A broker is a hook in a library that itself uses the clients of others; parts of both are those of hooks."""
+
+_DEPTH: dict[Layer, int] = {"decorator": 0, "handler": 1, "broker": 2, "hook": 3}
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,7 +58,7 @@ class Call(msgspec.Struct, kw_only=True, eq=False):
     """One model call, from before it leaves until its answer is here."""
 
     scope: Scope
-    source: PartSource
+    source: Layer
     """Innermost layer that sees the call so far; it records the end."""
     call_id: str = msgspec.field(default_factory=new_id)
     span_id: str = msgspec.field(default_factory=new_span_id)
@@ -86,13 +89,15 @@ class Call(msgspec.Struct, kw_only=True, eq=False):
                 trajectory_id=rollout.trajectory_id,
                 call_id=self.call_id,
                 run=rollout.run,
-                source=self.source,
+                source=self._part_source,
                 phase="start",
                 at=self.started_at,
                 agent=scope.agent,
+                agent_path=list(scope.agents) if len(scope.agents) > 1 else None,
                 role=scope.role,
                 conversation=scope.conversation,
                 node=scope.node,
+                graph=scope.graph,
                 parent_call=self.parent_call,
                 trace_id=rollout.trace_id,
                 span_id=self.span_id,
@@ -112,7 +117,7 @@ class Call(msgspec.Struct, kw_only=True, eq=False):
                 trajectory_id=rollout.trajectory_id,
                 call_id=self.call_id,
                 run=rollout.run,
-                source=self.source,
+                source=self._part_source,
                 phase="end",
                 at=time.time(),
                 state=self._state(contents, asked) if asked else None,
@@ -127,7 +132,7 @@ class Call(msgspec.Struct, kw_only=True, eq=False):
             )
         )
 
-    def finish(self, source: PartSource, answer: Answer, asked: Asked | None = None) -> None:
+    def finish(self, source: Layer, answer: Answer, asked: Asked | None = None) -> None:
         """End the call as this layer saw it; layers farther in, and the gateway, know better and have recorded it."""
         if self.source == source:
             if self.is_routed:
@@ -140,6 +145,10 @@ class Call(msgspec.Struct, kw_only=True, eq=False):
         """Make what follows in this line of thought a consequence of this call."""
         self.is_open = False
         self.scope.trail.latest_call = self.call_id
+
+    @property
+    def _part_source(self) -> PartSource:
+        return "hook" if self.source == "broker" else self.source
 
     def _state(self, contents: Contents, asked: Asked | None) -> StepState:
         scope, messages, tools = self.scope, asked and asked.messages, asked and asked.tools
@@ -160,7 +169,14 @@ def announce(call: Call) -> Call:
     return call
 
 
-def take_over(scope: Scope, source: PartSource) -> Call:
+def is_under(scope: Scope, source: Layer) -> bool:
+    """Whether this code runs inside a call of the scope's rollout of which that layer is the innermost so far."""
+    return any(
+        call.is_open and call.source == source and call.scope.rollout is scope.rollout for call in _ANNOUNCED.get()
+    )
+
+
+def take_over(scope: Scope, source: Layer) -> Call:
     """Give the oldest call that a layer farther out announced and nobody took over; a new call when there is none."""
     for call in _ANNOUNCED.get():
         if call.is_open and call.scope.rollout is scope.rollout and _DEPTH[call.source] < _DEPTH[source]:

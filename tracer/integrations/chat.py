@@ -8,11 +8,12 @@ import msgspec
 from agent_layer.schema.record import JsonObject
 from agent_layer.schema.step import Action, Usage
 from tracer.calls import Answer, Asked
-from tracer.contents import json_value
+from tracer.integrations.dialects import Dialect, not_understood, sampling_of
 
-__all__ = ["read_answer", "read_request", "read_stream"]
+__all__ = ["CHAT"]
 
 _NOT_SAMPLING = frozenset({"messages", "tools", "model", "stream", "stream_options"})
+_DONE = "[DONE]"
 _REPLACED = frozenset({"role", "id", "type", "name"})
 """Fields of a delta that are sent whole; the other texts are sent in pieces."""
 
@@ -37,38 +38,38 @@ class _Body(msgspec.Struct):
     usage: _Usage | None = None
 
 
-def read_request(body: Mapping[str, object]) -> Asked:
+def _read_request(body: Mapping[str, object]) -> Asked:
     """Read what a request asks."""
     messages, model = body.get("messages"), body.get("model")
     return Asked(
         messages=cast("list[object]", messages) if isinstance(messages, list) else None,
         tools=body.get("tools"),
-        sampling=cast("JsonObject", json_value({name: body[name] for name in body.keys() - _NOT_SAMPLING})),
+        sampling=sampling_of(body, _NOT_SAMPLING),
         model=model if isinstance(model, str) else None,
     )
 
 
-def read_answer(body: bytes) -> Answer:
+def _read_answer(body: bytes) -> Answer:
     """Read an answer that came in one piece."""
     try:
         answer = msgspec.json.decode(body, type=_Body)
     except msgspec.DecodeError as error:
-        return Answer(findings=["answer_not_understood"], error=str(error))
+        return not_understood(error)
     choices = sorted(answer.choices, key=lambda choice: choice.index)
     return _answer([answer], {choice.index: choice.message or {} for choice in choices})
 
 
-def read_stream(chunks: Iterable[bytes | str], *, is_whole: bool) -> Answer:
+def _read_stream(chunks: Iterable[str], *, is_whole: bool) -> Answer:
     """Put an answer together from its chunks.
 
     Args:
-        chunks: JSON text of each, without ``[DONE]``.
+        chunks: JSON text of each; ``[DONE]`` may be among them.
         is_whole: False where nobody read the stream to its end: the answer counts as aborted.
     """
     try:
-        bodies = [msgspec.json.decode(chunk, type=_Body) for chunk in chunks]
+        bodies = [msgspec.json.decode(chunk, type=_Body) for chunk in chunks if not _is_last(chunk)]
     except msgspec.DecodeError as error:
-        return Answer(findings=["answer_not_understood"], error=str(error), status="ok" if is_whole else "aborted")
+        return not_understood(error, is_whole=is_whole)
     messages: dict[int, JsonObject] = {}
     for body in bodies:
         for choice in body.choices:
@@ -127,3 +128,10 @@ def _without_indices(message: JsonObject) -> JsonObject:
         {name: value for name, value in call.items() if name != "index"} for call in cast("list[JsonObject]", calls)
     ]
     return {**message, "tool_calls": whole}
+
+
+def _is_last(event: str) -> bool:
+    return event.startswith(_DONE)
+
+
+CHAT = Dialect(_read_request, _read_answer, _read_stream, _is_last)

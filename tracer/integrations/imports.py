@@ -6,8 +6,9 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from types import ModuleType
+from typing import cast
 
-__all__ = ["after_import"]
+__all__ = ["after_import", "replace_everywhere"]
 
 
 def after_import(name: str, act: Callable[[], object]) -> None:
@@ -18,6 +19,14 @@ def after_import(name: str, act: Callable[[], object]) -> None:
     if _WATCHER not in sys.meta_path:
         sys.meta_path.insert(0, _WATCHER)
     _WATCHER.waiting[name] = act
+
+
+def replace_everywhere(original: object, replacement: object) -> None:
+    """Put the replacement under every name by which a loaded module knows the original, 'from … import' included."""
+    for module in list(sys.modules.values()):
+        names = cast("dict[str, object]", getattr(module, "__dict__", {}))
+        for name in [name for name, value in list(names.items()) if value is original]:
+            names[name] = replacement
 
 
 class _Watcher(MetaPathFinder):

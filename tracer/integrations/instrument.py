@@ -11,6 +11,8 @@ __all__ = ["instrument"]
 
 _WATCHED = {
     "openai": ("openai", "tracer.integrations.openai"),
+    "anthropic": ("anthropic", "tracer.integrations.anthropic"),
+    "litellm": ("litellm", "tracer.integrations.litellm"),
     "langgraph": ("langchain_core.tracers.context", "tracer.integrations.langgraph"),
 }
 _DONE: set[str] = set()
@@ -20,7 +22,8 @@ def instrument(*names: str) -> None:
     """Trace these clients and frameworks from the moment the program imports them; saying it again changes nothing.
 
     Args:
-        names: of 'openai' and 'langgraph' (LangChain included); none: all. Threads inherit their rollout always.
+        names: of 'openai', 'anthropic', 'litellm' and 'langgraph' (LangChain included); none: all. Threads inherit
+            their rollout always.
 
     Raises: BadInputError: nothing of this name can be traced.
     """

@@ -3,7 +3,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracer.integrations.chat import read_answer, read_request, read_stream
+from tracer.integrations.chat import CHAT
 
 names = st.text("abc", min_size=1, max_size=4)
 pieces = st.lists(st.text(max_size=4), max_size=4)
@@ -52,13 +52,13 @@ def chunk(index, delta, reason=None):
 
 @given(choices)
 def test_a_stream_says_what_the_whole_answer_says(choices):
-    assert read_stream(streamed(choices), is_whole=True) == read_answer(whole(choices))
+    assert CHAT.read_stream(streamed(choices), is_whole=True) == CHAT.read_answer(whole(choices))
 
 
 def test_a_stream_that_was_cut_keeps_what_came():
     chunks = list(streamed([(["forty ", "two"], [])]))[:2]
 
-    answer = read_stream(chunks, is_whole=False)
+    answer = CHAT.read_stream(chunks, is_whole=False)
 
     assert answer.status == "aborted"
     assert answer.actions[0].message["content"] == "forty "
@@ -66,12 +66,12 @@ def test_a_stream_that_was_cut_keeps_what_came():
 
 
 def test_what_is_no_answer_is_a_finding():
-    assert read_answer(b"<html>").findings == ["answer_not_understood"]
-    assert read_stream(['{"choices": 7}'], is_whole=False).findings == ["answer_not_understood"]
+    assert CHAT.read_answer(b"<html>").findings == ["answer_not_understood"]
+    assert CHAT.read_stream(['{"choices": 7}'], is_whole=False).findings == ["answer_not_understood"]
 
 
 def test_all_that_shapes_the_answer_is_sampling():
-    asked = read_request(
+    asked = CHAT.read_request(
         {"messages": [1], "tools": [2], "model": "m", "stream": True, "n": 2, "stop": ["x"], "temperature": 0}
     )
 

@@ -1,0 +1,146 @@
+"""This file holds LiteLLM's tracing: completions and responses, whichever provider they are meant for.
+
+LiteLLM's callbacks miss abandoned streams, so its functions are traced. A call for a rollout with a gateway is made
+in OpenAI's dialect to the rollout's own address; where the openai client makes it, its hook takes the call over.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from functools import wraps
+from inspect import signature
+from types import ModuleType
+from typing import Protocol, cast
+
+import litellm
+from litellm import main
+from litellm.litellm_core_utils.streaming_handler import CustomStreamWrapper
+from litellm.responses import main as responses_main
+from litellm.responses import streaming_iterator
+
+from tracer.calls import Call, announce, failed_answer, is_under, take_over
+from tracer.context import current_scope
+from tracer.integrations.chat import CHAT
+from tracer.integrations.dialects import Dialect
+from tracer.integrations.headers import call_headers
+from tracer.integrations.imports import replace_everywhere
+from tracer.integrations.responses import RESPONSES
+from tracer.integrations.streams import watch_class, watch_items
+from tracer.integrations.unfinished import Unfinished
+
+__all__: list[str] = []
+
+_OURS = frozenset({"model", "messages", "input", "instructions", "tools"})
+
+
+class _Made(Protocol):
+    """An answer in one piece."""
+
+    def model_dump_json(self, *, exclude_none: bool, warnings: bool) -> str: ...
+
+
+class _Seam:
+    """Where one kind of call enters LiteLLM."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+
+    def trace(self, function: Callable[..., object]) -> Callable[..., object]:
+        parameters = tuple(signature(function).parameters)
+
+        @wraps(function)
+        def traced(*args: object, **kwargs: object) -> object:
+            call = self._begin()
+            if call is None:
+                return function(*args, **kwargs)
+            named = {**dict(zip(parameters, args, strict=False)), **kwargs}
+            try:
+                result = function(**_address(named, call))
+            except BaseException as error:
+                _fail(call, error)
+                raise
+            self._answer(call, named, result)
+            return result
+
+        return traced
+
+    def trace_async(self, function: Callable[..., Awaitable[object]]) -> Callable[..., Awaitable[object]]:
+        parameters = tuple(signature(function).parameters)
+
+        @wraps(function)
+        async def traced(*args: object, **kwargs: object) -> object:
+            call = self._begin()
+            if call is None:
+                return await function(*args, **kwargs)
+            named = {**dict(zip(parameters, args, strict=False)), **kwargs}
+            try:
+                result = await function(**_address(named, call))
+            except BaseException as error:
+                _fail(call, error)
+                raise
+            self._answer(call, named, result)
+            return result
+
+        return traced
+
+    def _begin(self) -> Call | None:
+        """Mint the id, for the client below to take over; None outside rollouts, and where LiteLLM calls itself."""
+        scope = current_scope()
+        if scope is None or is_under(scope, "broker"):
+            return None
+        call = announce(take_over(scope, "broker"))
+        call.begin()
+        return call
+
+    def _answer(self, call: Call, named: Mapping[str, object], result: object) -> None:
+        """Record the answer, unless the client below has."""
+        if call.source != "broker":
+            return
+        call.source = "hook"  # nobody below took it, and from now on nobody may
+        asked = self._dialect.read_request({name: named[name] for name in _OURS & named.keys()})
+        if hasattr(result, "__next__") or hasattr(result, "__anext__"):
+            watch_items(result, Unfinished(call, self._dialect, asked))
+        else:
+            answer = self._dialect.read_answer(
+                cast("_Made", result).model_dump_json(exclude_none=True, warnings=False).encode()
+            )
+            call.finish("hook", answer, asked)
+
+
+def _address(named: Mapping[str, object], call: Call) -> dict[str, object]:
+    """Give the arguments with the address, key and ids of the call's rollout, whatever provider was meant."""
+    rollout = call.scope.rollout
+    if not call.is_routed:
+        return dict(named)
+    theirs = cast("Mapping[str, object] | None", named.get("extra_headers")) or {}
+    return {
+        **named,
+        "custom_llm_provider": "openai",
+        "api_base": rollout.base_url,
+        "base_url": None,
+        "api_key": rollout.api_key,
+        "extra_headers": {**theirs, **call_headers(call)},
+    }
+
+
+def _fail(call: Call, error: BaseException) -> None:
+    if call.is_routed:
+        call.is_open = False
+    else:
+        call.finish("broker", failed_answer(error))
+
+
+def _install(seam: _Seam, name: str, *modules: ModuleType) -> None:
+    """Trace a function and its ``a…`` form, in each module that has one of its own."""
+    for module in modules:
+        function, async_function = getattr(module, name), getattr(module, f"a{name}")
+        replace_everywhere(function, seam.trace(function))
+        replace_everywhere(async_function, seam.trace_async(async_function))
+
+
+_install(_Seam(CHAT), "completion", main, litellm)
+_install(_Seam(RESPONSES), "responses", responses_main)
+for _kind in (
+    CustomStreamWrapper,
+    streaming_iterator.ResponsesAPIStreamingIterator,
+    streaming_iterator.SyncResponsesAPIStreamingIterator,
+):
+    watch_class(_kind)

@@ -1,0 +1,176 @@
+"""This file holds the OpenAI responses dialect, read, and said in the words of chat completions. Pure."""
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from agent_layer.schema.record import JsonObject
+from agent_layer.schema.step import Action, Usage
+from tracer.calls import Answer, Asked
+from tracer.integrations.dialects import (
+    Dialect,
+    not_understood,
+    objects_of,
+    sampling_of,
+    say_assistant,
+    text_of,
+    tool_call,
+)
+
+__all__ = ["RESPONSES"]
+
+_NOT_SAMPLING = frozenset({"input", "instructions", "tools", "model", "stream", "stream_options"})
+_LAST = frozenset({"response.completed", "response.incomplete", "response.failed"})
+_TEXTS = frozenset({"input_text", "output_text", "text"})
+
+
+class _Usage(msgspec.Struct):
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+
+
+class _Reason(msgspec.Struct):
+    reason: str | None = None
+
+
+class _Fault(msgspec.Struct):
+    message: str | None = None
+
+
+class _Body(msgspec.Struct):
+    output: list[JsonObject] = []
+    model: str | None = None
+    status: str | None = None
+    usage: _Usage | None = None
+    error: _Fault | None = None
+    incomplete_details: _Reason | None = None
+
+
+class _Event(msgspec.Struct):
+    """One event of a stream, as far as it says something new."""
+
+    type: str = ""
+    response: _Body | None = None
+    item: JsonObject | None = None
+    delta: object = None
+
+
+class _Kind(msgspec.Struct):
+    type: str = ""
+
+
+def _read_request(body: Mapping[str, object]) -> Asked:
+    told, model = body.get("input"), body.get("model")
+    spoken = [{"role": "user", "content": told}] if isinstance(told, str) else _messages_of(objects_of(told))
+    if instructions := body.get("instructions"):
+        spoken = [{"role": "system", "content": instructions}, *spoken]
+    return Asked(
+        messages=list[object](spoken),
+        tools=[_tool(tool) for tool in objects_of(body.get("tools"))] or None,
+        sampling=sampling_of(body, _NOT_SAMPLING),
+        model=model if isinstance(model, str) else None,
+    )
+
+
+def _read_answer(body: bytes) -> Answer:
+    try:
+        return _answer(msgspec.json.decode(body, type=_Body))
+    except msgspec.DecodeError as error:
+        return not_understood(error)
+
+
+def _read_stream(chunks: Iterable[str], *, is_whole: bool) -> Answer:
+    try:
+        events = [msgspec.json.decode(chunk, type=_Event) for chunk in chunks]
+    except msgspec.DecodeError as error:
+        return not_understood(error, is_whole=is_whole)
+    bodies = [event.response for event in events if event.response]
+    if is_whole and bodies:
+        return _answer(bodies[-1])
+    said = _answer(_Body(output=_items_so_far(events), model=bodies[0].model if bodies else None))
+    return msgspec.structs.replace(said, status="aborted")
+
+
+def _items_so_far(events: list[_Event]) -> list[JsonObject]:
+    """Give the items that are complete, and the text of the one that is not."""
+    items, text = list[JsonObject](), ""
+    for event in events:
+        if event.type == "response.output_text.delta":
+            text += str(event.delta)
+        elif event.type == "response.output_item.done" and event.item:
+            items.append(event.item)
+            text = ""
+    return [*items, {"type": "message", "content": text}] if text else items
+
+
+def _answer(body: _Body) -> Answer:
+    if body.error is not None or body.status == "failed":
+        return Answer(status="error", error=(body.error and body.error.message) or "failed", model=body.model)
+    (action,) = _said(body.output, _finish_reason(body)) or [Action()]
+    usage = body.usage and Usage(prompt_tokens=body.usage.input_tokens, response_tokens=body.usage.output_tokens)
+    return Answer(actions=[action], model=body.model, usage=usage)
+
+
+def _finish_reason(body: _Body) -> str | None:
+    if body.incomplete_details and (reason := body.incomplete_details.reason):
+        return "length" if reason == "max_output_tokens" else reason
+    if any(item.get("type") == "function_call" for item in body.output):
+        return "tool_calls"
+    return "stop" if body.status == "completed" else None
+
+
+def _said(items: list[JsonObject], finish_reason: str | None) -> list[Action]:
+    """Give what the model said in a row of items as one message; nothing for no items."""
+    if not items:
+        return []
+    text = "".join(_text(item.get("content")) for item in items if item.get("type", "message") == "message")
+    calls = [_call(item) for item in items if item.get("type") == "function_call"]
+    return [say_assistant(text, calls, finish_reason)]
+
+
+def _messages_of(items: list[JsonObject]) -> list[JsonObject]:
+    """Give the items of a request as messages; what the model said in a row is one."""
+    messages, said = list[JsonObject](), list[JsonObject]()
+    for item in items:
+        if item.get("type") in ("function_call", "reasoning") or item.get("role") == "assistant":
+            said.append(item)
+        else:
+            messages += [*_speak(said), _message(item)]
+            said = []
+    return messages + _speak(said)
+
+
+def _speak(said: list[JsonObject]) -> list[JsonObject]:
+    return [action.message for action in _said(said, None) if action.message]
+
+
+def _message(item: JsonObject) -> JsonObject:
+    if item.get("type") == "function_call_output":
+        return {"role": "tool", "tool_call_id": item.get("call_id"), "content": text_of(item.get("output"), _TEXTS)}
+    if "role" in item:
+        return {"role": item["role"], "content": text_of(item.get("content"), _TEXTS)}
+    return item
+
+
+def _text(content: object) -> str:
+    return content if isinstance(content, str) else "".join(str(part.get("text") or "") for part in objects_of(content))
+
+
+def _call(item: JsonObject) -> JsonObject:
+    return tool_call(item.get("call_id"), item.get("name"), item.get("arguments"))
+
+
+def _tool(tool: JsonObject) -> JsonObject:
+    if tool.get("type") != "function":
+        return tool
+    return {"type": "function", "function": {name: value for name, value in tool.items() if name != "type"}}
+
+
+def _is_last(event: str) -> bool:
+    try:
+        return msgspec.json.decode(event, type=_Kind).type in _LAST
+    except msgspec.DecodeError:
+        return False
+
+
+RESPONSES = Dialect(_read_request, _read_answer, _read_stream, _is_last)
