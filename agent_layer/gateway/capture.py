@@ -48,7 +48,7 @@ def start_part(
         trace_id=trace_id,
         span_id=span_id,
         state=asked.state,
-        sampling_asked=request.sampling,
+        sampling_asked=request.sampling_asked,
         sampling_applied=applied,
         temperature=_temperature_of(applied),
         logprobs_mode=engine.logprobs_mode,

@@ -1,6 +1,6 @@
-"""This file holds OpenAI's chat completions: what a client asks, what the engine is asked, what both are answered.
+"""This file holds the internal form of calls, chat completions: what is asked, and what the engine answers.
 
-Bodies are cut into raw JSON pieces, and only what the record needs is decoded: messages, unknown fields and whatever
+Every dialect is translated into it and back. Bodies are cut into raw JSON pieces, and only what the record needs is decoded: messages, unknown fields and whatever
 else this file does not name pass through byte for byte.
 """
 
@@ -14,12 +14,25 @@ from agent_layer.schema.codec import check_storable
 from agent_layer.schema.record import JsonObject, Logprobs, TokenIds
 from agent_layer.schema.step import Action
 
-__all__ = ["ChatAnswer", "ChatRequest", "LogprobList", "action_of", "read_answer", "read_request"]
+__all__ = [
+    "ChatAnswer",
+    "ChatRequest",
+    "EngineUsage",
+    "LogprobList",
+    "Pieces",
+    "action_of",
+    "read_answer",
+    "read_pieces",
+    "read_request",
+    "request_of",
+]
 
 Pieces: TypeAlias = dict[str, msgspec.Raw]
 """A JSON object whose values are not decoded yet."""
 
 _TRUE, _ABSENT = msgspec.Raw(b"true"), msgspec.Raw()
+_LENGTHS: Final = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
+"""Two names of one limit, of which engines prefer the second."""
 
 _NOT_SAMPLING = frozenset(
     {"messages", "tools", "model", "stream", "stream_options", "logprobs", "top_logprobs", "return_token_ids", "user"}
@@ -36,13 +49,20 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     tools: msgspec.Raw | None
     sampling: JsonObject
     """Everything that shapes the answer besides messages and tools."""
+    sampling_asked: JsonObject
+    """The same in the words of the client's dialect."""
+    asked: Pieces
+    """What the client sent, in its dialect."""
     wants_logprobs: bool
     wants_token_ids: bool
 
     def for_engine(self, model: str, sampling: Mapping[str, object]) -> bytes:
         """Body for the engine: its model name, token ids and log-probabilities asked for, sampling overridden."""
         pieces = {**self.pieces, "model": _raw(model), "return_token_ids": _TRUE, "logprobs": _TRUE}
-        pieces |= {name: _raw(value) for name, value in sampling.items()}
+        for name, value in sampling.items():
+            pieces[name] = _raw(value)
+            if (other := _LENGTHS.get(name)) and other not in sampling:
+                pieces.pop(other, None)
         return _ENCODER.encode(pieces)
 
     def rest(self) -> bytes:
@@ -75,26 +95,52 @@ class LogprobList(msgspec.Struct, gc=False):
         return [entry.logprob for entry in self.content or ()]
 
 
+class PromptDetails(msgspec.Struct, gc=False):
+    """Of the prompt's tokens."""
+
+    cached_tokens: int | None = None
+
+
+class ResponseDetails(msgspec.Struct, gc=False):
+    """Of the sampled tokens."""
+
+    reasoning_tokens: int | None = None
+
+
+class EngineUsage(msgspec.Struct, gc=False):
+    """What the engine counted."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int | None = 0
+    prompt_tokens_details: PromptDetails | None = None
+    completion_tokens_details: ResponseDetails | None = None
+
+
 class _Choice(msgspec.Struct, gc=False):
     message: JsonObject
     token_ids: msgspec.Raw = _ABSENT
     logprobs: msgspec.Raw = _ABSENT
     finish_reason: str | None = None
+    stop_reason: str | int | None = None
 
 
 class _Completion(msgspec.Struct, gc=False):
     choices: list[_Choice]
     prompt_token_ids: msgspec.Raw = _ABSENT
+    usage: EngineUsage | None = None
 
 
 class ChatAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """What the engine answered, without what was added for the record."""
 
     body: bytes
-    """For the client."""
+    """For a client that speaks this dialect; empty after a stream."""
     prompt_token_ids: TokenIds | None
     actions: list[Action]
     """[num_choices]."""
+    usage: EngineUsage | None = None
+    stop_reason: str | int | None = None
+    """Which stop text or token ended the first choice."""
 
 
 _ENCODER: Final = msgspec.json.Encoder()
@@ -113,20 +159,52 @@ def read_request(body: bytes) -> ChatRequest:
     """
     try:
         pieces = _PIECES.decode(body)
-        request = ChatRequest(
-            pieces=pieces,
-            messages=_ITEMS.decode(pieces["messages"]),
-            tools=pieces.get("tools"),
-            sampling={name: msgspec.json.decode(piece) for name, piece in pieces.items() if name not in _NOT_SAMPLING},
-            wants_logprobs=pieces.get("logprobs") == _TRUE,
-            wants_token_ids=pieces.get("return_token_ids") == _TRUE,
-        )
+        return request_of(pieces, _ITEMS.decode(pieces["messages"]))
     except (msgspec.DecodeError, KeyError) as error:
         raise BadInputError(
             f"chat request: expected a JSON object with a list of messages, found {error!r}; see OpenAI's chat API"
         ) from error
-    check_storable(request.sampling, "chat request")
-    return request
+
+
+def read_pieces(body: bytes) -> Pieces:
+    """Cut a body into the JSON texts of its members.
+
+    Raises: msgspec.DecodeError: it is no JSON object.
+    """
+    return _PIECES.decode(body)
+
+
+def request_of(
+    pieces: Pieces,
+    messages: list[msgspec.Raw],
+    *,
+    asked: Pieces | None = None,
+    sampling_asked: JsonObject | None = None,
+) -> ChatRequest:
+    """Put a request together.
+
+    Args:
+        pieces: in the words of chat completions.
+        messages: JSON texts.
+        asked: what the client sent; None: the same.
+        sampling_asked: the client's words for the sampling; None: the same.
+
+    Raises: BadInputError: an integer has more than 64 bits.
+    """
+    sampling: JsonObject = {
+        name: msgspec.json.decode(piece) for name, piece in pieces.items() if name not in _NOT_SAMPLING
+    }
+    check_storable(sampling, "request")
+    return ChatRequest(
+        pieces=pieces,
+        messages=messages,
+        tools=pieces.get("tools"),
+        sampling=sampling,
+        sampling_asked=sampling if sampling_asked is None else sampling_asked,
+        asked=pieces if asked is None else asked,
+        wants_logprobs=pieces.get("logprobs") == _TRUE,
+        wants_token_ids=pieces.get("return_token_ids") == _TRUE,
+    )
 
 
 def read_answer(body: bytes, request: ChatRequest, version: int) -> ChatAnswer:
@@ -150,6 +228,8 @@ def read_answer(body: bytes, request: ChatRequest, version: int) -> ChatAnswer:
                 )
                 for choice in answer.choices
             ],
+            usage=answer.usage,
+            stop_reason=answer.choices[0].stop_reason if answer.choices else None,
         )
     except msgspec.DecodeError as error:
         raise EngineError(
