@@ -51,6 +51,9 @@ class ScriptedEngine:
     """Directory that was loaded last."""
     num_loads: int = 0
     num_running: int = 0
+    num_waiting: int = 0
+    cache_usage: float = 0.0
+    """The last two are told at /metrics and change nothing."""
     calls: list[SeenCall] = field(default_factory=list[SeenCall])
     controls: Counter[str] = field(default_factory=Counter[str])
     """How often each control endpoint was used."""
@@ -69,6 +72,7 @@ class ScriptedEngine:
         app.add_routes(
             [
                 web.get("/health", _say_ok),
+                web.get("/metrics", self._say_metrics),
                 web.get("/v1/models", self._list_models),
                 web.post("/v1/chat/completions", self._chat),
                 web.post("/pause", self._pause),
@@ -78,6 +82,12 @@ class ScriptedEngine:
             ]
         )
         return app
+
+    async def _say_metrics(self, _: web.Request) -> web.Response:
+        found = {"num_requests_running": self.num_running, "num_requests_waiting": self.num_waiting}
+        gauges = {**found, "kv_cache_usage_perc": self.cache_usage}
+        lines = [f'vllm:{name}{{engine="0",model_name="{self.model}"}} {value}\n' for name, value in gauges.items()]
+        return web.Response(text="".join(lines))
 
     async def _list_models(self, _: web.Request) -> web.Response:
         return web.json_response({"object": "list", "data": [{"id": self.model, "object": "model"}]})

@@ -1,0 +1,164 @@
+"""Engines come, go and die while rollouts talk; each call is one step all the same."""
+
+import asyncio
+from contextlib import AsyncExitStack
+
+import pytest
+from aiohttp import web
+
+from agent_layer.local.scripted import ScriptedEngine, serve
+
+
+@pytest.fixture
+async def second(house):
+    """Another engine, which has joined."""
+    async with serve(ScriptedEngine(script=lambda _: "second")) as engine:
+        status, joined = await house.post("/engines", {"url": f"{engine.url}/v1"})
+        assert status == 200, joined
+        yield engine
+
+
+async def test_a_rollout_keeps_its_engine_and_new_ones_take_turns(house, second):
+    rollouts = [await house.open() for _ in range(4)]
+    for _ in range(3):
+        for opened in rollouts:
+            await house.chat(opened, "hello")
+
+    homes = [{step.engine for step in house.log.trajectory(one["trajectory_id"]).steps} for one in rollouts]
+    assert all(len(home) == 1 for home in homes)
+    assert set.union(*homes) == {house.engine.url, second.url}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_call_whose_engine_died_goes_to_another_as_the_same_call(house, stream):
+    async with AsyncExitStack() as first:
+        dying = await first.enter_async_context(serve(ScriptedEngine()))
+        await house.post("/engines", {"url": dying.url})
+        opened = await open_at(house, dying)
+        await first.aclose()
+
+        status, _ = await house.chat(opened, "are you there", stream=stream)
+
+    assert status == 200
+    step = house.step(opened)
+    assert (step.status, step.engine) == ("ok", house.engine.url)
+    assert step.findings.count("engine_changed") == 1
+    calls = [part for part in house.log.parts() if part.call_id == step.call_id]
+    assert [(part.phase, part.engine) for part in calls] == [("start", dying.url), ("end", house.engine.url)]
+
+
+def fail(_):
+    raise web.HTTPServiceUnavailable(text="{}", content_type="application/json")
+
+
+async def test_an_engine_that_answers_with_its_own_fault_is_left(house, second):
+    opened = await open_at(house, second)
+    second.script = fail
+
+    status, _ = await house.chat(opened, "again")
+
+    assert status == 200
+    assert house.step(opened).engine == house.engine.url
+
+
+@pytest.mark.usefixtures("second")
+async def test_a_refusal_of_the_request_is_the_answer(house):
+    opened = await house.open(sampling={"model": "nobody"})
+
+    status, _ = await house.chat(opened, "hello")
+
+    assert status == 404
+    assert len(house.log.parts("end")) == 1
+
+
+async def test_the_only_engine_that_fails_gives_its_error(house):
+    house.engine.script = fail
+    opened = await house.open()
+
+    assert (await house.chat(opened, "hello"))[0] == 503
+    assert house.step(opened).status == "error"
+
+
+async def test_a_drained_engine_gets_no_calls_until_it_joins_again(house, second):
+    opened = await open_at(house, second)
+    status, shown = await house.post("/engines/drain", {"url": second.url})
+    assert (status, shown[0]["is_drained"]) == (200, True)
+
+    await house.chat(opened, "hello")
+    assert house.step(opened).engine == house.engine.url
+
+    await house.post("/engines", {"url": second.url})
+    assert second.url in {await home_of(house) for _ in range(4)}
+
+
+async def test_an_engine_that_leaves_ends_its_calls(house, second, until):
+    second.token_seconds = 0.05
+    opened = await open_at(house, second)
+    calling = asyncio.create_task(house.chat(opened, "hello"))
+    await until(lambda: second.num_running)
+
+    status, left = await house.post("/engines/leave", {"url": second.url})
+
+    assert (status, left["in_flight"]) == (200, 1)
+    assert (await calling)[0] == 200
+    assert {await home_of(house) for _ in range(4)} == {house.engine.url}
+
+
+async def test_engines_say_how_busy_they_are(house, second):
+    second.num_waiting, second.cache_usage = 30, 0.99
+
+    async def shown():
+        async with house.session.get(f"{house.url}/engines", headers={"Authorization": "Bearer operator-key"}) as reply:
+            return {engine["url"]: engine for engine in await reply.json()}
+
+    async with asyncio.timeout(5):
+        while (await shown())[second.url]["others"] < 30:
+            await house.chat(await house.open(), "hello")
+    assert {await home_of(house) for _ in range(4)} == {house.engine.url}
+
+
+@pytest.mark.parametrize("path", ["/engines", "/engines/drain", "/engines/leave"])
+async def test_only_operators_decide_about_engines(house, path):
+    opened = await house.open()
+
+    status, _ = await house.post(path, {"url": house.engine.url}, key=opened["api_key"])
+
+    assert status == 401
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://169.254.169.254/latest",
+        "http://10.0.0.1:8000",
+        "http://evil.example:80",
+        "http://127.0.0.1.evil.example",
+        "http://user@127.0.0.1:1",
+        "http://2130706433:80",
+        "http://[::ffff:10.0.0.1]:80",
+        "http://127.0.0.1:1/admin",
+        "file:///etc/passwd",
+        "gopher://127.0.0.1",
+    ],
+)
+async def test_an_address_that_is_not_allowed_is_refused_unasked(house, url):
+    status, answer = await house.post("/engines", {"url": url})
+
+    assert status == 400
+    assert "engine" in answer["error"]["message"]
+
+
+async def open_at(house, engine):
+    """Open a rollout that has this engine."""
+    for _ in range(8):
+        opened = await house.open()
+        await house.chat(opened, "hello")
+        if house.step(opened).engine == engine.url:
+            return opened
+    raise AssertionError(f"no rollout came to {engine.url}")
+
+
+async def home_of(house):
+    opened = await house.open()
+    await house.chat(opened, "hello")
+    return house.step(opened).engine
