@@ -1,5 +1,6 @@
 """This file holds the one place where Redis and S3 clients are made. All Redis replies are bytes."""
 
+from contextlib import suppress
 from typing import Protocol, TypedDict, cast
 from urllib.parse import urlsplit
 
@@ -28,7 +29,7 @@ def open_redis(settings: Settings) -> Redis:
     Raises: UnreachableError: it does not answer within connect_seconds.
     """
     url = _answering_url(settings)
-    retry = Retry(_backoff(), _NUM_RETRIES, (RedisConnectionError,))
+    retry = Retry(_backoff(settings), _NUM_RETRIES, (RedisConnectionError,))
     return Redis.from_url(url, retry=retry, **_limits(settings))  # pyright: ignore[reportUnknownMemberType]  # untyped
 
 
@@ -38,7 +39,7 @@ def open_async_redis(settings: Settings) -> redis.asyncio.Redis:
     Raises: UnreachableError: it does not answer within connect_seconds.
     """
     url = _answering_url(settings)
-    retry = redis.asyncio.retry.Retry(_backoff(), _NUM_RETRIES, (RedisConnectionError,))
+    retry = redis.asyncio.retry.Retry(_backoff(settings), _NUM_RETRIES, (RedisConnectionError,))
     return redis.asyncio.Redis.from_url(url, retry=retry, **_limits(settings))  # pyright: ignore[reportUnknownMemberType]
 
 
@@ -52,7 +53,23 @@ def _limits(settings: Settings) -> _Limits:
     return {"socket_connect_timeout": settings.connect_seconds, "socket_timeout": settings.retry_seconds}
 
 
-def _backoff() -> ExponentialBackoff:
+class _Revival(ExponentialBackoff):
+    """Starts our own server again before a command is tried again: it ended with its keeper, if that was killed."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(cap=_LONGEST_RETRY_SECONDS, base=_FIRST_RETRY_SECONDS)
+        self._settings = settings
+
+    def compute(self, failures: int) -> float:
+        """See AbstractBackoff."""
+        with suppress(UnreachableError):  # then the next try says so
+            hold_server(self._settings)
+        return super().compute(failures)
+
+
+def _backoff(settings: Settings) -> ExponentialBackoff:
+    if settings.redis_url is None:
+        return _Revival(settings)
     return ExponentialBackoff(cap=_LONGEST_RETRY_SECONDS, base=_FIRST_RETRY_SECONDS)
 
 

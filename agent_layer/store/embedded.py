@@ -3,6 +3,7 @@
 It listens on a private unix socket only and keeps every write in an append-only file. Whoever uses it holds a shared
 flock on ``users.lock`` for as long as its process lives; a keeper (see ``keeper.py``) waits for the exclusive one and
 then stops the server. So the last user stops it, also when that user is killed, and a killed user stops nobody else's.
+A killed keeper takes the server with it: ``hold_server`` starts both again, and users do so whenever they are cut off.
 """
 
 import fcntl
@@ -23,7 +24,7 @@ from redis.retry import Retry
 
 from agent_layer.errors import BadInputError, UnreachableError
 from agent_layer.recorder.detached import Detached, start_detached
-from agent_layer.recorder.locks import share_lock
+from agent_layer.recorder.locks import share_lock, try_lock
 from agent_layer.settings import Settings
 
 __all__ = ["find_redis_server", "hold_server", "socket_path"]
@@ -43,9 +44,7 @@ def hold_server(settings: Settings) -> Path:
     socket = socket_path(directory)
     with _locked(directory / "start.lock"):
         _hold(directory / "users.lock")
-        if not _answers(socket):
-            keeper = _start(find_redis_server(settings), directory, socket)
-            _await_answer(socket, directory, keeper, settings.connect_seconds)
+        _ensure_answer(settings, directory, socket)
     return socket
 
 
@@ -111,7 +110,22 @@ def _hold(path: Path) -> None:
         _held[path] = share_lock(path)
 
 
-def _start(program: str, directory: Path, socket: Path) -> Detached:
+def _ensure_answer(settings: Settings, directory: Path, socket: Path) -> None:
+    """Wait until the server answers; start it with its keeper once no other two are there, or still about to end."""
+    deadline, keeper = time.monotonic() + settings.connect_seconds, None
+    while not _answers(socket, settings.connect_seconds):
+        if keeper is None and (lock := try_lock(directory / "keeper.lock")) is not None:
+            keeper = _start(find_redis_server(settings), directory, socket, lock)
+            os.close(lock)
+        elif time.monotonic() > deadline or (keeper and keeper.has_ended()):
+            raise UnreachableError(
+                f"own Redis server in {directory}: expected an answer within {settings.connect_seconds:g} s, found"
+                f" none; read {directory / 'redis.log'}"
+            )
+        time.sleep(0.005)
+
+
+def _start(program: str, directory: Path, socket: Path, lock: int) -> Detached:
     # fmt: off
     command = [
         program, "--port", "0", "--unixsocket", str(socket), "--unixsocketperm", "700", "--dir", str(directory),
@@ -119,23 +133,12 @@ def _start(program: str, directory: Path, socket: Path) -> Detached:
     ]
     # fmt: on
     arguments = ["-m", "agent_layer.store.keeper", str(directory / "users.lock"), *command]
-    return start_detached(arguments, os.environ, directory / "redis.log", lock=None)
+    return start_detached(arguments, os.environ, directory / "redis.log", lock)
 
 
-def _await_answer(socket: Path, directory: Path, keeper: Detached, limit_seconds: float) -> None:
-    deadline = time.monotonic() + limit_seconds
-    while not _answers(socket):
-        if time.monotonic() > deadline or keeper.has_ended():
-            raise UnreachableError(
-                f"own Redis server in {directory}: expected an answer within {limit_seconds:g} s, found none;"
-                f" read {directory / 'redis.log'}"
-            )
-        time.sleep(0.005)
-
-
-def _answers(socket: Path) -> bool:
+def _answers(socket: Path, limit_seconds: float) -> bool:
     """Whether a server listens; one that still reads its append-only file is waited for."""
-    with Redis(unix_socket_path=str(socket), retry=Retry(NoBackoff(), 0)) as redis:
+    with Redis(unix_socket_path=str(socket), retry=Retry(NoBackoff(), 0), socket_timeout=limit_seconds) as redis:
         while True:
             try:
                 return bool(redis.ping())  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py

@@ -1,45 +1,57 @@
 """This file holds the keeper of the own Redis server: ``python -m agent_layer.store.keeper USERS_LOCK COMMAND …``.
 
 It runs the server, starts it again should it die, and stops it once nobody holds the shared lock any more. It keeps
-the exclusive lock until the server is gone, so that whoever comes meanwhile waits, and then starts a new one.
+the exclusive lock until the server is gone, so that whoever comes meanwhile waits, and then starts a new one. A server
+whose keeper is killed ends, too; its users start both again. The lock that says that a server is kept is handed on to
+the server, so that no two ever write one append-only file.
 """
 
-import fcntl
+import ctypes
 import os
 import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+
+from agent_layer.recorder.detached import LOCK_DESCRIPTOR
+from agent_layer.recorder.locks import try_lock
 
 __all__ = ["keep"]
 
 _SHORTEST_LIFE_SECONDS = 1.0
 """A server that dies sooner would die again."""
+_LOOK_SECONDS = 0.05
+_PR_SET_PDEATHSIG = 1
 
 
-def keep(lock: Path, command: Sequence[str]) -> int:
+def keep(users_lock: Path, command: Sequence[str]) -> int:
     """Run the server until its last user is gone; give its exit status."""
-    unused = threading.Event()
-    threading.Thread(target=_await_last_user, args=(lock, unused), daemon=True).start()
     while True:
         started_at = time.monotonic()
-        server = subprocess.Popen(command)
-        while not unused.wait(0.1) and server.poll() is None:
-            pass
-        if unused.is_set():
-            server.terminate()
-            return server.wait()
+        server = subprocess.Popen(command, pass_fds=[LOCK_DESCRIPTOR], preexec_fn=_ending_with(os.getpid()))  # noqa: PLW1509  # this process has one thread
+        while server.poll() is None:
+            if try_lock(users_lock) is not None:
+                server.terminate()
+                return server.wait()
+            time.sleep(_LOOK_SECONDS)
         if time.monotonic() - started_at < _SHORTEST_LIFE_SECONDS:
             return server.wait()
 
 
-def _await_last_user(lock: Path, unused: threading.Event) -> None:
-    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
-    fcntl.flock(descriptor, fcntl.LOCK_EX)
-    unused.set()
+def _ending_with(parent: int) -> Callable[[], None] | None:
+    """What a child does first, so that the kernel ends it with its parent; None where the kernel does not."""
+    library = ctypes.CDLL(None)
+    if not hasattr(library, "prctl"):
+        return None
+
+    def bind() -> None:
+        library.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != parent:  # it ended before this
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return bind
 
 
 if __name__ == "__main__":

@@ -83,6 +83,48 @@ def test_a_killed_server_is_started_again_with_all_that_it_knew(tmp_path, wait_u
     wait_until(lambda: not is_running(new_pid))
 
 
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def servers_in(directory: Path) -> list[int]:
+    """Pids of the servers whose socket lies in a directory; their title names it."""
+    titles = {int(path.parent.name): path.read_text() for path in Path("/proc").glob("[0-9]*/cmdline")}
+    return [
+        pid
+        for pid, title in titles.items()
+        if title.partition(" ")[0].endswith("redis-server") and str(directory) in title
+    ]
+
+
+def test_a_server_whose_keeper_is_killed_ends_and_its_users_start_both_again(tmp_path, wait_until):
+    user, pid, _, _ = use(tmp_path, "first")
+    with open_redis(Settings(dir=tmp_path)) as redis:
+        os.kill(parent_of(pid), signal.SIGKILL)
+        wait_until(lambda: not is_running(pid))
+
+        assert redis.lrange("seen", 0, -1) == [b"first"]
+        assert redis.info("server")["process_id"] != pid
+    end(user)
+
+
+def test_a_server_that_is_being_started_again_is_not_started_twice(tmp_path, wait_until):
+    user, pid, _, _ = use(tmp_path, "first")
+    keeper = parent_of(pid)
+    os.kill(keeper, signal.SIGSTOP)
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z")
+    with pytest.raises(UnreachableError, match="own Redis server"):
+        open_redis(Settings(dir=tmp_path, connect_seconds=0.2))
+    os.kill(keeper, signal.SIGCONT)
+    another, new_pid, _, num_seen = use(tmp_path, "second")
+
+    assert num_seen == 2
+    assert servers_in(tmp_path) == [new_pid]
+    end(user)
+    end(another)
+
+
 def test_users_that_come_at_once_get_the_same_server(tmp_path):
     command = [sys.executable, "-c", _USER, str(tmp_path), "one"]
     users = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(4)]
