@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -27,13 +27,22 @@ class Heartbeat:
         worker: who holds them.
         about: what the worker says of itself.
         on_end: called in the heartbeat's thread with a lease that is ``cancel`` or ``lost``.
+        renew_keys: called there with the attempts whose agents run; must not wait.
     """
 
-    def __init__(self, queue: Queue, worker: str, about: JsonObject, on_end: Callable[[Lease, Beat], None]) -> None:
+    def __init__(
+        self,
+        queue: Queue,
+        worker: str,
+        about: JsonObject,
+        on_end: Callable[[Lease, Beat], None],
+        renew_keys: Callable[[Sequence[str]], object],
+    ) -> None:
         self._queue = queue
         self._worker = worker
         self._about = about
         self._on_end = on_end
+        self._renew_keys = renew_keys
         self._held: dict[str, tuple[Lease, Phase]] = {}
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="agent-layer heartbeat", daemon=True)
@@ -59,6 +68,8 @@ class Heartbeat:
         self._beat()
         while not self._stopping.wait(self._queue.settings.heartbeat_seconds):
             self._beat()
+            if running := [lease.trajectory_id for lease, phase in list(self._held.values()) if phase == "running"]:
+                self._renew_keys(running)
 
     def _beat(self) -> None:
         held = list(self._held.values())

@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import partial
 
 from redis.exceptions import RedisError
 
@@ -17,7 +18,7 @@ from agent_layer.schema.record import JsonObject
 from envs.attempt import Attempt
 from envs.heartbeat import Heartbeat
 from envs.reporting import Reporter
-from envs.workplace import Workplace
+from envs.workplace import Workplace, renew_keys
 
 __all__ = ["Worker"]
 
@@ -61,7 +62,8 @@ class Worker:
         """Before the next claim; grows while the gateway opens nothing."""
         self._reporter = Reporter(queue, place.pool)
         about: JsonObject = {"agent": place.agent, "slots": slots, "offers": " ".join(self._capabilities)}
-        self._heartbeat = Heartbeat(queue, place.worker, about, self._pass_on)
+        renew = partial(place.pool.submit, renew_keys, place)  # beside the heartbeat, which no gateway may hold up
+        self._heartbeat = Heartbeat(queue, place.worker, about, self._pass_on, renew)
         self._loop = asyncio.get_running_loop()
 
     def stop(self) -> None:

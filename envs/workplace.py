@@ -1,8 +1,9 @@
 """This file holds what all attempts of a worker share, and how one is opened and closed at the gateway."""
 
 import asyncio
+import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ from functools import partial
 from typing import ParamSpec, TypeVar
 
 from agent_layer.dispatcher import Lease
-from agent_layer.errors import NotFoundError, NotWholeError
+from agent_layer.errors import AgentLayerError, NotFoundError, NotWholeError
 from agent_layer.recorder import Recorder
 from agent_layer.schema.gateway import OpenRequest, start_of
 from agent_layer.schema.task import RewardSpec
@@ -21,12 +22,14 @@ from envs.targets import Target
 from tracer import Rollout
 from tracer.gateway import GatewayClient
 
-__all__ = ["Workplace", "close_attempt", "open_attempt"]
+__all__ = ["Workplace", "close_attempt", "open_attempt", "renew_keys"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 _SCORERS_AT_ONCE = 16
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +56,14 @@ class Workplace:
         return await asyncio.get_running_loop().run_in_executor(self.pool, partial(function, *args, **kwargs))
 
 
+def renew_keys(place: Workplace, trajectory_ids: Sequence[str]) -> None:
+    """Let the keys of running attempts hold as long as their leases do."""
+    try:
+        place.gateway.renew(trajectory_ids, place.settings.lease_seconds)
+    except AgentLayerError as error:
+        _log.warning("keys are not renewed error=%s", error)
+
+
 def open_attempt(place: Workplace, lease: Lease, rewards: dict[str, RewardSpec]) -> Rollout:
     """Record the beginning of an attempt, then ask the gateway for its address.
 
@@ -73,6 +84,7 @@ def open_attempt(place: Workplace, lease: Lease, rewards: dict[str, RewardSpec])
         sampling=task.sampling,
         rewards=rewards,
         owner="worker",
+        lease_seconds=place.settings.lease_seconds,
     )
     log = place.recorder.append(
         start_of(request, rollout_id=lease.rollout_id, run=task.run, at=time.time(), worker=place.worker, task=task)

@@ -1,12 +1,22 @@
 """This file holds the client of the gateway's own addresses: open, close and end rollouts. Standard library only."""
 
+from collections.abc import Sequence
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from urllib.parse import quote, urlsplit
 
 import msgspec
 
 from agent_layer.errors import AgentLayerError, BadInputError, NotFoundError, NotWholeError, UnreachableError
-from agent_layer.schema.gateway import ClosedRollout, CloseRequest, EndedRollout, EndRequest, OpenedRollout, OpenRequest
+from agent_layer.schema.gateway import (
+    ClosedRollout,
+    CloseRequest,
+    EndedRollout,
+    EndRequest,
+    OpenedRollout,
+    OpenRequest,
+    RenewedRollouts,
+    RenewRequest,
+)
 from agent_layer.schema.rollout import RolloutStatus
 
 __all__ = ["GatewayClient"]
@@ -41,6 +51,12 @@ class GatewayClient:
         """Open one attempt; its calls are accepted from now on."""
         return msgspec.json.decode(self._post("/rollouts", request), type=OpenedRollout)
 
+    def renew(self, trajectory_ids: Sequence[str], lease_seconds: float) -> list[str]:
+        """Let the keys of these attempts hold for so long from now; give those that are not open. Never waits long."""
+        request = RenewRequest(trajectory_ids=list(trajectory_ids), lease_seconds=lease_seconds)
+        answer = self._post("/rollouts/renew", request, answer_seconds=self._connect_seconds)
+        return msgspec.json.decode(answer, type=RenewedRollouts).unknown
+
     def close(self, rollout_id: str, attempt: int) -> ClosedRollout:
         """Refuse new calls of the attempt, let running ones end, and count them."""
         answer = self._post(f"/rollouts/{quote(rollout_id)}/close", CloseRequest(attempt=attempt))
@@ -59,11 +75,11 @@ class GatewayClient:
         answer = self._post(f"/rollouts/{quote(rollout_id)}/end", ending)
         return msgspec.json.decode(answer, type=EndedRollout)
 
-    def _post(self, path: str, body: msgspec.Struct) -> bytes:
+    def _post(self, path: str, body: msgspec.Struct, answer_seconds: float | None = None) -> bytes:
         connection = self._kind(self._address, timeout=self._connect_seconds)
         try:
             connection.connect()
-            connection.sock.settimeout(self._answer_seconds)
+            connection.sock.settimeout(answer_seconds or self._answer_seconds)
             connection.request("POST", self._path + path, msgspec.json.encode(body), self._headers)
             response = connection.getresponse()
             status, answer = response.status, response.read()

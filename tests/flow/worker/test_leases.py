@@ -103,3 +103,15 @@ async def test_what_is_left_of_an_attempt_that_was_handed_on_can_call_no_more(si
     async with openai.AsyncOpenAI(base_url=opened.base_url, api_key=opened.api_key, max_retries=0) as client:
         with pytest.raises(openai.APIStatusError, match="rollout_closed"):
             await client.chat.completions.create(model="m", messages=[{"role": "user", "content": "late"}])
+
+
+async def test_a_key_holds_for_as_long_as_the_lease_is_kept(site, task, client):
+    async def agent(_view, _rollout):
+        await asyncio.sleep(2.5)
+        await client.chat.completions.create(model="m", messages=[{"role": "user", "content": "still here"}])
+        return 1.0
+
+    short = replace(site, settings=site.settings.model_copy(update={"lease_seconds": 2.0}))
+    (trajectory,) = await short.run(agent, task())
+
+    assert (trajectory.outcome.status, trajectory.reward) == ("completed", 1.0)
