@@ -43,6 +43,8 @@ class Settings(BaseSettings):
     namespace: str = "default"
     run: str = "default"
     gateway_url: str | None = None
+    public_host: str | None = None
+    """Host name in the addresses that rollouts are given; None: the one by which their opener reached the gateway."""
     api_key: str | None = None
     """Operator key of the gateway; never given to an agent."""
     former_api_keys: str | None = None

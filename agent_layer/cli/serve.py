@@ -42,7 +42,7 @@ def serve(
         for line in export_lines(settings):
             typer.echo(line)
 
-    serve_gateway(settings, listener, announce)
+    serve_gateway(settings, [listener], announce)
 
 
 def _know_engines(settings: Settings) -> None:

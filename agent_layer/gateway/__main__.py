@@ -4,6 +4,7 @@ import argparse
 import logging
 
 from agent_layer.gateway.serving import listen, serve_gateway
+from agent_layer.gateway.siblings import Siblings
 from agent_layer.settings import load_settings
 
 
@@ -13,8 +14,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m agent_layer.gateway", description=__doc__)
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--siblings", nargs="*", default=[], help="addresses of all processes that share the port")
+    parser.add_argument("--slot", type=int, default=0, help="which of them this is")
     asked = parser.parse_args()
-    serve_gateway(load_settings(), listen(asked.host, asked.port))
+    settings = load_settings()
+    if not asked.siblings:
+        serve_gateway(settings, [listen(asked.host, asked.port)])
+        return
+    siblings = Siblings(slot=asked.slot, urls=asked.siblings, wait_seconds=settings.connect_seconds)
+    ports = (siblings.port, asked.port)
+    serve_gateway(settings, [listen(asked.host, port, is_shared=True) for port in ports], siblings=siblings)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from agent_layer.gateway.metrics import backlog_bytes, metrics_text
 from agent_layer.gateway.policy_book import PolicyBook
 from agent_layer.gateway.registry import Rollouts
 from agent_layer.gateway.sealing import Sealer
+from agent_layer.gateway.siblings import Siblings
 from agent_layer.gateway.tending import give_up_all, tend
 from agent_layer.gateway.upstream import Upstream
 from agent_layer.gateway.versions import EngineWatch
@@ -32,24 +33,26 @@ __all__ = ["Gateway", "build_app"]
 log = logging.getLogger(__name__)
 
 
-def build_app(settings: Settings, redis: Redis, log: SettlingLog) -> web.Application:
+def build_app(settings: Settings, redis: Redis, log: SettlingLog, siblings: Siblings | None = None) -> web.Application:
     """Give the gateway as a web application.
 
     Args:
         settings: ``api_key`` must be set: it is the operator's.
         redis: holds the board, on which the engines must be registered.
         log: where records go.
+        siblings: the processes of this machine, when there are several.
     """
-    return Gateway(settings, redis, log).app()
+    return Gateway(settings, redis, log, siblings).app()
 
 
 class Gateway:
     """Handlers by address; the work is done by Rollouts, Calls and Sealer."""
 
-    def __init__(self, settings: Settings, redis: Redis, log: SettlingLog) -> None:
+    def __init__(self, settings: Settings, redis: Redis, log: SettlingLog, siblings: Siblings | None = None) -> None:
         if not settings.api_key:
             raise BadInputError("gateway: expected an operator key, found none; set AGENT_LAYER_API_KEY")
         self._settings = settings
+        self._siblings = siblings
         self._counters = Counters()
         self._log = CountingLog(log, self._counters)
         keys = Keys(settings.namespace)
@@ -67,12 +70,14 @@ class Gateway:
             sealer=self._sealer,
             counters=self._counters,
             model_name=self._model,
+            siblings=siblings,
         )
         self._calls: Calls
 
     def app(self) -> web.Application:
         """Put addresses and handlers together."""
-        app = web.Application(client_max_size=self._settings.max_body_bytes, middlewares=[answer_errors])
+        middlewares = [answer_errors, self._siblings.pass_on] if self._siblings else [answer_errors]
+        app = web.Application(client_max_size=self._settings.max_body_bytes, middlewares=middlewares)
         app.cleanup_ctx.append(self._live)
         app.add_routes(
             [

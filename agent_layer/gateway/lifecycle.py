@@ -9,12 +9,14 @@ from aiohttp import web
 
 from agent_layer.errors import BackPressureError, BadInputError
 from agent_layer.gateway.access import Access
+from agent_layer.gateway.address import address_of
 from agent_layer.gateway.answers import as_json
 from agent_layer.gateway.counters import Counters
 from agent_layer.gateway.opening import rollout_of
 from agent_layer.gateway.registry import Rollouts
 from agent_layer.gateway.rollouts import LiveRollout
 from agent_layer.gateway.sealing import Sealer, reward_of
+from agent_layer.gateway.siblings import Siblings
 from agent_layer.schema.codec import check_storable
 from agent_layer.schema.gateway import (
     CloseRequest,
@@ -25,6 +27,7 @@ from agent_layer.schema.gateway import (
     RenewRequest,
     RewardRequest,
 )
+from agent_layer.schema.ids import new_id
 from agent_layer.settings import Settings
 
 __all__ = ["Lifecycle", "read_body"]
@@ -43,6 +46,8 @@ class Lifecycle:
     counters: Counters
     model_name: Callable[[], str]
     """Gives the name of the policy's model, for agents that want one."""
+    siblings: Siblings | None = None
+    """None: this is the only process."""
 
     def routes(self) -> list[web.RouteDef]:
         """Addresses, for the operator but for rewards."""
@@ -57,7 +62,7 @@ class Lifecycle:
     async def _open(self, request: web.Request) -> web.Response:
         self.access.check_operator(request)
         asked = await read_body(request, OpenRequest)
-        wanted = rollout_of(asked, self.settings.run)
+        wanted = rollout_of(asked, self.settings.run, self.siblings.new_rollout_id if self.siblings else new_id)
         await self._take_place(wanted)
         rollout = self.rollouts.add(wanted)
         if rollout is wanted:
@@ -68,7 +73,7 @@ class Lifecycle:
             rollout_id=rollout.started.rollout_id,
             attempt=rollout.started.attempt,
             trajectory_id=rollout.trajectory_id,
-            base_url=f"{request.scheme}://{request.host}/r/{rollout.trajectory_id}/v1",
+            base_url=f"{self._address_of(request)}/r/{rollout.trajectory_id}/v1",
             api_key=rollout.api_key,
             model=self.model_name(),
         )
@@ -122,6 +127,9 @@ class Lifecycle:
         reward = reward_of(rollout, score, asked.name, asked.step)
         rollout.logs.add(self.sealer.log.append(reward))
         return as_json({"reward_id": reward.reward_id})
+
+    def _address_of(self, request: web.Request) -> str:
+        return address_of(request, self.settings.public_host, self.siblings.port if self.siblings else None)
 
     def _find(self, request: web.Request, attempt: int | None) -> LiveRollout:
         return self.rollouts.find_attempt(request.match_info["rollout_id"], attempt)

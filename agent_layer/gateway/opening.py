@@ -1,6 +1,7 @@
 """This file holds the opening of rollouts: a request becomes an attempt with a key of its own."""
 
 import time
+from collections.abc import Callable
 
 from agent_layer.gateway.budgets import Budget
 from agent_layer.gateway.rollouts import LiveRollout, new_key
@@ -11,16 +12,17 @@ from agent_layer.schema.task import Limits
 __all__ = ["rollout_of"]
 
 
-def rollout_of(request: OpenRequest, run: str) -> LiveRollout:
+def rollout_of(request: OpenRequest, run: str, mint: Callable[[], str] = new_id) -> LiveRollout:
     """Make what is asked for.
 
     Args:
         request: what the opener said.
         run: run of rollouts that name none.
+        mint: makes ids of rollouts that have none.
 
     Raises: BadInputError: a name cannot stand in addresses.
     """
-    started = start_of(request, rollout_id=new_id(), run=run, at=time.time())
+    started = start_of(request, rollout_id=mint(), run=run, at=time.time())
     check_name(started.rollout_id, "rollout")
     check_name(started.run, "run")
     return LiveRollout(

@@ -2,7 +2,7 @@
 
 import gc
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import closing
 
 from aiohttp import web
@@ -10,6 +10,7 @@ from aiohttp import web
 from agent_layer.errors import BadInputError
 from agent_layer.gateway.app import build_app
 from agent_layer.gateway.exposure import check_exposure, tls_of
+from agent_layer.gateway.siblings import Siblings
 from agent_layer.recorder.log import open_recorder
 from agent_layer.settings import Settings
 from agent_layer.store.clients import open_redis
@@ -21,40 +22,52 @@ _SHUTDOWN_SECONDS = 3.0
 """Calls that run when a signal comes may go on for so long; then they are recorded as cut off."""
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """Take an address; port 0 takes a free one.
+def listen(host: str, port: int, *, is_shared: bool = False) -> socket.socket:
+    """Take an address.
+
+    Args:
+        host: of this machine.
+        port: 0 takes a free one.
+        is_shared: other processes of this user may take it too, and each connection goes to one of them.
 
     Raises: BadInputError: it is taken, or not of this machine.
     """
     try:
-        return socket.create_server((host, port), backlog=_BACKLOG, reuse_port=False)
+        return socket.create_server((host, port), backlog=_BACKLOG, reuse_port=is_shared)
     except OSError as error:
         raise BadInputError(
             f"gateway address {host}:{port}: expected to listen there, found {error}; choose another --port or --host"
         ) from error
 
 
-def serve_gateway(settings: Settings, listener: socket.socket, announce: Callable[[], None] = lambda: None) -> None:
+def serve_gateway(
+    settings: Settings,
+    listeners: Sequence[socket.socket],
+    announce: Callable[[], None] = lambda: None,
+    siblings: Siblings | None = None,
+) -> None:
     """Serve until SIGINT or SIGTERM.
 
     Args:
         settings: with the operator's key; engines must be on the board.
-        listener: from ``listen``.
+        listeners: from ``listen``.
         announce: called when everything that is needed answers; requests are taken from now on.
+        siblings: the processes of this machine, when there are several.
 
     Raises:
         UnreachableError: Redis does not answer.
-        BadInputError: others could reach the listener without TLS, or the certificate cannot be used.
+        BadInputError: others could reach a listener without TLS, or the certificate cannot be used.
     """
-    check_exposure(settings, listener.getsockname()[0])
+    for listener in listeners:
+        check_exposure(settings, listener.getsockname()[0])
     tls = tls_of(settings)
-    with open_redis(settings) as redis, closing(open_recorder(settings)) as recorder:
-        app = build_app(settings, redis, recorder)
+    with open_redis(settings) as redis, closing(open_recorder(settings, waits=False)) as recorder:
+        app = build_app(settings, redis, recorder, siblings)
         app.on_startup.append(_calling(announce))
         gc.collect()
         gc.freeze()  # what was imported stays; looking through it again and again would only cost time
         web.run_app(
-            app, sock=listener, ssl_context=tls, access_log=None, print=None, shutdown_timeout=_SHUTDOWN_SECONDS
+            app, sock=listeners, ssl_context=tls, access_log=None, print=None, shutdown_timeout=_SHUTDOWN_SECONDS
         )
 
 

@@ -1,0 +1,157 @@
+"""This file holds several gateway processes on one machine: which of them has a rollout, and how a request gets there.
+
+Each process listens at its own port, which the addresses of its rollouts name, and all of them at a shared one. The
+owner of a rollout follows from its id, so nothing is looked up, and a process that was started anew is found at once.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final, TypeAlias, TypeVar
+from zlib import crc32
+
+import msgspec
+from aiohttp import ClientConnectorError, ClientError, ClientResponse, ClientSession, ClientTimeout, web
+
+from agent_layer.errors import UnreachableError
+from agent_layer.gateway.access import ROLLOUT_HEADER
+from agent_layer.gateway.answers import as_json
+from agent_layer.schema.gateway import RenewedRollouts, RenewRequest
+from agent_layer.schema.ids import new_id
+
+__all__ = ["Siblings", "owner_of"]
+
+Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+B = TypeVar("B", bound=msgspec.Struct)
+
+_PASSED_ON: Final = "x-agent-layer-passed-on"
+_HOP: Final = frozenset({"connection", "content-length", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"})
+_RETRY_SECONDS = 0.1
+
+
+class _Opening(msgspec.Struct):
+    rollout_id: str | None = None
+
+
+def owner_of(rollout_id: str, num_processes: int) -> int:
+    """Slot of the process that has a rollout and all of its attempts."""
+    return crc32(rollout_id.encode()) % num_processes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Siblings:
+    """The processes of one gateway."""
+
+    slot: int
+    """Of this process."""
+    urls: list[str]
+    """[num_processes], where the processes reach each other."""
+    wait_seconds: float
+    """How long a process that has ended is waited for; whoever started it starts it anew."""
+
+    @property
+    def port(self) -> int:
+        """Of this process alone."""
+        return int(self.urls[self.slot].rpartition(":")[2])
+
+    def new_rollout_id(self) -> str:
+        """Mint an id of a rollout that belongs to this process."""
+        while owner_of(minted := new_id(), len(self.urls)) != self.slot:
+            pass
+        return minted
+
+    @web.middleware
+    async def pass_on(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Answer what belongs here, and let the owner answer everything else."""
+        if _PASSED_ON in request.headers:
+            return await handler(request)
+        if request.method == "POST" and request.path == "/rollouts/renew":
+            asked = _read(await request.read(), RenewRequest)
+            return await (self._renew(request, asked) if asked else handler(request))
+        rollout_id = await _rollout_of(request)
+        if rollout_id is None or (slot := owner_of(rollout_id, len(self.urls))) == self.slot:
+            return await handler(request)
+        return await self._ask(request, slot)
+
+    async def _ask(self, request: web.Request, slot: int) -> web.StreamResponse:
+        async with self._session() as session, await self._send(session, request, slot, await request.read()) as reply:
+            headers = {name: value for name, value in reply.headers.items() if name.lower() not in _HOP}
+            response = web.StreamResponse(status=reply.status, headers=headers)
+            await response.prepare(request)
+            async for piece in reply.content.iter_any():
+                await response.write(piece)
+            await response.write_eof()
+            return response
+
+    async def _renew(self, request: web.Request, asked: RenewRequest) -> web.StreamResponse:
+        """Let each owner renew the keys of its own rollouts; what an owner that is gone had is unknown."""
+        owned, unknown = defaultdict[int, list[str]](list), list[str]()
+        for name in asked.trajectory_ids:
+            owned[owner_of(_rollout_in(name), len(self.urls))].append(name)
+        async with self._session() as session:
+            for slot, names in owned.items():
+                body = msgspec.json.encode(msgspec.structs.replace(asked, trajectory_ids=names))
+                try:
+                    async with await self._send(session, request, slot, body) as reply:
+                        answer = await reply.read()
+                except (UnreachableError, ClientError):
+                    unknown += names
+                    continue
+                if reply.status != 200:
+                    return web.Response(status=reply.status, body=answer, content_type=reply.content_type)
+                unknown += msgspec.json.decode(answer, type=RenewedRollouts).unknown
+        return as_json(RenewedRollouts(unknown=unknown))
+
+    def _session(self) -> ClientSession:
+        return ClientSession(timeout=ClientTimeout(total=None, sock_connect=self.wait_seconds), auto_decompress=False)
+
+    async def _send(self, session: ClientSession, request: web.Request, slot: int, body: bytes) -> ClientResponse:
+        headers = {name: value for name, value in request.headers.items() if name.lower() not in _HOP}
+        headers[_PASSED_ON] = str(self.slot)
+        url = f"{self.urls[slot]}{request.raw_path}"
+        deadline = asyncio.get_running_loop().time() + self.wait_seconds
+        while True:
+            try:
+                # the port belongs to a process of our own: there is no certificate to be checked
+                return await session.request(
+                    request.method, url, data=body, headers=headers, ssl=False, allow_redirects=False
+                )
+            except ClientConnectorError as error:
+                if asyncio.get_running_loop().time() > deadline:
+                    raise _unreachable(url, error) from error
+                await asyncio.sleep(_RETRY_SECONDS)
+            except ClientError as error:
+                raise _unreachable(url, error) from error
+
+
+async def _rollout_of(request: web.Request) -> str | None:
+    """Name of the rollout that a request is about; None when it is about none, or about a new one."""
+    if found := request.match_info.get("rollout_id"):
+        return found
+    if trajectory_id := request.match_info.get("trajectory_id") or request.headers.get(ROLLOUT_HEADER):
+        return _rollout_in(trajectory_id)
+    if request.method == "POST" and request.path == "/rollouts":
+        opening = _read(await request.read(), _Opening)
+        return opening.rollout_id if opening else None
+    return None
+
+
+def _rollout_in(trajectory_id: str) -> str:
+    return trajectory_id.rpartition("-")[0]
+
+
+def _read(body: bytes, kind: type[B]) -> B | None:
+    """None: the handler knows what to say of it."""
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.DecodeError:
+        return None
+
+
+def _unreachable(url: str, error: ClientError) -> UnreachableError:
+    return UnreachableError(
+        f"gateway process at {url}: expected an answer, found {error!r}; it is started anew, and its attempts are lost:"
+        " open others"
+    )
