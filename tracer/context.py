@@ -10,13 +10,14 @@ import msgspec
 
 from agent_layer.errors import BadInputError
 from agent_layer.schema.reward import RewardSource
-from agent_layer.schema.step import Role
+from agent_layer.schema.step import GraphPlace, Role
 from tracer.handle import Rollout
 
 if TYPE_CHECKING:
     from tracer.contents import Contents
+    from tracer.observations import ToolUse
 
-__all__ = ["Block", "Scope", "Trail", "current", "current_scope", "enter_block", "enter_scope", "reward"]
+__all__ = ["Scope", "Trail", "current", "current_scope", "enter_scope", "outer_scope", "refine_scopes", "reward"]
 
 
 @dataclass
@@ -29,46 +30,61 @@ class Trail:
     """Content hash of the newest ``tracer.state``."""
 
 
-@dataclass(eq=False)
-class Block:
-    """A graph's node while it runs; it may end in another context than it began in."""
-
-    is_open: bool = True
-
-
 class Scope(msgspec.Struct, frozen=True, kw_only=True):
     """Who speaks in this context, and from which state."""
 
     rollout: Rollout
     trail: Trail = msgspec.field(default_factory=Trail)
-    agent: str | None = None
+    agents: tuple[str, ...] = ()
+    """Names from the outermost agent to the one that speaks."""
     role: Role | None = None
     node: str | None = None
     """Graph node or function."""
     conversation: str | None = None
     read_state: Callable[["Contents"], str] | None = None
     """Gives the content hash of the framework's state; called only when a model call needs it."""
+    tool: "ToolUse | None" = None
+    """The tool that a framework is running here."""
+    graph: GraphPlace | None = None
     place: object = None
-    """Which run of which node of which graph in a graph; None outside graphs."""
-    block: Block | None = None
-    outer: "Scope | None" = None
-    """Scope outside the block."""
+    """What a framework runs here, as the framework's integration knows it; None outside frameworks."""
+
+    @property
+    def agent(self) -> str | None:
+        """Name of the agent that speaks."""
+        return self.agents[-1] if self.agents else None
+
+    def agents_with(self, name: str | None) -> tuple[str, ...]:
+        """Names of the agents here when this one speaks; one that speaks already is not its own sub-agent."""
+        return self.agents if name is None or name == self.agent else (*self.agents, name)
 
 
 _SCOPE: ContextVar[Scope | None] = ContextVar("tracer_scope", default=None)
+_REFINEMENTS: list[Callable[[Scope], Scope]] = []
+
+
+def refine_scopes(by: Callable[[Scope], Scope]) -> None:
+    """Let a framework's integration say where in the framework a scope is; asked only when somebody needs to know."""
+    _REFINEMENTS.append(by)
+
+
+def outer_scope() -> Scope | None:
+    """Give the scope that this context was entered with, whatever a framework runs in it."""
+    return _SCOPE.get()
 
 
 def current_scope() -> Scope | None:
     """Give the scope of this context; None outside any rollout."""
     scope = _SCOPE.get()
-    while scope is not None and scope.block is not None and not scope.block.is_open:
-        scope = scope.outer
+    if scope is not None:
+        for refine in _REFINEMENTS:
+            scope = refine(scope)
     return scope
 
 
 def current() -> Rollout | None:
     """Give the rollout that this code runs in; None outside any."""
-    scope = current_scope()
+    scope = _SCOPE.get()
     return scope.rollout if scope else None
 
 
@@ -91,11 +107,6 @@ def reward(
             " give it within 'with tracer.rollout(...)', or call reward() of the rollout itself"
         )
     rollout.reward(score, name, step=step, agent=agent, source=source)
-
-
-def enter_block(scope: Scope) -> None:
-    """Make this the scope until its block is closed; for callbacks, which cannot be ``with`` blocks."""
-    _SCOPE.set(scope)
 
 
 @contextmanager

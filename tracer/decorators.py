@@ -102,7 +102,9 @@ class _AgentBlock:
     def __init__(self, name: str, role: Role | None, outer: Scope, _arguments: dict[str, object]) -> None:
         trail = Trail(outer.trail.latest_call, outer.trail.environment)
         self._outer = outer.trail
-        self.scope = msgspec.structs.replace(outer, agent=name, role=role or outer.role, trail=trail)
+        self.scope = msgspec.structs.replace(
+            outer, agents=outer.agents_with(name), role=role or outer.role, trail=trail
+        )
 
     def end(self, output: object) -> None:  # noqa: ARG002 - what an agent gives is not recorded
         self._outer.latest_call = self.scope.trail.latest_call

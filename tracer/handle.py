@@ -13,6 +13,7 @@ from tracer.traceparent import new_trace_id
 if TYPE_CHECKING:
     from agent_layer.recorder.log import FlushReport
     from agent_layer.schema.gateway import OpenedRollout
+    from tracer.observations import ToolUse
 
 __all__ = ["Rollout", "Sink"]
 
@@ -60,7 +61,11 @@ class Rollout:
     unfinished: dict[str, Callable[[], None]] = field(
         default_factory=dict[str, Callable[[], None]], repr=False, compare=False
     )
-    """By call id: records that the call's stream was given up."""
+    """By id of a call or of a tool's use: records that it was given up."""
+    questions: dict[tuple[str, str], "ToolUse"] = field(
+        default_factory=dict[tuple[str, str], "ToolUse"], repr=False, compare=False
+    )
+    """By thread and interrupt of a graph: what it asked a person."""
     logs: set[str] = field(default_factory=set[str], repr=False, compare=False)
     """Names of the logs that hold records of this attempt."""
 
@@ -79,7 +84,7 @@ class Rollout:
         )
 
     def give_up_unfinished(self) -> None:
-        """Record streams that nobody reads any more as aborted; collecting them as garbage may take for ever."""
+        """Record what nobody waits for any more: to collect abandoned streams as garbage may take for ever."""
         for give_up in list(self.unfinished.values()):
             give_up()
 

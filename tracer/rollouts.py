@@ -71,7 +71,7 @@ def rollout(task: str, **options: Unpack[RolloutOptions]) -> "RolloutBlock":
 def enter_rollout(rollout: Rollout, *, agent: str | None = None) -> Generator[Rollout]:
     """Run the block inside an attempt that somebody else opened and will end, such as a worker."""
     instrument()
-    with enter_scope(Scope(rollout=rollout, agent=agent)):
+    with enter_scope(Scope(rollout=rollout, agents=(agent,) if agent else ())):
         try:
             yield rollout
         finally:

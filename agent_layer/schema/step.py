@@ -14,6 +14,7 @@ __all__ = [
     "Action",
     "CaptureLevel",
     "Content",
+    "GraphPlace",
     "PartSource",
     "PolicyRun",
     "PromptDelta",
@@ -99,6 +100,19 @@ class StepState(Record, frozen=True, kw_only=True):
     environment: str | None = None
 
 
+class GraphPlace(Record, frozen=True, kw_only=True):
+    """Where in a graph of nodes, such as LangGraph's, a call was made."""
+
+    path: list[str]
+    """Nodes, from that of the outermost graph to that of the innermost."""
+    superstep: int | None = None
+    """Round of the innermost graph; nodes of one round run side by side."""
+    came_from: list[str] | None = None
+    """Nodes that ended in the round before, or that the node waited for; ``["__start__"]`` where the graph begins."""
+    branch: int | None = None
+    """Which of the branches that the round before sent out; None where an edge led here."""
+
+
 class StepPart(Record, frozen=True, kw_only=True, tag="step_part"):
     """What one layer saw of one call, at its start or at its end."""
 
@@ -111,10 +125,13 @@ class StepPart(Record, frozen=True, kw_only=True, tag="step_part"):
     """Seconds since the epoch, UTC, on the writer's clock."""
     schema_version: int = msgspec.field(default_factory=current_version)
     agent: str | None = None
+    agent_path: list[str] | None = None
+    """[depth] from the outermost agent to this one; None when it is nobody's sub-agent."""
     role: Role | None = None
     conversation: str | None = None
     node: str | None = None
     """Graph node or function that made the call."""
+    graph: GraphPlace | None = None
     parent_call: str | None = None
     """Causal parent: the call whose answer led here."""
     trace_id: str | None = None
@@ -155,9 +172,12 @@ class Step(Record, frozen=True, kw_only=True, tag="step"):
     ended_at: float | None = None
     """None while the call runs, or when whoever recorded it died."""
     agent: str | None = None
+    agent_path: list[str] | None = None
+    """[depth] from the outermost agent to this one; None when it is nobody's sub-agent."""
     role: Role = "policy"
     conversation: str | None = None
     node: str | None = None
+    graph: GraphPlace | None = None
     parent_call: str | None = None
     trace_id: str | None = None
     span_id: str | None = None

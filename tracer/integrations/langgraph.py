@@ -6,45 +6,51 @@ handler runs in the thread and the context of what it watches, so the rollout is
 
 # ruff: noqa: ARG002 - LangChain names the arguments; a callback that ignores one has to take it all the same
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from functools import partial
 from typing import NamedTuple
 from uuid import UUID
 
 import msgspec
-from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.messages import BaseMessage, ToolMessage
+from langchain_core.callbacks import BaseCallbackHandler, BaseCallbackManager
+from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
 from langchain_core.outputs import LLMResult
+from langchain_core.runnables.config import var_child_runnable_config
 from langchain_core.tracers.context import register_configure_hook
 
 from tracer.calls import Asked, Call, announce, failed_answer, take_over
-from tracer.context import Block, Scope, current_scope, enter_block
+from tracer.context import Scope, outer_scope, refine_scopes
+from tracer.integrations.graph_pauses import answer_pause, ask_at_pause
+from tracer.integrations.graph_runs import Run, begin_chain, begin_tool, end_chain, scope_at
 from tracer.integrations.messages import add_state, answer_ids, message_object, read_result
-from tracer.observations import ToolUse, announce_tool
+from tracer.observations import ToolUse
 
 __all__ = ["GraphHandler"]
-
-_UNNAMED = "LangGraph"
-"""What LangGraph calls a graph that was compiled without a name."""
 
 
 class _ModelRun(NamedTuple):
     call: Call
-    messages: list[BaseMessage]
+    messages: Sequence[BaseMessage]
 
 
 class GraphHandler(BaseCallbackHandler):
-    """Turns callbacks into scopes, parts of calls, and observations; an error of the log reaches the agent."""
+    """Turns callbacks into runs, parts of calls, and observations; an error of the log reaches the agent."""
 
     run_inline = True
     raise_error = True
 
     def __init__(self) -> None:
-        self._chains: dict[UUID, tuple[object, Scope]] = {}
-        self._nodes: dict[UUID, Scope] = {}
+        self._runs: dict[UUID | None, Run] = {}
+        """Chains and tools that have not ended."""
         self._models: dict[UUID, _ModelRun] = {}
-        self._tools: dict[UUID, ToolUse] = {}
+
+    def scope_here(self, base: Scope) -> Scope:
+        """Give the scope of the code that runs in this context: that of the innermost node or tool around."""
+        config = var_child_runnable_config.get()
+        callbacks = config and config.get("callbacks")
+        run = self._runs.get(callbacks.parent_run_id) if isinstance(callbacks, BaseCallbackManager) else None
+        return scope_at(run, base)
 
     def on_chain_start(
         self,
@@ -54,28 +60,29 @@ class GraphHandler(BaseCallbackHandler):
         run_id: UUID,
         parent_run_id: UUID | None = None,
         metadata: Mapping[str, object] | None = None,
+        name: object = None,
         **kwargs: object,
     ) -> None:
-        """Enter a node; remember of anything else, which may be a graph, its name and where it began."""
-        scope = current_scope()
-        if scope is None:
+        """Remember a graph, a node or anything else while it runs."""
+        parent, base = self._runs.get(parent_run_id), outer_scope()
+        base = base or (parent and parent.base)
+        if base is None:
             return
-        name, told = kwargs.get("name"), metadata or {}
-        if name is None or name != told.get("langgraph_node") or told.get("langgraph_checkpoint_ns") == scope.place:
-            self._chains[run_id] = name, scope
-            return
-        graph, outer = self._chains.get(parent_run_id, (None, scope)) if parent_run_id else (None, scope)
-        entered = self._nodes[run_id] = _enter_node(outer, graph, inputs, told)
-        enter_block(entered)
+        run = Run(base, parent, name, metadata or {}, inputs, add_state=add_state)
+        self._runs[run_id] = begin_chain(run)
+        if type(inputs).__name__ == "Command":
+            answer_pause(run)
 
     def on_chain_end(self, outputs: object, *, run_id: UUID, **kwargs: object) -> None:
-        """Leave it, in every context that it was entered in."""
-        if self._chains.pop(run_id, None) is None and (node := self._nodes.pop(run_id, None)) and node.block:
-            node.block.is_open = False
+        """Forget it; what follows is a consequence of its calls."""
+        if (run := self._runs.pop(run_id, None)) is not None:
+            end_chain(run, is_success=True)
 
     def on_chain_error(self, error: BaseException, *, run_id: UUID, **kwargs: object) -> None:
-        """Leave it."""
-        self.on_chain_end(None, run_id=run_id)
+        """Forget it; a node that fails may be tried again, from where it began."""
+        if (run := self._runs.pop(run_id, None)) is not None:
+            end_chain(run, is_success=False)
+            ask_at_pause(run, error)
 
     def on_chat_model_start(
         self,
@@ -90,29 +97,47 @@ class GraphHandler(BaseCallbackHandler):
         scope = self._scope_of(parent_run_id)
         if scope is None:
             return
-        call = announce(take_over(scope, "handler"))
-        answers = scope.rollout.answers
+        call, rollout = announce(take_over(scope, "handler")), scope.rollout
         call.parent_call = next(
-            (answers[message.id] for message in reversed(messages[0]) if message.id in answers), call.parent_call
+            (rollout.answers[one.id] for one in reversed(messages[0]) if one.id in rollout.answers), call.parent_call
         )
-        self._models[run_id] = _ModelRun(call=call, messages=messages[0])
+        self._models[run_id] = _ModelRun(call, messages[0])
+        rollout.unfinished[call.call_id] = partial(self.on_llm_error, GeneratorExit(), run_id=run_id)
         call.begin()
+
+    def on_llm_start(
+        self,
+        serialized: object,
+        prompts: list[str],
+        *,
+        run_id: UUID,
+        parent_run_id: UUID | None = None,
+        **kwargs: object,
+    ) -> None:
+        """Treat a model that completes text as one that is told the text."""
+        messages: list[list[BaseMessage]] = [[HumanMessage(prompt) for prompt in prompts]]
+        self.on_chat_model_start(serialized, messages, run_id=run_id, parent_run_id=parent_run_id)
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: object) -> None:
         """Record the answer, unless the client below has; remember whose answer it is."""
-        run = self._models.pop(run_id, None)
+        run = self._finish(run_id)
         if run is None:
             return
-        answers = run.call.scope.rollout.answers
-        for key in answer_ids(response):
-            answers[key] = run.call.call_id
+        run.call.scope.rollout.answers.update(dict.fromkeys(answer_ids(response), run.call.call_id))
         if run.call.source == "handler":
             run.call.finish("handler", read_result(response), _asked(run))
 
-    def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: object) -> None:
-        """Record the failure, unless the client below has."""
-        if (run := self._models.pop(run_id, None)) is not None:
-            run.call.finish("handler", failed_answer(error), _asked(run))
+    def on_llm_error(
+        self, error: BaseException, *, run_id: UUID, response: LLMResult | None = None, **kwargs: object
+    ) -> None:
+        """Record the failure, or that the caller gave up, with what had come by then."""
+        run = self._finish(run_id)
+        if run is None:
+            return
+        answer = failed_answer(error)
+        if response is not None and response.generations:
+            answer = msgspec.structs.replace(read_result(response), status=answer.status, error=answer.error)
+        run.call.finish("handler", answer, _asked(run))
 
     def on_tool_start(
         self,
@@ -125,22 +150,21 @@ class GraphHandler(BaseCallbackHandler):
         tool_call_id: str | None = None,
         **kwargs: object,
     ) -> None:
-        """Announce the use of a tool, for its own function to take over when it is under ``@tracer.tool``."""
+        """Begin the use of a tool, for its own function to take over when it is under ``@tracer.tool``."""
         scope = self._scope_of(parent_run_id)
         if scope is None:
             return
-        self._tools[run_id] = announce_tool(
-            ToolUse(
-                scope=scope,
-                name=str((serialized or {}).get("name", "tool")),
-                arguments=input_str if inputs is None else dict(inputs),
-                call_id=scope.rollout.answers.get(tool_call_id or ""),
-            )
+        use = ToolUse(
+            scope=scope,
+            name=str((serialized or {}).get("name", "tool")),
+            arguments=input_str if inputs is None else dict(inputs),
+            call_id=scope.rollout.answers.get(tool_call_id or ""),
         )
+        self._runs[run_id] = begin_tool(self._runs.get(parent_run_id), outer_scope() or scope, use)
 
     def on_tool_end(self, output: object, *, run_id: UUID, **kwargs: object) -> None:
         """Record what the tool gave."""
-        if (use := self._tools.pop(run_id, None)) is None:
+        if (use := self._end_tool(run_id)) is None:
             return
         if isinstance(output, ToolMessage):
             use.record(output.content, "error" if output.status == "error" else "ok")
@@ -149,38 +173,33 @@ class GraphHandler(BaseCallbackHandler):
 
     def on_tool_error(self, error: BaseException, *, run_id: UUID, **kwargs: object) -> None:
         """Record that the tool failed."""
-        if (use := self._tools.pop(run_id, None)) is not None:
+        if (use := self._end_tool(run_id)) is not None:
             use.record_error(error)
 
-    def _scope_of(self, parent: UUID | None) -> Scope | None:
-        """Give the scope here; where another node's is still set, that of the node that is meant."""
-        scope, node = current_scope(), self._nodes.get(parent) if parent else None
-        if scope is None or node is None or node.rollout is not scope.rollout or scope.block is node.block:
-            return scope
-        return node
+    def _scope_of(self, parent_run_id: UUID | None) -> Scope | None:
+        """Give the scope of what the run with this id does; the context may have got lost on the way."""
+        run, base = self._runs.get(parent_run_id), outer_scope()
+        base = base or (run and run.base)
+        if base is None:
+            return None
+        return scope_at(run, base) if run else self.scope_here(base)
 
+    def _finish(self, run_id: UUID) -> _ModelRun | None:
+        run = self._models.pop(run_id, None)
+        if run is not None:
+            run.call.scope.rollout.unfinished.pop(run.call.call_id, None)
+        return run
 
-def _enter_node(outer: Scope, graph: object, inputs: object, told: Mapping[str, object]) -> Scope:
-    """Give the scope of a graph's node; the agent is the graph, if it has a name."""
-    thread = told.get("thread_id")
-    return msgspec.structs.replace(
-        outer,
-        agent=graph if isinstance(graph, str) and graph != _UNNAMED else outer.agent,
-        node=str(told["langgraph_node"]),
-        conversation=outer.conversation if thread is None else str(thread),
-        place=told.get("langgraph_checkpoint_ns"),
-        read_state=partial(add_state, inputs),
-        block=Block(),
-        outer=outer,
-    )
+    def _end_tool(self, run_id: UUID) -> ToolUse | None:
+        run = self._runs.pop(run_id, None)
+        return run and run.tool
 
 
 def _asked(run: _ModelRun) -> Asked:
     return Asked(messages=[message_object(message) for message in run.messages])
 
 
-_HANDLER: ContextVar[BaseCallbackHandler | None] = ContextVar(
-    "tracer_langgraph",
-    default=GraphHandler(),  # noqa: B039 - one for the process is meant
-)
+_handler = GraphHandler()
+_HANDLER = ContextVar[BaseCallbackHandler | None]("tracer_langgraph", default=_handler)
 register_configure_hook(_HANDLER, inheritable=True)
+refine_scopes(_handler.scope_here)
