@@ -5,6 +5,7 @@ BIN := .venv/bin
 # Where a CPU build of torch comes from, if pip does not find one by itself: TORCH_ARGS="--index-url …"
 TORCH_ARGS ?=
 STAMP := .venv/installed-$(shell cat pyproject.toml constraints-cpu.txt | cksum | cut -d' ' -f1)
+PEERS := .venv/peers/installed-$(shell cksum < tests/benchmarks/peers.txt | cut -d' ' -f1)
 DEMO_ARGS ?=
 
 .PHONY: help setup demo test check format bench clean
@@ -40,8 +41,14 @@ format: setup ## format and mend what can be mended
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: setup ## measure against peers and floors, one table
+bench: setup $(PEERS) ## measure against peers and floors, one table (about 25 minutes; the peers need 1 GB)
 	$(BIN)/python tests/benchmarks
+
+$(PEERS):
+	$(PYTHON) -m venv .venv/peers
+	.venv/peers/bin/pip install --progress-bar on -r tests/benchmarks/peers.txt
+	rm -f .venv/peers/installed-*
+	touch $@
 
 clean: ## remove the environment and caches; stored trajectories stay
 	rm -rf .venv .pytest_cache .ruff_cache .hypothesis .import_linter_cache build *.egg-info
