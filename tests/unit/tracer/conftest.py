@@ -1,0 +1,121 @@
+"""This file holds a server of dialects that the tests of clients talk to: responses and Anthropic messages."""
+
+import asyncio
+import json
+import threading
+from contextlib import contextmanager
+
+import pytest
+from aiohttp import web
+
+WORDS = ["forty", " two"]
+USAGE = {"input_tokens": 5, "output_tokens": 2}
+RESPONSE = {
+    "id": "resp_1",
+    "object": "response",
+    "created_at": 1,
+    "model": "scripted",
+    "parallel_tool_calls": True,
+    "tool_choice": "auto",
+    "tools": [],
+}
+MESSAGE = {"id": "msg_1", "type": "message", "role": "assistant", "model": "scripted", "stop_sequence": None}
+
+
+class DialectServer:
+    """Says 'forty two', as JSON if asked to; asks for the tool 'add' where there are tools and none was used yet."""
+
+    def __init__(self):
+        self.seen = []
+        self.url = ""
+
+    def app(self):
+        app = web.Application()
+        app.add_routes([web.post("/{root:.*}v1/responses", self.respond), web.post("/{root:.*}v1/messages", self.say)])
+        return app
+
+    async def respond(self, request):
+        body = await self.see(request)
+        item = {"type": "message", "id": "m", "role": "assistant", "status": "completed"}
+        text = '{"count": 42}' if body.get("text") else "".join(WORDS)
+        item["content"] = [{"type": "output_text", "text": text, "annotations": []}]
+        if body.get("tools") and "function_call_output" not in json.dumps(body["input"]):
+            item = {"type": "function_call", "id": "f", "call_id": "c1", "name": "add", "arguments": '{"a": 40}'}
+            item["status"] = "completed"
+        whole = {**RESPONSE, "status": "completed", "output": [item], "usage": {**USAGE, "total_tokens": 7}}
+        whole["usage"] |= {
+            "input_tokens_details": {"cached_tokens": 0},
+            "output_tokens_details": {"reasoning_tokens": 0},
+        }
+        if not body.get("stream"):
+            return web.json_response(whole)
+        begun = {**RESPONSE, "status": "in_progress", "output": []}
+        events = [{"type": "response.created", "response": begun}]
+        events += [{"type": "response.output_item.added", "output_index": 0, "item": {**item, "content": []}}]
+        where = {"item_id": item["id"], "output_index": 0, "content_index": 0}
+        if item["type"] == "message":
+            part = {"type": "output_text", "text": "", "annotations": []}
+            events += [{"type": "response.content_part.added", **where, "part": part}]
+            events += [{"type": "response.output_text.delta", **where, "delta": word, "logprobs": []} for word in WORDS]
+        events += [{"type": "response.output_item.done", "output_index": 0, "item": item}]
+        events += [{"type": "response.completed", "response": whole}]
+        return await send(request, [{**event, "sequence_number": number} for number, event in enumerate(events)])
+
+    async def say(self, request):
+        body = await self.see(request)
+        block, reason = {"type": "text", "text": "".join(WORDS)}, "end_turn"
+        pieces = [{"type": "text_delta", "text": word} for word in WORDS]
+        if body.get("tools") and "tool_result" not in json.dumps(body["messages"]):
+            block, reason = {"type": "tool_use", "id": "c1", "name": "add", "input": {"a": 40}}, "tool_use"
+            pieces = [{"type": "input_json_delta", "partial_json": piece} for piece in ('{"a"', ": 40}")]
+        if not body.get("stream"):
+            return web.json_response({**MESSAGE, "content": [block], "stop_reason": reason, "usage": USAGE})
+        begun = {**MESSAGE, "content": [], "stop_reason": None, "usage": {**USAGE, "output_tokens": 0}}
+        empty = {**block, "text": ""} if reason == "end_turn" else {**block, "input": {}}
+        events = [{"type": "message_start", "message": begun}]
+        events += [{"type": "content_block_start", "index": 0, "content_block": empty}, {"type": "ping"}]
+        events += [{"type": "content_block_delta", "index": 0, "delta": piece} for piece in pieces]
+        events += [{"type": "content_block_stop", "index": 0}]
+        events += [{"type": "message_delta", "delta": {"stop_reason": reason}, "usage": USAGE}]
+        return await send(request, [*events, {"type": "message_stop"}])
+
+    async def see(self, request):
+        body = await request.json()
+        self.seen.append((request.path, dict(request.headers), body))
+        return body
+
+
+async def send(request, events):
+    response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+    await response.prepare(request)
+    for event in events:
+        await response.write(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode())
+    return response
+
+
+@contextmanager
+def serve_in_thread(server):
+    ready, stop, loop = threading.Event(), asyncio.Event(), asyncio.new_event_loop()
+
+    async def live():
+        runner = web.AppRunner(server.app(), access_log=None, shutdown_timeout=0.1)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        server.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        ready.set()
+        await stop.wait()
+        await runner.cleanup()
+
+    thread = threading.Thread(target=loop.run_until_complete, args=(live(),), daemon=True)
+    thread.start()
+    assert ready.wait(10)
+    yield server
+    loop.call_soon_threadsafe(stop.set)
+    thread.join(10)
+    loop.close()
+
+
+@pytest.fixture
+def dialects():
+    with serve_in_thread(DialectServer()) as server:
+        yield server
