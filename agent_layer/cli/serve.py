@@ -1,5 +1,8 @@
 """This file holds the command that serves the gateway in front of engines that run elsewhere: ``serve``."""
 
+import signal
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -8,12 +11,15 @@ import typer
 from agent_layer.errors import BadInputError, EngineError
 from agent_layer.gateway.engines.joining import board_of, put_on_board
 from agent_layer.gateway.serving import listen, serve_gateway
+from agent_layer.local.processes import GatewayProcesses
 from agent_layer.local.stack import export_lines, with_key
 from agent_layer.recorder.shipping import ensure_shipper
 from agent_layer.settings import Settings
 from agent_layer.store.clients import open_redis
 
 __all__ = ["register"]
+
+_CHECK_SECONDS = 0.1
 
 
 def register(app: typer.Typer) -> None:
@@ -23,8 +29,10 @@ def register(app: typer.Typer) -> None:
 
 def serve(
     context: typer.Context,
+    *,
     host: Annotated[str, typer.Option(help="Address to listen at; 0.0.0.0 for all.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="0 takes a free one.")] = 8790,
+    processes: Annotated[int, typer.Option(min=1, help="Gateway processes that share the port.")] = 1,
     tls_cert: Annotated[Path | None, typer.Option(help="Certificate to serve https with (PEM).")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="Its private key, unless it is in the same file.")] = None,
     insecure: Annotated[bool, typer.Option("--insecure", help="Let others connect without TLS.")] = False,
@@ -34,15 +42,32 @@ def serve(
     settings = with_key(context.obj).model_copy(update={name: value for name, value in asked.items() if value})
     _know_engines(settings)
     ensure_shipper(settings)  # for logs of processes that were killed
+    if processes > 1:
+        _serve_processes(settings, host, port, processes)
+    else:
+        _serve_here(settings, host, port)
+
+
+def _serve_here(settings: Settings, host: str, port: int) -> None:
     listener = listen(host, port)
     shown, scheme = "127.0.0.1" if host == "0.0.0.0" else host, "https" if settings.tls_cert else "http"
     settings = settings.model_copy(update={"gateway_url": f"{scheme}://{shown}:{listener.getsockname()[1]}"})
+    serve_gateway(settings, [listener], lambda: _tell(settings))
 
-    def announce() -> None:
-        for line in export_lines(settings):
-            typer.echo(line)
 
-    serve_gateway(settings, [listener], announce)
+def _serve_processes(settings: Settings, host: str, port: int, num_processes: int) -> None:
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    gateway = GatewayProcesses(settings=settings, host=host, port=port, num_processes=num_processes)
+    with suppress(KeyboardInterrupt), gateway:
+        _tell(settings.model_copy(update={"gateway_url": gateway.url}))
+        while True:
+            gateway.check()
+            time.sleep(_CHECK_SECONDS)
+
+
+def _tell(settings: Settings) -> None:
+    for line in export_lines(settings):
+        typer.echo(line)
 
 
 def _know_engines(settings: Settings) -> None:

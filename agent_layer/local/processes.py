@@ -1,0 +1,152 @@
+"""This file holds several gateway processes as one: started together, started anew when one dies, stopped together.
+
+They share a port, which this process reserves for as long as it lives, so that nobody else takes the place of one that
+has died.
+"""
+
+import logging
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Self
+from urllib.parse import urlsplit
+
+from agent_layer.errors import BadInputError, EngineError, UnreachableError
+from agent_layer.gateway.exposure import check_exposure
+from agent_layer.local.leash import Leashed, start_leashed
+from agent_layer.settings import Settings
+
+__all__ = ["GatewayProcesses"]
+
+_START_SECONDS, _POLL_SECONDS = 30.0, 0.05
+_MIN_LIFE_SECONDS = 5.0
+_NUM_SHORT_LIVES = 5
+"""A process that ends so many times in a row soon after its start is not started again."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(kw_only=True)
+class GatewayProcesses:
+    """Gateway processes on one machine. A context manager: they serve inside the block."""
+
+    settings: Settings
+    """With the operator's key."""
+    host: str
+    port: int
+    """Shared; the processes' own ports follow it. 0: free ones."""
+    num_processes: int
+    processes: list[Leashed] = field(default_factory=list[Leashed])
+    """[num_processes]."""
+    _urls: list[str] = field(default_factory=list[str])
+    _started_at: list[float] = field(default_factory=list[float])
+    _num_short: list[int] = field(default_factory=list[int])
+    _cleanup: ExitStack = field(default_factory=ExitStack)
+
+    def __enter__(self) -> Self:
+        with ExitStack() as cleanup:
+            asked = self.port
+            self.port = self._reserve(cleanup, asked)
+            ports = [self._reserve(cleanup, asked and asked + 1 + slot) for slot in range(self.num_processes)]
+            self._urls = [f"{self._scheme}://{_reached(self.host)}:{port}" for port in ports]
+            cleanup.callback(lambda: _close_all(self.processes))
+            self.processes = [self._start(slot) for slot in range(self.num_processes)]
+            self._started_at = [time.monotonic()] * self.num_processes
+            self._num_short = [0] * self.num_processes
+            self._wait()
+            self._cleanup = cleanup.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._cleanup.close()
+
+    @property
+    def url(self) -> str:
+        """Shared address, as it is reached from this machine."""
+        return f"{self._scheme}://{_reached(self.host)}:{self.port}"
+
+    def check(self) -> None:
+        """Start anew whatever ended.
+
+        Raises: EngineError: one ends again and again.
+        """
+        for slot, process in enumerate(self.processes):
+            if not process.is_running:
+                self._restart(slot)
+
+    def _restart(self, slot: int) -> None:
+        now = time.monotonic()
+        is_short = now - self._started_at[slot] < _MIN_LIFE_SECONDS
+        self._num_short[slot] = self._num_short[slot] + 1 if is_short else 0
+        ended = self.processes[slot]
+        if self._num_short[slot] >= _NUM_SHORT_LIVES:
+            raise EngineError(
+                f"gateway process {slot}: expected it to run, but it has ended {_NUM_SHORT_LIVES} times in a row; see"
+                f" {ended.log}, which ends: {ended.last_words}"
+            )
+        log.warning("gateway process %d ended and is started anew", slot)
+        ended.stop()
+        self.processes[slot], self._started_at[slot] = self._start(slot), now
+
+    def _start(self, slot: int) -> Leashed:
+        command = [sys.executable, "-m", "agent_layer.gateway", f"--host={self.host}", f"--port={self.port}"]
+        command += [f"--slot={slot}", "--siblings", *self._urls]
+        return start_leashed(command, self.settings.environment(), self.settings.dir / "logs" / f"gateway-{slot}.log")
+
+    def _wait(self) -> None:
+        deadline = time.monotonic() + _START_SECONDS
+        for process, url in zip(self.processes, self._urls, strict=True):
+            while not _listens(url):
+                if not process.is_running or time.monotonic() > deadline:
+                    raise UnreachableError(
+                        f"gateway at {url}: expected it to serve within {_START_SECONDS:.0f} s, but it does not; see"
+                        f" {process.log}, which ends: {process.last_words}"
+                    )
+                time.sleep(_POLL_SECONDS)
+
+    @property
+    def _scheme(self) -> str:
+        return "https" if self.settings.tls_cert else "http"
+
+    def _reserve(self, cleanup: ExitStack, port: int) -> int:
+        """Keep a port for our processes: bound but not listening, a socket takes no connection."""
+        kept = cleanup.enter_context(socket.socket(socket.AF_INET6 if ":" in self.host else socket.AF_INET))
+        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            kept.bind((self.host, port))
+        except OSError as error:
+            raise BadInputError(
+                f"gateway address {self.host}:{port}: expected to listen there, found {error}; choose another --port or"
+                " --host"
+            ) from error
+        check_exposure(self.settings, kept.getsockname()[0])
+        return int(kept.getsockname()[1])
+
+
+def _close_all(processes: Sequence[Leashed]) -> None:
+    """Tell all of them before any is waited for."""
+    for process in processes:
+        if process.process.stdin:
+            process.process.stdin.close()
+    for process in processes:
+        process.stop()
+
+
+def _listens(url: str) -> bool:
+    parts = urlsplit(url)
+    try:
+        socket.create_connection((parts.hostname, parts.port or 0), timeout=1.0).close()
+    except OSError:
+        return False
+    return True
+
+
+def _reached(host: str) -> str:
+    """Where a listener at this host is reached from its own machine."""
+    if host in ("0.0.0.0", ""):
+        return "127.0.0.1"
+    return f"[{'::1' if host == '::' else host}]" if ":" in host else host

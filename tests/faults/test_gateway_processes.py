@@ -1,0 +1,111 @@
+"""One of several gateway processes is killed under load: its rollouts are run again, and no finished step is lost."""
+
+import json
+import os
+import signal
+import threading
+import urllib.error
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from agent_layer.gateway.engines.joining import put_on_board
+from agent_layer.gateway.siblings import owner_of
+from agent_layer.local.processes import GatewayProcesses
+from agent_layer.local.scripted import ScriptedEngine, serve_in_thread
+from agent_layer.local.stack import with_key
+from agent_layer.recorder.shipping import ensure_shipper
+from agent_layer.store.store import open_store
+
+NUM_ROLLOUTS, NUM_CALLS, NUM_ATTEMPTS = 24, 4, 20
+
+
+def post(url, body, key):
+    headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+    with urllib.request.urlopen(urllib.request.Request(url, json.dumps(body).encode(), headers), timeout=30) as reply:
+        return json.load(reply)
+
+
+@contextmanager
+def two_processes(settings, redis, **about_engine):
+    mine = with_key(settings)
+    with serve_in_thread(ScriptedEngine(**about_engine)) as engine:
+        put_on_board(mine, redis, engine.url)
+        with GatewayProcesses(settings=mine, host="127.0.0.1", port=0, num_processes=2) as gateway:
+            yield gateway, mine.api_key
+
+
+def pid_of(leashed):
+    leash = leashed.process.pid
+    return int(Path(f"/proc/{leash}/task/{leash}/children").read_text().split()[0])
+
+
+def say(opened, text):
+    body = {"messages": [{"role": "user", "content": text}]}
+    return post(f"{opened['base_url']}/chat/completions", body, opened["api_key"])
+
+
+def run_rollout(gateway, key, number, answered):
+    """Try until an attempt ends well; note each answer that was seen."""
+    for attempt in range(NUM_ATTEMPTS):
+        try:
+            about = {"task_id": "t", "run": "r", "rollout_id": f"roll.{number}", "attempt": attempt}
+            opened = post(f"{gateway.url}/rollouts", about, key)
+            for call in range(NUM_CALLS):
+                say(opened, f"call {call}")
+                answered.append(opened["trajectory_id"])
+            return post(f"{gateway.url}/rollouts/roll.{number}/end", {"attempt": attempt, "reward": 1.0}, key)
+        except (OSError, urllib.error.HTTPError):
+            continue
+    raise AssertionError(f"rollout {number} found no gateway in {NUM_ATTEMPTS} attempts")
+
+
+def test_killed_under_load(settings, redis, wait_until):
+    answered = []
+    with two_processes(settings, redis, token_seconds=0.02) as (gateway, key), ThreadPoolExecutor(12) as pool:
+        running = [pool.submit(run_rollout, gateway, key, number, answered) for number in range(NUM_ROLLOUTS)]
+        wait_until(lambda: len(answered) > NUM_CALLS * 4)
+        victim = pid_of(gateway.processes[0])
+        os.kill(victim, signal.SIGKILL)
+        over = threading.Event()
+        while not all(future.done() for future in running):
+            gateway.check()
+            over.wait(0.02)
+        ended = [future.result() for future in running]
+        assert pid_of(gateway.processes[0]) != victim
+
+    store = open_store(settings)
+    assert all(one["accepted"] for one in ended)
+    stored = {name: store.get(name).steps for name in set(answered)}
+    assert sum(len(steps) for steps in stored.values()) >= len(answered)
+    for name, steps in stored.items():
+        finished = [step for step in steps if step.status == "ok"]
+        assert len(finished) >= answered.count(name)
+    accepted = {one["trajectory_id"] for one in ended}
+    assert all(len(stored[name]) == NUM_CALLS for name in accepted)
+    lost = {name for name in stored if name not in accepted}
+    assert {owner_of(name.rpartition("-")[0], 2) for name in lost} <= {0}
+
+
+def test_the_shared_address_reaches_every_rollout(settings, redis):
+    ensure_shipper(settings)
+    with two_processes(settings, redis) as (gateway, key):
+        opened = [post(f"{gateway.url}/rollouts", {"task_id": "t"}, key) for _ in range(16)]
+        assert len({one["base_url"].split("/")[2] for one in opened}) == 2
+        for one in opened:
+            shared = {**one, "base_url": f"{gateway.url}/r/{one['trajectory_id']}/v1"}
+            assert say(shared, "hello")["choices"][0]["message"]["content"] == "you said: hello"
+        names = [one["trajectory_id"] for one in opened]
+        renewed = post(f"{gateway.url}/rollouts/renew", {"trajectory_ids": [*names, "no-0"], "lease_seconds": 60}, key)
+        closed = [post(f"{gateway.url}/rollouts/{one['rollout_id']}/close", {"attempt": 0}, key) for one in opened]
+
+    assert renewed["unknown"] == ["no-0"]
+    assert [(one["started"], one["ended"]) for one in closed] == [(1, 1)] * 16
+
+
+def test_a_stranger_gets_no_further_through_the_shared_address(settings, redis):
+    with two_processes(settings, redis) as (gateway, _), pytest.raises(urllib.error.HTTPError, match="401"):
+        post(f"{gateway.url}/rollouts", {"task_id": "t", "rollout_id": "any"}, "wrong")
