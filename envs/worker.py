@@ -6,9 +6,8 @@ blocks (gateway, Redis, store) runs in a few threads; claims and reports go in b
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from functools import partial
 
 from redis.exceptions import RedisError
 
@@ -62,8 +61,7 @@ class Worker:
         """Before the next claim; grows while the gateway opens nothing."""
         self._reporter = Reporter(queue, place.pool)
         about: JsonObject = {"agent": place.agent, "slots": slots, "offers": " ".join(self._capabilities)}
-        renew = partial(place.pool.submit, renew_keys, place)  # beside the heartbeat, which no gateway may hold up
-        self._heartbeat = Heartbeat(queue, place.worker, about, self._pass_on, renew)
+        self._heartbeat = Heartbeat(queue, place.worker, about, self._pass_on, self._renew_keys)
         self._loop = asyncio.get_running_loop()
 
     def stop(self) -> None:
@@ -161,6 +159,10 @@ class Worker:
         if attempt is not None and beat != "go":
             _log.warning("lease ended trajectory=%s why=%s", lease.trajectory_id, beat)
             self._loop.call_soon_threadsafe(attempt.stop, beat)
+
+    def _renew_keys(self, trajectory_ids: Sequence[str]) -> None:
+        """From the heartbeat's thread, which no gateway may hold up."""
+        self._place.pool.submit(renew_keys, self._place, trajectory_ids)
 
     async def _drain(self) -> None:
         """Give back what runs at once, and later what could not be stored in time."""
