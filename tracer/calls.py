@@ -7,6 +7,7 @@ its start before it leaves, its end before the answer is handed on.
 """
 
 import time
+from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Literal, TypeAlias
 
@@ -31,6 +32,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """What a call asks of the model."""
 
     messages: list[object] | None = None
+    add_messages: Callable[[Contents], list[str]] | None = None
+    """Gives the content hashes of the messages instead, for a layer that need not write each of them out again."""
     tools: object = None
     sampling: JsonObject | None = None
     model: str | None = None
@@ -66,6 +69,8 @@ class Call(msgspec.Struct, kw_only=True, eq=False):
     """Causal parent; None: the latest call of the same line of thought."""
     started_at: float = msgspec.field(default_factory=time.time)
     is_open: bool = True
+    is_told: bool = False
+    """Whether the start says what is asked."""
 
     def __post_init__(self) -> None:
         self.parent_call = self.parent_call or self.scope.trail.latest_call
@@ -84,6 +89,7 @@ class Call(msgspec.Struct, kw_only=True, eq=False):
         """Record who asks what. No capture level says that another layer knows it."""
         scope, rollout = self.scope, self.scope.rollout
         contents = Contents(rollout)
+        self.is_told = asked is not None
         contents.write(
             StepPart(
                 trajectory_id=rollout.trajectory_id,
@@ -101,7 +107,12 @@ class Call(msgspec.Struct, kw_only=True, eq=False):
                 parent_call=self.parent_call,
                 trace_id=rollout.trace_id,
                 span_id=self.span_id,
-                state=self._state(contents, asked),
+                state=StepState(
+                    messages=asked and _add_messages(contents, asked),
+                    tools=contents.add(asked.tools) if asked and asked.tools else None,
+                    framework=scope.read_state(contents) if scope.read_state else None,
+                    environment=scope.trail.environment,
+                ),
                 sampling_asked=asked and asked.sampling,
                 model=asked and asked.model,
                 capture_level=capture_level,
@@ -112,6 +123,7 @@ class Call(msgspec.Struct, kw_only=True, eq=False):
         """Record the answer, and what was asked if the start did not say so."""
         rollout = self.scope.rollout
         contents = Contents(rollout)
+        asked = None if self.is_told else asked
         contents.write(
             StepPart(
                 trajectory_id=rollout.trajectory_id,
@@ -120,7 +132,10 @@ class Call(msgspec.Struct, kw_only=True, eq=False):
                 source=self._part_source,
                 phase="end",
                 at=time.time(),
-                state=self._state(contents, asked) if asked else None,
+                state=asked
+                and StepState(
+                    messages=_add_messages(contents, asked), tools=contents.add(asked.tools) if asked.tools else None
+                ),
                 sampling_asked=asked and asked.sampling,
                 actions=answer.actions,
                 model=answer.model or (asked and asked.model),
@@ -136,7 +151,7 @@ class Call(msgspec.Struct, kw_only=True, eq=False):
         """End the call as this layer saw it; layers farther in, and the gateway, know better and have recorded it."""
         if self.source == source:
             if self.is_routed:
-                self.record_start()
+                self.record_start(asked)
             self.record_end(answer, asked)
         if self.is_open:
             self.leave()
@@ -150,14 +165,11 @@ class Call(msgspec.Struct, kw_only=True, eq=False):
     def _part_source(self) -> PartSource:
         return "hook" if self.source == "broker" else self.source
 
-    def _state(self, contents: Contents, asked: Asked | None) -> StepState:
-        scope, messages, tools = self.scope, asked and asked.messages, asked and asked.tools
-        return StepState(
-            messages=None if messages is None else [contents.add(message) for message in messages],
-            tools=contents.add(tools) if tools else None,
-            framework=scope.read_state(contents) if scope.read_state else None,
-            environment=scope.trail.environment,
-        )
+
+def _add_messages(contents: Contents, asked: Asked) -> list[str] | None:
+    if asked.add_messages is not None:
+        return asked.add_messages(contents)
+    return None if asked.messages is None else [contents.add(message) for message in asked.messages]
 
 
 _ANNOUNCED: ContextVar[tuple[Call, ...]] = ContextVar("tracer_announced", default=())

@@ -6,7 +6,7 @@ handler runs in the thread and the context of what it watches, so the rollout is
 
 # ruff: noqa: ARG002 - LangChain names the arguments; a callback that ignores one has to take it all the same
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextvars import ContextVar
 from functools import partial
 from typing import NamedTuple
@@ -23,7 +23,7 @@ from tracer.calls import Asked, Call, announce, failed_answer, take_over
 from tracer.context import Scope, outer_scope, refine_scopes
 from tracer.integrations.graph_pauses import answer_pause, ask_at_pause
 from tracer.integrations.graph_runs import Run, begin_chain, begin_tool, end_chain, scope_at
-from tracer.integrations.messages import add_state, answer_ids, message_object, read_result
+from tracer.integrations.messages import add_messages, add_state, answer_ids, read_result
 from tracer.observations import ToolUse
 
 __all__ = ["GraphHandler"]
@@ -31,7 +31,7 @@ __all__ = ["GraphHandler"]
 
 class _ModelRun(NamedTuple):
     call: Call
-    messages: Sequence[BaseMessage]
+    asked: Asked
 
 
 class GraphHandler(BaseCallbackHandler):
@@ -101,9 +101,9 @@ class GraphHandler(BaseCallbackHandler):
         call.parent_call = next(
             (rollout.answers[one.id] for one in reversed(messages[0]) if one.id in rollout.answers), call.parent_call
         )
-        self._models[run_id] = _ModelRun(call, messages[0])
+        run = self._models[run_id] = _ModelRun(call, Asked(add_messages=partial(add_messages, messages[0])))
         rollout.unfinished[call.call_id] = partial(self.on_llm_error, GeneratorExit(), run_id=run_id)
-        call.begin()
+        call.begin(run.asked)
 
     def on_llm_start(
         self,
@@ -125,7 +125,7 @@ class GraphHandler(BaseCallbackHandler):
             return
         run.call.scope.rollout.answers.update(dict.fromkeys(answer_ids(response), run.call.call_id))
         if run.call.source == "handler":
-            run.call.finish("handler", read_result(response), _asked(run))
+            run.call.finish("handler", read_result(response), run.asked)
 
     def on_llm_error(
         self, error: BaseException, *, run_id: UUID, response: LLMResult | None = None, **kwargs: object
@@ -137,7 +137,7 @@ class GraphHandler(BaseCallbackHandler):
         answer = failed_answer(error)
         if response is not None and response.generations:
             answer = msgspec.structs.replace(read_result(response), status=answer.status, error=answer.error)
-        run.call.finish("handler", answer, _asked(run))
+        run.call.finish("handler", answer, run.asked)
 
     def on_tool_start(
         self,
@@ -193,10 +193,6 @@ class GraphHandler(BaseCallbackHandler):
     def _end_tool(self, run_id: UUID) -> ToolUse | None:
         run = self._runs.pop(run_id, None)
         return run and run.tool
-
-
-def _asked(run: _ModelRun) -> Asked:
-    return Asked(messages=[message_object(message) for message in run.messages])
 
 
 _handler = GraphHandler()

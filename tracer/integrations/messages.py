@@ -1,7 +1,7 @@
 """This file holds LangChain messages as contents: in the words of the OpenAI dialect, as a gateway sees them."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import cast
 
@@ -14,7 +14,7 @@ from agent_layer.schema.step import Action, Usage
 from tracer.calls import Answer
 from tracer.contents import Contents, json_text
 
-__all__ = ["add_state", "answer_ids", "message_object", "read_result"]
+__all__ = ["add_messages", "add_state", "answer_ids", "message_object", "read_result"]
 
 _ROLES = {"human": "user", "ai": "assistant", "AIMessageChunk": "assistant"}
 
@@ -37,6 +37,11 @@ def _tool_call_object(call: ToolCall) -> JsonObject:
     return {"type": "function", "id": call["id"], "function": function}
 
 
+def add_messages(messages: Sequence[BaseMessage], contents: Contents) -> list[str]:
+    """Give the content hash of each message."""
+    return [_add_message(contents, message) for message in messages]
+
+
 def add_state(state: object, contents: Contents) -> str:
     """Give the content hash of a graph's state, each message and each long value a content of its own."""
     return contents.add({name: _place(contents, value) for name, value in _channels_of(state).items()})
@@ -53,7 +58,7 @@ def _add_message(contents: Contents, message: BaseMessage) -> str:
 
 def _channels_of(state: object) -> Mapping[str, object]:
     """Give the state by channel, whether it is a dictionary, a dataclass, a pydantic model or anything else."""
-    if isinstance(state, Mapping):
+    if type(state) is dict or isinstance(state, Mapping):
         return cast("Mapping[str, object]", state)
     fields = cast("Mapping[str, object] | None", getattr(state, "__dict__", None))
     return {"state": state} if fields is None else fields
