@@ -58,6 +58,8 @@ class Settings(BaseSettings):
     redact: str | None = None
     """``module:function``, given each text of messages, tools, states, observations, results and errors before it is
     recorded; what it returns is recorded instead. Token ids are kept: whoever may read them can read the text."""
+    ingest_key: str | None = None
+    """Opens ``ingest`` beside the operator's key, and nothing else."""
     vllm_urls: str | None = None
     """Comma-separated addresses of engines."""
     engine_allow: str | None = None
@@ -67,6 +69,13 @@ class Settings(BaseSettings):
     """An engine that is more policy versions behind its run's newest gets no calls; None: no limit."""
     model: str | None = None
     """Name under which the policy is served; None: the engine's own first model."""
+    models: str | None = None
+    """JSON object, or the path of a file with one: patterns of model names → ``policy`` or a model as LiteLLM names it.
+    None: whatever an agent calls its model, the policy answers."""
+    provider_url: str | None = None
+    """OpenAI-compatible server for models that are not the policy; None: LiteLLM is started where ``models`` needs it."""
+    provider_key: str | None = None
+    """Key of that server."""
     logprobs_mode: Literal["raw", "processed"] = "raw"
     """Log-probabilities that engines which we did not start return; vLLM's default is raw, without temperature."""
     redis_server: str | None = None

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from agent_layer.schema.joining import join_spans
 from agent_layer.schema.step import Action, Step, StepPart, StepState
 
 __all__ = ["assemble_step", "assemble_steps", "num_choices_of"]
@@ -52,7 +53,7 @@ def assemble_step(parts: Sequence[StepPart], choice: int = 0) -> Step:
 def assemble_steps(parts: Iterable[StepPart]) -> list[Step]:
     """Put all steps of one trajectory together, in order of start, then call id, then choice."""
     by_call: defaultdict[str, list[StepPart]] = defaultdict(list)
-    for part in parts:
+    for part in join_spans(list(parts)):
         by_call[part.call_id].append(part)
     steps = [
         assemble_step(call_parts, choice)

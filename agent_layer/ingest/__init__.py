@@ -1,0 +1,1 @@
+"""Ingest: spans that other instrumentations send over OTLP become steps, with the level that they allow."""

@@ -1,0 +1,109 @@
+"""This file holds the receiver's one address, POST /v1/traces: OTLP over HTTP, in protobuf or JSON, gzipped or not."""
+
+import asyncio
+import hmac
+import logging
+from collections.abc import Callable
+from typing import NamedTuple
+
+from aiohttp import hdrs, web
+
+from agent_layer.errors import BackPressureError, BadInputError
+from agent_layer.ingest.decoding import answer_protobuf, decode_protobuf, refuse_protobuf
+from agent_layer.ingest.decoding_json import answer_json, decode_json, refuse_json
+from agent_layer.ingest.intake import Intake, Log
+from agent_layer.ingest.spans import SpanReceived
+from agent_layer.schema.ids import check_name, split_trajectory_id
+from agent_layer.settings import Settings
+
+__all__ = ["build_app"]
+
+ROLLOUT_HEADER = "x-agent-layer-rollout"
+_RETRY_SECONDS = "5"
+
+log = logging.getLogger(__name__)
+
+
+class _Encoding(NamedTuple):
+    """One of OTLP's two encodings."""
+
+    decode: Callable[[bytes], list[SpanReceived]]
+    answer: Callable[[int, str], bytes]
+    refuse: Callable[[str], bytes]
+
+
+_ENCODINGS = {
+    "application/x-protobuf": _Encoding(decode_protobuf, answer_protobuf, refuse_protobuf),
+    "application/json": _Encoding(decode_json, answer_json, refuse_json),
+}
+
+
+def build_app(settings: Settings, log: Log) -> web.Application:
+    """Give the receiver as a web application.
+
+    Args:
+        settings: ``api_key`` or ``ingest_key`` opens it.
+        log: where records go.
+
+    Raises: BadInputError: there is no key.
+    """
+    app = web.Application(client_max_size=settings.max_body_bytes)
+    receiver = _Receiver(settings, log)
+    app.add_routes([web.post("/v1/traces", receiver.take), web.get("/health", receiver.say_health)])
+    return app
+
+
+class _Receiver:
+    """Takes one request after the other into the log."""
+
+    def __init__(self, settings: Settings, log: Log) -> None:
+        self._keys = [key.encode() for key in (settings.api_key, settings.ingest_key) if key]
+        if not self._keys:
+            raise BadInputError("ingest: expected a key, found none; set AGENT_LAYER_INGEST_KEY or AGENT_LAYER_API_KEY")
+        self._intake = Intake(log, settings.run)
+        self._turn = asyncio.Lock()
+
+    async def say_health(self, _: web.Request) -> web.Response:
+        """Say that spans are taken."""
+        return web.json_response({"status": "ok"})
+
+    async def take(self, request: web.Request) -> web.Response:
+        """Take the spans of a request, and say how many were rejected."""
+        encoding = _ENCODINGS.get(request.content_type)
+        if encoding is None:
+            return _respond(request, 415, f"expected {' or '.join(_ENCODINGS)}".encode())
+        if not self._is_allowed(request):
+            return _respond(request, 401, encoding.refuse("ingest: this key is not known; use AGENT_LAYER_INGEST_KEY"))
+        try:
+            named = _named_in(request)
+            spans = encoding.decode(await request.read())
+            async with self._turn:
+                taken = await asyncio.to_thread(self._intake.take, spans, named)
+        except BadInputError as error:
+            return _respond(request, 400, encoding.refuse(str(error)))
+        except BackPressureError as error:
+            return _respond(request, 503, encoding.refuse(str(error)), {hdrs.RETRY_AFTER: _RETRY_SECONDS})
+        if taken.num_rejected:
+            log.warning("spans rejected num_rejected=%d first=%s", taken.num_rejected, taken.reason)
+        return _respond(request, 200, encoding.answer(taken.num_rejected, taken.reason))
+
+    def _is_allowed(self, request: web.Request) -> bool:
+        """Whether the request carries a key, compared in constant time."""
+        scheme, _, key = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")
+        told = key.strip() if scheme.lower() == "bearer" else request.headers.get("x-api-key", "")
+        matches = [hmac.compare_digest(told.encode(), known) for known in self._keys]  # all, whatever the first says
+        return any(matches)
+
+
+def _named_in(request: web.Request) -> str | None:
+    """Give the trajectory that all spans of the request belong to, unless they say otherwise.
+
+    Raises: BadInputError: the header names none.
+    """
+    if told := request.headers.get(ROLLOUT_HEADER):
+        split_trajectory_id(check_name(told, "trajectory"))
+    return told
+
+
+def _respond(request: web.Request, status: int, body: bytes, headers: dict[str, str] | None = None) -> web.Response:
+    return web.Response(status=status, body=body, headers=headers, content_type=request.content_type)

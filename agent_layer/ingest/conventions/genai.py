@@ -1,0 +1,89 @@
+"""This file holds OpenTelemetry's own convention for generative AI: messages in parts, as JSON text or structured."""
+
+from typing import cast
+
+from agent_layer.ingest.seen import AgentRun, ModelCall, Seen, ToolCall, json_of, text_of, usage_of
+from agent_layer.ingest.spans import SpanReceived
+from agent_layer.schema import attributes as names
+from agent_layer.schema.message_parts import chat_messages_of
+from agent_layer.schema.record import JsonObject
+from agent_layer.schema.step import Action
+
+__all__ = ["SESSIONS", "read", "sampling_of"]
+
+SESSIONS = (names.CONVERSATION,)
+
+_CALLS = (names.CHAT, "text_completion", "generate_content")
+_DETAILS = "gen_ai.client.inference.operation.details"
+"""Event that carries the contents where they are not attributes of the span."""
+_REASONS = {"tool_call": "tool_calls"}
+"""Finish reasons whose name in a chat answer differs."""
+
+
+def read(span: SpanReceived) -> Seen | None:
+    """Say what the span tells of; None when it does not follow this convention."""
+    attributes = span.attributes
+    operation = text_of(attributes, names.OPERATION)
+    if operation in _CALLS:
+        details = [event.attributes for event in span.events if event.name == _DETAILS]
+        return _model_call({name: value for one in (*details, attributes) for name, value in one.items()})
+    if operation == names.EXECUTE_TOOL:
+        return ToolCall(
+            name=text_of(attributes, names.TOOL_NAME) or span.name.removeprefix(f"{operation} "),
+            arguments=json_of(attributes.get(names.TOOL_ARGUMENTS)),
+            output=json_of(attributes.get(names.TOOL_RESULT)),
+            call_id=text_of(attributes, names.TOOL_CALL_ID),
+        )
+    if operation == names.INVOKE_AGENT:
+        return AgentRun(name=text_of(attributes, names.AGENT) or span.name.removeprefix(f"{operation} "))
+    return None
+
+
+def sampling_of(attributes: JsonObject) -> JsonObject:
+    """Give what was asked of the sampler, by the names of a chat request."""
+    asked = {name: attributes[told] for name, told in names.SAMPLING.items() if told in attributes}
+    return asked | ({"n": attributes[names.CHOICE_COUNT]} if names.CHOICE_COUNT in attributes else {})
+
+
+def _model_call(attributes: JsonObject) -> ModelCall:
+    instructions = _listed(json_of(attributes.get(names.SYSTEM_INSTRUCTIONS)))
+    told = [{"role": "system", "parts": instructions}] if instructions else []
+    asked = [*told, *_listed(json_of(attributes.get(names.INPUT_MESSAGES)))]
+    return ModelCall(
+        messages=[message for one in asked for message in chat_messages_of(one)] or None,
+        tools=[_tool(one) for one in _listed(json_of(attributes.get(names.TOOL_DEFINITIONS)))] or None,
+        sampling=sampling_of(attributes),
+        model=text_of(attributes, names.RESPONSE_MODEL, names.REQUEST_MODEL),
+        actions=_actions(attributes) or None,
+        usage=usage_of(attributes, (names.INPUT_TOKENS,), (names.OUTPUT_TOKENS,)),
+    )
+
+
+def _actions(attributes: JsonObject) -> list[Action]:
+    answers = _listed(json_of(attributes.get(names.OUTPUT_MESSAGES)))
+    told = attributes.get(names.FINISH_REASONS)
+    reasons = cast("list[object]", told) if isinstance(told, list) else []
+    at_span = [reason if isinstance(reason, str) else None for reason in reasons] + [None] * len(answers)
+    return [
+        Action(
+            message=next(chat_messages_of(answer), None),
+            finish_reason=_reason(text_of(answer, "finish_reason") or at_span[number]),
+        )
+        for number, answer in enumerate(answers)
+    ]
+
+
+def _reason(told: str | None) -> str | None:
+    return _REASONS.get(told, told) if told else None
+
+
+def _tool(told: JsonObject) -> JsonObject:
+    """Give a tool as a chat request has it; others leave out the object in between."""
+    if "function" in told:
+        return told
+    return {"type": "function", "function": {name: value for name, value in told.items() if name != "type"}}
+
+
+def _listed(value: object) -> list[JsonObject]:
+    items = cast("list[object]", value) if isinstance(value, list) else []
+    return [cast("JsonObject", item) for item in items if isinstance(item, dict)]

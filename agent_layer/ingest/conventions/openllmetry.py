@@ -1,0 +1,69 @@
+"""This file holds the convention of OpenLLMetry (Traceloop): numbered prompts and completions, entities around them.
+
+Its newer releases write model calls by the GenAI conventions, which are read elsewhere, and entities as before.
+"""
+
+from agent_layer.ingest.conventions.genai import sampling_of
+from agent_layer.ingest.seen import AgentRun, ModelCall, Seen, ToolCall, in_order, json_of, nested, text_of, usage_of
+from agent_layer.ingest.spans import SpanReceived
+from agent_layer.schema import attributes as names
+from agent_layer.schema.record import JsonObject
+from agent_layer.schema.step import Action
+
+__all__ = ["SESSIONS", "read"]
+
+SESSIONS = ("traceloop.association.properties.session_id", "traceloop.association.properties.thread_id")
+
+_CALLS = ("chat", "completion")
+
+
+def read(span: SpanReceived) -> Seen | None:
+    """Say what the span tells of; None when it does not follow this convention."""
+    attributes = span.attributes
+    name = text_of(attributes, "traceloop.entity.name") or span.name
+    match text_of(attributes, "traceloop.span.kind"):
+        case "tool":
+            asked, answered = (json_of(attributes.get(f"traceloop.entity.{end}")) for end in ("input", "output"))
+            return ToolCall(name=name, arguments=asked, output=answered)
+        case "agent":
+            return AgentRun(name=name)
+        case _:
+            is_call = text_of(attributes, "llm.request.type") in _CALLS and names.INPUT_MESSAGES not in attributes
+            return _model_call(attributes) if is_call else None
+
+
+def _model_call(attributes: JsonObject) -> ModelCall:
+    asked = [_message(item, "user") for item in nested(attributes, "gen_ai.prompt")]
+    tools = [_tool(item) for item in nested(attributes, "llm.request.functions")]
+    return ModelCall(
+        messages=asked or None,
+        tools=tools or None,
+        sampling=sampling_of(attributes),
+        model=text_of(attributes, names.RESPONSE_MODEL, names.REQUEST_MODEL),
+        actions=[_action(item) for item in nested(attributes, "gen_ai.completion")] or None,
+        usage=usage_of(
+            attributes,
+            (names.INPUT_TOKENS, "gen_ai.usage.prompt_tokens"),
+            (names.OUTPUT_TOKENS, "gen_ai.usage.completion_tokens"),
+        ),
+    )
+
+
+def _action(item: JsonObject) -> Action:
+    return Action(message=_message(item, "assistant"), finish_reason=text_of(item, "finish_reason"))
+
+
+def _message(item: JsonObject, role: str) -> JsonObject:
+    message: JsonObject = {"role": item.get("role", role), "content": item.get("content")}
+    if calls := in_order(item.get("tool_calls")):
+        message["tool_calls"] = [_call(one) for one in calls]
+    return message | {name: item[name] for name in ("tool_call_id",) if name in item}
+
+
+def _call(told: JsonObject) -> JsonObject:
+    function = {"name": told.get("name"), "arguments": told.get("arguments")}
+    return {"id": told.get("id"), "type": "function", "function": function}
+
+
+def _tool(item: JsonObject) -> JsonObject:
+    return {"type": "function", "function": item | {"parameters": json_of(item.get("parameters"))}}
