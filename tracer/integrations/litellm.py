@@ -12,9 +12,7 @@ from typing import Protocol, cast
 
 import litellm
 from litellm import main
-from litellm.litellm_core_utils.streaming_handler import CustomStreamWrapper
 from litellm.responses import main as responses_main
-from litellm.responses import streaming_iterator
 
 from tracer.calls import Call, announce, failed_answer, is_under, take_over
 from tracer.context import current_scope
@@ -23,7 +21,7 @@ from tracer.integrations.dialects import Dialect
 from tracer.integrations.headers import call_headers
 from tracer.integrations.imports import replace_everywhere
 from tracer.integrations.responses import RESPONSES
-from tracer.integrations.streams import watch_class, watch_items
+from tracer.integrations.streams import watch_items
 from tracer.integrations.unfinished import Unfinished
 
 __all__: list[str] = []
@@ -138,9 +136,3 @@ def _install(seam: _Seam, name: str, *modules: ModuleType) -> None:
 
 _install(_Seam(CHAT), "completion", main, litellm)
 _install(_Seam(RESPONSES), "responses", responses_main)
-for _kind in (
-    CustomStreamWrapper,
-    streaming_iterator.ResponsesAPIStreamingIterator,
-    streaming_iterator.SyncResponsesAPIStreamingIterator,
-):
-    watch_class(_kind)

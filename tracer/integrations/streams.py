@@ -6,9 +6,10 @@ from typing import Protocol, cast
 
 from tracer.integrations.unfinished import Unfinished
 
-__all__ = ["watch_class", "watch_items"]
+__all__ = ["watch_items"]
 
 _RECORD = "_tracer_record"
+_WATCHED: set[tuple[type, str]] = set()
 
 
 class _Item(Protocol):
@@ -17,17 +18,19 @@ class _Item(Protocol):
     def model_dump_json(self, *, exclude_none: bool, warnings: bool) -> str: ...
 
 
-def watch_class(kind: type) -> None:
-    """Make streams of this class ones that can be watched; the language looks up their methods in the class."""
-    if (advance := kind.__dict__.get("__next__")) is not None:
-        setattr(kind, "__next__", _see_items(advance))  # noqa: B010 - a method of a foreign class
-    if (advance := kind.__dict__.get("__anext__")) is not None:
-        setattr(kind, "__anext__", _see_items_async(advance))  # noqa: B010 - the same
-
-
 def watch_items(stream: object, record: Unfinished) -> None:
     """Record what this stream gives, before each item is handed on."""
+    _watch_class(type(stream), "__next__", _see_items)
+    _watch_class(type(stream), "__anext__", _see_items_async)
     setattr(stream, _RECORD, record)
+
+
+def _watch_class(kind: type, name: str, see: Callable[..., object]) -> None:
+    """Let streams of this class be watched: the language looks their methods up in the class that defines them."""
+    owner = next((one for one in kind.__mro__ if name in one.__dict__), None)
+    if owner is not None and (owner, name) not in _WATCHED:
+        _WATCHED.add((owner, name))
+        setattr(owner, name, see(getattr(owner, name)))
 
 
 def _see_items(advance: Callable[[object], object]) -> Callable[[object], object]:

@@ -40,7 +40,7 @@ def claude(dialects):
 
 
 @pytest.fixture(params=["openai_like", "claude"])
-def asked(request, litellm):
+def asked(request):
     return request.getfixturevalue(request.param)
 
 
