@@ -1,4 +1,4 @@
-"""This file holds how errors reach clients: in OpenAI's shape, so that every SDK shows the sentence."""
+"""This file holds how errors reach clients: with a status, and in the shape of the dialect that was spoken."""
 
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
@@ -15,8 +15,9 @@ from agent_layer.errors import (
     NotWholeError,
     UnreachableError,
 )
+from agent_layer.gateway.dialects.refusals import shape_of
 
-__all__ = ["RefusedError", "answer_errors", "as_json", "error_body", "refusal"]
+__all__ = ["RefusedError", "answer_errors", "as_json", "refusal"]
 
 Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -44,22 +45,21 @@ async def answer_errors(request: web.Request, handler: Handler) -> web.StreamRes
     try:
         return await handler(request)
     except RefusedError as error:
-        return refusal(error.status, error.code, error.message)
+        return refusal(request.path, error.status, error.code, error.message)
     except AgentLayerError as error:
-        return refusal(_STATUS.get(type(error), 500), type(error).__name__, str(error))
+        return refusal(request.path, _STATUS.get(type(error), 500), type(error).__name__, str(error))
+    except web.HTTPRequestEntityTooLarge as error:
+        sentence = f"{request.method} {request.path}: {error.text}; send less, or raise AGENT_LAYER_MAX_BODY_BYTES"
+        return refusal(request.path, error.status, "request_too_large", sentence)
     except web.HTTPException as error:
-        return refusal(error.status, "http", f"{request.method} {request.path}: {error.reason}")
+        return refusal(request.path, error.status, "http", f"{request.method} {request.path}: {error.reason}")
 
 
-def refusal(status: int, code: str, message: str) -> web.Response:
-    """Answer with an error; SDKs are told not to try again what will not change."""
+def refusal(path: str, status: int, code: str, message: str) -> web.Response:
+    """Answer a request to this address with an error; SDKs are told not to try again what will not change."""
     headers = {"x-should-retry": "false"} if code in ("rollout_limit", "rollout_closed") else None
-    return web.Response(status=status, body=error_body(code, message), content_type="application/json", headers=headers)
-
-
-def error_body(code: str, message: str) -> bytes:
-    """Give OpenAI's form of an error."""
-    return msgspec.json.encode({"error": {"message": message, "type": code, "code": code, "param": None}})
+    body = msgspec.json.encode(shape_of(path)(status, code, message))
+    return web.Response(status=status, body=body, content_type="application/json", headers=headers)
 
 
 def as_json(record: object) -> web.Response:

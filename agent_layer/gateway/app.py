@@ -16,6 +16,7 @@ from agent_layer.gateway.counters import Counters, CountingLog, SettlingLog
 from agent_layer.gateway.engines.desk import EngineDesk
 from agent_layer.gateway.lifecycle import Lifecycle
 from agent_layer.gateway.metrics import backlog_bytes, metrics_text
+from agent_layer.gateway.model_desk import ModelDesk
 from agent_layer.gateway.policy_book import PolicyBook
 from agent_layer.gateway.registry import Rollouts
 from agent_layer.gateway.sealing import Sealer
@@ -79,16 +80,16 @@ class Gateway:
         middlewares = [answer_errors, self._siblings.pass_on] if self._siblings else [answer_errors]
         app = web.Application(client_max_size=self._settings.max_body_bytes, middlewares=middlewares)
         app.cleanup_ctx.append(self._live)
+        desk = ModelDesk(access=self._access, calls=lambda: self._calls)
         app.add_routes(
             [
-                web.post("/r/{trajectory_id}/v1/chat/completions", self._chat),  # most requests: first to be tried
+                *desk.routes(),  # most requests: first to be tried
                 web.get("/health", self._say_health),
                 web.get("/metrics", self._say_metrics),
                 *self._lifecycle.routes(),
                 *self._desk.routes(),
                 web.get("/r/{trajectory_id}/v1/models", self._list_models),
                 web.get("/v1/models", self._list_models),
-                web.post("/v1/chat/completions", self._chat),
             ]
         )
         return app
@@ -102,6 +103,7 @@ class Gateway:
             await self._engines.look()
             tasks = [
                 asyncio.create_task(self._engines.run(), name="engine watch"),
+                asyncio.create_task(self._calls.hangups.run(), name="watch over clients"),
                 asyncio.create_task(tend(self._rollouts, self._sealer), name="tending of rollouts"),
             ]
             for task in tasks:
@@ -128,9 +130,6 @@ class Gateway:
         else:
             self._access.check_operator(request)
         return as_json({"object": "list", "data": [{"id": self._model(), "object": "model", "owned_by": "policy"}]})
-
-    async def _chat(self, request: web.Request) -> web.StreamResponse:
-        return await self._calls.answer(self._access.enter(request), request)
 
     def _model(self) -> str:
         """Name of the policy's model, for agents that want one; any name is accepted of them."""

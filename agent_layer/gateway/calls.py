@@ -13,10 +13,13 @@ from typing import Final
 from aiohttp import hdrs, web
 
 from agent_layer.errors import BackPressureError, EngineError
-from agent_layer.gateway.answers import RefusedError, error_body
-from agent_layer.gateway.dialects.chat import read_answer, read_request
-from agent_layer.gateway.dialects.chat_stream import ChatStream
+from agent_layer.gateway.answers import RefusedError, refusal
+from agent_layer.gateway.dialects.chat import ChatRequest, read_answer
+from agent_layer.gateway.dialects.counting import counting_body, read_count
+from agent_layer.gateway.dialects.dialect import AnswerStream, Dialect
+from agent_layer.gateway.dialects.refusals import openai_error, sentence_of, shape_of
 from agent_layer.gateway.flight import Flight, Log, Question
+from agent_layer.gateway.hangups import HangUps
 from agent_layer.gateway.policy_book import PolicyBook
 from agent_layer.gateway.retries import AnswerShelf, Asking, Call
 from agent_layer.gateway.rollouts import LiveRollout
@@ -44,24 +47,43 @@ class Calls:
     policies: PolicyBook
     upstream: Upstream
     shelf: AnswerShelf = field(default_factory=AnswerShelf)
+    hangups: HangUps = field(default_factory=HangUps)
     _name: str = field(default_factory=lambda: new_id()[-8:])
     """Makes the ids of this process differ from those of another; minting each anew costs a system call."""
     _numbers: Iterator[int] = field(default_factory=count)
 
-    async def answer(self, rollout: LiveRollout, http: web.Request) -> web.StreamResponse:
-        """Answer a request for a chat completion."""
-        request = read_request(await http.read())
+    async def answer(self, rollout: LiveRollout, http: web.Request, dialect: Dialect) -> web.StreamResponse:
+        """Answer a question to the model, unless the client hangs up."""
+        with self.hangups.watch(http):
+            return await self._answer(rollout, http, dialect)
+
+    async def count_tokens(self, rollout: LiveRollout, request: ChatRequest) -> int:
+        """Let an engine count the tokens of a prompt.
+
+        Raises: EngineError: it cannot.
+        """
+        engine = await self._take(rollout)
+        try:
+            async with self.upstream.post(f"{engine.url}/tokenize", counting_body(request, engine.model)) as reply:
+                return read_count(engine.url, reply.status, await reply.read())
+        finally:
+            self.engines.give(engine)
+
+    async def _answer(self, rollout: LiveRollout, http: web.Request, dialect: Dialect) -> web.StreamResponse:
+        request = dialect.read(await http.read(), rollout.trajectory_id)
         asked = rollout.see(request)
         asking = _asking_of(http.headers, asked.digest)
         failed: Call | None = None
         while (before := rollout.calls.find(asking)) is not failed and before is not None:
-            await before.done.wait()
-            if before.is_good:
+            if await before.wait():
                 return _say_again(before)
             failed = before  # of all who waited for it, one asks again; the others find that call and join it
         rollout.check_may_call()
         call = rollout.calls.add(asking, f"{self._name}-{next(self._numbers)}")
-        question = Question(rollout=rollout, request=request, asked=asked, call=call, headers=http.headers)
+        self.hangups.note(call)
+        question = Question(
+            rollout=rollout, request=request, asked=asked, call=call, headers=http.headers, dialect=dialect
+        )
         try:
             return await self._ask_in_time(question, http)
         finally:
@@ -121,7 +143,7 @@ class Calls:
                 if reply.status >= 500 and self.engines.fails(engine, run):
                     return None
                 if reply.status != 200:
-                    return _refused_by_engine(flight, reply, await reply.read())
+                    return _refused_by_engine(flight, http.path, reply, await reply.read())
                 if reply.content_type == _STREAM:
                     return await self._stream(flight, http, reply)
                 return self._whole(flight, await reply.read())
@@ -134,17 +156,18 @@ class Calls:
     def _whole(self, flight: Flight, body: bytes) -> web.Response:
         call = flight.question.call
         answer = read_answer(body, flight.question.request, flight.engine.version)
+        said = flight.question.dialect.write(answer, flight.exchange())
         is_cut = any(action.finish_reason == "abort" for action in answer.actions)
         flight.end(answer, "aborted" if is_cut else "ok")
         if call.is_good:
-            self.shelf.keep(call, answer.body, _JSON)
-        return _response(call, answer.body, _JSON)
+            self.shelf.keep(call, said, _JSON)
+        return _response(call, said, _JSON)
 
     async def _stream(self, flight: Flight, http: web.Request, reply: Reply) -> web.StreamResponse:
         call = flight.question.call
         response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: _STREAM, CALL_HEADER: call.call_id})
         await response.prepare(http)
-        stream, sent = ChatStream(flight.question.request, flight.num_choices), list[bytes]()
+        stream, sent = flight.question.dialect.stream(flight.exchange()), list[bytes]()
         try:
             async for received in reply.pieces():
                 sent.append(stream.feed(received))
@@ -153,8 +176,7 @@ class Calls:
                 if sent[-1] and not await _write(response, sent[-1]):
                     break
         except EngineError as error:
-            stream.error = str(error)
-            await _write(response, b"data: " + error_body("engine_failed", stream.error) + b"\n\n")
+            await _write(response, stream.fail(str(error)))
         finally:
             if not flight.is_ended:
                 _land(flight, stream)
@@ -172,7 +194,7 @@ class Calls:
             )
 
 
-def _land(flight: Flight, stream: ChatStream) -> None:
+def _land(flight: Flight, stream: AnswerStream) -> None:
     """Record a stream that ended: well, with an error, or because the client or the gateway cut it off."""
     answer = stream.answer(flight.engine.version)
     if stream.error is not None:
@@ -183,10 +205,12 @@ def _land(flight: Flight, stream: ChatStream) -> None:
         flight.end(answer, "aborted", "the stream was cut off")
 
 
-def _refused_by_engine(flight: Flight, reply: Reply, body: bytes) -> web.Response:
+def _refused_by_engine(flight: Flight, path: str, reply: Reply, body: bytes) -> web.Response:
     said = body[:_LONGEST_ERROR].decode("utf-8", "replace")
     flight.end(None, "error", f"{reply.status} {said}")
-    return web.Response(status=reply.status, body=body, content_type=reply.content_type)
+    if reply.content_type == _JSON and shape_of(path) is openai_error:
+        return web.Response(status=reply.status, body=body, content_type=_JSON)
+    return refusal(path, reply.status, *sentence_of(body[:_LONGEST_ERROR]))
 
 
 def _say_again(call: Call) -> web.Response:

@@ -7,6 +7,8 @@ import msgspec
 
 from agent_layer.gateway.capture import end_part, remember, start_part
 from agent_layer.gateway.dialects.chat import ChatAnswer, ChatRequest
+from agent_layer.gateway.dialects.completions import Completions
+from agent_layer.gateway.dialects.dialect import Dialect, Exchange
 from agent_layer.gateway.retries import Call
 from agent_layer.gateway.rollouts import Asked, LiveRollout
 from agent_layer.schema.codec import LogRecord
@@ -36,6 +38,8 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     asked: Asked
     call: Call
     headers: Mapping[str, str]
+    dialect: Dialect = Completions()
+    """In which the client asks and is answered."""
 
 
 class Flight(msgspec.Struct, kw_only=True):
@@ -75,6 +79,18 @@ class Flight(msgspec.Struct, kw_only=True):
         """What the engine is asked."""
         request = self.question.request
         return request.for_engine(self.engine.model, self.question.rollout.sampling_for(request.sampling))
+
+    def exchange(self) -> Exchange:
+        """What the dialect must know to write the answer."""
+        question = self.question
+        return Exchange(
+            request=question.request,
+            trajectory_id=self.start.trajectory_id,
+            call_id=self.start.call_id,
+            model=self.engine.model,
+            at=int(self.start.at),
+            num_choices=self.num_choices,
+        )
 
     @property
     def num_choices(self) -> int:

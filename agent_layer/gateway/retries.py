@@ -31,9 +31,20 @@ class Call:
     """Its start is recorded."""
     is_good: bool = False
     """It ended with a whole answer; others are made again when they are retried."""
+    num_joined: int = 0
+    """Clients that wait for its answer besides the one that began it."""
     content_type: str = "application/json"
     answer: bytes | None = None
     """What the client was sent; None while it runs, after a failure, and once it left the shelf."""
+
+    async def wait(self) -> bool:
+        """Wait for its end; whether that was a whole answer."""
+        self.num_joined += 1
+        try:
+            await self.done.wait()
+        finally:
+            self.num_joined -= 1
+        return self.is_good
 
 
 @dataclass(slots=True)

@@ -1,11 +1,11 @@
 """This file holds the internal form of calls, chat completions: what is asked, and what the engine answers.
 
-Every dialect is translated into it and back. Bodies are cut into raw JSON pieces, and only what the record needs is decoded: messages, unknown fields and whatever
-else this file does not name pass through byte for byte.
+Every dialect is translated into it and back. Bodies are cut into raw JSON pieces, and only what the record needs is
+decoded: messages, unknown fields and whatever else this file does not name pass through byte for byte.
 """
 
 from collections.abc import Mapping
-from typing import Final, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
@@ -125,7 +125,7 @@ class _Choice(msgspec.Struct, gc=False):
 
 
 class _Completion(msgspec.Struct, gc=False):
-    choices: list[_Choice]
+    choices: Annotated[list[_Choice], msgspec.Meta(min_length=1)]
     prompt_token_ids: msgspec.Raw = _ABSENT
     usage: EngineUsage | None = None
 
@@ -229,7 +229,7 @@ def read_answer(body: bytes, request: ChatRequest, version: int) -> ChatAnswer:
                 for choice in answer.choices
             ],
             usage=answer.usage,
-            stop_reason=answer.choices[0].stop_reason if answer.choices else None,
+            stop_reason=answer.choices[0].stop_reason,
         )
     except msgspec.DecodeError as error:
         raise EngineError(

@@ -8,6 +8,7 @@ import msgspec
 
 from agent_layer.gateway.dialects.chat import ChatAnswer, ChatRequest
 from agent_layer.gateway.dialects.growing import GrowingAnswer, read_chunks
+from agent_layer.gateway.dialects.refusals import openai_error
 
 __all__ = ["ChatStream", "ends"]
 
@@ -54,6 +55,11 @@ class ChatStream:
         if self._num_unread > _READ_BYTES:
             self._read()
         return self._visible(lines) + newline
+
+    def fail(self, message: str) -> bytes:
+        """Note that the engine broke off; give what tells the client."""
+        self.error = message
+        return b"data: %b\n\n" % msgspec.json.encode(openai_error(502, "engine_failed", message))
 
     def answer(self, version: int) -> ChatAnswer:
         """What was received so far."""

@@ -1,0 +1,23 @@
+"""This file holds the dialect of chat completions, whose bodies need no translation."""
+
+from agent_layer.gateway.dialects.chat import ChatAnswer, ChatRequest, read_request
+from agent_layer.gateway.dialects.chat_stream import ChatStream
+from agent_layer.gateway.dialects.dialect import Exchange
+
+__all__ = ["Completions"]
+
+
+class Completions:
+    """OpenAI's ``/v1/chat/completions``."""
+
+    def read(self, body: bytes, trajectory_id: str) -> ChatRequest:  # noqa: ARG002  # nothing is remembered for it
+        """Read a client's body."""
+        return read_request(body)
+
+    def write(self, answer: ChatAnswer, exchange: Exchange) -> bytes:  # noqa: ARG002  # the body says it all
+        """Give the engine's own body, without what was added for the record."""
+        return answer.body
+
+    def stream(self, exchange: Exchange) -> ChatStream:
+        """Pass bytes on as they come."""
+        return ChatStream(exchange.request, exchange.num_choices)

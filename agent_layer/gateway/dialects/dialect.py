@@ -1,0 +1,72 @@
+"""This file holds what a dialect is: how a client's request becomes a chat completion, and its answer goes back."""
+
+from typing import Protocol
+
+import msgspec
+
+from agent_layer.gateway.dialects.chat import ChatAnswer, ChatRequest
+
+__all__ = ["AnswerStream", "Dialect", "Exchange"]
+
+
+class Exchange(msgspec.Struct, frozen=True, kw_only=True):
+    """A call whose answer is to be written."""
+
+    request: ChatRequest
+    trajectory_id: str
+    call_id: str
+    model: str
+    at: int
+    """Seconds since the epoch."""
+    num_choices: int = 1
+    """So many answers were asked for."""
+
+
+class AnswerStream(Protocol):
+    """An answer that is still coming."""
+
+    @property
+    def is_done(self) -> bool:
+        """The engine's closing event has been seen."""
+        ...
+
+    @property
+    def error(self) -> str | None:
+        """What went wrong in the middle."""
+        ...
+
+    def feed(self, received: bytes) -> bytes:
+        """Take bytes of the engine; give those that the client is to see now."""
+        ...
+
+    def fail(self, message: str) -> bytes:
+        """Note that the engine broke off; give what tells the client."""
+        ...
+
+    def answer(self, version: int) -> ChatAnswer:
+        """What was received so far, as it is recorded."""
+        ...
+
+    @property
+    def is_complete(self) -> bool:
+        """Every choice that was asked for has said why it ended, as far as was read."""
+        ...
+
+
+class Dialect(Protocol):
+    """A language in which clients ask."""
+
+    def read(self, body: bytes, trajectory_id: str) -> ChatRequest:
+        """Read a client's body.
+
+        Raises: BadInputError: it cannot be understood, or a chat completion has no place for what it wants.
+        """
+        ...
+
+    def write(self, answer: ChatAnswer, exchange: Exchange) -> bytes:
+        """Give the body of a whole answer."""
+        ...
+
+    def stream(self, exchange: Exchange) -> AnswerStream:
+        """Begin a streamed answer."""
+        ...

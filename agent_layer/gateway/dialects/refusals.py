@@ -1,0 +1,68 @@
+"""This file holds how each dialect says an error, so that every SDK raises its own class with our sentence."""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final, TypeAlias
+
+import msgspec
+
+from agent_layer.schema.record import JsonObject
+
+__all__ = ["ErrorShape", "anthropic_error", "openai_error", "sentence_of", "shape_of"]
+
+ErrorShape: TypeAlias = Callable[[int, str, str], JsonObject]
+"""(status, code, sentence) → body."""
+
+_ANTHROPIC_TYPES: Final[Mapping[int, str]] = MappingProxyType(
+    {
+        401: "authentication_error",
+        403: "permission_error",
+        404: "not_found_error",
+        413: "request_too_large",
+        429: "rate_limit_error",
+        503: "overloaded_error",
+        504: "timeout_error",
+        529: "overloaded_error",
+    }
+)
+
+
+def openai_error(status: int, code: str, message: str) -> JsonObject:
+    """Say it as chat completions and responses do."""
+    kinds = {429: "rate_limit_error"}
+    kind = kinds.get(status, "invalid_request_error" if status < 500 else "server_error")
+    return {"error": {"message": message, "type": kind, "code": code, "param": None}}
+
+
+def anthropic_error(status: int, code: str, message: str) -> JsonObject:
+    """Say it as the messages API does; our code stands beside its type."""
+    kind = _ANTHROPIC_TYPES.get(status, "invalid_request_error" if status < 500 else "api_error")
+    return {"type": "error", "error": {"type": kind, "message": message, "code": code}}
+
+
+def shape_of(path: str) -> ErrorShape:
+    """The shape of errors at an address."""
+    return anthropic_error if "/v1/messages" in path else openai_error
+
+
+def sentence_of(body: bytes) -> tuple[str, str]:
+    """Code and sentence of an engine's error, whatever its shape."""
+    try:
+        told = _TOLD.decode(body)
+    except msgspec.DecodeError:
+        return "engine_error", body.decode("utf-8", "replace")
+    error = told.error if isinstance(told.error, _Error) else _Error(message=told.error or told.message)
+    return error.type or "engine_error", error.message or body.decode("utf-8", "replace")
+
+
+class _Error(msgspec.Struct):
+    message: str | None = None
+    type: str | None = None
+
+
+class _Told(msgspec.Struct):
+    error: _Error | str | None = None
+    message: str | None = None
+
+
+_TOLD: Final = msgspec.json.Decoder(_Told)

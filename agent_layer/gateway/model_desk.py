@@ -1,0 +1,54 @@
+"""This file holds the addresses at which the model is asked: one for each dialect, below a rollout's or plain."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from aiohttp import web
+
+from agent_layer.gateway.access import Access
+from agent_layer.gateway.answers import as_json
+from agent_layer.gateway.calls import Calls
+from agent_layer.gateway.dialects.completions import Completions
+from agent_layer.gateway.dialects.dialect import Dialect
+from agent_layer.gateway.dialects.messages import Messages
+from agent_layer.gateway.dialects.responses import Responses
+
+__all__ = ["ModelDesk"]
+
+_Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def _dialects() -> dict[str, Dialect]:
+    return {"/v1/chat/completions": Completions(), "/v1/messages": Messages(), "/v1/responses": Responses()}
+
+
+@dataclass(kw_only=True)
+class ModelDesk:
+    """Takes questions in every dialect."""
+
+    access: Access
+    calls: Callable[[], Calls]
+    """Gives them once they can be made."""
+    dialects: dict[str, Dialect] = field(default_factory=_dialects)
+    """By address."""
+
+    def routes(self) -> list[web.RouteDef]:
+        """Addresses, the most used first: they are tried in order."""
+        handlers = [(path, self._handler_of(dialect)) for path, dialect in self.dialects.items()]
+        handlers.append(("/v1/messages/count_tokens", self._count_tokens))
+        return [
+            *(web.post(f"/r/{{trajectory_id}}{path}", handler) for path, handler in handlers),
+            *(web.post(path, handler) for path, handler in handlers),
+        ]
+
+    def _handler_of(self, dialect: Dialect) -> _Handler:
+        async def ask(request: web.Request) -> web.StreamResponse:
+            return await self.calls().answer(self.access.enter(request), request, dialect)
+
+        return ask
+
+    async def _count_tokens(self, request: web.Request) -> web.Response:
+        rollout = self.access.enter(request)
+        asked = self.dialects["/v1/messages"].read(await request.read(), rollout.trajectory_id)
+        return as_json({"input_tokens": await self.calls().count_tokens(rollout, asked)})
