@@ -7,7 +7,7 @@ import os
 import socket
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from pydantic import AliasChoices, Field, ValidationError, field_validator
@@ -16,7 +16,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from agent_layer.errors import BadInputError
 from agent_layer.schema.ids import check_name
 
-__all__ = ["Settings", "agent_environment", "load_settings"]
+__all__ = ["Inheritance", "Settings", "agent_environment", "inheritance", "load_settings"]
 
 
 class Settings(BaseSettings):
@@ -73,7 +73,7 @@ class Settings(BaseSettings):
     """JSON object, or the path of a file with one: patterns of model names → ``policy`` or a model as LiteLLM names it.
     None: whatever an agent calls its model, the policy answers."""
     provider_url: str | None = None
-    """OpenAI-compatible server for models that are not the policy; None: LiteLLM is started where ``models`` needs it."""
+    """OpenAI-compatible server for models that are not the policy; None: ``serve`` and ``up`` start LiteLLM."""
     provider_key: str | None = None
     """Key of that server."""
     logprobs_mode: Literal["raw", "processed"] = "raw"
@@ -194,6 +194,36 @@ def load_settings(**overrides: object) -> Settings:
         raise BadInputError(
             f"setting {name}: {first['msg'].removeprefix('Value error, ')}; see 'agent-layer --help'"
         ) from error
+
+
+class Inheritance(NamedTuple):
+    """What the starter of this process said of the attempt that it is for."""
+
+    rollout_id: str
+    attempt: int
+    base_url: str
+    """Address of the attempt's model."""
+    api_key: str
+    traceparent: str
+    """W3C trace context; empty when there is none."""
+
+
+def inheritance() -> Inheritance | None:
+    """Read which attempt this process was started for; None: for none.
+
+    Raises: BadInputError: it is named, but not where its model is.
+    """
+    rollout_id, base_url = os.environ.get("AGENT_LAYER_ROLLOUT"), os.environ.get("OPENAI_BASE_URL")
+    attempt = os.environ.get("AGENT_LAYER_ATTEMPT", "0")
+    if rollout_id is None:
+        return None
+    if not base_url or not attempt.isdecimal():
+        raise BadInputError(
+            f"AGENT_LAYER_ROLLOUT={rollout_id}: expected AGENT_LAYER_ATTEMPT and OPENAI_BASE_URL beside it, found"
+            f" {attempt!r} and {base_url!r}; start the agent with 'agent-layer work -- COMMAND', or unset it"
+        )
+    key, traceparent = os.environ.get("OPENAI_API_KEY", ""), os.environ.get("TRACEPARENT", "")
+    return Inheritance(rollout_id, int(attempt), base_url, key, traceparent)
 
 
 def agent_environment() -> dict[str, str]:
