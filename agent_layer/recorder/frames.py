@@ -7,7 +7,7 @@ not what was written, shows by its checksum.
 import struct
 import zlib
 
-__all__ = ["FRAME_HEADER", "frame", "read_frames", "unframe"]
+__all__ = ["FRAME_HEADER", "frame", "is_damaged", "read_frames", "unframe"]
 
 FRAME_HEADER = struct.Struct("<II")
 
@@ -18,13 +18,13 @@ def frame(content: bytes) -> bytes:
 
 
 def unframe(stored: bytes, offset: int = 0) -> bytes | None:
-    """Give the content of the frame at this offset; None when it is torn."""
+    """Give the content of the frame at this offset; None when it is torn, or zeros, which power losses leave behind."""
     if len(stored) < offset + FRAME_HEADER.size:
         return None
     length, checksum = FRAME_HEADER.unpack_from(stored, offset)
     begin = offset + FRAME_HEADER.size
     content = stored[begin : begin + length]
-    return content if len(content) == length and zlib.crc32(content) == checksum else None
+    return content if 0 < length == len(content) and zlib.crc32(content) == checksum else None
 
 
 def read_frames(stored: bytes) -> tuple[list[bytes], int]:
@@ -38,3 +38,14 @@ def read_frames(stored: bytes) -> tuple[list[bytes], int]:
         contents.append(content)
         offset += FRAME_HEADER.size + len(content)
     return contents, len(stored) - offset
+
+
+def is_damaged(torn: bytes) -> bool:
+    """Whether bytes that are no whole frame were once one: all of it is there, but it is not what was written.
+
+    A writer that was killed leaves the beginning of a frame, a power loss may leave zeros: neither was ever promised.
+    """
+    if len(torn) < FRAME_HEADER.size or not any(torn):
+        return False
+    length, _ = FRAME_HEADER.unpack_from(torn)
+    return FRAME_HEADER.size + length <= len(torn)

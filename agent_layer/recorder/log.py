@@ -53,12 +53,15 @@ class Recorder:
 
     Args:
         ship: called now and then, never in a thread that appends; sees to it that somebody ships what is written.
+        waits: whether ``append`` waits while the quota is used up. An event loop must not: it asks ``has_room`` before
+            it begins anything, and what was begun may end beyond the quota.
 
     Raises: BadInputError: the log directory cannot be made, or the redaction that is asked for is not there.
     """
 
-    def __init__(self, settings: "Settings", ship: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, settings: "Settings", ship: Callable[[], None] = lambda: None, *, waits: bool = True) -> None:
         self._settings = settings
+        self._waits = waits
         self._directory: Path = settings.log_dir.absolute()
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
@@ -82,7 +85,8 @@ class Recorder:
         """
         frames = b"".join([frame(encode(record)) for record in self._kept(records)])
         try:
-            self._quota.await_room(self._settings.log_wait_seconds)
+            if self._waits:
+                self._quota.await_room(self._settings.log_wait_seconds)
             with self._changed:
                 return self._write(frames, len(records))
         except BackPressureError:
@@ -161,7 +165,13 @@ class Recorder:
         self._num_recorded = self._num_lost = 0
 
     def _write(self, frames: bytes, num_records: int) -> str:
-        file = self._file or self._open_file()
+        try:
+            file = self._file or self._open_file()
+        except OSError as error:
+            raise BackPressureError(
+                f"log directory {self._directory}: expected to begin a log, found {error.strerror!r}; make room on the"
+                " disk or move AGENT_LAYER_DIR"
+            ) from error
         file.write(frames, num_records)
         self._num_recorded += num_records
         self._quota.add(len(frames))
@@ -241,11 +251,16 @@ class Recorder:
 _recorders: dict[Path, Recorder] = {}
 
 
-def open_recorder(settings: "Settings") -> Recorder:
-    """Give the recorder of this process for the settings' log directory, one whose records are shipped."""
+def open_recorder(settings: "Settings", *, waits: bool = True) -> Recorder:
+    """Give the recorder of this process for the settings' log directory, one whose records are shipped.
+
+    Args:
+        settings: where the logs lie, and how large they may grow.
+        waits: see Recorder; the first to open the recorder of a directory decides.
+    """
     directory = settings.log_dir.absolute()
     if directory not in _recorders:
-        _recorders.setdefault(directory, Recorder(settings, partial(ensure_shipper, settings)))
+        _recorders.setdefault(directory, Recorder(settings, partial(ensure_shipper, settings), waits=waits))
     return _recorders[directory]
 
 

@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 
 from agent_layer.errors import BackPressureError
+from agent_layer.recorder.logfile import CLOSED, OPEN
 
 __all__ = ["Quota"]
 
@@ -50,9 +51,14 @@ class Quota:
 
 
 def _measure(directory: Path) -> int:
+    """Bytes of logs. What the shipper says lies there too, and nobody would ever take it away."""
     total = 0
+    if not directory.exists():
+        return total
     with os.scandir(directory) as entries:
         for entry in entries:
+            if entry.name.startswith("shipper.") or not entry.name.endswith((OPEN, CLOSED)):
+                continue
             try:
                 total += entry.stat().st_size
             except FileNotFoundError:  # shipped since it was listed

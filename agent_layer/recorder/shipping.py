@@ -21,6 +21,9 @@ os.register_at_fork(before=_guard.acquire, after_in_parent=_guard.release, after
 _PAUSE_SECONDS = 1.0
 """Between two starts for one directory, in case shippers die at once."""
 
+_LONGEST_SAID_BYTES = 1 << 20
+"""What shippers wrote beyond this is put aside when the next one starts, and replaces what was put aside before."""
+
 _started: dict[Path, tuple[Detached, float]] = {}
 """The last shipper that this process started for a directory, and when."""
 
@@ -45,5 +48,7 @@ def ensure_shipper(settings: "Settings") -> None:
 
 def _start(settings: "Settings", directory: Path, lock: int) -> Detached:
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("AGENT_LAYER_")}
-    arguments = ["-m", "agent_layer.shipper", "--locked"]
-    return start_detached(arguments, inherited | settings.environment(), directory / "shipper.log", lock)
+    arguments, said = ["-m", "agent_layer.shipper", "--locked"], directory / "shipper.log"
+    if said.exists() and said.stat().st_size > _LONGEST_SAID_BYTES:
+        said.replace(directory / "shipper.log.old")
+    return start_detached(arguments, inherited | settings.environment(), said, lock)

@@ -19,6 +19,7 @@ from agent_layer.store.objects import open_objects
 __all__ = ["Life"]
 
 _FIRST_DELAY_SECONDS, _LONGEST_DELAY_SECONDS = 0.1, 5.0
+_COMPLAINT_SECONDS = 60.0
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +41,7 @@ class Life:
         self._shipper: Shipper | None = None
         self._wanted_at = time.monotonic()
         self._delay_seconds = _FIRST_DELAY_SECONDS
+        self._complaint, self._complained_at = "", 0.0
 
     def run(self) -> bool:
         """Ship until nobody writes any more, or until asked to stop; False: gave up, and logs stay behind."""
@@ -49,7 +51,7 @@ class Life:
             try:
                 if self._ship_or_leave():
                     return True
-            except (UnreachableError, CorruptRecordError, RedisError) as error:
+            except (UnreachableError, CorruptRecordError, RedisError, OSError) as error:
                 if not self._wait_after(error):
                     return False
         return True
@@ -82,7 +84,7 @@ class Life:
         if (writers := try_lock(self._writers_lock)) is None:
             return False
         try:
-            if shipper.ship_pending():
+            if shipper.has_logs():  # asks no server: while one is slow, whoever begins to write would stand still
                 return False
             os.close(self._lock)
             return True
@@ -94,7 +96,13 @@ class Life:
         if self._unwanted_seconds > self._settings.retry_seconds:
             log.error("shipping given up, logs stay directory=%s error=%s", self._directory, error)
             return False
-        log.warning("shipping failed next_try_seconds=%g error=%s", self._delay_seconds, error)
+        self._complain(error)
         self._stop.wait(self._delay_seconds)
         self._delay_seconds = min(2 * self._delay_seconds, _LONGEST_DELAY_SECONDS)
         return True
+
+    def _complain(self, error: Exception) -> None:
+        """Say what failed; the same again only now and then, so that an outage of days fills no disk."""
+        if repr(error) != self._complaint or time.monotonic() > self._complained_at + _COMPLAINT_SECONDS:
+            self._complaint, self._complained_at = repr(error), time.monotonic()
+            log.warning("shipping failed next_try_seconds=%g error=%s", self._delay_seconds, error)

@@ -16,7 +16,7 @@ from typing import cast
 from redis import Redis
 
 from agent_layer.errors import CorruptRecordError
-from agent_layer.recorder.frames import read_frames
+from agent_layer.recorder.frames import is_damaged, read_frames
 from agent_layer.recorder.logfile import CLOSED, CORRUPT, OPEN, adopt
 from agent_layer.schema.codec import LogRecord, decode, encode, owner_of
 from agent_layer.schema.ids import made_at
@@ -30,6 +30,9 @@ __all__ = ["Shipper"]
 
 _NUM_AT_ONCE = 4
 """Logs in transit at the same time; a store far away answers slowly."""
+
+_NAME = "[0-9a-z]" * 26 + "-*"
+"""What logs are called; whatever else lies beside them is not ours."""
 
 log = logging.getLogger(__name__)
 
@@ -57,29 +60,36 @@ class Shipper:
             num_shipped += 1
         return num_shipped
 
+    def has_logs(self) -> bool:
+        """Whether logs lie there, of writers that live or not."""
+        return any(path for ending in (OPEN, CLOSED) for path in self._directory.glob(f"{_NAME}{ending}"))
+
     def _find_logs(self) -> list[Path]:
         """Logs that nobody writes any more, oldest first."""
-        for path in self._directory.glob(f"*{OPEN}"):
+        for path in self._directory.glob(f"{_NAME}{OPEN}"):
             if adopt(path):
                 log.info("log adopted name=%s", path.stem)
-        return sorted(self._directory.glob(f"*-*{CLOSED}"))  # shipper.log is none of them
+        return sorted(self._directory.glob(f"{_NAME}{CLOSED}"))
 
     def _ship_log(self, path: Path) -> bool:
         if self._stop.is_set():
             return False
-        contents, num_torn = read_frames(_read_synced(path))
-        if num_torn:
-            log.warning(
-                "log has a torn end name=%s num_records=%d num_torn_bytes=%d", path.stem, len(contents), num_torn
-            )
+        stored = _read_synced(path)
+        contents, num_torn = read_frames(stored)
         try:
             records = [(cast("LogRecord", decode(content)), content) for content in contents]
         except CorruptRecordError as error:
-            path.rename(path.with_suffix(CORRUPT))
-            log.critical("log set aside name=%s error=%s", path.stem, error)
+            _set_aside(path, str(error))
             return False
         if records:
             self._store(path.stem, records)
+        if is_damaged(torn := stored[len(stored) - num_torn :]):
+            _set_aside(path, f"a record after the first {len(records)}, and what follows it, is not what was written")
+            return bool(records)
+        if torn:
+            log.warning(
+                "log has a torn end name=%s num_records=%d num_torn_bytes=%d", path.stem, len(records), num_torn
+            )
         path.unlink()
         return bool(records)
 
@@ -102,6 +112,11 @@ class Shipper:
         segment, footer = build_segment(name, created_at, encoded)
         self._objects.put(key, segment)
         commit_segment(self._redis, self._keys, key, len(segment), footer, by_owner)
+
+
+def _set_aside(path: Path, reason: str) -> None:
+    path.rename(path.with_suffix(CORRUPT))
+    log.critical("log set aside name=%s error=%s", path.stem, reason)
 
 
 def _read_synced(path: Path) -> bytes:
