@@ -6,9 +6,11 @@ from typing import Literal
 
 import msgspec
 
+from agent_layer.gateway.breaks import History, cause_of_break
 from agent_layer.gateway.dialects.chat import ChatAnswer, ChatRequest
 from agent_layer.gateway.prefix import Hashed
 from agent_layer.gateway.rollouts import Asked, LiveRollout, Place
+from agent_layer.schema.findings import BREAK
 from agent_layer.schema.record import JsonObject, TokenIds
 from agent_layer.schema.step import CaptureLevel, PromptDelta, StepPart, StepStatus, Usage
 from agent_layer.store.engines import Engine
@@ -54,6 +56,8 @@ def start_part(
         logprobs_mode=engine.logprobs_mode,
         model=engine.model,
         engine=engine.url,
+        template_hash=engine.template_hash,
+        tokenizer_hash=engine.tokenizer_hash,
     )
 
 
@@ -93,6 +97,7 @@ def remember(rollout: LiveRollout, call_id: str, asked: Asked, answer: ChatAnswe
         num_messages = len(asked.state.messages or ())
         rollout.talks.add(asked.messages, Place(call_id, 0, conversation, num_messages))
         for choice, action in enumerate(answer.actions):
+            rollout.said.add(action.message or {}, conversation, num_messages)
             if sequence and action.response_token_ids:
                 response = action.response_token_ids.tobytes()
                 rollout.sequences.add(sequence.extended(response), Place(call_id, choice, conversation, num_messages))
@@ -103,8 +108,7 @@ def _context_of(rollout: LiveRollout, asked: Asked, ids: TokenIds) -> tuple[Cont
     """Express a prompt as what it adds to the longest earlier sequence."""
     packed = ids.tobytes()
     match, sequence = rollout.sequences.find(packed)
-    depth = match.key.num_messages if match else 0
-    findings = ["prefix_break"] if asked.is_continued and asked.before and depth < asked.before.num_messages else []
+    findings = _breaks_of(rollout, asked, match.key.num_messages if match else -1)
     if match is None:
         return Context(PromptDelta(delta=ids), asked.before, findings), sequence
     prompt = PromptDelta(
@@ -115,6 +119,22 @@ def _context_of(rollout: LiveRollout, asked: Asked, ids: TokenIds) -> tuple[Cont
         prefix_hash=match.hash,
     )
     return Context(prompt, match.key, findings), sequence
+
+
+def _breaks_of(rollout: LiveRollout, asked: Asked, num_continued: int) -> list[str]:
+    """Say so where the prompt should have continued other tokens than it does."""
+    if num_continued == asked.last_answer and (asked.before is None or num_continued >= 0):
+        return []  # the tokens go on behind the last answer of the history, or there is no history
+    cause = cause_of_break(
+        History(
+            answers=[rollout.said.returned(index, message) for index, message in asked.answers()],
+            num_messages=len(asked.state.messages or ()),
+            num_equal=asked.before.num_messages if asked.before else 0,
+            num_continued=num_continued,
+            longest=rollout.said.longest(asked.before.conversation) if asked.before else 0,
+        )
+    )
+    return [f"{BREAK}:{cause}"] if cause else []
 
 
 def _level_of(answer: ChatAnswer) -> CaptureLevel:

@@ -1,6 +1,7 @@
 """This file holds one connection to an engine: a request, its answer as it comes, then perhaps the next request."""
 
 import asyncio
+from typing import cast
 
 from agent_layer.gateway.wire import Body, Counted, Head, WireError, body_of, read_head
 
@@ -68,8 +69,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See asyncio.Protocol."""
-        assert isinstance(transport, asyncio.Transport)  # TCP and TLS connections have both directions
-        self.transport = transport
+        self.transport = cast("asyncio.Transport", transport)  # TCP and TLS connections have both directions
 
     def data_received(self, data: bytes) -> None:
         """See asyncio.Protocol."""

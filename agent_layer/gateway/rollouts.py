@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from agent_layer.gateway.answers import RefusedError
+from agent_layer.gateway.breaks import Recall
 from agent_layer.gateway.budgets import Budget
 from agent_layer.gateway.dialects.chat import ChatRequest
 from agent_layer.gateway.prefix import Hashed, PrefixTable
@@ -38,11 +39,17 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """Messages and tools that are not stored for this trajectory yet."""
     before: Place | None
     """The answered call whose messages these begin with."""
-    is_continued: bool
-    """After those messages comes an answer, so tokens should continue too."""
+    last_answer: int
+    """Where in the history the last assistant message stands; -1: there is none."""
     messages: Hashed
     digest: int
     """Of everything that was asked."""
+    request: ChatRequest
+
+    def answers(self) -> list[tuple[int, JsonObject]]:
+        """The assistant messages of the history, and where they stand."""
+        request, indices = self.request, range(self.last_answer + 1)
+        return [(index, request.message(index)) for index in indices if request.role_of(index) == _ANSWERER]
 
 
 @dataclass(kw_only=True, slots=True)
@@ -76,6 +83,8 @@ class LiveRollout:
     """Token sequences, prompt and answer."""
     talks: PrefixTable[Place] = field(default_factory=PrefixTable[Place])
     """Message lists that were asked."""
+    said: Recall = field(default_factory=Recall)
+    """Messages that were answered."""
     stored: set[str] = field(default_factory=set[str])
     """Hashes of contents that are stored."""
     running: set[asyncio.Task[object]] = field(default_factory=set[asyncio.Task[object]])
@@ -118,15 +127,16 @@ class LiveRollout:
             state=StepState(messages=hashes, tools=tools),
             contents=self._new_contents(hashes, bodies, tools, request),
             before=before,
-            is_continued=before is not None and request.role_of(before.num_messages) == "assistant",
+            last_answer=_last_answer(request),
             messages=earlier.extended(sequence[-_HASH_LENGTH:]),
             digest=hash((sequence, request.rest())),
+            request=request,
         )
 
     def forget_calls(self) -> None:
         """Let go of what only further calls would need."""
         self.calls, self.stored = CallTable(), set()
-        self.sequences, self.talks = PrefixTable[Place](), PrefixTable[Place]()
+        self.sequences, self.talks, self.said = PrefixTable[Place](), PrefixTable[Place](), Recall()
 
     def _new_contents(
         self, hashes: list[str], bodies: list[bytes], tools: str | None, request: ChatRequest
@@ -139,6 +149,12 @@ class LiveRollout:
 
 
 _HASH_LENGTH = 32
+_ANSWERER = "assistant"
+
+
+def _last_answer(request: ChatRequest) -> int:
+    indices = range(len(request.messages) - 1, -1, -1)
+    return next((index for index in indices if request.role_of(index) == _ANSWERER), -1)
 
 
 def new_key() -> str:

@@ -65,6 +65,19 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
                 pieces.pop(other, None)
         return _ENCODER.encode(pieces)
 
+    def for_provider(self, model: str) -> bytes:
+        """Body for a server of another model: what the client asked, nothing added for the record."""
+        pieces = {name: piece for name, piece in self.pieces.items() if name != "return_token_ids"}
+        return _ENCODER.encode({**pieces, "model": _raw(model)})
+
+    @property
+    def model(self) -> str:
+        """Name of the model that the client asks for; empty where it names none."""
+        try:
+            return _NAME.decode(self.asked.get("model", b'""'))
+        except msgspec.DecodeError:
+            return ""
+
     def rest(self) -> bytes:
         """Everything but the messages."""
         return b"".join([piece for name, piece in self.pieces.items() if name != "messages"])
@@ -72,6 +85,10 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     def role_of(self, message: int) -> str:
         """Who said a message."""
         return _ROLE.decode(self.messages[message]).role
+
+    def message(self, index: int) -> JsonObject:
+        """One message."""
+        return _MESSAGE.decode(self.messages[index])
 
 
 class _Role(msgspec.Struct):
@@ -146,7 +163,9 @@ class ChatAnswer(msgspec.Struct, frozen=True, kw_only=True):
 _ENCODER: Final = msgspec.json.Encoder()
 _PIECES: Final = msgspec.json.Decoder(Pieces)
 _ITEMS: Final = msgspec.json.Decoder(list[msgspec.Raw])
+_NAME: Final = msgspec.json.Decoder(str)
 _ROLE: Final = msgspec.json.Decoder(_Role)
+_MESSAGE: Final = msgspec.json.Decoder(JsonObject)
 _COMPLETION: Final = msgspec.json.Decoder(_Completion)
 _IDS: Final = msgspec.json.Decoder(list[int] | None)
 _LOGPROBS: Final = msgspec.json.Decoder(LogprobList | None)

@@ -123,7 +123,7 @@ async def test_a_changed_history_is_a_prefix_break(house):
 
     second = house.step(opened)
     assert second.prompt.parent_call is None
-    assert second.findings == ["prefix_break"]
+    assert second.findings == ["prefix_break:edited_history"]
     assert list(second.prompt_token_ids) == house.engine.calls[1].prompt_token_ids
 
 

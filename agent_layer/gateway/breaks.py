@@ -1,0 +1,125 @@
+"""This file holds why a prompt does not continue the tokens of an earlier call, though it should.
+
+Whether it does is known from the tokens alone. Only where they break are the answers in its history looked at: is each
+what the model said, and does it stand where it stood?
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal, TypeAlias, cast
+
+import msgspec
+
+from agent_layer.schema.record import JsonObject
+
+__all__ = ["BreakCause", "History", "Recall", "Returned", "cause_of_break"]
+
+BreakCause: TypeAlias = Literal["template", "reserialised_tool_call", "edited_history", "compaction"]
+"""``template``: the messages are the same, but the chat template writes them otherwise. ``reserialised_tool_call``: the
+arguments of a tool call say the same in another JSON text. ``edited_history``: a message was changed, put in or taken
+out. ``compaction``: the history became shorter, as when a summary takes its place."""
+
+Form: TypeAlias = Literal["same", "reserialised", "unknown"]
+
+
+class Returned(msgspec.Struct, frozen=True):
+    """An assistant message in a request's history."""
+
+    index: int
+    form: Form
+    """``same``: as the model said it in this rollout. ``unknown``: it never said this."""
+    stood_at: int | None = None
+    """So many messages were before it when it was said."""
+
+
+class History(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a request's messages."""
+
+    answers: Sequence[Returned]
+    """In order."""
+    num_messages: int
+    num_equal: int = 0
+    """Messages at the beginning that were asked just so before; 0: none."""
+    num_continued: int = -1
+    """Messages that were asked in the call whose tokens this prompt continues; -1: it continues none."""
+    longest: int = 0
+    """Messages of the longest request in the conversation that it begins with."""
+
+
+def cause_of_break(seen: History) -> BreakCause | None:
+    """Why the prompt does not continue the last answer in its history; None: it does, or it begins a conversation.
+
+    A history that shares neither an answer nor its whole opening with earlier ones begins a conversation.
+    """
+    missed = [answer for answer in seen.answers if answer.index > seen.num_continued]
+    known = [answer for answer in missed if answer.form != "unknown"]
+    at_fork = next((answer for answer in missed if seen.num_equal and answer.index == seen.num_equal), None)
+    if at_fork and at_fork.form != "unknown":
+        return "template" if at_fork.form == "same" else "reserialised_tool_call"
+    if known:
+        return "compaction" if known[-1].index < (known[-1].stood_at or 0) else "edited_history"
+    if seen.num_messages < seen.longest and seen.num_continued < seen.num_equal:
+        return "compaction"
+    return "edited_history" if at_fork else None
+
+
+@dataclass(slots=True)
+class Recall:
+    """What a rollout's model said, by hashes."""
+
+    _exact: set[int] = field(default_factory=set[int])
+    _places: dict[int, int] = field(default_factory=dict[int, int])
+    """By meaning: how many messages were before it."""
+    _longest: dict[str, int] = field(default_factory=dict[str, int])
+    """By conversation."""
+
+    def add(self, message: JsonObject, conversation: str, num_messages: int) -> None:
+        """Remember what was answered to so many messages."""
+        self._exact.add(_exact(message))
+        self._places[_meaning(message)] = num_messages
+        self._longest[conversation] = max(num_messages, self._longest.get(conversation, 0))
+
+    def returned(self, index: int, message: JsonObject) -> Returned:
+        """Recognise an assistant message of a history."""
+        stood_at = self._places.get(_meaning(message))
+        if _exact(message) in self._exact:
+            return Returned(index, "same", stood_at)
+        return Returned(index, "unknown" if stood_at is None else "reserialised", stood_at)
+
+    def longest(self, conversation: str) -> int:
+        """Messages of the longest request that was answered in a conversation."""
+        return self._longest.get(conversation, 0)
+
+
+_NO_CALLS: Final[list[JsonObject]] = []
+
+
+def _exact(message: JsonObject) -> int:
+    return hash((_text_of(message), *[(name, arguments) for name, arguments in _calls_of(message)]))
+
+
+def _meaning(message: JsonObject) -> int:
+    return hash((_text_of(message), *[(name, _canonical(arguments)) for name, arguments in _calls_of(message)]))
+
+
+def _text_of(message: JsonObject) -> str:
+    """The text that is said; parts of text are one text, and null is none."""
+    content = message.get("content")
+    if isinstance(content, list):
+        return "".join([str(part.get("text", "")) for part in cast("list[JsonObject]", content)])
+    return content if isinstance(content, str) else ""
+
+
+def _calls_of(message: JsonObject) -> list[tuple[str, str]]:
+    """(name, arguments) of each tool call."""
+    calls = cast("list[JsonObject]", message.get("tool_calls") or _NO_CALLS)
+    functions = [cast("JsonObject", call.get("function") or {}) for call in calls]
+    return [(str(function.get("name")), str(function.get("arguments"))) for function in functions]
+
+
+def _canonical(arguments: str) -> bytes:
+    """One text for all JSON texts that mean the same."""
+    try:
+        return msgspec.json.encode(msgspec.json.decode(arguments), order="deterministic")
+    except msgspec.DecodeError:
+        return arguments.encode()
