@@ -8,17 +8,18 @@ agent_layer.local.scripted --port 8000 --script FILE.py:function`` serves it to 
 import argparse
 import asyncio
 import json
-import threading
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterable
-from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import cast
 
 from aiohttp import web
 
+from agent_layer.errors import BadInputError
+from agent_layer.gateway.dialects.deltas import GrowingMessage
 from agent_layer.local.script import Asked, Script, echo, load_script
-from agent_layer.local.words import END, id_of, logprob_of, prompt_words, words_of
+from agent_layer.local.serving import serve, serve_in_thread
+from agent_layer.local.speech import Speech
+from agent_layer.local.words import END, id_of, logprob_of, prompt_words
 from agent_layer.schema.record import JsonObject
 
 __all__ = ["Asked", "Script", "ScriptedEngine", "SeenCall", "echo", "serve", "serve_in_thread"]
@@ -75,6 +76,7 @@ class ScriptedEngine:
                 web.get("/metrics", self._say_metrics),
                 web.get("/v1/models", self._list_models),
                 web.post("/v1/chat/completions", self._chat),
+                web.post("/tokenize", self._tokenize),
                 web.post("/pause", self._pause),
                 web.post("/resume", self._resume),
                 web.post("/collective_rpc", self._collective_rpc),
@@ -92,6 +94,11 @@ class ScriptedEngine:
     async def _list_models(self, _: web.Request) -> web.Response:
         return web.json_response({"object": "list", "data": [{"id": self.model, "object": "model"}]})
 
+    async def _tokenize(self, request: web.Request) -> web.Response:
+        body = cast("JsonObject", await request.json())
+        tokens = [id_of(word) for word in prompt_words(_messages(body), body.get("tools"))]
+        return web.json_response({"count": len(tokens), "tokens": tokens})
+
     async def _chat(self, request: web.Request) -> web.StreamResponse:
         await self._open.wait()
         body = cast("JsonObject", await request.json())
@@ -105,6 +112,9 @@ class ScriptedEngine:
         self._idle.clear()
         try:
             response = await (self._stream(request, call) if body.get("stream") else self._answer(call))
+        except BadInputError as error:
+            return _refuse(400, str(error))
+        else:
             call.finished = True
             return response
         finally:
@@ -113,65 +123,64 @@ class ScriptedEngine:
                 self._idle.set()
 
     async def _answer(self, call: SeenCall) -> web.Response:
-        choices: list[JsonObject] = []
-        for choice in range(len(call.token_ids)):
-            message = await self._sample(call, choice)
-            logprobs = self._logprobs(call.body, call.token_ids[choice])
-            reason = "tool_calls" if message.get("tool_calls") else "stop"
-            told: JsonObject = {"index": choice, "message": message, "logprobs": logprobs, "finish_reason": reason}
-            choices.append(told | self._ids(call.body, "token_ids", call.token_ids[choice]))
-        num_sampled = sum(map(len, call.token_ids))
-        usage = {"prompt_tokens": len(call.prompt_token_ids), "completion_tokens": num_sampled}
-        usage["total_tokens"] = sum(usage.values())
-        told = {"id": "chatcmpl-scripted", "object": "chat.completion", "created": 1, "model": self.model}
-        told |= {"choices": choices, "usage": usage}
+        choices = [await self._sample(call, choice, speech) for choice, speech in enumerate(self._speeches(call))]
+        told: JsonObject = {"id": "chatcmpl-scripted", "object": "chat.completion", "created": 1, "model": self.model}
+        told |= {"choices": choices, "usage": _usage(call)}
         return web.json_response(told | self._ids(call.body, "prompt_token_ids", call.prompt_token_ids))
 
-    async def _sample(self, call: SeenCall, choice: int) -> JsonObject:
-        """Run the script for one choice; give the message it made."""
-        text: list[str] = []
-        message: JsonObject = {"role": "assistant", "content": ""}
-        async for word, delta in self._words(call, choice):
-            call.token_ids[choice].append(id_of(word))
-            text.append(str(delta.get("content") or ""))
-            message |= delta
-        return message | {"content": "".join(text) or (None if message.get("tool_calls") else "")}
+    async def _sample(self, call: SeenCall, choice: int, speech: Speech) -> JsonObject:
+        """Speak one choice to its end."""
+        growing, sampled = GrowingMessage(), call.token_ids[choice]
+        for word, delta in speech.words():
+            await self._think(delta)
+            sampled.append(id_of(word))
+            growing.add(delta)
+        message = growing.whole()
+        message["content"] = message["content"] or (None if message.get("tool_calls") else "")
+        told: JsonObject = {"index": choice, "message": message, "logprobs": self._logprobs(call.body, sampled)}
+        return told | speech.ending(call.body) | self._ids(call.body, "token_ids", sampled)
 
-    async def _words(self, call: SeenCall, choice: int) -> AsyncIterator[tuple[str, JsonObject]]:
-        """Give (word, what it adds to the message); tool calls arrive whole, with the last word."""
+    def _speeches(self, call: SeenCall) -> list[Speech]:
+        """Ask the script for each choice."""
         tools = cast("list[JsonObject] | None", call.body.get("tools"))
-        asked = Asked(
-            messages=_messages(call.body), tools=tools, choice=choice, body=call.body, weights=lambda: self.weights
-        )
-        answer = self.script(asked)
-        message = cast("JsonObject", answer if isinstance(answer, dict) else {"content": answer})
-        spoken, calls = message.get("content") or "", message.get("tool_calls")
-        words = spoken.split() if isinstance(spoken, str) else cast("Iterable[str]", spoken)
-        for index, word in enumerate(words):
+        asked = [
+            Asked(messages=_messages(call.body), tools=tools, choice=one, body=call.body, weights=lambda: self.weights)
+            for one in range(len(call.token_ids))
+        ]
+        return [Speech.of(self.script(one)) for one in asked]
+
+    async def _think(self, delta: JsonObject) -> None:
+        if "content" in delta:
             await asyncio.sleep(self.token_seconds)
-            yield word, {"content": f" {word}" if index else word}
-        for word in words_of({"tool_calls": calls}):
-            yield word, {}
-        yield END, {"tool_calls": calls} if calls else {}
 
     async def _stream(self, request: web.Request, call: SeenCall) -> web.StreamResponse:
+        speeches = self._speeches(call)
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
         prompt = self._ids(call.body, "prompt_token_ids", call.prompt_token_ids)
-        for choice in range(len(call.token_ids)):
+        for choice in range(len(speeches)):
             delta = {"role": "assistant", "content": ""}
             await self._send(response, [{"index": choice, "delta": delta, "finish_reason": None}], prompt)
-        for choice, sampled in enumerate(call.token_ids):
-            async for word, delta in self._words(call, choice):
-                sampled.append(id_of(word))
-                told: JsonObject = {"index": choice, "delta": _streamed(delta), "finish_reason": None}
-                told |= self._ids(call.body, "token_ids", [id_of(word)])
-                told["logprobs"] = self._logprobs(call.body, [id_of(word)])
-                if word == END:
-                    told["finish_reason"] = "tool_calls" if delta else "stop"
-                await self._send(response, [told], {})
+        for choice, speech in enumerate(speeches):
+            await self._speak(response, call, choice, speech)
+        if cast("JsonObject", call.body.get("stream_options") or {}).get("include_usage"):
+            await self._send(response, [], {"usage": _usage(call)})
         await response.write(b"data: [DONE]\n\n")
         return response
+
+    async def _speak(self, response: web.StreamResponse, call: SeenCall, choice: int, speech: Speech) -> None:
+        for word, delta in speech.words():
+            await self._think(delta)
+            call.token_ids[choice].append(id_of(word))
+            told: JsonObject = {"index": choice, "delta": delta, "finish_reason": None}
+            told |= self._ids(call.body, "token_ids", [id_of(word)])
+            told["logprobs"] = self._logprobs(call.body, [id_of(word)])
+            if word == END:
+                told |= speech.ending(call.body)
+            if word == END and (error := speech.message.get("error")):
+                await response.write(f"data: {json.dumps({'error': error})}\n\n".encode())
+            else:
+                await self._send(response, [told], {})
 
     async def _send(self, response: web.StreamResponse, choices: list[JsonObject], more: JsonObject) -> None:
         chunk = {"id": "chatcmpl-scripted", "object": "chat.completion.chunk", "created": 1, "model": self.model}
@@ -210,41 +219,6 @@ class ScriptedEngine:
         return web.Response()
 
 
-@asynccontextmanager
-async def serve(engine: ScriptedEngine, host: str = "127.0.0.1", port: int = 0) -> AsyncGenerator[ScriptedEngine]:
-    """Serve the engine on the running loop; port 0 takes a free one. ``engine.url`` names it."""
-    runner = web.AppRunner(engine.app(), access_log=None, shutdown_timeout=0.1)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, host, port).start()
-        address = cast("tuple[str, int]", runner.addresses[0])
-        engine.url = f"http://{host}:{address[1]}"
-        yield engine
-    finally:
-        await runner.cleanup()
-
-
-@contextmanager
-def serve_in_thread(engine: ScriptedEngine, port: int = 0) -> Generator[ScriptedEngine]:
-    """Serve the engine from a thread of its own, for callers without a loop."""
-    ready, stop, loop = threading.Event(), asyncio.Event(), asyncio.new_event_loop()
-
-    async def live() -> None:
-        async with serve(engine, port=port):
-            ready.set()
-            await stop.wait()
-
-    thread = threading.Thread(target=lambda: loop.run_until_complete(live()), name="scripted-engine", daemon=True)
-    thread.start()
-    ready.wait(10)
-    try:
-        yield engine
-    finally:
-        loop.call_soon_threadsafe(stop.set)
-        thread.join(10)
-        loop.close()
-
-
 def main(arguments: list[str] | None = None) -> None:
     """Serve a scripted engine until it is interrupted."""
     parser = argparse.ArgumentParser(prog="python -m agent_layer.local.scripted", description=__doc__)
@@ -261,8 +235,11 @@ async def _say_ok(_: web.Request) -> web.Response:
     return web.Response()
 
 
+_ERRORS = {400: "BadRequestError", 404: "NotFoundError"}
+
+
 def _refuse(status: int, message: str) -> web.Response:
-    return web.json_response({"error": {"message": message, "type": "NotFoundError", "code": status}}, status=status)
+    return web.json_response({"error": {"message": message, "type": _ERRORS[status], "code": status}}, status=status)
 
 
 def _messages(body: JsonObject) -> list[JsonObject]:
@@ -273,10 +250,13 @@ def _num_choices(body: JsonObject) -> int:
     return cast("int | None", body.get("n")) or 1
 
 
-def _streamed(delta: JsonObject) -> JsonObject:
-    """Tool calls carry their index in a stream."""
-    calls = cast("list[JsonObject]", delta.get("tool_calls") or [])
-    return delta | {"tool_calls": [{"index": index, **call} for index, call in enumerate(calls)]} if calls else delta
+def _usage(call: SeenCall) -> dict[str, int]:
+    num_prompt, num_sampled = len(call.prompt_token_ids), sum(map(len, call.token_ids))
+    return {
+        "prompt_tokens": num_prompt,
+        "completion_tokens": num_sampled,
+        "total_tokens": num_prompt + num_sampled,
+    }
 
 
 if __name__ == "__main__":

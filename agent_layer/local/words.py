@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import cast
 
-__all__ = ["END", "id_of", "logprob_of", "prompt_words", "words_of"]
+__all__ = ["END", "call_words", "id_of", "logprob_of", "prompt_words", "thought_words", "words_of"]
 
 END = "<end>"
 
@@ -33,8 +33,14 @@ def prompt_words(messages: Iterable[Mapping[str, object]], tools: object = None)
 
 
 def words_of(message: Mapping[str, object]) -> list[str]:
-    """Words of one message: its text, then its tool calls, whose arguments are put into one canonical form."""
-    return [*_text_of(message.get("content")).split(), *_call_words(message.get("tool_calls"))]
+    """Words of one message: its thoughts, its text, its tool calls, whose arguments are put into one canonical form."""
+    said = _text_of(message.get("content")).split()
+    return [*thought_words(message.get("reasoning")), *said, *call_words(message.get("tool_calls"))]
+
+
+def thought_words(thought: object) -> list[str]:
+    """Words of what was thought before anything was said."""
+    return ["<think>", *str(thought).split(), "</think>"] if thought else []
 
 
 def _text_of(content: object) -> str:
@@ -44,11 +50,19 @@ def _text_of(content: object) -> str:
     return str(content or "")
 
 
-def _call_words(calls: object) -> Iterator[str]:
+def call_words(calls: object) -> Iterator[str]:
+    """Words of tool calls; arguments that are no JSON are spoken as they are."""
     for call in cast("list[dict[str, dict[str, str]]]", calls or []):
         function = call["function"]
         arguments = function.get("arguments") or "{}"
-        yield from ("<tool_call>", function["name"], *_canonical(json.loads(arguments)).split(), "</tool_call>")
+        yield from ("<tool_call>", function["name"], *_canonical_text(arguments).split(), "</tool_call>")
+
+
+def _canonical_text(arguments: str) -> str:
+    try:
+        return _canonical(json.loads(arguments))
+    except ValueError:
+        return arguments
 
 
 def _canonical(value: object) -> str:

@@ -1,0 +1,55 @@
+"""This file holds how an engine that is written here is served: on the running loop, or from a thread of its own."""
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Protocol, TypeVar, cast
+
+from aiohttp import web
+
+__all__ = ["serve", "serve_in_thread"]
+
+
+class _Served(Protocol):
+    url: str
+
+    def app(self) -> web.Application: ...
+
+
+S = TypeVar("S", bound=_Served)
+
+
+@asynccontextmanager
+async def serve(engine: S, host: str = "127.0.0.1", port: int = 0) -> AsyncGenerator[S]:
+    """Serve the engine on the running loop; port 0 takes a free one. ``engine.url`` names it."""
+    runner = web.AppRunner(engine.app(), access_log=None, shutdown_timeout=0.1, handler_cancellation=True)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, host, port).start()
+        address = cast("tuple[str, int]", runner.addresses[0])
+        engine.url = f"http://{host}:{address[1]}"
+        yield engine
+    finally:
+        await runner.cleanup()
+
+
+@contextmanager
+def serve_in_thread(engine: S, port: int = 0) -> Generator[S]:
+    """Serve the engine from a thread of its own, for callers without a loop."""
+    ready, stop, loop = threading.Event(), asyncio.Event(), asyncio.new_event_loop()
+
+    async def live() -> None:
+        async with serve(engine, port=port):
+            ready.set()
+            await stop.wait()
+
+    thread = threading.Thread(target=lambda: loop.run_until_complete(live()), name="scripted-engine", daemon=True)
+    thread.start()
+    ready.wait(10)
+    try:
+        yield engine
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join(10)
+        loop.close()
