@@ -1,11 +1,17 @@
 """This file holds what tests of OpenTelemetry share: an attempt with everything in it, and a collector of spans."""
 
+import asyncio
 import threading
+from contextlib import closing, contextmanager
+from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import urlsplit
 
 import pytest
+from aiohttp import web
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from agent_layer.ingest.app import build_app
 from agent_layer.schema.ids import content_hash
 from agent_layer.schema.observation import Observation
 from agent_layer.schema.record import Logprobs, TokenIds
@@ -13,6 +19,8 @@ from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
 from agent_layer.schema.step import Action, Content, PromptDelta, StepPart, StepState, Usage
 from agent_layer.schema.trace import TraceContext
+from agent_layer.settings import Settings
+from tracer.testing import Captured
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 OUTER = "b7ad6b7169203331"
@@ -135,3 +143,59 @@ def attempt_of(tid, at=100.0, score=1.0):
 def make_attempt():
     """``make_attempt("x.0-0")`` gives the records of an attempt."""
     return attempt_of
+
+
+class Receiver:
+    """Our own receiver of spans, with its log in memory."""
+
+    key = "ingest-key"
+
+    def __init__(self):
+        self.log = Captured()
+        self.url = ""
+
+    def post(self, body, content_type="application/x-protobuf", key=None, **headers):
+        """Send a request; give (status, body)."""
+        told = {"content-type": content_type, "x-api-key": self.key if key is None else key} | headers
+        connection = HTTPConnection(urlsplit(self.url).netloc, timeout=10)
+        with closing(connection):
+            connection.request("POST", "/v1/traces", body, told)
+            response = connection.getresponse()
+            return response.status, response.read()
+
+
+@pytest.fixture(scope="session")
+def serve_receiver():
+    """``with serve_receiver() as receiver``: one that is served for as long as the block."""
+    return _serve_receiver
+
+
+@pytest.fixture
+def receiver():
+    with _serve_receiver() as receiver:
+        yield receiver
+
+
+@contextmanager
+def _serve_receiver():
+    receiver = Receiver()
+    app = build_app(Settings(ingest_key=receiver.key, max_body_bytes=1 << 20), receiver.log)
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    runner = asyncio.run_coroutine_threadsafe(_serve(app), loop).result(10)
+    receiver.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    try:
+        yield receiver
+    finally:
+        asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result(10)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(5)
+        loop.close()
+
+
+async def _serve(app):
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    return runner

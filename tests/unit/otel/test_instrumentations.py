@@ -1,0 +1,73 @@
+"""This file holds the promise that real instrumentations of others are understood, each in a process of its own."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from agent_layer.local.scripted import ScriptedEngine, serve_in_thread
+
+AGENT = Path(__file__).parent / "instrumented.py"
+CALL = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"a":"x"}'}}
+
+
+def answer(asked):
+    if asked.turn == 0:
+        return {"role": "assistant", "content": None, "tool_calls": [CALL]}
+    return f"forty two {asked.choice}"
+
+
+@pytest.fixture(scope="module", params=["openinference", "openllmetry", "genai"])
+def trajectory(request, serve_receiver):
+    with serve_receiver() as receiver, serve_in_thread(ScriptedEngine(script=answer)) as engine:
+        command = [sys.executable, str(AGENT), request.param, engine.url, receiver.url, receiver.key]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stderr
+        return receiver.log.trajectory
+
+
+def messages_of(trajectory, step):
+    return [json.loads(trajectory.contents[key]) for key in step.state.messages]
+
+
+def test_every_call_of_a_real_instrumentation_is_a_step(trajectory):
+    first, *choices, streamed, refused = trajectory.steps
+
+    assert [step.action.message["content"] for step in (*choices, streamed)] == [
+        "forty two 0",
+        "forty two 1",
+        "forty two 0",
+    ]
+    assert [(step.status, step.capture_level, step.sources) for step in trajectory.steps[:-1]] == [
+        ("ok", "text", ["otel"])
+    ] * 4
+    assert (refused.status, refused.action.message, refused.model) == ("error", None, "nobody")
+    assert "does not exist" in refused.error
+    assert first.action.finish_reason == "tool_calls"
+    (call,) = first.action.message["tool_calls"]
+    assert (call["id"], call["function"]["name"]) == ("c1", "look")
+    assert json.loads(call["function"]["arguments"]) == {"a": "x"}
+
+
+def test_what_was_asked_is_there_as_it_was_asked(trajectory):
+    first, second, *_ = trajectory.steps
+
+    asked = messages_of(trajectory, second)
+    assert messages_of(trajectory, first) == asked[:2]
+    assert asked[:2] == [{"role": "system", "content": "be brief"}, {"role": "user", "content": "what"}]
+    assert asked[2]["tool_calls"][0]["id"] == "c1"
+    assert asked[3] == {"role": "tool", "tool_call_id": "c1", "content": "found it"}
+    assert (first.sampling_asked["temperature"], first.sampling_asked["max_tokens"]) == (0.5, 7)
+    assert (first.model, first.usage.prompt_tokens > 0, first.usage.response_tokens) == ("scripted", True, 6)
+
+
+def test_the_trace_is_the_trajectory(trajectory):
+    started, outcome = trajectory.started, trajectory.outcome
+
+    assert trajectory.trajectory_id == f"trace.{started.trace.trace_id}-0"
+    assert (started.task_id, started.task_type, outcome.status) == ("shop", "otel", "completed")
+    assert started.started_at <= trajectory.steps[0].started_at <= outcome.ended_at
+    assert trajectory.accepted is None
+    assert [step.findings for step in trajectory.steps] == [[]] * 5
