@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from bench_langgraph import measure_langgraph
 from bench_rollouts import measure_rollouts
 from bench_table import print_figures
 
@@ -15,7 +16,7 @@ def main() -> None:
         directory = Path(home)
         model = directory / "model"
         subprocess.run([sys.executable, "-m", "examples.guess_number.model", str(model), "0"], check=True)
-        print_figures(measure_rollouts(directory, model))
+        print_figures([*measure_langgraph(directory), *measure_rollouts(directory, model)])
 
 
 main()

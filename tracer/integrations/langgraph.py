@@ -26,7 +26,7 @@ from tracer.integrations.graph_runs import Run, begin_chain, begin_tool, end_cha
 from tracer.integrations.messages import add_messages, add_state, answer_ids, read_result
 from tracer.observations import ToolUse
 
-__all__ = ["GraphHandler"]
+__all__ = ["HANDLER", "GraphHandler"]
 
 
 class _ModelRun(NamedTuple):
@@ -195,7 +195,8 @@ class GraphHandler(BaseCallbackHandler):
         return run and run.tool
 
 
-_handler = GraphHandler()
-_HANDLER = ContextVar[BaseCallbackHandler | None]("tracer_langgraph", default=_handler)
-register_configure_hook(_HANDLER, inheritable=True)
-refine_scopes(_handler.scope_here)
+_GRAPHS = GraphHandler()
+HANDLER = ContextVar[BaseCallbackHandler | None]("tracer_langgraph", default=_GRAPHS)
+"""What graphs that run in this context get."""
+register_configure_hook(HANDLER, inheritable=True)
+refine_scopes(_GRAPHS.scope_here)
