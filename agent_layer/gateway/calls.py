@@ -14,7 +14,8 @@ from aiohttp import hdrs, web
 
 from agent_layer.errors import BackPressureError, EngineError
 from agent_layer.gateway.answers import RefusedError, refusal
-from agent_layer.gateway.dialects.chat import ChatRequest, read_answer
+from agent_layer.gateway.dialects.chat import ChatRequest
+from agent_layer.gateway.dialects.chat_answer import read_answer
 from agent_layer.gateway.dialects.counting import counting_body, read_count
 from agent_layer.gateway.dialects.dialect import AnswerStream, Dialect
 from agent_layer.gateway.dialects.refusals import openai_error, sentence_of, shape_of

@@ -7,7 +7,8 @@ from typing import Literal
 import msgspec
 
 from agent_layer.gateway.breaks import History, cause_of_break
-from agent_layer.gateway.dialects.chat import ChatAnswer, ChatRequest
+from agent_layer.gateway.dialects.chat import ChatRequest
+from agent_layer.gateway.dialects.chat_answer import ChatAnswer
 from agent_layer.gateway.prefix import Hashed
 from agent_layer.gateway.rollouts import Asked, LiveRollout, Place
 from agent_layer.schema.findings import BREAK

@@ -6,7 +6,8 @@ from typing import Protocol
 import msgspec
 
 from agent_layer.gateway.capture import end_part, remember, start_part
-from agent_layer.gateway.dialects.chat import ChatAnswer, ChatRequest
+from agent_layer.gateway.dialects.chat import ChatRequest
+from agent_layer.gateway.dialects.chat_answer import ChatAnswer
 from agent_layer.gateway.dialects.completions import Completions
 from agent_layer.gateway.dialects.dialect import Dialect, Exchange
 from agent_layer.gateway.retries import Call

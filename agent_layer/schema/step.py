@@ -86,7 +86,11 @@ class Action(Record, frozen=True, kw_only=True):
     policy_versions: list[PolicyRun] | None = None
     """Runs that add up to num_response_tokens."""
     arrays: dict[str, bytes] = {}
-    """Named per-token arrays of the engine, such as routed experts."""
+    """Named arrays that the engine gives for each token, each the bytes of a .npy file, which tells dtype and shape.
+
+    ``routed_experts`` (vLLM): [num_prompt_tokens + num_response_tokens - 1, num_layers, num_experts_per_token], uint8,
+    uint16 or int32; the last sampled token was never put through the layers.
+    """
 
 
 class StepState(Record, frozen=True, kw_only=True):

@@ -1,27 +1,19 @@
 """This file holds streamed chat completions: bytes are passed on as they come, and add up to one answer."""
 
-import re
 from dataclasses import dataclass, field
-from typing import Final
 
 import msgspec
 
-from agent_layer.gateway.dialects.chat import ChatAnswer, ChatRequest
+from agent_layer.gateway.dialects.chat import ChatRequest
+from agent_layer.gateway.dialects.chat_answer import ChatAnswer
 from agent_layer.gateway.dialects.growing import GrowingAnswer, read_chunks
+from agent_layer.gateway.dialects.hiding import hide_in_events
 from agent_layer.gateway.dialects.refusals import openai_error
 
 __all__ = ["ChatStream", "ends"]
 
 _READ_BYTES = 64 << 10
 """Events are decoded so many bytes at a time."""
-
-# Members that were added for the record. Inside a JSON string their quotes would be escaped, so no text matches.
-_IDS: Final = re.compile(rb'"token_ids": ?\[[\d, ]*+\]')
-_PROMPT_IDS: Final = re.compile(rb'"prompt_token_ids": ?\[[\d, ]*+\]')
-_TEXT = rb'"(?:[^"\\]++|\\.)*+"'
-_PLAIN = rb'[^"{}\[\]]++|' + _TEXT
-_ENTRY = rb"\{(?:" + _PLAIN + rb"|\[[^\"\[\]]*+\])*+\}"
-_LOGPROBS: Final = re.compile(rb'"logprobs": ?\{(?:' + _PLAIN + rb"|\[(?:" + _ENTRY + rb"|[, ])*+\])*+\}")
 
 
 @dataclass(slots=True)
@@ -54,7 +46,8 @@ class ChatStream:
         self.is_done = self.is_done or ends(lines)
         if self._num_unread > _READ_BYTES:
             self._read()
-        return self._visible(lines) + newline
+        asked = self.request
+        return hide_in_events(lines, ids=not asked.wants_token_ids, logprobs=not asked.wants_logprobs) + newline
 
     def fail(self, message: str) -> bytes:
         """Note that the engine broke off; give what tells the client."""
@@ -70,13 +63,6 @@ class ChatStream:
     def is_complete(self) -> bool:
         """Every choice that was asked for has said why it ended, as far as was read."""
         return self._growing.is_complete
-
-    def _visible(self, lines: bytes) -> bytes:
-        if not self.request.wants_token_ids:
-            lines = _IDS.sub(b'"token_ids":null', lines)
-            if self._growing.prompt is None:
-                lines = _PROMPT_IDS.sub(b'"prompt_token_ids":null', lines)
-        return lines if self.request.wants_logprobs else _LOGPROBS.sub(b'"logprobs":null', lines)
 
     def _read(self) -> None:
         unread, self._unread, self._num_unread = self._unread, [], 0

@@ -1,6 +1,7 @@
 """This file holds the dialect of chat completions, whose bodies need no translation."""
 
-from agent_layer.gateway.dialects.chat import ChatAnswer, ChatRequest, read_request
+from agent_layer.gateway.dialects.chat import ChatRequest, read_request
+from agent_layer.gateway.dialects.chat_answer import ChatAnswer
 from agent_layer.gateway.dialects.chat_stream import ChatStream
 from agent_layer.gateway.dialects.dialect import Exchange
 

@@ -4,7 +4,8 @@ from typing import Protocol
 
 import msgspec
 
-from agent_layer.gateway.dialects.chat import ChatAnswer, ChatRequest
+from agent_layer.gateway.dialects.chat import ChatRequest
+from agent_layer.gateway.dialects.chat_answer import ChatAnswer
 
 __all__ = ["AnswerStream", "Dialect", "Exchange"]
 

@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from agent_layer.gateway.dialects.chat import ChatAnswer, EngineUsage, LogprobList, action_of
+from agent_layer.gateway.dialects.chat_answer import ChatAnswer, EngineUsage, LogprobList, action_of
 from agent_layer.gateway.dialects.deltas import GrowingMessage
 from agent_layer.schema.record import JsonObject, Logprobs, TokenIds
 from agent_layer.schema.step import Action

@@ -7,7 +7,8 @@ from typing import Final, cast
 import msgspec
 
 from agent_layer.gateway.dialects.blocks import Block, Events, blocks_of
-from agent_layer.gateway.dialects.chat import ChatAnswer, ChatRequest
+from agent_layer.gateway.dialects.chat import ChatRequest
+from agent_layer.gateway.dialects.chat_answer import ChatAnswer
 from agent_layer.gateway.dialects.dialect import Exchange
 from agent_layer.gateway.dialects.messages_request import read_messages
 from agent_layer.gateway.dialects.refusals import anthropic_error

@@ -7,7 +7,8 @@ import msgspec
 
 from agent_layer.errors import NotFoundError
 from agent_layer.gateway.dialects.blocks import Block, message_of
-from agent_layer.gateway.dialects.chat import ChatAnswer, ChatRequest
+from agent_layer.gateway.dialects.chat import ChatRequest
+from agent_layer.gateway.dialects.chat_answer import ChatAnswer
 from agent_layer.gateway.dialects.dialect import Exchange
 from agent_layer.gateway.dialects.responses_request import read_responses
 from agent_layer.gateway.dialects.responses_writer import ResponseWriter

@@ -8,7 +8,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from agent_layer.gateway.dialects.blocks import Block, Events, blocks_of
-from agent_layer.gateway.dialects.chat import ChatAnswer
+from agent_layer.gateway.dialects.chat_answer import ChatAnswer
 from agent_layer.gateway.dialects.dialect import Exchange
 from agent_layer.gateway.dialects.usage import sampled_of, usage_of
 from agent_layer.schema.record import JsonObject

@@ -7,7 +7,7 @@ from typing import Protocol
 import msgspec
 
 from agent_layer.gateway.dialects.blocks import BlockWalk, Events, Tellers
-from agent_layer.gateway.dialects.chat import ChatAnswer
+from agent_layer.gateway.dialects.chat_answer import ChatAnswer
 from agent_layer.gateway.dialects.chat_stream import ends
 from agent_layer.gateway.dialects.growing import Chunk, GrowingAnswer, read_chunks
 from agent_layer.gateway.dialects.refusals import sentence_of

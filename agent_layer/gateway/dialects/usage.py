@@ -2,7 +2,8 @@
 
 import msgspec
 
-from agent_layer.gateway.dialects.chat import ChatAnswer, ChatRequest, EngineUsage, PromptDetails, ResponseDetails
+from agent_layer.gateway.dialects.chat import ChatRequest
+from agent_layer.gateway.dialects.chat_answer import ChatAnswer, EngineUsage, PromptDetails, ResponseDetails
 from agent_layer.schema.record import JsonObject
 
 __all__ = ["TokenCounts", "sampled_of", "usage_of"]

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_layer.gateway.dialects.chat import read_answer, read_request
+from agent_layer.gateway.dialects.chat import read_request
+from agent_layer.gateway.dialects.chat_answer import read_answer
 from agent_layer.gateway.dialects.chat_stream import ChatStream
 
 texts = st.text(max_size=30) | st.sampled_from(
