@@ -1,0 +1,130 @@
+"""This file holds a real gateway in a thread, before a scripted engine, for programs that only know its address."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from agent_layer.gateway.app import build_app
+from agent_layer.local.scripted import ScriptedEngine, serve_in_thread
+from agent_layer.recorder.log import Recorder
+from agent_layer.recorder.shipping import ensure_shipper
+from agent_layer.schema.gateway import OpenRequest
+from agent_layer.store import open_store
+from agent_layer.store.engines import Engine, EngineBoard
+from tracer.gateway import GatewayClient
+
+OPERATOR = "operator-key"
+PROGRAMS = Path(__file__).parent / "programs"
+
+
+def solve(asked):
+    """Ask for the tool where there is one that has not answered yet."""
+    if asked.tools and asked.messages[-1]["role"] != "tool":
+        call = {"name": "add", "arguments": json.dumps({"a": 40, "b": 2})}
+        return {"tool_calls": [{"id": "call-1", "type": "function", "function": call}]}
+    return f"it is {asked.text}"
+
+
+@pytest.fixture
+def engine():
+    with serve_in_thread(ScriptedEngine(script=solve)) as engine:
+        yield engine
+
+
+@pytest.fixture
+def operator(settings):
+    """The operator's settings, without the gateway's address."""
+    return settings.model_copy(update={"api_key": OPERATOR})
+
+
+@pytest.fixture
+def gateway(operator, redis, keys, engine):
+    """Settings under which the gateway is found."""
+    board = EngineBoard(redis, keys, operator.gateway_seconds)
+    board.register(
+        Engine(
+            url=engine.url,
+            run=operator.run,
+            version=0,
+            location="initial",
+            model=engine.model,
+            logprobs_mode="processed",
+            state="serving",
+            epoch=0,
+        )
+    )
+    log = Recorder(operator, lambda: ensure_shipper(operator))
+    with serve_app(build_app(operator, redis, log)) as url:
+        yield operator.model_copy(update={"gateway_url": url})
+    log.close()
+
+
+@contextmanager
+def serve_app(app):
+    ready, stop, loop, runner = threading.Event(), asyncio.Event(), asyncio.new_event_loop(), None
+
+    async def live():
+        nonlocal runner
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        ready.set()
+        await stop.wait()
+        await runner.cleanup()
+
+    thread = threading.Thread(target=loop.run_until_complete, args=(live(),), daemon=True)
+    thread.start()
+    assert ready.wait(20)
+    yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    loop.call_soon_threadsafe(stop.set)
+    thread.join(20)
+    loop.close()
+
+
+@pytest.fixture
+def capture(gateway, tmp_path):
+    """``capture(program, …)``: run a program in a rollout of its own; give its output and its trajectory."""
+
+    def capture(program, *arguments):
+        client = GatewayClient(gateway.gateway_url, gateway.api_key)
+        opened = client.open(OpenRequest(task_id="t"))
+        output = run_program(program, *arguments, directory=tmp_path, variables=variables_of(opened))
+        assert client.end(opened.rollout_id, reward=1.0).accepted
+        return output, open_store(gateway).get(opened.trajectory_id)
+
+    return capture
+
+
+def variables_of(opened):
+    """Give what INTERFACE promises a command."""
+    return {
+        "OPENAI_BASE_URL": opened.base_url,
+        "OPENAI_API_KEY": opened.api_key,
+        "ANTHROPIC_BASE_URL": opened.base_url.removesuffix("/v1"),
+        "ANTHROPIC_API_KEY": opened.api_key,
+    }
+
+
+def run_program(name, *arguments, directory, variables):
+    shell = ["sh"] if name.endswith(".sh") else [sys.executable]
+    clean = {key: value for key, value in os.environ.items() if not key.startswith(("OPENAI_", "ANTHROPIC_"))}
+    quiet = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "DSPY_CACHEDIR": str(directory), "HOME": str(directory)}
+    done = subprocess.run(
+        [*shell, str(PROGRAMS / name), *arguments],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        cwd=directory,
+        env=clean | quiet | variables,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()

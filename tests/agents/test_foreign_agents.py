@@ -1,0 +1,93 @@
+"""Agents that nobody here wrote: unmodified libraries that are told an address and a key, and nothing else."""
+
+import json
+
+import pytest
+
+
+def assert_exact(trajectory, engine):
+    """Each call of the engine is one step, with the very ids that it saw and gave."""
+    assert len(trajectory.steps) == len(engine.calls)
+    for step, seen in zip(trajectory.steps, engine.calls, strict=True):
+        assert step.prompt_token_ids.tolist() == seen.prompt_token_ids
+        assert step.action.response_token_ids.tolist() == seen.token_ids[0]
+        assert (step.capture_level, step.status) == ("tokens", "ok")
+
+
+def assert_continued(trajectory):
+    """All steps are one conversation: each prompt is stored as what it adds to the step before."""
+    for before, step in zip(trajectory.steps, trajectory.steps[1:], strict=False):
+        assert step.prompt.parent_call == before.call_id
+        assert len(step.prompt.delta) < len(step.prompt_token_ids)
+
+
+def messages_of(trajectory, step):
+    return [json.loads(trajectory.contents[key]) for key in step.state.messages]
+
+
+def assert_used_the_tool(trajectory):
+    first, second = trajectory.steps
+    (tool,) = json.loads(trajectory.contents[first.state.tools])
+    assert tool["function"]["name"] == "add"
+    (call,) = first.action.message["tool_calls"]
+    assert json.loads(call["function"]["arguments"]) == {"a": 40, "b": 2}
+    told = messages_of(trajectory, second)[-1]
+    assert (told["role"], told["tool_call_id"], told["content"]) == ("tool", call["id"], "42")
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        ["langgraph_react.py"],
+        ["openai_agents.py"],
+        ["openai_agents.py", "chat"],
+        ["litellm_loop.py"],
+        ["anthropic_loop.py"],
+    ],
+    ids=" ".join,
+)
+def test_an_agent_with_a_tool_is_one_conversation_of_two_exact_steps(capture, engine, program):
+    output, trajectory = capture(*program)
+
+    assert output == "it is 42"
+    assert_exact(trajectory, engine)
+    assert_used_the_tool(trajectory)
+    assert_continued(trajectory)
+
+
+def test_a_shell_script_with_curl_is_captured(capture, engine):
+    _, trajectory = capture("curl.sh")
+
+    assert_exact(trajectory, engine)
+    assert_continued(trajectory)
+    assert [message["role"] for message in messages_of(trajectory, trajectory.steps[1])] == [
+        "user",
+        "assistant",
+        "user",
+    ]
+
+
+def react(asked):
+    """Speak as DSPy's ReAct asks for it: a field after a header of its own line."""
+    if "next_tool_name" not in json.dumps(asked.messages[0]):
+        return fields(reasoning="it was added", answer="42")
+    is_done = "observation_0" in json.dumps(asked.messages[-1])
+    return fields(
+        next_thought="as the tools say",
+        next_tool_name="finish" if is_done else "add",
+        next_tool_args="{}" if is_done else '{"a": 40, "b": 2}',
+    )
+
+
+def fields(**values):
+    return [line for name, value in values.items() for line in (f"\n[[ ## {name} ## ]]\n", f"{value}")]
+
+
+def test_dspy_is_captured_exactly_though_its_prompts_continue_nothing(capture, engine):
+    engine.script = react
+
+    output, trajectory = capture("dspy_react.py")
+
+    assert output == "42"
+    assert len(trajectory.steps) == 3
+    assert_exact(trajectory, engine)
