@@ -46,7 +46,7 @@ class _Tool(msgspec.Struct):
     name: str
     type: str | None = None
     description: str | None = None
-    input_schema: msgspec.Raw | None = None
+    input_schema: JsonObject | None = None
     strict: bool | None = None
 
 

@@ -43,7 +43,7 @@ class _Tool(msgspec.Struct):
     type: str
     name: str | None = None
     description: str | None = None
-    parameters: msgspec.Raw | None = None
+    parameters: JsonObject | None = None
     strict: bool | None = None
 
 

@@ -87,7 +87,7 @@ class Format(msgspec.Struct):
 
     type: str
     name: str = "output"
-    schema: msgspec.Raw | None = None
+    schema: JsonObject | None = None
     description: str | None = None
     strict: bool | None = None
 
