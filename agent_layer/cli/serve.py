@@ -12,6 +12,7 @@ from agent_layer.errors import BadInputError, EngineError
 from agent_layer.gateway.engines.joining import board_of, put_on_board
 from agent_layer.gateway.serving import listen, serve_gateway
 from agent_layer.local.processes import GatewayProcesses
+from agent_layer.local.providers import with_providers
 from agent_layer.local.stack import export_lines, with_key
 from agent_layer.recorder.shipping import ensure_shipper
 from agent_layer.settings import Settings
@@ -42,10 +43,11 @@ def serve(
     settings = with_key(context.obj).model_copy(update={name: value for name, value in asked.items() if value})
     _know_engines(settings)
     ensure_shipper(settings)  # for logs of processes that were killed
-    if processes > 1:
-        _serve_processes(settings, host, port, processes)
-    else:
-        _serve_here(settings, host, port)
+    with with_providers(settings) as found:
+        if processes > 1:
+            _serve_processes(found, host, port, processes)
+        else:
+            _serve_here(found, host, port)
 
 
 def _serve_here(settings: Settings, host: str, port: int) -> None:

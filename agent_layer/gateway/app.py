@@ -17,6 +17,7 @@ from agent_layer.gateway.engines.desk import EngineDesk
 from agent_layer.gateway.lifecycle import Lifecycle
 from agent_layer.gateway.metrics import backlog_bytes, metrics_text
 from agent_layer.gateway.model_desk import ModelDesk
+from agent_layer.gateway.places import Places
 from agent_layer.gateway.policy_book import PolicyBook
 from agent_layer.gateway.registry import Rollouts
 from agent_layer.gateway.sealing import Sealer
@@ -58,11 +59,11 @@ class Gateway:
         self._log = CountingLog(log, self._counters)
         keys = Keys(settings.namespace)
         board = EngineBoard(redis, keys, settings.gateway_seconds)
-        self._rollouts = Rollouts(settings.idle_seconds)
+        self._rollouts = Rollouts(settings.idle_seconds, self._counters)
         self._access = Access([settings.api_key, *settings.former_keys], self._rollouts, self._counters)
         self._engines = EngineWatch(board, new_id(), settings)
         self._desk = EngineDesk(settings, redis, self._engines, self._access.check_operator)
-        self._policies = PolicyBook(redis, keys, self._log)
+        self._places = Places(settings, self._engines, PolicyBook(redis, keys, self._log))
         self._sealer = Sealer(settings=settings, rollouts=self._rollouts, log=self._log, redis=redis, keys=keys)
         self._lifecycle = Lifecycle(
             settings=settings,
@@ -96,9 +97,7 @@ class Gateway:
 
     async def _live(self, _: web.Application) -> AsyncGenerator[None]:
         upstream = Upstream(self._settings.connect_seconds, self._settings.request_seconds)
-        self._calls = Calls(
-            settings=self._settings, log=self._log, engines=self._engines, policies=self._policies, upstream=upstream
-        )
+        self._calls = Calls(settings=self._settings, log=self._log, places=self._places, upstream=upstream)
         with closing(upstream):
             await self._engines.look()
             tasks = [

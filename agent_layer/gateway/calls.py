@@ -21,15 +21,13 @@ from agent_layer.gateway.dialects.dialect import AnswerStream, Dialect
 from agent_layer.gateway.dialects.refusals import openai_error, sentence_of, shape_of
 from agent_layer.gateway.flight import Flight, Log, Question
 from agent_layer.gateway.hangups import HangUps
-from agent_layer.gateway.policy_book import PolicyBook
+from agent_layer.gateway.places import Places
 from agent_layer.gateway.retries import AnswerShelf, Asking, Call
 from agent_layer.gateway.rollouts import LiveRollout
 from agent_layer.gateway.upstream import Reply, Upstream
-from agent_layer.gateway.versions import EngineWatch
 from agent_layer.gateway.waiting import wait_until
 from agent_layer.schema.ids import check_name, new_id
 from agent_layer.settings import Settings
-from agent_layer.store.engines import Engine
 
 __all__ = ["CALL_HEADER", "Calls"]
 
@@ -44,8 +42,7 @@ class Calls:
 
     settings: Settings
     log: Log
-    engines: EngineWatch
-    policies: PolicyBook
+    places: Places
     upstream: Upstream
     shelf: AnswerShelf = field(default_factory=AnswerShelf)
     hangups: HangUps = field(default_factory=HangUps)
@@ -63,12 +60,12 @@ class Calls:
 
         Raises: EngineError: it cannot.
         """
-        engine = await self._take(rollout)
+        engine = await self.places.take(rollout)
         try:
             async with self.upstream.post(f"{engine.url}/tokenize", counting_body(request, engine.model)) as reply:
                 return read_count(engine.url, reply.status, await reply.read())
         finally:
-            self.engines.give(engine)
+            self.places.give(engine)
 
     async def _answer(self, rollout: LiveRollout, http: web.Request, dialect: Dialect) -> web.StreamResponse:
         request = dialect.read(await http.read(), rollout.trajectory_id)
@@ -105,43 +102,32 @@ class Calls:
         """Find an engine, and make the call as a task that closing the rollout may cancel."""
         await self._wait_for_room()
         rollout, flight = question.rollout, None
-        engine = await self._take(rollout)
+        engine = await self.places.take(rollout, question.request)
         running, task = rollout.running, asyncio.current_task()
         try:
             flight = Flight.begin(question, engine, self.log)
             if task:
                 running.add(task)
             while (answered := await self._send(flight, http)) is None:
-                other = await self._take(rollout)
-                self.engines.give(engine)
+                other = await self.places.take(rollout, question.request)
+                self.places.give(engine)
                 engine = other
                 flight.move_to(engine)
             return answered
         finally:
             if task:
                 running.discard(task)
-            self.engines.give(engine)
+            self.places.give(engine)
             if flight and not flight.is_ended:
                 flight.end(None, "aborted", "the call was cut off")
-
-    async def _take(self, rollout: LiveRollout) -> Engine:
-        """Take a place at an engine whose version is registered for the rollout's run."""
-        run = rollout.started.run
-        engine = await self.engines.take(run, rollout.engine, self.settings.request_seconds)
-        try:
-            await self.policies.ensure(run, engine)
-        except BaseException:
-            self.engines.give(engine)
-            raise
-        rollout.engine = engine.url
-        return engine
 
     async def _send(self, flight: Flight, http: web.Request) -> web.StreamResponse | None:
         """Ask an engine; None: it failed before the client saw anything of an answer, and another is well."""
         engine, run = flight.engine, flight.question.rollout.started.run
         try:
-            async with self.upstream.post(f"{engine.url}/v1/chat/completions", flight.body()) as reply:
-                if reply.status >= 500 and self.engines.fails(engine, run):
+            url = f"{engine.url}/v1/chat/completions"
+            async with self.upstream.post(url, flight.body(), flight.headers) as reply:
+                if reply.status >= 500 and self.places.fails(engine, run):
                     return None
                 if reply.status != 200:
                     return _refused_by_engine(flight, http.path, reply, await reply.read())
@@ -149,7 +135,7 @@ class Calls:
                     return await self._stream(flight, http, reply)
                 return self._whole(flight, await reply.read())
         except EngineError as error:
-            if self.engines.fails(engine, run) and not flight.is_ended and not http.writer.output_size:
+            if not flight.is_ended and self.places.fails(engine, run) and not http.writer.output_size:
                 return None
             flight.end(None, "error", str(error))
             raise

@@ -10,6 +10,7 @@ from agent_layer.gateway.dialects.chat import ChatRequest
 from agent_layer.gateway.dialects.chat_answer import ChatAnswer
 from agent_layer.gateway.dialects.completions import Completions
 from agent_layer.gateway.dialects.dialect import Dialect, Exchange
+from agent_layer.gateway.provider import Provider
 from agent_layer.gateway.retries import Call
 from agent_layer.gateway.rollouts import Asked, LiveRollout
 from agent_layer.schema.codec import LogRecord
@@ -63,6 +64,8 @@ class Flight(msgspec.Struct, kw_only=True):
         rollout, asked, call = question.rollout, question.asked, question.call
         rollout.check_may_call()
         start = start_part(rollout, call.call_id, question.request, asked, engine, question.headers)
+        if isinstance(engine, Provider):
+            start = engine.mark(start, question.request)
         rollout.logs.add(log.append(*asked.contents, start))
         for content in asked.contents:
             rollout.stored.add(content.hash)
@@ -79,7 +82,14 @@ class Flight(msgspec.Struct, kw_only=True):
     def body(self) -> bytes:
         """What the engine is asked."""
         request = self.question.request
+        if isinstance(self.engine, Provider):
+            return request.for_provider(self.engine.model)
         return request.for_engine(self.engine.model, self.question.rollout.sampling_for(request.sampling))
+
+    @property
+    def headers(self) -> Mapping[str, str] | None:
+        """What the request must carry besides."""
+        return self.engine.headers if isinstance(self.engine, Provider) else None
 
     def exchange(self) -> Exchange:
         """What the dialect must know to write the answer."""
@@ -109,6 +119,8 @@ class Flight(msgspec.Struct, kw_only=True):
         context = remember(rollout, call.call_id, self.question.asked, answer, is_whole=is_whole) if answer else None
         self.is_ended = True
         part = end_part(self.start, context, answer, status, error)
+        if isinstance(self.engine, Provider):
+            part = msgspec.structs.replace(part, capture_level="text", findings=[])
         rollout.logs.add(self.log.append(self._moved(part) if self.is_moved else part))
         rollout.num_ended += 1
         call.is_good = is_whole

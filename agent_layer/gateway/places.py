@@ -1,27 +1,16 @@
 """This file holds where calls go: to an engine that serves the rollout's run, or to a provider by the model's name."""
 
-from collections.abc import Mapping
-
 from agent_layer.errors import BadInputError
+from agent_layer.gateway.dialects.chat import ChatRequest
 from agent_layer.gateway.model_names import ModelNames, read_model_names
 from agent_layer.gateway.policy_book import PolicyBook
+from agent_layer.gateway.provider import Provider
 from agent_layer.gateway.rollouts import LiveRollout
 from agent_layer.gateway.versions import EngineWatch
 from agent_layer.settings import Settings
 from agent_layer.store.engines import Engine
 
-__all__ = ["Places", "Provider"]
-
-
-class Provider(Engine, frozen=True, kw_only=True):
-    """A model that somebody else serves. What it answers is never trained on: its weights are not the run's."""
-
-    api_key: str | None
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """What a request to it must carry."""
-        return {"Authorization": f"Bearer {self.api_key}"} if self.api_key else {}
+__all__ = ["Places"]
 
 
 class Places:
@@ -40,17 +29,17 @@ class Places:
         self._names: ModelNames = read_model_names(settings.models)
         self._providers: dict[str, Provider] = {}
 
-    async def take(self, rollout: LiveRollout, model: str) -> Engine:
+    async def take(self, rollout: LiveRollout, request: ChatRequest | None = None) -> Engine:
         """Take a place; give it back with ``give``.
 
         Args:
             rollout: that calls; it keeps its engine.
-            model: name that the agent asked for.
+            request: names the model that the agent wants; None: the policy is meant.
 
         Raises: EngineError: no engine served within ``request_seconds``. BadInputError: no provider is set up.
         """
-        if provider_model := self._names.provider_model(model):
-            return self._provider_of(provider_model)
+        if request and (model := self._names.provider_model(request.model)):
+            return self._provider_of(model)
         run = rollout.started.run
         engine = await self._engines.take(run, rollout.engine, self._settings.request_seconds)
         try:

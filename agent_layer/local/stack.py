@@ -16,6 +16,7 @@ from urllib.request import urlopen
 from agent_layer.errors import EngineError, UnreachableError
 from agent_layer.gateway.engines.joining import forget_ended_engines, put_on_board
 from agent_layer.local.leash import Leashed, start_leashed
+from agent_layer.local.providers import with_providers
 from agent_layer.local.vllm import VllmServer, free_port
 from agent_layer.settings import Settings
 from agent_layer.store.clients import open_redis
@@ -76,6 +77,7 @@ def run_stack(
             tell(f"asking {engine}")
             known = put_on_board(settings, redis, engine)
         settings = settings.model_copy(update={"vllm_urls": known.url})
+        settings = cleanup.enter_context(with_providers(settings))
         settings, processes["gateway"] = start_gateway(settings, port)
         cleanup.callback(processes["gateway"].stop)
         yield Stack(settings=settings, engine=known, processes=processes)

@@ -1,0 +1,89 @@
+"""Names lead to the policy unless a rule says otherwise; what a provider answers is kept, and never trained on."""
+
+import json
+
+import pytest
+
+from agent_layer.errors import BadInputError
+from agent_layer.gateway.model_names import ModelNames, read_model_names
+from agent_layer.local.scripted import ScriptedEngine, serve
+
+RULES = {"gpt-4o": "openai/gpt-4o", "judge-*": "judge", "gpt-*": "policy", "claude*": "anthropic/claude"}
+
+
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [
+        ("gpt-4o", "openai/gpt-4o"),
+        ("gpt-5", None),
+        ("judge-1", "judge"),
+        ("claude-opus", "anthropic/claude"),
+        ("anything", None),
+        ("", None),
+    ],
+)
+def test_the_first_pattern_that_fits_decides(name, model):
+    assert ModelNames(RULES).provider_model(name) == model
+
+
+def test_without_rules_every_name_is_the_policy():
+    names = read_model_names(None)
+
+    assert names.provider_model("gpt-4o") is None
+    assert not names.needs_provider
+
+
+def test_rules_may_lie_in_a_file(tmp_path):
+    (tmp_path / "models.json").write_text(json.dumps(RULES))
+
+    assert read_model_names(str(tmp_path / "models.json")).provider_model("judge-2") == "judge"
+
+
+@pytest.mark.parametrize("setting", ["{", '{"a": 1}', "/nowhere.json"])
+def test_rules_that_cannot_be_read_are_refused(setting):
+    with pytest.raises(BadInputError, match="AGENT_LAYER_MODELS"):
+        read_model_names(setting)
+
+
+@pytest.fixture
+async def judge():
+    async with serve(ScriptedEngine(script=lambda _: "judged", model="judge", token_ids=False)) as engine:
+        yield engine
+
+
+@pytest.fixture
+async def courthouse(keep, settings, judge):
+    found = {"models": json.dumps(RULES), "provider_url": judge.url, "provider_key": "pk", "api_key": "operator-key"}
+    async with keep(settings.model_copy(update=found)) as house:
+        yield house
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_name_of_a_provider_is_answered_by_it_and_recorded_as_text(courthouse, judge, stream):
+    opened = await courthouse.open(sampling={"temperature": 1.0})
+
+    status, _ = await courthouse.chat(opened, "is it right", stream=stream, model="judge-1", temperature=0.0)
+    await courthouse.chat(opened, "go on", model="gpt-5")
+
+    assert status == 200
+    judged, said = courthouse.log.trajectory(opened["trajectory_id"]).steps
+    assert (judged.role, judged.capture_level, judged.model, judged.engine) == ("aux", "text", "judge", "litellm")
+    assert (judged.status, judged.findings, judged.action.policy_versions) == ("ok", [], None)
+    assert judged.action.message["content"] == "judged"
+    assert judged.sampling_applied == {"temperature": 0.0}
+    assert (said.role, said.capture_level) == ("policy", "tokens")
+    (call,) = judge.calls
+    assert call.headers["Authorization"] == "Bearer pk"
+    assert "return_token_ids" not in call.body
+    assert "logprobs" not in call.body
+
+
+async def test_a_provider_that_fails_is_not_replaced_by_the_policy(courthouse, judge):
+    judge.model = "gone"
+    opened = await courthouse.open()
+
+    status, _ = await courthouse.chat(opened, "is it right", model="judge-1")
+
+    assert status == 404
+    assert courthouse.engine.calls == []
+    assert courthouse.step(opened).status == "error"
