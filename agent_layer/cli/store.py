@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as ProgressBar
 
+from agent_layer.store.figures import describe
 from agent_layer.store.rebuild import Progress
 from agent_layer.store.store import open_store
 
@@ -50,6 +51,8 @@ def check(
         typer.echo(f"{finding.kind}: {finding.subject}: {finding.detail}", err=True)
     counts = f"{report.num_segments} segments, {report.num_trajectories} trajectories, {len(report.findings)} findings"
     typer.echo(f"{counts}, mended" if report.repaired else counts)
+    for line in describe(report.figures):
+        typer.echo(line)
     if not report.is_sound:
         raise typer.Exit(1)
 

@@ -59,6 +59,8 @@ def describe_trajectory(shown: JsonObject) -> Iterator[str]:
     yield from ([""] if rewards else [])
     for reward in rewards:
         yield f"reward {reward['name']} = {_text(reward['score'])}  by {reward['source']}"
+    for alarm in cast("list[JsonObject]", shown.get("alarms", [])):
+        yield f"alarm: {alarm['detail']}"
 
 
 def _describe_step(step: JsonObject, earlier: list[object]) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """This file holds the comparison of index and objects, both ways, and how they are made one again."""
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Literal, NamedTuple, TypeAlias, cast
 
@@ -13,16 +14,20 @@ from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import Accepted
 from agent_layer.schema.step import Content, StepPart
 from agent_layer.schema.trajectory import TrajectoryRecord
+from agent_layer.store.figures import Figures, count_calls_seen
 from agent_layer.store.index import Index, Span
 from agent_layer.store.keys import Keys
 from agent_layer.store.protocols import ObjectStore
 from agent_layer.store.rebuild import Progress, Segment, index_segment, list_segments, read_segment, reindex
+from agent_layer.store.sealing import count_calls
 
 __all__ = ["CheckReport", "Finding", "FindingKind", "check_store"]
 
-FindingKind: TypeAlias = Literal["corrupt", "unindexed", "missing"]
+FindingKind: TypeAlias = Literal["corrupt", "unindexed", "missing", "short"]
 """``corrupt``: bytes of a segment are not what they should be, only a copy of it helps. ``unindexed``: the index lacks
-something that a segment says. ``missing``: the index names bytes that are not there."""
+something that a segment says. ``missing``: the index names bytes that are not there. ``short``: an accepted attempt
+lacks calls that its gateway counted; nothing brings them back."""
+_BEYOND_REPAIR: frozenset[str] = frozenset({"corrupt", "short"})
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,12 +46,14 @@ class CheckReport(msgspec.Struct, frozen=True, kw_only=True):
     num_trajectories: int
     findings: list[Finding]
     repaired: bool = False
-    """All findings but the corrupt ones are mended."""
+    """All findings that can be mended are."""
+    figures: Figures
+    """What of each run's calls should alarm."""
 
     @property
     def is_sound(self) -> bool:
         """Whether nothing is wrong any more."""
-        return not self.findings or (self.repaired and all(one.kind != "corrupt" for one in self.findings))
+        return not self.findings or (self.repaired and all(one.kind not in _BEYOND_REPAIR for one in self.findings))
 
 
 def check_store(
@@ -58,27 +65,33 @@ def check_store(
     """
     segments = list_segments(index.keys, objects)
     findings: list[Finding] = []
+    figures: Figures = Counter()
     for num_done, key in enumerate(segments, start=1):
-        findings += _check_segment(index, objects, key)
+        findings += _check_segment(index, objects, key, figures)
         if progress:
             progress(num_done, len(segments))
     num_trajectories, gone = _check_entries(index, frozenset(segments))
     findings += _find_missing(gone, index.keys, objects)
-    if repair and findings:
+    is_repaired = repair and bool(findings)
+    if is_repaired:
         _repair(index, objects, findings)
+    if is_repaired or not findings:  # of an index that lacks something, nothing can be said
+        findings += _find_short(index)
     return CheckReport(
         num_segments=len(segments),
         num_trajectories=num_trajectories,
         findings=findings,
-        repaired=repair and bool(findings),
+        repaired=is_repaired,
+        figures=figures,
     )
 
 
-def _check_segment(index: Index, objects: ObjectStore, key: str) -> list[Finding]:
+def _check_segment(index: Index, objects: ObjectStore, key: str, figures: Figures) -> list[Finding]:
     try:
         segment = read_segment(objects, key)
     except CorruptRecordError as error:
         return [Finding(kind="corrupt", subject=key, detail=str(error))]
+    figures.update(count_calls_seen(record for records in segment.records.values() for record in records))
     probes = list(_probes(index.keys, key, segment))
     pipeline = index.pipeline()
     for probe in probes:
@@ -145,6 +158,22 @@ def _find_missing(gone: dict[str, set[str]], keys: Keys, objects: ObjectStore) -
     for subject, segments in gone.items():
         if lacking := sorted(segments - present):
             yield Finding(kind="missing", subject=subject, detail=f"the index names {', '.join(lacking)}")
+
+
+def _find_short(index: Index) -> Iterator[Finding]:
+    """Accepted attempts, each with its calls: as many as were counted at its end, each begun and ended."""
+    for page in index.walk(Span(index.keys.by("accepted")), "ascending", None):
+        pipeline = index.pipeline()
+        for _, trajectory_id in page:
+            pipeline.hget(index.keys.trajectory(trajectory_id), "calls_at_end")
+        for (_, trajectory_id), counted in zip(page, cast("list[bytes | None]", pipeline.execute()), strict=True):
+            stored = count_calls(index.redis, index.keys, trajectory_id)
+            expected = stored.started if counted is None else int(counted)
+            if not expected <= stored.ended == stored.started:
+                detail = (
+                    f"accepted with {expected} calls, but {stored.started} starts and {stored.ended} ends are stored"
+                )
+                yield Finding(kind="short", subject=trajectory_id, detail=detail)
 
 
 def _repair(index: Index, objects: ObjectStore, findings: list[Finding]) -> None:

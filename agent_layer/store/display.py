@@ -9,6 +9,7 @@ from typing import cast
 import msgspec
 
 from agent_layer.schema.contents import resolve
+from agent_layer.schema.findings import alarms_of
 from agent_layer.schema.observation import Observation
 from agent_layer.schema.record import JsonObject, Logprobs, TokenIds
 from agent_layer.schema.reward import Reward, current_rewards
@@ -38,6 +39,7 @@ def show_trajectory(row: TrajectoryRow, trajectory: Trajectory) -> JsonObject:
         "observations": [_observation(one) for one in trajectory.observations if one.call_id not in calls],
         "rewards": [_timed(reward) for reward in trajectory.rewards],
         "outcome": _timed(trajectory.outcome) if trajectory.outcome else None,
+        "alarms": [msgspec.structs.asdict(alarm) for alarm in alarms_of(trajectory)],
     }
 
 
@@ -64,6 +66,7 @@ def show_step(trajectory: Trajectory, step: Step) -> JsonObject:
         ],
         "reward": step_reward(trajectory.rewards, step),
         "capture_level": step.capture_level,
+        "sources": step.sources,
         "status": step.status,
         "error": step.error,
         "findings": step.findings,

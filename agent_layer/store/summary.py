@@ -168,8 +168,9 @@ def _guess(trajectory_id: str, run: str, at: float) -> Block:
 
 def _ending_of(outcome: Outcome) -> Block:
     fields = {"status": outcome.status, "ended_at": repr(outcome.ended_at)}
-    cause = {} if outcome.cause is None else {"cause": outcome.cause}
-    return Block(f"{_sortable(outcome.ended_at)} {outcome.status} {outcome.cause}", fields | cause)
+    known = {"cause": outcome.cause, "calls_at_end": None if outcome.num_calls is None else str(outcome.num_calls)}
+    fields |= {name: value for name, value in known.items() if value is not None}
+    return Block(f"{_sortable(outcome.ended_at)} {outcome.status} {outcome.cause}", fields)
 
 
 def _calls_of(parts: Iterable[StepPart]) -> dict[str, tuple[int, int]]:

@@ -247,6 +247,25 @@ def test_corruption_is_found_and_cannot_be_mended(store, write):
     assert not report.is_sound
 
 
+@pytest.mark.parametrize("missing", [2, 4, slice(4, 6)])
+def test_an_accepted_attempt_that_lacks_calls_is_named(store, write, missing):
+    records = attempt_of("x.0-0")
+    del records[missing]
+    write(*records, *attempt_of("y.0-0"))
+
+    report = store.check(repair=True)
+
+    assert [(one.kind, one.subject) for one in report.findings] == [("short", "x.0-0")]
+    assert "accepted with 2 calls" in report.findings[0].detail
+    assert not report.is_sound
+
+
+def test_an_attempt_that_does_not_count_may_lack_calls(store, write):
+    write(*attempt_of("x.0-0")[:4])
+
+    assert store.check().is_sound
+
+
 def damage(store, key):
     """Flip one bit of the first chunk, behind its frame header."""
     content = bytearray(store.objects.get(key))

@@ -6,7 +6,7 @@ local batch = cmsgpack.unpack(ARGV[1])
 
 local OPENING = {'rollout_id', 'attempt', 'run', 'task_id', 'task_type', 'split', 'group_id', 'worker', 'labels',
   'declared', 'started_at'}
-local ENDING = {'status', 'cause', 'ended_at'}
+local ENDING = {'status', 'cause', 'ended_at', 'calls_at_end'}
 local FILED = {'started_at', 'accepted', 'run', 'task_id', 'task_type', 'split', 'status'}
 local BY_START = {run = 'run', task_id = 'task', task_type = 'type', split = 'split', status = 'status'}
 local NUM_EVENTS_KEPT = 10000

@@ -1,0 +1,48 @@
+"""This file holds what of a run's calls should alarm, counted over segments: forks, empty answers, missing tokens."""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final, TypeAlias
+
+from agent_layer.schema.codec import LogRecord
+from agent_layer.schema.findings import cause_of_break, is_empty
+from agent_layer.schema.step import StepPart
+
+__all__ = ["CALLS", "Figures", "count_calls_seen", "describe"]
+
+Figures: TypeAlias = Counter[tuple[str, str]]
+"""By run and by what is counted; CALLS is the number of calls that a gateway saw end."""
+
+CALLS: Final = "calls"
+
+
+def count_calls_seen(records: Iterable[LogRecord]) -> Figures:
+    """Count calls of gateways, and what was noticed of them."""
+    figures: Figures = Counter()
+    for record in records:
+        if isinstance(record, StepPart) and record.source == "gateway" and record.phase == "end":
+            figures.update((record.run, label) for label in _labels(record))
+    return figures
+
+
+def describe(figures: Figures) -> list[str]:
+    """One line for each run, its most frequent trouble first."""
+    lines: list[str] = []
+    for run in sorted({run for run, _ in figures}):
+        num_calls = figures[run, CALLS]
+        troubles = sorted((-count, label) for (one, label), count in figures.items() if one == run and label != CALLS)
+        shown = [f"{-count} ({-count / num_calls:.1%}) {label}" for count, label in troubles]
+        lines.append(f"run {run}: {num_calls} calls, {', '.join(shown) or 'nothing to be noticed'}")
+    return lines
+
+
+def _labels(part: StepPart) -> list[str]:
+    breaks = [cause for finding in part.findings if (cause := cause_of_break(finding))]
+    labels = {
+        CALLS: True,
+        "answered nothing": is_empty(part),
+        "without token ids": part.status == "ok" and part.capture_level != "tokens",
+        "cut off": part.status == "aborted",
+        "failed": part.status == "error",
+    }
+    return [label for label, is_so in labels.items() if is_so] + [f"broke their prefix: {cause}" for cause in breaks]
