@@ -10,9 +10,9 @@ from agent_layer.gateway.answers import RefusedError
 from agent_layer.gateway.breaks import Recall
 from agent_layer.gateway.budgets import Budget
 from agent_layer.gateway.dialects.chat import ChatRequest
+from agent_layer.gateway.media import Part, part_of
 from agent_layer.gateway.prefix import Hashed, PrefixTable
 from agent_layer.gateway.retries import CallTable
-from agent_layer.schema.ids import content_hash
 from agent_layer.schema.record import JsonObject
 from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import AttemptStarted, Outcome
@@ -117,15 +117,15 @@ class LiveRollout:
 
     def see(self, request: ChatRequest) -> Asked:
         """Name the request's messages and tools by hash, and find what it continues. Changes nothing."""
-        bodies = [bytes(message) for message in request.messages]
-        hashes = [content_hash(body) for body in bodies]
-        tools = None if request.tools is None else content_hash(bytes(request.tools))
+        parts = [part_of(bytes(message)) for message in request.messages]
+        hashes = [part.hash for part in parts]
+        tools = None if request.tools is None else part_of(bytes(request.tools))
         sequence = "".join(hashes).encode()
         match, earlier = self.talks.find(sequence[:-_HASH_LENGTH])
         before = match.key if match else None
         return Asked(
-            state=StepState(messages=hashes, tools=tools),
-            contents=self._new_contents(hashes, bodies, tools, request),
+            state=StepState(messages=hashes, tools=tools and tools.hash),
+            contents=self._new_contents([*parts, tools] if tools else parts),
             before=before,
             last_answer=_last_answer(request),
             messages=earlier.extended(sequence[-_HASH_LENGTH:]),
@@ -138,13 +138,13 @@ class LiveRollout:
         self.calls, self.stored = CallTable(), set()
         self.sequences, self.talks, self.said = PrefixTable[Place](), PrefixTable[Place](), Recall()
 
-    def _new_contents(
-        self, hashes: list[str], bodies: list[bytes], tools: str | None, request: ChatRequest
-    ) -> list[Content]:
-        """What is not stored for this trajectory yet."""
-        new = {name: body for name, body in zip(hashes, bodies, strict=True) if name not in self.stored}
-        if tools is not None and request.tools is not None and tools not in self.stored:
-            new[tools] = bytes(request.tools)
+    def _new_contents(self, parts: list[Part]) -> list[Content]:
+        """What is not stored for this trajectory yet; where a part is stored, so are its images."""
+        new: dict[str, bytes] = {}
+        for part in parts:
+            if part.hash not in self.stored:
+                new |= {name: body for name, body in part.media.items() if name not in self.stored}
+                new[part.hash] = part.body
         return [Content(trajectory_id=self.trajectory_id, hash=name, body=body) for name, body in new.items()]
 
 

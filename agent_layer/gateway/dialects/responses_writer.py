@@ -102,10 +102,10 @@ class ResponseWriter:
         response = {**self._response("failed", []), "error": {"code": "server_error", "message": message}}
         return [self._event("error", **error, param=None), self._event("response.failed", response=response)]
 
-    def _event(self, name: str, **fields: object) -> JsonObject:
+    def _event(self, name: str, /, **fields: object) -> JsonObject:
         return {"type": name, "sequence_number": next(self._numbers), **fields}
 
-    def _of(self, name: str, block: Block, **fields: object) -> JsonObject:
+    def _of(self, name: str, block: Block, /, **fields: object) -> JsonObject:
         return self._event(name, item_id=self._id_of(block), output_index=block.index, **fields)
 
     def _id_of(self, block: Block) -> str:

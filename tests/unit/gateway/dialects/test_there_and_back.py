@@ -1,0 +1,219 @@
+"""What a client sends back of what it was sent is what the model said: translating both ways changes nothing."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_layer.gateway.dialects.blocks import blocks_of, message_of
+from agent_layer.gateway.dialects.chat import read_request
+from agent_layer.gateway.dialects.chat_answer import ChatAnswer, action_of
+from agent_layer.gateway.dialects.dialect import Exchange
+from agent_layer.gateway.dialects.messages import Messages
+from agent_layer.gateway.dialects.responses import Responses
+from agent_layer.schema.record import TokenIds
+
+numbers = st.integers(-9, 9) | st.floats(-9, 9)
+values = st.recursive(
+    numbers | st.text(max_size=5) | st.booleans() | st.none(),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=5,
+)
+layouts = st.sampled_from([{}, {"separators": (",", ":")}, {"indent": 2}, {"ensure_ascii": False}, {"sort_keys": True}])
+objects = st.builds(
+    lambda value, layout: json.dumps(value, **layout), st.dictionaries(st.text(max_size=3), values), layouts
+)
+arguments = objects | st.sampled_from(["", "{", '{"a": 1e5}', '{"a": 1, "a": 2}', "[1]", '{ "x" :"\\u00e4"}', "no"])
+
+
+@st.composite
+def answers(draw):
+    """An assistant message as an engine sends it."""
+    wanted = draw(st.lists(arguments, max_size=3))
+    calls = [
+        {"id": f"c{number}", "type": "function", "function": {"name": draw(st.sampled_from("fg")), "arguments": one}}
+        for number, one in enumerate(wanted)
+    ]
+    text = draw(st.text(max_size=12))
+    message = {"role": "assistant", "content": text if text or not calls else None, "refusal": None}
+    if thought := draw(st.text(max_size=8)):
+        message["reasoning"] = thought
+    return message | ({"tool_calls": calls} if calls else {})
+
+
+def answer_of(message):
+    return ChatAnswer(
+        body=b"", prompt_token_ids=TokenIds([1, 2]), actions=[action_of(message, TokenIds([3]), None, "stop", 0)]
+    )
+
+
+def exchange_of(dialect, body, call_id="call-1", num_choices=1):
+    return Exchange(
+        request=dialect.read(json.dumps(body).encode(), "r-0"),
+        trajectory_id="r-0",
+        call_id=call_id,
+        model="m",
+        at=1,
+        num_choices=num_choices,
+    )
+
+
+def reread(dialect, body):
+    return [json.loads(bytes(message)) for message in dialect.read(json.dumps(body).encode(), "r-0").messages]
+
+
+def canonical(message):
+    return message_of(blocks_of(message))
+
+
+@given(answers(), answers())
+def test_responses(first, second):
+    dialect = Responses()
+    asked = [{"role": "user", "content": "hi"}]
+    for message in (first, second):
+        told = json.loads(dialect.write(answer_of(message), exchange_of(dialect, {"input": asked})))
+        asked += [*told["output"], {"role": "user", "content": "go on"}]
+
+    user = {"role": "user", "content": "go on"}
+    assert reread(dialect, {"input": asked})[1:] == [canonical(first), user, canonical(second), user]
+
+
+@given(answers(), answers())
+def test_responses_that_name_the_one_before(first, second):
+    dialect, before = Responses(), None
+    for number, message in enumerate((first, second)):
+        body = {"input": f"turn {number}", "previous_response_id": before, "instructions": f"be {number}"}
+        exchange = exchange_of(dialect, body, f"call-{number}")
+        before = json.loads(dialect.write(answer_of(message), exchange))["id"]
+
+    said = reread(dialect, {"input": "end", "previous_response_id": before})
+    users = [{"role": "user", "content": text} for text in ("turn 0", "turn 1", "end")]
+    assert said == [users[0], canonical(first), users[1], canonical(second), users[2]]
+
+
+@given(answers(), answers(), st.booleans())
+def test_messages(first, second, is_sorted):
+    dialect = Messages()
+    asked = [{"role": "user", "content": "hi"}]
+    for message in (first, second):
+        told = json.loads(dialect.write(answer_of(message), exchange_of(dialect, {"messages": asked})))
+        echoed = json.loads(json.dumps(told["content"], sort_keys=is_sorted))  # a client's own order of keys
+        asked += [{"role": "assistant", "content": echoed}, {"role": "user", "content": "go on"}]
+
+    heard = reread(dialect, {"messages": asked})[1::2]
+    assert heard[1] == canonical(second)
+    if "tool_calls" not in first:  # calls of both answers have the same ids: the later ones are remembered
+        assert heard[0] == canonical(first)
+
+
+def test_an_input_that_the_client_changed_is_what_it_sent():
+    dialect = Messages()
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": '{"a":1}'}}
+    exchange = exchange_of(dialect, {"messages": []})
+    dialect.write(answer_of({"role": "assistant", "content": None, "tool_calls": [call]}), exchange)
+
+    for value, text in (({"a": 1}, '{"a":1}'), ({"a": 2}, '{"a": 2}')):
+        block = {"type": "tool_use", "id": "c", "name": "f", "input": value}
+        (said,) = reread(dialect, {"messages": [{"role": "assistant", "content": [block]}]})
+        assert said["tool_calls"][0]["function"]["arguments"] == text
+
+
+def chunks_of(message, size):
+    """Cut a message into the deltas of a stream."""
+    yield {"role": "assistant", "content": ""}
+    for name in ("reasoning", "content"):
+        text = message.get(name) or ""
+        yield from ({name: text[start : start + size]} for start in range(0, len(text), size))
+    for index, call in enumerate(message.get("tool_calls") or []):
+        function = call["function"]
+        yield {"tool_calls": [{**call, "index": index, "function": {"name": function["name"], "arguments": ""}}]}
+        for start in range(0, len(function["arguments"]), size):
+            piece = function["arguments"][start : start + size]
+            yield {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
+
+
+def streamed(dialect, exchange, message, size):
+    """Send a message as a stream, cut anywhere; give the events of the dialect and the stream."""
+    events = [{"choices": [], "prompt_token_ids": [1, 2]}]
+    events += [{"choices": [{"index": 0, "delta": delta}]} for delta in chunks_of(message, size)]
+    events.append({"choices": [{"index": 0, "delta": {}, "token_ids": [3], "finish_reason": "stop"}]})
+    sent = b"".join(b"data: %b\n\n" % json.dumps(event).encode() for event in events) + b"data: [DONE]\n\n"
+    stream = dialect.stream(exchange)
+    seen = b"".join(stream.feed(sent[start : start + 7 * size]) for start in range(0, len(sent), 7 * size))
+    told = [event.split(b"\n") for event in seen.split(b"\n\n")[:-1]]
+    found = [json.loads(line[6:]) for _, line in told]
+    assert [name[7:].decode() for name, _ in told] == [event["type"] for event in found]
+    return found, stream
+
+
+@given(answers(), st.integers(1, 5))
+def test_a_streamed_response_is_the_whole_one(message, size):
+    dialect = Responses()
+    exchange = exchange_of(dialect, {"input": "hi", "stream": True, "temperature": 0.5})
+
+    events, stream = streamed(dialect, exchange, message, size)
+
+    whole = json.loads(dialect.write(answer_of(message), exchange))
+    assert [event["sequence_number"] for event in events] == list(range(len(events)))
+    assert events[-1]["type"] == "response.completed"
+    assert events[-1]["response"] == whole
+    assert [event["item"] for event in events if event["type"] == "response.output_item.done"] == whole["output"]
+    deltas = {}
+    for event in events:
+        if event["type"].endswith(".delta"):
+            deltas[event["output_index"]] = deltas.get(event["output_index"], "") + event["delta"]
+    assert "".join(deltas.values()) == "".join(block.text for block in blocks_of(message))
+    assert canonical(stream.answer(0).actions[0].message) == canonical(message)
+
+
+@given(answers(), st.integers(1, 5))
+def test_a_streamed_message_is_the_whole_one(message, size):
+    dialect = Messages()
+    exchange = exchange_of(dialect, {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 9, "stream": True})
+
+    events, stream = streamed(dialect, exchange, message, size)
+
+    grown = []
+    for event in events:
+        match event:
+            case {"type": "content_block_start", "index": index, "content_block": block}:
+                assert index == len(grown)
+                grown.append({**block, "input": ""} if block["type"] == "tool_use" else block)
+            case {"type": "content_block_delta", "delta": {"type": kind, **delta}} if kind != "signature_delta":
+                ((name, text),) = delta.items()
+                grown[-1][{"partial_json": "input"}.get(name, name)] += text
+    whole = json.loads(dialect.write(answer_of(message), exchange))
+    shown = [{**block, "input": input_of(block["input"])} if "input" in block else block for block in grown]
+    assert shown == whole["content"]
+    end = events[-2]
+    assert (end["delta"]["stop_reason"], end["usage"]) == (whole["stop_reason"], whole["usage"])
+    assert events[-1] == {"type": "message_stop"}
+    assert canonical(stream.answer(0).actions[0].message) == canonical(message)
+
+
+def input_of(text):
+    """What an SDK makes of the pieces of a tool's input; here, what is no object is empty."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def test_texts_on_the_shelf_are_let_go_when_it_is_full():
+    dialect = Responses()
+    dialect.shelf._max_bytes = 400
+    for number in range(20):
+        exchange = exchange_of(dialect, {"input": "x" * 50}, f"call-{number}")
+        dialect.write(answer_of({"role": "assistant", "content": "y"}), exchange)
+
+    assert len(reread(dialect, {"input": "", "previous_response_id": "resp_call-19"})) == 3
+    with pytest.raises(Exception, match="not remembered"):
+        reread(dialect, {"input": "", "previous_response_id": "resp_call-0"})
+
+
+def test_the_internal_form_is_read_as_it_comes():
+    body = b'{"messages":[{"role":"user","content":"hi"}],"x":[1, 2]}'
+
+    assert bytes(read_request(body).messages[0]) == b'{"role":"user","content":"hi"}'
