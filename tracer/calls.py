@@ -16,9 +16,10 @@ import msgspec
 from agent_layer.schema.ids import new_id
 from agent_layer.schema.record import JsonObject
 from agent_layer.schema.step import Action, PartSource, StepPart, StepState, StepStatus, Usage
+from agent_layer.schema.trace import TraceContext
 from tracer.contents import Contents
 from tracer.context import Scope
-from tracer.traceparent import new_span_id
+from tracer.traceparent import active_trace, new_span_id
 
 __all__ = ["Answer", "Asked", "Call", "Layer", "announce", "failed_answer", "is_under", "take_over"]
 
@@ -65,6 +66,8 @@ class Call(msgspec.Struct, kw_only=True, eq=False):
     """Innermost layer that sees the call so far; it records the end."""
     call_id: str = msgspec.field(default_factory=new_id)
     span_id: str = msgspec.field(default_factory=new_span_id)
+    around: TraceContext | None = msgspec.field(default_factory=active_trace)
+    """OpenTelemetry's span in which the call is made."""
     parent_call: str | None = None
     """Causal parent; None: the latest call of the same line of thought."""
     started_at: float = msgspec.field(default_factory=time.time)
@@ -107,6 +110,7 @@ class Call(msgspec.Struct, kw_only=True, eq=False):
                 parent_call=self.parent_call,
                 trace_id=rollout.trace_id,
                 span_id=self.span_id,
+                parent_span_id=self._parent_span_id,
                 state=StepState(
                     messages=asked and _add_messages(contents, asked),
                     tools=contents.add(asked.tools) if asked and asked.tools else None,
@@ -160,6 +164,12 @@ class Call(msgspec.Struct, kw_only=True, eq=False):
         """Make what follows in this line of thought a consequence of this call."""
         self.is_open = False
         self.scope.trail.latest_call = self.call_id
+
+    @property
+    def _parent_span_id(self) -> str | None:
+        """Span of the agent's own around the call; None where the next one outward is the attempt itself."""
+        span_id = self.around and self.around.span_id
+        return None if span_id == self.scope.rollout.trace.span_id else span_id
 
     @property
     def _part_source(self) -> PartSource:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Protocol
 from agent_layer.schema.codec import LogRecord
 from agent_layer.schema.ids import new_id
 from agent_layer.schema.reward import Reward, RewardSource
-from tracer.traceparent import new_trace_id
+from agent_layer.schema.trace import TraceContext, span_id_of
+from tracer.traceparent import new_trace
 
 if TYPE_CHECKING:
     from agent_layer.recorder.log import FlushReport
@@ -47,8 +48,8 @@ class Rollout:
     """Address of the model for this attempt alone; None without a gateway: clients keep their own."""
     api_key: str | None = field(default=None, repr=False)
     model: str | None = None
-    trace_id: str = field(default_factory=new_trace_id)
-    """32 hexadecimal digits, as in OpenTelemetry."""
+    trace: TraceContext = field(default_factory=new_trace)
+    """Where in OpenTelemetry's terms the attempt began: inside the span that was active, else in a trace of its own."""
     stored: set[str] = field(default_factory=set[str], repr=False, compare=False)
     """Hashes of contents that are already recorded in this trajectory."""
     answers: dict[str, str] = field(default_factory=dict[str, str], repr=False, compare=False)
@@ -70,7 +71,7 @@ class Rollout:
     """Names of the logs that hold records of this attempt."""
 
     @classmethod
-    def of(cls, opened: "OpenedRollout", *, run: str, sink: Sink) -> "Rollout":
+    def of(cls, opened: "OpenedRollout", *, run: str, sink: Sink, trace: TraceContext | None = None) -> "Rollout":
         """Make the handle of an attempt that a gateway has opened."""
         return cls(
             trajectory_id=opened.trajectory_id,
@@ -81,7 +82,18 @@ class Rollout:
             base_url=opened.base_url,
             api_key=opened.api_key,
             model=opened.model,
+            trace=trace or new_trace(),
         )
+
+    @property
+    def trace_id(self) -> str:
+        """32 hexadecimal digits, as in OpenTelemetry."""
+        return self.trace.trace_id
+
+    @property
+    def span_id(self) -> str:
+        """16 hexadecimal digits: the span that stands for the attempt when it is exported."""
+        return span_id_of(self.trajectory_id)
 
     def give_up_unfinished(self) -> None:
         """Record what nobody waits for any more: to collect abandoned streams as garbage may take for ever."""

@@ -7,7 +7,7 @@ from agent_layer.schema.ids import check_name, split_trajectory_id
 from tracer.context import current_scope
 from tracer.handle import Rollout
 from tracer.rollouts import enter_rollout
-from tracer.traceparent import format_traceparent, new_span_id, new_trace_id, parse_traceparent
+from tracer.traceparent import active_trace, new_trace, parse_trace, write_trace
 from tracer.tracing import active
 
 __all__ = ["extract", "inject"]
@@ -24,7 +24,10 @@ def inject(headers: MutableMapping[str, str]) -> MutableMapping[str, str]:
     if (scope := current_scope()) is not None:
         headers[_ROLLOUT_HEADER] = scope.rollout.trajectory_id
         headers[_RUN_HEADER] = scope.rollout.run
-        headers["traceparent"] = format_traceparent(scope.rollout.trace_id, new_span_id())
+        rollout, around = scope.rollout, active_trace()
+        is_inside = around is not None and around.trace_id == rollout.trace_id and around != rollout.trace
+        above = around.span_id if around and is_inside else None
+        write_trace(headers, rollout.trace, above or rollout.span_id)
     return headers
 
 
@@ -42,7 +45,6 @@ def extract(headers: Mapping[str, str]) -> Generator[Rollout | None]:
     rollout_id, attempt = split_trajectory_id(check_name(trajectory_id, "rollout"))
     tracing = active()
     gateway = tracing.gateway
-    trace = parse_traceparent(named.get("traceparent", ""))
     rollout = Rollout(
         trajectory_id=trajectory_id,
         rollout_id=rollout_id,
@@ -51,7 +53,7 @@ def extract(headers: Mapping[str, str]) -> Generator[Rollout | None]:
         sink=tracing.sink,
         base_url=gateway and f"{gateway.url}/v1",
         api_key=tracing.settings.api_key,
-        trace_id=trace[0] if trace else new_trace_id(),
+        trace=parse_trace(named) or new_trace(),
     )
     with enter_rollout(rollout):
         yield rollout

@@ -3,20 +3,30 @@
 import os
 import re
 import sys
+from collections.abc import Mapping, MutableMapping
 
-__all__ = ["format_traceparent", "new_span_id", "new_trace_id", "parse_traceparent"]
+from agent_layer.schema.trace import TraceContext
+
+__all__ = ["active_trace", "format_traceparent", "new_span_id", "new_trace", "parse_trace", "write_trace"]
 
 _FORM = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}")
 
 
-def new_trace_id() -> str:
-    """Give the trace id of the OpenTelemetry span that is active here, else a new one."""
+def active_trace() -> TraceContext | None:
+    """Give the place of the OpenTelemetry span that is active here; None when there is none."""
     telemetry = sys.modules.get("opentelemetry.trace")
-    if telemetry is not None:
-        context = telemetry.get_current_span().get_span_context()
-        if context.is_valid:
-            return format(context.trace_id, "032x")
-    return os.urandom(16).hex()
+    if telemetry is None:
+        return None
+    context = telemetry.get_current_span().get_span_context()
+    if not context.is_valid:
+        return None
+    state = context.trace_state.to_header() or None
+    return TraceContext(trace_id=f"{context.trace_id:032x}", span_id=f"{context.span_id:016x}", state=state)
+
+
+def new_trace() -> TraceContext:
+    """Give the place of what begins here: in the active span, else in a new trace."""
+    return active_trace() or TraceContext(trace_id=os.urandom(16).hex())
 
 
 def new_span_id() -> str:
@@ -29,9 +39,17 @@ def format_traceparent(trace_id: str, span_id: str) -> str:
     return f"00-{trace_id}-{span_id}-01"
 
 
-def parse_traceparent(value: str) -> tuple[str, str] | None:
-    """Give (trace id, span id); None when the value is none that may be believed."""
-    match = _FORM.fullmatch(value.strip().lower())
+def parse_trace(headers: Mapping[str, str]) -> TraceContext | None:
+    """Read ``traceparent`` and ``tracestate``; None when there is nothing that may be believed."""
+    value = headers.get("traceparent", "").strip().lower()
+    match = _FORM.fullmatch(value)
     if match is None or set(match[1]) == {"0"} or set(match[2]) == {"0"} or value.startswith("ff"):
         return None
-    return match[1], match[2]
+    return TraceContext(trace_id=match[1], span_id=match[2], state=headers.get("tracestate") or None)
+
+
+def write_trace(headers: MutableMapping[str, str], trace: TraceContext, span_id: str) -> None:
+    """Add the headers by which others go on in the trace, below a span."""
+    headers["traceparent"] = format_traceparent(trace.trace_id, span_id)
+    if trace.state:
+        headers["tracestate"] = trace.state

@@ -24,10 +24,10 @@ from agent_layer.export.attributes import (
     attributes_of_reward,
 )
 from agent_layer.schema import attributes as names
-from agent_layer.schema.ids import content_hash
 from agent_layer.schema.observation import Observation
 from agent_layer.schema.reward import Reward, current_rewards
 from agent_layer.schema.step import Step
+from agent_layer.schema.trace import span_id_of, trace_id_of
 from agent_layer.schema.trajectory import Trajectory
 
 __all__ = ["Span", "SpanEvent", "Trace", "trace_of"]
@@ -79,7 +79,7 @@ def trace_of(trajectory: Trajectory, *, contents: bool = False) -> Trace:
     begun_in = trajectory.started.trace if trajectory.started else None
     known = [begun_in.trace_id] if begun_in else [step.trace_id for step in trajectory.steps if step.trace_id]
     return Trace(
-        trace_id=known[0] if known else _hashed(trajectory.trajectory_id, 32),
+        trace_id=known[0] if known else trace_id_of(trajectory.trajectory_id),
         state=begun_in.state if begun_in else None,
         spans=list(_spans(trajectory, contents=contents)),
     )
@@ -133,8 +133,8 @@ def _call(trajectory: Trajectory, choices: Sequence[Step], rewards: Sequence[Rew
     step, indices = choices[0], {choice.index for choice in choices}
     return Span(
         name=f"{names.CHAT} {step.model}" if step.model else names.CHAT,
-        span_id=step.span_id or _hashed(f"{step.trajectory_id} {step.call_id}", 16),
-        parent_id=step.parent_span_id or _parent_of(trajectory, step.agent),
+        span_id=step.span_id or span_id_of(f"{step.trajectory_id} {step.call_id}"),
+        parent_id=_span_around(trajectory, step) or _parent_of(trajectory, step.agent),
         began_at=step.started_at,
         ended_at=_end_of(step),
         attributes=attributes_of_call(choices, trajectory.contents if contents else None),
@@ -147,7 +147,7 @@ def _call(trajectory: Trajectory, choices: Sequence[Step], rewards: Sequence[Rew
 def _tool(trajectory: Trajectory, observation: Observation, *, contents: bool) -> Span:
     return Span(
         name=f"{names.EXECUTE_TOOL} {observation.name}",
-        span_id=_hashed(f"{observation.trajectory_id} {observation.observation_id}", 16),
+        span_id=span_id_of(f"{observation.trajectory_id} {observation.observation_id}"),
         parent_id=_parent_of(trajectory, observation.agent),
         began_at=_begin_of(observation),
         ended_at=observation.at,
@@ -167,7 +167,13 @@ def _root_agent(trajectory: Trajectory) -> str | None:
 def _parent_of(trajectory: Trajectory, agent: str | None) -> str:
     """Span id of the agent; that of the attempt for its own agent and for none."""
     is_further = agent is not None and agent != _root_agent(trajectory)
-    return _hashed(f"{trajectory.trajectory_id} {agent}" if is_further else trajectory.trajectory_id, 16)
+    return span_id_of(f"{trajectory.trajectory_id} {agent}" if is_further else trajectory.trajectory_id)
+
+
+def _span_around(trajectory: Trajectory, step: Step) -> str | None:
+    """Span of the agent's own in which the call was made; None where that is of another trace, or of none."""
+    begun_in = trajectory.started.trace if trajectory.started else None
+    return step.parent_span_id if begun_in and begun_in.span_id else None
 
 
 def _begin_of(member: Member) -> float:
@@ -176,8 +182,3 @@ def _begin_of(member: Member) -> float:
 
 def _end_of(member: Member) -> float:
     return (member.ended_at or member.started_at) if isinstance(member, Step) else member.at
-
-
-def _hashed(name: str, num_digits: int) -> str:
-    """Give hexadecimal digits that follow from a name."""
-    return content_hash(name.encode())[:num_digits]

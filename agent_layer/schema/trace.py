@@ -1,8 +1,9 @@
 """This file holds where in a distributed trace something began, as OpenTelemetry and W3C Trace Context name it."""
 
+from agent_layer.schema.ids import content_hash
 from agent_layer.schema.record import Record
 
-__all__ = ["TraceContext"]
+__all__ = ["TraceContext", "span_id_of", "trace_id_of"]
 
 
 class TraceContext(Record, frozen=True, kw_only=True):
@@ -14,3 +15,13 @@ class TraceContext(Record, frozen=True, kw_only=True):
     """16 hexadecimal digits: the span that was active; None where the trace begins here."""
     state: str | None = None
     """``tracestate``: what vendors said of the trace, handed on as it came."""
+
+
+def span_id_of(name: str) -> str:
+    """Give the id of the span that stands for something with a name, such as an attempt."""
+    return content_hash(name.encode())[:16]
+
+
+def trace_id_of(name: str) -> str:
+    """Give the id of the trace of something with a name, where nobody gave it another."""
+    return content_hash(name.encode())
