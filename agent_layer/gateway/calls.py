@@ -153,15 +153,17 @@ class Calls:
     async def _stream(self, flight: Flight, http: web.Request, reply: Reply) -> web.StreamResponse:
         call = flight.question.call
         response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: _STREAM, CALL_HEADER: call.call_id})
+        stream, sent, pieces = flight.question.dialect.stream(flight.exchange()), list[bytes](), reply.pieces()
+        received = await anext(pieces, None)  # an engine that dies before it can be replaced by another
         await response.prepare(http)
-        stream, sent = flight.question.dialect.stream(flight.exchange()), list[bytes]()
         try:
-            async for received in reply.pieces():
+            while received is not None:
                 sent.append(stream.feed(received))
                 if stream.is_done and not flight.is_ended:
                     _land(flight, stream)
                 if sent[-1] and not await _write(response, sent[-1]):
                     break
+                received = await anext(pieces, None)
         except EngineError as error:
             await _write(response, stream.fail(str(error)))
         finally:

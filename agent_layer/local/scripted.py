@@ -48,6 +48,8 @@ class ScriptedEngine:
     """False: an engine that cannot return token ids."""
     token_seconds: float = 0.0
     """Pause before each word, so that a test can catch an answer in mid-air."""
+    prefill_seconds: float = 0.0
+    """Pause before the first event of a stream."""
     weights: str = "initial"
     """Directory that was loaded last."""
     num_loads: int = 0
@@ -157,6 +159,7 @@ class ScriptedEngine:
         speeches = self._speeches(call)
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
+        await asyncio.sleep(self.prefill_seconds)
         prompt = self._ids(call.body, "prompt_token_ids", call.prompt_token_ids)
         for choice in range(len(speeches)):
             delta = {"role": "assistant", "content": ""}

@@ -47,6 +47,22 @@ async def test_a_call_whose_engine_died_goes_to_another_as_the_same_call(house, 
     assert [(part.phase, part.engine) for part in calls] == [("start", dying.url), ("end", house.engine.url)]
 
 
+async def test_a_stream_that_said_nothing_yet_goes_on_elsewhere(house, until):
+    async with AsyncExitStack() as first:
+        dying = await first.enter_async_context(serve(ScriptedEngine()))
+        await house.post("/engines", {"url": dying.url})
+        opened = await open_at(house, dying)
+        dying.prefill_seconds = 60
+        calling = asyncio.create_task(house.chat(opened, "are you there", stream=True))
+        await until(lambda: dying.num_running)
+        await first.aclose()
+        status, chunks = await calling
+
+    assert status == 200
+    assert "".join(chunk["choices"][0]["delta"].get("content") or "" for chunk in chunks).startswith("you said:")
+    assert house.step(opened).engine == house.engine.url
+
+
 def fail(_):
     raise web.HTTPServiceUnavailable(text="{}", content_type="application/json")
 
