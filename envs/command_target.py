@@ -77,6 +77,7 @@ def variables_of(task: Task, rollout: Rollout) -> dict[str, str]:
         "ANTHROPIC_BASE_URL": base_url.removesuffix("/v1"),
         "ANTHROPIC_API_KEY": api_key,
         "AGENT_LAYER_TASK": msgspec.json.encode(seen).decode(),
+        "AGENT_LAYER_RUN": rollout.run,
         "AGENT_LAYER_ROLLOUT": rollout.rollout_id,
         "AGENT_LAYER_ATTEMPT": str(rollout.attempt),
         "TRACEPARENT": format_traceparent(rollout.trace_id, new_span_id()),

@@ -17,7 +17,17 @@ if TYPE_CHECKING:
     from tracer.contents import Contents
     from tracer.observations import ToolUse
 
-__all__ = ["Scope", "Trail", "current", "current_scope", "enter_scope", "outer_scope", "refine_scopes", "reward"]
+__all__ = [
+    "Scope",
+    "Trail",
+    "current",
+    "current_scope",
+    "enter_process",
+    "enter_scope",
+    "outer_scope",
+    "refine_scopes",
+    "reward",
+]
 
 
 @dataclass
@@ -59,7 +69,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
         return self.agents if name is None or name == self.agent else (*self.agents, name)
 
 
-_SCOPE: ContextVar[Scope | None] = ContextVar("tracer_scope", default=None)
+_SCOPE: ContextVar[Scope | None] = ContextVar("tracer_scope")
 _REFINEMENTS: list[Callable[[Scope], Scope]] = []
 
 
@@ -68,14 +78,24 @@ def refine_scopes(by: Callable[[Scope], Scope]) -> None:
     _REFINEMENTS.append(by)
 
 
+class _Process:
+    scope: Scope | None = None
+    """Of every context that entered none."""
+
+
+def enter_process(scope: Scope | None) -> None:
+    """Let the whole process be in this scope, in all its threads; for one that was started for a rollout."""
+    _Process.scope = scope
+
+
 def outer_scope() -> Scope | None:
     """Give the scope that this context was entered with, whatever a framework runs in it."""
-    return _SCOPE.get()
+    return _SCOPE.get(_Process.scope)
 
 
 def current_scope() -> Scope | None:
     """Give the scope of this context; None outside any rollout."""
-    scope = _SCOPE.get()
+    scope = outer_scope()
     if scope is not None:
         for refine in _REFINEMENTS:
             scope = refine(scope)
@@ -84,7 +104,7 @@ def current_scope() -> Scope | None:
 
 def current() -> Rollout | None:
     """Give the rollout that this code runs in; None outside any."""
-    scope = _SCOPE.get()
+    scope = outer_scope()
     return scope.rollout if scope else None
 
 

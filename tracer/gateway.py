@@ -16,6 +16,7 @@ from agent_layer.schema.gateway import (
     OpenRequest,
     RenewedRollouts,
     RenewRequest,
+    RewardRequest,
 )
 from agent_layer.schema.rollout import RolloutStatus
 
@@ -56,6 +57,10 @@ class GatewayClient:
         request = RenewRequest(trajectory_ids=list(trajectory_ids), lease_seconds=lease_seconds)
         answer = self._post("/rollouts/renew", request, answer_seconds=self._connect_seconds)
         return msgspec.json.decode(answer, type=RenewedRollouts).unknown
+
+    def reward(self, request: RewardRequest) -> None:
+        """Judge a rollout; for clients whose address and key are those of the rollout itself."""
+        self._post("/reward", request, answer_seconds=self._answer_seconds)
 
     def close(self, rollout_id: str, attempt: int) -> ClosedRollout:
         """Refuse new calls of the attempt, let running ones end, and count them."""

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 from agent_layer.recorder.log import open_recorder
 from agent_layer.settings import Settings, load_settings
+from tracer.context import Scope, enter_process
 from tracer.gateway import GatewayClient
-from tracer.handle import Sink
+from tracer.handle import Rollout, Sink
+from tracer.inherited import rollout_from_environment
 from tracer.integrations.instrument import instrument
 
 if TYPE_CHECKING:
@@ -24,6 +26,8 @@ class Tracing:
 
     settings: Settings
     sink: Sink
+    inherited: Rollout | None = None
+    """The rollout that this process was started for; whoever started it opens and ends it."""
 
     @property
     def gateway(self) -> GatewayClient | None:
@@ -58,9 +62,17 @@ def init(settings: Settings | None = None, **overrides: object) -> None:
     Raises: BadInputError: a setting has a value that it cannot have.
     """
     if _Process.tracing is None or settings is not None or overrides:
-        chosen = settings or load_settings(**overrides)
-        _Process.tracing = Tracing(settings=chosen, sink=open_recorder(chosen))
+        _Process.tracing = _begin(settings or load_settings(**overrides), is_read=settings is None)
     instrument()
+
+
+def _begin(settings: Settings, *, is_read: bool) -> Tracing:
+    """Begin in the rollout of this process, where settings are read from an environment that names one."""
+    rollout = rollout_from_environment(settings.run) if is_read else None
+    if rollout is None:
+        return Tracing(settings=settings, sink=open_recorder(settings))
+    enter_process(Scope(rollout=rollout))
+    return Tracing(settings=settings, sink=rollout.sink, inherited=rollout)
 
 
 def active() -> Tracing:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Literal, TypeAlias
 
 from agent_layer.errors import BadInputError, NotFoundError
+from agent_layer.gateway.counters import Counters
 from agent_layer.gateway.rollouts import LiveRollout
 from agent_layer.schema.ids import trajectory_id_of
 
@@ -23,11 +24,13 @@ class Rollouts:
 
     Args:
         idle_seconds: a rollout that is not used for so long has lapsed.
+        counters: told of every rollout that is closed.
         clock: seconds, from any beginning.
     """
 
-    def __init__(self, idle_seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, idle_seconds: float, counters: Counters, clock: Callable[[], float] = time.monotonic) -> None:
         self.now = clock
+        self._counters = counters
         self._idle_seconds = idle_seconds
         self._live: dict[str, LiveRollout] = {}
         self._closed: OrderedDict[str, LiveRollout] = OrderedDict()
@@ -108,6 +111,7 @@ class Rollouts:
         rollout.is_open = False
         if self._live.pop(rollout.trajectory_id, None):
             self._closed[rollout.trajectory_id] = rollout
+            self._counters.add("rollouts_closed")
         while len(self._closed) > _MAX_CLOSED:
             _, oldest = self._closed.popitem(last=False)
             if self._newest.get(oldest.started.rollout_id) == oldest.started.attempt:

@@ -7,21 +7,21 @@ from typing import cast
 
 from redis import Redis
 
-from agent_layer.errors import NotWholeError
+from agent_layer.errors import BackPressureError, CaptureError, NotWholeError
 from agent_layer.gateway.answers import RefusedError
 from agent_layer.gateway.counters import SettlingLog
 from agent_layer.gateway.registry import Rollouts
 from agent_layer.gateway.rollouts import LiveRollout
 from agent_layer.gateway.waiting import wait_until
 from agent_layer.schema.codec import LogRecord, decode
-from agent_layer.schema.gateway import ClosedRollout, EndedRollout, EndRequest
+from agent_layer.schema.gateway import ClosedRollout, EndedRollout, EndRequest, RewardRequest
 from agent_layer.schema.ids import new_id
 from agent_layer.schema.record import Record
 from agent_layer.schema.reward import Reward, rollout_reward
 from agent_layer.schema.rollout import Accepted, Cause, Outcome, RolloutStatus
 from agent_layer.settings import Settings
 from agent_layer.store.keys import Keys
-from agent_layer.store.sealing import count_calls
+from agent_layer.store.sealing import check_trainable, count_calls
 
 __all__ = ["Sealer", "reward_of"]
 
@@ -43,6 +43,12 @@ class Sealer:
 
         Raises: BackPressureError: the log is full.
         """
+        if not self.log.has_room():
+            raise BackPressureError(
+                f"rollout {rollout.trajectory_id}: expected room in the gateway's log to begin, found it over"
+                f" {self.settings.log_quota_bytes} bytes; open it again later, and see shipper.log in"
+                f" {self.settings.log_dir}"
+            )
         if rollout.is_ours:
             rollout.logs.add(self.log.append(rollout.started))
 
@@ -69,7 +75,12 @@ class Sealer:
         await self.cut_off(rollout)
         if rollout.rewards:
             await self._wait_stored(rollout)
-        return ClosedRollout(trajectory_id=rollout.trajectory_id, started=rollout.num_started, ended=rollout.num_ended)
+        return ClosedRollout(
+            trajectory_id=rollout.trajectory_id,
+            started=rollout.num_started,
+            ended=rollout.num_ended,
+            untokened=rollout.untokened,
+        )
 
     async def cut_off(self, rollout: LiveRollout) -> None:
         """Refuse new calls, and let the running ones end at once."""
@@ -85,12 +96,15 @@ class Sealer:
 
         Raises:
             NotWholeError: a call is missing after ``seal_seconds``; nothing is accepted.
+            CaptureError: it is to be trained on and holds answers without tokens; it has failed.
             RefusedError: a later attempt has taken the place of this one.
         """
         self._refuse_overtaken(rollout)
         closed = await self.close(rollout)
         await self._wait_stored(rollout)
         await self._check_whole(closed)
+        if request.status in _ACCEPTABLE:
+            self._check_trainable(rollout, closed)
         if rollout.outcome is None:
             self._judge(rollout, request)
             await wait_until(lambda: self._are_settled(rollout.logs), self.settings.flush_seconds)
@@ -107,7 +121,7 @@ class Sealer:
         started = rollout.started
         records: list[LogRecord] = []
         if request.reward is not None:
-            records.append(reward_of(rollout, request.reward))
+            records.append(reward_of(rollout, RewardRequest(score=request.reward)))
         rollout.outcome = _outcome_of(rollout, request.status, _cause_of(request.status))
         records.append(rollout.outcome)
         if request.status in _ACCEPTABLE:
@@ -121,6 +135,15 @@ class Sealer:
             records.append(accepted)
         rollout.logs.add(self.log.append(*records))
         rollout.is_accepted = request.status in _ACCEPTABLE
+
+    def _check_trainable(self, rollout: LiveRollout, closed: ClosedRollout) -> None:
+        try:
+            check_trainable(closed, rollout.started.split)
+        except CaptureError as error:
+            if rollout.outcome is None:
+                rollout.outcome = _outcome_of(rollout, "failed", "infra", str(error))
+                rollout.logs.add(self.log.append(rollout.outcome))
+            raise
 
     def _refuse_overtaken(self, rollout: LiveRollout) -> None:
         newest = self.rollouts.find_newest(rollout)
@@ -160,17 +183,19 @@ class Sealer:
         return rollout_reward(rollout.started.rewards, list(known.values()), rollout.outcome)
 
 
-def reward_of(rollout: LiveRollout, score: float | None, name: str = "reward", step: int | None = None) -> Reward:
+def reward_of(rollout: LiveRollout, asked: RewardRequest) -> Reward:
     """Note a judgement that came through this gateway."""
+    score = asked.score if asked.score is not None else asked.reward
     reward = Reward(
         trajectory_id=rollout.trajectory_id,
         reward_id=new_id(),
         run=rollout.started.run,
         at=time.time(),
-        name=name,
+        name=asked.name,
         score=score,
-        scope="rollout" if step is None else "step",
-        step=step,
+        scope="step" if asked.step is not None else "agent" if asked.agent is not None else "rollout",
+        step=asked.step,
+        agent=asked.agent,
         status="missing" if score is None else "ok",
     )
     rollout.rewards.append(reward)

@@ -111,7 +111,7 @@ def chunks_of(text):
 
 
 @asynccontextmanager
-async def keep_house(settings, redis, keys, engine, log) -> AsyncIterator[House]:
+async def keep_house(settings, redis, keys, engine, log, tls=None) -> AsyncIterator[House]:
     async with serve(engine), aiohttp.ClientSession() as session:
         board = EngineBoard(redis, keys, settings.gateway_seconds)
         board.register(
@@ -128,8 +128,8 @@ async def keep_house(settings, redis, keys, engine, log) -> AsyncIterator[House]
         )
         runner = web.AppRunner(build_app(settings, redis, log), access_log=None, shutdown_timeout=0.1)
         await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
+        url = f"{'https' if tls else 'http'}://127.0.0.1:{runner.addresses[0][1]}"
         try:
             yield House(url=url, engine=engine, log=log, board=board, session=session)
         finally:
@@ -152,7 +152,14 @@ def engine():
 
 
 @pytest.fixture
-async def house(settings, redis, keys, engine, log):
-    mine = settings.model_copy(update={"api_key": OPERATOR, "gateway_seconds": 1.0, "close_seconds": 0.2})
-    async with keep_house(mine, redis, keys, engine, log) as kept:
+def keep(redis, keys, engine, log):
+    """``keep(settings, tls=None)`` keeps a house with settings of the test's own."""
+    return lambda settings, tls=None: keep_house(settings, redis, keys, engine, log, tls)
+
+
+@pytest.fixture
+async def house(settings, keep):
+    async with keep(
+        settings.model_copy(update={"api_key": OPERATOR, "gateway_seconds": 1.0, "close_seconds": 0.2})
+    ) as kept:
         yield kept

@@ -77,6 +77,58 @@ async def test_another_attempt_takes_the_place_of_the_one_before(house, until):
     assert (closed["started"], closed["ended"]) == (1, 1)
 
 
+async def test_an_attempt_whose_place_was_taken_is_lost_and_cannot_be_ended(house):
+    before = await house.open(rollout_id="r")
+    await house.chat(before, "hello")
+    await house.open(rollout_id="r", attempt=1)
+
+    status, answer = await house.post("/rollouts/r/end", {"attempt": 0, "reward": 1.0})
+
+    assert (status, answer["accepted"], answer["reward"]) == (200, False, None)
+    (outcome,) = house.log.of(Outcome)
+    assert (outcome.trajectory_id, outcome.status, outcome.cause, outcome.num_calls) == ("r-0", "lost", "infra", 1)
+    assert "r-1 took its place" in outcome.error
+
+
+async def test_ending_an_attempt_that_came_late_is_refused(house):
+    for attempt in (1, 0):
+        await house.open(rollout_id="r", attempt=attempt)
+
+    status, answer = await house.post("/rollouts/r/end", {"attempt": 0})
+
+    assert (status, answer["error"]["code"]) == (409, "rollout_overtaken")
+    assert (await house.post("/rollouts/r/end", {}))[1]["accepted"]
+
+
+async def test_a_rollout_counts_once(house):
+    await house.open(rollout_id="r")
+    await house.post("/rollouts/r/end", {"reward": 1.0})
+
+    status, answer = await house.post("/rollouts", {"task_id": "t", "rollout_id": "r", "attempt": 1})
+
+    assert status == 400
+    assert "r-0 was accepted" in answer["error"]["message"]
+
+
+async def test_closing_and_ending_may_be_said_again(house):
+    await house.open(rollout_id="r")
+
+    closings = [await house.post("/rollouts/r/close", {}) for _ in range(2)]
+    endings = [await house.post("/rollouts/r/end", {"reward": 0.5}) for _ in range(3)]
+
+    assert closings[0] == closings[1]
+    assert endings[0] == endings[1] == endings[2]
+    assert len(house.log.of(Outcome)) == len(house.log.of(Reward)) == 1
+
+
+async def test_what_is_open_when_the_gateway_stops_is_lost(settings, keep, log):
+    async with keep(settings.model_copy(update={"api_key": "operator-key"})) as house:
+        ours, theirs = await house.open(), await house.open(owner="worker")
+
+    assert [(one.trajectory_id, one.status) for one in log.of(Outcome)] == [(ours["trajectory_id"], "lost")]
+    assert theirs["trajectory_id"] != ours["trajectory_id"]
+
+
 async def test_an_attempt_that_comes_late_leaves_the_newer_one_open(house):
     newer = await house.open(rollout_id="r", attempt=1)
 

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from agent_layer.gateway.counters import Counters
 from agent_layer.gateway.opening import rollout_of
 from agent_layer.gateway.registry import Rollouts
 from agent_layer.schema.gateway import OpenRequest
@@ -24,7 +25,7 @@ def clock():
 
 @pytest.fixture
 def rollouts(clock):
-    return Rollouts(idle_seconds=10, clock=clock)
+    return Rollouts(10, Counters(), clock)
 
 
 @pytest.fixture

@@ -1,0 +1,76 @@
+"""What an attempt may use up: calls, tokens and time, counted at the gateway."""
+
+import asyncio
+
+import aiohttp
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_layer.gateway.budgets import Budget
+from agent_layer.schema.task import Limits
+
+COUNTS = st.integers(1, 10_000)
+
+
+@given(limit=COUNTS, num_sampled=st.integers(0, 12_000), asked=COUNTS, num_choices=st.none() | st.integers(1, 8))
+def test_an_answers_length_stays_within_the_tokens_that_are_left(limit, num_sampled, asked, num_choices):
+    request = {"max_tokens": asked, "n": num_choices, "temperature": 1.0}
+
+    applied = request | Budget(limits=Limits(tokens=limit)).cap(request, num_sampled)
+
+    assert 1 <= applied["max_tokens"] <= asked
+    assert applied["max_tokens"] * (num_choices or 1) <= max(limit - num_sampled, num_choices or 1)
+
+
+def test_a_request_without_a_length_or_a_rollout_without_a_limit_is_left_alone():
+    assert Budget(limits=Limits(tokens=5)).cap({"n": 2}, 0) == {}
+    assert Budget().cap({"max_tokens": 10**9}, 0) == {}
+
+
+@pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens"])
+async def test_the_engine_is_asked_for_no_more_than_is_left(house, name):
+    opened = await house.open(limits={"tokens": 10})  # an echo of "hello" has 4 tokens
+
+    for _ in range(2):
+        assert (await house.chat(opened, "hello", **{name: 8}))[0] == 200
+
+    assert [call.body[name] for call in house.engine.calls] == [8, 6]
+    step = house.step(opened)
+    assert (step.sampling_asked[name], step.sampling_applied[name]) == (8, 6)
+
+
+async def test_time_runs_from_the_opening(house):
+    opened = await house.open(limits={"wall_seconds": 0.3})
+    assert (await house.chat(opened, "hello"))[0] == 200
+    await asyncio.sleep(0.35)
+
+    status, answer = await house.chat(opened, "hello")
+
+    assert (status, answer["error"]["code"]) == (429, "rollout_limit")
+    assert "0.3 seconds" in answer["error"]["message"]
+
+
+async def test_a_call_that_outlasts_the_time_is_cut_off(house, until):
+    house.engine.token_seconds = 60
+    opened = await house.open(limits={"wall_seconds": 0.3})
+
+    status, answer = await house.chat(opened, "hello")
+
+    assert (status, answer["error"]["code"]) == (429, "rollout_limit")
+    assert house.step(opened).status == "aborted"
+    await until(lambda: house.engine.num_running == 0)
+
+
+async def test_a_stream_that_outlasts_the_time_ends(house):
+    house.engine.token_seconds = 0.1
+    house.engine.script = lambda _: "word " * 600
+    opened = await house.open(limits={"wall_seconds": 1.0})
+
+    with pytest.raises(aiohttp.ClientError):
+        await house.chat(opened, "hello", stream=True)
+
+    step = house.step(opened)
+    assert step.status == "aborted"
+    assert 0 < len(step.action.response_token_ids) < 600
+    assert (await house.chat(opened, "hello"))[0] == 429

@@ -1,0 +1,151 @@
+"""Who may do what, over which connection; and that no key is kept anywhere."""
+
+import asyncio
+import ssl
+import subprocess
+
+import aiohttp
+import pytest
+
+from agent_layer.errors import BadInputError
+from agent_layer.gateway.exposure import check_exposure, tls_of
+from agent_layer.settings import Settings
+
+SENT = [("x-api-key", "{}"), ("Authorization", "Bearer {}"), ("authorization", "bearer {}")]
+
+
+@pytest.mark.parametrize(("header", "value"), SENT)
+async def test_a_key_may_come_as_openais_or_as_anthropics_clients_send_it(house, header, value):
+    opened = await house.open()
+    headers = {header: value.format(opened["api_key"])}
+
+    async with house.session.get(f"{opened['base_url']}/models", headers=headers) as reply:
+        assert reply.status == 200
+
+
+@pytest.mark.parametrize("key", ["", " ", "\u00e4\u00f6", "a" * 4000, "rk-" + "x" * 32, "\udcff"])
+async def test_any_wrong_key_is_refused_and_counted(house, key):
+    opened = await house.open()
+    url = f"{opened['base_url']}/models"
+
+    for name, address in (("x-api-key", url), ("authorization", url), ("x-api-key", f"{house.url}/r/gone-0/v1/models")):
+        value = (key if name == "x-api-key" else f"Bearer {key}").encode("utf-8", "surrogateescape")
+        assert await _status_of(house.url, address, name.encode(), value) == 401
+
+    assert await house.figure('refused_keys_total{reason="unknown"}') == 3
+
+
+async def test_a_former_operator_key_is_taken_while_it_is_named(settings, keep):
+    mine = settings.model_copy(update={"api_key": "operator-key", "former_api_keys": "older-key, oldest-key"})
+
+    async with keep(mine) as house:
+        statuses = [
+            (await house.post("/rollouts", {"task_id": "t"}, key=key))[0]
+            for key in ("operator-key", "older-key", "oldest-key", "older", "older-key, oldest-key")
+        ]
+
+    assert statuses == [200, 200, 200, 401, 401]
+
+
+async def test_a_body_or_header_that_is_too_long_is_refused(settings, keep):
+    mine = settings.model_copy(update={"api_key": "operator-key", "max_body_bytes": 2000})
+
+    async with keep(mine) as house:
+        opened = await house.open()
+        status, answer = await house.chat(opened, "x" * 3000)
+        assert (status, "2000" in answer["error"]["message"]) == (413, True)
+        assert await _status_of(house.url, f"{opened['base_url']}/models", b"x-api-key", b"k" * 20_000) == 400
+        assert (await house.chat(opened, "hello"))[0] == 200
+
+
+async def test_figures_need_the_operators_key_from_other_machines(house):
+    async with house.session.get(f"{house.url}/metrics") as reply:
+        status, text = reply.status, await reply.text()
+
+    assert status == 200
+    assert "# TYPE agent_layer_calls_started_total counter\nagent_layer_calls_started_total 0\n" in text
+
+
+async def test_what_happens_is_counted(house):
+    opened, other = await house.open(), await house.open()
+    await house.chat(opened, "hello")
+    house.engine.script = lambda _: ""
+    await house.chat(opened, "hello")
+    await house.post(f"/rollouts/{other['rollout_id']}/close", {"attempt": 0})
+
+    figures = {
+        name: await house.figure(name)
+        for name in (
+            "calls_started_total",
+            'calls_ended_total{status="ok"}',
+            "calls_in_flight",
+            "rollouts_opened_total",
+            "rollouts_closed_total",
+            "rollouts_open",
+        )
+    }
+
+    assert list(figures.values()) == [2, 2, 0, 2, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("host", "changes", "is_taken"),
+    [
+        ("127.0.0.1", {}, True),
+        ("0.0.0.0", {}, False),
+        ("10.1.2.3", {}, False),
+        ("::", {}, False),
+        ("0.0.0.0", {"insecure": True}, True),
+        ("0.0.0.0", {"tls_cert": "gateway.pem"}, True),
+    ],
+)
+def test_others_may_connect_through_tls_only_unless_it_is_said(host, changes, is_taken):
+    settings = Settings(**changes)
+
+    if is_taken:
+        check_exposure(settings, host)
+    else:
+        with pytest.raises(BadInputError, match="--insecure"):
+            check_exposure(settings, host)
+
+
+def test_a_certificate_that_is_none_is_said_in_one_sentence(tmp_path):
+    (tmp_path / "gateway.pem").write_text("no certificate")
+
+    with pytest.raises(BadInputError, match="AGENT_LAYER_TLS_CERT"):
+        tls_of(Settings(tls_cert=tmp_path / "gateway.pem"))
+
+
+async def test_rollouts_work_over_tls(settings, keep, tmp_path):
+    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    _make_certificate(cert, key)
+    mine = settings.model_copy(update={"api_key": "operator-key", "tls_cert": cert, "tls_key": key})
+
+    async with keep(mine, tls_of(mine)) as house:
+        trust = ssl.create_default_context(cafile=str(cert))
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=trust)) as house.session:
+            opened = await house.open()
+            assert opened["base_url"].startswith("https://127.0.0.1:")
+            assert (await house.chat(opened, "hello"))[0] == 200
+
+
+def _make_certificate(cert, key):
+    subject = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
+    made = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-keyout", str(key), "-out", str(cert)]
+    try:
+        request = ["openssl", "req", "-x509", "-nodes", "-days", "2"]
+        subprocess.run([*request, *subject, *made], check=True, capture_output=True)
+    except FileNotFoundError:
+        pytest.skip("openssl, which makes the certificate, is not installed")
+
+
+async def _status_of(base, url, name, value):
+    """Send a header byte for byte; clients would refuse to."""
+    host, port = base.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    path = url.removeprefix(base).encode()
+    writer.write(b"GET %b HTTP/1.1\r\nHost: gateway\r\n%b: %b\r\nConnection: close\r\n\r\n" % (path, name, value))
+    status = int((await reader.readline()).split()[1])
+    writer.close()
+    await writer.wait_closed()
+    return status

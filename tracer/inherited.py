@@ -1,0 +1,71 @@
+"""This file holds the rollout that a process was started for: a worker's command, whose environment names it.
+
+Such a process has the key of its rollout and nothing else: neither a log nor the store. The gateway records its model
+calls; what it judges itself goes to the gateway too; other records of it have no place to go.
+"""
+
+from agent_layer.recorder.log import FlushReport
+from agent_layer.schema.codec import LogRecord
+from agent_layer.schema.gateway import RewardRequest
+from agent_layer.schema.ids import check_name, trajectory_id_of
+from agent_layer.schema.reward import Reward
+from agent_layer.settings import Inheritance, inheritance
+from tracer.gateway import GatewayClient
+from tracer.handle import Rollout
+from tracer.traceparent import new_trace, parse_trace
+
+__all__ = ["rollout_from_environment"]
+
+
+class RewardSink:
+    """Takes records in a process without a log: rewards go to the gateway at once, others are let go."""
+
+    def __init__(self, client: GatewayClient) -> None:
+        self._client = client
+        self._num_sent = 0
+
+    def append(self, *records: LogRecord) -> str:
+        """See Sink.
+
+        Raises: UnreachableError: the gateway does not answer. BadInputError: it takes no more rewards.
+        """
+        for record in records:
+            if isinstance(record, Reward):
+                self._client.reward(
+                    RewardRequest(score=record.score, name=record.name, step=record.step, agent=record.agent)
+                )
+                self._num_sent += 1
+        return "gateway"
+
+    def is_settled(self, log_name: str) -> bool:  # noqa: ARG002  # the gateway waits for its own log
+        """See Sink."""
+        return True
+
+    def flush(self, timeout: float | None = None) -> FlushReport:  # noqa: ARG002  # nothing is kept here
+        """See Sink."""
+        return FlushReport(pending=0, lost=0, recorded=self._num_sent)
+
+
+def rollout_from_environment(run: str) -> Rollout | None:
+    """Give the rollout that this process was started for; None: it was started for none.
+
+    Args:
+        run: of the rollout, where the environment does not say.
+
+    Raises: BadInputError: the environment names something that is no rollout, or no address of a gateway.
+    """
+    return None if (found := inheritance()) is None else _rollout_of(found, run)
+
+
+def _rollout_of(found: Inheritance, run: str) -> Rollout:
+    check_name(found.rollout_id, "AGENT_LAYER_ROLLOUT")
+    return Rollout(
+        trajectory_id=trajectory_id_of(found.rollout_id, found.attempt),
+        rollout_id=found.rollout_id,
+        attempt=found.attempt,
+        run=run,
+        sink=RewardSink(GatewayClient(found.base_url, found.api_key)),
+        base_url=found.base_url,
+        api_key=found.api_key,
+        trace=parse_trace({"traceparent": found.traceparent}) or new_trace(),
+    )
