@@ -5,7 +5,7 @@ rollout they run as if they were not decorated.
 
 from collections.abc import Callable
 from functools import partial
-from typing import ParamSpec, TypeVar, cast, overload
+from typing import TypeVar, cast, overload
 
 import msgspec
 
@@ -15,21 +15,18 @@ from tracer.calls import Answer, Asked, announce, failed_answer, take_over
 from tracer.contents import Contents, json_value
 from tracer.context import Scope, Trail, current_scope
 from tracer.observations import ToolUse, take_over_tool
-from tracer.wrapping import name_of, wrap
+from tracer.wrapping import Decorable, name_of, wrap
 
 __all__ = ["agent", "state", "step", "tool"]
 
-P = ParamSpec("P")
-T = TypeVar("T")
+F = TypeVar("F", bound=Decorable)
 
 
 @overload
-def agent(function: Callable[P, T], /) -> Callable[P, T]: ...
+def agent(function: F, /) -> F: ...
 @overload
-def agent(*, name: str | None = None, role: Role | None = None) -> Callable[[Callable[P, T]], Callable[P, T]]: ...
-def agent(
-    function: Callable[P, T] | None = None, /, *, name: str | None = None, role: Role | None = None
-) -> Callable[P, T] | Callable[[Callable[P, T]], Callable[P, T]]:
+def agent(*, name: str | None = None, role: Role | None = None) -> Callable[[F], F]: ...
+def agent(function: F | None = None, /, *, name: str | None = None, role: Role | None = None) -> F | Callable[[F], F]:
     """Say that the model calls inside are those of one agent.
 
     Args:
@@ -38,19 +35,17 @@ def agent(
         role: 'aux' for judges and helpers: their calls go to their own model and are never trained.
     """
 
-    def decorate(inner: Callable[P, T]) -> Callable[P, T]:
+    def decorate(inner: F) -> F:
         return wrap(inner, partial(_AgentBlock, name or name_of(inner), role))
 
     return decorate if function is None else decorate(function)
 
 
 @overload
-def tool(function: Callable[P, T], /) -> Callable[P, T]: ...
+def tool(function: F, /) -> F: ...
 @overload
-def tool(*, name: str | None = None) -> Callable[[Callable[P, T]], Callable[P, T]]: ...
-def tool(
-    function: Callable[P, T] | None = None, /, *, name: str | None = None
-) -> Callable[P, T] | Callable[[Callable[P, T]], Callable[P, T]]:
+def tool(*, name: str | None = None) -> Callable[[F], F]: ...
+def tool(function: F | None = None, /, *, name: str | None = None) -> F | Callable[[F], F]:
     """Record each run as an observation: arguments, output, status and duration, and the model call that led to it.
 
     Args:
@@ -58,19 +53,17 @@ def tool(
         name: None: the function's own.
     """
 
-    def decorate(inner: Callable[P, T]) -> Callable[P, T]:
+    def decorate(inner: F) -> F:
         return wrap(inner, partial(_ToolBlock, name or name_of(inner)))
 
     return decorate if function is None else decorate(function)
 
 
 @overload
-def step(function: Callable[P, T], /) -> Callable[P, T]: ...
+def step(function: F, /) -> F: ...
 @overload
-def step(*, name: str | None = None) -> Callable[[Callable[P, T]], Callable[P, T]]: ...
-def step(
-    function: Callable[P, T] | None = None, /, *, name: str | None = None
-) -> Callable[P, T] | Callable[[Callable[P, T]], Callable[P, T]]:
+def step(*, name: str | None = None) -> Callable[[F], F]: ...
+def step(function: F | None = None, /, *, name: str | None = None) -> F | Callable[[F], F]:
     """Say that each run is one decision of the model.
 
     A traced client that is called inside records that decision, under this name. When none is, as with a model in the
@@ -82,7 +75,7 @@ def step(
         name: None: the function's own.
     """
 
-    def decorate(inner: Callable[P, T]) -> Callable[P, T]:
+    def decorate(inner: F) -> F:
         return wrap(inner, partial(_StepBlock, name or name_of(inner)))
 
     return decorate if function is None else decorate(function)

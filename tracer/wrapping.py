@@ -4,15 +4,24 @@ import inspect
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from contextlib import contextmanager
 from functools import partial, wraps
-from typing import ParamSpec, Protocol, TypeVar, cast
+from typing import Protocol, TypeAlias, TypeVar, cast
 
 from agent_layer.errors import BadInputError
+from tracer.beside import beside
 from tracer.context import Scope, current_scope, enter_scope
 
-__all__ = ["Block", "name_of", "wrap"]
+__all__ = ["Block", "Decorable", "name_of", "wrap"]
 
-P = ParamSpec("P")
-T = TypeVar("T")
+
+class _Method(Protocol):
+    """A ``classmethod`` or ``staticmethod``, as it stands in the body of its class."""
+
+    @property
+    def __func__(self) -> Callable[..., object]: ...
+
+
+Decorable: TypeAlias = Callable[..., object] | _Method
+F = TypeVar("F", bound=Decorable)
 
 
 class Block(Protocol):
@@ -50,11 +59,13 @@ BlockOf = Callable[[Scope, dict[str, object]], Block]
 """Begins a block, given the scope outside and the function's arguments by name."""
 
 
-def name_of(function: Callable[..., object]) -> str:
+def name_of(function: Decorable) -> str:
     """Give the function's own name.
 
     Raises: BadInputError: this is an object with a life of its own, such as a framework's tool.
     """
+    if isinstance(function, (classmethod, staticmethod)):
+        return name_of(cast("_Method", function).__func__)
     if inspect.isroutine(function):
         return function.__name__
     raise BadInputError(
@@ -63,11 +74,16 @@ def name_of(function: Callable[..., object]) -> str:
     )
 
 
-def wrap(function: Callable[P, T], begin: BlockOf) -> Callable[P, T]:
+def wrap(function: F, begin: BlockOf) -> F:
     """Give a function of the same type whose runs inside a rollout are surrounded by a block."""
-    begin_run = partial(_begin, inspect.signature(function), begin)
-    surround = next((surround for test, surround in _SURROUNDINGS if test(function)), _surround_function)
-    return cast("Callable[P, T]", wraps(function)(surround(function, begin_run)))
+    if isinstance(function, (classmethod, staticmethod)):
+        method = cast("_Method", function)
+        kind = cast("Callable[[Callable[..., object]], F]", type(method))
+        return kind(wrap(method.__func__, begin))
+    plain = cast("Callable[..., object]", function)
+    begin_run = partial(_begin, inspect.signature(plain), begin)
+    surround = next((surround for test, surround in _SURROUNDINGS if test(plain)), _surround_function)
+    return cast("F", wraps(plain)(surround(plain, begin_run)))
 
 
 def _begin(signature: inspect.Signature, begin: BlockOf, args: tuple[object, ...], kwargs: dict[str, object]) -> Block:
@@ -89,7 +105,8 @@ def _watch(block: Block) -> Generator[None]:
     try:
         yield
     except BaseException as error:
-        block.fail(error)
+        with beside(error, "what failed could not be recorded"):
+            block.fail(error)
         raise
 
 
@@ -98,6 +115,8 @@ def _surround_function(function: Callable[..., object], begin: BeginRun) -> Call
         block = begin(args, kwargs)
         with _watch(block), enter_scope(block.scope):
             output = function(*args, **kwargs)
+        if inspect.iscoroutine(output) and block is not _OUTSIDE:
+            return _run_coroutine(output, block)
         block.end(output)
         return output
 
@@ -117,15 +136,22 @@ def _surround_coroutine(
     return run
 
 
+async def _run_coroutine(coroutine: Coroutine[object, object, object], block: Block) -> object:
+    with _watch(block), enter_scope(block.scope):
+        output = await coroutine
+    block.end(output)
+    return output
+
+
 def _surround_generator(
     function: Callable[..., Generator[object, object, object]], begin: BeginRun
 ) -> Callable[..., object]:
     def run(*args: object, **kwargs: object) -> Generator[object, object, object]:
         block = begin(args, kwargs)
-        inner = function(*args, **kwargs)
         items: list[object] = []
-        resume = partial(next, inner)
         with _watch(block):
+            inner = function(*args, **kwargs)
+            resume = partial(next, inner)
             while True:
                 # the scope is set only while the function itself runs, never while its consumer does
                 try:
@@ -151,10 +177,10 @@ def _surround_async_generator(
 ) -> Callable[..., object]:
     async def run(*args: object, **kwargs: object) -> AsyncGenerator[object, object]:
         block = begin(args, kwargs)
-        inner = function(*args, **kwargs)
         items: list[object] = []
-        resume = inner.__anext__
         with _watch(block):
+            inner = function(*args, **kwargs)
+            resume = inner.__anext__
             while True:
                 try:
                     with enter_scope(block.scope):

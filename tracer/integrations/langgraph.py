@@ -19,6 +19,7 @@ from langchain_core.outputs import LLMResult
 from langchain_core.runnables.config import var_child_runnable_config
 from langchain_core.tracers.context import register_configure_hook
 
+from tracer.beside import beside
 from tracer.calls import Asked, Call, announce, failed_answer, take_over
 from tracer.context import Scope, outer_scope, refine_scopes
 from tracer.integrations.graph_pauses import answer_pause, ask_at_pause
@@ -137,7 +138,8 @@ class GraphHandler(BaseCallbackHandler):
         answer = failed_answer(error)
         if response is not None and response.generations:
             answer = msgspec.structs.replace(read_result(response), status=answer.status, error=answer.error)
-        run.call.finish("handler", answer, run.asked)
+        with beside(error, "the model call that failed could not be recorded"):
+            run.call.finish("handler", answer, run.asked)
 
     def on_tool_start(
         self,
@@ -174,7 +176,8 @@ class GraphHandler(BaseCallbackHandler):
     def on_tool_error(self, error: BaseException, *, run_id: UUID, **kwargs: object) -> None:
         """Record that the tool failed."""
         if (use := self._end_tool(run_id)) is not None:
-            use.record_error(error)
+            with beside(error, "the tool that failed could not be recorded"):
+                use.record_error(error)
 
     def _scope_of(self, parent_run_id: UUID | None) -> Scope | None:
         """Give the scope of what the run with this id does; the context may have got lost on the way."""

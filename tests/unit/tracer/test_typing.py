@@ -8,10 +8,12 @@ from pathlib import Path
 ROOT = Path(__file__).parents[3]
 
 PROGRAM = """
-from collections.abc import AsyncIterator, Iterator
-from typing import assert_type
+from collections.abc import AsyncIterator, Generator, Iterator
+from typing import TypeVar, assert_type
 
 import tracer
+
+T = TypeVar("T")
 
 
 @tracer.tool
@@ -27,6 +29,35 @@ def generator(a: int) -> Iterator[str]: ...
 async def async_generator(a: int) -> AsyncIterator[str]:
     yield ""
 
+class Desk:
+    @tracer.tool
+    def method(self, a: int) -> str: ...
+
+    @tracer.tool
+    @staticmethod
+    def static(a: int) -> str: ...
+
+    @staticmethod
+    @tracer.tool
+    def static_outside(a: int) -> str: ...
+
+    @tracer.agent(name="maker")
+    @classmethod
+    async def make(cls, a: int) -> "Desk": ...
+
+    @classmethod
+    @tracer.step
+    def make_outside(cls, a: int) -> "Desk": ...
+
+@tracer.tool
+def full(a: int) -> Generator[int, str, float]:
+    heard = yield a
+    return float(heard)
+
+@tracer.tool
+def identity(value: T) -> T:
+    return value
+
 @tracer.rollout(task="t", run="r")
 async def solve(task: str) -> bool: ...
 
@@ -37,6 +68,13 @@ async def use() -> None:
     assert_type(generator(1), Iterator[str])
     assert_type(async_generator(1), AsyncIterator[str])
     assert_type(await solve("x"), bool)
+    assert_type(Desk().method(1), str)
+    assert_type(Desk.static(1), str)
+    assert_type(Desk.static_outside(1), str)
+    assert_type(await Desk.make(1), Desk)
+    assert_type(Desk.make_outside(1), Desk)
+    assert_type(full(1), Generator[int, str, float])
+    assert_type(identity("x"), str)
     with tracer.rollout(task="t") as one:
         assert_type(one, tracer.Rollout)
     async with tracer.rollout(task="t", task_type="math", split="eval") as other:
@@ -44,6 +82,9 @@ async def use() -> None:
     assert_type(tracer.current(), tracer.Rollout | None)
     assert_type(tracer.flush().pending, int)
     plain("x")  # wrong
+    Desk().method("x")  # wrong
+    tracer.tool(3)  # wrong
+    tracer.agent(role="judge")  # wrong
     tracer.rollout(task="t", splti="eval")  # wrong
 """
 
