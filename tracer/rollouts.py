@@ -23,9 +23,11 @@ from agent_layer.schema.ids import check_name, new_id
 from agent_layer.schema.record import JsonObject
 from agent_layer.schema.rollout import Accepted, Cause, Outcome, RolloutStatus
 from agent_layer.schema.task import Limits, RewardSpec, Split
+from agent_layer.schema.trace import TraceContext
 from tracer.context import Scope, enter_scope
 from tracer.handle import Rollout
 from tracer.integrations.instrument import instrument
+from tracer.traceparent import new_trace
 from tracer.tracing import Tracing, active
 
 __all__ = ["RolloutBlock", "RolloutOptions", "enter_rollout", "rollout"]
@@ -74,8 +76,10 @@ def enter_rollout(rollout: Rollout, *, agent: str | None = None) -> Generator[Ro
     with enter_scope(Scope(rollout=rollout, agents=(agent,) if agent else ())):
         try:
             yield rollout
-        finally:
-            rollout.give_up_unfinished()
+        except BaseException as error:
+            _finish(error, rollout, rollout.give_up_unfinished)
+            raise
+        rollout.give_up_unfinished()
 
 
 class RolloutBlock:
@@ -87,23 +91,23 @@ class RolloutBlock:
 
     def __enter__(self) -> Rollout:
         tracing = active()
-        return self._enter(tracing, _open(tracing, self._request))
+        return self._enter(tracing, _open(tracing, self._request, new_trace()))
 
     def __exit__(
         self, _kind: type[BaseException] | None, error: BaseException | None, _traceback: TracebackType | None
     ) -> None:
-        tracing, rollout = self._leave()
-        _end_beside(error, tracing, rollout)
+        tracing, rollout = self._leave(error)
+        _finish(error, rollout, partial(_end, tracing, rollout, error))
 
     async def __aenter__(self) -> Rollout:
         tracing = active()
-        return self._enter(tracing, await _run_aside(_open, tracing, self._request))
+        return self._enter(tracing, await _run_aside(_open, tracing, self._request, new_trace()))
 
     async def __aexit__(
         self, _kind: type[BaseException] | None, error: BaseException | None, _traceback: TracebackType | None
     ) -> None:
-        tracing, rollout = self._leave()
-        await _run_aside(_end_beside, error, tracing, rollout)
+        tracing, rollout = self._leave(error)
+        await _run_aside(_finish, error, rollout, partial(_end, tracing, rollout, error))
 
     def __call__(self, function: Callable[P, T]) -> Callable[P, T]:
         """Give the function, with a new rollout around each of its runs."""
@@ -125,9 +129,9 @@ class RolloutBlock:
         self._entered.append((tracing, rollout, entered))
         return entered.__enter__()
 
-    def _leave(self) -> tuple[Tracing, Rollout]:
+    def _leave(self, error: BaseException | None) -> tuple[Tracing, Rollout]:
         tracing, rollout, entered = self._entered.pop()
-        entered.__exit__(None, None, None)
+        entered.__exit__(error and type(error), error, error and error.__traceback__)
         return tracing, rollout
 
 
@@ -149,11 +153,13 @@ async def _run_aside(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
     return await asyncio.get_running_loop().run_in_executor(_Aside.pool, partial(function, *args, **kwargs))
 
 
-def _open(tracing: Tracing, request: OpenRequest) -> Rollout:
+def _open(tracing: Tracing, request: OpenRequest, trace: TraceContext) -> Rollout:
+    if tracing.inherited is not None:
+        return tracing.inherited
     run = request.run or tracing.settings.run
+    request = msgspec.structs.replace(request, run=run, trace=trace)
     if (gateway := tracing.gateway) is not None:
-        opened = gateway.open(msgspec.structs.replace(request, run=run))
-        return Rollout.of(opened, run=run, sink=tracing.sink)
+        return Rollout.of(gateway.open(request), run=run, sink=tracing.sink, trace=trace)
     started = start_of(request, rollout_id=new_id(), run=run, at=time.time())
     rollout = Rollout(
         trajectory_id=started.trajectory_id,
@@ -161,15 +167,16 @@ def _open(tracing: Tracing, request: OpenRequest) -> Rollout:
         attempt=started.attempt,
         run=run,
         sink=tracing.sink,
+        trace=trace,
     )
     rollout.append(started)
     return rollout
 
 
-def _end_beside(error: BaseException | None, tracing: Tracing, rollout: Rollout) -> None:
-    """End a rollout; should that fail too, the block's own error is the one that goes on."""
+def _finish(error: BaseException | None, rollout: Rollout, finish: Callable[[], None]) -> None:
+    """Do what is due at a rollout's end; should that fail too, the block's own error is the one that goes on."""
     try:
-        _end(tracing, rollout, error)
+        finish()
     except AgentLayerError as failure:
         if error is None:
             raise
@@ -177,6 +184,8 @@ def _end_beside(error: BaseException | None, tracing: Tracing, rollout: Rollout)
 
 
 def _end(tracing: Tracing, rollout: Rollout, error: BaseException | None) -> None:
+    if rollout is tracing.inherited:
+        return
     status, cause = _ending_of(error)
     if (gateway := tracing.gateway) is None:
         _end_here(rollout, status, cause, error)

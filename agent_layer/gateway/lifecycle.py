@@ -123,8 +123,7 @@ class Lifecycle:
         rollout = self.access.enter(request)
         asked = await read_body(request, RewardRequest)
         rollout.check_is_open()
-        score = asked.score if asked.score is not None else asked.reward
-        reward = reward_of(rollout, score, asked.name, asked.step)
+        reward = reward_of(rollout, asked)
         rollout.logs.add(self.sealer.log.append(reward))
         return as_json({"reward_id": reward.reward_id})
 

@@ -88,6 +88,9 @@ class RewardRequest(_Request, frozen=True, kw_only=True):
     """Another word for score."""
     name: str = "reward"
     step: int | None = None
+    """Index of the step that is judged."""
+    agent: str | None = None
+    """Name of the agent that is judged, when no step is given."""
 
 
 class CloseRequest(_Request, frozen=True, kw_only=True):
@@ -103,6 +106,8 @@ class ClosedRollout(msgspec.Struct, frozen=True, kw_only=True):
     trajectory_id: str
     started: int
     ended: int
+    untokened: list[str] = []
+    """Calls of the policy that were answered without token ids or log-probabilities."""
 
 
 class EndRequest(_Request, frozen=True, kw_only=True):
