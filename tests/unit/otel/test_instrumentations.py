@@ -5,9 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from agent_layer.local.scripted import ScriptedEngine, serve_in_thread
+from agent_layer.schema.codec import decode
+from agent_layer.schema.trajectory import assemble_trajectory
 
 AGENT = Path(__file__).parent / "instrumented.py"
 CALL = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"a":"x"}'}}
@@ -71,3 +74,19 @@ def test_the_trace_is_the_trajectory(trajectory):
     assert started.started_at <= trajectory.steps[0].started_at <= outcome.ended_at
     assert trajectory.accepted is None
     assert [step.findings for step in trajectory.steps] == [[]] * 5
+
+
+def test_our_tracer_and_another_instrumentation_together_make_each_step_once(serve_receiver, tmp_path):
+    recorded = tmp_path / "records"
+    script = str(AGENT.with_name("twice_traced.py"))
+    with serve_receiver() as receiver, serve_in_thread(ScriptedEngine()) as engine:
+        command = [sys.executable, script, engine.url, receiver.url, receiver.key, str(recorded)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stderr
+        told = receiver.log.records
+    ours = [decode(one) for one in msgspec.msgpack.decode(recorded.read_bytes())]
+
+    trajectory = assemble_trajectory(ours[0].trajectory_id, [*ours, *told])
+    assert {record.trajectory_id for record in told} == {trajectory.trajectory_id}
+    assert [step.sources for step in trajectory.steps] == [["hook", "otel"]] * 2
+    assert [step.action.message["content"] for step in trajectory.steps] == ["you said: one", "you said: two"]
