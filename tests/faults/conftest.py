@@ -8,8 +8,12 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from redis import Redis
 
+from agent_layer.local.vllm import free_port
+from agent_layer.settings import Settings
 from agent_layer.shipper.ship import Shipper
+from agent_layer.store.embedded import hold_server
 from agent_layer.store.objects import open_objects
 
 
@@ -77,3 +81,28 @@ def ship_here(settings, redis, keys):
         return Shipper(settings.log_dir, keys, other_redis or redis, where, threading.Event()).ship_pending()
 
     return ship
+
+
+@pytest.fixture(name="free_port")
+def _free_port() -> int:
+    return free_port()
+
+
+class OwnRedis:
+    """A Redis server that a test may spoil."""
+
+    def __init__(self, directory: Path) -> None:
+        self.url = f"unix://{hold_server(Settings(dir=directory))}"
+        with Redis.from_url(self.url) as redis:
+            self._pid = int(redis.info("server")["process_id"])
+
+    def send(self, number: signal.Signals) -> None:
+        os.kill(self._pid, number)
+
+
+@pytest.fixture
+def own_redis(tmp_path):
+    """A server of this test's own; it goes on when the test ends."""
+    redis = OwnRedis(tmp_path / "own")
+    yield redis
+    redis.send(signal.SIGCONT)

@@ -1,52 +1,162 @@
-"""A gateway that is killed between an answer and its shipping loses no step, and nothing of it is accepted."""
+"""A gateway that is killed loses no step: not the answered ones, nor those under way; none is accepted."""
 
 import json
-import os
 import signal
+import threading
 import urllib.request
-from pathlib import Path
+from http.client import HTTPConnection
+from urllib.error import HTTPError, URLError
+from urllib.parse import urlsplit
 
 import pytest
 
 from agent_layer.local.scripted import ScriptedEngine, serve_in_thread
-from agent_layer.local.stack import run_stack
+from agent_layer.local.stack import run_stack, start_gateway
 from agent_layer.store.store import open_store
+from trainer_adapter.samples import samples_of
 
 
-def post(url, body, key):
-    headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
-    with urllib.request.urlopen(urllib.request.Request(url, json.dumps(body).encode(), headers), timeout=30) as reply:
-        return json.load(reply)
-
-
-def kill_what_is_leashed(leashed):
-    leash = leashed.process.pid
-    for child in Path(f"/proc/{leash}/task/{leash}/children").read_text().split():
-        os.kill(int(child), signal.SIGKILL)
-    leashed.process.wait(10)
+@pytest.fixture
+def slow_to_ship(settings):
+    """Nothing is shipped before the kill."""
+    return settings.model_copy(update={"log_roll_seconds": 60.0})
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_killed_right_after_an_answer(settings, wait_until, stream):
-    slow = settings.model_copy(update={"log_roll_seconds": 60.0})  # nothing is shipped before the kill
-    with serve_in_thread(ScriptedEngine()) as engine, run_stack(slow, engine.url) as stack:
-        gateway, key = stack.settings.gateway_url, stack.settings.api_key
-        opened = post(f"{gateway}/rollouts", {"task_id": "t1", "run": "r"}, key)
-        url, body = f"{opened['base_url']}/chat/completions", {"messages": [{"role": "user", "content": "hi"}]}
+def test_killed_right_after_an_answer(settings, slow_to_ship, wait_until, client_of, kill, stream):
+    with serve_in_thread(ScriptedEngine()) as engine, run_stack(slow_to_ship, engine.url) as stack:
+        client = client_of(stack)
+        opened = client.open()
         if stream:
+            url, body = f"{opened['base_url']}/chat/completions", {"messages": [{"role": "user", "content": "hi"}]}
             headers = {"Authorization": f"Bearer {opened['api_key']}", "Content-Type": "application/json"}
             request = urllib.request.Request(url, json.dumps(body | {"stream": True}).encode(), headers)
             with urllib.request.urlopen(request, timeout=30) as reply:
                 assert any(line.startswith(b"data: [DONE]") for line in reply)
         else:
-            post(url, body, opened["api_key"])
-        kill_what_is_leashed(stack.processes["gateway"])
+            client.ask(opened, "hi")
+        kill(stack.processes["gateway"])
 
         store = open_store(settings)
-        wait_until(lambda: [row.num_steps for row in store.query(run="r").items] == [1])
+        wait_until(lambda: [row.num_steps for row in store.query(run="r").items] == [1], 20)
         trajectory = store.get(opened["trajectory_id"])
 
     (step,) = trajectory.steps
     assert step.status == "ok"
     assert list(step.action.response_token_ids) == engine.calls[-1].token_ids[0]
     assert trajectory.accepted is trajectory.outcome is None
+
+
+def test_killed_between_the_engines_receipt_and_its_answer(settings, slow_to_ship, wait_until, client_of, kill):
+    engine = ScriptedEngine(script=lambda asked: "word " * (1000 if asked.text == "slow" else 1), token_seconds=0.01)
+    with serve_in_thread(engine), run_stack(slow_to_ship, engine.url) as stack:
+        client = client_of(stack)
+        opened, failures = client.open(), []
+        client.ask(opened, "quick")
+
+        def ask() -> None:
+            try:
+                client.ask(opened, "slow")
+            except (URLError, OSError) as error:
+                failures.append(error)
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        wait_until(lambda: engine.num_running == 1)
+        kill(stack.processes["gateway"])
+        asking.join()
+
+        store = open_store(settings)
+        wait_until(lambda: [row.num_steps for row in store.query(run="r").items] == [2], 20)
+        trajectory = store.get(opened["trajectory_id"])
+
+    assert len(failures) == 1
+    assert [step.status for step in trajectory.steps] == ["ok", None]
+    taken = samples_of(trajectory)
+    assert sum(sum(sample.loss_mask) for sample in taken.samples) == len(trajectory.steps[0].action.response_token_ids)
+    assert [drop.reason for drop in taken.drops] == ["unfinished"]
+
+
+def test_the_next_gateway_takes_another_attempt_and_the_first_stays_unaccepted(
+    settings, wait_until, client_of, kill, free_port
+):
+    with serve_in_thread(ScriptedEngine()) as engine, run_stack(settings, engine.url, port=free_port) as stack:
+        client = client_of(stack)
+        first = client.open(rollout_id="again", attempt=0)
+        client.ask(first, "one")
+        kill(stack.processes["gateway"])
+        _, stack.processes["gateway"] = start_gateway(stack.settings, free_port)
+        try:
+            with pytest.raises(HTTPError, match="401"):
+                client.ask(first, "two")
+            second = client.open(rollout_id="again", attempt=1)
+            client.ask(second, "one")
+            assert client.end(second, reward=1.0)["accepted"]
+        finally:
+            stack.processes["gateway"].stop()
+
+        store = open_store(settings)
+        wait_until(lambda: len(store.query(run="r").items) == 2, 20)
+        rows = {row.trajectory_id: row for row in store.query(run="r").items}
+    assert {row.num_steps for row in rows.values()} == {1}
+    assert [rows[one["trajectory_id"]].accepted for one in (first, second)] == [False, True]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_call_whose_client_hangs_up_is_aborted_and_never_trained(settings, wait_until, client_of, stream):
+    engine = ScriptedEngine(script=lambda asked: "word " * (1000 if asked.text == "slow" else 1), token_seconds=0.01)
+    with serve_in_thread(engine), run_stack(settings, engine.url) as stack:
+        client = client_of(stack)
+        opened = client.open()
+        client.ask(opened, "quick")
+        hang_up(opened, {"messages": [{"role": "user", "content": "slow"}], "stream": stream}, engine, wait_until)
+        wait_until(lambda: engine.num_running == 0)
+        assert client.end(opened, reward=1.0)["accepted"]
+        trajectory = open_store(settings).get(opened["trajectory_id"])
+
+    assert [step.status for step in trajectory.steps] == ["ok", "aborted"]
+    assert [drop.reason for drop in samples_of(trajectory).drops] == ["aborted"]
+
+
+def hang_up(opened, body, engine, wait_until) -> None:
+    """Ask, and close the connection while the engine is at it."""
+    parts = urlsplit(opened["base_url"])
+    connection = HTTPConnection(parts.netloc, timeout=30)
+    headers = {"Authorization": f"Bearer {opened['api_key']}", "Content-Type": "application/json"}
+    connection.request("POST", f"{parts.path}/chat/completions", json.dumps(body), headers)
+    wait_until(lambda: engine.num_running == 1)
+    if body["stream"]:
+        connection.getresponse().readline()
+    connection.close()
+
+
+def test_a_frozen_redis_stops_calls_only_when_the_board_is_too_old_and_then_they_go_on(
+    settings, wait_until, client_of, own_redis
+):
+    settings = settings.model_copy(update={"redis_url": own_redis.url, "gateway_seconds": 2.0, "retry_seconds": 60.0})
+    with serve_in_thread(ScriptedEngine()) as engine, run_stack(settings, engine.url) as stack:
+        client = client_of(stack)
+        opened = client.open()
+        client.ask(opened, "before")
+        own_redis.send(signal.SIGSTOP)
+        client.ask(opened, "allowed")
+        wait_until(lambda: not is_answered_soon(client, opened), 20)
+        waiting = threading.Thread(target=client.ask, args=(opened, "waits"))
+        waiting.start()
+        assert len(client.open()["api_key"]) > 10  # what needs no Redis goes on
+        own_redis.send(signal.SIGCONT)
+        waiting.join(20)
+        assert not waiting.is_alive()
+        assert client.end(opened, reward=1.0)["accepted"]
+
+        trajectory = open_store(settings).get(opened["trajectory_id"])
+        texts = [json.loads(trajectory.contents[step.state.messages[0]])["content"] for step in trajectory.steps]
+    assert {"before", "allowed", "waits"} <= {*texts}
+    assert [step.status for step in trajectory.steps].count("ok") >= 3
+
+
+def is_answered_soon(client, opened) -> bool:
+    try:
+        return bool(client.ask(opened, "soon", timeout=1.0))
+    except (TimeoutError, URLError):
+        return False
