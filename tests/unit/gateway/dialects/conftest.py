@@ -1,0 +1,148 @@
+"""This file holds the official clients, each with one way to talk: ask, use tools, whole or streamed."""
+
+import json
+
+import anthropic
+import openai
+import pytest
+
+SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}}
+SYSTEM = "be brief"
+
+
+class Completions:
+    """OpenAI's chat completions."""
+
+    def __init__(self, client, is_streamed):
+        self._client, self._is_streamed = client, is_streamed
+        self._messages = [{"role": "system", "content": SYSTEM}]
+
+    async def ask(self, text, **options):
+        self._messages.append({"role": "user", "content": text})
+        return await self.go_on(**options)
+
+    async def give(self, results, **options):
+        self._messages += [{"role": "tool", "tool_call_id": one, "content": text} for one, text in results.items()]
+        return await self.go_on(**options)
+
+    async def go_on(self, **options):
+        """Give (text, {call id: arguments})."""
+        function = {"name": "add", "description": "a sum", "parameters": SCHEMA, "strict": True}
+        asked = {"model": "any", "messages": self._messages, "tools": [{"type": "function", "function": function}]}
+        message = await self._answer({**asked, **options})
+        added = {"parsed": True, "tool_calls": {"__all__": {"function": {"parsed_arguments"}}}}
+        self._messages.append(message.model_dump(exclude_none=True, exclude=added))
+        calls = {call.id: json.loads(call.function.arguments) for call in message.tool_calls or ()}
+        return message.content, calls
+
+    async def _answer(self, asked):
+        if not self._is_streamed:
+            return (await self._client.chat.completions.create(**asked)).choices[0].message
+        async with self._client.chat.completions.stream(**asked) as stream:
+            return (await stream.get_final_completion()).choices[0].message
+
+
+class Responses(Completions):
+    """OpenAI's responses, that send the whole conversation."""
+
+    def __init__(self, client, is_streamed):
+        super().__init__(client, is_streamed)
+        self._messages = []
+
+    async def give(self, results, **options):
+        outputs = results.items()
+        self._messages += [{"type": "function_call_output", "call_id": one, "output": text} for one, text in outputs]
+        return await self.go_on(**options)
+
+    async def go_on(self, **options):
+        tool = {"type": "function", "name": "add", "description": "a sum", "parameters": SCHEMA}
+        asked = {"model": "any", "input": self._messages, "instructions": SYSTEM, "tools": [tool]}
+        response = await self._answer({**asked, **options})
+        self._keep(response)
+        calls = {item.call_id: json.loads(item.arguments) for item in response.output if item.type == "function_call"}
+        return response.output_text or None, calls
+
+    def _keep(self, response):
+        shown = [item.model_dump(exclude_none=True, exclude={"parsed_arguments"}) for item in response.output]
+        self._messages += shown
+
+    async def _answer(self, asked):
+        if not self._is_streamed:
+            return await self._client.responses.create(**asked)
+        async with self._client.responses.stream(**asked) as stream:
+            return await stream.get_final_response()
+
+
+class LinkedResponses(Responses):
+    """OpenAI's responses, that name the one before."""
+
+    _before = None
+
+    async def go_on(self, **options):
+        return await super().go_on(previous_response_id=self._before or openai.omit, **options)
+
+    def _keep(self, response):
+        self._before = response.id
+        self._messages = []
+
+
+class Messages:
+    """Anthropic's messages."""
+
+    def __init__(self, client, is_streamed):
+        self._client, self._is_streamed = client, is_streamed
+        self._messages = []
+
+    async def ask(self, text, **options):
+        self._messages.append({"role": "user", "content": text})
+        return await self.go_on(**options)
+
+    async def give(self, results, **options):
+        blocks = [{"type": "tool_result", "tool_use_id": one, "content": text} for one, text in results.items()]
+        self._messages.append({"role": "user", "content": blocks})
+        return await self.go_on(**options)
+
+    async def go_on(self, **options):
+        tool = {"name": "add", "description": "a sum", "input_schema": SCHEMA}
+        asked = {"model": "any", "messages": self._messages, "max_tokens": 99, "system": SYSTEM, "tools": [tool]}
+        message = await self._answer({**asked, **options})
+        self._messages.append({"role": "assistant", "content": message.content})
+        texts = [block.text for block in message.content if block.type == "text"]
+        return "".join(texts) or None, {block.id: block.input for block in message.content if block.type == "tool_use"}
+
+    async def _answer(self, asked):
+        if not self._is_streamed:
+            return await self._client.messages.create(**asked)
+        async with self._client.messages.stream(**asked) as stream:
+            return await stream.get_final_message()
+
+
+TALKS = {"completions": Completions, "responses": Responses, "linked responses": LinkedResponses, "messages": Messages}
+
+
+@pytest.fixture
+async def clients(house):
+    """``await clients(opened)``: the official (openai, anthropic) clients of a rollout; they try once."""
+    made = []
+
+    async def connect(opened, **options):
+        options = {"api_key": opened["api_key"], "max_retries": 0, **options}
+        address = f"{house.url}/r/{opened['trajectory_id']}"
+        made.append(openai.AsyncOpenAI(base_url=f"{address}/v1", **options))
+        made.append(anthropic.AsyncAnthropic(base_url=address, **options))
+        return made[-2:]
+
+    yield connect
+    for client in made:
+        await client.close()
+
+
+@pytest.fixture
+async def talks(clients):
+    """``await talks(opened, dialect, is_streamed)``: a conversation."""
+
+    async def begin(opened, dialect, *, is_streamed=False):
+        of_openai, of_anthropic = await clients(opened)
+        return TALKS[dialect](of_anthropic if dialect == "messages" else of_openai, is_streamed)
+
+    return begin

@@ -1,0 +1,110 @@
+"""One conversation is one record, whichever official client held it, whole or streamed."""
+
+import json
+
+import pytest
+
+from agent_layer.local.words import logprob_of
+from agent_layer.schema.contents import resolve
+from agent_layer.schema.record import Logprobs
+
+DIALECTS = ["completions", "responses", "linked responses", "messages"]
+CALLS = [("c1", ' {"b":2,\n "a": 40.0}'), ("c2", '{"a": 1, "b": 2}')]
+CALLING = {
+    "content": "adding",
+    "reasoning": "let me add",
+    "tool_calls": [
+        {"id": name, "type": "function", "function": {"name": "add", "arguments": text}} for name, text in CALLS
+    ],
+}
+
+
+def script(asked):
+    """Think, say a word, call two tools at once; then tell the sum."""
+    if asked.messages[-1]["role"] == "tool":
+        return {"reasoning": "done", "content": f"the sums are {asked.messages[-2]['content']} and {asked.text}"}
+    return CALLING
+
+
+async def converse(talk):
+    for question in ("first", "second"):
+        text, calls = await talk.ask(question)
+        assert (text, list(calls.values())) == ("adding", [{"a": 40, "b": 2}, {"a": 1, "b": 2}])
+        text, calls = await talk.give(dict(zip(calls, ("42", "3"), strict=True)))
+        assert (text, calls) == ("the sums are 42 and 3", {})
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+@pytest.mark.parametrize("dialect", DIALECTS)
+async def test_a_conversation_with_tools(house, talks, dialect, is_streamed):
+    house.engine.script = script
+    opened = await house.open()
+
+    await converse(await talks(opened, dialect, is_streamed=is_streamed))
+
+    trajectory = house.log.trajectory(opened["trajectory_id"])
+    assert len(trajectory.steps) == len(house.engine.calls) == 4
+    for step, seen in zip(trajectory.steps, house.engine.calls, strict=True):
+        assert list(step.prompt_token_ids) == seen.prompt_token_ids
+        assert list(step.action.response_token_ids) == seen.token_ids[0]
+        assert step.action.logprobs == Logprobs([logprob_of(one) for one in seen.token_ids[0]])
+        assert (step.capture_level, step.status, step.findings) == ("tokens", "ok", [])
+    first, *others = trajectory.steps
+    assert [step.parent_call for step in others] == [step.call_id for step in trajectory.steps[:-1]]
+    assert [step.prompt.parent_call for step in others] == [step.call_id for step in trajectory.steps[:-1]]
+    assert first.action.message == {"role": "assistant", **CALLING}
+    said = [resolve(trajectory.contents, one) for one in trajectory.steps[-1].state.messages]
+    assert [plain(message) for message in said] == expected()
+    (tool,) = resolve(trajectory.contents, first.state.tools)
+    assert (tool["function"]["name"], tool["function"]["parameters"]["type"]) == ("add", "object")
+
+
+def plain(message):
+    """Role and text; of calls their names and exact arguments."""
+    calls = [call["function"]["arguments"] for call in message.get("tool_calls") or []]
+    return message["role"], message.get("content"), message.get("reasoning"), calls
+
+
+def expected():
+    """The messages of the last prompt."""
+    arguments = [text for _, text in CALLS]
+    called = ("assistant", "adding", "let me add", arguments)
+    results = [("tool", "42", None, []), ("tool", "3", None, [])]
+    told = ("assistant", "the sums are 42 and 3", "done", [])
+    asked = [("user", text, None, []) for text in ("first", "second")]
+    return [("system", "be brief", None, []), asked[0], called, *results, told, asked[1], called, *results]
+
+
+async def test_sampling_is_recorded_as_it_was_asked(house, talks):
+    opened = await house.open(sampling={"temperature": 1.0})
+
+    for dialect in DIALECTS:
+        limit = "max_output_tokens" if "responses" in dialect else "max_tokens"
+        await (await talks(opened, dialect)).ask("hi", **{limit: 7}, extra_body={"temperature": 0.0, "seed": 5})
+
+    trajectory = house.log.trajectory(opened["trajectory_id"])
+    asked = [step.sampling_asked for step in trajectory.steps]
+    assert asked[1] == asked[2] == {"max_output_tokens": 7, "temperature": 0.0, "seed": 5}
+    assert asked[0] == asked[3] == {"max_tokens": 7, "temperature": 0.0, "seed": 5}
+    for step, seen in zip(trajectory.steps, house.engine.calls, strict=True):
+        assert step.sampling_applied == {"max_tokens": 7, "temperature": 1.0, "seed": 5}
+        assert (seen.body["max_tokens"], seen.body["temperature"], seen.body["seed"]) == (7, 1.0, 5)
+
+
+async def test_an_image_is_one_content_in_every_dialect(house, clients):
+    picture = "iVBOR" * 100
+    url = f"data:image/png;base64,{picture}"
+    opened = await house.open()
+    of_openai, of_anthropic = await clients(opened)
+    seen = {"type": "image_url", "image_url": {"url": url}}
+    source = {"type": "base64", "media_type": "image/png", "data": picture}
+
+    await of_openai.chat.completions.create(model="m", messages=[{"role": "user", "content": [seen]}])
+    shown = {"type": "input_image", "image_url": url}
+    await of_openai.responses.create(model="m", input=[{"role": "user", "content": [shown]}])
+    block = {"type": "image", "source": source}
+    await of_anthropic.messages.create(model="m", max_tokens=9, messages=[{"role": "user", "content": [block]}])
+
+    assert [call.body["messages"][0]["content"] for call in house.engine.calls] == [[seen]] * 3
+    trajectory = house.log.trajectory(opened["trajectory_id"])
+    assert [json.loads(body) for body in trajectory.contents.values() if picture.encode() in body] == [url]
