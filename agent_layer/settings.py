@@ -43,6 +43,7 @@ class Settings(BaseSettings):
     namespace: str = "default"
     run: str = "default"
     gateway_url: str | None = None
+    """Of the gateway, or comma-separated of gateways on several machines."""
     public_host: str | None = None
     """Host name in the addresses that rollouts are given; None: the one by which their opener reached the gateway."""
     api_key: str | None = None
@@ -197,35 +198,53 @@ def load_settings(**overrides: object) -> Settings:
 
 
 class Inheritance(NamedTuple):
-    """What the starter of this process said of the attempt that it is for."""
+    """What the starter of a process said of the attempt that it is for."""
 
     rollout_id: str
     attempt: int
-    base_url: str
-    """Address of the attempt's model."""
+    base_url: str | None
+    """Address of the attempt's model; None: clients keep their own."""
     api_key: str
     traceparent: str
     """W3C trace context; empty when there is none."""
+    has_log: bool
+    """Whether the process may record in the directory that the settings name."""
 
 
-def inheritance() -> Inheritance | None:
-    """Read which attempt this process was started for; None: for none.
+def inheritance(variables: Mapping[str, str] | None = None) -> Inheritance | None:
+    """Read which attempt a process was started for; None: for none.
 
-    Raises: BadInputError: it is named, but not where its model is.
+    Args:
+        variables: None: those of this process.
+
+    Raises: BadInputError: it is named, but there is neither an address of its model nor a directory for records.
     """
-    rollout_id, base_url = os.environ.get("AGENT_LAYER_ROLLOUT"), os.environ.get("OPENAI_BASE_URL")
-    attempt = os.environ.get("AGENT_LAYER_ATTEMPT", "0")
+    told = os.environ if variables is None else variables
+    rollout_id, attempt = told.get("AGENT_LAYER_ROLLOUT"), told.get("AGENT_LAYER_ATTEMPT", "0")
     if rollout_id is None:
         return None
-    if not base_url or not attempt.isdecimal():
+    base_url, has_log = told.get("OPENAI_BASE_URL"), "AGENT_LAYER_DIR" in told
+    if not (base_url or has_log) or not attempt.isdecimal():
         raise BadInputError(
             f"AGENT_LAYER_ROLLOUT={rollout_id}: expected AGENT_LAYER_ATTEMPT and OPENAI_BASE_URL beside it, found"
             f" {attempt!r} and {base_url!r}; start the agent with 'agent-layer work -- COMMAND', or unset it"
         )
-    key, traceparent = os.environ.get("OPENAI_API_KEY", ""), os.environ.get("TRACEPARENT", "")
-    return Inheritance(rollout_id, int(attempt), base_url, key, traceparent)
+    is_ours = f"/r/{rollout_id}-{attempt}/" in (base_url or "")
+    return Inheritance(
+        rollout_id=rollout_id,
+        attempt=int(attempt),
+        base_url=base_url if is_ours or not has_log else None,
+        api_key=told.get("OPENAI_API_KEY", ""),
+        traceparent=told.get("TRACEPARENT", ""),
+        has_log=has_log,
+    )
 
 
 def agent_environment() -> dict[str, str]:
     """Give this process's variables without those that only the operator may know; for the agents that it starts."""
     return {name: value for name, value in os.environ.items() if not name.startswith(("AGENT_LAYER_", "AWS_"))}
+
+
+def program_environment() -> dict[str, str]:
+    """Give this process's variables; for programs of the same person that it starts."""
+    return dict(os.environ)

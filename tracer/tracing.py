@@ -10,9 +10,11 @@ from agent_layer.recorder.log import open_recorder
 from agent_layer.settings import Settings, load_settings
 from tracer.context import Scope, enter_process
 from tracer.gateway import GatewayClient
+from tracer.gateways import connect_gateway
 from tracer.handle import Rollout, Sink
 from tracer.inherited import rollout_from_environment
 from tracer.integrations.instrument import instrument
+from tracer.stamps import SYSTEM, Stamps
 
 if TYPE_CHECKING:
     from agent_layer.recorder.log import FlushReport
@@ -26,6 +28,7 @@ class Tracing:
 
     settings: Settings
     sink: Sink
+    stamps: Stamps = SYSTEM
     inherited: Rollout | None = None
     """The rollout that this process was started for; whoever started it opens and ends it."""
 
@@ -35,7 +38,7 @@ class Tracing:
         settings = self.settings
         if settings.gateway_url is None:
             return None
-        return GatewayClient(
+        return connect_gateway(
             settings.gateway_url,
             settings.api_key,
             connect_seconds=settings.connect_seconds,

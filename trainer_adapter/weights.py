@@ -4,6 +4,7 @@ The order is promise 10: a version is registered before any engine serves it, so
 known.
 """
 
+import logging
 import os
 import shutil
 import time
@@ -17,7 +18,7 @@ from redis import Redis
 from safetensors.torch import save_file  # pyright: ignore[reportUnknownVariableType]  # partly untyped
 from torch import Tensor
 
-from agent_layer.errors import EngineError
+from agent_layer.errors import AgentLayerError, EngineError, UnreachableError
 from agent_layer.gateway.engines.control import EngineControl
 from agent_layer.recorder.log import Recorder
 from agent_layer.schema.policy import PolicyVersion
@@ -29,6 +30,8 @@ from agent_layer.store.policies import get_policy, newest_policy, register_polic
 __all__ = ["WeightPublisher", "write_weights"]
 
 Precision: TypeAlias = Literal["float32", "bfloat16"]
+
+log = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.25
 _WEIGHTS = "model.safetensors"
@@ -83,14 +86,16 @@ class WeightPublisher:
     def serve(self, number: int, *, is_required: bool = False, stop: Callable[[], bool] = lambda: False) -> None:
         """Switch every engine of the run that does not serve this version, such as one that was started anew.
 
+        One of several may fail: it gets no calls before a later version was loaded into it.
+
         Args:
             number: the version.
             is_required: whether the run must have an engine; one that is still starting is waited for.
             stop: ends the wait; the version is then served when the trainer is started again.
 
         Raises:
-            EngineError: there is none within ``engine_seconds`` though it is required, or one could not be switched.
-            UnreachableError: an engine does not answer.
+            EngineError: there is none within ``engine_seconds`` though it is required, or none could be switched.
+            UnreachableError: none answers.
         """
         deadline = time.monotonic() + self._settings.engine_seconds
         while not (own := self._engines()) and is_required and not stop():
@@ -101,9 +106,10 @@ class WeightPublisher:
                     f" found {others}; start engine and gateway with AGENT_LAYER_RUN={self._run}"
                 )
             time.sleep(_POLL_SECONDS)
-        for engine in own:
-            if (engine.version, engine.state) != (number, "serving"):
-                self._switch(engine, number)
+        behind = [engine for engine in own if (engine.version, engine.state) != (number, "serving")]
+        errors = [error for engine in behind if (error := self._try_switch(engine, number))]
+        if errors and len(errors) == len(own):
+            raise errors[0]
 
     def keep_newest(self, num_kept: int) -> None:
         """Delete the weights of all but the newest versions; they stay registered."""
@@ -112,6 +118,15 @@ class WeightPublisher:
 
     def _engines(self) -> list[Engine]:
         return [engine for engine in self._board.engines() if engine.run == self._run]
+
+    def _try_switch(self, engine: Engine, number: int) -> AgentLayerError | None:
+        """Switch one engine; give what went wrong, unless it was because the engine left."""
+        try:
+            self._switch(engine, number)
+        except (EngineError, UnreachableError) as error:
+            log.warning("%s", error)
+            return error if self._board.read(engine.url) else None
+        return None
 
     def _switch(self, engine: Engine, number: int) -> None:
         policy = get_policy(self._redis, self._keys, self._run, number)

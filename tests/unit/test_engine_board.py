@@ -1,0 +1,92 @@
+"""The board remembers what operators want, knows tokenizers by their content, and reads what older entries hold."""
+
+import json
+
+import pytest
+
+from agent_layer.errors import NotFoundError
+from agent_layer.store.engines import Engine, EngineBoard
+from agent_layer.store.fingerprints import Fingerprints, fingerprints_of
+
+URL = "http://127.0.0.1:1"
+
+
+def entry(**fields):
+    about = {"run": "r", "version": 3, "location": "w", "model": "m", "logprobs_mode": "raw", "state": "serving"}
+    return Engine(url=URL, epoch=0, **{**about, **fields})
+
+
+@pytest.fixture
+def board(redis, keys):
+    return EngineBoard(redis, keys)
+
+
+def test_what_is_registered_is_read_again(board):
+    board.register(entry(tokenizer_hash="t", is_joined=True))
+
+    found = board.read(URL)
+    assert (found.version, found.tokenizer_hash, found.template_hash) == (3, "t", None)
+    assert (found.is_joined, found.is_drained) == (True, False)
+
+
+def test_an_entry_without_the_newer_fields_can_be_read(board, redis, keys):
+    old = {"run": "r", "version": 1, "location": "w", "model": "m", "logprobs_mode": "raw", "state": "serving"}
+    redis.hset(keys.engine(URL), mapping={**old, "epoch": 4, "idle:gateway": 4})
+    redis.sadd(keys.engines, URL)
+
+    (found,) = board.engines()
+    assert (found.epoch, found.tokenizer_hash, found.is_drained) == (4, None, False)
+
+
+def test_a_drained_engine_stays_drained_through_a_switch(board):
+    board.register(entry())
+    board.change(URL, is_drained=True)
+    board.switch(URL, 4, "w4", lambda: None)
+
+    found = board.read(URL)
+    assert (found.version, found.state, found.is_drained) == (4, "serving", True)
+
+
+def test_an_engine_that_left_is_gone_for_all(board):
+    board.register(entry())
+    board.forget(URL)
+
+    assert board.engines() == []
+    with pytest.raises(NotFoundError, match="agent-layer engines"):
+        board.change(URL, is_drained=True)
+
+
+def model_in(directory, template="{{ messages }}", vocabulary="a b"):
+    directory.mkdir()
+    (directory / "tokenizer.json").write_text(vocabulary)
+    (directory / "tokenizer_config.json").write_text(json.dumps({"chat_template": template, "eos_token": "b"}))
+    return str(directory)
+
+
+def test_the_same_tokenizer_elsewhere_has_the_same_hashes(tmp_path):
+    one, other = fingerprints_of(model_in(tmp_path / "1")), fingerprints_of(model_in(tmp_path / "2"))
+
+    assert one == other
+    assert None not in (one.tokenizer_hash, one.template_hash)
+
+
+def test_template_and_tokenizer_are_told_apart(tmp_path):
+    base = fingerprints_of(model_in(tmp_path / "1"))
+    template = fingerprints_of(model_in(tmp_path / "2", template="{{ other }}"))
+    vocabulary = fingerprints_of(model_in(tmp_path / "3", vocabulary="a c"))
+
+    assert (template.tokenizer_hash, vocabulary.template_hash) == (base.tokenizer_hash, base.template_hash)
+    assert template.template_hash != base.template_hash
+    assert vocabulary.tokenizer_hash != base.tokenizer_hash
+
+
+def test_a_template_file_goes_before_the_one_in_the_configuration(tmp_path):
+    directory = model_in(tmp_path / "1")
+    before = fingerprints_of(directory)
+    (tmp_path / "1" / "chat_template.jinja").write_text("{{ file }}")
+
+    assert fingerprints_of(directory).template_hash != before.template_hash
+
+
+def test_a_name_of_a_hub_is_not_known():
+    assert fingerprints_of("nobody/nothing") == Fingerprints()

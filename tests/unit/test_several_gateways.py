@@ -1,0 +1,80 @@
+"""Where one of several gateways is gone, the next attempt finds another."""
+
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import msgspec
+import pytest
+
+from agent_layer.errors import UnreachableError
+from agent_layer.schema.gateway import OpenRequest
+from tracer.gateway import GatewayClient
+from tracer.gateways import SeveralGateways, connect_gateway
+
+GONE = "http://127.0.0.1:9"
+
+
+@pytest.fixture
+def gateway():
+    """A gateway that notes what it was asked and knows every rollout."""
+    seen = []
+
+    class Answering(BaseHTTPRequestHandler):
+        def do_POST(self):
+            body = msgspec.json.decode(self.rfile.read(int(self.headers["Content-Length"])))
+            seen.append((self.path, body))
+            opened = {"rollout_id": body.get("rollout_id", "r"), "attempt": body.get("attempt", 0)}
+            counted = {"trajectory_id": "t", "started": 1, "ended": 1, "unknown": []}
+            answer = opened | counted | {"base_url": "", "api_key": "", "model": "", "accepted": True, "reward": 1.0}
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(msgspec.json.encode(answer))
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Answering)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}", seen
+    server.shutdown()
+    server.server_close()
+
+
+def attempts_at(client, rollout_id):
+    """Whether each of two attempts could be opened."""
+    opened = []
+    for attempt in (0, 1):
+        try:
+            client.open(OpenRequest(task_id="t", rollout_id=rollout_id, attempt=attempt))
+        except UnreachableError:
+            opened.append(False)
+        else:
+            opened.append(True)
+    return opened
+
+
+def test_of_two_attempts_one_is_where_a_gateway_lives(gateway):
+    client = connect_gateway(f"{gateway[0]}, {GONE}", None, connect_seconds=1)
+
+    assert {sum(attempts_at(client, f"r{index}")) for index in range(6)} == {1}
+
+
+def test_what_was_opened_somewhere_is_closed_and_ended_there(gateway):
+    client = SeveralGateways([gateway[0], gateway[0], gateway[0]], None)
+    opened = client.open(OpenRequest(task_id="t"))
+    client.close(opened.rollout_id, opened.attempt)
+    client.end(opened.rollout_id, attempt=opened.attempt)
+
+    assert [path.split("/")[-1] for path, _ in gateway[1]] == ["rollouts", "close", "end"]
+    assert gateway[1][0][1]["rollout_id"] == opened.rollout_id
+
+
+def test_keys_at_a_gateway_that_is_gone_are_not_renewed(gateway):
+    client = SeveralGateways([gateway[0], GONE], None, connect_seconds=1)
+    names = ["r-0", "r-1"]
+
+    assert len(client.renew(names, 30)) == 1
+
+
+def test_one_address_is_one_gateway():
+    assert type(connect_gateway("http://127.0.0.1:1", None)) is GatewayClient

@@ -1,0 +1,55 @@
+"""New weights reach every engine that lives; one that does not keeps nobody from training."""
+
+from pathlib import Path
+
+import pytest
+
+from agent_layer.errors import UnreachableError
+from agent_layer.local.scripted import ScriptedEngine, serve_in_thread
+from agent_layer.recorder import open_recorder
+from agent_layer.schema.policy import PolicyVersion
+from agent_layer.store.engines import Engine, EngineBoard
+from agent_layer.store.policies import register_policy
+from trainer_adapter.weights import WeightPublisher
+
+DEAD = "http://127.0.0.1:9"
+
+
+def entry_of(url):
+    about = {"run": "r", "version": 0, "location": "base", "model": "m", "logprobs_mode": "raw", "state": "serving"}
+    return Engine(url=url, epoch=0, **about)
+
+
+@pytest.fixture
+def board(redis, keys):
+    return EngineBoard(redis, keys)
+
+
+@pytest.fixture
+def publisher(settings, redis, keys, tmp_path):
+    recorder = open_recorder(settings)
+    policy = PolicyVersion(run="r", number=1, location=str(tmp_path), created_at=0.0)
+    register_policy(redis, keys, policy, recorder.append)
+    yield WeightPublisher(settings, "r", redis, recorder)
+    recorder.close()
+
+
+def test_a_dead_engine_of_several_is_left_behind_and_out_of_service(publisher, board, tmp_path):
+    (tmp_path / "tokenizer.json").write_text("{}")
+    with serve_in_thread(ScriptedEngine()) as one, serve_in_thread(ScriptedEngine()) as other:
+        for url in (one.url, DEAD, other.url):
+            board.register(entry_of(url))
+        publisher.serve(1)
+
+    found = {engine.url: engine for engine in board.engines()}
+    assert Path(one.weights) == Path(other.weights) == tmp_path
+    assert [(found[engine.url].state, found[engine.url].version) for engine in (one, other)] == [("serving", 1)] * 2
+    assert found[one.url].tokenizer_hash
+    assert found[DEAD].state == "loading"
+
+
+def test_with_no_engine_left_the_trainer_hears_of_it(publisher, board):
+    board.register(entry_of(DEAD))
+
+    with pytest.raises(UnreachableError):
+        publisher.serve(1)

@@ -1,0 +1,77 @@
+"""This file holds gateways on several machines as one: each attempt has its place among them by its name."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from zlib import crc32
+
+import msgspec
+
+from agent_layer.errors import UnreachableError
+from agent_layer.schema.gateway import ClosedRollout, EndedRollout, OpenedRollout, OpenRequest
+from agent_layer.schema.ids import new_id, split_trajectory_id
+from agent_layer.schema.rollout import RolloutStatus
+from tracer.gateway import GatewayClient
+
+__all__ = ["SeveralGateways", "connect_gateway"]
+
+
+class SeveralGateways(GatewayClient):
+    """Talks to whichever gateway an attempt belongs to; the next attempt belongs to the next one.
+
+    So where a machine is gone, what ran there is run again elsewhere, and nobody has to remember where it was.
+    """
+
+    def __init__(
+        self, urls: Sequence[str], api_key: str | None, *, connect_seconds: float = 5.0, answer_seconds: float = 90.0
+    ) -> None:
+        limits = {"connect_seconds": connect_seconds, "answer_seconds": answer_seconds}
+        super().__init__(urls[0], api_key, **limits)
+        self._gateways = [GatewayClient(url, api_key, **limits) for url in urls]
+
+    def open(self, request: OpenRequest) -> OpenedRollout:
+        """See GatewayClient."""
+        rollout_id = request.rollout_id or new_id()
+        named = msgspec.structs.replace(request, rollout_id=rollout_id)
+        return self._home(rollout_id, request.attempt or 0).open(named)
+
+    def renew(self, trajectory_ids: Sequence[str], lease_seconds: float) -> list[str]:
+        """See GatewayClient; what a gateway has that is gone is not open."""
+        owned, unknown = defaultdict[GatewayClient, list[str]](list), list[str]()
+        for name in trajectory_ids:
+            owned[self._home(*split_trajectory_id(name))].append(name)
+        for gateway, names in owned.items():
+            try:
+                unknown += gateway.renew(names, lease_seconds)
+            except UnreachableError:
+                unknown += names
+        return unknown
+
+    def close(self, rollout_id: str, attempt: int) -> ClosedRollout:
+        """See GatewayClient."""
+        return self._home(rollout_id, attempt).close(rollout_id, attempt)
+
+    def end(
+        self,
+        rollout_id: str,
+        *,
+        attempt: int | None = None,
+        reward: float | None = None,
+        status: RolloutStatus = "completed",
+    ) -> EndedRollout:
+        """See GatewayClient; None: the first attempt."""
+        gateway = self._home(rollout_id, attempt or 0)
+        return gateway.end(rollout_id, attempt=attempt, reward=reward, status=status)
+
+    def _home(self, rollout_id: str, attempt: int) -> GatewayClient:
+        return self._gateways[(crc32(rollout_id.encode()) + attempt) % len(self._gateways)]
+
+
+def connect_gateway(
+    urls: str, api_key: str | None, *, connect_seconds: float = 5.0, answer_seconds: float = 90.0
+) -> GatewayClient:
+    """Give a client of the gateway, or of several whose addresses are separated by commas."""
+    found = [url.strip() for url in urls.split(",") if url.strip()]
+    limits = {"connect_seconds": connect_seconds, "answer_seconds": answer_seconds}
+    if len(found) < 2:
+        return GatewayClient(urls, api_key, **limits)
+    return SeveralGateways(found, api_key, **limits)
