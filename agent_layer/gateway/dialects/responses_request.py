@@ -64,7 +64,6 @@ class _Body(msgspec.Struct):
     background: bool | None = None
     conversation: object = None
     prompt: object = None
-    n: int | None = None
 
 
 _BODY: Final = msgspec.json.Decoder(_Body)

@@ -5,6 +5,7 @@ from typing import Final
 
 import msgspec
 
+from agent_layer.errors import BadInputError
 from agent_layer.gateway.dialects.chat import ChatRequest, Pieces, request_of
 from agent_layer.schema.record import JsonObject
 
@@ -114,9 +115,11 @@ def translated(
         asked: what the client sent.
         not_sampling: members of that which do not shape the answer.
 
-    Raises: BadInputError: an integer has more than 64 bits.
+    Raises: BadInputError: several answers are wanted, or an integer has more than 64 bits.
     """
     pieces = {name: encoded(value) for name, value in _known(fields).items()}
+    if pieces.get("n", _ONE) != _ONE:
+        raise BadInputError("request: expected n = 1, which alone this dialect can show; ask again for another answer")
     said = [encoded(message) for message in messages]
     pieces["messages"] = encoded(said)
     if pieces.get("stream") == _TRUE:
@@ -125,4 +128,4 @@ def translated(
     return request_of(pieces, said, asked=asked, sampling_asked=wanted)
 
 
-_TRUE = msgspec.Raw(b"true")
+_TRUE, _ONE = msgspec.Raw(b"true"), msgspec.Raw(b"1")
