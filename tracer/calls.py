@@ -6,20 +6,18 @@ who asked, once it is answered; what the gateway refused is no step. Any other c
 its start before it leaves, its end before the answer is handed on.
 """
 
-import time
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Literal, TypeAlias
 
 import msgspec
 
-from agent_layer.schema.ids import new_id
 from agent_layer.schema.record import JsonObject
 from agent_layer.schema.step import Action, PartSource, StepPart, StepState, StepStatus, Usage
 from agent_layer.schema.trace import TraceContext
 from tracer.contents import Contents
 from tracer.context import Scope
-from tracer.traceparent import active_trace, new_span_id
+from tracer.traceparent import active_trace
 
 __all__ = ["Answer", "Asked", "Call", "Layer", "announce", "failed_answer", "is_under", "take_over"]
 
@@ -64,18 +62,20 @@ class Call(msgspec.Struct, kw_only=True, eq=False):
     scope: Scope
     source: Layer
     """Innermost layer that sees the call so far; it records the end."""
-    call_id: str = msgspec.field(default_factory=new_id)
-    span_id: str = msgspec.field(default_factory=new_span_id)
+    call_id: str = ""
+    span_id: str = ""
     around: TraceContext | None = msgspec.field(default_factory=active_trace)
     """OpenTelemetry's span in which the call is made."""
     parent_call: str | None = None
     """Causal parent; None: the latest call of the same line of thought."""
-    started_at: float = msgspec.field(default_factory=time.time)
+    started_at: float = 0.0
     is_open: bool = True
     is_told: bool = False
     """Whether the start says what is asked."""
 
     def __post_init__(self) -> None:
+        stamps = self.scope.rollout.stamps
+        self.call_id, self.span_id, self.started_at = stamps.new_id(), stamps.new_span_id(), stamps.now()
         self.parent_call = self.parent_call or self.scope.trail.latest_call
 
     @property
@@ -135,7 +135,7 @@ class Call(msgspec.Struct, kw_only=True, eq=False):
                 run=rollout.run,
                 source=self._part_source,
                 phase="end",
-                at=time.time(),
+                at=rollout.stamps.now(),
                 state=asked
                 and StepState(
                     messages=_add_messages(contents, asked), tools=contents.add(asked.tools) if asked.tools else None

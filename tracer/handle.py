@@ -1,14 +1,13 @@
 """This file holds the handle of one attempt at a task: what it records, and where its model is."""
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from agent_layer.schema.codec import LogRecord
-from agent_layer.schema.ids import new_id
 from agent_layer.schema.reward import Reward, RewardSource
 from agent_layer.schema.trace import TraceContext, span_id_of
+from tracer.stamps import SYSTEM, Stamps
 from tracer.traceparent import new_trace
 
 if TYPE_CHECKING:
@@ -50,6 +49,8 @@ class Rollout:
     model: str | None = None
     trace: TraceContext = field(default_factory=new_trace)
     """Where in OpenTelemetry's terms the attempt began: inside the span that was active, else in a trace of its own."""
+    stamps: Stamps = field(default=SYSTEM, repr=False, compare=False)
+    """Where its records get times and ids from."""
     stored: set[str] = field(default_factory=set[str], repr=False, compare=False)
     """Hashes of contents that are already recorded in this trajectory."""
     answers: dict[str, str] = field(default_factory=dict[str, str], repr=False, compare=False)
@@ -125,9 +126,9 @@ class Rollout:
         self.append(
             Reward(
                 trajectory_id=self.trajectory_id,
-                reward_id=new_id(),
+                reward_id=self.stamps.new_id(),
                 run=self.run,
-                at=time.time(),
+                at=self.stamps.now(),
                 name=name,
                 score=None if score is None else float(score),
                 scope="step" if step is not None else "agent" if agent is not None else "rollout",

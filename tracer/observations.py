@@ -1,11 +1,9 @@
 """This file holds tools while they run: what one gave is recorded before it is handed on."""
 
-import time
 from typing import Literal
 
 import msgspec
 
-from agent_layer.schema.ids import new_id
 from agent_layer.schema.observation import Observation
 from tracer.contents import json_text, json_value
 from tracer.context import Scope
@@ -24,12 +22,14 @@ class ToolUse(msgspec.Struct, kw_only=True, eq=False):
     arguments: object = None
     call_id: str | None = None
     """Model call that asked for it; None: the latest of the same line of thought."""
-    use_id: str = msgspec.field(default_factory=new_id)
-    started: float = msgspec.field(default_factory=time.perf_counter)
+    use_id: str = ""
+    started: float = 0.0
     is_taken: bool = False
     is_open: bool = True
 
     def __post_init__(self) -> None:
+        stamps = self.scope.rollout.stamps
+        self.use_id, self.started = stamps.new_id(), stamps.ticks()
         self.call_id = self.call_id or self.scope.trail.latest_call
         self.scope.rollout.unfinished[self.use_id] = self.give_up
 
@@ -37,20 +37,20 @@ class ToolUse(msgspec.Struct, kw_only=True, eq=False):
         """Record what the tool gave."""
         if not self._close() or self.is_taken:
             return
-        kept, is_cut = _cut(output)
-        self.scope.rollout.append(
+        rollout, (kept, is_cut) = self.scope.rollout, _cut(output)
+        rollout.append(
             Observation(
-                trajectory_id=self.scope.rollout.trajectory_id,
+                trajectory_id=rollout.trajectory_id,
                 observation_id=self.use_id,
-                run=self.scope.rollout.run,
+                run=rollout.run,
                 name=self.name,
-                at=time.time(),
+                at=rollout.stamps.now(),
                 call_id=self.call_id,
                 agent=self.scope.agent,
                 arguments=json_value(self.arguments),
                 output=kept,
                 status=status,
-                duration_seconds=time.perf_counter() - self.started,
+                duration_seconds=rollout.stamps.ticks() - self.started,
                 truncated=is_cut,
             )
         )

@@ -19,7 +19,7 @@ import msgspec
 
 from agent_layer.errors import AgentLayerError, NotWholeError
 from agent_layer.schema.gateway import OpenRequest, start_of
-from agent_layer.schema.ids import check_name, new_id
+from agent_layer.schema.ids import check_name
 from agent_layer.schema.record import JsonObject
 from agent_layer.schema.rollout import Accepted, Cause, Outcome, RolloutStatus
 from agent_layer.schema.task import Limits, RewardSpec, Split
@@ -27,7 +27,6 @@ from agent_layer.schema.trace import TraceContext
 from tracer.context import Scope, enter_scope
 from tracer.handle import Rollout
 from tracer.integrations.instrument import instrument
-from tracer.traceparent import new_trace
 from tracer.tracing import Tracing, active
 
 __all__ = ["RolloutBlock", "RolloutOptions", "enter_rollout", "rollout"]
@@ -91,7 +90,7 @@ class RolloutBlock:
 
     def __enter__(self) -> Rollout:
         tracing = active()
-        return self._enter(tracing, _open(tracing, self._request, new_trace()))
+        return self._enter(tracing, _open(tracing, self._request, tracing.stamps.new_trace()))
 
     def __exit__(
         self, _kind: type[BaseException] | None, error: BaseException | None, _traceback: TracebackType | None
@@ -101,7 +100,7 @@ class RolloutBlock:
 
     async def __aenter__(self) -> Rollout:
         tracing = active()
-        return self._enter(tracing, await _run_aside(_open, tracing, self._request, new_trace()))
+        return self._enter(tracing, await _run_aside(_open, tracing, self._request, tracing.stamps.new_trace()))
 
     async def __aexit__(
         self, _kind: type[BaseException] | None, error: BaseException | None, _traceback: TracebackType | None
@@ -160,7 +159,7 @@ def _open(tracing: Tracing, request: OpenRequest, trace: TraceContext) -> Rollou
     request = msgspec.structs.replace(request, run=run, trace=trace)
     if (gateway := tracing.gateway) is not None:
         return Rollout.of(gateway.open(request), run=run, sink=tracing.sink, trace=trace)
-    started = start_of(request, rollout_id=new_id(), run=run, at=time.time())
+    started = start_of(request, rollout_id=tracing.stamps.new_id(), run=run, at=tracing.stamps.now())
     rollout = Rollout(
         trajectory_id=started.trajectory_id,
         rollout_id=started.rollout_id,
@@ -168,6 +167,7 @@ def _open(tracing: Tracing, request: OpenRequest, trace: TraceContext) -> Rollou
         run=run,
         sink=tracing.sink,
         trace=trace,
+        stamps=tracing.stamps,
     )
     rollout.append(started)
     return rollout
@@ -204,7 +204,7 @@ def _ending_of(error: BaseException | None) -> tuple[RolloutStatus, Cause | None
 
 
 def _end_here(rollout: Rollout, status: RolloutStatus, cause: Cause | None, error: BaseException | None) -> None:
-    now = time.time()
+    now = rollout.stamps.now()
     rollout.append(
         Outcome(
             trajectory_id=rollout.trajectory_id,

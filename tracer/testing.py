@@ -1,17 +1,43 @@
-"""This file holds what tests of agents need: the records of rollouts, kept in memory."""
+"""This file holds what tests of agents need: the records of rollouts, kept in memory, the same in every run.
+
+    >>> import tracer
+    >>> @tracer.step
+    ... def answer(messages):
+    ...     return "42"
+    >>> with tracer.testing.capture() as captured, tracer.rollout(task="sum") as rollout:
+    ...     _ = answer([{"role": "user", "content": "40 + 2"}])
+    ...     rollout.reward(1.0)
+    >>> [step.action.message["content"] for step in captured.steps], captured.trajectory.reward
+    (['42'], 1.0)
+    >>> captured.messages(captured.steps[0])
+    [{'role': 'user', 'content': '40 + 2'}]
+
+Ids are counted and every look at the clock is a millisecond later than the one before, so that an agent which does the
+same leaves the same records, to the letter, as long as it does one thing at a time.
+"""
 
 from collections import defaultdict
 from collections.abc import Generator
 from contextlib import contextmanager
+from itertools import count
 from typing import cast
 
 from agent_layer.recorder.log import FlushReport
 from agent_layer.schema.codec import LogRecord, decode, encode
+from agent_layer.schema.contents import resolve
+from agent_layer.schema.observation import Observation
+from agent_layer.schema.reward import Reward
+from agent_layer.schema.step import Step
+from agent_layer.schema.trace import TraceContext
 from agent_layer.schema.trajectory import Trajectory, TrajectoryRecord, assemble_trajectory
 from agent_layer.settings import load_settings
 from tracer.tracing import Tracing, trace_into
 
-__all__ = ["Captured", "capture"]
+__all__ = ["Captured", "CountedStamps", "capture"]
+
+_BEGINNING = 1_000_000_000.0
+"""Seconds since the epoch, in 2001."""
+_TICK_SECONDS = 0.001
 
 
 class Captured:
@@ -37,7 +63,7 @@ class Captured:
     def trajectories(self) -> list[Trajectory]:
         """What the records make, in the order in which the rollouts began."""
         records: defaultdict[str, list[TrajectoryRecord]] = defaultdict(list)
-        for record in self.records:
+        for record in list(self.records):
             records[cast("TrajectoryRecord", record).trajectory_id].append(cast("TrajectoryRecord", record))
         return [assemble_trajectory(trajectory_id, found) for trajectory_id, found in records.items()]
 
@@ -47,11 +73,73 @@ class Captured:
         (trajectory,) = self.trajectories
         return trajectory
 
+    @property
+    def steps(self) -> list[Step]:
+        """Of the only trajectory, in order of start."""
+        return self.trajectory.steps
+
+    @property
+    def observations(self) -> list[Observation]:
+        """Of the only trajectory, in order of time."""
+        return self.trajectory.observations
+
+    @property
+    def rewards(self) -> list[Reward]:
+        """Of the only trajectory, in order of time, superseded ones included."""
+        return self.trajectory.rewards
+
+    def messages(self, step: Step) -> list[object]:
+        """Give the messages that the model was sent; none where nobody saw them."""
+        return [self._content(step, key) for key in step.state.messages or ()]
+
+    def tools(self, step: Step) -> object:
+        """Give the tools that the model was offered, as it was told of them; None where it was not."""
+        return self._content(step, step.state.tools)
+
+    def framework(self, step: Step) -> object:
+        """Give the state of the framework, such as a graph's channels by name; None where there was none."""
+        return self._content(step, step.state.framework)
+
+    def environment(self, step: Step) -> object:
+        """Give what ``tracer.state`` had said; None where it had not."""
+        return self._content(step, step.state.environment)
+
+    def _content(self, step: Step, key: str | None) -> object:
+        contents = next(one.contents for one in self.trajectories if one.trajectory_id == step.trajectory_id)
+        return None if key is None else resolve(contents, key)
+
+
+class CountedStamps:
+    """Ids that are counted, and a clock that takes a step whenever somebody looks."""
+
+    def __init__(self) -> None:
+        self._numbers, self._ticks = count(1), count()
+
+    def now(self) -> float:
+        """See Stamps."""
+        return _BEGINNING + self.ticks()
+
+    def ticks(self) -> float:
+        """See Stamps."""
+        return round(next(self._ticks) * _TICK_SECONDS, 3)
+
+    def new_id(self) -> str:
+        """See Stamps."""
+        return f"{next(self._numbers):026d}"
+
+    def new_span_id(self) -> str:
+        """See Stamps."""
+        return f"{next(self._numbers):016x}"
+
+    def new_trace(self) -> TraceContext:
+        """See Stamps."""
+        return TraceContext(trace_id=f"{next(self._numbers):032x}")
+
 
 @contextmanager
 def capture() -> Generator[Captured]:
     """Keep what rollouts in this block record in memory, at text level, and store nothing."""
     captured = Captured()
     settings = load_settings().model_copy(update={"gateway_url": None})
-    with trace_into(Tracing(settings=settings, sink=captured)):
+    with trace_into(Tracing(settings=settings, sink=captured, stamps=CountedStamps())):
         yield captured
