@@ -13,7 +13,7 @@ from redis.exceptions import RedisError
 
 from agent_layer.dispatcher import Lease, Report
 from agent_layer.dispatcher.records import Ending as LeaseEnding
-from agent_layer.errors import AgentLayerError, BackPressureError, BadInputError
+from agent_layer.errors import AgentLayerError, BackPressureError, BadInputError, CaptureError
 from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import Outcome, PhaseTimes
 from agent_layer.schema.trajectory import Trajectory
@@ -85,16 +85,22 @@ class Attempt:
     async def finish(self) -> Report | None:
         """Close, score and seal the attempt; None when the lease is gone, so that there is nobody to tell."""
         try:
-            num_calls = await self._place.call(close_attempt, self._place, self.rollout) if self.rollout else None
+            num_calls = await self._close(self.rollout) if self.rollout else None
             if self.rollout and num_calls is not None and self._ending.status in ("completed", "truncated"):
                 await self._accept(self.rollout, num_calls)
             else:
                 self._write_outcome(num_calls)
+        except CaptureError as error:
+            self._refuse(Ending(status="failed", cause="infra", error=str(error)), "dead")
+            self._write_outcome(None)
         except (AgentLayerError, RedisError, OSError) as error:
             self._ending = Ending(status="lost", cause="infra", error=f"{type(error).__name__}: {error}")
             with suppress(BackPressureError):  # where the disk is full, the report alone has to do
                 self._write_outcome(None)
         return self._report()
+
+    async def _close(self, rollout: Rollout) -> int:
+        return await self._place.call(close_attempt, self._place, rollout, self._task.split)
 
     async def _run_agent(self, rollout: Rollout) -> None:
         self._agent_run = AgentRun(self._place.target, self._task, rollout)

@@ -11,12 +11,13 @@ from functools import partial
 from typing import ParamSpec, TypeVar
 
 from agent_layer.dispatcher import Lease
-from agent_layer.errors import AgentLayerError, NotFoundError, NotWholeError
+from agent_layer.errors import AgentLayerError, NotFoundError, NotWholeError, UnreachableError
 from agent_layer.recorder import Recorder
 from agent_layer.schema.gateway import OpenRequest, start_of
-from agent_layer.schema.task import RewardSpec
+from agent_layer.schema.task import RewardSpec, Split
 from agent_layer.settings import Settings
 from agent_layer.store import Store
+from agent_layer.store.sealing import check_trainable
 from envs.sealing import SealWatch
 from envs.targets import Target
 from tracer import Rollout
@@ -90,17 +91,18 @@ def open_attempt(place: Workplace, lease: Lease, rewards: dict[str, RewardSpec])
         start_of(request, rollout_id=lease.rollout_id, run=task.run, at=time.time(), worker=place.worker, task=task)
     )
     if lease.attempt > 0:
-        with suppress(NotFoundError):  # whatever is left of the attempt before may call no more
+        with suppress(NotFoundError, UnreachableError):  # whatever is left of the attempt before may call no more
             place.gateway.close(lease.rollout_id, lease.attempt - 1)
     rollout = Rollout.of(place.gateway.open(request), run=task.run, sink=place.recorder)
     rollout.logs.add(log)
     return rollout
 
 
-def close_attempt(place: Workplace, rollout: Rollout) -> int:
+def close_attempt(place: Workplace, rollout: Rollout, split: Split) -> int:
     """Let the gateway take no more calls of an attempt; give the number of those that it took.
 
     Raises:
+        CaptureError: it is to be trained on and holds answers without tokens.
         UnreachableError, NotFoundError: the gateway is gone, or was started anew.
         NotWholeError: a call has begun and not ended.
     """
@@ -110,4 +112,5 @@ def close_attempt(place: Workplace, rollout: Rollout) -> int:
             f"attempt {rollout.trajectory_id}: expected all {closed.started} calls to have ended, found {closed.ended};"
             " the attempt is run again"
         )
+    check_trainable(closed, split)
     return closed.started

@@ -19,6 +19,7 @@ from agent_layer.store.engines import Engine
 __all__ = ["Context", "end_part", "remember", "start_part"]
 
 _TOKEN_BYTES = 4
+_NO_IDS = TokenIds()
 
 
 class Context(msgspec.Struct, frozen=True):
@@ -93,6 +94,8 @@ def remember(rollout: LiveRollout, call_id: str, asked: Asked, answer: ChatAnswe
         context, sequence = Context(None, asked.before, ["no_token_ids"]), None
     else:
         context, sequence = _context_of(rollout, asked, answer.prompt_token_ids)
+    if any(action.response_token_ids == _NO_IDS for action in answer.actions):
+        context.findings.append("zero_tokens")
     if is_whole:
         conversation = context.parent.conversation if context.parent else call_id
         num_messages = len(asked.state.messages or ())
@@ -140,7 +143,7 @@ def _breaks_of(rollout: LiveRollout, asked: Asked, num_continued: int) -> list[s
 
 def _level_of(answer: ChatAnswer) -> CaptureLevel:
     actions = answer.actions
-    if not actions or any(action.logprobs is None for action in actions):
+    if not actions or any(action.logprobs is None and action.response_token_ids != _NO_IDS for action in actions):
         return "text"
     has_ids = answer.prompt_token_ids is not None and all(
         action.response_token_ids is not None and len(action.response_token_ids) == len(action.logprobs or ())

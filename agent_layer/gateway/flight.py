@@ -124,6 +124,8 @@ class Flight(msgspec.Struct, kw_only=True):
         rollout.logs.add(self.log.append(self._moved(part) if self.is_moved else part))
         rollout.num_ended += 1
         call.is_good = is_whole
+        if is_whole and self.start.role != "aux" and part.capture_level != "tokens":
+            rollout.untokened.append(call.call_id)
 
     def _moved(self, part: StepPart) -> StepPart:
         """The start names an engine that failed; the end names the one that answered."""

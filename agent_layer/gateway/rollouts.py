@@ -70,6 +70,8 @@ class LiveRollout:
     num_started: int = 0
     num_ended: int = 0
     num_sampled: int = 0
+    untokened: list[str] = field(default_factory=list[str])
+    """Calls of the policy that were answered without token ids or log-probabilities."""
     rewards: list[Reward] = field(default_factory=list[Reward])
     outcome: Outcome | None = None
     """None until it is ended here."""

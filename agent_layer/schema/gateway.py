@@ -100,7 +100,7 @@ class CloseRequest(_Request, frozen=True, kw_only=True):
     """None: the newest."""
 
 
-class ClosedRollout(msgspec.Struct, frozen=True, kw_only=True):
+class ClosedRollout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Calls that the gateway saw begin and end; equal when nothing is missing."""
 
     trajectory_id: str

@@ -1,14 +1,17 @@
-"""This file holds the count that comes before acceptance: which calls of an attempt are stored, and whole."""
+"""This file holds what is asked before acceptance: whether all calls are stored, and can be trained on."""
 
 from typing import cast
 
 import msgspec
 from redis import Redis
 
+from agent_layer.errors import CaptureError
+from agent_layer.schema.gateway import ClosedRollout
+from agent_layer.schema.task import Split
 from agent_layer.store.keys import Keys
 from agent_layer.store.summary import ENDED, STARTED
 
-__all__ = ["CallCount", "count_calls"]
+__all__ = ["CallCount", "check_trainable", "count_calls"]
 
 
 class CallCount(msgspec.Struct, frozen=True, kw_only=True):
@@ -18,6 +21,19 @@ class CallCount(msgspec.Struct, frozen=True, kw_only=True):
     """Calls whose start is there."""
     ended: int
     """Those of them whose end is there too."""
+
+
+def check_trainable(closed: ClosedRollout, split: Split) -> None:
+    """Refuse an attempt that is to be trained on and holds answers of the policy without tokens.
+
+    Raises: CaptureError: it does; the same would happen again.
+    """
+    if split == "train" and closed.untokened:
+        raise CaptureError(
+            f"rollout {closed.trajectory_id}: training needs token ids and log-probabilities of every answer, but the"
+            f" engine gave none for {len(closed.untokened)} of {closed.started} calls (first {closed.untokened[0]});"
+            " serve the policy from an engine that returns token ids, or open the rollout with split 'eval'"
+        )
 
 
 def count_calls(redis: Redis, keys: Keys, trajectory_id: str) -> CallCount:

@@ -15,6 +15,7 @@ from agent_layer.local.scripted import ScriptedEngine, serve
 from agent_layer.schema.step import StepPart
 from agent_layer.schema.trajectory import Trajectory, assemble_trajectory
 from agent_layer.store.engines import Engine, EngineBoard
+from agent_layer.store.summary import ENDED, STARTED
 
 OPERATOR = "operator-key"
 
@@ -144,6 +145,20 @@ def _until():
 @pytest.fixture
 def log():
     return MemoryLog()
+
+
+@pytest.fixture
+def index(redis, keys, log):
+    """Index the calls of the log as they are asked for, as a shipper would have done."""
+
+    def hold(*records):
+        for part in records:
+            if isinstance(part, StepPart):
+                told = STARTED if part.phase == "start" else STARTED | ENDED
+                redis.hset(keys.calls(part.trajectory_id), part.call_id, f"{told} 1")
+        return append(*records)
+
+    append, log.append = log.append, hold
 
 
 @pytest.fixture

@@ -3,28 +3,12 @@
 import asyncio
 
 import pytest
-from redis import Redis
 
 from agent_layer.errors import BackPressureError
 from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import Accepted, Outcome
-from agent_layer.schema.step import StepPart
-from agent_layer.store.keys import Keys
-from agent_layer.store.summary import ENDED, STARTED
 
-
-@pytest.fixture(autouse=True)
-def index(redis: Redis, keys: Keys, log):
-    """Index the calls of the log as they are asked for, as a shipper would have done."""
-
-    def hold(*records):
-        for part in records:
-            if isinstance(part, StepPart):
-                told = STARTED if part.phase == "start" else STARTED | ENDED
-                redis.hset(keys.calls(part.trajectory_id), part.call_id, f"{told} 1")
-        return append(*records)
-
-    append, log.append = log.append, hold
+pytestmark = pytest.mark.usefixtures("index")
 
 
 async def test_a_closed_rollout_takes_no_more_calls(house):

@@ -1,0 +1,27 @@
+"""This file holds that an attempt which is to teach the model and lacks tokens is not accepted, and says why."""
+
+import asyncio
+
+
+async def test_a_training_attempt_without_tokens_is_dead_with_the_reason(site, task, chatter):
+    site.engine.token_ids = False
+
+    await site.run(chatter, task(group_size=1))
+
+    async with asyncio.timeout(10):
+        while not (found := site.store.query(status="failed").items):  # noqa: ASYNC110  # ships beside
+            await asyncio.sleep(0.01)
+    trajectory = site.store.get(found[0].trajectory_id)
+    assert (trajectory.outcome.cause, trajectory.accepted, trajectory.reward) == ("infra", None, None)
+    assert "training needs token ids" in trajectory.outcome.error
+    (given_up,) = site.dispatcher.dead()
+    assert "training needs token ids" in str(given_up)
+
+
+async def test_an_attempt_that_only_measures_needs_no_tokens(site, task, chatter):
+    site.engine.token_ids = False
+
+    (trajectory,) = await site.run(chatter, task(group_size=1, split="eval"))
+
+    assert trajectory.accepted
+    assert trajectory.reward == 0.5
