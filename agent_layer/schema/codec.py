@@ -21,7 +21,7 @@ from agent_layer.schema.step import Content, Step, StepPart
 from agent_layer.schema.task import Task
 from agent_layer.schema.trajectory import Trajectory
 
-__all__ = ["LogRecord", "check_storable", "decode", "encode", "owner_of", "to_json"]
+__all__ = ["LogRecord", "check_storable", "decode", "decode_known", "encode", "owner_of", "to_json"]
 
 LogRecord: TypeAlias = (
     AttemptStarted | StepPart | Content | Observation | Reward | Outcome | Accepted | Group | PolicyVersion
@@ -63,6 +63,8 @@ def _unpack_array(kind: type, value: object) -> object:
 
 
 _ENCODER = msgspec.msgpack.Encoder(enc_hook=_pack_array)
+_LOG_DECODER = msgspec.msgpack.Decoder(LogRecord, dec_hook=_unpack_array)
+_UNREADABLE = (msgspec.DecodeError, msgspec.ValidationError, KeyError, TypeError, ValueError)
 
 
 def encode(record: Record) -> bytes:
@@ -92,11 +94,26 @@ def decode(content: bytes) -> Record:
         fields = msgspec.msgpack.decode(content)
         kind = _KINDS[fields["type"]]
         return msgspec.convert(fold_of(kind)(fields), kind, dec_hook=_unpack_array)
-    except (msgspec.DecodeError, msgspec.ValidationError, KeyError, TypeError, ValueError) as error:
-        raise CorruptRecordError(
-            f"stored record: expected msgpack of a known kind ({', '.join(sorted(_KINDS))}), found {error!r};"
-            " it was written by something else, or by a later version of another meaning"
-        ) from error
+    except _UNREADABLE as error:
+        raise _unreadable(error) from error
+
+
+def decode_known(content: bytes) -> LogRecord:
+    """Read a log's record at a quarter of the cost of ``decode``: what only a newer reader would know is left out.
+
+    Raises: CorruptRecordError: what ``decode`` raises it for.
+    """
+    try:
+        return _LOG_DECODER.decode(content)
+    except _UNREADABLE as error:
+        raise _unreadable(error) from error
+
+
+def _unreadable(error: Exception) -> CorruptRecordError:
+    return CorruptRecordError(
+        f"stored record: expected msgpack of a known kind ({', '.join(sorted(_KINDS))}), found {error!r};"
+        " it was written by something else, or by a later version of another meaning"
+    )
 
 
 def to_json(record: Record) -> object:

@@ -18,13 +18,14 @@ from redis import Redis
 from agent_layer.errors import CorruptRecordError
 from agent_layer.recorder.frames import is_damaged, read_frames
 from agent_layer.recorder.logfile import CLOSED, CORRUPT, OPEN, adopt
-from agent_layer.schema.codec import LogRecord, decode, encode, owner_of
+from agent_layer.schema.codec import LogRecord, decode, decode_known, encode, owner_of
 from agent_layer.schema.ids import made_at
 from agent_layer.store.commit import commit_segment
 from agent_layer.store.keys import Keys
 from agent_layer.store.outbox import forget_decisions, read_outbox
 from agent_layer.store.protocols import ObjectStore
 from agent_layer.store.segments import build_segment, segment_key
+from agent_layer.store.summary import KEPT_WHOLE
 
 __all__ = ["Shipper"]
 
@@ -77,7 +78,7 @@ class Shipper:
         stored = _read_synced(path)
         contents, num_torn = read_frames(stored)
         try:
-            records = [(cast("LogRecord", decode(content)), content) for content in contents]
+            records = [(_read(content), content) for content in contents]
         except CorruptRecordError as error:
             _set_aside(path, str(error))
             return False
@@ -112,6 +113,12 @@ class Shipper:
         segment, footer = build_segment(name, created_at, encoded)
         self._objects.put(key, segment)
         commit_segment(self._redis, self._keys, key, len(segment), footer, by_owner)
+
+
+def _read(content: bytes) -> LogRecord:
+    """Read what the index sums up; what it keeps as a whole is read with all that only a newer reader would know."""
+    record = decode_known(content)
+    return cast("LogRecord", decode(content)) if isinstance(record, KEPT_WHOLE) else record
 
 
 def _set_aside(path: Path, reason: str) -> None:

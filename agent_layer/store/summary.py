@@ -15,12 +15,26 @@ from agent_layer.schema.observation import Observation
 from agent_layer.schema.policy import PolicyVersion
 from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
-from agent_layer.schema.step import Content, StepPart
+from agent_layer.schema.step import StepPart
 
-__all__ = ["ENDED", "STARTED", "Block", "GroupEntry", "IndexBatch", "PolicyEntry", "TrajectorySummary", "summarise"]
+__all__ = [
+    "ENDED",
+    "KEPT_WHOLE",
+    "STARTED",
+    "Block",
+    "GroupEntry",
+    "IndexBatch",
+    "PolicyEntry",
+    "TrajectorySummary",
+    "summarise",
+]
 
 STARTED, ENDED = 1, 2
 """What the gateway has told of a call, added up; 0 where only layers in the agent's process have told of it."""
+
+
+KEPT_WHOLE = (Reward, PolicyVersion, Group)
+"""Records that the index holds in their stored form; of others it holds a few fields."""
 
 
 class Block(msgspec.Struct, frozen=True):
@@ -106,7 +120,7 @@ def _summarise_trajectory(
         trajectory_id=trajectory_id,
         segment=segment,
         place=place,
-        opening=_first(block for record in records if (block := _opening_of(record))),
+        opening=_opening_of(trajectory_id, records),
         is_started=any(isinstance(record, AttemptStarted) for record in records),
         ending=_first(_ending_of(record) for record in records if isinstance(record, Outcome)),
         is_accepted=any(isinstance(record, Accepted) for record in records),
@@ -122,19 +136,26 @@ def _first(blocks: Iterable[Block]) -> Block | None:
     return min(blocks, key=lambda block: block.rank, default=None)
 
 
-def _opening_of(record: LogRecord) -> Block | None:
+def _opening_of(trajectory_id: str, records: Sequence[LogRecord]) -> Block | None:
     """An AttemptStarted that knows the task stands before one that does not, and that before all other records."""
+    if started := [record for record in records if isinstance(record, AttemptStarted)]:
+        return _first(
+            Block(f"{'0' if one.task else '1'} {_sortable(one.started_at)}", _fields_of(one)) for one in started
+        )
+    at, run = min((said for record in records if (said := _said_of(record))), default=(None, ""))
+    return None if at is None else _guess(trajectory_id, run, at)
+
+
+def _said_of(record: LogRecord) -> tuple[float, str] | None:
+    """When a record was made, and in which run."""
     match record:
-        case AttemptStarted():
-            rank = f"{'0' if record.task else '1'} {_sortable(record.started_at)}"
-            return Block(rank, _fields_of(record))
         case StepPart() | Observation() | Reward():
-            return _guess(record.trajectory_id, record.run, record.at)
+            return record.at, record.run
         case Outcome():
-            return _guess(record.trajectory_id, record.run, record.ended_at)
+            return record.ended_at, record.run
         case Accepted():
-            return _guess(record.trajectory_id, record.run, record.accepted_at)
-        case Content() | Group() | PolicyVersion():
+            return record.accepted_at, record.run
+        case _:
             return None
 
 

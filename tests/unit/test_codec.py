@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_layer.errors import CorruptRecordError
-from agent_layer.schema.codec import decode, encode, owner_of, to_json
+from agent_layer.schema.codec import decode, decode_known, encode, owner_of, to_json
 from agent_layer.schema.group import Group
 from agent_layer.schema.policy import PolicyVersion
 from agent_layer.schema.record import Logprobs, TokenIds
@@ -123,3 +123,22 @@ PART = StepPart(
     at=1.0,
     actions=[Action(response_token_ids=TokenIds([7, 8]))],
 )
+
+
+def test_reading_what_is_known_gives_the_same_record_but_for_what_is_not_known():
+    part = StepPart(
+        trajectory_id="r-0",
+        call_id="c",
+        run="r",
+        source="gateway",
+        phase="end",
+        at=1.0,
+        actions=[Action(response_token_ids=TokenIds([1, 2]), logprobs=Logprobs([-1.0, -2.0]))],
+        unknown={"later": 1},
+    )
+
+    known = decode_known(encode(part))
+
+    assert known == decode(encode(part))
+    with pytest.raises(CorruptRecordError):
+        decode_known(b"\x81\xa4type\xa6poetry")
