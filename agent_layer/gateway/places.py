@@ -27,6 +27,7 @@ class Places:
         self._engines = engines
         self._policies = policies
         self._names: ModelNames = read_model_names(settings.models)
+        self._has_providers = self._names.needs_provider
         self._providers: dict[str, Provider] = {}
 
     async def take(self, rollout: LiveRollout, request: ChatRequest | None = None) -> Engine:
@@ -38,7 +39,7 @@ class Places:
 
         Raises: EngineError: no engine served within ``request_seconds``. BadInputError: no provider is set up.
         """
-        if request and (model := self._names.provider_model(request.model)):
+        if request and self._has_providers and (model := self._names.provider_model(request.model)):
             return self._provider_of(model)
         run = rollout.started.run
         engine = await self._engines.take(run, rollout.engine, self._settings.request_seconds)

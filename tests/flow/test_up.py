@@ -59,10 +59,10 @@ def post(url, body, key):
         return json.load(reply)
 
 
-@pytest.mark.parametrize("command", ["up", "serve"])
+@pytest.mark.parametrize("command", ["up", "serve", "serve --processes 2"])
 def test_an_agent_without_a_worker(settings, redis, keys, command):
     with serve_in_thread(ScriptedEngine()) as engine:
-        how = ("up", "--engine", f"{engine.url}/v1") if command == "up" else ("serve",)
+        how = ("up", "--engine", f"{engine.url}/v1") if command == "up" else command.split()
         with running(settings, *how, "--port", "0", AGENT_LAYER_VLLM_URLS=engine.url) as exported:
             gateway, key = exported["AGENT_LAYER_GATEWAY_URL"], exported["AGENT_LAYER_API_KEY"]
             opened = post(f"{gateway}/rollouts", {"task_id": "t1", "run": "r", "group_id": "g"}, key)
