@@ -65,7 +65,7 @@ class Siblings:
     @web.middleware
     async def pass_on(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Answer what belongs here, and let the owner answer everything else."""
-        if _PASSED_ON in request.headers:
+        if _PASSED_ON in request.headers or not request.raw_path.startswith("/"):  # no path: it could name another host
             return await handler(request)
         if request.method == "POST" and request.path == "/rollouts/renew":
             asked = _read(await request.read(), RenewRequest)
