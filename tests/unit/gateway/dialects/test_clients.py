@@ -1,0 +1,175 @@
+"""What the official clients offer works: events, parsed answers, counts, retries, plain addresses."""
+
+import anthropic
+import openai
+import pytest
+from pydantic import BaseModel
+
+HELLO = [{"role": "user", "content": "hi"}]
+
+
+class Sum(BaseModel):
+    """A structured answer."""
+
+    total: int
+
+
+@pytest.fixture
+async def connected(house, clients):
+    return await clients(await house.open())
+
+
+async def test_parsed_answers(house, connected):
+    house.engine.script = lambda _: '{"total": 42}'
+    of_openai, of_anthropic = connected
+
+    chat = await of_openai.chat.completions.parse(model="m", messages=HELLO, response_format=Sum)
+    response = await of_openai.responses.parse(model="m", input="hi", text_format=Sum)
+    message = await of_anthropic.messages.parse(model="m", max_tokens=9, messages=HELLO, output_format=Sum)
+
+    told = [chat.choices[0].message.parsed, response.output_parsed, message.parsed_output]
+    assert told == [Sum(total=42)] * 3
+    schemas = [call.body["response_format"]["json_schema"]["schema"] for call in house.engine.calls]
+    assert all(schema["properties"]["total"]["type"] == "integer" for schema in schemas)
+
+
+async def test_events_come_one_by_one(house, connected):
+    house.engine.script = lambda _: {"reasoning": "hm", "content": "one two"}
+    of_openai, of_anthropic = connected
+
+    response = await of_openai.responses.create(model="m", input="hi", stream=True)
+    message = await of_anthropic.messages.create(model="m", max_tokens=9, messages=HELLO, stream=True)
+
+    assert [event.type.removeprefix("response.") async for event in response] == [
+        *("created", "in_progress"),
+        *("output_item.added", "content_part.added", "reasoning_text.delta"),
+        *("reasoning_text.done", "content_part.done", "output_item.done"),
+        *("output_item.added", "content_part.added", "output_text.delta", "output_text.delta"),
+        *("output_text.done", "content_part.done", "output_item.done", "completed"),
+    ]
+    assert [event.type async for event in message] == [
+        "message_start",
+        *("content_block_start", "content_block_delta", "content_block_delta", "content_block_stop"),
+        *("content_block_start", "content_block_delta", "content_block_delta", "content_block_stop"),
+        *("message_delta", "message_stop"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("written", "status", "stop"),
+    [
+        ({"content": "x"}, ("completed", None), ("end_turn", None)),
+        ({"content": "x", "finish_reason": "length"}, ("incomplete", "max_output_tokens"), ("max_tokens", None)),
+        ({"content": "x", "stop_reason": "END"}, ("completed", None), ("stop_sequence", "END")),
+        ({"content": "x", "stop_reason": 7}, ("completed", None), ("end_turn", None)),
+        ({"content": "x", "finish_reason": "content_filter"}, ("incomplete", "content_filter"), ("refusal", None)),
+    ],
+)
+async def test_why_an_answer_ended(house, connected, written, status, stop):
+    house.engine.script = lambda _: written
+    of_openai, of_anthropic = connected
+
+    response = await of_openai.responses.create(model="m", input="hi")
+    message = await of_anthropic.messages.create(model="m", max_tokens=9, messages=HELLO)
+
+    reason = response.incomplete_details and response.incomplete_details.reason
+    assert ((response.status, reason), (message.stop_reason, message.stop_sequence)) == (status, stop)
+
+
+async def test_a_named_tool_is_a_reason_to_stop(house, connected):
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    house.engine.script = lambda _: {"tool_calls": [call]}
+    tool, choice = {"name": "f", "input_schema": {"type": "object"}}, {"type": "tool", "name": "f"}
+
+    message = await connected[1].messages.create(
+        model="m", max_tokens=9, messages=HELLO, tools=[tool], tool_choice=choice
+    )
+
+    assert house.engine.calls[0].body["tool_choice"] == {"type": "function", "function": {"name": "f"}}
+    assert (message.stop_reason, message.content[0].input) == ("tool_use", {})
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+async def test_counts_are_the_engines(house, connected, is_streamed):
+    of_openai, of_anthropic = connected
+
+    async def respond():
+        if not is_streamed:
+            return await of_openai.responses.create(model="m", input="hi")
+        async with of_openai.responses.stream(model="m", input="hi") as stream:
+            return await stream.get_final_response()
+
+    async def tell():
+        asked = {"model": "m", "max_tokens": 9, "messages": HELLO}
+        if not is_streamed:
+            return await of_anthropic.messages.create(**asked)
+        async with of_anthropic.messages.stream(**asked) as stream:
+            return await stream.get_final_message()
+
+    response, message = await respond(), await tell()
+
+    first, second = [(len(call.prompt_token_ids), len(call.token_ids[0])) for call in house.engine.calls]
+    assert (response.usage.input_tokens, response.usage.output_tokens, response.usage.total_tokens) == (
+        *first,
+        sum(first),
+    )
+    assert (message.usage.input_tokens, message.usage.output_tokens) == second
+
+
+async def test_tokens_of_a_prompt_are_counted_without_a_call(house, connected):
+    counted = await connected[1].messages.count_tokens(model="m", system="be brief", messages=HELLO)
+    await connected[1].messages.create(model="m", max_tokens=9, system="be brief", messages=HELLO)
+
+    assert counted.input_tokens == len(house.engine.calls[0].prompt_token_ids)
+    assert len(house.engine.calls) == 1
+
+
+async def test_ids_are_given_to_those_who_ask(house, connected):
+    wanted = {"return_token_ids": True}
+    response = await connected[0].responses.create(model="m", input="hi", extra_body=wanted)
+    message = await connected[1].messages.create(model="m", max_tokens=9, messages=HELLO, extra_body=wanted)
+
+    for told, seen in zip((response, message), house.engine.calls, strict=True):
+        assert told.model_extra["prompt_token_ids"] == seen.prompt_token_ids
+        assert told.model_extra["token_ids"] == seen.token_ids[0]
+
+
+@pytest.mark.parametrize("dialect", ["completions", "responses", "messages"])
+async def test_a_retry_of_the_sdk_is_no_second_step(house, clients, dialect):
+    opened = await house.open()
+    of_openai, of_anthropic = await clients(opened)
+    ask = {
+        "completions": lambda **more: of_openai.chat.completions.create(model="m", messages=HELLO, **more),
+        "responses": lambda **more: of_openai.responses.create(model="m", input="hi", **more),
+        "messages": lambda **more: of_anthropic.messages.create(model="m", max_tokens=9, messages=HELLO, **more),
+    }[dialect]
+
+    first = await ask()
+    again = await ask(extra_headers={"x-stainless-retry-count": "1"})
+
+    assert first == again
+    assert len(house.engine.calls) == len(house.log.trajectory(opened["trajectory_id"]).steps) == 1
+
+
+async def test_plain_addresses_with_the_operators_key(house):
+    opened = await house.open()
+    named = {"x-agent-layer-rollout": opened["trajectory_id"]}
+    options = {"api_key": "operator-key", "default_headers": named}
+
+    async with (
+        openai.AsyncOpenAI(base_url=f"{house.url}/v1", **options) as of_openai,
+        anthropic.AsyncAnthropic(base_url=house.url, **options) as of_anthropic,
+    ):
+        await of_openai.responses.create(model="m", input="hi")
+        await of_anthropic.messages.create(model="m", max_tokens=9, messages=HELLO)
+
+    assert [step.status for step in house.log.trajectory(opened["trajectory_id"]).steps] == ["ok", "ok"]
+
+
+async def test_an_override_of_the_length_wins_whatever_the_agent_calls_it(house, clients):
+    (client, _) = await clients(await house.open(sampling={"max_tokens": 3}))
+
+    await client.chat.completions.create(model="m", messages=HELLO, max_completion_tokens=99)
+
+    asked = house.engine.calls[0].body
+    assert (asked["max_tokens"], "max_completion_tokens" in asked) == (3, False)

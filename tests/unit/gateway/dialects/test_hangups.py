@@ -1,0 +1,74 @@
+"""A client that hangs up ends its call, at the engine too, even while that says nothing."""
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+from agent_layer.gateway.calls import CALL_HEADER
+from agent_layer.gateway.hangups import HangUps
+from agent_layer.gateway.retries import Call
+
+PATHS = {
+    "/v1/chat/completions": {"messages": [{"role": "user", "content": "hi"}]},
+    "/v1/responses": {"input": "hi"},
+    "/v1/messages": {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 9},
+}
+
+
+def asking(house, opened, path, **more):
+    url = f"{house.url}/r/{opened['trajectory_id']}{path}"
+    headers = {"authorization": f"Bearer {opened['api_key']}", CALL_HEADER: "the-call"}
+
+    async def ask():
+        async with house.session.post(url, json={**PATHS[path], **more}, headers=headers) as reply:
+            return await reply.read()
+
+    return asyncio.create_task(ask())
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+@pytest.mark.parametrize("path", PATHS)
+async def test_a_silent_engine_is_told(house, until, path, is_streamed):
+    house.engine.token_seconds = 60
+    opened = await house.open()
+
+    call = asking(house, opened, path, stream=is_streamed)
+    await until(lambda: house.engine.num_running)
+    call.cancel()
+    await until(lambda: not house.engine.num_running)
+
+    await until(lambda: house.log.parts("end"))
+    assert (house.step(opened).status, house.engine.calls[0].finished) == ("aborted", False)
+
+
+async def test_a_client_that_leaves_the_queue_never_reaches_the_engine(house, until):
+    house.engine._open.clear()
+    opened = await house.open()
+
+    call = asking(house, opened, "/v1/chat/completions")
+    await until(lambda: house.log.parts("start"))
+    call.cancel()
+    await until(lambda: house.log.parts("end"))
+    house.engine._open.set()
+
+    assert house.step(opened).status == "aborted"
+    assert house.engine.calls == []
+
+
+async def test_a_call_that_another_client_joined_goes_on(until):
+    async def wait_with(call):
+        with hangups.watch(left):
+            hangups.note(call)
+            await asyncio.Event().wait()
+
+    hangups, left = HangUps(seconds=0.001), SimpleNamespace(transport=None)
+    calls = [Call("joined", num_joined=1), Call("alone")]
+    joined, alone = [asyncio.create_task(wait_with(call)) for call in calls]
+    watching = asyncio.create_task(hangups.run())
+    await until(alone.cancelled)
+    assert not joined.done()
+
+    calls[0].num_joined = 0
+    await until(joined.cancelled)
+    watching.cancel()
