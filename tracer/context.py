@@ -20,10 +20,12 @@ if TYPE_CHECKING:
 __all__ = [
     "Scope",
     "Trail",
+    "carry",
     "current",
     "current_scope",
     "enter_process",
     "enter_scope",
+    "is_carried",
     "outer_scope",
     "refine_scopes",
     "reward",
@@ -70,6 +72,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _SCOPE: ContextVar[Scope | None] = ContextVar("tracer_scope")
+_CARRIED: ContextVar[bool] = ContextVar("tracer_carried", default=False)
 _REFINEMENTS: list[Callable[[Scope], Scope]] = []
 
 
@@ -100,6 +103,21 @@ def current_scope() -> Scope | None:
         for refine in _REFINEMENTS:
             scope = refine(scope)
     return scope
+
+
+def is_carried() -> bool:
+    """Whether threads that are started here are to inherit this context."""
+    return _CARRIED.get() or outer_scope() is not None
+
+
+@contextmanager
+def carry() -> Generator[None]:
+    """Let threads that are started in this block inherit its context, outside rollouts too."""
+    token = _CARRIED.set(True)  # a context variable has no names for its values
+    try:
+        yield
+    finally:
+        _CARRIED.reset(token)
 
 
 def current() -> Rollout | None:

@@ -1,5 +1,6 @@
 """This file holds how tracing begins in a process: settings read, recorder opened, clients instrumented."""
 
+import atexit
 from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from agent_layer.recorder.log import open_recorder
 from agent_layer.settings import Settings, load_settings
-from tracer.context import Scope, enter_process
+from tracer.context import Scope, carry, enter_process
 from tracer.gateway import GatewayClient
 from tracer.gateways import connect_gateway
 from tracer.handle import Rollout, Sink
@@ -71,10 +72,11 @@ def init(settings: Settings | None = None, **overrides: object) -> None:
 
 def _begin(settings: Settings, *, is_read: bool) -> Tracing:
     """Begin in the rollout of this process, where settings are read from an environment that names one."""
-    rollout = rollout_from_environment(settings.run) if is_read else None
+    rollout = rollout_from_environment(settings) if is_read else None
     if rollout is None:
         return Tracing(settings=settings, sink=open_recorder(settings))
     enter_process(Scope(rollout=rollout))
+    atexit.register(rollout.give_up_unfinished)
     return Tracing(settings=settings, sink=rollout.sink, inherited=rollout)
 
 
@@ -94,7 +96,8 @@ def trace_into(tracing: Tracing) -> Generator[None]:
     token = _OVERRIDE.set(tracing)
     try:
         instrument()
-        yield
+        with carry():
+            yield
     finally:
         _OVERRIDE.reset(token)
 

@@ -7,7 +7,7 @@ from contextvars import Context, copy_context
 from functools import partial, wraps
 from typing import ParamSpec, TypeVar
 
-from tracer.context import current_scope
+from tracer.context import is_carried
 
 __all__ = ["carry_context"]
 
@@ -26,7 +26,7 @@ def carry_context() -> None:
 
 @wraps(_start)
 def _start_inside(self: threading.Thread) -> None:
-    if current_scope() is not None:
+    if is_carried():
         self.run = partial(copy_context().run, self.run)
     _start(self)
 
@@ -35,7 +35,7 @@ def _start_inside(self: threading.Thread) -> None:
 def _submit_inside(
     self: ThreadPoolExecutor, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
 ) -> Future[T]:
-    if current_scope() is None:
+    if not is_carried():
         return _submit(self, function, *args, **kwargs)
     # the pool may start a thread for this, which must not keep the rollout for whatever it runs later
     return Context().run(_submit, self, partial(copy_context().run, function), *args, **kwargs)
