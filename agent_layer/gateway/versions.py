@@ -51,7 +51,7 @@ class EngineWatch:
             tasks.create_task(self._follow())
             tasks.create_task(self._say_idle())
             limits = self._settings.engine_poll_seconds, self._settings.connect_seconds
-            tasks.create_task(check_engines(self.rotation, *limits))
+            tasks.create_task(check_engines(self.rotation, *limits, self._report_end))
 
     async def close(self) -> None:
         """Tell the board that this gateway ended."""
@@ -141,6 +141,16 @@ class EngineWatch:
                     continue
                 if self._said_idle.get(engine.url, -1) < engine.epoch:
                     await self._acknowledge(engine)
+
+    async def _report_end(self, url: str) -> None:
+        """Nobody listens there: whatever is started there next is not what the board knows."""
+        engine = next((engine for engine in self.rotation.engines if engine.url == url), None)
+        if engine is None or engine.state != "serving":
+            return
+        try:
+            await asyncio.to_thread(self._board.note_end, engine)
+        except RedisError as error:
+            log.warning("board unreachable: %s", error)  # it is asked again
 
     async def _acknowledge(self, engine: Engine) -> None:
         try:

@@ -9,6 +9,7 @@ engine draining or loading; nobody sends to it until the next switch has loaded 
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, cast
 
@@ -50,6 +51,8 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
     """An operator took it out of rotation; weights still reach it."""
     is_joined: bool = False
     """An operator let it join at run time: gateways use it though their settings do not name it."""
+    started_from: str | None = None
+    """Where the weights lie that it has after a start; None: not known."""
     tokenizer_hash: str | None = None
     template_hash: str | None = None
     """Of what lies at ``location``; None when that cannot be read."""
@@ -102,6 +105,15 @@ class EngineBoard:
             changes.multi()
             changes.hset(key, mapping={name: _text_of(value) for name, value in wanted.items() if value is not None})
             self._announce(changes, url)
+
+    def note_end(self, engine: Engine) -> None:
+        """Say that an engine's process has ended: started again, it would have other weights than the board says.
+
+        It stays out of service until it was given new ones. One that starts with what it served needs nothing.
+        """
+        if engine.state == "serving" and engine.started_from not in (None, engine.location):
+            with suppress(EngineError):  # somebody moved it meanwhile, and knows more
+                self._move(engine.url, engine.epoch, {"state": "loading"})
 
     def forget(self, url: str) -> None:
         """Take an engine off the board. Calls that it still answers are not cut off."""

@@ -1,28 +1,37 @@
 """This file holds how engines are asked, again and again, whether they are well and how busy they are."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
 
-from aiohttp import ClientError, ClientSession, ClientTimeout
+from aiohttp import ClientConnectorError, ClientError, ClientSession, ClientTimeout
 
 from agent_layer.gateway.engines.metrics import Gauges, read_gauges
 from agent_layer.gateway.engines.rotation import Rotation
 
 __all__ = ["check_engines"]
 
+Report: TypeAlias = Callable[[str], Awaitable[None]]
 
-async def check_engines(rotation: Rotation, poll_seconds: float, answer_seconds: float) -> None:
-    """Ask until cancelled. Where there is one engine only, there is nothing to choose and nothing is asked."""
+
+async def check_engines(rotation: Rotation, poll_seconds: float, answer_seconds: float, report_end: Report) -> None:
+    """Ask until cancelled.
+
+    Args:
+        rotation: whose engines are asked, and which is told.
+        poll_seconds: between two rounds.
+        answer_seconds: longest wait for an answer.
+        report_end: told the address of an engine at which nobody listens.
+    """
     async with ClientSession(timeout=ClientTimeout(total=answer_seconds)) as session:
         while True:
-            urls = [engine.url for engine in rotation.engines]
-            if len(urls) > 1:
-                async with asyncio.TaskGroup() as asking:
-                    for url in urls:
-                        asking.create_task(_check(session, url, rotation))
+            async with asyncio.TaskGroup() as asking:
+                for engine in rotation.engines:
+                    asking.create_task(_check(session, engine.url, rotation, report_end))
             await asyncio.sleep(poll_seconds)
 
 
-async def _check(session: ClientSession, url: str, rotation: Rotation) -> None:
+async def _check(session: ClientSession, url: str, rotation: Rotation, report_end: Report) -> None:
     try:
         async with session.get(f"{url}/health", allow_redirects=False) as reply:
             is_well = reply.status == 200
@@ -30,6 +39,10 @@ async def _check(session: ClientSession, url: str, rotation: Rotation) -> None:
             rotation.note_answer(url, await _gauges_of(session, url))
         else:
             rotation.note_failure(url)
+    except ClientConnectorError as error:
+        rotation.note_failure(url)
+        if isinstance(error.os_error, ConnectionRefusedError):
+            await report_end(url)
     except (ClientError, TimeoutError):
         rotation.note_miss(url)
 

@@ -51,6 +51,7 @@ def put_on_board(
         logprobs_mode=logprobs_mode or settings.logprobs_mode,
         state="serving",
         epoch=0,
+        started_from=place,
         tokenizer_hash=found.tokenizer_hash,
         template_hash=found.template_hash,
     )

@@ -178,3 +178,35 @@ async def home_of(house):
     opened = await house.open()
     await house.chat(opened, "hello")
     return house.step(opened).engine
+
+
+async def test_an_engine_that_ended_serves_again_only_with_weights_that_are_known(house, until):
+    async with AsyncExitStack() as first:
+        ending = await first.enter_async_context(serve(ScriptedEngine()))
+        await house.post("/engines", {"url": ending.url})
+        url, port = ending.url, int(ending.url.rpartition(":")[2])
+        await asyncio.to_thread(house.board.switch, url, 1, "weights/1", lambda: None)
+        await house.open()
+    await until(lambda: house.board.read(url).state == "loading")
+
+    async with serve(ScriptedEngine(), port=port):
+        assert {await home_of(house) for _ in range(4)} == {house.engine.url}
+        await asyncio.to_thread(house.board.switch, url, 2, "weights/2", lambda: None)
+        await until(lambda: house.board.read(url).state == "serving")
+        async with asyncio.timeout(5):
+            while await home_of(house) != url:
+                pass
+
+
+async def test_an_engine_that_ended_with_the_weights_it_starts_from_comes_back(house):
+    async with serve(ScriptedEngine()) as ending:
+        await house.post("/engines", {"url": ending.url})
+        url, port = ending.url, int(ending.url.rpartition(":")[2])
+    async with asyncio.timeout(5):
+        while await home_of(house) != house.engine.url:
+            pass
+
+    async with serve(ScriptedEngine(), port=port), asyncio.timeout(5):
+        while await home_of(house) != url:
+            pass
+    assert house.board.read(url).state == "serving"
