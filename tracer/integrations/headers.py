@@ -9,8 +9,10 @@ CALL_HEADER = "x-agent-layer-call"
 
 
 def call_headers(call: Call) -> dict[str, str]:
-    """Name the call, its rollout, and its span."""
-    rollout = call.scope.rollout
+    """Name the call, its rollout, its span, and the agent that speaks, where a header can say that name."""
+    rollout, agent = call.scope.rollout, call.scope.agent
     headers = {CALL_HEADER: call.call_id, "x-agent-layer-rollout": rollout.trajectory_id}
+    if agent and agent.isascii() and agent.isprintable():
+        headers["x-agent-layer-agent"] = agent
     write_trace(headers, rollout.trace, call.span_id)
     return headers

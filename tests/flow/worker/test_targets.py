@@ -45,6 +45,7 @@ async def test_a_command_gets_its_address_and_no_secret(site, task, tmp_path, mo
     assert sorted(result) == [
         "AGENT_LAYER_ATTEMPT",
         "AGENT_LAYER_ROLLOUT",
+        "AGENT_LAYER_RUN",
         "ANTHROPIC_API_KEY",
         "ANTHROPIC_BASE_URL",
         "OPENAI_API_KEY",
@@ -52,6 +53,36 @@ async def test_a_command_gets_its_address_and_no_secret(site, task, tmp_path, mo
         "TRACEPARENT",
     ]
     assert len(trajectory.steps) == 1
+
+
+TRACED = """
+import openai
+import tracer
+
+shared = openai.OpenAI(base_url="http://127.0.0.1:9/v1", api_key="none", max_retries=0)
+tracer.init()
+with tracer.rollout(task="by-itself"):
+    with_agent = tracer.agent(name="asker")(shared.chat.completions.create)
+    with_agent(model="m", messages=[{"role": "user", "content": "hi"}])
+tracer.reward(0.75, name="own", step=0)
+print(tracer.current().trajectory_id)
+"""
+
+
+async def test_a_command_that_traces_finds_its_rollout(site, task, tmp_path):
+    program = tmp_path / "agent.py"
+    program.write_text(TRACED)
+    guard = Guard()
+    try:
+        (trajectory,) = await site.run(CommandTarget([sys.executable, str(program)], guard), task(), name="agent.py")
+    finally:
+        guard.close()
+
+    assert trajectory.outcome.result == trajectory.trajectory_id
+    (step,) = trajectory.steps
+    assert (step.agent, step.capture_level, step.sources) == ("asker", "tokens", ["gateway"])
+    assert step.trace_id
+    assert [(reward.name, reward.score, reward.step) for reward in trajectory.rewards] == [("own", 0.75, 0)]
 
 
 async def test_a_graph_is_run_as_it_is(site, task):
