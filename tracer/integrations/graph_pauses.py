@@ -10,7 +10,7 @@ from typing import cast
 from tracer.integrations.graph_runs import Run, scope_at
 from tracer.observations import ToolUse, is_pause
 
-__all__ = ["answer_pause", "ask_at_pause"]
+__all__ = ["answer_pause", "ask_at_pause", "is_handover"]
 
 _NAME = "interrupt"
 
@@ -37,6 +37,11 @@ def answer_pause(run: Run) -> None:
     for thread, name in list(questions):
         if thread == _thread_of(run) and (name in by_id or not is_by_id):
             questions.pop((thread, name)).record(by_id[name] if is_by_id else answer)
+
+
+def is_handover(error: BaseException) -> bool:
+    """Whether a node that is left by this error has done its part, and sends the graph around it elsewhere."""
+    return type(error).__name__ == "ParentCommand"
 
 
 def _by_id(answer: object) -> Mapping[object, object]:

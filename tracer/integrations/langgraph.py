@@ -22,7 +22,7 @@ from langchain_core.tracers.context import register_configure_hook
 from tracer.beside import beside
 from tracer.calls import Asked, Call, announce, failed_answer, take_over
 from tracer.context import Scope, outer_scope, refine_scopes
-from tracer.integrations.graph_pauses import answer_pause, ask_at_pause
+from tracer.integrations.graph_pauses import answer_pause, ask_at_pause, is_handover
 from tracer.integrations.graph_runs import Run, begin_chain, begin_tool, end_chain, scope_at
 from tracer.integrations.messages import add_messages, add_state, answer_ids, read_result
 from tracer.observations import ToolUse
@@ -82,7 +82,7 @@ class GraphHandler(BaseCallbackHandler):
     def on_chain_error(self, error: BaseException, *, run_id: UUID, **kwargs: object) -> None:
         """Forget it; a node that fails may be tried again, from where it began."""
         if (run := self._runs.pop(run_id, None)) is not None:
-            end_chain(run, is_success=False)
+            end_chain(run, is_success=is_handover(error))
             ask_at_pause(run, error)
 
     def on_chat_model_start(

@@ -94,7 +94,10 @@ def answer_ids(result: LLMResult) -> list[str]:
 
 
 def _answers_of(result: LLMResult) -> list[AIMessage]:
-    choices = [choice.message for choice in result.generations[0] if isinstance(choice, ChatGeneration)]
+    choices = [
+        choice.message if isinstance(choice, ChatGeneration) else AIMessage(choice.text)
+        for choice in result.generations[0]
+    ]
     return [message for message in choices if isinstance(message, AIMessage)]
 
 

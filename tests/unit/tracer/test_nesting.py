@@ -5,9 +5,11 @@ import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
+from functools import partial
 
 from hypothesis import given
 from hypothesis import strategies as st
+from langgraph.graph import START, StateGraph
 
 import tracer
 
@@ -78,7 +80,18 @@ def in_generator(label, parts):
         next(rest, int)()
 
 
+def in_nodes(label, parts, *, is_parallel=False):
+    """A graph whose nodes do the parts, one after the other or side by side."""
+    graph = StateGraph(dict)
+    for number, part in enumerate(parts):
+        graph.add_node(f"n{number}", lambda _, part=part: part())
+        graph.add_edge(f"n{number - 1}" if number and not is_parallel else START, f"n{number}")
+    graph.compile(name=label).invoke({"some": "state"})
+
+
 WAYS = {
+    "graph": in_nodes,
+    "branches": partial(in_nodes, is_parallel=True),
     "rollout": in_rollout,
     "agent": in_agent,
     "tool": in_tool,
@@ -114,7 +127,7 @@ def expected(tree, label, rollout=None, agents=()):
         where = rollout, agents
         if way == "rollout":
             where = label, ()
-        elif way == "agent" or (way == "generator" and number % 2 == 0):
+        elif way in ("agent", "graph", "branches") or (way == "generator" and number % 2 == 0):
             where = rollout, (*agents, label)
         found += expected(part, f"{label}.{number}", *where)
     return found
