@@ -14,9 +14,10 @@ from agent_layer.gateway.rollouts import Asked, LiveRollout, Place
 from agent_layer.schema.findings import BREAK
 from agent_layer.schema.record import JsonObject, TokenIds
 from agent_layer.schema.step import CaptureLevel, PromptDelta, StepPart, StepStatus, Usage
+from agent_layer.schema.trace import parse_trace
 from agent_layer.store.engines import Engine
 
-__all__ = ["Context", "end_part", "remember", "start_part"]
+__all__ = ["Context", "at_engine", "end_part", "remember", "start_part"]
 
 _TOKEN_BYTES = 4
 _NO_IDS = TokenIds()
@@ -37,7 +38,7 @@ def start_part(
 ) -> StepPart:
     """Record what is about to be asked. Headers may name the agent, its role and the trace."""
     applied = request.sampling | rollout.sampling_for(request.sampling)
-    trace_id, span_id = _trace_of(headers.get("traceparent", ""))
+    trace = parse_trace(headers)
     return StepPart(
         trajectory_id=rollout.trajectory_id,
         call_id=call_id,
@@ -49,12 +50,24 @@ def start_part(
         role=_role_of(headers.get("x-agent-layer-role")),
         conversation=asked.before.conversation if asked.before else call_id,
         parent_call=asked.before.call_id if asked.before else None,
-        trace_id=trace_id,
-        span_id=span_id,
+        trace_id=trace and trace.trace_id,
+        span_id=trace and trace.span_id,
         state=asked.state,
         sampling_asked=request.sampling_asked,
         sampling_applied=applied,
         temperature=_temperature_of(applied),
+        logprobs_mode=engine.logprobs_mode,
+        model=engine.model,
+        engine=engine.url,
+        template_hash=engine.template_hash,
+        tokenizer_hash=engine.tokenizer_hash,
+    )
+
+
+def at_engine(part: StepPart, engine: Engine) -> StepPart:
+    """The same part with another engine."""
+    return msgspec.structs.replace(
+        part,
         logprobs_mode=engine.logprobs_mode,
         model=engine.model,
         engine=engine.url,
@@ -166,9 +179,3 @@ def _temperature_of(sampling: JsonObject) -> float | None:
 
 def _role_of(name: str | None) -> Literal["policy", "aux"] | None:
     return name if name in ("policy", "aux") else None
-
-
-def _trace_of(traceparent: str) -> tuple[str | None, str | None]:
-    """Trace and span id of a W3C header."""
-    parts = traceparent.split("-")
-    return (parts[1], parts[2]) if len(parts) == 4 else (None, None)

@@ -5,7 +5,7 @@ from typing import Protocol
 
 import msgspec
 
-from agent_layer.gateway.capture import end_part, remember, start_part
+from agent_layer.gateway.capture import at_engine, end_part, remember, start_part
 from agent_layer.gateway.dialects.chat import ChatRequest
 from agent_layer.gateway.dialects.chat_answer import ChatAnswer
 from agent_layer.gateway.dialects.completions import Completions
@@ -75,8 +75,7 @@ class Flight(msgspec.Struct, kw_only=True):
 
     def move_to(self, engine: Engine) -> None:
         """Go on to another engine, as the same call."""
-        told = {"engine": engine.url, "model": engine.model, "logprobs_mode": engine.logprobs_mode}
-        self.start = msgspec.structs.replace(self.start, **told)
+        self.start = at_engine(self.start, engine)
         self.engine, self.is_moved = engine, True
 
     def body(self) -> bytes:
@@ -129,10 +128,4 @@ class Flight(msgspec.Struct, kw_only=True):
 
     def _moved(self, part: StepPart) -> StepPart:
         """The start names an engine that failed; the end names the one that answered."""
-        return msgspec.structs.replace(
-            part,
-            engine=self.start.engine,
-            model=self.start.model,
-            logprobs_mode=self.start.logprobs_mode,
-            findings=[*part.findings, "engine_changed"],
-        )
+        return msgspec.structs.replace(at_engine(part, self.engine), findings=[*part.findings, "engine_changed"])

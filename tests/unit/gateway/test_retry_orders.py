@@ -1,0 +1,87 @@
+"""However attempts begin, join, give up and come again, those of one identity make one good step."""
+
+import asyncio
+import json
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+TICK_SECONDS = 0.004
+IDENTITIES = {
+    "plain": {},
+    "call": {"x-agent-layer-call": "call-1"},
+    "other-call": {"x-agent-layer-call": "call-2"},
+    "key": {"idempotency-key": "key-1"},
+    "sdk": {"x-stainless-retry-count": "1"},
+}
+"""How attempts say who they are; those of one name ask the same."""
+
+
+class Attempt(msgspec.Struct, frozen=True):
+    identity: str
+    begins_at: int
+    """In ticks; an answer takes four."""
+    gives_up_after: int | None
+
+
+attempts = st.builds(
+    Attempt,
+    st.sampled_from(sorted(IDENTITIES)),
+    st.integers(0, 8),
+    st.none() | st.integers(1, 5),
+)
+
+
+async def make(house, opened, attempt, *, stream):
+    """Give the text of the answer; None where the attempt gave up."""
+    await asyncio.sleep(attempt.begins_at * TICK_SECONDS)
+    limit = None if attempt.gives_up_after is None else attempt.gives_up_after * TICK_SECONDS
+    try:
+        async with asyncio.timeout(limit):
+            status, told = await house.chat(
+                opened, attempt.identity, stream=stream, headers=IDENTITIES[attempt.identity]
+            )
+    except TimeoutError:
+        return None
+    assert status == 200
+    chunks = told if isinstance(told, list) else [told]
+    parts = [choice.get("delta", choice.get("message")) for chunk in chunks for choice in chunk["choices"]]
+    return "".join(part.get("content") or "" for part in parts)
+
+
+async def settled(house, opened):
+    """Good steps by the identity whose question they answer, once nothing runs any more."""
+    async with asyncio.timeout(5):
+        while len(house.log.parts("end")) < len(house.log.parts("start")):  # noqa: ASYNC110  # clients hang up unheard
+            await asyncio.sleep(TICK_SECONDS)
+    trajectory = house.log.trajectory(opened["trajectory_id"])
+    asked = [json.loads(trajectory.contents[step.state.messages[-1]])["content"] for step in trajectory.steps]
+    return [name for name, step in zip(asked, trajectory.steps, strict=True) if step.status == "ok"]
+
+
+@pytest.fixture
+def kept(house):
+    """The house, out of sight: Hypothesis would print all of it."""
+    return lambda: house
+
+
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(st.lists(attempts, min_size=1, max_size=8), st.booleans())
+async def test_attempts_of_one_identity_make_one_good_step(kept, tried, stream):
+    house = kept()
+    house.engine.token_seconds = TICK_SECONDS
+    opened = await house.open()
+
+    answers = await asyncio.gather(*(make(house, opened, attempt, stream=stream) for attempt in tried))
+    good = await settled(house, opened)
+
+    for attempt, answer in zip(tried, answers, strict=True):
+        assert answer in (None, f"you said: {attempt.identity}")
+    for name in {attempt.identity for attempt in tried} - {"plain"}:
+        stayed = any(answer for attempt, answer in zip(tried, answers, strict=True) if attempt.identity == name)
+        assert good.count(name) <= 1
+        assert good.count(name) == 1 or not stayed
+    plain = [answer for attempt, answer in zip(tried, answers, strict=True) if attempt.identity == "plain"]
+    assert len(plain) - plain.count(None) <= good.count("plain") <= len(plain)
