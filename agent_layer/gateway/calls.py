@@ -155,7 +155,10 @@ class Calls:
         response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: _STREAM, CALL_HEADER: call.call_id})
         stream, sent, pieces = flight.question.dialect.stream(flight.exchange()), list[bytes](), reply.pieces()
         received = await anext(pieces, None)  # an engine that dies before it can be replaced by another
-        await response.prepare(http)
+        try:
+            await response.prepare(http)
+        except ConnectionResetError:  # the client left before its answer began
+            raise asyncio.CancelledError from None
         try:
             while received is not None:
                 sent.append(stream.feed(received))
