@@ -5,6 +5,7 @@ Without any setting all state lives in one directory: Redis on a private socket,
 
 import os
 import socket
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -16,7 +17,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from agent_layer.errors import BadInputError
 from agent_layer.schema.ids import check_name
 
-__all__ = ["Inheritance", "Settings", "agent_environment", "inheritance", "load_settings"]
+__all__ = ["Inheritance", "Settings", "agent_environment", "inheritance", "load_settings", "program_environment"]
 
 
 class Settings(BaseSettings):
@@ -161,8 +162,12 @@ class Settings(BaseSettings):
     @cached_property
     def engine_urls(self) -> list[str]:
         """Addresses of engines, without a trailing slash or /v1."""
-        urls = [url.strip() for url in (self.vllm_urls or "").split(",")]
-        return [url.rstrip("/").removesuffix("/v1") for url in urls if url]
+        return _addresses_in(self.vllm_urls)
+
+    @cached_property
+    def gateway_urls(self) -> list[str]:
+        """Addresses of gateways, without a trailing slash or /v1."""
+        return _addresses_in(self.gateway_url)
 
     @cached_property
     def allowed_engines(self) -> list[str]:
@@ -180,6 +185,11 @@ class Settings(BaseSettings):
     def host(self) -> str:
         """Name of this machine, as it stands in log names and lease lists."""
         return "".join(letter if letter.isalnum() else "-" for letter in socket.gethostname())[:32] or "host"
+
+
+def _addresses_in(setting: str | None) -> list[str]:
+    urls = [url.strip() for url in (setting or "").split(",")]
+    return [url.rstrip("/").removesuffix("/v1") for url in urls if url]
 
 
 def load_settings(**overrides: object) -> Settings:

@@ -1,18 +1,22 @@
-"""This file holds the rollout that a process was started for: a worker's command, whose environment names it.
+"""This file holds the rollout that a process was started for, which its environment names.
 
-Such a process has the key of its rollout and nothing else: neither a log nor the store. The gateway records its model
-calls; what it judges itself goes to the gateway too; other records of it have no place to go.
+A worker's command has the key of its rollout and nothing else: neither a log nor the store. The gateway records its
+model calls; what it judges itself goes to the gateway too; other records of it have no place to go. A program that
+``agent-layer trace`` or ``tracer.inject`` started records in the log directory of its starter.
 """
 
-from agent_layer.recorder.log import FlushReport
+from collections.abc import Mapping
+
+from agent_layer.recorder.log import FlushReport, open_recorder
 from agent_layer.schema.codec import LogRecord
 from agent_layer.schema.gateway import RewardRequest
 from agent_layer.schema.ids import check_name, trajectory_id_of
 from agent_layer.schema.reward import Reward
-from agent_layer.settings import Inheritance, inheritance
+from agent_layer.schema.trace import parse_trace
+from agent_layer.settings import Inheritance, Settings, inheritance
 from tracer.gateway import GatewayClient
-from tracer.handle import Rollout
-from tracer.traceparent import new_trace, parse_trace
+from tracer.handle import Rollout, Sink
+from tracer.traceparent import new_trace
 
 __all__ = ["rollout_from_environment"]
 
@@ -46,26 +50,33 @@ class RewardSink:
         return FlushReport(pending=0, lost=0, recorded=self._num_sent)
 
 
-def rollout_from_environment(run: str) -> Rollout | None:
-    """Give the rollout that this process was started for; None: it was started for none.
+def rollout_from_environment(settings: Settings, variables: Mapping[str, str] | None = None) -> Rollout | None:
+    """Give the rollout that a process was started for; None: it was started for none.
 
     Args:
-        run: of the rollout, where the environment does not say.
+        settings: name the run, where the environment does not, and the log directory.
+        variables: the environment; None: that of this process.
 
     Raises: BadInputError: the environment names something that is no rollout, or no address of a gateway.
     """
-    return None if (found := inheritance()) is None else _rollout_of(found, run)
+    return None if (found := inheritance(variables)) is None else _rollout_of(found, settings)
 
 
-def _rollout_of(found: Inheritance, run: str) -> Rollout:
+def _rollout_of(found: Inheritance, settings: Settings) -> Rollout:
     check_name(found.rollout_id, "AGENT_LAYER_ROLLOUT")
     return Rollout(
         trajectory_id=trajectory_id_of(found.rollout_id, found.attempt),
         rollout_id=found.rollout_id,
         attempt=found.attempt,
-        run=run,
-        sink=RewardSink(GatewayClient(found.base_url, found.api_key)),
+        run=settings.run,
+        sink=_sink_of(found, settings),
         base_url=found.base_url,
         api_key=found.api_key,
         trace=parse_trace({"traceparent": found.traceparent}) or new_trace(),
     )
+
+
+def _sink_of(found: Inheritance, settings: Settings) -> Sink:
+    if found.has_log or found.base_url is None:
+        return open_recorder(settings)
+    return RewardSink(GatewayClient(found.base_url, found.api_key))

@@ -1,51 +1,108 @@
-"""This file holds how a rollout travels to another process: in the headers of a request between agents."""
+"""This file holds how a rollout travels to another process: in a request's headers, or in its environment."""
 
 from collections.abc import Generator, Mapping, MutableMapping
 from contextlib import contextmanager
 
 from agent_layer.schema.ids import check_name, split_trajectory_id
+from agent_layer.schema.trace import parse_trace
+from agent_layer.settings import Settings
 from tracer.context import current_scope
 from tracer.handle import Rollout
+from tracer.inherited import rollout_from_environment
 from tracer.rollouts import enter_rollout
-from tracer.traceparent import active_trace, new_trace, parse_trace, write_trace
+from tracer.traceparent import active_trace, new_trace, write_trace
 from tracer.tracing import active
 
-__all__ = ["extract", "inject"]
+__all__ = ["OPERATORS", "extract", "inject", "place_of_logs", "variables_of"]
 
 _ROLLOUT_HEADER = "x-agent-layer-rollout"
 _RUN_HEADER = "x-agent-layer-run"
+_ROLLOUT_VARIABLE = "AGENT_LAYER_ROLLOUT"
+OPERATORS = frozenset({"AGENT_LAYER_API_KEY", "AGENT_LAYER_FORMER_API_KEYS", "AGENT_LAYER_GATEWAY_URL"})
+"""Variables by which others could open rollouts, and judge those of all."""
 
 
-def inject(headers: MutableMapping[str, str]) -> MutableMapping[str, str]:
-    """Add the current rollout to the headers, and give them back; outside any rollout nothing is added.
+def inject(carrier: MutableMapping[str, str]) -> MutableMapping[str, str]:
+    """Add the current rollout to headers, or to the environment of a process that is to be started; give them back.
 
-    No key travels: whoever is to go on calling the model for this rollout has a key of the gateway itself.
+    Outside any rollout nothing is added. What holds a PATH is an environment: it gets the rollout's own address and
+    key, so that programs without a tracer go on with the rollout too. In headers no key travels: whoever is to go on
+    calling the model for this rollout has a key of the gateway itself.
     """
-    if (scope := current_scope()) is not None:
-        headers[_ROLLOUT_HEADER] = scope.rollout.trajectory_id
-        headers[_RUN_HEADER] = scope.rollout.run
-        rollout, around = scope.rollout, active_trace()
-        is_inside = around is not None and around.trace_id == rollout.trace_id and around != rollout.trace
-        above = around.span_id if around and is_inside else None
-        write_trace(headers, rollout.trace, above or rollout.span_id)
+    scope = current_scope()
+    if scope is not None and "PATH" in carrier:
+        carrier.update(variables_of(scope.rollout) | place_of_logs(active().settings))
+    elif scope is not None:
+        carrier.update(_headers_of(scope.rollout))
+    return carrier
+
+
+def variables_of(rollout: Rollout) -> dict[str, str]:
+    """Give what an environment says of an attempt."""
+    variables = {
+        _ROLLOUT_VARIABLE: rollout.rollout_id,
+        "AGENT_LAYER_ATTEMPT": str(rollout.attempt),
+        "AGENT_LAYER_RUN": rollout.run,
+        **{name.upper(): value for name, value in _trace_headers(rollout).items()},
+    }
+    if rollout.base_url is None or rollout.api_key is None:
+        return variables
+    return variables | {
+        "OPENAI_BASE_URL": rollout.base_url,
+        "OPENAI_API_KEY": rollout.api_key,
+        "ANTHROPIC_BASE_URL": rollout.base_url.removesuffix("/v1"),
+        "ANTHROPIC_API_KEY": rollout.api_key,
+    }
+
+
+def place_of_logs(settings: Settings) -> dict[str, str]:
+    """Give the variables under which a process records where these settings say."""
+    return {name: value for name, value in settings.environment().items() if name not in OPERATORS}
+
+
+def _headers_of(rollout: Rollout) -> dict[str, str]:
+    return {_ROLLOUT_HEADER: rollout.trajectory_id, _RUN_HEADER: rollout.run, **_trace_headers(rollout)}
+
+
+def _trace_headers(rollout: Rollout) -> dict[str, str]:
+    """Give the place in the trace: the span of the agent's own that is active, else the attempt's."""
+    headers, around = dict[str, str](), active_trace()
+    is_inside = around is not None and around.trace_id == rollout.trace_id and around != rollout.trace
+    above = around.span_id if around and is_inside else None
+    write_trace(headers, rollout.trace, above or rollout.span_id)
     return headers
 
 
 @contextmanager
-def extract(headers: Mapping[str, str]) -> Generator[Rollout | None]:
-    """Run the block in the rollout that the headers name; in none when they name none.
+def extract(carrier: Mapping[str, str]) -> Generator[Rollout | None]:
+    """Run the block in the rollout that headers, or an environment, name; in none when they name none.
 
-    Raises: BadInputError: the headers name something that is no rollout.
+    Raises: BadInputError: they name something that is no rollout.
     """
+    rollout = _from_environment(carrier) if _ROLLOUT_VARIABLE in carrier else _from_headers(carrier)
+    if rollout is None:
+        yield None
+        return
+    with enter_rollout(rollout):
+        yield rollout
+
+
+def _from_environment(variables: Mapping[str, str]) -> Rollout | None:
+    tracing = active()
+    rollout = rollout_from_environment(tracing.settings, variables)
+    inherited = tracing.inherited
+    return inherited if rollout and inherited and inherited.trajectory_id == rollout.trajectory_id else rollout
+
+
+def _from_headers(headers: Mapping[str, str]) -> Rollout | None:
     named = {name.lower(): value for name, value in headers.items()}
     trajectory_id = named.get(_ROLLOUT_HEADER)
     if trajectory_id is None:
-        yield None
-        return
+        return None
     rollout_id, attempt = split_trajectory_id(check_name(trajectory_id, "rollout"))
     tracing = active()
     gateway = tracing.gateway
-    rollout = Rollout(
+    return Rollout(
         trajectory_id=trajectory_id,
         rollout_id=rollout_id,
         attempt=attempt,
@@ -55,5 +112,3 @@ def extract(headers: Mapping[str, str]) -> Generator[Rollout | None]:
         api_key=tracing.settings.api_key,
         trace=parse_trace(named) or new_trace(),
     )
-    with enter_rollout(rollout):
-        yield rollout

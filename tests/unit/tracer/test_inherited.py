@@ -8,7 +8,7 @@ import pytest
 
 import tracer
 from agent_layer.errors import BackPressureError, BadInputError
-from agent_layer.settings import inheritance
+from agent_layer.settings import Settings, inheritance
 from tracer.inherited import rollout_from_environment
 from tracer.testing import capture
 
@@ -30,7 +30,7 @@ def told(monkeypatch):
 
 @pytest.mark.usefixtures("told")
 def test_the_rollout_is_the_one_that_the_environment_names():
-    rollout = rollout_from_environment("run")
+    rollout = rollout_from_environment(Settings(run="run"))
 
     assert (rollout.trajectory_id, rollout.run, rollout.trace_id) == ("r.1-2", "run", "a" * 32)
     assert (rollout.base_url, rollout.api_key) == (TOLD["OPENAI_BASE_URL"], "rk-mine")
@@ -38,7 +38,7 @@ def test_the_rollout_is_the_one_that_the_environment_names():
 
 def test_a_process_of_its_own_is_in_no_rollout():
     assert inheritance() is None
-    assert rollout_from_environment("run") is None
+    assert rollout_from_environment(Settings(run="run")) is None
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_half_of_it_is_said_in_one_sentence(told, name, value):
     told.setenv(name, value)
 
     with pytest.raises(BadInputError, match="AGENT_LAYER_ROLLOUT"):
-        rollout_from_environment("run")
+        rollout_from_environment(Settings(run="run"))
 
 
 CHILD = """

@@ -1,0 +1,152 @@
+"""``agent-layer trace`` captures programs without touching them, with a gateway and without one."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from agent_layer.store import open_store
+
+SCRIPT = """
+import openai, sys
+client = openai.OpenAI()
+answer = client.chat.completions.create(model="scripted", messages=[{"role": "user", "content": sys.argv[1]}])
+print(answer.choices[0].message.content)
+"""
+FAMILY = """
+import multiprocessing, subprocess, sys, threading
+
+def ask(text):
+    import openai
+    openai.OpenAI().chat.completions.create(model="scripted", messages=[{"role": "user", "content": text}])
+
+if __name__ == "__main__":
+    thread = threading.Thread(target=ask, args=("thread",)); thread.start(); thread.join()
+    child = multiprocessing.get_context("spawn").Process(target=ask, args=("spawned",)); child.start(); child.join()
+    child = multiprocessing.get_context("fork").Process(target=ask, args=("forked",)); child.start(); child.join()
+    subprocess.run([sys.executable, "agent.py", "subprocess"], check=True)
+"""
+
+
+@pytest.fixture
+def home(tmp_path):
+    (tmp_path / "agent.py").write_text(SCRIPT)
+    (tmp_path / "family.py").write_text(FAMILY)
+    return tmp_path
+
+
+def command_of(settings, *words):
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")}
+    command = [sys.executable, "-m", "agent_layer.cli", "trace", *words]
+    return command, clean | settings.environment()
+
+
+def trace(settings, *words, directory, **variables):
+    command, environment = command_of(settings, *words)
+    return subprocess.run(
+        command,
+        cwd=directory,
+        env=environment | variables,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def trajectory_of(settings, traced):
+    named = traced.stderr.strip().splitlines()[-1].rpartition(" ")[2]
+    return open_store(settings).get(named)
+
+
+def texts_of(trajectory):
+    return [json.loads(trajectory.contents[step.state.messages[0]])["content"] for step in trajectory.steps]
+
+
+def test_with_a_gateway_a_program_is_captured_to_the_token(gateway, engine, home):
+    words = ["--task", "sum", "--task-type", "math", "--", sys.executable, "agent.py", "--hello"]
+
+    traced = trace(gateway, *words, directory=home)
+
+    assert (traced.returncode, traced.stdout) == (0, "it is --hello\n"), traced.stderr
+    trajectory = trajectory_of(gateway, traced)
+    assert (trajectory.started.task_id, trajectory.started.task_type) == ("sum", "math")
+    assert trajectory.outcome.status == "completed"
+    (step,) = trajectory.steps
+    assert (step.capture_level, step.prompt_token_ids.tolist()) == ("tokens", engine.calls[0].prompt_token_ids)
+    assert step.span_id is not None
+    assert "x-agent-layer-call" not in engine.calls[0].headers
+
+
+def test_without_a_gateway_the_program_keeps_its_model_and_is_captured_as_text(settings, engine, home):
+    traced = trace(
+        settings,
+        "--",
+        sys.executable,
+        "agent.py",
+        "hello",
+        directory=home,
+        OPENAI_BASE_URL=f"{engine.url}/v1",
+        OPENAI_API_KEY="own",
+    )
+
+    assert traced.returncode == 0, traced.stderr
+    trajectory = trajectory_of(settings, traced)
+    assert (trajectory.started.task_id, trajectory.outcome.status) == ("agent", "completed")
+    assert [(step.capture_level, step.status) for step in trajectory.steps] == [("text", "ok")]
+    assert texts_of(trajectory) == ["hello"]
+
+
+def test_threads_and_processes_of_every_kind_stay_in_the_rollout(gateway, home):
+    traced = trace(gateway, "--", sys.executable, "family.py", directory=home)
+
+    assert traced.returncode == 0, traced.stderr
+    assert texts_of(trajectory_of(gateway, traced)) == ["thread", "spawned", "forked", "subprocess"]
+
+
+def test_a_program_that_is_no_python_finds_its_model_in_the_environment(gateway, engine, home):
+    script = (
+        'curl -sf "$OPENAI_BASE_URL/chat/completions" -H "Authorization: Bearer $OPENAI_API_KEY"'
+        ' -d \'{"model": "any", "messages": [{"role": "user", "content": "curl"}]}\'; exit 3'
+    )
+
+    traced = trace(gateway, "--", "sh", "-c", script, directory=home)
+
+    assert traced.returncode == 3
+    trajectory = trajectory_of(gateway, traced)
+    assert (trajectory.outcome.status, trajectory.reward, len(trajectory.steps)) == ("failed", None, 1)
+    assert len(engine.calls) == 1
+
+
+def test_the_programs_keys_are_those_of_the_rollout_only(gateway, home):
+    traced = trace(gateway, "--", "env", directory=home)
+
+    variables = dict(line.split("=", 1) for line in traced.stdout.splitlines() if "=" in line)
+    assert gateway.api_key not in variables.values()
+    assert variables["OPENAI_BASE_URL"].startswith(f"{gateway.gateway_url}/r/")
+    assert variables["ANTHROPIC_BASE_URL"] + "/v1" == variables["OPENAI_BASE_URL"]
+    assert "AGENT_LAYER_GATEWAY_URL" not in variables
+
+
+def test_signals_reach_the_program_and_its_status_comes_back(settings, home):
+    command, environment = command_of(settings, "--", "sh", "-c", "echo ready; exec sleep 60")
+    with subprocess.Popen(
+        command, cwd=home, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as tracing:
+        assert tracing.stdout.readline() == "ready\n"
+        tracing.send_signal(signal.SIGTERM)
+        _, errors = tracing.communicate(timeout=30)
+
+    assert tracing.returncode == 128 + signal.SIGTERM
+    named = errors.strip().rpartition(" ")[2]
+    assert open_store(settings).get(named).outcome.status == "failed"
+
+
+def test_a_program_that_is_not_there_is_one_sentence(settings, home):
+    traced = trace(settings, "--", "no-such-program", directory=home)
+
+    assert (traced.returncode, traced.stderr.count("\n")) == (2, 1)
+    assert "no-such-program" in traced.stderr

@@ -1,0 +1,51 @@
+"""This file holds the command that captures a program without touching it: ``trace``."""
+
+import shutil
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from agent_layer.errors import AgentFailedError, BadInputError
+from agent_layer.settings import Settings
+from tracer.programs import Program
+from tracer.rollouts import rollout
+from tracer.tracing import flush, init
+
+__all__ = ["register"]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command; what stands behind the program's name is the program's own."""
+    app.command(context_settings={"allow_interspersed_args": False})(trace)
+
+
+def trace(
+    context: typer.Context,
+    command: Annotated[list[str], typer.Argument(help="The program and its arguments, behind '--'.")],
+    *,
+    task: Annotated[str, typer.Option(help="Id of the task that the program tries; default: the program's name.")] = "",
+    task_type: Annotated[str, typer.Option(help="What kind of task it is.")] = "default",
+    run: Annotated[str, typer.Option(help="Default: AGENT_LAYER_RUN.")] = "",
+) -> int:
+    """Run a program and keep what it does as one trajectory: trace -- python agent.py … ."""
+    settings: Settings = context.obj
+    if shutil.which(command[0]) is None:
+        raise BadInputError(f"trace: expected a program to run, found no {command[0]!r} on PATH; check its name")
+    init(settings)
+    program = Program(command, settings)
+    block = rollout(task or _name_of(command), task_type=task_type, run=run or settings.run)
+    with suppress(AgentFailedError), block as opened:  # what failed is recorded as failed, and its status goes on
+        program.run(opened)
+    flush()
+    typer.echo(f"trajectory {program.trajectory_id}: agent-layer show {program.trajectory_id}", err=True)
+    return program.status
+
+
+def _name_of(command: list[str]) -> str:
+    """Name a program after its script, if it has one."""
+    names = [Path(word).name for word in command]
+    scripts = [name for name in names[1:] if name.endswith((".py", ".sh"))]
+    letters = [letter if letter.isalnum() else "-" for letter in (scripts or names)[0].partition(".")[0]]
+    return "".join(letters).strip("-")[:100] or "program"
