@@ -67,11 +67,10 @@ class SeveralGateways(GatewayClient):
 
 
 def connect_gateway(
-    urls: str, api_key: str | None, *, connect_seconds: float = 5.0, answer_seconds: float = 90.0
+    urls: Sequence[str], api_key: str | None, *, connect_seconds: float = 5.0, answer_seconds: float = 90.0
 ) -> GatewayClient:
-    """Give a client of the gateway, or of several whose addresses are separated by commas."""
-    found = [url.strip() for url in urls.split(",") if url.strip()]
+    """Give a client of the gateway, or of all of them together."""
     limits = {"connect_seconds": connect_seconds, "answer_seconds": answer_seconds}
-    if len(found) < 2:
-        return GatewayClient(urls, api_key, **limits)
-    return SeveralGateways(found, api_key, **limits)
+    if len(urls) > 1:
+        return SeveralGateways(urls, api_key, **limits)
+    return GatewayClient(urls[0], api_key, **limits)

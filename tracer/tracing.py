@@ -37,10 +37,10 @@ class Tracing:
     def gateway(self) -> GatewayClient | None:
         """The gateway that opens rollouts; None: they are recorded here, at text level."""
         settings = self.settings
-        if settings.gateway_url is None:
+        if not settings.gateway_urls:
             return None
         return connect_gateway(
-            settings.gateway_url,
+            settings.gateway_urls,
             settings.api_key,
             connect_seconds=settings.connect_seconds,
             answer_seconds=settings.seal_seconds + settings.connect_seconds,

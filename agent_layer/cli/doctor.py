@@ -57,8 +57,8 @@ def diagnose(settings: Settings) -> Iterator[Diagnosis]:
     yield _look_at_directory(settings)
     yield _ask("redis", lambda: _look_at_redis(settings))
     yield _ask("objects", lambda: _look_at_objects(settings))
-    for subject, url in [("gateway", settings.gateway_url), *(("engine", url) for url in settings.engine_urls)]:
-        if url:
+    for subject, urls in (("gateway", settings.gateway_urls), ("engine", settings.engine_urls)):
+        for url in urls:
             yield _look_at_service(subject, url, settings.connect_seconds)
     for extra, modules in _EXTRAS.items():
         yield _look_at_extra(extra, modules)

@@ -8,6 +8,7 @@ import pytest
 
 from agent_layer.errors import UnreachableError
 from agent_layer.schema.gateway import OpenRequest
+from agent_layer.settings import Settings
 from tracer.gateway import GatewayClient
 from tracer.gateways import SeveralGateways, connect_gateway
 
@@ -54,7 +55,7 @@ def attempts_at(client, rollout_id):
 
 
 def test_of_two_attempts_one_is_where_a_gateway_lives(gateway):
-    client = connect_gateway(f"{gateway[0]}, {GONE}", None, connect_seconds=1)
+    client = connect_gateway([gateway[0], GONE], None, connect_seconds=1)
 
     assert {sum(attempts_at(client, f"r{index}")) for index in range(6)} == {1}
 
@@ -76,5 +77,11 @@ def test_keys_at_a_gateway_that_is_gone_are_not_renewed(gateway):
     assert len(client.renew(names, 30)) == 1
 
 
+def test_addresses_are_separated_by_commas():
+    settings = Settings(gateway_url="http://a:1/v1/, http://b:2")
+
+    assert settings.gateway_urls == ["http://a:1", "http://b:2"]
+
+
 def test_one_address_is_one_gateway():
-    assert type(connect_gateway("http://127.0.0.1:1", None)) is GatewayClient
+    assert type(connect_gateway(["http://127.0.0.1:1"], None)) is GatewayClient
