@@ -49,6 +49,8 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What the client sent, in its dialect."""
     wants_logprobs: bool
     wants_token_ids: bool
+    shows_logprobs: bool = False
+    """They belong into an answer that is translated."""
     wants_experts: bool
 
     def for_engine(self, model: str, sampling: Mapping[str, object]) -> bytes:

@@ -22,6 +22,7 @@ __all__ = [
     "ResponseDetails",
     "action_of",
     "read_answer",
+    "read_shown",
 ]
 
 _ABSENT: Final = msgspec.Raw()
@@ -91,6 +92,8 @@ class ChatAnswer(msgspec.Struct, frozen=True, kw_only=True):
     usage: EngineUsage | None = None
     stop_reason: str | int | None = None
     """Which stop text or token ended the first choice."""
+    shown_logprobs: list[msgspec.Raw] = []
+    """Those of the first choice as the engine wrote them, where a translated answer shows them."""
 
 
 _COMPLETION: Final = msgspec.json.Decoder(_Completion)
@@ -117,11 +120,27 @@ def read_answer(body: bytes, request: ChatRequest, version: int) -> ChatAnswer:
             actions=[_action_of(choice, version) for choice in answer.choices],
             usage=answer.usage,
             stop_reason=answer.choices[0].stop_reason,
+            shown_logprobs=read_shown(answer.choices[0].logprobs) if request.shows_logprobs else [],
         )
     except msgspec.DecodeError as error:
         raise EngineError(
             f"engine's answer: expected a chat completion, found {error!r}; is it an OpenAI-compatible server?"
         ) from error
+
+
+def read_shown(logprobs: msgspec.Raw) -> list[msgspec.Raw]:
+    """Cut the log-probabilities of a choice, or of a chunk of it, into those of its tokens.
+
+    Raises: msgspec.DecodeError: they are none.
+    """
+    return ((_SHOWN.decode(logprobs) or _Shown()).content or []) if logprobs else []
+
+
+class _Shown(msgspec.Struct, gc=False):
+    content: list[msgspec.Raw] | None = None
+
+
+_SHOWN: Final = msgspec.json.Decoder(_Shown | None)
 
 
 def action_of(

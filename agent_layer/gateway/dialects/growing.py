@@ -5,12 +5,12 @@ from typing import Final
 
 import msgspec
 
-from agent_layer.gateway.dialects.chat_answer import ChatAnswer, EngineUsage, LogprobList, action_of
+from agent_layer.gateway.dialects.chat_answer import ChatAnswer, EngineUsage, LogprobList, action_of, read_shown
 from agent_layer.gateway.dialects.deltas import GrowingMessage
 from agent_layer.schema.record import JsonObject, Logprobs, TokenIds
 from agent_layer.schema.step import Action
 
-__all__ = ["Chunk", "ChunkChoice", "GrowingAnswer", "read_chunks"]
+__all__ = ["Chunk", "ChunkChoice", "GrowingAnswer", "read_chunks", "read_shown_of"]
 
 
 class ChunkChoice(msgspec.Struct, gc=False):
@@ -42,8 +42,34 @@ def read_chunks(received: list[bytes]) -> list[Chunk]:
 
     Raises: msgspec.DecodeError: one of them is no chunk.
     """
+    return _CHUNKS.decode(_events_of(received))
+
+
+def read_shown_of(received: list[bytes]) -> list[msgspec.Raw]:
+    """Cut out the log-probabilities of the first choice, as the engine wrote them.
+
+    Raises: msgspec.DecodeError: one of the lines is no chunk.
+    """
+    choices = [choice for chunk in _SHOWING.decode(_events_of(received)) for choice in chunk.choices]
+    return [one for choice in choices if choice.index == 0 for one in read_shown(choice.logprobs)]
+
+
+class _ShowingChoice(msgspec.Struct, gc=False):
+    index: int = 0
+    logprobs: msgspec.Raw = msgspec.Raw()
+
+
+class _Showing(msgspec.Struct, gc=False):
+    choices: list[_ShowingChoice] = []
+
+
+_SHOWING: Final = msgspec.json.Decoder(list[_Showing])
+
+
+def _events_of(received: list[bytes]) -> bytes:
+    """Give all events of these lines as one JSON list."""
     events = [line[5:] for lines in received for line in lines.split(b"\n") if line[:7] in _EVENT_STARTS]
-    return _CHUNKS.decode(b"[" + b",".join(events) + b"]")
+    return b"[" + b",".join(events) + b"]"
 
 
 @dataclass(slots=True)

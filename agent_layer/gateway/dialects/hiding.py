@@ -17,7 +17,13 @@ _PROMPT_IDS: Final = re.compile(rb'"prompt_token_ids": ?\[[\d, ]*+\]')
 _TEXT: Final = rb'"(?:[^"\\]++|\\.)*+"'
 _PLAIN: Final = rb'[^"{}\[\]]++|' + _TEXT
 _ENTRY: Final = rb"\{(?:" + _PLAIN + rb"|\[[^\"\[\]]*+\])*+\}"
+_ONE_LOGPROB: Final = re.compile(
+    rb'"logprobs": ?\{"content": ?\[\{"token": ?' + _TEXT + rb', ?"logprob": ?[-\d.e]++, ?"bytes": ?\[[\d, ]*+\],'
+    rb' ?"top_logprobs": ?\[\]\}\]\}'
+)
+"""What vLLM sends with each token, matched in a third of the time."""
 _LOGPROBS: Final = re.compile(rb'"logprobs": ?\{(?:' + _PLAIN + rb"|\[(?:" + _ENTRY + rb"|[, ])*+\])*+\}")
+_SOME_LOGPROBS: Final = re.compile(rb'"logprobs": ?\{')
 
 
 def hide_values(body: bytes, values: Iterable[tuple[bytes, msgspec.Raw]]) -> bytes:
@@ -41,7 +47,10 @@ def hide_in_events(lines: bytes, *, ids: bool, logprobs: bool) -> bytes:
         lines = _IDS.sub(b'"token_ids":null', lines)
         if b'"prompt_token_ids"' in lines:
             lines = _PROMPT_IDS.sub(b'"prompt_token_ids":null', lines)
-    return _LOGPROBS.sub(b'"logprobs":null', lines) if logprobs else lines
+    if not logprobs:
+        return lines
+    lines = _ONE_LOGPROB.sub(b'"logprobs":null', lines)
+    return _LOGPROBS.sub(b'"logprobs":null', lines) if _SOME_LOGPROBS.search(lines) else lines
 
 
 def _places_of(body: bytes, values: Iterable[tuple[bytes, msgspec.Raw]]) -> Iterator[tuple[int, int]]:

@@ -43,7 +43,9 @@ class Responses:
 
     def stream(self, exchange: Exchange) -> TranslatedStream:
         """Begin a streamed response."""
-        return TranslatedStream(ResponseWriter(exchange, self._keep), exchange.num_choices)
+        return TranslatedStream(
+            ResponseWriter(exchange, self._keep), exchange.num_choices, exchange.request.shows_logprobs
+        )
 
     def _keep(self, exchange: Exchange, blocks: list[Block]) -> None:
         """Remember what a response adds to the one that it continues: the input, and the answer."""

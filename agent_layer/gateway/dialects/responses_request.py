@@ -26,7 +26,7 @@ TalkOf: TypeAlias = Callable[[str], Sequence[msgspec.Raw]]
 _NO_PLACE = frozenset(
     {"metadata", "include", "store", "truncation", "service_tier", "stream_options", "max_tool_calls", "moderation"}
     | {"prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "safety_identifier", "context_management"}
-    | {"background", "top_logprobs"}
+    | {"background"}
 )
 """What an engine has no use for; recorded with the sampling asked, and left out."""
 _TRANSLATED = frozenset(
@@ -36,6 +36,7 @@ _NOT_SAMPLING = frozenset(
     {"input", "instructions", "previous_response_id", "tools", "model", "stream", "stream_options", "include", "store"}
     | {"metadata", "user", "return_token_ids"}
 )
+_SHOW_LOGPROBS = "message.output_text.logprobs"
 _UNSUPPORTED = ("background", "conversation", "prompt")
 
 
@@ -64,6 +65,7 @@ class _Body(msgspec.Struct):
     background: bool | None = None
     conversation: object = None
     prompt: object = None
+    include: list[str] | None = None
 
 
 _BODY: Final = msgspec.json.Decoder(_Body)
@@ -93,7 +95,8 @@ def read_responses(body: bytes, talk_of: TalkOf) -> ChatRequest:
             raise BadInputError(f"responses request: expected no {name}, which the gateway cannot do; leave it out")
     before = talk_of(asked.previous_response_id) if asked.previous_response_id else ()
     system = [{"role": "system", "content": asked.instructions}] if asked.instructions else []
-    return translated([*system, *before, *said], _fields(asked, pieces), pieces, _NOT_SAMPLING)
+    request = translated([*system, *before, *said], _fields(asked, pieces), pieces, _NOT_SAMPLING)
+    return msgspec.structs.replace(request, shows_logprobs=_SHOW_LOGPROBS in (asked.include or []))
 
 
 def _fields(asked: _Body, pieces: Pieces) -> JsonObject:

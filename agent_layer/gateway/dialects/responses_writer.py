@@ -1,6 +1,6 @@
 """This file holds how an answer is written in the responses API, whole or event by event."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Final, Literal, TypeAlias
@@ -57,7 +57,7 @@ class ResponseWriter:
         status: _Status = "incomplete" if reason in _INCOMPLETE else "completed"
         if status == "completed":
             self.keep(self.exchange, blocks)
-        items = [self._item(block, block.text, status) for block in blocks]
+        items = [self._item(block, block.text, status, answer.shown_logprobs) for block in blocks]
         details = {"reason": _INCOMPLETE[reason]} if reason in _INCOMPLETE else None
         told: JsonObject = {"incomplete_details": details, "usage": _usage(answer)}
         return {**self._response(status, items), **told, **sampled_of(answer, self.exchange.request)}
@@ -111,8 +111,10 @@ class ResponseWriter:
     def _id_of(self, block: Block) -> str:
         return f"{_PREFIXES[block.kind]}_{self.exchange.call_id}_{block.index}"
 
-    def _item(self, block: Block, text: str | None, status: _Status) -> JsonObject:
-        content = [] if text is None else [_part(block, text)]
+    def _item(
+        self, block: Block, text: str | None, status: _Status, logprobs: Sequence[msgspec.Raw] = ()
+    ) -> JsonObject:
+        content = [] if text is None else [_part(block, text, logprobs)]
         match block.kind:
             case "reasoning":
                 return {"id": self._id_of(block), "type": "reasoning", "summary": [], "content": content}
@@ -150,10 +152,10 @@ def _place_of(block: Block) -> JsonObject:
             return {}
 
 
-def _part(block: Block, text: str) -> JsonObject:
+def _part(block: Block, text: str, logprobs: Sequence[msgspec.Raw] = ()) -> JsonObject:
     if block.kind == "reasoning":
         return {"type": "reasoning_text", "text": text}
-    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+    return {"type": "output_text", "text": text, "annotations": [], "logprobs": logprobs}
 
 
 def _usage(answer: ChatAnswer) -> JsonObject:

@@ -9,7 +9,7 @@ import msgspec
 from agent_layer.gateway.dialects.blocks import BlockWalk, Events, Tellers
 from agent_layer.gateway.dialects.chat_answer import ChatAnswer
 from agent_layer.gateway.dialects.chat_stream import ends
-from agent_layer.gateway.dialects.growing import Chunk, GrowingAnswer, read_chunks
+from agent_layer.gateway.dialects.growing import Chunk, GrowingAnswer, read_chunks, read_shown_of
 from agent_layer.gateway.dialects.refusals import sentence_of
 from agent_layer.schema.record import JsonObject
 
@@ -38,12 +38,14 @@ class TranslatedStream:
 
     writer: Writer
     num_choices: int = 1
+    shows_logprobs: bool = False
     is_done: bool = False
     error: str | None = None
     _growing: GrowingAnswer = field(init=False)
     _walk: BlockWalk = field(init=False)
     _rest: bytes = b""
     _is_started: bool = False
+    _shown: list[msgspec.Raw] = field(default_factory=list[msgspec.Raw])
 
     def __post_init__(self) -> None:
         """Begin with nothing."""
@@ -56,6 +58,8 @@ class TranslatedStream:
             return b""
         try:
             chunks = read_chunks([lines])
+            if self.shows_logprobs:
+                self._shown += read_shown_of([lines])
         except msgspec.DecodeError as error:
             return self.fail(f"the engine sent an event that cannot be read: {error}")
         told = b"".join([_written(self._take(chunk)) for chunk in chunks])
@@ -94,7 +98,8 @@ class TranslatedStream:
         return self.writer.start(None if self._growing.prompt is None else len(self._growing.prompt))
 
     def _finish(self) -> bytes:
-        return _written([*self._start(), *self._walk.finish(), *self.writer.finish(self._growing.answer(0))])
+        answer = msgspec.structs.replace(self._growing.answer(0), shown_logprobs=self._shown)
+        return _written([*self._start(), *self._walk.finish(), *self.writer.finish(answer)])
 
 
 def _written(events: Iterable[JsonObject]) -> bytes:

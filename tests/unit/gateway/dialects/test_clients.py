@@ -5,6 +5,8 @@ import openai
 import pytest
 from pydantic import BaseModel
 
+from agent_layer.local.words import logprob_of
+
 HELLO = [{"role": "user", "content": "hi"}]
 
 
@@ -132,6 +134,21 @@ async def test_ids_are_given_to_those_who_ask(house, connected):
     for told, seen in zip((response, message), house.engine.calls, strict=True):
         assert told.model_extra["prompt_token_ids"] == seen.prompt_token_ids
         assert told.model_extra["token_ids"] == seen.token_ids[0]
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+async def test_logprobs_are_shown_in_a_response_that_includes_them(house, connected, is_streamed):
+    asked = {"model": "m", "input": "hi", "include": ["message.output_text.logprobs"], "top_logprobs": 2}
+    if is_streamed:
+        async with connected[0].responses.stream(**asked) as stream:
+            response = await stream.get_final_response()
+    else:
+        response = await connected[0].responses.create(**asked)
+
+    (seen,) = house.engine.calls
+    told = response.output[0].content[0].logprobs
+    assert [one.logprob for one in told] == [logprob_of(one) for one in seen.token_ids[0]]
+    assert seen.body["top_logprobs"] == 2
 
 
 @pytest.mark.parametrize("dialect", ["completions", "responses", "messages"])
