@@ -5,8 +5,10 @@ it is killed or ``DIRECTORY/stop`` is there. An agent notes what it asks (``aske
 (``saw``), and which it left half-way (``left``).
 """
 
+import faulthandler
 import os
 import random
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,6 +18,7 @@ from pathlib import Path
 from threading import Event, Thread
 from urllib.parse import urlsplit
 
+import httpx
 import msgspec
 import openai
 from engine import Book
@@ -57,7 +60,7 @@ class Agent:
         rollout = self.chance.choices([self.play_plain, self.play_traced, self.play_alone], [8, 3, 1])[0]
         try:
             rollout()
-        except (RefusedError, AgentLayerError, openai.OpenAIError, OSError, HTTPException) as error:
+        except (RefusedError, AgentLayerError, openai.OpenAIError, httpx.HTTPError, OSError, HTTPException) as error:
             self.book.note("gave-up", "-", repr(error)[:200].replace("\n", " "))
             self._rest.wait(_REST_SECONDS)
 
@@ -242,6 +245,7 @@ def fork(play: Callable[[], None]) -> int:
 
 
 def main(directory: str, seed: str, engine_url: str) -> None:
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
     settings, stop, chance = load_settings(), Path(directory) / "stop", random.Random(int(seed))
     book = Book(f"{directory}/agents.book")
     tracer.init(settings)

@@ -143,7 +143,12 @@ class Town:
     def come_to_rest(self, seconds: float) -> None:
         """Let the agents end, and everything that was recorded be shipped."""
         (self.directory / "stop").touch()
-        self.processes["agents"].wait(seconds)
+        try:
+            wait_until(lambda: self.processes["agents"].poll() is not None, seconds, "agents")
+        except TimeoutError:
+            for pid in self.agents():
+                self.send(pid, signal.SIGUSR1)  # each writes into agents.log where it stands
+            raise
         self.processes["gateway"].terminate()
         self.processes["gateway"].wait(seconds)
         wait_until(self._is_shipped, seconds, "shipping")
