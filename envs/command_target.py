@@ -14,7 +14,7 @@ from agent_layer.schema.task import Task
 from agent_layer.settings import agent_environment
 from envs.guard import Guard
 from tracer import Rollout
-from tracer.traceparent import format_traceparent, new_span_id
+from tracer.traceparent import format_traceparent
 
 __all__ = ["CommandTarget", "variables_of"]
 
@@ -80,7 +80,7 @@ def variables_of(task: Task, rollout: Rollout) -> dict[str, str]:
         "AGENT_LAYER_RUN": rollout.run,
         "AGENT_LAYER_ROLLOUT": rollout.rollout_id,
         "AGENT_LAYER_ATTEMPT": str(rollout.attempt),
-        "TRACEPARENT": format_traceparent(rollout.trace_id, new_span_id()),
+        "TRACEPARENT": format_traceparent(rollout.trace_id, rollout.span_id),
     }
 
 

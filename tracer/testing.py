@@ -31,6 +31,7 @@ from agent_layer.schema.step import Step
 from agent_layer.schema.trace import TraceContext
 from agent_layer.schema.trajectory import Trajectory, TrajectoryRecord, assemble_trajectory
 from agent_layer.settings import load_settings
+from tracer.traceparent import active_trace
 from tracer.tracing import Tracing, trace_into
 
 __all__ = ["Captured", "CountedStamps", "capture"]
@@ -133,7 +134,7 @@ class CountedStamps:
 
     def new_trace(self) -> TraceContext:
         """See Stamps."""
-        return TraceContext(trace_id=f"{next(self._numbers):032x}")
+        return active_trace() or TraceContext(trace_id=f"{next(self._numbers):032x}")
 
 
 @contextmanager

@@ -1,15 +1,12 @@
 """This file holds the ids of OpenTelemetry and how they travel between processes (W3C Trace Context)."""
 
 import os
-import re
 import sys
-from collections.abc import Mapping, MutableMapping
+from collections.abc import MutableMapping
 
-from agent_layer.schema.trace import TraceContext
+from agent_layer.schema.trace import TraceContext, parse_trace
 
 __all__ = ["active_trace", "format_traceparent", "new_span_id", "new_trace", "parse_trace", "write_trace"]
-
-_FORM = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}")
 
 
 def active_trace() -> TraceContext | None:
@@ -37,15 +34,6 @@ def new_span_id() -> str:
 def format_traceparent(trace_id: str, span_id: str) -> str:
     """Give the header's value, marked as sampled."""
     return f"00-{trace_id}-{span_id}-01"
-
-
-def parse_trace(headers: Mapping[str, str]) -> TraceContext | None:
-    """Read ``traceparent`` and ``tracestate``; None when there is nothing that may be believed."""
-    value = headers.get("traceparent", "").strip().lower()
-    match = _FORM.fullmatch(value)
-    if match is None or set(match[1]) == {"0"} or set(match[2]) == {"0"} or value.startswith("ff"):
-        return None
-    return TraceContext(trace_id=match[1], span_id=match[2], state=headers.get("tracestate") or None)
 
 
 def write_trace(headers: MutableMapping[str, str], trace: TraceContext, span_id: str) -> None:

@@ -28,6 +28,7 @@ from agent_layer.schema.gateway import (
     RewardRequest,
 )
 from agent_layer.schema.ids import new_id
+from agent_layer.schema.trace import parse_trace
 from agent_layer.settings import Settings
 
 __all__ = ["Lifecycle", "read_body"]
@@ -57,11 +58,13 @@ class Lifecycle:
             web.post("/rollouts/{rollout_id}/close", self._close),
             web.post("/rollouts/{rollout_id}/end", self._end),
             web.post("/r/{trajectory_id}/reward", self._reward),
+            web.post(r"/r/{trajectory_id}/v1/{up:\.\.}/reward", self._reward),  # from clients that leave /../ as it is
         ]
 
     async def _open(self, request: web.Request) -> web.Response:
         self.access.check_operator(request)
         asked = await read_body(request, OpenRequest)
+        asked = msgspec.structs.replace(asked, trace=asked.trace or parse_trace(request.headers))
         wanted = rollout_of(asked, self.settings.run, self.siblings.new_rollout_id if self.siblings else new_id)
         await self._take_place(wanted)
         rollout = self.rollouts.add(wanted)

@@ -1,9 +1,14 @@
 """This file holds where in a distributed trace something began, as OpenTelemetry and W3C Trace Context name it."""
 
+import re
+from collections.abc import Mapping
+
 from agent_layer.schema.ids import content_hash
 from agent_layer.schema.record import Record
 
-__all__ = ["TraceContext", "span_id_of", "trace_id_of"]
+__all__ = ["TraceContext", "parse_trace", "span_id_of", "trace_id_of"]
+
+_TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-[0-9a-f]{2}")
 
 
 class TraceContext(Record, frozen=True, kw_only=True):
@@ -15,6 +20,14 @@ class TraceContext(Record, frozen=True, kw_only=True):
     """16 hexadecimal digits: the span that was active; None where the trace begins here."""
     state: str | None = None
     """``tracestate``: what vendors said of the trace, handed on as it came."""
+
+
+def parse_trace(headers: Mapping[str, str]) -> TraceContext | None:
+    """Read ``traceparent`` and ``tracestate``; None when there is nothing that may be believed."""
+    match = _TRACEPARENT.fullmatch(headers.get("traceparent", "").strip().lower())
+    if match is None:
+        return None
+    return TraceContext(trace_id=match[1], span_id=match[2], state=headers.get("tracestate") or None)
 
 
 def span_id_of(name: str) -> str:

@@ -11,8 +11,8 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 import tracer
 from agent_layer.export.spans import trace_of
-from agent_layer.schema.trace import TraceContext
-from tracer.traceparent import new_span_id, new_trace, parse_trace, write_trace
+from agent_layer.schema.trace import TraceContext, parse_trace
+from tracer.traceparent import new_span_id, new_trace, write_trace
 
 ids = st.integers(1, 2**128 - 1).map(lambda number: f"{number:032x}")
 span_ids = st.integers(1, 2**64 - 1).map(lambda number: f"{number:016x}")
@@ -41,7 +41,14 @@ def test_headers_come_back(trace_id, span_id, state):
 
 @pytest.mark.parametrize(
     "value",
-    ["", "00-1-2-3", f"00-{'0' * 32}-{'1' * 16}-01", f"00-{'1' * 32}-{'0' * 16}-01", f"ff-{'1' * 32}-{'1' * 16}-01"],
+    [
+        "",
+        "00-1-2-3",
+        f"00-{'x' * 32}-{'1' * 16}-01",
+        f"00-{'0' * 32}-{'1' * 16}-01",
+        f"00-{'1' * 32}-{'0' * 16}-01",
+        f"ff-{'1' * 32}-{'1' * 16}-01",
+    ],
 )
 def test_what_is_no_traceparent_is_not_believed(value):
     assert parse_trace({"traceparent": value}) is None
