@@ -103,6 +103,8 @@ class Chunked:
 
         Raises: WireError: these are no chunks.
         """
+        if not (self._missing or self._is_trailer or self.rest) and (whole := _whole_chunk(received)):
+            return whole
         content: list[bytes] = []
         unread, at = self.rest + received, 0
         while not self.is_done:
@@ -140,6 +142,14 @@ class Chunked:
             self._missing = num_bytes + 2 if num_bytes else 0
         else:
             raise WireError(f"expected a chunk's size, found {line[:40]!r}")
+
+
+def _whole_chunk(received: bytes) -> bytes:
+    """The content, where exactly one chunk came: so each token of a stream does. Else nothing."""
+    begin, end = received.find(b"\r\n") + 2, len(received) - 2
+    if begin < 3 or not received.endswith(b"\r\n") or received[: begin - 2] != b"%x" % (end - begin):
+        return b""
+    return received[begin:end]
 
 
 def read_head(received: bytes) -> tuple[Head | None, bytes]:
