@@ -34,6 +34,7 @@ def assemble_step(parts: Sequence[StepPart], choice: int = 0) -> Step:
     """
     ranked = sorted(parts, key=_rank)
     fields: dict[str, Any] = {name: _first(ranked, name) for name in _SHARED}
+    fields["conversation"] = _first(sorted(ranked, key=_is_guess), "conversation")
     fields = {name: value for name, value in fields.items() if value is not None}
     ends = [part.at for part in ranked if part.phase == "end"]
     action = _merge(Action, [part.actions[choice] for part in ranked if part.actions and choice < len(part.actions)])
@@ -67,6 +68,11 @@ def assemble_steps(parts: Iterable[StepPart]) -> list[Step]:
 def _rank(part: StepPart) -> tuple[int, bool, float]:
     """Highest authority first; of one layer the end before the start, because it knows more."""
     return _AUTHORITY[part.source], part.phase == "start", part.at
+
+
+def _is_guess(part: StepPart) -> bool:
+    """Whether conversations are told apart by their prompts only; a program may name its own, such as a thread."""
+    return part.source == "gateway"
 
 
 def _of_best_source(ranked: Sequence[StepPart]) -> list[StepPart]:

@@ -166,7 +166,8 @@ async def test_a_graph_has_exact_tokens_from_the_gateway_and_its_state_from_the_
     async with httpx.AsyncClient() as http:
         model = ChatOpenAI(model="any", base_url="http://127.0.0.1:9/v1", api_key="none", http_async_client=http)
         async with tracer.rollout(task="t") as rollout:
-            await solver(model).ainvoke({"messages": [HumanMessage("what is 40 + 2")]})
+            question = {"messages": [HumanMessage("what is 40 + 2")]}
+            await solver(model).ainvoke(question, {"configurable": {"thread_id": "th"}})
 
     ((_, trajectory),) = await read_all(gateway, [(0, rollout.trajectory_id)])
     first, second = trajectory.steps
@@ -174,7 +175,9 @@ async def test_a_graph_has_exact_tokens_from_the_gateway_and_its_state_from_the_
         assert step.prompt_token_ids.tolist() == seen.prompt_token_ids
         assert step.action.response_token_ids.tolist() == seen.token_ids[0]
         assert (step.agent, step.node, step.capture_level, step.status) == ("solver", "think", "tokens", "ok")
+        assert (step.conversation, step.graph.path) == ("th", ["think"])
     assert second.parent_call == first.call_id
+    assert [step.graph.came_from for step in trajectory.steps] == [["__start__"], ["act"]]
     state = resolve(trajectory.contents, second.state.framework)
     assert [message["role"] for message in state["messages"]] == ["user", "assistant", "tool"]
     (observation,) = trajectory.observations
