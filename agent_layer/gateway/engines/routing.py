@@ -51,8 +51,13 @@ def choose_engine(loads: Sequence[Load], kept: str | None) -> Load:
         loads: at least one; the engines that may answer this call.
         kept: the engine that answered the rollout before; None: this is its first call.
     """
+    own = None
+    for load in loads:
+        if load.url == kept:
+            own = load
+    if own and own.is_well and own.num_calls <= _SLACK and not own.is_full:
+        return own  # whatever the others do: most calls end here
     best = min(loads, key=_burden)
-    own = next((load for load in loads if load.url == kept), None)
     return best if own is None or _should_leave(own, best) else own
 
 
