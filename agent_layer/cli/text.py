@@ -58,9 +58,20 @@ def describe_trajectory(shown: JsonObject) -> Iterator[str]:
     rewards = cast("list[JsonObject]", shown.get("rewards", []))
     yield from ([""] if rewards else [])
     for reward in rewards:
-        yield f"reward {reward['name']} = {_text(reward['score'])}  by {reward['source']}"
+        yield f"reward {reward['name']}{_judged(reward)} = {_text(reward['score'])}  by {reward['source']}"
     for alarm in cast("list[JsonObject]", shown.get("alarms", [])):
         yield f"alarm: {alarm['detail']}"
+
+
+def _judged(reward: JsonObject) -> str:
+    """What a reward is of, when it is not of the rollout."""
+    match reward["scope"]:
+        case "step":
+            return f" of step {reward['step']}"
+        case "agent":
+            return f" of agent {reward['agent']}"
+        case _:
+            return ""
 
 
 def _describe_step(step: JsonObject, earlier: list[object]) -> Iterator[str]:
@@ -77,12 +88,15 @@ def _describe_step(step: JsonObject, earlier: list[object]) -> Iterator[str]:
 
 
 def _title(step: JsonObject, action: JsonObject) -> str:
-    parts = [f"step {step['index']}", *(str(step[name]) for name in ("agent", "node", "status") if step[name])]
+    agent = "/".join(cast("list[str]", step["agent_path"]))
+    parts = [f"step {step['index']}", *(str(one) for one in (agent, step["node"], step["status"]) if one)]
     prompt, response = (cast("list[int] | None", action[f"{name}_token_ids"]) for name in ("prompt", "response"))
     if prompt is not None and response is not None:
         parts.append(f"{len(prompt)} + {len(response)} tokens")
     if versions := cast("list[tuple[int, int]] | None", action["policy_versions"]):
         parts.append(f"policy {', '.join(str(version) for version, _ in versions)}")
+    if step["reward"] is not None:
+        parts.append(f"reward {step['reward']:g}")
     if step["duration_ms"] is not None:
         parts.append(f"{step['duration_ms']:g} ms")
     return "  ".join(parts)

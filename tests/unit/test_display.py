@@ -163,3 +163,14 @@ def test_as_text_each_message_is_said_once():
     assert 'assistant calls oracle({"n": 3})' in text
     assert 'oracle({"n":3}) → higher' in text
     assert "reward reward = 1  by agent" in text
+
+
+def test_as_text_a_reward_says_what_it_is_of():
+    row = TrajectoryRow(trajectory_id=TID, run="r", status="completed", reward=1.0)
+    judged = [reward(0.5, "1", scope="step", step=0), reward(0.25, "2", scope="agent", agent="solver")]
+
+    text = "\n".join(describe_trajectory(show_trajectory(row, trajectory(*judged))))
+
+    assert "reward reward of step 0 = 0.5" in text
+    assert "reward reward of agent solver = 0.25" in text
+    assert "step 0  solver  model  ok  2 + 1 tokens  policy 4  reward 0.5" in text
