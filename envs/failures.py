@@ -6,6 +6,7 @@ from typing import cast
 import msgspec
 
 from agent_layer.errors import AgentFailedError, UnreachableError
+from agent_layer.recorder.blotting import Blotter
 from agent_layer.schema.rollout import Cause, RolloutStatus
 
 __all__ = ["Ending", "ModelCallError", "describe", "ending_of"]
@@ -13,6 +14,7 @@ __all__ = ["Ending", "ModelCallError", "describe", "ending_of"]
 _LIMIT_CODE = "rollout_limit"
 """How the gateway's refusal reads when the task's turns or tokens are used up."""
 _LONGEST_ERROR = 2000
+_BLOTTER = Blotter(())
 
 
 class ModelCallError(AgentFailedError):
@@ -51,12 +53,12 @@ def ending_of(error: BaseException) -> Ending:
 
 
 def describe(error: BaseException) -> str:
-    """Say what an error of somebody else's code says, as text that a record can hold."""
+    """Say what an error of somebody else's code says, as text that a record can hold, without keys of rollouts."""
     try:
         said = f"{type(error).__name__}: {error}"
     except Exception:  # noqa: BLE001  # its own text is made by code that may raise anything
         said = type(error).__name__
-    return said.encode("utf-8", "backslashreplace").decode()[:_LONGEST_ERROR]
+    return _BLOTTER.blot(said.encode("utf-8", "backslashreplace")).decode()[:_LONGEST_ERROR]
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

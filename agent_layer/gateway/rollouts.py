@@ -13,6 +13,7 @@ from agent_layer.gateway.dialects.chat import ChatRequest
 from agent_layer.gateway.media import Part, part_of
 from agent_layer.gateway.prefix import Hashed, PrefixTable
 from agent_layer.gateway.retries import CallTable
+from agent_layer.schema.gateway import KEY_PREFIX
 from agent_layer.schema.record import JsonObject
 from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import AttemptStarted, Outcome
@@ -161,4 +162,4 @@ def _last_answer(request: ChatRequest) -> int:
 
 def new_key() -> str:
     """Mint a rollout's key."""
-    return f"rk-{secrets.token_urlsafe(24)}"
+    return f"{KEY_PREFIX}{secrets.token_urlsafe(24)}"

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from agent_layer.errors import BackPressureError, BadInputError
+from agent_layer.recorder.blotting import Blotter
 from agent_layer.recorder.forks import survive_forks
 from agent_layer.recorder.frames import frame
 from agent_layer.recorder.locks import share_lock
@@ -73,6 +74,7 @@ class Recorder:
         self._ship = ship
         self._quota = Quota(self._directory, settings.log_quota_bytes)
         self._redact = load_redaction(settings.redact)
+        self._blotter = Blotter([key for key in (settings.api_key, *settings.former_keys) if key])
         self._begin()
         survive_forks(self)
 
@@ -83,7 +85,8 @@ class Recorder:
             BackPressureError: disk or quota stayed full for ``log_wait_seconds``.
             RedactionError: the function that the setting ``redact`` names failed.
         """
-        frames = b"".join([frame(encode(record)) for record in self._kept(records)])
+        blot = self._blotter.blot
+        frames = b"".join([frame(blot(encode(record))) for record in self._kept(records)])
         try:
             if self._waits:
                 self._quota.await_room(self._settings.log_wait_seconds)

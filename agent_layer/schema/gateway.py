@@ -3,7 +3,7 @@
 A server refuses fields that it does not know, because whoever sent them counts on them; a client passes over them.
 """
 
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -14,6 +14,7 @@ from agent_layer.schema.task import Limits, RewardSpec, Split, Task
 from agent_layer.schema.trace import TraceContext
 
 __all__ = [
+    "KEY_PREFIX",
     "CloseRequest",
     "ClosedRollout",
     "EndRequest",
@@ -25,6 +26,10 @@ __all__ = [
     "RewardRequest",
     "start_of",
 ]
+
+
+KEY_PREFIX: Final = "alrk_"
+"""Rollouts' keys begin so: by that they are found and kept out of records."""
 
 
 class _Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):

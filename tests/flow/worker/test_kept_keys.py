@@ -1,0 +1,73 @@
+"""No key of an operator or a rollout is ever stored, wherever agents, clients, errors and addresses put it."""
+
+import sys
+
+import openai
+
+from agent_layer.recorder import open_recorder
+from agent_layer.recorder.blotting import Blotter
+from agent_layer.schema.codec import encode
+from agent_layer.schema.gateway import KEY_PREFIX
+from agent_layer.store.rebuild import list_segments, read_segment
+from envs.command_target import CommandTarget
+from envs.guard import Guard
+
+
+def test_a_blot_is_as_long_as_the_key_that_it_covers():
+    blotter = Blotter(["operator-key", "short"])
+    content = f'"Bearer operator-key" short {KEY_PREFIX}aA0_-\\n {KEY_PREFIX}x'.encode()
+
+    assert blotter.blot(content) == b'"Bearer ************" short **********\\n ******'
+    assert blotter.blot(b"nothing to hide") == b"nothing to hide"
+
+
+LEAK = """
+import json, os, sys, urllib.request
+key, base = os.environ["OPENAI_API_KEY"], os.environ["OPENAI_BASE_URL"]
+body = {"model": key, "messages": [{"role": "user", "content": "my key is " + key}], "user": key, "api_key": key}
+headers = {"x-api-key": key, "x-note": key, "traceparent": key}
+asked = urllib.request.Request(base + "/chat/completions?key=" + key, json.dumps(body).encode(), headers)
+urllib.request.urlopen(asked).read()
+reward = json.dumps({"score": 1.0, "name": "n" + key}).encode()
+urllib.request.urlopen(urllib.request.Request(base + "/../reward", reward, headers)).read()
+print(json.dumps(dict(os.environ)))
+sys.exit("I fail, and tell " + key if "failing" in os.environ["AGENT_LAYER_TASK"] else None)
+"""
+
+
+async def test_no_key_is_in_any_log_or_object(site, task, tmp_path):
+    program, keys = tmp_path / "leak.py", [site.settings.api_key]
+    program.write_text(LEAK)
+    command = [sys.executable, str(program)]
+
+    async def leak_in_process(_view, rollout):
+        keys.append(rollout.api_key)
+        async with openai.AsyncOpenAI(base_url=rollout.base_url, api_key=rollout.api_key) as client:
+            await client.chat.completions.create(model="m", messages=[{"role": "user", "content": rollout.api_key}])
+        raise ValueError(f"{rollout.api_key} and {site.settings.api_key}")
+
+    guard = Guard()
+    try:
+        said = await site.run(CommandTarget(command, guard), task("saying"), task("failing"), name="leak.py")
+    finally:
+        guard.close()
+    await site.run(leak_in_process, task("raising"))
+
+    assert [reward.score for one in said if one.accepted for reward in one.rewards] == [1.0]
+    stored = b"".join(read_all(site))
+    assert b"my key is ****" in stored
+    assert KEY_PREFIX.encode() not in stored
+    assert len(keys) > 1
+    assert not [key for key in keys if key.encode() in stored]
+
+
+def read_all(site):
+    """Everything that lies in logs, and what segments hold once it is decompressed."""
+    open_recorder(site.settings).flush(20)
+    store = site.store
+    for key in list_segments(store.keys, store.objects):
+        for records in read_segment(store.objects, key).records.values():
+            yield from (encode(record) for record in records)
+    for path in site.settings.dir.rglob("*"):
+        if path.is_file() and "redis" not in path.parts:
+            yield path.read_bytes()
