@@ -45,6 +45,8 @@ class Agent:
     def __init__(self, settings: Settings, engine_url: str, book: Book, chance: random.Random) -> None:
         self.settings, self.engine_url, self.book, self.chance = settings, engine_url, book, chance
         self._rest = Event()
+        self._kept: list[object] = []
+        """Left streams. Collected as garbage while httpcore holds its lock, they would stop the process for good."""
         self._owner, self._numbers = f"{os.getpid()}x{chance.randrange(16**6):x}", count()
         self._client = openai.OpenAI(base_url=f"{engine_url}/v1", api_key="own", max_retries=2, timeout=_ANSWER_SECONDS)
         self._direct = self._client.with_options(max_retries=0)
@@ -88,7 +90,7 @@ class Agent:
                 self.book.note("left", mark)
                 if self.chance.random() < 0.5:
                     stream.close()
-                self._kept = stream  # else a generator that nobody reads any more, and nobody closes
+                self._kept.append(stream)  # else a generator that nobody reads any more, and nobody closes
                 messages.pop()
             elif self.chance.random() < 0.4:
                 stream = client.chat.completions.create(model="scripted", messages=messages, stream=True)
