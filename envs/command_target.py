@@ -13,8 +13,7 @@ from agent_layer.errors import AgentFailedError, BadInputError
 from agent_layer.schema.task import Task
 from agent_layer.settings import agent_environment
 from envs.guard import Guard
-from tracer import Rollout
-from tracer.traceparent import format_traceparent
+from tracer import Rollout, propagation
 
 __all__ = ["CommandTarget", "variables_of"]
 
@@ -69,19 +68,9 @@ class CommandTarget:
 
 def variables_of(task: Task, rollout: Rollout) -> dict[str, str]:
     """Give what the command's environment says of the attempt. Nothing of the grading is in it."""
-    base_url, api_key, view = rollout.base_url or "", rollout.api_key or "", task.view()
+    view = task.view()
     seen = {"id": view.id, "task_type": view.task_type, "input": view.input, "seed": view.seed}
-    return {
-        "OPENAI_BASE_URL": base_url,
-        "OPENAI_API_KEY": api_key,
-        "ANTHROPIC_BASE_URL": base_url.removesuffix("/v1"),
-        "ANTHROPIC_API_KEY": api_key,
-        "AGENT_LAYER_TASK": msgspec.json.encode(seen).decode(),
-        "AGENT_LAYER_RUN": rollout.run,
-        "AGENT_LAYER_ROLLOUT": rollout.rollout_id,
-        "AGENT_LAYER_ATTEMPT": str(rollout.attempt),
-        "TRACEPARENT": format_traceparent(rollout.trace_id, rollout.span_id),
-    }
+    return propagation.variables_of(rollout) | {"AGENT_LAYER_TASK": msgspec.json.encode(seen).decode()}
 
 
 async def _tail(stream: asyncio.StreamReader | None) -> bytes:
