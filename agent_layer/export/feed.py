@@ -52,9 +52,8 @@ class Feed:
 
     def ended(self, wait_seconds: float) -> list[str]:
         """Wait for further ends, and give those that are due; empty when there is none yet."""
-        self._listen(int(1_000 * wait_seconds))
-        now = time.monotonic()
-        return [trajectory_id for trajectory_id, due_at in self._ended.items() if due_at <= now]
+        self._listen(1 if self._due() else max(1, int(1_000 * wait_seconds)))
+        return self._due()
 
     def remember(self, trajectory_ids: list[str]) -> None:
         """Know that these were dealt with."""
@@ -63,9 +62,13 @@ class Feed:
         if not self._ended:
             self._store.redis.set(self._place, self._position)
 
+    def _due(self) -> list[str]:
+        now = time.monotonic()
+        return [trajectory_id for trajectory_id, due_at in self._ended.items() if due_at <= now]
+
     def _listen(self, wait_ms: int) -> None:
         events = self._store.keys.events
-        found = self._store.redis.xread({events: self._position}, count=_PAGE, block=max(1, wait_ms))
+        found = self._store.redis.xread({events: self._position}, count=_PAGE, block=wait_ms)
         for _, entries in cast("list[tuple[bytes, list[tuple[bytes, dict[bytes, bytes]]]]]", found):
             for entry_id, fields in entries:
                 self._position = entry_id

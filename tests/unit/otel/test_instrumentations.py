@@ -22,13 +22,18 @@ def answer(asked):
     return f"forty two {asked.choice}"
 
 
+def trace_agent(name, engine, receiver):
+    """Let the agent run in a process of its own, under an instrumentation."""
+    command = [sys.executable, str(AGENT), name, engine.url, receiver.url, receiver.key]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    return receiver.log.trajectory
+
+
 @pytest.fixture(scope="module", params=["openinference", "openllmetry", "genai"])
 def trajectory(request, serve_receiver):
     with serve_receiver() as receiver, serve_in_thread(ScriptedEngine(script=answer)) as engine:
-        command = [sys.executable, str(AGENT), request.param, engine.url, receiver.url, receiver.key]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-        assert done.returncode == 0, done.stderr
-        return receiver.log.trajectory
+        return trace_agent(request.param, engine, receiver)
 
 
 def messages_of(trajectory, step):
@@ -74,6 +79,14 @@ def test_the_trace_is_the_trajectory(trajectory):
     assert started.started_at <= trajectory.steps[0].started_at <= outcome.ended_at
     assert trajectory.accepted is None
     assert [step.findings for step in trajectory.steps] == [[]] * 5
+
+
+def test_openllmetry_tells_the_server_its_spans_so_that_gateway_and_span_are_one_step(serve_receiver):
+    with serve_receiver() as receiver, serve_in_thread(ScriptedEngine(script=answer)) as engine:
+        trajectory = trace_agent("openllmetry", engine, receiver)
+        told = [call.headers["traceparent"].split("-")[2] for call in engine.calls]
+
+    assert told == [step.span_id for step in trajectory.steps if step.choice == 0][: len(told)]
 
 
 def test_our_tracer_and_another_instrumentation_together_make_each_step_once(serve_receiver, tmp_path):
