@@ -198,9 +198,10 @@ def _end(tracing: Tracing, rollout: Rollout, error: BaseException | None) -> Non
 def _ending_of(error: BaseException | None) -> tuple[RolloutStatus, Cause | None]:
     if error is None:
         return "completed", None
-    if getattr(error, "code", None) == _LIMIT_CODE:
+    if getattr(error, "code", None) == _LIMIT_CODE or _LIMIT_CODE in repr(error):  # Anthropic's has it in its text
         return "truncated", "policy"
-    return ("failed" if isinstance(error, Exception) else "cancelled"), "user"
+    cause: Cause = "infra" if isinstance(error, _INFRA_ERRORS) else "user"
+    return ("failed" if isinstance(error, Exception) else "cancelled"), cause
 
 
 def _end_here(rollout: Rollout, status: RolloutStatus, cause: Cause | None, error: BaseException | None) -> None:

@@ -42,7 +42,11 @@ PolicyRun: TypeAlias = tuple[int, int]
 
 
 class Content(Record, frozen=True, kw_only=True, tag="content"):
-    """A message, tool list or framework value, stored once per trajectory and referred to by hash."""
+    """A message, tool list, framework value or image, stored once per trajectory and referred to by hash.
+
+    A body may refer to others: ``{"$content": HASH}`` stands where the content of that hash belongs. So an image lies
+    beside the messages that show it, as the JSON string of its data URL.
+    """
 
     trajectory_id: str
     hash: str

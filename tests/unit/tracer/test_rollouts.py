@@ -66,6 +66,7 @@ def test_rewards_of_steps_and_agents_keep_their_scope():
         (KeyboardInterrupt(), ("cancelled", "user", False)),
         (asyncio.CancelledError(), ("cancelled", "user", False)),
         (LimitError(), ("truncated", "policy", True)),
+        (OSError("429 {'error': {'code': 'rollout_limit'}}"), ("truncated", "policy", True)),
     ],
 )
 def test_how_a_block_ends_is_how_its_rollout_ends(error, expected):
