@@ -10,20 +10,28 @@ import os
 import time
 from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial, wraps
 from types import TracebackType
 from typing import ParamSpec, TypedDict, TypeVar, Unpack, cast
 
 import msgspec
 
-from agent_layer.errors import AgentLayerError, NotWholeError
+from agent_layer.errors import (
+    AgentLayerError,
+    BackPressureError,
+    EngineError,
+    NotWholeError,
+    RedactionError,
+    UnreachableError,
+)
 from agent_layer.schema.gateway import OpenRequest, start_of
 from agent_layer.schema.ids import check_name
 from agent_layer.schema.record import JsonObject
 from agent_layer.schema.rollout import Accepted, Cause, Outcome, RolloutStatus
 from agent_layer.schema.task import Limits, RewardSpec, Split
 from agent_layer.schema.trace import TraceContext
+from tracer.beside import beside
 from tracer.context import Scope, enter_scope
 from tracer.handle import Rollout
 from tracer.integrations.instrument import instrument
@@ -35,6 +43,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 _LIMIT_CODE = "rollout_limit"
 _POLL_SECONDS = 0.01
+_INFRA_ERRORS = (BackPressureError, EngineError, NotWholeError, RedactionError, UnreachableError)
+"""Errors of ours that are no fault of the code in the block."""
 _MOST_WAITING = 64
 """Rollouts of one process that open or end at the same time."""
 
@@ -76,7 +86,8 @@ def enter_rollout(rollout: Rollout, *, agent: str | None = None) -> Generator[Ro
         try:
             yield rollout
         except BaseException as error:
-            _finish(error, rollout, rollout.give_up_unfinished)
+            with beside(error, f"what rollout {rollout.rollout_id} left unfinished could not be recorded"):
+                rollout.give_up_unfinished()
             raise
         rollout.give_up_unfinished()
 
@@ -95,18 +106,24 @@ class RolloutBlock:
     def __exit__(
         self, _kind: type[BaseException] | None, error: BaseException | None, _traceback: TracebackType | None
     ) -> None:
-        tracing, rollout = self._leave(error)
-        _finish(error, rollout, partial(_end, tracing, rollout, error))
+        with self._leave(error) as (tracing, rollout):
+            _end(tracing, rollout, error)
 
     async def __aenter__(self) -> Rollout:
         tracing = active()
-        return self._enter(tracing, await _run_aside(_open, tracing, self._request, tracing.stamps.new_trace()))
+        opening = _run_aside(_open, tracing, self._request, tracing.stamps.new_trace())
+        try:
+            rollout = await asyncio.shield(opening)
+        except asyncio.CancelledError as error:
+            opening.add_done_callback(partial(_end_unused, tracing, error))
+            raise
+        return self._enter(tracing, rollout)
 
     async def __aexit__(
         self, _kind: type[BaseException] | None, error: BaseException | None, _traceback: TracebackType | None
     ) -> None:
-        tracing, rollout = self._leave(error)
-        await _run_aside(_finish, error, rollout, partial(_end, tracing, rollout, error))
+        with self._leave(error) as (tracing, rollout):
+            await _run_aside(_end, tracing, rollout, error)
 
     def __call__(self, function: Callable[P, T]) -> Callable[P, T]:
         """Give the function, with a new rollout around each of its runs."""
@@ -128,10 +145,18 @@ class RolloutBlock:
         self._entered.append((tracing, rollout, entered))
         return entered.__enter__()
 
-    def _leave(self, error: BaseException | None) -> tuple[Tracing, Rollout]:
+    @contextmanager
+    def _leave(self, error: BaseException | None) -> Generator[tuple[Tracing, Rollout]]:
+        """End the rollout in this block. Whatever goes wrong, it is ended, and an error of its own block goes on."""
         tracing, rollout, entered = self._entered.pop()
-        entered.__exit__(error and type(error), error, error and error.__traceback__)
-        return tracing, rollout
+        try:
+            entered.__exit__(error and type(error), error, error and error.__traceback__)
+        except AgentLayerError as failure:
+            with beside(failure, f"rollout {rollout.rollout_id} could not be ended"):
+                _end(tracing, rollout, failure)
+            raise
+        with beside(error, f"rollout {rollout.rollout_id} could not be ended") if error else nullcontext():
+            yield tracing, rollout
 
 
 class _Aside:
@@ -148,8 +173,14 @@ class _Aside:
 os.register_at_fork(after_in_child=_Aside.renew)
 
 
-async def _run_aside(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    return await asyncio.get_running_loop().run_in_executor(_Aside.pool, partial(function, *args, **kwargs))
+def _run_aside(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[T]:
+    return asyncio.get_running_loop().run_in_executor(_Aside.pool, partial(function, *args, **kwargs))
+
+
+def _end_unused(tracing: Tracing, error: BaseException, opening: asyncio.Future[Rollout]) -> None:
+    """End a rollout whose block was cancelled while it was opened."""
+    if not opening.cancelled() and opening.exception() is None:
+        _Aside.pool.submit(_end, tracing, opening.result(), error)
 
 
 def _open(tracing: Tracing, request: OpenRequest, trace: TraceContext) -> Rollout:
@@ -171,16 +202,6 @@ def _open(tracing: Tracing, request: OpenRequest, trace: TraceContext) -> Rollou
     )
     rollout.append(started)
     return rollout
-
-
-def _finish(error: BaseException | None, rollout: Rollout, finish: Callable[[], None]) -> None:
-    """Do what is due at a rollout's end; should that fail too, the block's own error is the one that goes on."""
-    try:
-        finish()
-    except AgentLayerError as failure:
-        if error is None:
-            raise
-        error.add_note(f"rollout {rollout.rollout_id} could not be ended either: {failure}")
 
 
 def _end(tracing: Tracing, rollout: Rollout, error: BaseException | None) -> None:
