@@ -10,7 +10,7 @@ import re
 import sys
 from functools import cache
 
-EVENT_SECONDS = 0.002
+EVENT_SECONDS = 0.001
 """Between two tokens of a stream. vLLM sends each in a write of its own, so a proxy that keeps up sees them singly."""
 _LENGTH = re.compile(rb"content-length: ?(\d+)", re.IGNORECASE)
 _NUM_TOKENS = re.compile(rb'"max_tokens": ?(\d+)')
