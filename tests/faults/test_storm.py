@@ -12,7 +12,7 @@ STORM = Path(__file__).parent / "storm"
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("objects", ["directory", "s3"])
 def test_nothing_is_lost_and_nothing_is_there_twice(tmp_path, objects):
-    command = [sys.executable, str(STORM), str(tmp_path), "--calls=2600", "--seconds=90"]
+    command = [sys.executable, str(STORM), str(tmp_path), "--calls=2600", "--seconds=45"]
     storm = subprocess.run(
         [*command, *(["--s3"] if objects == "s3" else [])], capture_output=True, text=True, check=False
     )

@@ -59,7 +59,7 @@ class Agent:
 
     def play(self) -> None:
         """One rollout of any kind."""
-        rollout = self.chance.choices([self.play_plain, self.play_traced, self.play_alone], [8, 3, 1])[0]
+        rollout = self.chance.choices([self.play_plain, self.play_traced, self.play_alone], [10, 2, 1])[0]
         try:
             rollout()
         except (RefusedError, AgentLayerError, openai.OpenAIError, httpx.HTTPError, OSError, HTTPException) as error:

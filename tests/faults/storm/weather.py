@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from signal import Signals
 
-from town import Town
+from town import Town, wait_until
 
 
 @dataclass
@@ -21,7 +21,7 @@ class Weather:
     counts: Counter[str] = field(default_factory=Counter[str])
 
     def rage(self, num_calls: int, limit_seconds: float) -> None:
-        """Go on until the engine was asked so often, or time is over."""
+        """Go on until the engine was asked so often, or time is over; then it is calm until the engine was."""
         deadline = time.monotonic() + limit_seconds
         kinds: dict[Callable[[], None], float] = {
             self.kill_an_agent: 4,
@@ -37,6 +37,7 @@ class Weather:
         while self.num_asked() < num_calls and time.monotonic() < deadline:
             self.rest(0.1, 0.7)
             self.chance.choices([*kinds], [*kinds.values()])[0]()
+        wait_until(lambda: self.num_asked() >= num_calls, limit_seconds, f"{num_calls} calls")
 
     def num_asked(self) -> int:
         """Calls that the engine began."""
@@ -69,16 +70,16 @@ class Weather:
 
     def freeze_the_shipper(self) -> None:
         if pid := self.town.shipper():
-            self._freeze(pid, "shipper freezes", 4.0)
+            self._freeze(pid, "shipper freezes", 2.5)
 
     def freeze_the_gateway(self) -> None:
         self._freeze(self.town.processes["gateway"].pid, "gateway freezes", 1.0)
 
     def freeze_redis(self) -> None:
-        self._freeze(self.town.processes["redis"].pid, "Redis freezes", 3.0)
+        self._freeze(self.town.processes["redis"].pid, "Redis freezes", 2.5)
 
     def freeze_s3(self) -> None:
-        self._freeze(self.town.processes["s3"].pid, "S3 freezes", 4.0)
+        self._freeze(self.town.processes["s3"].pid, "S3 freezes", 2.0)
 
     def _freeze(self, pid: int, what: str, longest: float) -> None:
         self.town.send(pid, Signals.SIGSTOP)
