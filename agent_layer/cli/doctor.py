@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import packages_distributions
 from importlib.util import find_spec
 from typing import Literal, NamedTuple, cast
+from urllib.parse import urlsplit
 
 import typer
 
@@ -60,6 +61,7 @@ def diagnose(settings: Settings) -> Iterator[Diagnosis]:
     for subject, urls in (("gateway", settings.gateway_urls), ("engine", settings.engine_urls)):
         for url in urls:
             yield _look_at_service(subject, url, settings.connect_seconds)
+    yield from _look_at_exposure(settings)
     for extra, modules in _EXTRAS.items():
         yield _look_at_extra(extra, modules)
     yield _look_at_names()
@@ -136,6 +138,17 @@ def _look_at_service(subject: str, url: str, limit_seconds: float) -> Diagnosis:
             return Diagnosis(subject, "ok", url)
     except (OSError, ValueError) as error:
         return Diagnosis(subject, "bad", f"{address} does not answer ({error}); start it or correct its address")
+
+
+def _look_at_exposure(settings: Settings) -> Iterator[Diagnosis]:
+    """Whether keys and prompts travel readable between machines."""
+    parts = urlsplit(settings.gateway_url or "")
+    if parts.scheme == "http" and parts.hostname not in (None, "localhost", "127.0.0.1", "::1"):
+        finding = f"keys travel readable to {parts.hostname}; serve it with --tls-cert and use https"
+        yield Diagnosis("tls", "note", finding)
+    if settings.former_api_keys:
+        finding = "former operator keys are still taken; unset AGENT_LAYER_FORMER_API_KEYS when nobody uses them"
+        yield Diagnosis("keys", "note", finding)
 
 
 def _look_at_extra(extra: str, modules: Sequence[str]) -> Diagnosis:

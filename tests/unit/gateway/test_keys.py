@@ -59,6 +59,14 @@ async def test_a_body_or_header_that_is_too_long_is_refused(settings, keep):
 
 
 async def test_figures_need_the_operators_key_from_other_machines(house):
+    operator = {"Authorization": "Bearer operator-key"}
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(local_addr=("127.0.0.2", 0))) as other:
+        statuses = [(await other.get(f"{house.url}/metrics", headers=headers)).status for headers in ({}, operator)]
+
+    assert statuses == [401, 200]
+
+
+async def test_figures_are_shown_on_the_gateways_own_machine(house):
     async with house.session.get(f"{house.url}/metrics") as reply:
         status, text = reply.status, await reply.text()
 
