@@ -64,6 +64,13 @@ class Contents:
         body = json_text(value)
         return msgspec.Raw(body) if len(body) <= _INLINE_BYTES else refer_to(self.add_text(body))
 
+    def place_items(self, values: list[object]) -> object:
+        """Give what stands for a list: where its items are long, each is a content, so that a list may grow cheaply."""
+        body = json_text(values)
+        if len(body) <= _INLINE_BYTES * len(values):
+            return self.place(msgspec.Raw(body))
+        return self.place([self.place(value) for value in values])
+
     def write(self, *records: LogRecord) -> None:
         """Append the gathered contents and the records that refer to them, in one write."""
         self.rollout.append(*self._fresh.values(), *records)

@@ -70,7 +70,7 @@ def _place(contents: Contents, value: object) -> object:
     items = cast("list[object]", value) if isinstance(value, list) else []
     if any(isinstance(item, BaseMessage) for item in items):
         return [_place(contents, item) for item in items]
-    return contents.place(cast("object", value))
+    return contents.place_items(items) if items else contents.place(cast("object", value))
 
 
 def read_result(result: LLMResult) -> Answer:

@@ -278,3 +278,19 @@ def test_a_stream_that_nobody_closes_ends_with_its_rollout():
     (step,) = captured.trajectory.steps
     assert (step.status, len(rest) > 0) == ("aborted", True)
     assert [one.phase for one in captured.records if type(one).__name__ == "StepPart"] == ["start", "end"]
+
+
+def test_a_list_that_grows_is_stored_item_by_item():
+    def note(number):
+        return {"seen": [f"{number} " + "long " * 50]}
+
+    model, graph = fake("1", "2", "3"), StateGraph(Board)
+    for number in range(3):
+        graph.add_node(f"n{number}", lambda _, number=number: note(int(model.invoke("x").content) + number))
+        graph.add_edge(f"n{number - 1}" if number else START, f"n{number}")
+    with tracer.testing.capture() as captured, tracer.rollout(task="t"):
+        graph.compile().invoke({"seen": [], "part": ""})
+
+    assert [len(captured.framework(step)["seen"]) for step in captured.steps] == [0, 1, 2]
+    stored = [body for body in captured.trajectory.contents.values() if b"long long" in body]
+    assert len(stored) == 2
