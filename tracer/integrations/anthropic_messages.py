@@ -58,7 +58,8 @@ class _Kind(msgspec.Struct):
     type: str = ""
 
 
-def _read_request(body: Mapping[str, object]) -> Asked:
+def _read_request(told: Mapping[str, object]) -> Asked:
+    body = _without_omitted(told)
     system, model = body.get("system"), body.get("model")
     messages: list[JsonObject] = [{"role": "system", "content": text_of(system, _TEXTS)}] if system else []
     for message in objects_of(body.get("messages")):
@@ -69,6 +70,11 @@ def _read_request(body: Mapping[str, object]) -> Asked:
         sampling=sampling_of(body, _NOT_SAMPLING),
         model=model if isinstance(model, str) else None,
     )
+
+
+def _without_omitted(body: Mapping[str, object]) -> dict[str, object]:
+    """Leave out what the caller did not say, for which the client has marks of its own."""
+    return {name: value for name, value in body.items() if type(value).__name__ not in ("Omit", "NotGiven")}
 
 
 def _read_answer(body: bytes) -> Answer:

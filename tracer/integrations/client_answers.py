@@ -49,12 +49,11 @@ class _RawResponse(Protocol):
 
 def record_answer(call: Call, result: object, dialect: Dialect) -> None:
     """Record the end of a call: now, or while its stream is read, before the last event is handed on."""
-    decoder = getattr(result, _DECODER, None)
     dump = cast("Callable[..., str] | None", getattr(result, "model_dump_json", None))
-    if decoder is not None:
-        setattr(result, _DECODER, _WatchedDecoder(cast("_Decoder", decoder), Unfinished(call, dialect)))
-    elif dump is not None:
+    if dump is not None:
         call.finish("hook", dialect.read_answer(dump(exclude_unset=True, warnings=False).encode()))
+    elif (decoder := getattr(result, _DECODER, None)) is not None:
+        setattr(result, _DECODER, _WatchedDecoder(cast("_Decoder", decoder), Unfinished(call, dialect)))
     else:
         _record_raw(call, cast("_RawResponse", result), dialect)
 

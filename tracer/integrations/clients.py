@@ -81,19 +81,19 @@ def _trace_async(api: Api, request: Callable[..., Awaitable[object]]) -> Callabl
 
 def _begin(api: Api, options: _Options) -> Call | None:
     """Give the call that this request is; None for what is no model call, or outside any rollout."""
-    scope, path = current_scope(), options.url.partition("?")[0]
-    if scope is None or path not in api.dialects:
+    scope, dialect = current_scope(), _dialect_of(api, options)
+    if scope is None or dialect is None:
         return None
     call = take_over(scope, "hook")
     call.call_id = _headers_of(options).get(CALL_HEADER, call.call_id)
     if not call.is_routed:
         body = {**cast("Mapping[str, object]", options.json_data or {}), **(options.extra_json or {})}
-        call.record_start(api.dialects[path].read_request(_without_omitted(body)))
+        call.record_start(dialect.read_request(body))
     return call
 
 
-def _dialect_of(api: Api, options: _Options) -> Dialect:
-    return api.dialects[options.url.partition("?")[0]]
+def _dialect_of(api: Api, options: _Options) -> Dialect | None:
+    return api.dialects.get(options.url) or api.dialects.get(options.url.partition("?")[0])
 
 
 def _address(api: Api, options: _Options, call: Call) -> _Options:
@@ -113,11 +113,6 @@ def _headers_of(options: _Options) -> dict[str, str]:
     return dict(cast("Mapping[str, str]", headers)) if isinstance(headers, Mapping) else {}
 
 
-def _without_omitted(body: Mapping[str, object]) -> dict[str, object]:
-    """Leave out what the caller did not say; the clients have marks for it, whose truth is False."""
-    return {name: value for name, value in body.items() if type(value).__name__ not in ("Omit", "NotGiven")}
-
-
 def _fail(call: Call, error: BaseException) -> None:
     if call.is_routed:
         call.is_open = False
@@ -125,9 +120,9 @@ def _fail(call: Call, error: BaseException) -> None:
         call.finish("hook", failed_answer(error))
 
 
-def _answer(call: Call, result: object, dialect: Dialect) -> None:
+def _answer(call: Call, result: object, dialect: Dialect | None) -> None:
     """Record the call before its answer is handed on."""
-    if call.is_routed:
+    if call.is_routed or dialect is None:
         call.record_start(capture_level=None)
         call.leave()
     else:
