@@ -4,9 +4,9 @@ import os
 import sys
 from collections.abc import MutableMapping
 
-from agent_layer.schema.trace import TraceContext, parse_trace
+from agent_layer.schema.trace import TraceContext
 
-__all__ = ["active_trace", "format_traceparent", "new_span_id", "new_trace", "parse_trace", "write_trace"]
+__all__ = ["active_trace", "format_traceparent", "new_span_id", "new_trace", "write_trace"]
 
 
 def active_trace() -> TraceContext | None:

@@ -3,6 +3,7 @@
 The records are in the log before the request is answered. Sending a request again changes nothing.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol, cast
@@ -22,6 +23,8 @@ from agent_layer.schema.rollout import AttemptStarted
 from agent_layer.schema.step import Content
 
 __all__ = ["Intake", "Log", "Taken"]
+
+_IDS = re.compile(r"(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{16}")
 
 
 class Log(Protocol):
@@ -158,8 +161,8 @@ class _Family:
 
 
 def _check(span: SpanReceived) -> None:
-    if len(span.trace_id) != 32 or len(span.span_id) != 16 or not span.span_id.strip("0"):
+    if not _IDS.fullmatch(f"{span.trace_id}-{span.span_id}-{span.parent_id or span.span_id}"):
         raise BadInputError(
-            f"span {span.span_id!r} of trace {span.trace_id!r}: expected ids of 16 and 8 bytes, found others; check"
-            " the exporter"
+            f"span {span.span_id!r} of trace {span.trace_id!r}: expected hexadecimal ids of 8 and 16 bytes that are not"
+            " all zero, found others; check the exporter"
         )

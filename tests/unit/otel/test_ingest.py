@@ -139,10 +139,12 @@ def test_what_cannot_be_stored_is_rejected_and_the_rest_is_taken(receiver):
     sampling = chat("00000000000000b2", gen_ai__request__seed=1 << 70)
     nowhere = chat("00000000000000b3", agent_layer__rollout="no trajectory", trace=TRACE[::-1])
 
-    partial = send(receiver, chat(text=json.dumps(too_long)), chat("0" * 16), sampling, nowhere)["partialSuccess"]
+    partial = send(receiver, chat(text=json.dumps(too_long)), chat("0" * 16), chat("x" * 16), sampling, nowhere)[
+        "partialSuccess"
+    ]
 
-    assert partial["rejectedSpans"] == "3"
-    assert "expected ids of 16 and 8 bytes" in partial["errorMessage"]
+    assert partial["rejectedSpans"] == "4"
+    assert "expected hexadecimal ids of 8 and 16 bytes" in partial["errorMessage"]
     assert len(receiver.log.trajectory.steps) == 1
 
 
