@@ -45,7 +45,7 @@ class RawServer:
                         await writer.drain()
                         await asyncio.sleep(0)
         except ConnectionError:
-            pass
+            self.num_hung_up += 1
         finally:
             writer.close()
             self.num_closed += 1
