@@ -86,7 +86,7 @@ def enter_rollout(rollout: Rollout, *, agent: str | None = None) -> Generator[Ro
         try:
             yield rollout
         except BaseException as error:
-            with beside(error, f"what rollout {rollout.rollout_id} left unfinished could not be recorded"):
+            with beside(error, f"rollout {rollout.rollout_id} could not be ended"):
                 rollout.give_up_unfinished()
             raise
         rollout.give_up_unfinished()
