@@ -55,7 +55,6 @@ class Rollout:
     """Hashes of contents that are already recorded in this trajectory."""
     answers: dict[str, str] = field(default_factory=dict[str, str], repr=False, compare=False)
     """Call id by the id of the message or tool call that it gave."""
-
     messages: dict[tuple[object, ...], tuple[str, object]] = field(
         default_factory=dict[tuple[object, ...], tuple[str, object]], repr=False, compare=False
     )

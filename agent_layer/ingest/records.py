@@ -29,42 +29,38 @@ def parts_of(
     """Give a call's start and end, and the contents that they refer to."""
     contents = [_content(home, message) for message in call.messages or ()]
     tools = _content(home, call.tools) if call.tools else None
-    start = StepPart(
+    known = StepPart(
         trajectory_id=home.trajectory_id,
         call_id=call_id_of(span),
         run=run,
         source="otel",
         phase="start",
         at=span.began_at,
-        agent=agent,
-        role=_role_of(span.attributes),
-        conversation=text_of(span.attributes, names.CONVERSATION),
         trace_id=span.trace_id,
         span_id=span.span_id,
         parent_span_id=span.parent_id,
+        capture_level="text",
+    )
+    end = msgspec.structs.replace(
+        known,
+        phase="end",
+        at=span.ended_at,
+        actions=call.actions,
+        status=_status_of(span),
+        error=_error_of(span),
+        usage=call.usage,
+        findings=[] if call.messages and (call.actions or span.is_error) else ["otel_no_contents"],
+    )
+    start = msgspec.structs.replace(
+        known,
+        agent=agent,
+        role=_role_of(span.attributes),
+        conversation=text_of(span.attributes, names.CONVERSATION),
         state=StepState(
             messages=[content.hash for content in contents] if call.messages else None, tools=tools and tools.hash
         ),
         sampling_asked=call.sampling or None,
         model=call.model,
-        capture_level="text",
-    )
-    end = StepPart(
-        trajectory_id=home.trajectory_id,
-        call_id=call_id_of(span),
-        run=run,
-        source="otel",
-        phase="end",
-        at=span.ended_at,
-        trace_id=span.trace_id,
-        span_id=span.span_id,
-        parent_span_id=span.parent_id,
-        actions=call.actions,
-        capture_level="text",
-        status=_status_of(span),
-        error=_error_of(span),
-        usage=call.usage,
-        findings=[] if call.messages and (call.actions or span.is_error) else ["otel_no_contents"],
     )
     return [*contents, *([tools] if tools else [])], [start, end]
 

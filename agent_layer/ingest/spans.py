@@ -1,15 +1,10 @@
 """This file holds spans as they were received, whatever encoding they came in."""
 
-from typing import TypeAlias
-
 import msgspec
 
 from agent_layer.schema.record import JsonObject
 
-__all__ = ["SpanEvent", "SpanReceived", "Value"]
-
-Value: TypeAlias = object
-"""Of an attribute: text, number, bool, bytes, or lists and objects of those."""
+__all__ = ["SpanEvent", "SpanReceived"]
 
 
 class SpanEvent(msgspec.Struct, frozen=True, kw_only=True):

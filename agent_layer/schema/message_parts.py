@@ -8,7 +8,7 @@ from typing import cast
 
 import msgspec
 
-from agent_layer.schema.record import JsonObject
+from agent_layer.schema.record import JsonObject, objects_of
 
 __all__ = ["chat_messages_of", "parted"]
 
@@ -22,12 +22,12 @@ def parted(message: Mapping[str, object]) -> JsonObject:
     parts = [_part_of_content(item) for item in _items_of(message.get("content"))]
     if reasoning := message.get("reasoning_content") or message.get("reasoning"):
         parts.insert(0, {"type": "reasoning", "content": reasoning})
-    return {"role": role, "parts": [*parts, *map(_part_of_call, _objects_of(message.get("tool_calls")))]}
+    return {"role": role, "parts": [*parts, *map(_part_of_call, objects_of(message.get("tool_calls")))]}
 
 
 def chat_messages_of(message: Mapping[str, object]) -> Iterator[JsonObject]:
     """Give the chat messages that one message in parts stands for; several answers of tools are one message each."""
-    parts = _objects_of(message.get("parts"))
+    parts = objects_of(message.get("parts"))
     answers = [part for part in parts if part.get("type") == "tool_call_response"]
     if len(answers) < len(parts) or not parts:
         said = [part for part in parts if part.get("type") != "tool_call_response"]
@@ -58,11 +58,6 @@ def _items_of(content: object) -> list[object]:
     if isinstance(content, list):
         return cast("list[object]", content)
     return [content] if content else []
-
-
-def _objects_of(value: object) -> list[JsonObject]:
-    items = cast("list[object]", value) if isinstance(value, list) else []
-    return [cast("JsonObject", item) for item in items if isinstance(item, dict)]
 
 
 def _part_of_content(item: object) -> JsonObject:

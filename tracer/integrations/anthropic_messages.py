@@ -10,12 +10,13 @@ from agent_layer.schema.step import Usage
 from tracer.calls import Answer, Asked
 from tracer.integrations.dialects import (
     Dialect,
-    not_understood,
+    kind_of,
     objects_of,
     sampling_of,
     say_assistant,
     text_of,
     tool_call,
+    understand,
 )
 
 __all__ = ["ANTHROPIC_MESSAGES"]
@@ -54,10 +55,6 @@ class _Event(msgspec.Struct):
     usage: _Usage | None = None
 
 
-class _Kind(msgspec.Struct):
-    type: str = ""
-
-
 def _read_request(told: Mapping[str, object]) -> Asked:
     body = _without_omitted(told)
     system, model = body.get("system"), body.get("model")
@@ -78,19 +75,13 @@ def _without_omitted(body: Mapping[str, object]) -> dict[str, object]:
 
 
 def _read_answer(body: bytes) -> Answer:
-    try:
-        return _answer(msgspec.json.decode(body, type=_Body))
-    except msgspec.DecodeError as error:
-        return not_understood(error)
+    return understand(lambda: _answer(msgspec.json.decode(body, type=_Body)))
 
 
 def _read_stream(chunks: Iterable[str], *, is_whole: bool) -> Answer:
-    try:
-        events = [msgspec.json.decode(chunk, type=_Event) for chunk in chunks]
-    except msgspec.DecodeError as error:
-        return not_understood(error, is_whole=is_whole)
-    said = _answer(_gather(events))
-    return said if is_whole else msgspec.structs.replace(said, status="aborted")
+    return understand(
+        lambda: _answer(_gather([msgspec.json.decode(chunk, type=_Event) for chunk in chunks])), is_whole=is_whole
+    )
 
 
 def _gather(events: list[_Event]) -> _Body:
@@ -160,10 +151,7 @@ def _tool(tool: JsonObject) -> JsonObject:
 
 
 def _is_last(event: str) -> bool:
-    try:
-        return msgspec.json.decode(event, type=_Kind).type == "message_stop"
-    except msgspec.DecodeError:
-        return False
+    return kind_of(event) == "message_stop"
 
 
 ANTHROPIC_MESSAGES = Dialect(_read_request, _read_answer, _read_stream, _is_last)

@@ -8,7 +8,7 @@ import msgspec
 from agent_layer.schema.record import JsonObject
 from agent_layer.schema.step import Action, Usage
 from tracer.calls import Answer, Asked
-from tracer.integrations.dialects import Dialect, not_understood, sampling_of
+from tracer.integrations.dialects import Dialect, sampling_of, understand
 
 __all__ = ["CHAT"]
 
@@ -51,12 +51,13 @@ def _read_request(body: Mapping[str, object]) -> Asked:
 
 def _read_answer(body: bytes) -> Answer:
     """Read an answer that came in one piece."""
-    try:
+
+    def read() -> Answer:
         answer = msgspec.json.decode(body, type=_Body)
-    except msgspec.DecodeError as error:
-        return not_understood(error)
-    choices = sorted(answer.choices, key=lambda choice: choice.index)
-    return _answer([answer], {choice.index: choice.message or {} for choice in choices})
+        choices = sorted(answer.choices, key=lambda choice: choice.index)
+        return _answer([answer], {choice.index: choice.message or {} for choice in choices})
+
+    return understand(read)
 
 
 def _read_stream(chunks: Iterable[str], *, is_whole: bool) -> Answer:
@@ -66,17 +67,18 @@ def _read_stream(chunks: Iterable[str], *, is_whole: bool) -> Answer:
         chunks: JSON text of each; ``[DONE]`` may be among them.
         is_whole: False where nobody read the stream to its end: the answer counts as aborted.
     """
-    try:
-        bodies = [msgspec.json.decode(chunk, type=_Body) for chunk in chunks if not _is_last(chunk)]
-    except msgspec.DecodeError as error:
-        return not_understood(error, is_whole=is_whole)
+    return understand(
+        lambda: _joined([msgspec.json.decode(chunk, type=_Body) for chunk in chunks if not _is_last(chunk)]),
+        is_whole=is_whole,
+    )
+
+
+def _joined(bodies: list[_Body]) -> Answer:
     messages: dict[int, JsonObject] = {}
     for body in bodies:
         for choice in body.choices:
             messages[choice.index] = _add_delta(messages.get(choice.index, {}), choice.delta or {})
-    whole = {index: _without_indices(message) for index, message in sorted(messages.items())}
-    answer = _answer(bodies, whole)
-    return answer if is_whole else msgspec.structs.replace(answer, status="aborted")
+    return _answer(bodies, {index: _without_indices(message) for index, message in sorted(messages.items())})
 
 
 def _answer(bodies: list[_Body], messages: dict[int, JsonObject]) -> Answer:

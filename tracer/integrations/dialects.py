@@ -3,12 +3,14 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, Protocol, cast
 
+import msgspec
+
 from agent_layer.schema.record import JsonObject
 from agent_layer.schema.step import Action
 from tracer.calls import Answer, Asked
 from tracer.contents import json_value
 
-__all__ = ["Dialect", "not_understood", "objects_of", "sampling_of", "say_assistant", "text_of", "tool_call"]
+__all__ = ["Dialect", "kind_of", "objects_of", "sampling_of", "say_assistant", "text_of", "tool_call", "understand"]
 
 
 class _ReadStream(Protocol):
@@ -27,9 +29,30 @@ class Dialect(NamedTuple):
     """Tells from an event's data whether it says that the answer is whole."""
 
 
-def not_understood(error: Exception, *, is_whole: bool = True) -> Answer:
-    """Say that there was an answer, but not in the dialect's form."""
-    return Answer(findings=["answer_not_understood"], error=str(error), status="ok" if is_whole else "aborted")
+def understand(read: Callable[[], Answer], *, is_whole: bool = True) -> Answer:
+    """Read an answer: there was one, even where it does not have the dialect's form.
+
+    Args:
+        read: gives it, or raises msgspec.DecodeError.
+        is_whole: False where nobody read it to its end: it counts as aborted.
+    """
+    try:
+        answer = read()
+    except msgspec.DecodeError as error:
+        answer = Answer(findings=["answer_not_understood"], error=str(error))
+    return answer if is_whole else msgspec.structs.replace(answer, status="aborted")
+
+
+class _Kind(msgspec.Struct):
+    type: str = ""
+
+
+def kind_of(event: str) -> str:
+    """Give the ``type`` of an event; '' where it has none."""
+    try:
+        return msgspec.json.decode(event, type=_Kind).type
+    except msgspec.DecodeError:
+        return ""
 
 
 def sampling_of(body: Mapping[str, object], others: frozenset[str]) -> JsonObject:
@@ -38,11 +61,18 @@ def sampling_of(body: Mapping[str, object], others: frozenset[str]) -> JsonObjec
 
 
 def objects_of(items: object) -> list[JsonObject]:
-    """Give the items of a list as JSON objects, a client's own records as what they stand for; [] for anything else."""
+    """Give the items of a list as JSON objects, a client's own records as what they stand for; [] for anything else.
+
+    An item that is no object, which the server will refuse, is the content of one.
+    """
     if not isinstance(items, list | tuple):
         return []
-    found = cast("Iterable[object]", items)
-    return [cast("JsonObject", item if isinstance(item, dict) else json_value(item)) for item in found]
+    return [_object_of(item) for item in cast("Iterable[object]", items)]
+
+
+def _object_of(item: object) -> JsonObject:
+    told = cast("object", item) if isinstance(item, dict) else json_value(item)
+    return cast("JsonObject", told) if isinstance(told, dict) else {"content": told}
 
 
 def text_of(content: object, kinds: frozenset[str]) -> object:

@@ -9,12 +9,13 @@ from agent_layer.schema.step import Action, Usage
 from tracer.calls import Answer, Asked
 from tracer.integrations.dialects import (
     Dialect,
-    not_understood,
+    kind_of,
     objects_of,
     sampling_of,
     say_assistant,
     text_of,
     tool_call,
+    understand,
 )
 
 __all__ = ["RESPONSES"]
@@ -55,10 +56,6 @@ class _Event(msgspec.Struct):
     delta: object = None
 
 
-class _Kind(msgspec.Struct):
-    type: str = ""
-
-
 def _read_request(body: Mapping[str, object]) -> Asked:
     told, model = body.get("input"), body.get("model")
     spoken = [{"role": "user", "content": told}] if isinstance(told, str) else _messages_of(objects_of(told))
@@ -73,22 +70,18 @@ def _read_request(body: Mapping[str, object]) -> Asked:
 
 
 def _read_answer(body: bytes) -> Answer:
-    try:
-        return _answer(msgspec.json.decode(body, type=_Body))
-    except msgspec.DecodeError as error:
-        return not_understood(error)
+    return understand(lambda: _answer(msgspec.json.decode(body, type=_Body)))
 
 
 def _read_stream(chunks: Iterable[str], *, is_whole: bool) -> Answer:
-    try:
+    def read() -> Answer:
         events = [msgspec.json.decode(chunk, type=_Event) for chunk in chunks]
-    except msgspec.DecodeError as error:
-        return not_understood(error, is_whole=is_whole)
-    bodies = [event.response for event in events if event.response]
-    if is_whole and bodies:
-        return _answer(bodies[-1])
-    said = _answer(_Body(output=_items_so_far(events), model=bodies[0].model if bodies else None))
-    return msgspec.structs.replace(said, status="aborted")
+        bodies = [event.response for event in events if event.response]
+        if is_whole and bodies:
+            return _answer(bodies[-1])
+        return _answer(_Body(output=_items_so_far(events), model=bodies[0].model if bodies else None))
+
+    return understand(read, is_whole=is_whole)
 
 
 def _items_so_far(events: list[_Event]) -> list[JsonObject]:
@@ -167,10 +160,7 @@ def _tool(tool: JsonObject) -> JsonObject:
 
 
 def _is_last(event: str) -> bool:
-    try:
-        return msgspec.json.decode(event, type=_Kind).type in _LAST
-    except msgspec.DecodeError:
-        return False
+    return kind_of(event) in _LAST
 
 
 RESPONSES = Dialect(_read_request, _read_answer, _read_stream, _is_last)

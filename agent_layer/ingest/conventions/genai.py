@@ -6,7 +6,7 @@ from agent_layer.ingest.seen import AgentRun, ModelCall, Seen, ToolCall, json_of
 from agent_layer.ingest.spans import SpanReceived
 from agent_layer.schema import attributes as names
 from agent_layer.schema.message_parts import chat_messages_of
-from agent_layer.schema.record import JsonObject
+from agent_layer.schema.record import JsonObject, objects_of
 from agent_layer.schema.step import Action
 
 __all__ = ["SESSIONS", "read", "sampling_of"]
@@ -46,12 +46,12 @@ def sampling_of(attributes: JsonObject) -> JsonObject:
 
 
 def _model_call(attributes: JsonObject) -> ModelCall:
-    instructions = _listed(json_of(attributes.get(names.SYSTEM_INSTRUCTIONS)))
+    instructions = objects_of(json_of(attributes.get(names.SYSTEM_INSTRUCTIONS)))
     told = [{"role": "system", "parts": instructions}] if instructions else []
-    asked = [*told, *_listed(json_of(attributes.get(names.INPUT_MESSAGES)))]
+    asked = [*told, *objects_of(json_of(attributes.get(names.INPUT_MESSAGES)))]
     return ModelCall(
         messages=[message for one in asked for message in chat_messages_of(one)] or None,
-        tools=[_tool(one) for one in _listed(json_of(attributes.get(names.TOOL_DEFINITIONS)))] or None,
+        tools=[_tool(one) for one in objects_of(json_of(attributes.get(names.TOOL_DEFINITIONS)))] or None,
         sampling=sampling_of(attributes),
         model=text_of(attributes, names.RESPONSE_MODEL, names.REQUEST_MODEL),
         actions=_actions(attributes) or None,
@@ -60,7 +60,7 @@ def _model_call(attributes: JsonObject) -> ModelCall:
 
 
 def _actions(attributes: JsonObject) -> list[Action]:
-    answers = _listed(json_of(attributes.get(names.OUTPUT_MESSAGES)))
+    answers = objects_of(json_of(attributes.get(names.OUTPUT_MESSAGES)))
     told = attributes.get(names.FINISH_REASONS)
     reasons = cast("list[object]", told) if isinstance(told, list) else []
     at_span = [reason if isinstance(reason, str) else None for reason in reasons] + [None] * len(answers)
@@ -82,8 +82,3 @@ def _tool(told: JsonObject) -> JsonObject:
     if "function" in told:
         return told
     return {"type": "function", "function": {name: value for name, value in told.items() if name != "type"}}
-
-
-def _listed(value: object) -> list[JsonObject]:
-    items = cast("list[object]", value) if isinstance(value, list) else []
-    return [cast("JsonObject", item) for item in items if isinstance(item, dict)]

@@ -1,11 +1,10 @@
 """This file holds the convention of OpenInference (Arize Phoenix): lists are spread over numbered attributes."""
 
-from collections.abc import Iterable
 from typing import cast
 
 from agent_layer.ingest.seen import AgentRun, ModelCall, Seen, ToolCall, in_order, json_of, nested, text_of, usage_of
 from agent_layer.ingest.spans import SpanReceived
-from agent_layer.schema.record import JsonObject
+from agent_layer.schema.record import JsonObject, objects_of
 from agent_layer.schema.step import Action
 
 __all__ = ["SESSIONS", "read"]
@@ -54,7 +53,7 @@ def _actions(attributes: JsonObject, answers: list[JsonObject]) -> list[Action]:
     """Choices, each with its own finish reason where the raw answer tells it."""
     raw = json_of(attributes.get("output.value"))
     choices = cast("JsonObject", raw).get("choices") if isinstance(raw, dict) else None
-    each = [_inner({"choice": one}, "choice").get("finish_reason") for one in _listed(choices)]
+    each = [choice.get("finish_reason") for choice in objects_of(choices)]
     reasons = each if len(each) == len(answers) else [attributes.get("llm.finish_reason")] * len(answers)
     return [
         Action(message=message, finish_reason=reason if isinstance(reason, str) else None)
@@ -85,7 +84,3 @@ def _call(told: JsonObject) -> JsonObject:
 def _inner(item: JsonObject, name: str) -> JsonObject:
     found = item.get(name)
     return cast("JsonObject", found) if isinstance(found, dict) else {}
-
-
-def _listed(value: object) -> Iterable[object]:
-    return cast("list[object]", value) if isinstance(value, list) else ()
