@@ -60,7 +60,8 @@ async def answer_errors(request: web.Request, handler: Handler) -> web.StreamRes
 def refusal(path: str, status: int, code: str, message: str) -> web.Response:
     """Answer a request to this address with an error; SDKs are told not to try again what will not change."""
     headers = {"x-should-retry": "false"} if code in ("rollout_limit", "rollout_closed") else None
-    body = msgspec.json.encode(shape_of(path)(status, code, message))
+    text = message.encode("utf-8", "replace").decode()  # what a request said may be no text, and is told in errors
+    body = msgspec.json.encode(shape_of(path)(status, code, text))
     return web.Response(status=status, body=body, content_type="application/json", headers=headers)
 
 

@@ -6,10 +6,11 @@ what the model said, and does it stand where it stood?
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal, TypeAlias, cast
+from typing import Literal, TypeAlias, cast
 
 import msgspec
 
+from agent_layer.gateway.dialects.untrusted import UNREADABLE, object_of, objects_of
 from agent_layer.schema.record import JsonObject
 
 __all__ = ["BreakCause", "History", "Recall", "Returned", "cause_of_break"]
@@ -91,9 +92,6 @@ class Recall:
         return self._longest.get(conversation, 0)
 
 
-_NO_CALLS: Final[list[JsonObject]] = []
-
-
 def _exact(message: JsonObject) -> int:
     return hash((_text_of(message), *[(name, arguments) for name, arguments in _calls_of(message)]))
 
@@ -106,14 +104,13 @@ def _text_of(message: JsonObject) -> str:
     """The text that is said; parts of text are one text, and null is none."""
     content = message.get("content")
     if isinstance(content, list):
-        return "".join([str(part.get("text", "")) for part in cast("list[JsonObject]", content)])
+        return "".join([str(part.get("text", "")) for part in objects_of(cast("object", content))])
     return content if isinstance(content, str) else ""
 
 
 def _calls_of(message: JsonObject) -> list[tuple[str, str]]:
     """(name, arguments) of each tool call."""
-    calls = cast("list[JsonObject]", message.get("tool_calls") or _NO_CALLS)
-    functions = [cast("JsonObject", call.get("function") or {}) for call in calls]
+    functions = [object_of(call.get("function")) for call in objects_of(message.get("tool_calls"))]
     return [(str(function.get("name")), str(function.get("arguments"))) for function in functions]
 
 
@@ -121,5 +118,5 @@ def _canonical(arguments: str) -> bytes:
     """One text for all JSON texts that mean the same."""
     try:
         return msgspec.json.encode(msgspec.json.decode(arguments), order="deterministic")
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return arguments.encode()

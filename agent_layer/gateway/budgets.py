@@ -45,6 +45,7 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
         if self.limits.tokens is None:
             return {}
         num_choices = asked.get("n")
-        share = max(1, (self.limits.tokens - num_sampled) // (num_choices if isinstance(num_choices, int) else 1))
-        named = {name: value for name in _CAPS if isinstance(value := asked.get(name), int)}
+        num_shares = max(1, num_choices) if isinstance(num_choices, int) else 1
+        share = max(1, (self.limits.tokens - num_sampled) // num_shares)
+        named = {name: value for name in _CAPS if isinstance(value := asked.get(name), int | float)}
         return {name: share for name, value in named.items() if value > share}

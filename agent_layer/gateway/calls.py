@@ -5,15 +5,15 @@ killed, a call that an agent saw answered is stored whole, and a call that it di
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Final
 
 from aiohttp import hdrs, web
 
 from agent_layer.errors import BackPressureError, EngineError
 from agent_layer.gateway.answers import RefusedError, refusal
+from agent_layer.gateway.bodies import read_text
 from agent_layer.gateway.dialects.chat import ChatRequest
 from agent_layer.gateway.dialects.chat_answer import read_answer
 from agent_layer.gateway.dialects.counting import counting_body, read_count
@@ -21,17 +21,17 @@ from agent_layer.gateway.dialects.dialect import AnswerStream, Dialect
 from agent_layer.gateway.dialects.refusals import openai_error, sentence_of, shape_of
 from agent_layer.gateway.flight import Flight, Log, Question
 from agent_layer.gateway.hangups import HangUps
+from agent_layer.gateway.headers import CALL_HEADER, asking_of
 from agent_layer.gateway.places import Places
-from agent_layer.gateway.retries import AnswerShelf, Asking, Call
+from agent_layer.gateway.retries import AnswerShelf, Call
 from agent_layer.gateway.rollouts import LiveRollout
 from agent_layer.gateway.upstream import Reply, Upstream
 from agent_layer.gateway.waiting import wait_until
-from agent_layer.schema.ids import check_name, new_id
+from agent_layer.schema.ids import new_id
 from agent_layer.settings import Settings
 
-__all__ = ["CALL_HEADER", "Calls"]
+__all__ = ["Calls"]
 
-CALL_HEADER: Final = "x-agent-layer-call"
 _JSON, _STREAM = "application/json", "text/event-stream"
 _LONGEST_ERROR = 2000
 
@@ -68,9 +68,9 @@ class Calls:
             self.places.give(engine)
 
     async def _answer(self, rollout: LiveRollout, http: web.Request, dialect: Dialect) -> web.StreamResponse:
-        request = dialect.read(await http.read(), rollout.trajectory_id)
+        request = dialect.read(await read_text(http), rollout.trajectory_id)
         asked = rollout.see(request)
-        asking = _asking_of(http.headers, asked.digest)
+        asking = asking_of(http.headers, hash((http.path, asked.digest)))
         failed: Call | None = None
         while (before := rollout.calls.find(asking)) is not failed and before is not None:
             if await before.wait():
@@ -222,13 +222,3 @@ async def _write(response: web.StreamResponse, seen: bytes) -> bool:
     except ConnectionResetError:
         return False
     return True
-
-
-def _asking_of(headers: Mapping[str, str], digest: int) -> Asking:
-    retries, call_id = headers.get("x-stainless-retry-count", "0"), headers.get(CALL_HEADER)
-    return Asking(
-        call_id=None if call_id is None else check_name(call_id, f"header {CALL_HEADER}"),
-        idempotency_key=headers.get("idempotency-key"),
-        retry_count=int(retries) if retries.isdecimal() else 0,
-        digest=digest,
-    )

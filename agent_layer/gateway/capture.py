@@ -2,13 +2,13 @@
 
 import time
 from collections.abc import Mapping
-from typing import Literal
 
 import msgspec
 
 from agent_layer.gateway.breaks import History, cause_of_break
 from agent_layer.gateway.dialects.chat import ChatRequest
 from agent_layer.gateway.dialects.chat_answer import ChatAnswer
+from agent_layer.gateway.headers import agent_of, role_of
 from agent_layer.gateway.prefix import Hashed
 from agent_layer.gateway.rollouts import Asked, LiveRollout, Place
 from agent_layer.schema.findings import BREAK
@@ -46,8 +46,8 @@ def start_part(
         source="gateway",
         phase="start",
         at=time.time(),
-        agent=headers.get("x-agent-layer-agent"),
-        role=_role_of(headers.get("x-agent-layer-role")),
+        agent=agent_of(headers),
+        role=role_of(headers),
         conversation=asked.before.conversation if asked.before else call_id,
         parent_call=asked.before.call_id if asked.before else None,
         trace_id=trace and trace.trace_id,
@@ -175,7 +175,3 @@ def _usage_of(answer: ChatAnswer) -> Usage | None:
 def _temperature_of(sampling: JsonObject) -> float | None:
     value = sampling.get("temperature")
     return float(value) if isinstance(value, int | float) else None
-
-
-def _role_of(name: str | None) -> Literal["policy", "aux"] | None:
-    return name if name in ("policy", "aux") else None

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
 
 import msgspec
 from aiohttp import web
@@ -11,13 +10,13 @@ from agent_layer.errors import BackPressureError, BadInputError
 from agent_layer.gateway.access import Access
 from agent_layer.gateway.address import address_of
 from agent_layer.gateway.answers import as_json
+from agent_layer.gateway.bodies import read_body
 from agent_layer.gateway.counters import Counters
 from agent_layer.gateway.opening import rollout_of
 from agent_layer.gateway.registry import Rollouts
 from agent_layer.gateway.rollouts import LiveRollout
 from agent_layer.gateway.sealing import Sealer, reward_of
 from agent_layer.gateway.siblings import Siblings
-from agent_layer.schema.codec import check_storable
 from agent_layer.schema.gateway import (
     CloseRequest,
     EndRequest,
@@ -31,9 +30,7 @@ from agent_layer.schema.ids import new_id
 from agent_layer.schema.trace import parse_trace
 from agent_layer.settings import Settings
 
-__all__ = ["Lifecycle", "read_body"]
-
-B = TypeVar("B", bound=msgspec.Struct)
+__all__ = ["Lifecycle"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,16 +132,3 @@ class Lifecycle:
 
     def _find(self, request: web.Request, attempt: int | None) -> LiveRollout:
         return self.rollouts.find_attempt(request.match_info["rollout_id"], attempt)
-
-
-async def read_body(request: web.Request, kind: type[B]) -> B:
-    """Read the body as a record.
-
-    Raises: BadInputError: it is none of this kind, or an integer has more than 64 bits.
-    """
-    try:
-        body = msgspec.json.decode(await request.read() or b"{}", type=kind)
-    except msgspec.DecodeError as error:
-        raise BadInputError(f"{request.method} {request.path}: {error}; correct the body") from error
-    check_storable(body, f"{request.method} {request.path}")
-    return body

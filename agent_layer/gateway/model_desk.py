@@ -8,6 +8,7 @@ from aiohttp import web
 
 from agent_layer.gateway.access import Access
 from agent_layer.gateway.answers import as_json
+from agent_layer.gateway.bodies import read_text
 from agent_layer.gateway.calls import Calls
 from agent_layer.gateway.dialects.completions import Completions
 from agent_layer.gateway.dialects.dialect import Dialect
@@ -50,5 +51,5 @@ class ModelDesk:
 
     async def _count_tokens(self, request: web.Request) -> web.Response:
         rollout = self.access.enter(request)
-        asked = self.dialects["/v1/messages"].read(await request.read(), rollout.trajectory_id)
+        asked = self.dialects["/v1/messages"].read(await read_text(request), rollout.trajectory_id)
         return as_json({"input_tokens": await self.calls().count_tokens(rollout, asked)})

@@ -3,6 +3,7 @@
 import asyncio
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import msgspec
 
@@ -18,7 +19,7 @@ class Asking(msgspec.Struct, frozen=True, kw_only=True):
     retry_count: int
     """How often the client's SDK says that it has tried before."""
     digest: int
-    """Hash of everything that was asked."""
+    """Hash of everything that was asked, and of the address."""
 
 
 @dataclass(eq=False, slots=True)
@@ -47,22 +48,29 @@ class Call:
         return self.is_good
 
 
+_Name: TypeAlias = tuple[str | None, int]
+"""(id or key, digest of the question)."""
+
+
 @dataclass(slots=True)
 class CallTable:
     """Calls of one rollout."""
 
     _by_id: dict[str, Call] = field(default_factory=dict[str, Call])
     """Each call under its own id."""
-    _newest: dict[str, Call] = field(default_factory=dict[str, Call])
+    _newest: dict[_Name, Call] = field(default_factory=dict[_Name, Call])
     """The last call that was begun under an asked id."""
-    _by_key: dict[str, Call] = field(default_factory=dict[str, Call])
+    _by_key: dict[_Name, Call] = field(default_factory=dict[_Name, Call])
     _by_digest: dict[int, Call] = field(default_factory=dict[int, Call])
 
     def find(self, asking: Asking) -> Call | None:
-        """The call that this request repeats. Equal questions alone are never a repetition: agents sample."""
-        if asking.idempotency_key is not None and (call := self._by_key.get(asking.idempotency_key)):
-            return call
-        if asking.call_id is not None and (call := self._newest.get(asking.call_id)):
+        """The call that this request repeats.
+
+        Equal questions alone are never a repetition: agents sample. Nor are equal names: clients send the headers that
+        they were built with, whatever they ask.
+        """
+        digest = asking.digest
+        if call := self._by_key.get((asking.idempotency_key, digest)) or self._newest.get((asking.call_id, digest)):
             return call
         return self._by_digest.get(asking.digest) if asking.retry_count else None
 
@@ -73,9 +81,10 @@ class CallTable:
         while (before := self._by_id.get(call_id)) and (before.is_started or not before.done.is_set()):
             num_before += 1
             call_id = f"{wanted}~{num_before}"
-        call = self._by_id[call_id] = self._newest[wanted] = self._by_digest[asking.digest] = Call(call_id)
+        call = self._by_id[call_id] = Call(call_id)
+        self._newest[wanted, asking.digest] = self._by_digest[asking.digest] = call
         if asking.idempotency_key is not None:
-            self._by_key[asking.idempotency_key] = call
+            self._by_key[asking.idempotency_key, asking.digest] = call
         return call
 
 

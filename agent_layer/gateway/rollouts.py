@@ -49,8 +49,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
     def answers(self) -> list[tuple[int, JsonObject]]:
         """The assistant messages of the history, and where they stand."""
-        request, indices = self.request, range(self.last_answer + 1)
-        return [(index, request.message(index)) for index in indices if request.role_of(index) == _ANSWERER]
+        indices = range(self.last_answer + 1)
+        return [(index, self.request.message(index)) for index in indices if self.request.roles[index] == _ANSWERER]
 
 
 @dataclass(kw_only=True, slots=True)
@@ -156,8 +156,8 @@ _ANSWERER = "assistant"
 
 
 def _last_answer(request: ChatRequest) -> int:
-    indices = range(len(request.messages) - 1, -1, -1)
-    return next((index for index in indices if request.role_of(index) == _ANSWERER), -1)
+    indices = range(len(request.roles) - 1, -1, -1)
+    return next((index for index in indices if request.roles[index] == _ANSWERER), -1)
 
 
 def new_key() -> str:

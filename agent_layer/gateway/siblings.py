@@ -17,6 +17,8 @@ from aiohttp import ClientConnectorError, ClientError, ClientResponse, ClientSes
 from agent_layer.errors import UnreachableError
 from agent_layer.gateway.access import ROLLOUT_HEADER
 from agent_layer.gateway.answers import as_json
+from agent_layer.gateway.bodies import read_text
+from agent_layer.gateway.dialects.untrusted import UNREADABLE
 from agent_layer.schema.gateway import RenewedRollouts, RenewRequest
 from agent_layer.schema.ids import new_id
 
@@ -37,7 +39,7 @@ class _Opening(msgspec.Struct):
 
 def owner_of(rollout_id: str, num_processes: int) -> int:
     """Slot of the process that has a rollout and all of its attempts."""
-    return crc32(rollout_id.encode()) % num_processes
+    return crc32(rollout_id.encode("utf-8", "surrogateescape")) % num_processes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +70,7 @@ class Siblings:
         if _PASSED_ON in request.headers or not request.raw_path.startswith("/"):  # no path: it could name another host
             return await handler(request)
         if request.method == "POST" and request.path == "/rollouts/renew":
-            asked = _read(await request.read(), RenewRequest)
+            asked = _read(await read_text(request), RenewRequest)
             return await (self._renew(request, asked) if asked else handler(request))
         rollout_id = await _rollout_of(request)
         if rollout_id is None or (slot := owner_of(rollout_id, len(self.urls))) == self.slot:
@@ -76,7 +78,10 @@ class Siblings:
         return await self._ask(request, slot)
 
     async def _ask(self, request: web.Request, slot: int) -> web.StreamResponse:
-        async with self._session() as session, await self._send(session, request, slot, await request.read()) as reply:
+        async with (
+            self._session() as session,
+            await self._send(session, request, slot, await read_text(request)) as reply,
+        ):
             headers = {name: value for name, value in reply.headers.items() if name.lower() not in _HOP}
             response = web.StreamResponse(status=reply.status, headers=headers)
             await response.prepare(request)
@@ -133,7 +138,7 @@ async def _rollout_of(request: web.Request) -> str | None:
     if trajectory_id := request.match_info.get("trajectory_id") or request.headers.get(ROLLOUT_HEADER):
         return _rollout_in(trajectory_id)
     if request.method == "POST" and request.path == "/rollouts":
-        opening = _read(await request.read(), _Opening)
+        opening = _read(await read_text(request), _Opening)
         return opening.rollout_id if opening else None
     return None
 
@@ -146,7 +151,7 @@ def _read(body: bytes, kind: type[B]) -> B | None:
     """None: the handler knows what to say of it."""
     try:
         return msgspec.json.decode(body, type=kind)
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return None
 
 

@@ -9,6 +9,8 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import cast
 
+from agent_layer.gateway.dialects.untrusted import object_of, objects_of
+
 __all__ = ["END", "call_words", "id_of", "logprob_of", "prompt_words", "thought_words", "words_of"]
 
 END = "<end>"
@@ -45,23 +47,22 @@ def thought_words(thought: object) -> list[str]:
 
 def _text_of(content: object) -> str:
     if isinstance(content, list):
-        parts = cast("list[dict[str, object]]", content)
-        return " ".join(str(part.get("text", "")) for part in parts)
+        return " ".join(str(part.get("text", "")) for part in objects_of(cast("object", content)))
     return str(content or "")
 
 
 def call_words(calls: object) -> Iterator[str]:
     """Words of tool calls; arguments that are no JSON are spoken as they are."""
-    for call in cast("list[dict[str, dict[str, str]]]", calls or []):
-        function = call["function"]
-        arguments = function.get("arguments") or "{}"
-        yield from ("<tool_call>", function["name"], *_canonical_text(arguments).split(), "</tool_call>")
+    for call in objects_of(calls):
+        function = object_of(call.get("function"))
+        arguments = _canonical_text(str(function.get("arguments") or "{}"))
+        yield from ("<tool_call>", str(function.get("name")), *arguments.split(), "</tool_call>")
 
 
 def _canonical_text(arguments: str) -> str:
     try:
         return _canonical(json.loads(arguments))
-    except ValueError:
+    except (ValueError, RecursionError):
         return arguments
 
 

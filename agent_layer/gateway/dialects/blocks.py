@@ -5,9 +5,10 @@ Responses and Anthropic messages show answers in such blocks, streamed ones bloc
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, TypeAlias, cast
+from typing import Literal, Protocol, TypeAlias
 
 from agent_layer.gateway.dialects.turns import assistant_message, tool_call
+from agent_layer.gateway.dialects.untrusted import object_of, objects_of
 from agent_layer.schema.record import JsonObject
 
 __all__ = ["Block", "BlockWalk", "Events", "Tellers", "blocks_of", "message_of"]
@@ -117,7 +118,7 @@ def _additions(message: JsonObject) -> Iterator[_Addition]:
     for name in ("content", "refusal"):
         if said := message.get(name):
             yield "text", "", "", str(said), None
-    for place, call in enumerate(cast("list[JsonObject]", message.get("tool_calls") or [])):
-        function = cast("JsonObject", call.get("function") or {})
+    for place, call in enumerate(objects_of(message.get("tool_calls"))):
+        function = object_of(call.get("function"))
         name, arguments = str(function.get("name") or ""), str(function.get("arguments") or "")
         yield "call", str(call.get("id") or ""), name, arguments, call.get("index", place)

@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from agent_layer.errors import BadInputError
+from agent_layer.gateway.dialects.untrusted import UNREADABLE
 from agent_layer.schema.codec import check_storable
 from agent_layer.schema.record import JsonObject
 
@@ -25,6 +26,7 @@ Pieces: TypeAlias = dict[str, msgspec.Raw]
 """A JSON object whose values are not decoded yet."""
 
 _TRUE: Final = msgspec.Raw(b"true")
+_NULL: Final = msgspec.Raw(b"null")
 _LENGTHS: Final = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
 """Two names of one limit, of which engines prefer the second."""
 
@@ -40,6 +42,8 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     pieces: Pieces
     messages: list[msgspec.Raw]
     """JSON texts, as sent."""
+    roles: list[str]
+    """[num_messages], who said each."""
     tools: msgspec.Raw | None
     sampling: JsonObject
     """Everything that shapes the answer besides messages and tools."""
@@ -72,16 +76,12 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
         """Name of the model that the client asks for; empty where it names none."""
         try:
             return _NAME.decode(self.asked.get("model", b'""'))
-        except msgspec.DecodeError:
+        except UNREADABLE:
             return ""
 
     def rest(self) -> bytes:
         """Everything but the messages."""
-        return b"".join([piece for name, piece in self.pieces.items() if name != "messages"])
-
-    def role_of(self, message: int) -> str:
-        """Who said a message."""
-        return _ROLE.decode(self.messages[message]).role
+        return _ENCODER.encode({name: piece for name, piece in self.pieces.items() if name != "messages"})
 
     def message(self, index: int) -> JsonObject:
         """One message."""
@@ -96,7 +96,7 @@ _ENCODER: Final = msgspec.json.Encoder()
 _PIECES: Final = msgspec.json.Decoder(Pieces)
 _ITEMS: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _NAME: Final = msgspec.json.Decoder(str)
-_ROLE: Final = msgspec.json.Decoder(_Role)
+_ROLES: Final = msgspec.json.Decoder(list[_Role])
 _MESSAGE: Final = msgspec.json.Decoder(JsonObject)
 
 
@@ -107,17 +107,17 @@ def read_request(body: bytes) -> ChatRequest:
     """
     try:
         pieces = _PIECES.decode(body)
-        return request_of(pieces, _ITEMS.decode(pieces["messages"]))
-    except (msgspec.DecodeError, KeyError) as error:
+        return request_of(pieces, _ITEMS.decode(pieces.get("messages", _NULL)))
+    except UNREADABLE as error:
         raise BadInputError(
-            f"chat request: expected a JSON object with a list of messages, found {error!r}; see OpenAI's chat API"
+            f"chat request: expected a JSON object with a list of messages, found {error}; see OpenAI's chat API"
         ) from error
 
 
 def read_pieces(body: bytes) -> Pieces:
     """Cut a body into the JSON texts of its members.
 
-    Raises: msgspec.DecodeError: it is no JSON object.
+    Raises: UNREADABLE: it is no JSON object.
     """
     return _PIECES.decode(body)
 
@@ -137,7 +137,7 @@ def request_of(
         asked: what the client sent; None: the same.
         sampling_asked: the client's words for the sampling; None: the same.
 
-    Raises: BadInputError: an integer has more than 64 bits.
+    Raises: BadInputError: an integer has more than 64 bits. UNREADABLE: a message is no object, or has no role.
     """
     sampling: JsonObject = {
         name: msgspec.json.decode(piece) for name, piece in pieces.items() if name not in _NOT_SAMPLING
@@ -146,6 +146,7 @@ def request_of(
     return ChatRequest(
         pieces=pieces,
         messages=messages,
+        roles=[message.role for message in _ROLES.decode(pieces["messages"])],
         tools=pieces.get("tools"),
         sampling=sampling,
         sampling_asked=sampling if sampling_asked is None else sampling_asked,

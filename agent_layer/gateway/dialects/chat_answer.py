@@ -11,6 +11,7 @@ import msgspec
 from agent_layer.errors import EngineError
 from agent_layer.gateway.dialects.chat import ChatRequest
 from agent_layer.gateway.dialects.hiding import hide_values
+from agent_layer.gateway.dialects.untrusted import UNREADABLE
 from agent_layer.schema.record import JsonObject, Logprobs, TokenIds
 from agent_layer.schema.step import Action
 
@@ -122,16 +123,16 @@ def read_answer(body: bytes, request: ChatRequest, version: int) -> ChatAnswer:
             stop_reason=answer.choices[0].stop_reason,
             shown_logprobs=read_shown(answer.choices[0].logprobs) if request.shows_logprobs else [],
         )
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise EngineError(
-            f"engine's answer: expected a chat completion, found {error!r}; is it an OpenAI-compatible server?"
+            f"engine's answer: expected a chat completion, found {error}; is it an OpenAI-compatible server?"
         ) from error
 
 
 def read_shown(logprobs: msgspec.Raw) -> list[msgspec.Raw]:
     """Cut the log-probabilities of a choice, or of a chunk of it, into those of its tokens.
 
-    Raises: msgspec.DecodeError: they are none.
+    Raises: UNREADABLE: they are none.
     """
     return ((_SHOWN.decode(logprobs) or _Shown()).content or []) if logprobs else []
 

@@ -9,6 +9,7 @@ from agent_layer.gateway.dialects.chat_answer import ChatAnswer
 from agent_layer.gateway.dialects.growing import GrowingAnswer, read_chunks
 from agent_layer.gateway.dialects.hiding import hide_in_events
 from agent_layer.gateway.dialects.refusals import openai_error
+from agent_layer.gateway.dialects.untrusted import UNREADABLE
 
 __all__ = ["ChatStream", "ends"]
 
@@ -69,7 +70,7 @@ class ChatStream:
         try:
             for chunk in read_chunks(unread):
                 self._growing.take(chunk)
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             self.error = f"the engine sent an event that cannot be read: {error}"
         else:
             self.error = self._growing.error or self.error

@@ -7,6 +7,7 @@ import msgspec
 from agent_layer.errors import EngineError
 from agent_layer.gateway.dialects.chat import ChatRequest
 from agent_layer.gateway.dialects.refusals import sentence_of
+from agent_layer.gateway.dialects.untrusted import UNREADABLE
 
 __all__ = ["counting_body", "read_count"]
 
@@ -26,7 +27,7 @@ def read_count(url: str, status: int, body: bytes) -> int:
     """
     try:
         return _COUNT.decode(body).count
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise EngineError(
             f"engine {url}: expected the number of tokens of a prompt, found status {status}, {sentence_of(body)[1]!r};"
             " it may have no /tokenize"

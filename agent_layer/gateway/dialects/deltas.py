@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import cast
 
+from agent_layer.gateway.dialects.untrusted import object_of, objects_of
 from agent_layer.schema.record import JsonObject
 
 __all__ = ["GrowingMessage"]
@@ -14,13 +15,13 @@ class GrowingMessage:
 
     _texts: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     _others: JsonObject = field(default_factory=dict[str, object])
-    _calls: dict[object, JsonObject] = field(default_factory=dict[object, JsonObject])
+    _calls: dict[str, JsonObject] = field(default_factory=dict[str, JsonObject])
 
     def add(self, delta: JsonObject) -> None:
         """Take a chunk."""
         for name, value in delta.items():
             if name == "tool_calls":
-                self._add_calls(cast("list[JsonObject] | None", value) or [])
+                self._add_calls(objects_of(value))
             elif isinstance(value, str) and name != "role":
                 self._texts.setdefault(name, []).append(value)
             elif value is not None:
@@ -34,9 +35,10 @@ class GrowingMessage:
 
     def _add_calls(self, deltas: list[JsonObject]) -> None:
         for delta in deltas:
-            call = self._calls.setdefault(delta.get("index", len(self._calls)), {"function": {}})
+            call = self._calls.setdefault(str(delta.get("index", len(self._calls))), {"function": {}})
             function = cast("dict[str, str]", call["function"])
-            for name, value in cast("dict[str, str | None]", delta.get("function") or {}).items():
-                function[name] = function.get(name, "") + (value or "") if name == "arguments" else value or ""
+            for name, value in object_of(delta.get("function")).items():
+                text = "" if value is None else str(value)
+                function[name] = function.get(name, "") + text if name == "arguments" else text
             known = {name: value for name, value in delta.items() if value is not None}
             call |= {name: value for name, value in known.items() if name not in ("index", "function")}

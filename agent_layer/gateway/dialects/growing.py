@@ -40,7 +40,7 @@ _EVENT_STARTS: Final = (b"data: {", b'data:{"')
 def read_chunks(received: list[bytes]) -> list[Chunk]:
     """Read all events of these lines at once; together they cost half of what they cost one by one.
 
-    Raises: msgspec.DecodeError: one of them is no chunk.
+    Raises: UNREADABLE: one of them is no chunk.
     """
     return _CHUNKS.decode(_events_of(received))
 
@@ -48,7 +48,7 @@ def read_chunks(received: list[bytes]) -> list[Chunk]:
 def read_shown_of(received: list[bytes]) -> list[msgspec.Raw]:
     """Cut out the log-probabilities of the first choice, as the engine wrote them.
 
-    Raises: msgspec.DecodeError: one of the lines is no chunk.
+    Raises: UNREADABLE: one of the lines is no chunk.
     """
     choices = [choice for chunk in _SHOWING.decode(_events_of(received)) for choice in chunk.choices]
     return [one for choice in choices if choice.index == 0 for one in read_shown(choice.logprobs)]

@@ -132,7 +132,7 @@ def _input_of(arguments: str) -> JsonObject:
     """Read what the model wrote; where that is no JSON object, the call is shown without input."""
     try:
         value: object = json.loads(arguments)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return cast("JsonObject", value) if isinstance(value, dict) else {}
 

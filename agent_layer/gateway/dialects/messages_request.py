@@ -19,6 +19,7 @@ from agent_layer.gateway.dialects.turns import (
     tool_call,
     translated,
 )
+from agent_layer.gateway.dialects.untrusted import UNREADABLE
 from agent_layer.schema.record import JsonObject
 
 __all__ = ["ArgumentsOf", "read_messages"]
@@ -95,12 +96,12 @@ def read_messages(body: bytes, arguments_of: ArgumentsOf) -> ChatRequest:
         asked = _BODY.decode(body)
         pieces = read_pieces(body)
         said = [one for message in asked.messages for one in _chat_messages(message, arguments_of)]
-    except (msgspec.DecodeError, KeyError) as error:
+        system = [{"role": "system", "content": content_of(_parts(asked.system))}] if asked.system else []
+        return translated([*system, *said], _fields(asked, pieces), pieces, _NOT_SAMPLING)
+    except (*UNREADABLE, KeyError) as error:
         raise BadInputError(
             f"messages request: expected a body of Anthropic's messages API, found {error}; see its reference"
         ) from error
-    system = [{"role": "system", "content": content_of(_parts(asked.system))}] if asked.system else []
-    return translated([*system, *said], _fields(asked, pieces), pieces, _NOT_SAMPLING)
 
 
 def _fields(asked: _Body, pieces: Pieces) -> JsonObject:

@@ -6,6 +6,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from agent_layer.gateway.dialects.untrusted import UNREADABLE
 from agent_layer.schema.record import JsonObject
 
 __all__ = ["ErrorShape", "anthropic_error", "openai_error", "sentence_of", "shape_of"]
@@ -49,7 +50,7 @@ def sentence_of(body: bytes) -> tuple[str, str]:
     """Code and sentence of an engine's error, whatever its shape."""
     try:
         told = _TOLD.decode(body)
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return "engine_error", body.decode("utf-8", "replace")
     error = told.error if isinstance(told.error, _Error) else _Error(message=told.error or told.message)
     return error.type or "engine_error", error.message or body.decode("utf-8", "replace")

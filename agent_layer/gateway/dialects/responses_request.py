@@ -16,6 +16,7 @@ from agent_layer.gateway.dialects.turns import (
     objects_in,
     translated,
 )
+from agent_layer.gateway.dialects.untrusted import UNREADABLE
 from agent_layer.schema.record import JsonObject
 
 __all__ = ["TalkOf", "read_responses"]
@@ -66,6 +67,7 @@ class _Body(msgspec.Struct):
     conversation: object = None
     prompt: object = None
     include: list[str] | None = None
+    store: bool | None = None
 
 
 _BODY: Final = msgspec.json.Decoder(_Body)
@@ -81,18 +83,21 @@ def read_responses(body: bytes, talk_of: TalkOf) -> ChatRequest:
     Raises: BadInputError: it is no such request, or has what a chat completion has no place for.
     """
     try:
-        asked, pieces = _BODY.decode(body), read_pieces(body)
-        items: list[JsonObject] = (
-            [{"role": "user", "content": asked.input}] if isinstance(asked.input, str) else asked.input
-        )
-        said = [encoded(message) for message in messages_of(items)]
-    except msgspec.DecodeError as error:
+        return _request_of(_BODY.decode(body), read_pieces(body), talk_of)
+    except UNREADABLE as error:
         raise BadInputError(
             f"responses request: expected a body of OpenAI's responses API, found {error}; see its reference"
         ) from error
+
+
+def _request_of(asked: _Body, pieces: Pieces, talk_of: TalkOf) -> ChatRequest:
     for name in _UNSUPPORTED:
         if getattr(asked, name):
             raise BadInputError(f"responses request: expected no {name}, which the gateway cannot do; leave it out")
+    items: list[JsonObject] = (
+        [{"role": "user", "content": asked.input}] if isinstance(asked.input, str) else asked.input
+    )
+    said = [encoded(message) for message in messages_of(items)]
     before = talk_of(asked.previous_response_id) if asked.previous_response_id else ()
     system = [{"role": "system", "content": asked.instructions}] if asked.instructions else []
     request = translated([*system, *before, *said], _fields(asked, pieces), pieces, _NOT_SAMPLING)

@@ -11,6 +11,7 @@ from agent_layer.gateway.dialects.chat_answer import ChatAnswer
 from agent_layer.gateway.dialects.chat_stream import ends
 from agent_layer.gateway.dialects.growing import Chunk, GrowingAnswer, read_chunks, read_shown_of
 from agent_layer.gateway.dialects.refusals import sentence_of
+from agent_layer.gateway.dialects.untrusted import UNREADABLE
 from agent_layer.schema.record import JsonObject
 
 __all__ = ["TranslatedStream", "Writer"]
@@ -60,9 +61,9 @@ class TranslatedStream:
             chunks = read_chunks([lines])
             if self.shows_logprobs:
                 self._shown += read_shown_of([lines])
-        except msgspec.DecodeError as error:
+            told = b"".join([_written(self._take(chunk)) for chunk in chunks])
+        except UNREADABLE as error:
             return self.fail(f"the engine sent an event that cannot be read: {error}")
-        told = b"".join([_written(self._take(chunk)) for chunk in chunks])
         if self._growing.error is not None:
             return told + self.fail(self._growing.error)
         self.is_done = self.is_done or ends(lines)

@@ -7,8 +7,8 @@ import msgspec
 from aiohttp import web
 from redis import Redis
 
-from agent_layer.errors import BadInputError
 from agent_layer.gateway.answers import as_json
+from agent_layer.gateway.bodies import read_body
 from agent_layer.gateway.engines.joining import board_of, join_engine, leave_engine
 from agent_layer.gateway.versions import EngineWatch
 from agent_layer.settings import Settings
@@ -89,10 +89,7 @@ class EngineDesk:
 
     async def _read(self, request: web.Request) -> EngineRequest:
         self._check_operator(request)
-        try:
-            asked = msgspec.json.decode(await request.read(), type=EngineRequest)
-        except msgspec.DecodeError as error:
-            raise BadInputError(f"{request.method} {request.path}: {error}; correct the body") from error
+        asked = await read_body(request, EngineRequest)
         return msgspec.structs.replace(asked, url=asked.url.strip().rstrip("/").removesuffix("/v1"))
 
     def _shown(self, engine: Engine) -> ShownEngine:

@@ -1,0 +1,158 @@
+"""Whatever an agent sends is answered with a sentence or an answer, and leaves records that can be read again."""
+
+import asyncio
+import json
+
+import pytest
+
+from agent_layer.gateway.answers import refusal
+from agent_layer.schema.contents import resolve
+
+SAID = b'"messages": [{"role": "user", "content": "x"}]'
+DEEP = b"[" * 20_000 + b"]" * 20_000
+NO_CHATS = {
+    "empty": b"",
+    "no messages": b"{}",
+    "text for message": b'{"messages": ["x"]}',
+    "null for message": b'{"messages": [null]}',
+    "number for role": b'{"messages": [{"role": 5}]}',
+    "no UTF-8": b'{"messages": [{"role": "user", "content": "\xff"}]}',
+    "no UTF-8 in a name": b'{"\xff": 1, %b}' % SAID,
+    "half a surrogate": b'{"messages": [{"role": "user", "content": "\\ud800 and more"}]}',
+    "deep": b'{"x": %b, %b}' % (DEEP, SAID),
+    "deep message": b'{"messages": [{"role": "user", "content": %b}]}' % DEEP,
+    "infinite": b'{"temperature": 1e400, %b}' % SAID,
+    "no number": b'{"temperature": NaN, %b}' % SAID,
+}
+OTHERS = {
+    ("messages", "infinite"): b'{"x": 1e400, "max_tokens": 5, %b}' % SAID,
+    ("messages", "deep"): b'{"x": %b, %b}' % (DEEP, SAID),
+    ("messages", "no UTF-8"): b'{"max_tokens": 5, "messages": [{"role": "user", "content": "\xff"}]}',
+    ("messages", "no result"): b'{"messages": [{"role": "user", "content": [{"type": "tool_result"}]}]}',
+    ("responses", "infinite"): b'{"input": "x", "x": 1e400}',
+    ("responses", "deep"): b'{"input": "x", "x": %b}' % DEEP,
+    ("responses", "no UTF-8"): b'{"input": "\xff"}',
+    ("messages/count_tokens", "no UTF-8"): b'{"messages": [{"role": "user", "content": "\xff"}]}',
+}
+BODIES = {("chat/completions", name): body for name, body in NO_CHATS.items()} | OTHERS
+
+
+async def send(house, opened, path, body, headers=None):
+    """Give (status, answer)."""
+    headers = {"Authorization": f"Bearer {opened['api_key']}", **(headers or {})}
+    async with house.session.post(f"{opened['base_url']}/{path}", data=body, headers=headers) as reply:
+        return reply.status, await reply.json()
+
+
+@pytest.mark.parametrize(("path", "name"), BODIES, ids="-".join)
+async def test_what_is_no_question_is_refused_and_not_recorded(house, path, name):
+    opened = await house.open()
+
+    status, answer = await send(house, opened, path, BODIES[path, name])
+
+    assert (status, len(house.log.parts())) == (400, 0)
+    assert "expected" in answer["error"]["message"]
+    assert "Error(" not in answer["error"]["message"]
+
+
+async def test_a_body_that_is_not_compressed_as_it_says_is_refused(house):
+    opened = await house.open()
+
+    status, _ = await send(house, opened, "chat/completions", b"{%b}" % SAID, {"content-encoding": "gzip"})
+
+    assert status == 400
+
+
+@pytest.mark.parametrize("path", ["/rollouts", "/engines"])
+@pytest.mark.parametrize("body", [b'{"task_id": "\xff"}', b'{"task_id": %b}' % DEEP], ids=["no UTF-8", "deep"])
+async def test_operators_are_told_in_a_sentence_too(house, path, body):
+    async with house.session.post(house.url + path, data=body, headers={"x-api-key": "operator-key"}) as reply:
+        assert (reply.status, "correct the body" in await reply.text()) == (400, True)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"content": {"a": 1}, "tool_calls": "q"},
+        {"content": [1, None], "tool_calls": [1, None, {"function": 3}]},
+        {"tool_calls": [{"function": {"name": "f", "arguments": "[" * 20_000}}]},
+    ],
+)
+async def test_a_history_that_no_model_said_is_a_history(house, answer):
+    house.engine.script = lambda _: "well"
+    opened = await house.open()
+    await house.chat(opened, "x")
+    asked = {"messages": [{"role": "user", "content": "y"}, {"role": "assistant", **answer}]}
+
+    status, _ = await house.post(f"/r/{opened['trajectory_id']}/v1/chat/completions", asked)
+
+    assert status == 200
+    state, contents = house.step(opened).state, house.log.trajectory(opened["trajectory_id"]).contents
+    assert [resolve(contents, one) for one in state.messages] == asked["messages"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("dialect", ["chat/completions", "messages", "responses"])
+async def test_a_model_that_repeats_a_bracket_for_ever_is_recorded(house, dialect, stream):
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "[" * 20_000}}
+    house.engine.script = lambda _: {"tool_calls": [call]}
+    opened = await house.open()
+    asked = {"messages": [{"role": "user", "content": "x"}], "input": "x", "stream": stream, "max_tokens": 9}
+
+    headers = {"Authorization": f"Bearer {opened['api_key']}"}
+    async with house.session.post(f"{opened['base_url']}/{dialect}", json=asked, headers=headers) as reply:
+        assert (reply.status, await reply.read() != b"") == (200, True)
+
+    assert house.step(opened).status == "ok"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "status"),
+    [
+        (b"x-agent-layer-agent", b"\xff", b"400"),
+        (b"x-agent-layer-agent", "\u00e4".encode(), b"200"),
+        (b"x-stainless-retry-count", b"9" * 5000, b"200"),
+        (b"idempotency-key", b"\xff", b"200"),
+        (b"traceparent", b"\xff", b"200"),
+    ],
+)
+async def test_a_header_of_any_bytes_is_borne(house, name, value, status):
+    opened = await house.open()
+    host, port = house.url.removeprefix("http://").split(":")
+    body, key = b"{%b}" % SAID, opened["api_key"].encode()
+
+    reader, writer = await asyncio.open_connection(host, int(port))
+    path = f"/r/{opened['trajectory_id']}/v1/chat/completions".encode()
+    writer.write(b"POST %b HTTP/1.1\r\nHost: here\r\nx-api-key: %b\r\nConnection: close\r\n" % (path, key))
+    writer.write(b"%b: %b\r\nContent-Length: %d\r\n\r\n%b" % (name, value, len(body), body))
+    told = await reader.read()
+    writer.close()
+    await writer.wait_closed()
+
+    assert told.split()[1] == status
+    assert "error" in json.loads(told.partition(b"\r\n\r\n")[2]) or status == b"200"
+
+
+def test_a_refusal_may_quote_what_is_no_text():
+    answer = refusal("/v1/chat/completions", 404, "gone", "rollout \udcff: unknown")
+
+    assert json.loads(answer.body)["error"]["message"] == "rollout ?: unknown"
+
+
+@pytest.mark.parametrize("num_choices", [0, -1])
+async def test_a_number_of_answers_that_makes_no_sense_is_the_engines_to_refuse(house, num_choices):
+    opened = await house.open(limits={"tokens": 5})
+
+    status, _ = await house.chat(opened, "x", n=num_choices, max_tokens=9)
+
+    assert status in (200, 502)
+
+
+async def test_another_question_under_the_same_call_id_is_another_call(house):
+    opened = await house.open()
+    named = {"x-agent-layer-call": "call", "idempotency-key": "key"}
+
+    answers = [await house.chat(opened, text, headers=named) for text in ("one", "two", "one", "two")]
+
+    assert answers[:2] == answers[2:]
+    assert [step.call_id for step in house.log.trajectory(opened["trajectory_id"]).steps] == ["call", "call~1"]
