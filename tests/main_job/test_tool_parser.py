@@ -1,0 +1,125 @@
+"""This file holds exact tokens on vLLM's own tool parser: what is recorded is what vLLM says that it sampled."""
+
+import importlib.util
+import json
+from pathlib import Path
+
+import anthropic
+import openai
+import pytest
+import requests
+
+from agent_layer.local.stack import run_stack
+from agent_layer.local.vllm import VllmServer
+from agent_layer.schema.gateway import OpenRequest
+from agent_layer.settings import Settings
+from agent_layer.store import open_store
+from tracer.gateway import GatewayClient
+
+pytestmark = [pytest.mark.main_job, pytest.mark.timeout(600)]
+
+CALL = '<tool_call>\n{"name": "add", "arguments": {"a": 1, "b": 2}}\n</tool_call>'
+ADD = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}, "required": ["a", "b"]}
+TOOLS = [{"type": "function", "function": {"name": "add", "parameters": ADD}}]
+QUESTION = [{"role": "user", "content": "what is 1 and 2"}]
+FORCED = {"structured_outputs": {"choice": [CALL]}, "temperature": 1.0, "seed": 7}
+"""The untrained model can only say this, in tokens of its own choice: hardly ever those of the tokenizer."""
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory):
+    home = tmp_path_factory.mktemp("tools")
+    path = Path(__file__).with_name("tiny_chat_model.py")
+    spec = importlib.util.spec_from_file_location("tiny_chat_model", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    parser = ("--enable-auto-tool-choice", "--tool-call-parser=hermes")
+    model = module.write_tiny_chat_model(home / "model")
+    engine = VllmServer(model=model, log=home / "vllm.log", max_model_len=1024, arguments=parser)
+    with run_stack(Settings(dir=home / "state"), engine) as stack:
+        yield stack
+
+
+@pytest.fixture
+def rollout(stack):
+    """An open rollout, and what is stored of it once it ended."""
+    gateway = GatewayClient(stack.settings.gateway_url, stack.settings.api_key)
+    return Played(stack, gateway)
+
+
+class Played:
+    def __init__(self, stack, gateway):
+        self.stack, self.gateway = stack, gateway
+        self.opened = gateway.open(OpenRequest(task_id="t"))
+
+    def steps(self):
+        self.gateway.end(self.opened.rollout_id)
+        return open_store(self.stack.settings).get(self.opened.trajectory_id).steps
+
+
+def straight(stack, messages):
+    """What vLLM itself says to the same request."""
+    body = {"model": "policy", "messages": messages, "tools": TOOLS, "max_tokens": 120, **FORCED}
+    asked = body | {"return_token_ids": True, "logprobs": True}
+    return requests.post(f"{stack.engine.url}/v1/chat/completions", json=asked, timeout=120).json()
+
+
+def ask_chat(opened, *, is_streamed):
+    client = openai.OpenAI(base_url=opened.base_url, api_key=opened.api_key)
+    asked = {"model": "any", "messages": QUESTION, "tools": TOOLS, "max_tokens": 120, "temperature": 1.0, "seed": 7}
+    extra = {"structured_outputs": FORCED["structured_outputs"]}
+    if not is_streamed:
+        return client.chat.completions.create(**asked, extra_body=extra).choices[0].message
+    with client.chat.completions.stream(**asked, extra_body=extra) as stream:
+        return stream.get_final_completion().choices[0].message
+
+
+def ask_responses(opened, *, is_streamed):
+    client = openai.OpenAI(base_url=opened.base_url, api_key=opened.api_key)
+    tools = [{"type": "function", "name": "add", "parameters": ADD}]
+    asked = {"model": "any", "input": QUESTION, "tools": tools, "max_output_tokens": 120, "extra_body": FORCED}
+    if not is_streamed:
+        return client.responses.create(**asked)
+    with client.responses.stream(**asked) as stream:
+        return stream.get_final_response()
+
+
+def ask_messages(opened, *, is_streamed):
+    client = anthropic.Anthropic(base_url=opened.base_url.removesuffix("/v1"), api_key=opened.api_key)
+    tools = [{"name": "add", "input_schema": ADD}]
+    asked = {"model": "any", "messages": QUESTION, "tools": tools, "max_tokens": 120, "extra_body": FORCED}
+    if not is_streamed:
+        return client.messages.create(**asked)
+    with client.messages.stream(**asked) as stream:
+        return stream.get_final_message()
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+@pytest.mark.parametrize("ask", [ask_chat, ask_responses, ask_messages])
+def test_a_parsed_tool_call_is_recorded_in_the_ids_that_were_sampled(stack, rollout, ask, is_streamed):
+    answer = ask(rollout.opened, is_streamed=is_streamed)
+    (step,) = rollout.steps()
+    expected = straight(stack, QUESTION)
+    choice = expected["choices"][0]
+
+    assert "add" in answer.model_dump_json()
+    (call,) = step.action.message["tool_calls"]
+    assert json.loads(call["function"]["arguments"]) == {"a": 1, "b": 2}
+    assert list(step.prompt_token_ids) == expected["prompt_token_ids"]
+    assert list(step.action.response_token_ids) == choice["token_ids"]
+    sampled = [entry["logprob"] for entry in choice["logprobs"]["content"]]
+    assert list(step.action.logprobs) == pytest.approx(sampled, abs=1e-4)
+    assert step.capture_level == "tokens"
+
+
+def test_the_turn_after_a_tool_call_has_the_prompt_that_vllm_made_of_it(stack, rollout):
+    message = ask_chat(rollout.opened, is_streamed=False)
+    result = {"role": "tool", "tool_call_id": message.tool_calls[0].id, "content": "3"}
+    history = [*QUESTION, message.model_dump(exclude_none=True), result]
+    client = openai.OpenAI(base_url=rollout.opened.base_url, api_key=rollout.opened.api_key)
+    client.chat.completions.create(model="any", messages=history, tools=TOOLS, max_tokens=5)
+    first, second = rollout.steps()
+
+    assert list(second.prompt_token_ids) == straight(stack, history)["prompt_token_ids"]
+    assert second.parent_call == first.call_id
+    assert second.prompt.parent_call == first.call_id or [found for found in second.findings if "prefix_break" in found]
