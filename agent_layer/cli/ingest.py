@@ -10,6 +10,7 @@ from aiohttp import web
 from agent_layer.gateway.exposure import check_exposure, tls_of
 from agent_layer.gateway.serving import listen
 from agent_layer.ingest.app import build_app
+from agent_layer.local.addresses import reached
 from agent_layer.recorder.log import open_recorder
 from agent_layer.settings import Settings
 
@@ -33,10 +34,10 @@ def ingest(
     listener = listen(host, port)
     address, taken = listener.getsockname()
     check_exposure(settings, address)
-    scheme, shown = "https" if settings.tls_cert else "http", "127.0.0.1" if address == "0.0.0.0" else address
+    scheme = "https" if settings.tls_cert else "http"
 
     async def announce(_: web.Application) -> None:
-        typer.echo(f"export OTEL_EXPORTER_OTLP_ENDPOINT={scheme}://{shown}:{taken}")
+        typer.echo(f"export OTEL_EXPORTER_OTLP_ENDPOINT={scheme}://{reached(address)}:{taken}")
         typer.echo(f"export OTEL_EXPORTER_OTLP_HEADERS=x-api-key={settings.ingest_key or settings.api_key}")
 
     with closing(open_recorder(settings)) as recorder:

@@ -11,6 +11,7 @@ import typer
 from agent_layer.errors import BadInputError, EngineError
 from agent_layer.gateway.engines.joining import board_of, put_on_board
 from agent_layer.gateway.serving import listen, serve_gateway
+from agent_layer.local.addresses import reached
 from agent_layer.local.processes import GatewayProcesses
 from agent_layer.local.providers import with_providers
 from agent_layer.local.stack import export_lines, with_key
@@ -52,8 +53,8 @@ def serve(
 
 def _serve_here(settings: Settings, host: str, port: int) -> None:
     listener = listen(host, port)
-    shown, scheme = "127.0.0.1" if host == "0.0.0.0" else host, "https" if settings.tls_cert else "http"
-    settings = settings.model_copy(update={"gateway_url": f"{scheme}://{shown}:{listener.getsockname()[1]}"})
+    scheme = "https" if settings.tls_cert else "http"
+    settings = settings.model_copy(update={"gateway_url": f"{scheme}://{reached(host)}:{listener.getsockname()[1]}"})
     serve_gateway(settings, [listener], lambda: _tell(settings))
 
 

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Self
-from urllib.parse import urlsplit
 
 from agent_layer.errors import BadInputError, EngineError, UnreachableError
 from agent_layer.gateway.exposure import check_exposure
+from agent_layer.local.addresses import listens, reached
 from agent_layer.local.leash import Leashed, start_leashed
 from agent_layer.settings import Settings
 
@@ -51,7 +51,7 @@ class GatewayProcesses:
             asked = self.port
             self.port = self._reserve(cleanup, asked)
             ports = [self._reserve(cleanup, asked and asked + 1 + slot) for slot in range(self.num_processes)]
-            self._urls = [f"{self._scheme}://{_reached(self.host)}:{port}" for port in ports]
+            self._urls = [f"{self._scheme}://{reached(self.host)}:{port}" for port in ports]
             cleanup.callback(lambda: _close_all(self.processes))
             self.processes = [self._start(slot) for slot in range(self.num_processes)]
             self._started_at = [time.monotonic()] * self.num_processes
@@ -66,7 +66,7 @@ class GatewayProcesses:
     @property
     def url(self) -> str:
         """Shared address, as it is reached from this machine."""
-        return f"{self._scheme}://{_reached(self.host)}:{self.port}"
+        return f"{self._scheme}://{reached(self.host)}:{self.port}"
 
     def check(self) -> None:
         """Start anew whatever ended.
@@ -99,7 +99,7 @@ class GatewayProcesses:
     def _wait(self) -> None:
         deadline = time.monotonic() + _START_SECONDS
         for process, url in zip(self.processes, self._urls, strict=True):
-            while not _listens(url):
+            while not listens(url):
                 if not process.is_running or time.monotonic() > deadline:
                     raise UnreachableError(
                         f"gateway at {url}: expected it to serve within {_START_SECONDS:.0f} s, but it does not; see"
@@ -134,19 +134,3 @@ def _close_all(processes: Sequence[Leashed]) -> None:
             process.process.stdin.close()
     for process in processes:
         process.stop()
-
-
-def _listens(url: str) -> bool:
-    parts = urlsplit(url)
-    try:
-        socket.create_connection((parts.hostname, parts.port or 0), timeout=1.0).close()
-    except OSError:
-        return False
-    return True
-
-
-def _reached(host: str) -> str:
-    """Where a listener at this host is reached from its own machine."""
-    if host in ("0.0.0.0", ""):
-        return "127.0.0.1"
-    return f"[{'::1' if host == '::' else host}]" if ":" in host else host

@@ -1,7 +1,6 @@
 """This file holds the start of LiteLLM as a process of its own, where a model name leads to a provider."""
 
 import secrets
-import socket
 import sys
 import time
 from collections.abc import Generator
@@ -9,8 +8,8 @@ from contextlib import contextmanager
 
 from agent_layer.errors import EngineError
 from agent_layer.gateway.model_names import read_model_names
+from agent_layer.local.addresses import free_port, listens
 from agent_layer.local.leash import Leashed, start_leashed
-from agent_layer.local.vllm import free_port
 from agent_layer.settings import Settings
 
 __all__ = ["with_providers"]
@@ -32,31 +31,24 @@ def with_providers(settings: Settings) -> Generator[Settings]:
         yield settings
         return
     port = free_port()
-    found = {"provider_url": f"http://127.0.0.1:{port}", "provider_key": f"pk-{secrets.token_urlsafe(24)}"}
+    url = f"http://127.0.0.1:{port}"
+    found = {"provider_url": url, "provider_key": f"pk-{secrets.token_urlsafe(24)}"}
     mine = settings.model_copy(update=found)
     command = [sys.executable, "-m", "agent_layer.local.litellm_server", f"--port={port}"]
     process = start_leashed(command, mine.environment() | _ENVIRONMENT, settings.dir / "logs" / "litellm.log")
     try:
-        _wait(process, port)
+        _wait(process, url)
         yield mine
     finally:
         process.stop()
 
 
-def _wait(process: Leashed, port: int) -> None:
+def _wait(process: Leashed, url: str) -> None:
     deadline = time.monotonic() + _START_SECONDS
-    while not _listens(port):
+    while not listens(url):
         if not process.is_running or time.monotonic() > deadline:
             raise EngineError(
                 f"LiteLLM: expected it to serve within {_START_SECONDS:.0f} s, but it does not; the extra 'litellm'"
                 f" brings it; see {process.log}, which ends: {process.last_words}"
             )
         time.sleep(_POLL_SECONDS)
-
-
-def _listens(port: int) -> bool:
-    try:
-        socket.create_connection(("127.0.0.1", port), timeout=1.0).close()
-    except OSError:
-        return False
-    return True

@@ -10,14 +10,13 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from urllib.error import URLError
-from urllib.request import urlopen
 
 from agent_layer.errors import EngineError, UnreachableError
 from agent_layer.gateway.engines.joining import forget_ended_engines, put_on_board
+from agent_layer.local.addresses import answers, free_port
 from agent_layer.local.leash import Leashed, start_leashed
 from agent_layer.local.providers import with_providers
-from agent_layer.local.vllm import VllmServer, free_port
+from agent_layer.local.vllm import VllmServer
 from agent_layer.settings import Settings
 from agent_layer.store.clients import open_redis
 from agent_layer.store.engines import Engine
@@ -99,7 +98,7 @@ def start_gateway(settings: Settings, port: int = 0) -> tuple[Settings, Leashed]
     command = [sys.executable, "-m", "agent_layer.gateway", f"--port={port}"]
     process = start_leashed(command, settings.environment(), log)
     deadline = time.monotonic() + _GATEWAY_SECONDS
-    while not _answers(f"{url}/health"):
+    while not answers(f"{url}/health"):
         if not process.is_running or time.monotonic() > deadline:
             process.stop()
             raise UnreachableError(
@@ -117,11 +116,3 @@ def export_lines(settings: Settings) -> Iterator[str]:
     for name in (f"AGENT_LAYER_{name}" for name in names):
         if name in variables:
             yield f"export {name}={variables[name]}"
-
-
-def _answers(url: str) -> bool:
-    try:
-        with urlopen(url, timeout=1.0):
-            return True
-    except (URLError, OSError):
-        return False

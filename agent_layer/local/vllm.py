@@ -1,6 +1,5 @@
 """This file holds a vLLM server as a child process: started, warmed up, and stopped with its parent."""
 
-import socket
 import sys
 import time
 from collections.abc import Callable
@@ -10,9 +9,10 @@ from typing import Self, TypeAlias
 
 from agent_layer.errors import EngineError
 from agent_layer.gateway.engines.control import EngineControl, EngineReport
+from agent_layer.local.addresses import free_port
 from agent_layer.local.leash import Leashed, start_leashed
 
-__all__ = ["Progress", "VllmServer", "free_port"]
+__all__ = ["Progress", "VllmServer"]
 
 Progress: TypeAlias = Callable[[float], None]
 """Told the seconds waited so far, a few times a second."""
@@ -33,13 +33,6 @@ _FLAGS = (
     "--generation-config=vllm",  # no sampling defaults hidden in the model's directory
     "--disable-uvicorn-access-log",
 )
-
-
-def free_port() -> int:
-    """Find a port of loopback that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @dataclass(kw_only=True)

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import requests
 
+from agent_layer.local.addresses import free_port
 from agent_layer.local.stack import with_key
-from agent_layer.local.vllm import free_port
 from agent_layer.settings import Settings
 from agent_layer.store.clients import open_redis
 from agent_layer.store.engines import Engine, EngineBoard

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from agent_layer.local.vllm import free_port
+from agent_layer.local.addresses import free_port
 from agent_layer.settings import Settings
 from agent_layer.shipper.ship import Shipper
 from agent_layer.store.embedded import hold_server

@@ -13,9 +13,9 @@ import pytest
 
 from agent_layer.gateway.engines.control import EngineControl
 from agent_layer.gateway.engines.joining import put_on_board
+from agent_layer.local.addresses import free_port
 from agent_layer.local.leash import start_leashed
 from agent_layer.local.stack import start_gateway, with_key
-from agent_layer.local.vllm import free_port
 from agent_layer.store.store import open_store
 
 NUM_ROLLOUTS, NUM_CALLS = 16, 40

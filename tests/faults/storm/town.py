@@ -9,15 +9,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.error import URLError
-from urllib.request import urlopen
 
 import boto3
 from redis import Redis
 from redis.exceptions import RedisError
 
+from agent_layer.local.addresses import answers, free_port
 from agent_layer.local.stack import put_on_board
-from agent_layer.local.vllm import free_port
 from agent_layer.recorder.quota import Quota
 from agent_layer.recorder.shipping import ensure_shipper
 from agent_layer.settings import Settings
@@ -77,10 +75,10 @@ class Town:
         if self.is_s3:
             os.environ |= {"AWS_ACCESS_KEY_ID": "t", "AWS_SECRET_ACCESS_KEY": "t", "AWS_DEFAULT_REGION": "us-east-1"}
             self._start("s3", "-m", "moto.server", "-H", "127.0.0.1", "-p", str(self.s3_port))
-            wait_until(lambda: _answers(f"{self.settings.s3_endpoint_url}/moto-api"), _START_SECONDS, "S3")
+            wait_until(lambda: answers(f"{self.settings.s3_endpoint_url}/moto-api"), _START_SECONDS, "S3")
             boto3.client("s3", endpoint_url=self.settings.s3_endpoint_url).create_bucket(Bucket="storm")
         self._start("engine", str(HERE / "engine.py"), str(self.engine_port), str(self.directory / "engine.book"))
-        wait_until(lambda: _answers(f"{self.engine_url}/health"), _START_SECONDS, "engine")
+        wait_until(lambda: answers(f"{self.engine_url}/health"), _START_SECONDS, "engine")
         with open_redis(self.settings) as redis:
             put_on_board(self.settings, redis, self.engine_url)
         self.start_gateway()
@@ -104,7 +102,7 @@ class Town:
 
     def start_gateway(self) -> None:
         self._start("gateway", "-m", "agent_layer.gateway", "--port", str(self.gateway_port))
-        wait_until(lambda: _answers(f"{self.settings.gateway_url}/health"), _START_SECONDS, "gateway")
+        wait_until(lambda: answers(f"{self.settings.gateway_url}/health"), _START_SECONDS, "gateway")
 
     def start_agents(self) -> None:
         self._start("agents", str(HERE / "agents.py"), str(self.directory), str(self.seed), self.engine_url)
@@ -175,14 +173,6 @@ class Town:
         with (self.directory / f"{name}.log").open("ab") as log:
             environment = os.environ | self.settings.environment()
             self.processes[name] = subprocess.Popen(command, env=environment, stdout=log, stderr=log, cwd=HERE)
-
-
-def _answers(url: str) -> bool:
-    try:
-        with urlopen(url, timeout=1.0):
-            return True
-    except (URLError, OSError):
-        return False
 
 
 def _command_of(pid: int) -> bytes:

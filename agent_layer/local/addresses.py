@@ -1,0 +1,43 @@
+"""This file holds addresses of this machine: which are free, how a listener is reached, whether it is there."""
+
+import socket
+from urllib.parse import urlsplit
+from urllib.request import urlopen
+
+__all__ = ["answers", "free_port", "listens", "reached"]
+
+_ANSWER_SECONDS = 1.0
+"""Longest wait for an answer; whoever asks goes on asking."""
+
+
+def free_port() -> int:
+    """Find a port of loopback that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def reached(host: str) -> str:
+    """Where a listener at this host is reached from its own machine, as URLs write it."""
+    if host in ("0.0.0.0", ""):
+        return "127.0.0.1"
+    return f"[{'::1' if host == '::' else host}]" if ":" in host else host
+
+
+def listens(url: str) -> bool:
+    """Whether connections to this address are taken."""
+    parts = urlsplit(url)
+    try:
+        socket.create_connection((parts.hostname, parts.port or 0), timeout=_ANSWER_SECONDS).close()
+    except OSError:
+        return False
+    return True
+
+
+def answers(url: str) -> bool:
+    """Whether a GET of this address succeeds."""
+    try:
+        with urlopen(url, timeout=_ANSWER_SECONDS):
+            return True
+    except OSError:  # also what HTTP calls an error
+        return False
