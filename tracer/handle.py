@@ -62,7 +62,7 @@ class Rollout:
     unfinished: dict[str, Callable[[], None]] = field(
         default_factory=dict[str, Callable[[], None]], repr=False, compare=False
     )
-    """By id of a call or of a tool's use: records that it was given up."""
+    """By id of a call, or of a tool's use, or of a framework's run of either: records that it was given up."""
     questions: dict[tuple[str, str], "ToolUse"] = field(
         default_factory=dict[tuple[str, str], "ToolUse"], repr=False, compare=False
     )

@@ -103,7 +103,7 @@ class GraphHandler(BaseCallbackHandler):
             (rollout.answers[one.id] for one in reversed(messages[0]) if one.id in rollout.answers), call.parent_call
         )
         run = self._models[run_id] = _ModelRun(call, Asked(add_messages=partial(add_messages, messages[0])))
-        rollout.unfinished[call.call_id] = partial(self.on_llm_error, GeneratorExit(), run_id=run_id)
+        rollout.unfinished[str(run_id)] = partial(self.on_llm_error, GeneratorExit(), run_id=run_id)
         call.begin(run.asked)
 
     def on_llm_start(
@@ -190,7 +190,7 @@ class GraphHandler(BaseCallbackHandler):
     def _finish(self, run_id: UUID) -> _ModelRun | None:
         run = self._models.pop(run_id, None)
         if run is not None:
-            run.call.scope.rollout.unfinished.pop(run.call.call_id, None)
+            run.call.scope.rollout.unfinished.pop(str(run_id), None)
         return run
 
     def _end_tool(self, run_id: UUID) -> ToolUse | None:
