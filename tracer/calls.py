@@ -15,7 +15,7 @@ import msgspec
 from agent_layer.schema.record import JsonObject
 from agent_layer.schema.step import Action, PartSource, StepPart, StepState, StepStatus, Usage
 from agent_layer.schema.trace import TraceContext
-from tracer.contents import Contents
+from tracer.contents import Contents, describe
 from tracer.context import Scope
 from tracer.traceparent import active_trace
 
@@ -53,7 +53,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 def failed_answer(error: BaseException) -> Answer:
     """Say how a call ended that was not answered: given up by its caller, or failed."""
     is_given_up = not isinstance(error, Exception)
-    return Answer(status="aborted" if is_given_up else "error", error=repr(error)[:2000])
+    return Answer(status="aborted" if is_given_up else "error", error=describe(error)[:2000])
 
 
 class Call(msgspec.Struct, kw_only=True, eq=False):

@@ -13,7 +13,7 @@ from agent_layer.schema.step import Content
 if TYPE_CHECKING:
     from tracer.handle import Rollout
 
-__all__ = ["Contents", "Identity", "json_text", "json_value"]
+__all__ = ["Contents", "Identity", "describe", "json_text", "json_value"]
 
 Identity: TypeAlias = tuple[object, ...]
 
@@ -83,8 +83,8 @@ def json_text(value: object) -> bytes:
     """Encode a value of any kind as JSON; what JSON cannot hold is replaced by its ``repr``."""
     try:
         return _ENCODER.encode(value)
-    except (TypeError, ValueError, OverflowError, RecursionError):
-        return _ENCODER.encode(repr(value).encode("utf-8", "backslashreplace").decode())
+    except (TypeError, ValueError, OverflowError, RuntimeError):  # the last: too deep, or changed by another thread
+        return _ENCODER.encode(describe(value))
 
 
 def json_value(value: object) -> object:
@@ -95,8 +95,17 @@ def json_value(value: object) -> object:
     try:
         msgspec.msgpack.encode(found)
     except OverflowError:  # an integer of more than 64 bits
-        return repr(value)
+        return describe(value)
     return found
+
+
+def describe(value: object) -> str:
+    """Give the ``repr`` of a value of any kind, an error included; one that fails is no reason to fail an agent."""
+    try:
+        said = repr(value)
+    except Exception as error:  # noqa: BLE001 - code of the agent's, which may raise anything
+        said = f"<{type(value).__name__}, whose repr raises {type(error).__name__}>"
+    return said.encode("utf-8", "backslashreplace").decode()
 
 
 def _long_strings(value: object) -> list[str] | None:
@@ -113,8 +122,11 @@ def _long_strings(value: object) -> list[str] | None:
 
 def _stand_in(value: object) -> object:
     """Give what stands in JSON for an object that msgspec does not know: its fields, else its ``repr``."""
-    dump = getattr(value, "model_dump", None)
-    return dump(mode="json") if callable(dump) else repr(value)
+    try:
+        dump = getattr(value, "model_dump", None)
+        return dump(mode="json") if callable(dump) else describe(value)
+    except Exception:  # noqa: BLE001 - code of the agent's, which may raise anything
+        return describe(value)
 
 
 _ENCODER = msgspec.json.Encoder(enc_hook=_stand_in)

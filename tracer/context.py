@@ -1,7 +1,7 @@
 """This file holds what surrounds a call: the current rollout, the agent and node that speak, the call before."""
 
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -154,4 +154,7 @@ def enter_scope(scope: Scope | None) -> Generator[Scope | None]:
     try:
         yield scope
     finally:
-        _SCOPE.reset(token)
+        with suppress(
+            ValueError
+        ):  # a generator that is left half-way is closed in another context: that of whoever does
+            _SCOPE.reset(token)

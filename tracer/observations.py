@@ -5,7 +5,7 @@ from typing import Literal
 import msgspec
 
 from agent_layer.schema.observation import Observation
-from tracer.contents import json_text, json_value
+from tracer.contents import describe, json_text, json_value
 from tracer.context import Scope
 
 __all__ = ["ToolUse", "is_pause", "take_over_tool"]
@@ -60,7 +60,7 @@ class ToolUse(msgspec.Struct, kw_only=True, eq=False):
         if is_pause(error):
             self._close()
         else:
-            self.record(repr(error), status="error")
+            self.record(describe(error), status="error")
 
     def give_up(self) -> None:
         """Record that nobody waits for the tool any more."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-from agent_layer.errors import AgentFailedError
+from agent_layer.errors import AgentFailedError, BadInputError
 from agent_layer.recorder.logfile import CLOSED, OPEN
 from agent_layer.settings import Settings, program_environment
 from tracer.handle import Rollout
@@ -59,7 +59,10 @@ def _environment(rollout: Rollout, settings: Settings) -> dict[str, str]:
 
 @contextmanager
 def _start(command: Sequence[str], environment: dict[str, str]) -> Generator[subprocess.Popen[bytes]]:
-    """Start a program that gets the signals which this process gets, from before it begins."""
+    """Start a program that gets the signals which this process gets, from before it begins.
+
+    Raises: BadInputError: the machine cannot run it.
+    """
     early, process = list[int](), None
 
     def forward(number: int, _frame: FrameType | None) -> None:
@@ -70,13 +73,23 @@ def _start(command: Sequence[str], environment: dict[str, str]) -> Generator[sub
 
     before = {number: signal.signal(number, forward) for number in _FORWARDED}
     try:
-        process = subprocess.Popen(command, env=environment)
+        process = _open(command, environment)
         for number in early:
             process.send_signal(number)
         yield process
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _open(command: Sequence[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(command, env=environment)
+    except OSError as error:
+        raise BadInputError(
+            f"command {command[0]!r}: expected a program that can be started, found {error.strerror!r}; see that its"
+            " first line names its interpreter, or start it with one, such as 'sh' or 'python'"
+        ) from error
 
 
 def _await_logs(rollout: Rollout, settings: Settings) -> None:

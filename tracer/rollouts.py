@@ -20,6 +20,7 @@ import msgspec
 from agent_layer.errors import (
     AgentLayerError,
     BackPressureError,
+    BadInputError,
     EngineError,
     NotWholeError,
     RedactionError,
@@ -32,7 +33,8 @@ from agent_layer.schema.rollout import Accepted, Cause, Outcome, RolloutStatus
 from agent_layer.schema.task import Limits, RewardSpec, Split
 from agent_layer.schema.trace import TraceContext
 from tracer.beside import beside
-from tracer.context import Scope, enter_scope
+from tracer.contents import describe
+from tracer.context import Scope, current, enter_scope
 from tracer.handle import Rollout
 from tracer.integrations.instrument import instrument
 from tracer.tracing import Tracing, active
@@ -126,7 +128,11 @@ class RolloutBlock:
             await _run_aside(_end, tracing, rollout, error)
 
     def __call__(self, function: Callable[P, T]) -> Callable[P, T]:
-        """Give the function, with a new rollout around each of its runs."""
+        """Give the function, with a new rollout around each of its runs.
+
+        Raises: BadInputError: its runs end before they do anything, as those of generators do.
+        """
+        _check_runs(function)
 
         @wraps(function)
         def run(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -148,7 +154,7 @@ class RolloutBlock:
     @contextmanager
     def _leave(self, error: BaseException | None) -> Generator[tuple[Tracing, Rollout]]:
         """End the rollout in this block. Whatever goes wrong, it is ended, and an error of its own block goes on."""
-        tracing, rollout, entered = self._entered.pop()
+        tracing, rollout, entered = self._entered.pop(self._place_of(current()))
         try:
             entered.__exit__(error and type(error), error, error and error.__traceback__)
         except AgentLayerError as failure:
@@ -157,6 +163,21 @@ class RolloutBlock:
             raise
         with beside(error, f"rollout {rollout.rollout_id} could not be ended") if error else nullcontext():
             yield tracing, rollout
+
+    def _place_of(self, rollout: Rollout | None) -> int:
+        """Tell which rollout ends: the one that this code is in, for tasks that share a block end in any order."""
+        return next((place for place, entered in enumerate(self._entered) if entered[1] is rollout), -1)
+
+
+def _check_runs(function: object) -> None:
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise BadInputError(
+            f"rollout decorator: expected a function or coroutine, found the generator {function.__name__!r};"
+            " write 'with tracer.rollout(...)' around the loop that reads it"
+        )
+    if isinstance(function, (classmethod, staticmethod, property)):
+        kind = type(cast("object", function)).__name__
+        raise BadInputError(f"rollout decorator: expected a function, found a {kind}; put it below '@{kind}'")
 
 
 class _Aside:
@@ -219,7 +240,7 @@ def _end(tracing: Tracing, rollout: Rollout, error: BaseException | None) -> Non
 def _ending_of(error: BaseException | None) -> tuple[RolloutStatus, Cause | None]:
     if error is None:
         return "completed", None
-    if getattr(error, "code", None) == _LIMIT_CODE or _LIMIT_CODE in repr(error):  # Anthropic's has it in its text
+    if getattr(error, "code", None) == _LIMIT_CODE or _LIMIT_CODE in describe(error):  # Anthropic's has it in its text
         return "truncated", "policy"
     cause: Cause = "infra" if isinstance(error, _INFRA_ERRORS) else "user"
     return ("failed" if isinstance(error, Exception) else "cancelled"), cause
@@ -234,7 +255,7 @@ def _end_here(rollout: Rollout, status: RolloutStatus, cause: Cause | None, erro
             status=status,
             ended_at=now,
             cause=cause,
-            error=None if error is None else repr(error)[:2000],
+            error=None if error is None else describe(error)[:2000],
         )
     )
     if status in ("completed", "truncated"):

@@ -81,9 +81,19 @@ def wrap(function: F, begin: BlockOf) -> F:
         kind = cast("Callable[[Callable[..., object]], F]", type(method))
         return kind(wrap(method.__func__, begin))
     plain = cast("Callable[..., object]", function)
-    begin_run = partial(_begin, inspect.signature(plain), begin)
+    begin_run = partial(_begin, _signature_of(plain), begin)
     surround = next((surround for test, surround in _SURROUNDINGS if test(plain)), _surround_function)
     return cast("F", wraps(plain)(surround(plain, begin_run)))
+
+
+def _signature_of(function: Callable[..., object]) -> inspect.Signature:
+    try:
+        return inspect.signature(function)
+    except ValueError as error:  # some functions that are written in C
+        raise BadInputError(
+            f"tracer decorator: expected a function that tells its arguments, found {function!r};"
+            " decorate a function of your own that calls it"
+        ) from error
 
 
 def _begin(signature: inspect.Signature, begin: BlockOf, args: tuple[object, ...], kwargs: dict[str, object]) -> Block:

@@ -150,3 +150,14 @@ def test_a_program_that_is_not_there_is_one_sentence(settings, home):
 
     assert (traced.returncode, traced.stderr.count("\n")) == (2, 1)
     assert "no-such-program" in traced.stderr
+
+
+def test_a_program_that_cannot_be_started_is_one_sentence(settings, home):
+    program = home / "program"
+    program.write_text("echo no first line that names an interpreter\n")
+    program.chmod(0o700)
+
+    traced = trace(settings, "--", "./program", directory=home)
+
+    assert (traced.returncode, traced.stderr.count("\n")) == (2, 1), traced.stderr
+    assert "first line names its interpreter" in traced.stderr

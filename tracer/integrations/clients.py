@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import wraps
 from typing import NamedTuple, Protocol, Self, cast
 
+from tracer.beside import beside
 from tracer.calls import Call, failed_answer, take_over
 from tracer.context import current_scope
 from tracer.integrations.client_answers import record_answer
@@ -116,7 +117,8 @@ def _headers_of(options: _Options) -> dict[str, str]:
 def _fail(call: Call, error: BaseException) -> None:
     if call.is_routed:
         call.is_open = False
-    else:
+        return
+    with beside(error, "the model call that failed could not be recorded"):
         call.finish("hook", failed_answer(error))
 
 

@@ -14,6 +14,7 @@ import litellm
 from litellm import main
 from litellm.responses import main as responses_main
 
+from tracer.beside import beside
 from tracer.calls import Call, announce, failed_answer, is_under, take_over
 from tracer.context import current_scope
 from tracer.integrations.chat import CHAT
@@ -122,7 +123,8 @@ def _address(named: Mapping[str, object], call: Call) -> dict[str, object]:
 def _fail(call: Call, error: BaseException) -> None:
     if call.is_routed:
         call.is_open = False
-    else:
+        return
+    with beside(error, "the model call that failed could not be recorded"):
         call.finish("broker", failed_answer(error))
 
 

@@ -164,3 +164,11 @@ def test_threads_stay_in_their_rollout(client):
                 pool.submit(ask, client, "one").result()
 
     assert [len(trajectory.steps) for trajectory in captured.trajectories] == [1, 1]
+
+
+def test_what_the_server_would_refuse_is_refused_by_the_server(client):
+    with tracer.testing.capture() as captured, tracer.rollout(task="t"):
+        client.messages.create(model="m", max_tokens=9, messages=["hello"], tools=["add"])
+
+    (step,) = captured.trajectory.steps
+    assert contents_of(captured.trajectory, step) == [{"content": "hello"}]

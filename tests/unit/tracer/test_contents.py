@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from agent_layer.schema.contents import resolve
-from tracer.contents import Contents, json_text, json_value
+from tracer.contents import Contents, describe, json_text, json_value
 from tracer.handle import Rollout
 from tracer.testing import Captured
 
@@ -62,6 +62,28 @@ def test_what_json_cannot_hold_is_told_by_its_repr():
     assert json_value({"half": "\ud800"}) == "{'half': '\\ud800'}"
     assert json_value({"huge": 2**80}) == f"{{'huge': {2**80}}}"
     assert json.loads(json_text({1.5: object})) == {"1.5": "<class 'object'>"}
+
+
+class Awkward:
+    """Fails whoever looks at it."""
+
+    def __repr__(self):
+        raise RuntimeError("no repr")
+
+    def model_dump(self, mode):
+        raise AttributeError(mode)
+
+
+class AwkwardError(Exception):
+    __repr__ = __str__ = Awkward.__repr__
+
+
+def test_a_value_that_cannot_be_described_fails_nobody():
+    said = "<Awkward, whose repr raises RuntimeError>"
+    assert json_value(Awkward()) == said
+    assert json_value({"deep": [Awkward()], "fine": 1}) == {"deep": [said], "fine": 1}
+    assert json_value({Awkward()}) == [said]
+    assert describe(AwkwardError()) == "<AwkwardError, whose repr raises RuntimeError>"
 
 
 texts = st.sampled_from(["short", "long " * 300, "other " * 300])

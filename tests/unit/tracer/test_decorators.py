@@ -269,6 +269,11 @@ def test_a_very_long_output_is_cut_and_says_so():
     assert len(observation.output) == 1 << 20
 
 
+def test_a_function_that_does_not_tell_its_arguments_is_refused_with_a_remedy():
+    with pytest.raises(BadInputError, match="decorate a function of your own that calls it"):
+        tracer.tool(max)
+
+
 def test_an_object_of_a_framework_is_refused_with_a_remedy():
     with pytest.raises(BadInputError, match="put the tracer's decorator below the framework's"):
         tracer.tool(object())

@@ -137,3 +137,61 @@ def test_whatever_leaves_nested_rollouts_ends_all_of_them(error):
         raise error
 
     assert endings(found) == [("outer", "cancelled", "user"), ("inner", "cancelled", "user")]
+
+
+class SilentError(Exception):
+    """An error that cannot be described."""
+
+    def __repr__(self):
+        raise RuntimeError("no repr")
+
+
+def test_an_error_that_cannot_be_described_goes_on_all_the_same():
+    @tracer.tool
+    def fail():
+        raise SilentError
+
+    with tracer.testing.capture() as captured, pytest.raises(SilentError), tracer.rollout(task="t"):
+        fail()
+
+    assert endings(captured) == [("t", "failed", "user")]
+    assert [one.status for one in captured.observations] == ["error"]
+
+
+async def test_a_generator_that_is_left_inside_a_rollout_ends_it_wherever_it_is_closed():
+    async def live():
+        async with tracer.rollout(task="left"):
+            yield 1
+            yield 2
+
+    with tracer.testing.capture() as captured:
+        items = live()
+        await asyncio.create_task(anext(items))
+        await asyncio.create_task(items.aclose())
+
+    assert endings(captured) == [("left", "cancelled", "user")]
+
+
+async def test_tasks_that_share_a_block_end_each_its_own_rollout():
+    may_end = [asyncio.Event(), asyncio.Event()]
+    with tracer.testing.capture() as captured:
+        block = tracer.rollout(task="t")
+
+        async def live(number):
+            async with block as rollout:
+                rollout.reward(number)
+                await may_end[number].wait()
+                assert tracer.current() is rollout
+                if number:
+                    raise ValueError
+
+        living = [asyncio.create_task(live(number)) for number in range(2)]
+        for number in range(2):
+            may_end[number].set()
+            await asyncio.wait([living[number]])
+
+    assert isinstance(living[1].exception(), ValueError)
+    assert sorted((one.rewards[0].score, one.outcome.status) for one in captured.trajectories) == [
+        (0.0, "completed"),
+        (1.0, "failed"),
+    ]

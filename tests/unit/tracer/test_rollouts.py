@@ -167,3 +167,17 @@ def test_headers_without_a_rollout_enter_none():
 def test_headers_that_name_no_rollout_are_refused(name):
     with tracer.testing.capture(), pytest.raises(BadInputError), tracer.extract({"x-agent-layer-rollout": name}):
         pass
+
+
+def count():
+    yield 1
+
+
+async def count_later():
+    yield 1
+
+
+@pytest.mark.parametrize("function", [count, count_later, classmethod(count), property(count)])
+def test_what_would_run_outside_its_rollout_is_refused(function):
+    with pytest.raises(BadInputError, match="rollout decorator: expected a function"):
+        tracer.rollout(task="t")(function)
