@@ -18,7 +18,7 @@ from agent_layer.gateway.dialects.chat import ChatRequest
 from agent_layer.gateway.dialects.chat_answer import read_answer
 from agent_layer.gateway.dialects.counting import counting_body, read_count
 from agent_layer.gateway.dialects.dialect import AnswerStream, Dialect
-from agent_layer.gateway.dialects.refusals import openai_error, sentence_of, shape_of
+from agent_layer.gateway.dialects.refusals import is_openai_error, openai_error, sentence_of, shape_of
 from agent_layer.gateway.flight import Flight, Log, Question
 from agent_layer.gateway.hangups import HangUps
 from agent_layer.gateway.headers import CALL_HEADER, asking_of
@@ -34,6 +34,7 @@ __all__ = ["Calls"]
 
 _JSON, _STREAM = "application/json", "text/event-stream"
 _LONGEST_ERROR = 2000
+_FIRST_ERROR = 400
 
 
 @dataclass(kw_only=True)
@@ -167,6 +168,9 @@ class Calls:
                 if sent[-1] and not await _write(response, sent[-1]):
                     break
                 received = await anext(pieces, None)
+            else:
+                sent.append(_closing(stream, flight))
+                await _write(response, sent[-1])
         except EngineError as error:
             await _write(response, stream.fail(str(error)))
         finally:
@@ -186,6 +190,19 @@ class Calls:
             )
 
 
+def _closing(stream: AnswerStream, flight: Flight) -> bytes:
+    """Record a stream that the engine closed, if that is still to be done; give what the client must see of its end."""
+    if stream.is_done or stream.error is not None:
+        return b""
+    seen = stream.feed(b"\n")
+    stream.answer(flight.engine.version)
+    if not stream.is_done and stream.error is None:
+        cut = f"engine {flight.engine.url}: its stream ended before its answer did; ask again"
+        seen += stream.feed(b"data: [DONE]\n\n") if stream.is_complete else stream.fail(cut)
+    _land(flight, stream)
+    return seen
+
+
 def _land(flight: Flight, stream: AnswerStream) -> None:
     """Record a stream that ended: well, with an error, or because the client or the gateway cut it off."""
     answer = stream.answer(flight.engine.version)
@@ -199,8 +216,12 @@ def _land(flight: Flight, stream: AnswerStream) -> None:
 
 def _refused_by_engine(flight: Flight, path: str, reply: Reply, body: bytes) -> web.Response:
     said = body[:_LONGEST_ERROR].decode("utf-8", "replace")
+    if reply.status < _FIRST_ERROR:
+        raise EngineError(
+            f"engine {flight.engine.url}: expected an answer or an error, found status {reply.status} {said}"
+        )
     flight.end(None, "error", f"{reply.status} {said}")
-    if reply.content_type == _JSON and shape_of(path) is openai_error:
+    if shape_of(path) is openai_error and is_openai_error(body):
         return web.Response(status=reply.status, body=body, content_type=_JSON)
     return refusal(path, reply.status, *sentence_of(body[:_LONGEST_ERROR]))
 

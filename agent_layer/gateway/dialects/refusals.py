@@ -9,7 +9,7 @@ import msgspec
 from agent_layer.gateway.dialects.untrusted import UNREADABLE
 from agent_layer.schema.record import JsonObject
 
-__all__ = ["ErrorShape", "anthropic_error", "openai_error", "sentence_of", "shape_of"]
+__all__ = ["ErrorShape", "anthropic_error", "is_openai_error", "openai_error", "sentence_of", "shape_of"]
 
 ErrorShape: TypeAlias = Callable[[int, str, str], JsonObject]
 """(status, code, sentence) → body."""
@@ -44,6 +44,15 @@ def anthropic_error(status: int, code: str, message: str) -> JsonObject:
 def shape_of(path: str) -> ErrorShape:
     """The shape of errors at an address."""
     return anthropic_error if "/v1/messages" in path else openai_error
+
+
+def is_openai_error(body: bytes) -> bool:
+    """Whether an engine's error is one that OpenAI's clients understand."""
+    try:
+        told = _TOLD.decode(body)
+    except UNREADABLE:
+        return False
+    return isinstance(told.error, _Error) and told.error.message is not None
 
 
 def sentence_of(body: bytes) -> tuple[str, str]:

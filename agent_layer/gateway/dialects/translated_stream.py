@@ -72,7 +72,9 @@ class TranslatedStream:
     def fail(self, message: str) -> bytes:
         """Note that the engine broke off; give what tells the client."""
         self.error = message
-        code, sentence = sentence_of(b'{"error":%b}' % message.encode() if message[:1] == "{" else message.encode())
+        code, sentence = sentence_of(
+            b'{"error":%b}' % message.encode() if message[:1] in ("{", '"') else message.encode()
+        )
         return _written([*self._start(), *self.writer.fail(code, sentence)])
 
     def answer(self, version: int) -> ChatAnswer:

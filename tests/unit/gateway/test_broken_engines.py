@@ -1,0 +1,113 @@
+"""Whatever an engine sends, its client is told the truth in its dialect, and the record says the same."""
+
+import asyncio
+import contextlib
+import json
+
+import pytest
+
+from agent_layer.store.engines import Engine
+
+HEAD = b"HTTP/1.1 %d X\r\nContent-Type: %b\r\nConnection: close\r\n\r\n"
+DONE = b"data: [DONE]\n\n"
+
+
+def event(*ids, prompt=None, finish=None, **delta):
+    logprobs = {"content": [{"token": "a", "logprob": -1.0, "bytes": [97], "top_logprobs": []} for _ in ids]}
+    choice = {"index": 0, "delta": delta, "token_ids": list(ids), "logprobs": logprobs, "finish_reason": finish}
+    return b"data: %b\n\n" % json.dumps({"choices": [choice], "prompt_token_ids": prompt}).encode()
+
+
+BEGIN, LAST = event(5, prompt=[1, 2], content="hel"), event(6, content="lo", finish="stop")
+STREAMS = {
+    "whole": (BEGIN + LAST + DONE, "ok"),
+    "no closing event": (BEGIN + LAST, "ok"),
+    "no last newline": ((BEGIN + LAST).rstrip(), "ok"),
+    "no newline after the closing event": ((BEGIN + LAST + DONE).rstrip(), "ok"),
+    "lines of the other kind": ((BEGIN + LAST + DONE).replace(b"\n", b"\r\n"), "ok"),
+    "more after the closing event": (BEGIN + LAST + DONE + b": bye\n\n", "ok"),
+    "no end": (BEGIN, "error"),
+    "nothing": (b"", "error"),
+    "no JSON": (BEGIN + b"data: {x\n\n" + LAST + DONE, "error"),
+    "no UTF-8": (BEGIN.replace(b"hel", b"\xff") + LAST + DONE, "error"),
+    "no token id": (BEGIN + event(1 << 40, finish="stop") + DONE, "error"),
+    "an error": (BEGIN + b'data: {"error": {"message": "no memory"}}\n\n' + DONE, "error"),
+    "a text as error": (BEGIN + b'data: {"error": "no memory"}\n\n', "error"),
+}
+ENDS = {"chat/completions": "[DONE]", "messages": "message_stop", "responses": "response.completed"}
+REPLIES = {
+    "a redirect": (307, b"text/plain", b"", 502),
+    "nothing": (204, b"text/plain", b"", 502),
+    "an error of another shape": (422, b"application/json", b'{"detail": [{"msg": "bad"}]}', 422),
+    "a text as error": (429, b"application/json", b'{"error": "slow down"}', 429),
+    "a page": (503, b"text/html", b"<h1>away</h1>", 503),
+    "no UTF-8": (200, b"application/json", b'{"choices": [{"message": {"content": "\xff"}}]}', 502),
+    "no answer": (200, b"application/json", b"null", 502),
+    "deep": (200, b"application/json", b"[" * 20_000, 502),
+}
+
+
+@contextlib.asynccontextmanager
+async def broken(house, said):
+    """An engine that says this and hangs up, in the place of the house's own."""
+
+    async def answer(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(said)
+        with contextlib.suppress(ConnectionError):
+            await writer.drain()
+            writer.write_eof()
+            await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    fields = {"run": house.board.read(house.engine.url).run, "version": 0, "location": "x", "model": "m", "epoch": 0}
+    house.board.register(Engine(url=url, logprobs_mode="raw", state="serving", **fields))
+    house.board.forget(house.engine.url)
+    async with house.session.get(f"{house.url}/engines", headers={"x-api-key": "operator-key"}) as reply:
+        assert [engine["url"] for engine in await reply.json()] == [url]
+    try:
+        yield
+    finally:
+        server.close()
+
+
+async def ask(house, opened, dialect, *, stream):
+    """Give (status, text)."""
+    asked = {"model": "m", "max_tokens": 9, "stream": stream, "messages": [{"role": "user", "content": "x"}]}
+    asked = {"model": "m", "input": "x", "stream": stream} if dialect == "responses" else asked
+    headers = {"Authorization": f"Bearer {opened['api_key']}"}
+    async with house.session.post(f"{opened['base_url']}/{dialect}", json=asked, headers=headers) as reply:
+        return reply.status, (await reply.read()).decode("utf-8", "replace")
+
+
+@pytest.mark.parametrize("dialect", ENDS)
+@pytest.mark.parametrize("name", STREAMS)
+async def test_a_stream_ends_for_the_client_as_it_is_recorded(house, dialect, name):
+    said, status = STREAMS[name]
+    opened = await house.open()
+
+    async with broken(house, HEAD % (200, b"text/event-stream") + said):
+        _, told = await ask(house, opened, dialect, stream=True)
+
+    step = house.step(opened)
+    assert step.status == status
+    if status == "ok":
+        assert (ENDS[dialect] in told, "error" in told.replace('"error":null', "")) == (True, False)
+        assert (list(step.action.response_token_ids), step.action.message["content"]) == ([5, 6], "hello")
+    elif dialect != "chat/completions":
+        assert (ENDS[dialect] in told, '"error"' in told) == (False, True)
+
+
+@pytest.mark.parametrize("dialect", ENDS)
+@pytest.mark.parametrize("name", REPLIES)
+async def test_an_engine_that_does_not_answer_is_told_of_in_a_sentence(house, dialect, name):
+    status, kind, said, expected = REPLIES[name]
+    opened = await house.open()
+
+    async with broken(house, HEAD % (status, kind) + said):
+        found, told = await ask(house, opened, dialect, stream=False)
+
+    assert (found, house.step(opened).status) == (expected, "error")
+    assert json.loads(told)["error"]["message"]
