@@ -119,6 +119,9 @@ class Settings(BaseSettings):
     """How long a worker that is told to stop may take to store what has already run."""
     drain_seconds: float = 120.0
     """Longest wait for calls in flight at a switch of weights."""
+    switch_mode: Literal["wait", "abort"] = "wait"
+    """What a switch of weights does to calls in flight. ``abort``: those of plain text with a limit of tokens are cut
+    off and go on from their token ids under the next weights; all others are waited for."""
     engine_seconds: float = 300.0
     """Longest wait of a trainer for an engine that is still starting."""
     engine_poll_seconds: float = Field(default=1.0, gt=0)

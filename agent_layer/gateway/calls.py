@@ -6,6 +6,7 @@ killed, a call that an agent saw answered is stored whole, and a call that it di
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -14,6 +15,7 @@ from aiohttp import hdrs, web
 from agent_layer.errors import BackPressureError, EngineError
 from agent_layer.gateway.answers import RefusedError, refusal
 from agent_layer.gateway.bodies import read_text
+from agent_layer.gateway.continuing import ContinuedReply, can_continue, post_continued
 from agent_layer.gateway.dialects.chat import ChatRequest
 from agent_layer.gateway.dialects.chat_answer import read_answer
 from agent_layer.gateway.dialects.counting import counting_body, read_count
@@ -111,24 +113,29 @@ class Calls:
                 running.add(task)
             while (answered := await self._send(flight, http)) is None:
                 other = await self.places.take(rollout, question.request)
-                self.places.give(engine)
-                engine = other
-                flight.move_to(engine)
+                self._give_back(flight)
+                flight.move_to(other)
             return answered
         finally:
             if task:
                 running.discard(task)
-            self.places.give(engine)
+            if flight is None:
+                self.places.give(engine)
+            else:
+                self._give_back(flight)
             if flight and not flight.is_ended:
                 flight.end(None, "aborted", "the call was cut off")
 
+    def _give_back(self, flight: Flight) -> None:
+        if flight.has_place:
+            self.places.give(flight.engine)
+
     async def _send(self, flight: Flight, http: web.Request) -> web.StreamResponse | None:
         """Ask an engine; None: it failed before the client saw anything of an answer, and another is well."""
-        engine, run = flight.engine, flight.question.rollout.started.run
+        run = flight.question.rollout.started.run
         try:
-            url = f"{engine.url}/v1/chat/completions"
-            async with self.upstream.post(url, flight.body(), flight.headers) as reply:
-                if reply.status >= 500 and self.places.fails(engine, run):
+            async with self._exchange(flight) as reply:
+                if reply.status >= 500 and self.places.fails(flight.engine, run):
                     return None
                 if reply.status != 200:
                     return _refused_by_engine(flight, http.path, reply, await reply.read())
@@ -136,10 +143,16 @@ class Calls:
                     return await self._stream(flight, http, reply)
                 return self._whole(flight, await reply.read())
         except EngineError as error:
-            if not flight.is_ended and self.places.fails(engine, run) and not http.writer.output_size:
+            if not flight.is_ended and self.places.fails(flight.engine, run) and not http.writer.output_size:
                 return None
             flight.end(None, "error", str(error))
             raise
+
+    def _exchange(self, flight: Flight) -> AbstractAsyncContextManager[Reply | ContinuedReply]:
+        """Ask the engine, in a way that outlives a switch of weights where that is wanted and possible."""
+        if self.settings.switch_mode == "abort" and can_continue(flight):
+            return post_continued(flight, self.upstream, self.places)
+        return self.upstream.post(f"{flight.engine.url}/v1/chat/completions", flight.body(), flight.headers)
 
     def _whole(self, flight: Flight, body: bytes) -> web.Response:
         call = flight.question.call
@@ -151,7 +164,7 @@ class Calls:
             self.shelf.keep(call, said, _JSON)
         return _response(call, said, _JSON)
 
-    async def _stream(self, flight: Flight, http: web.Request, reply: Reply) -> web.StreamResponse:
+    async def _stream(self, flight: Flight, http: web.Request, reply: Reply | ContinuedReply) -> web.StreamResponse:
         call = flight.question.call
         response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: _STREAM, CALL_HEADER: call.call_id})
         stream, sent, pieces = flight.question.dialect.stream(flight.exchange()), list[bytes](), reply.pieces()
@@ -214,7 +227,7 @@ def _land(flight: Flight, stream: AnswerStream) -> None:
         flight.end(answer, "aborted", "the stream was cut off")
 
 
-def _refused_by_engine(flight: Flight, path: str, reply: Reply, body: bytes) -> web.Response:
+def _refused_by_engine(flight: Flight, path: str, reply: Reply | ContinuedReply, body: bytes) -> web.Response:
     said = body[:_LONGEST_ERROR].decode("utf-8", "replace")
     if reply.status < _FIRST_ERROR:
         raise EngineError(

@@ -10,11 +10,12 @@ from agent_layer.gateway.dialects.chat import ChatRequest
 from agent_layer.gateway.dialects.chat_answer import ChatAnswer
 from agent_layer.gateway.dialects.completions import Completions
 from agent_layer.gateway.dialects.dialect import Dialect, Exchange
+from agent_layer.gateway.policy_runs import runs_of
 from agent_layer.gateway.provider import Provider
 from agent_layer.gateway.retries import Call
 from agent_layer.gateway.rollouts import Asked, LiveRollout
 from agent_layer.schema.codec import LogRecord
-from agent_layer.schema.step import StepPart, StepStatus
+from agent_layer.schema.step import Action, PolicyRun, StepPart, StepStatus
 from agent_layer.store.engines import Engine
 
 __all__ = ["Flight", "Log", "Question"]
@@ -54,6 +55,10 @@ class Flight(msgspec.Struct, kw_only=True):
     is_ended: bool = False
     is_moved: bool = False
     """The engine that it left for first failed."""
+    has_place: bool = True
+    """It has one at the engine; False while it waits for another."""
+    runs: list[PolicyRun] = []
+    """Of what was sampled before it was cut off and went on."""
 
     @classmethod
     def begin(cls, question: Question, engine: Engine, log: Log) -> "Flight":
@@ -76,7 +81,17 @@ class Flight(msgspec.Struct, kw_only=True):
     def move_to(self, engine: Engine) -> None:
         """Go on to another engine, as the same call."""
         self.start = at_engine(self.start, engine)
-        self.engine, self.is_moved = engine, True
+        self.arrive(engine)
+        self.is_moved, self.runs = True, []
+
+    def leave(self, num_tokens: int) -> None:
+        """Give up the place in the middle of an answer, of which so many tokens are sampled."""
+        self.runs = runs_of(self.runs, self.engine.version, num_tokens)
+        self.has_place = False
+
+    def arrive(self, engine: Engine) -> None:
+        """Have a place again."""
+        self.engine, self.has_place = engine, True
 
     def body(self) -> bytes:
         """What the engine is asked."""
@@ -120,11 +135,22 @@ class Flight(msgspec.Struct, kw_only=True):
         part = end_part(self.start, context, answer, status, error)
         if isinstance(self.engine, Provider):
             part = msgspec.structs.replace(part, capture_level="text", findings=[])
+        if self.runs:
+            part = self._continued(part)
         rollout.logs.add(self.log.append(self._moved(part) if self.is_moved else part))
         rollout.num_ended += 1
         call.is_good = is_whole
         if is_whole and self.start.role != "aux" and part.capture_level != "tokens":
             rollout.untokened.append(call.call_id)
+
+    def _continued(self, part: StepPart) -> StepPart:
+        """Say which weights sampled what."""
+        actions = [self._versioned(action) for action in part.actions or ()] or None
+        return msgspec.structs.replace(part, actions=actions, findings=[*part.findings, "continued"])
+
+    def _versioned(self, action: Action) -> Action:
+        num_tokens = len(action.response_token_ids or ())
+        return msgspec.structs.replace(action, policy_versions=runs_of(self.runs, self.engine.version, num_tokens))
 
     def _moved(self, part: StepPart) -> StepPart:
         """The start names an engine that failed; the end names the one that answered."""

@@ -2,6 +2,7 @@
 
 from agent_layer.errors import BadInputError
 from agent_layer.gateway.dialects.chat import ChatRequest
+from agent_layer.gateway.engines.cuts import Cuts
 from agent_layer.gateway.model_names import ModelNames, read_model_names
 from agent_layer.gateway.policy_book import PolicyBook
 from agent_layer.gateway.provider import Provider
@@ -50,6 +51,11 @@ class Places:
             raise
         rollout.engine = engine.url
         return engine
+
+    @property
+    def cuts(self) -> Cuts:
+        """What is asked of engines that may leave the service."""
+        return self._engines.cuts
 
     def give(self, engine: Engine) -> None:
         """Give a place back."""

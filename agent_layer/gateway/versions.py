@@ -14,6 +14,7 @@ from redis.exceptions import RedisError
 
 from agent_layer.errors import EngineError
 from agent_layer.gateway.engines.checkup import check_engines
+from agent_layer.gateway.engines.cuts import Cuts
 from agent_layer.gateway.engines.rotation import Rotation
 from agent_layer.settings import Settings
 from agent_layer.store.engines import Engine, EngineBoard
@@ -36,6 +37,7 @@ class EngineWatch:
         self, board: EngineBoard, gateway_id: str, settings: Settings, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.rotation = Rotation(settings.run, settings.engine_urls, settings.max_staleness)
+        self.cuts = Cuts()
         self._board = board
         self._gateway_id = gateway_id
         self._settings = settings
@@ -63,6 +65,7 @@ class EngineWatch:
         began = self._clock()
         engines, newest = await asyncio.to_thread(self._show_and_read)
         self.rotation.update(engines, newest)
+        self.cuts.apply(engines)
         self._seen_at = began
         self._changed.set()
         self._changed = asyncio.Event()

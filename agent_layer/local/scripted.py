@@ -1,21 +1,24 @@
 """This file holds the scripted engine: an OpenAI-compatible server whose answers a function writes.
 
 It speaks what the gateway needs of vLLM: token ids and log-probabilities of prompt and answer, streams, n > 1, tool
-calls, and the control endpoints by which weights are changed. Tests use it in process; ``python -m
-agent_layer.local.scripted --port 8000 --script FILE.py:function`` serves it to others.
+calls, completions of token ids, and the control endpoints by which weights are changed. Tests use it in process;
+``python -m agent_layer.local.scripted --port 8000 --script FILE.py:function`` serves it to others.
 """
 
 import argparse
 import asyncio
 import json
 from collections import Counter
+from collections.abc import Coroutine
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import cast
 
 from aiohttp import web
 
 from agent_layer.errors import BadInputError
 from agent_layer.gateway.dialects.deltas import GrowingMessage
+from agent_layer.local.completing import SeenCall, begun_by, text_choice
 from agent_layer.local.script import Asked, Script, echo, load_script
 from agent_layer.local.serving import serve, serve_in_thread
 from agent_layer.local.speech import Speech
@@ -23,19 +26,6 @@ from agent_layer.local.words import END, id_of, logprob_of, prompt_words
 from agent_layer.schema.record import JsonObject
 
 __all__ = ["Asked", "Script", "ScriptedEngine", "SeenCall", "echo", "serve", "serve_in_thread"]
-
-
-@dataclass(kw_only=True)
-class SeenCall:
-    """One call as the engine saw it; tests compare what was captured with it."""
-
-    body: JsonObject
-    headers: dict[str, str]
-    prompt_token_ids: list[int]
-    token_ids: list[list[int]] = field(default_factory=list[list[int]])
-    """[num_choices][num_response_tokens]."""
-    finished: bool = False
-    """False while it runs, and for good when the client hung up."""
 
 
 @dataclass(kw_only=True)
@@ -78,6 +68,7 @@ class ScriptedEngine:
                 web.get("/metrics", self._say_metrics),
                 web.get("/v1/models", self._list_models),
                 web.post("/v1/chat/completions", self._chat),
+                web.post("/v1/completions", self._complete),
                 web.post("/tokenize", self._tokenize),
                 web.post("/pause", self._pause),
                 web.post("/resume", self._resume),
@@ -109,11 +100,21 @@ class ScriptedEngine:
         prompt = [id_of(word) for word in prompt_words(_messages(body), body.get("tools"))]
         call = SeenCall(body=body, headers=dict(request.headers), prompt_token_ids=prompt)
         call.token_ids.extend([] for _ in range(_num_choices(body)))
+        return await self._work(call, self._stream(request, call) if body.get("stream") else self._answer(call))
+
+    async def _complete(self, request: web.Request) -> web.StreamResponse:
+        await self._open.wait()
+        body = cast("JsonObject", await request.json())
+        prompt = cast("list[int]", body["prompt"])
+        call = SeenCall(body=body, headers=dict(request.headers), prompt_token_ids=prompt, token_ids=[[]])
+        return await self._work(call, self._stream_rest(request, call))
+
+    async def _work(self, call: SeenCall, answer: Coroutine[None, None, web.StreamResponse]) -> web.StreamResponse:
         self.calls.append(call)
         self.num_running += 1
         self._idle.clear()
         try:
-            response = await (self._stream(request, call) if body.get("stream") else self._answer(call))
+            response = await answer
         except BadInputError as error:
             return _refuse(400, str(error))
         else:
@@ -168,6 +169,24 @@ class ScriptedEngine:
             await self._speak(response, call, choice, speech)
         if cast("JsonObject", call.body.get("stream_options") or {}).get("include_usage"):
             await self._send(response, [], {"usage": _usage(call)})
+        await response.write(b"data: [DONE]\n\n")
+        return response
+
+    async def _stream_rest(self, request: web.Request, call: SeenCall) -> web.StreamResponse:
+        """Go on where the ids of the prompt end."""
+        chat, num_said = begun_by(self.calls, call.prompt_token_ids)
+        speech = self._speeches(chat)[0]
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        await asyncio.sleep(self.prefill_seconds)
+        kind: JsonObject = {"id": "cmpl-scripted", "object": "text_completion"}
+        for word, delta in islice(speech.words(), num_said, None):
+            await self._think(delta)
+            call.token_ids[0].append(id_of(word))
+            told = text_choice(word, delta, call.body)
+            await self._send(response, [told | (speech.ending(call.body) if word == END else {})], kind)
+        if call.body.get("stream_options"):
+            await self._send(response, [], kind | {"usage": _usage(call)})
         await response.write(b"data: [DONE]\n\n")
         return response
 

@@ -2,19 +2,22 @@
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import aiohttp
 import pytest
 from aiohttp import web
 
 from agent_layer.gateway.app import build_app
+from agent_layer.gateway.engines.control import EngineControl
 from agent_layer.local.scripted import ScriptedEngine, serve
 from agent_layer.schema.step import StepPart
 from agent_layer.schema.trajectory import Trajectory, assemble_trajectory
-from agent_layer.store.engines import Engine, EngineBoard
+from agent_layer.store.engines import EngineBoard
 from agent_layer.store.summary import ENDED, STARTED
 
 OPERATOR = "operator-key"
@@ -103,6 +106,18 @@ async def until(condition, seconds=5.0):
             await asyncio.sleep(0.005)
 
 
+async def switch(house, version, before=lambda: None):
+    """Give the engine new weights; give the seconds that it took."""
+    url, directory, began = house.engine.url, Path("weights") / str(version), time.monotonic()
+
+    def load():
+        before()
+        EngineControl(url).load(directory)
+
+    await asyncio.to_thread(house.board.switch, url, version, str(directory), load, 5.0)
+    return time.monotonic() - began
+
+
 def messages_of(*said):
     return [{"role": ("user", "assistant")[index % 2], "content": text} for index, text in enumerate(said)]
 
@@ -112,21 +127,9 @@ def chunks_of(text):
 
 
 @asynccontextmanager
-async def keep_house(settings, redis, keys, engine, log, tls=None) -> AsyncIterator[House]:
+async def keep_house(settings, redis, put_on_board, engine, log, tls=None) -> AsyncIterator[House]:
     async with serve(engine), aiohttp.ClientSession() as session:
-        board = EngineBoard(redis, keys, settings.gateway_seconds)
-        board.register(
-            Engine(
-                url=engine.url,
-                run=settings.run,
-                version=0,
-                location="initial",
-                model=engine.model,
-                logprobs_mode="processed",
-                state="serving",
-                epoch=0,
-            )
-        )
+        board = put_on_board(engine, settings)
         runner = web.AppRunner(build_app(settings, redis, log), access_log=None, shutdown_timeout=0.1)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
@@ -140,6 +143,11 @@ async def keep_house(settings, redis, keys, engine, log, tls=None) -> AsyncItera
 @pytest.fixture(name="until")
 def _until():
     return until
+
+
+@pytest.fixture(name="switch")
+def _switch():
+    return switch
 
 
 @pytest.fixture
@@ -167,9 +175,9 @@ def engine():
 
 
 @pytest.fixture
-def keep(redis, keys, engine, log):
+def keep(redis, put_on_board, engine, log):
     """``keep(settings, tls=None)`` keeps a house with settings of the test's own."""
-    return lambda settings, tls=None: keep_house(settings, redis, keys, engine, log, tls)
+    return lambda settings, tls=None: keep_house(settings, redis, put_on_board, engine, log, tls)
 
 
 @pytest.fixture
@@ -177,4 +185,13 @@ async def house(settings, keep):
     async with keep(
         settings.model_copy(update={"api_key": OPERATOR, "gateway_seconds": 1.0, "close_seconds": 0.2})
     ) as kept:
+        yield kept
+
+
+@pytest.fixture
+async def cutting_house(settings, keep, engine):
+    """Cuts calls off when weights are switched; its engine takes its time for each word."""
+    engine.token_seconds, engine.weights = 0.02, "0"
+    mode = {"api_key": OPERATOR, "gateway_seconds": 1.0, "close_seconds": 0.2, "switch_mode": "abort"}
+    async with keep(settings.model_copy(update=mode)) as kept:
         yield kept

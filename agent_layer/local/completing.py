@@ -1,0 +1,51 @@
+"""This file holds how a scripted engine goes on with an answer from its token ids, whose chat it remembers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+from agent_layer.errors import BadInputError
+from agent_layer.local.words import id_of, logprob_of
+from agent_layer.schema.record import JsonObject
+
+__all__ = ["SeenCall", "begun_by", "text_choice"]
+
+
+@dataclass(kw_only=True)
+class SeenCall:
+    """One call as the engine saw it; tests compare what was captured with it."""
+
+    body: JsonObject
+    headers: dict[str, str]
+    prompt_token_ids: list[int]
+    token_ids: list[list[int]] = field(default_factory=list[list[int]])
+    """[num_choices][num_response_tokens]."""
+    finished: bool = False
+    """False while it runs, and for good when the client hung up."""
+
+
+def begun_by(calls: Sequence[SeenCall], prompt_token_ids: Sequence[int]) -> tuple[SeenCall, int]:
+    """Find the chat whose answer is to be continued, and how many tokens of it were said.
+
+    Raises: BadInputError: there was none.
+    """
+    chats = [call for call in calls if "messages" in call.body]
+    begun = [call for call in chats if prompt_token_ids[: len(call.prompt_token_ids)] == call.prompt_token_ids]
+    if not begun:
+        raise BadInputError(
+            "completion: expected a prompt that begins with a chat's, found another; ask the chat first"
+        )
+    chat = max(begun, key=lambda call: len(call.prompt_token_ids))
+    return chat, len(prompt_token_ids) - len(chat.prompt_token_ids)
+
+
+def text_choice(word: str, delta: JsonObject, body: JsonObject) -> JsonObject:
+    """Say a word as text completions do."""
+    token_id = id_of(word)
+    told: JsonObject = {"index": 0, "text": delta.get("content", ""), "finish_reason": None}
+    if body.get("return_token_ids"):
+        told["token_ids"] = [token_id]
+    if cast("int | None", body.get("logprobs")) is not None:
+        values = {"tokens": [str(token_id)], "token_logprobs": [logprob_of(token_id)]}
+        told["logprobs"] = values | {"text_offset": [0], "top_logprobs": [{}]}
+    return told

@@ -1,0 +1,77 @@
+"""Only what an engine can continue from token ids alone is continued so."""
+
+from itertools import pairwise
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_layer.gateway.dialects.chat import read_request
+from agent_layer.gateway.dialects.continuable import may_be_continued
+from agent_layer.gateway.dialects.joined import JoinedAnswer
+from agent_layer.gateway.policy_runs import runs_of
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"tools": [{"type": "function", "function": {"name": "f"}}]},
+        {"response_format": {"type": "json_object"}},
+        {"frequency_penalty": 1.0},
+        {"logit_bias": {"1": 1}},
+        {"top_logprobs": 2},
+        {"stream": True, "stream_options": {"continuous_usage_stats": True}},
+        {"n": 2},
+        {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]},
+    ],
+)
+def test_what_needs_a_parser_the_past_or_pictures_is_not_continued(fields):
+    assert is_continuable({})
+    assert not is_continuable(fields)
+
+
+def is_continuable(fields):
+    said = {"messages": [{"role": "user", "content": [{"type": "text", "text": "go"}]}], "max_tokens": 9, **fields}
+    request = read_request(msgspec.json.encode(said))
+    return may_be_continued(request, request.sampling)
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5)), max_size=8))
+def test_runs_name_the_version_of_every_token(legs):
+    runs, num_tokens = [], 0
+    for version, num_new in legs:
+        num_tokens += num_new
+        runs = runs_of(runs, version, num_tokens)
+
+    expanded = [version for version, number in runs for _ in range(number)]
+    assert expanded == [version for version, number in legs for _ in range(number)]
+    assert all(number > 0 for _, number in runs)
+    assert all(one[0] != next_one[0] for one, next_one in pairwise(runs))
+
+
+def event(text, token_ids, **more):
+    entries = [{"token": "x", "logprob": -1.0} for _ in token_ids]
+    choice = {"delta": {"content": text}, "token_ids": token_ids, "logprobs": {"content": entries}}
+    return b"data: " + msgspec.json.encode({"id": "c", "choices": [choice], **more}) + b"\n\n"
+
+
+def test_an_answer_is_not_cut_within_a_letter():
+    answer = JoinedAnswer()
+
+    answer.feed(event("ab", [1], prompt_token_ids=[9]))
+    assert answer.can_be_cut
+    answer.feed(event("", [2]))
+    assert not answer.can_be_cut
+    answer.feed(event("é", [3]))
+    assert answer.can_be_cut
+
+
+def test_half_an_event_is_neither_shown_nor_remembered():
+    answer, half = JoinedAnswer(), event("cd", [2])[:30]
+
+    shown = answer.feed(event("ab", [1], prompt_token_ids=[9]) + half)
+    answer.go_on()
+
+    assert shown == event("ab", [1], prompt_token_ids=[9])
+    assert answer.token_ids == [1]

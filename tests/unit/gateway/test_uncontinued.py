@@ -1,0 +1,80 @@
+"""With calls that cannot be continued, a switch of weights waits as it does without ``switch_mode``."""
+
+import asyncio
+
+import pytest
+
+LIMIT = {"max_tokens": 100}
+COUNTED = " ".join(f"w{index}" for index in range(30))
+NUM_TOKENS = 31
+
+
+@pytest.fixture
+def house(cutting_house):
+    cutting_house.engine.script = lambda _: COUNTED
+    return cutting_house
+
+
+def sampled(house):
+    return sum(len(call.token_ids[0]) for call in house.engine.calls)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{}, {**LIMIT, "stop": ["x"]}, {**LIMIT, "n": 2}, {**LIMIT, "seed": 1}],
+    ids=["no limit", "stop", "n", "seed"],
+)
+async def test_others_are_waited_for(house, until, fields, switch):
+    opened = await house.open()
+
+    calling = asyncio.create_task(house.chat(opened, "go", **fields))
+    await until(lambda: sampled(house) > 5)
+    await switch(house, 1)
+    await calling
+
+    (part,) = house.log.parts("end")
+    assert [action.policy_versions for action in part.actions] == [[(0, NUM_TOKENS)]] * len(part.actions)
+    assert len(house.engine.calls) == 1
+
+
+@pytest.mark.parametrize("message", [{"reasoning": "hm"}, {}], ids=["reasoning", "no ids"])
+async def test_what_turns_out_to_need_its_engine_is_waited_for(house, until, message, switch):
+    house.engine.token_ids = bool(message)
+    house.engine.script = lambda _: {"content": COUNTED, **message}
+    opened = await house.open()
+
+    calling = asyncio.create_task(house.chat(opened, "go", **LIMIT))
+    await until(lambda: sampled(house) > 5)
+    await switch(house, 1)
+    _, answer = await calling
+
+    assert answer["choices"][0]["message"]["content"] == COUNTED
+    assert answer["choices"][0]["message"].get("reasoning") == message.get("reasoning")
+    assert len(house.engine.calls) == 1
+    assert house.step(opened).findings == (["no_token_ids"] if not message else [])
+
+
+async def test_by_default_all_are_waited_for(settings, keep, engine, until, switch):
+    engine.token_seconds, engine.script = 0.01, lambda _: COUNTED
+    async with keep(settings.model_copy(update={"api_key": "operator-key", "gateway_seconds": 1.0})) as house:
+        opened = await house.open()
+        calling = asyncio.create_task(house.chat(opened, "go", **LIMIT))
+        await until(lambda: sampled(house) > 5)
+        await switch(house, 1)
+        await calling
+
+        assert house.step(opened).action.policy_versions == [(0, NUM_TOKENS)]
+        assert "stream" not in house.engine.calls[0].body
+
+
+async def test_a_drain_that_is_given_up_costs_the_answer_nothing(house, until):
+    opened = await house.open()
+
+    calling = asyncio.create_task(house.chat(opened, "go", **LIMIT))
+    await until(lambda: sampled(house) > 5)
+    url = house.engine.url
+    await asyncio.to_thread(house.board.switch, url, 0, "initial", lambda: None, 5.0)
+    await calling
+
+    assert len(house.engine.calls) == 2
+    assert house.step(opened).action.policy_versions == [(0, NUM_TOKENS)]
