@@ -14,10 +14,12 @@ import pytest
 from moto.server import ThreadedMotoServer
 from redis import Redis
 
+from agent_layer.local.scripted import ScriptedEngine
 from agent_layer.recorder import open_recorder
 from agent_layer.settings import Settings
 from agent_layer.store.clients import open_redis
 from agent_layer.store.embedded import hold_server
+from agent_layer.store.engines import Engine, EngineBoard
 from agent_layer.store.keys import Keys
 
 _numbers = count()
@@ -76,6 +78,29 @@ def redis(settings: Settings) -> Iterator[Redis]:
     """A client of the test's server."""
     with open_redis(settings) as client:
         yield client
+
+
+@pytest.fixture
+def put_on_board(redis: Redis, keys: Keys) -> Callable[..., EngineBoard]:
+    """``put_on_board(engine, settings, **fields)``: let gateways find a scripted engine; gives the board."""
+
+    def put(engine: ScriptedEngine, settings: Settings, **fields: str) -> EngineBoard:
+        board = EngineBoard(redis, keys, settings.gateway_seconds)
+        told = {"run": settings.run, "location": "initial", **fields}
+        board.register(
+            Engine(
+                **told,
+                url=engine.url,
+                version=0,
+                model=engine.model,
+                logprobs_mode="processed",
+                state="serving",
+                epoch=0,
+            )
+        )
+        return board
+
+    return put
 
 
 @pytest.fixture(scope="session")

@@ -1,16 +1,12 @@
 """This file holds a real gateway in a thread, before a scripted engine, for programs that only know its address."""
 
-import asyncio
 import json
 import os
 import subprocess
 import sys
-import threading
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from aiohttp import web
 
 from agent_layer.gateway.app import build_app
 from agent_layer.local.scripted import ScriptedEngine, serve_in_thread
@@ -18,7 +14,6 @@ from agent_layer.recorder.log import Recorder
 from agent_layer.recorder.shipping import ensure_shipper
 from agent_layer.schema.gateway import OpenRequest
 from agent_layer.store import open_store
-from agent_layer.store.engines import Engine, EngineBoard
 from tracer.gateway import GatewayClient
 
 OPERATOR = "operator-key"
@@ -46,47 +41,23 @@ def operator(settings):
 
 
 @pytest.fixture
-def gateway(operator, redis, keys, engine):
+def gateway(operator, redis, engine, put_on_board):
     """Settings under which the gateway is found."""
-    board = EngineBoard(redis, keys, operator.gateway_seconds)
-    board.register(
-        Engine(
-            url=engine.url,
-            run=operator.run,
-            version=0,
-            location="initial",
-            model=engine.model,
-            logprobs_mode="processed",
-            state="serving",
-            epoch=0,
-        )
-    )
+    put_on_board(engine, operator)
     log = Recorder(operator, lambda: ensure_shipper(operator))
-    with serve_app(build_app(operator, redis, log)) as url:
-        yield operator.model_copy(update={"gateway_url": url})
+    with serve_in_thread(Served(build_app(operator, redis, log))) as served:
+        yield operator.model_copy(update={"gateway_url": served.url})
     log.close()
 
 
-@contextmanager
-def serve_app(app):
-    ready, stop, loop, runner = threading.Event(), asyncio.Event(), asyncio.new_event_loop(), None
+class Served:
+    """An application, as something that can be served."""
 
-    async def live():
-        nonlocal runner
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        ready.set()
-        await stop.wait()
-        await runner.cleanup()
+    def __init__(self, app):
+        self.url, self._app = "", app
 
-    thread = threading.Thread(target=loop.run_until_complete, args=(live(),), daemon=True)
-    thread.start()
-    assert ready.wait(20)
-    yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-    loop.call_soon_threadsafe(stop.set)
-    thread.join(20)
-    loop.close()
+    def app(self):
+        return self._app
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
 from agent_layer.schema.step import Action, PromptDelta, StepPart
 from agent_layer.store import open_store
-from agent_layer.store.engines import Engine, EngineBoard
+from agent_layer.store.engines import EngineBoard
 from agent_layer.store.rebuild import index_segment
 from agent_layer.store.segments import build_segment
 from trainer_adapter.config import Keep, Optimizer, Rollouts, TrainConfig
@@ -62,21 +62,10 @@ def board(redis, keys):
 
 
 @pytest.fixture
-def engine(board, model):
+def engine(settings, put_on_board, model):
     """An engine on the board that serves version 0."""
     with serve_in_thread(ScriptedEngine()) as engine:
-        board.register(
-            Engine(
-                url=engine.url,
-                run=RUN,
-                version=0,
-                location=str(model),
-                model="scripted",
-                logprobs_mode="processed",
-                state="serving",
-                epoch=0,
-            )
-        )
+        put_on_board(engine, settings, run=RUN, location=str(model))
         yield engine
 
 

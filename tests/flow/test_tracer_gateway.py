@@ -25,7 +25,6 @@ from agent_layer.schema.contents import resolve
 from agent_layer.schema.gateway import OpenRequest
 from agent_layer.schema.task import Limits
 from agent_layer.store import open_store
-from agent_layer.store.engines import Engine, EngineBoard
 from tracer.tracing import Tracing, active, trace_into
 
 OPERATOR = "operator-key"
@@ -46,20 +45,9 @@ async def engine():
 
 
 @pytest.fixture
-async def gateway(settings, redis, keys, engine):
+async def gateway(settings, redis, engine, put_on_board):
     """Settings under which the tracer finds the gateway; rollouts of the test go there."""
-    EngineBoard(redis, keys, settings.gateway_seconds).register(
-        Engine(
-            url=engine.url,
-            run=settings.run,
-            version=0,
-            location="initial",
-            model=engine.model,
-            logprobs_mode="processed",
-            state="serving",
-            epoch=0,
-        )
-    )
+    put_on_board(engine, settings)
     mine = settings.model_copy(update={"api_key": OPERATOR})
     log = Recorder(mine, lambda: ensure_shipper(mine))
     runner = web.AppRunner(build_app(mine, redis, log), access_log=None, shutdown_timeout=0.1)

@@ -1,12 +1,12 @@
 """This file holds a server of dialects that the tests of clients talk to: responses and Anthropic messages."""
 
-import asyncio
 import json
-import threading
-from contextlib import contextmanager
 
 import pytest
 from aiohttp import web
+
+from agent_layer.local.serving import serve_in_thread
+from tracer.handle import Rollout
 
 WORDS = ["forty", " two"]
 USAGE = {"input_tokens": 5, "output_tokens": 2}
@@ -93,29 +93,25 @@ async def send(request, events):
     return response
 
 
-@contextmanager
-def serve_in_thread(server):
-    ready, stop, loop = threading.Event(), asyncio.Event(), asyncio.new_event_loop()
-
-    async def live():
-        runner = web.AppRunner(server.app(), access_log=None, shutdown_timeout=0.1)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        server.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-        ready.set()
-        await stop.wait()
-        await runner.cleanup()
-
-    thread = threading.Thread(target=loop.run_until_complete, args=(live(),), daemon=True)
-    thread.start()
-    assert ready.wait(10)
-    yield server
-    loop.call_soon_threadsafe(stop.set)
-    thread.join(10)
-    loop.close()
-
-
 @pytest.fixture
 def dialects():
     with serve_in_thread(DialectServer()) as server:
         yield server
+
+
+@pytest.fixture
+def rollout_at():
+    """``rollout_at(address, sink, name="r")``: a rollout whose model is at this address."""
+
+    def at(address, sink, name="r"):
+        return Rollout(
+            trajectory_id=f"{name}-0",
+            rollout_id=name,
+            attempt=0,
+            run="r",
+            sink=sink,
+            base_url=f"{address}/v1",
+            api_key=f"key-of-{name}",
+        )
+
+    return at

@@ -6,7 +6,6 @@ import anthropic
 import pytest
 
 import tracer
-from tracer.handle import Rollout
 
 TOOLS = [{"name": "add", "description": "adds", "input_schema": {"type": "object", "properties": {}}}]
 ADD = {"type": "function", "function": {"name": "add", "description": "adds", "parameters": TOOLS[0]["input_schema"]}}
@@ -24,18 +23,6 @@ def ask(client, text, **options):
 
 def contents_of(trajectory, step):
     return [json.loads(trajectory.contents[key]) for key in step.state.messages]
-
-
-def rollout_at(dialects, sink, name="r"):
-    return Rollout(
-        trajectory_id=f"{name}-0",
-        rollout_id=name,
-        attempt=0,
-        run="r",
-        sink=sink,
-        base_url=f"{dialects.url}/r/{name}-0/v1",
-        api_key=f"key-of-{name}",
-    )
 
 
 def test_a_message_is_recorded_in_the_words_of_chat(client):
@@ -125,11 +112,11 @@ def test_a_failed_call_is_an_error_and_the_error_goes_on():
     assert step.status == "error"
 
 
-def test_with_a_gateway_the_call_goes_to_the_rollouts_address_with_its_key(dialects):
+def test_with_a_gateway_the_call_goes_to_the_rollouts_address_with_its_key(dialects, rollout_at):
     with (
         tracer.testing.capture() as captured,
         anthropic.Anthropic(base_url="http://127.0.0.1:9", api_key="own", max_retries=0) as client,
-        tracer.enter_rollout(rollout_at(dialects, captured)),
+        tracer.enter_rollout(rollout_at(f"{dialects.url}/r/r-0", captured)),
     ):
         ask(client, "one")
 
@@ -140,9 +127,9 @@ def test_with_a_gateway_the_call_goes_to_the_rollouts_address_with_its_key(diale
     assert (part.call_id, part.phase) == (headers["x-agent-layer-call"], "start")
 
 
-async def test_32_rollouts_at_a_time_through_one_client_keep_apart(dialects):
+async def test_32_rollouts_at_a_time_through_one_client_keep_apart(dialects, rollout_at):
     async def live(client, number):
-        with tracer.enter_rollout(rollout_at(dialects, captured, f"r{number}")):
+        with tracer.enter_rollout(rollout_at(f"{dialects.url}/r/r{number}-0", captured, f"r{number}")):
             await ask(client, f"rollout {number}")
             async for _ in await ask(client, f"rollout {number}", stream=True):
                 pass

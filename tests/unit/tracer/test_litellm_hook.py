@@ -7,7 +7,6 @@ import pytest
 
 import tracer
 from agent_layer.local.scripted import ScriptedEngine, serve_in_thread
-from tracer.handle import Rollout
 
 pytestmark = pytest.mark.filterwarnings("ignore::Warning:litellm", "ignore::Warning:pydantic")
 QUESTION = [{"role": "user", "content": "what is the answer"}]
@@ -42,18 +41,6 @@ def claude(dialects):
 @pytest.fixture(params=["openai_like", "claude"])
 def asked(request):
     return request.getfixturevalue(request.param)
-
-
-def rollout_at(url, sink, name="r"):
-    return Rollout(
-        trajectory_id=f"{name}-0",
-        rollout_id=name,
-        attempt=0,
-        run="r",
-        sink=sink,
-        base_url=f"{url}/v1",
-        api_key=f"key-of-{name}",
-    )
 
 
 def said_in(trajectory):
@@ -125,7 +112,7 @@ def test_a_name_that_was_imported_before_is_traced_too(litellm, openai_like):
     assert said_in(captured.trajectory) == [("ok", "forty two")]
 
 
-async def test_32_rollouts_at_a_time_keep_apart_whatever_the_provider(litellm, asked, engine, dialects):
+async def test_32_rollouts_at_a_time_keep_apart_whatever_the_provider(litellm, asked, engine, dialects, rollout_at):
     url, engine.calls[:] = engine.url, []
 
     async def live(number):

@@ -5,7 +5,6 @@ import pytest
 from pydantic import BaseModel
 
 import tracer
-from tracer.handle import Rollout
 
 TOOLS = [{"type": "function", "name": "add", "parameters": {"type": "object", "properties": {}}, "strict": False}]
 
@@ -93,20 +92,12 @@ async def test_async_clients_too(dialects):
     assert [step.action.message["content"] for step in captured.trajectory.steps] == ["forty two"] * 2
 
 
-def test_with_a_gateway_the_call_goes_to_the_rollouts_address_and_the_gateway_records_it(dialects):
+def test_with_a_gateway_the_call_goes_to_the_rollouts_address_and_the_gateway_records_it(dialects, rollout_at):
     with (
         tracer.testing.capture() as captured,
         openai.OpenAI(base_url="http://127.0.0.1:9/v1", api_key="own", max_retries=0) as client,
     ):
-        rollout = Rollout(
-            trajectory_id="r-0",
-            rollout_id="r",
-            attempt=0,
-            run="r",
-            sink=captured,
-            base_url=f"{dialects.url}/r/r-0/v1",
-            api_key="key-of-r",
-        )
+        rollout = rollout_at(f"{dialects.url}/r/r-0", captured)
         with tracer.enter_rollout(rollout):
             client.responses.create(model="m", input="one")
 
