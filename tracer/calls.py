@@ -6,8 +6,10 @@ who asked, once it is answered; what the gateway refused is no step. Any other c
 its start before it leaves, its end before the answer is handed on.
 """
 
+import os
 from collections.abc import Callable
 from contextvars import ContextVar
+from functools import partial
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -183,6 +185,8 @@ def _add_messages(contents: Contents, asked: Asked) -> list[str] | None:
 
 
 _ANNOUNCED: ContextVar[tuple[Call, ...]] = ContextVar("tracer_announced", default=())
+os.register_at_fork(after_in_child=partial(_ANNOUNCED.set, ()))
+"""The calls that a forked child makes are calls of their own, and not the one inside which it was forked."""
 
 
 def announce(call: Call) -> Call:

@@ -1,5 +1,6 @@
 """This file holds what surrounds a call: the current rollout, the agent and node that speak, the call before."""
 
+import os
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -89,6 +90,15 @@ class _Process:
 def enter_process(scope: Scope | None) -> None:
     """Let the whole process be in this scope, in all its threads; for one that was started for a rollout."""
     _Process.scope = scope
+
+
+def _leave_to_parent() -> None:
+    """Forget in a forked child what the parent has begun and will end."""
+    if (scope := outer_scope()) is not None:
+        scope.rollout.unfinished.clear()
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 def outer_scope() -> Scope | None:

@@ -1,5 +1,6 @@
 """This file holds the handle of one attempt at a task: what it records, and where its model is."""
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
@@ -51,6 +52,8 @@ class Rollout:
     """Where in OpenTelemetry's terms the attempt began: inside the span that was active, else in a trace of its own."""
     stamps: Stamps = field(default=SYSTEM, repr=False, compare=False)
     """Where its records get times and ids from."""
+    process_id: int = field(default_factory=os.getpid, repr=False, compare=False)
+    """Process that made this handle, and ends the attempt; children that it forks only leave it."""
     stored: set[str] = field(default_factory=set[str], repr=False, compare=False)
     """Hashes of contents that are already recorded in this trajectory."""
     answers: dict[str, str] = field(default_factory=dict[str, str], repr=False, compare=False)

@@ -226,7 +226,7 @@ def _open(tracing: Tracing, request: OpenRequest, trace: TraceContext) -> Rollou
 
 
 def _end(tracing: Tracing, rollout: Rollout, error: BaseException | None) -> None:
-    if rollout is tracing.inherited:
+    if rollout is tracing.inherited or rollout.process_id != os.getpid():
         return
     status, cause = _ending_of(error)
     if (gateway := tracing.gateway) is None:

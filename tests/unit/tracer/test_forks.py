@@ -1,0 +1,80 @@
+"""Forked children go on with the rollout; what their parent began is the parent's to end."""
+
+import os
+
+import tracer
+from agent_layer.settings import Settings
+from tracer.calls import take_over
+from tracer.context import current_scope
+from tracer.testing import Captured
+from tracer.tracing import Tracing, trace_into
+
+
+class Told(Captured):
+    """Tells through a pipe what is recorded, by children too."""
+
+    def __init__(self):
+        super().__init__()
+        self._read_end, self._write_end = os.pipe()
+
+    def append(self, *records):
+        self.say(*(type(record).__name__ for record in records))
+        return super().append(*records)
+
+    def say(self, *words):
+        os.write(self._write_end, "".join(f"{word} " for word in words).encode())
+
+    def hear(self):
+        os.close(self._write_end)
+        with os.fdopen(self._read_end) as told:
+            return told.read().split()
+
+
+def leave_in_a_child():
+    """Raise what ends a child; in the parent, wait for it."""
+    child = os.fork()
+    if not child:
+        raise SystemExit
+    os.waitpid(child, 0)
+
+
+def test_a_child_that_leaves_the_block_does_not_end_the_rollout():
+    told, parent = Told(), os.getpid()
+
+    @tracer.tool
+    def endless():
+        while True:
+            yield 1
+
+    try:
+        with trace_into(Tracing(settings=Settings(), sink=told)), tracer.rollout(task="t"):
+            items = endless()
+            next(items)
+            leave_in_a_child()
+    except SystemExit:
+        pass
+    finally:
+        if os.getpid() != parent:
+            os._exit(0)
+
+    assert told.hear() == ["AttemptStarted", "Observation", "Outcome", "Accepted"]
+    items.close()
+
+
+def test_calls_of_children_are_calls_of_their_own():
+    told = Told()
+
+    @tracer.step
+    def ask():
+        for _ in range(2):
+            child = os.fork()
+            if not child:
+                told.say(take_over(current_scope(), "hook").call_id)
+                os._exit(0)
+            os.waitpid(child, 0)
+
+    with trace_into(Tracing(settings=Settings(), sink=told)), tracer.rollout(task="t"):
+        ask()
+
+    calls = [word for word in told.hear() if word.islower()]
+    assert len(set(calls) - {step.call_id for step in told.steps}) == 2
