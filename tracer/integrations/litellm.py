@@ -50,13 +50,12 @@ class _Seam:
             call = self._begin()
             if call is None:
                 return function(*args, **kwargs)
-            named = {**dict(zip(parameters, args, strict=False)), **kwargs}
             try:
-                result = function(**_address(named, call))
+                result = function(*args, **_address(kwargs, call))
             except BaseException as error:
                 _fail(call, error)
                 raise
-            self._answer(call, named, result)
+            self._answer(call, {**dict(zip(parameters, args, strict=False)), **kwargs}, result)
             return result
 
         return traced
@@ -69,13 +68,12 @@ class _Seam:
             call = self._begin()
             if call is None:
                 return await function(*args, **kwargs)
-            named = {**dict(zip(parameters, args, strict=False)), **kwargs}
             try:
-                result = await function(**_address(named, call))
+                result = await function(*args, **_address(kwargs, call))
             except BaseException as error:
                 _fail(call, error)
                 raise
-            self._answer(call, named, result)
+            self._answer(call, {**dict(zip(parameters, args, strict=False)), **kwargs}, result)
             return result
 
         return traced
@@ -105,7 +103,7 @@ class _Seam:
 
 
 def _address(named: Mapping[str, object], call: Call) -> dict[str, object]:
-    """Give the arguments with the address, key and ids of the call's rollout, whatever provider was meant."""
+    """Give the named arguments with the address, key and ids of the call's rollout, whatever provider was meant."""
     rollout = call.scope.rollout
     if not call.is_routed:
         return dict(named)

@@ -135,3 +135,9 @@ async def test_32_rollouts_at_a_time_keep_apart_whatever_the_provider(litellm, a
     assert {record.call_id for record in captured.records} == {
         call.headers["x-agent-layer-call"] for call in engine.calls
     }
+
+
+@pytest.mark.parametrize("name", ["completion", "acompletion"])
+async def test_arguments_that_are_wrong_are_as_wrong_as_without_us(litellm, openai_like, name):
+    with tracer.testing.capture(), tracer.rollout(task="t"), pytest.raises(TypeError, match="multiple values"):
+        await getattr(litellm, name)("openai/m", QUESTION, **openai_like)
