@@ -60,7 +60,7 @@ class GatewayClient:
 
     def reward(self, request: RewardRequest) -> None:
         """Judge a rollout; for clients whose address and key are those of the rollout itself."""
-        self._post("/reward", request, answer_seconds=self._answer_seconds)
+        self._post("/reward", request)
 
     def close(self, rollout_id: str, attempt: int) -> ClosedRollout:
         """Refuse new calls of the attempt, let running ones end, and count them."""

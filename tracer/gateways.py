@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import TypedDict, Unpack
 from zlib import crc32
 
 import msgspec
@@ -15,16 +16,20 @@ from tracer.gateway import GatewayClient
 __all__ = ["SeveralGateways", "connect_gateway"]
 
 
+class WaitLimits(TypedDict, total=False):
+    """How long a client waits; see GatewayClient."""
+
+    connect_seconds: float
+    answer_seconds: float
+
+
 class SeveralGateways(GatewayClient):
     """Talks to whichever gateway an attempt belongs to; the next attempt belongs to the next one.
 
     So where a machine is gone, what ran there is run again elsewhere, and nobody has to remember where it was.
     """
 
-    def __init__(
-        self, urls: Sequence[str], api_key: str | None, *, connect_seconds: float = 5.0, answer_seconds: float = 90.0
-    ) -> None:
-        limits = {"connect_seconds": connect_seconds, "answer_seconds": answer_seconds}
+    def __init__(self, urls: Sequence[str], api_key: str | None, **limits: Unpack[WaitLimits]) -> None:
         super().__init__(urls[0], api_key, **limits)
         self._gateways = [GatewayClient(url, api_key, **limits) for url in urls]
 
@@ -66,11 +71,8 @@ class SeveralGateways(GatewayClient):
         return self._gateways[(crc32(rollout_id.encode()) + attempt) % len(self._gateways)]
 
 
-def connect_gateway(
-    urls: Sequence[str], api_key: str | None, *, connect_seconds: float = 5.0, answer_seconds: float = 90.0
-) -> GatewayClient:
+def connect_gateway(urls: Sequence[str], api_key: str | None, **limits: Unpack[WaitLimits]) -> GatewayClient:
     """Give a client of the gateway, or of all of them together."""
-    limits = {"connect_seconds": connect_seconds, "answer_seconds": answer_seconds}
     if len(urls) > 1:
         return SeveralGateways(urls, api_key, **limits)
     return GatewayClient(urls[0], api_key, **limits)

@@ -8,7 +8,11 @@ from typing import Protocol, TypeVar, cast
 
 from aiohttp import web
 
+from agent_layer.errors import UnreachableError
+
 __all__ = ["serve", "serve_in_thread"]
+
+_START_SECONDS = 30.0
 
 
 class _Served(Protocol):
@@ -36,7 +40,10 @@ async def serve(engine: S, host: str = "127.0.0.1", port: int = 0) -> AsyncGener
 
 @contextmanager
 def serve_in_thread(engine: S, port: int = 0) -> Generator[S]:
-    """Serve the engine from a thread of its own, for callers without a loop."""
+    """Serve the engine from a thread of its own, for callers without a loop.
+
+    Raises: UnreachableError: it does not begin to serve.
+    """
     ready, stop, loop = threading.Event(), asyncio.Event(), asyncio.new_event_loop()
 
     async def live() -> None:
@@ -46,10 +53,14 @@ def serve_in_thread(engine: S, port: int = 0) -> Generator[S]:
 
     thread = threading.Thread(target=lambda: loop.run_until_complete(live()), name="scripted-engine", daemon=True)
     thread.start()
-    ready.wait(10)
     try:
+        if not ready.wait(_START_SECONDS):
+            raise UnreachableError(
+                f"engine on port {port}: expected it to be served within {_START_SECONDS:.0f} s, found it is not; see"
+                " the error that its thread printed"
+            )
         yield engine
     finally:
         loop.call_soon_threadsafe(stop.set)
-        thread.join(10)
+        thread.join(_START_SECONDS)
         loop.close()

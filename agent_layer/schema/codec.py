@@ -21,7 +21,7 @@ from agent_layer.schema.step import Content, Step, StepPart
 from agent_layer.schema.task import Task
 from agent_layer.schema.trajectory import Trajectory
 
-__all__ = ["LogRecord", "check_storable", "decode", "decode_known", "encode", "owner_of", "to_json"]
+__all__ = ["LogRecord", "check_storable", "decode", "decode_known", "encode", "owner_of"]
 
 LogRecord: TypeAlias = (
     AttemptStarted | StepPart | Content | Observation | Reward | Outcome | Accepted | Group | PolicyVersion
@@ -116,11 +116,6 @@ def _unreadable(error: Exception) -> CorruptRecordError:
     )
 
 
-def to_json(record: Record) -> object:
-    """Give the record as JSON values; token arrays become lists."""
-    return msgspec.to_builtins(record, enc_hook=_list_of)
-
-
 def owner_of(record: LogRecord) -> str:
     """Name what the record belongs to: a trajectory, a group or a policy version."""
     match record:
@@ -130,11 +125,3 @@ def owner_of(record: LogRecord) -> str:
             return f"policy:{record.run}:{record.number}"
         case _:
             return record.trajectory_id
-
-
-def _list_of(value: object) -> object:
-    if isinstance(value, TokenIds | Logprobs):
-        return value.tolist()
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
-    raise TypeError(f"{type(value).__name__} has no JSON form")

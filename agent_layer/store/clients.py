@@ -4,8 +4,6 @@ from contextlib import suppress
 from typing import Protocol, TypedDict, cast
 from urllib.parse import urlsplit
 
-import redis.asyncio
-import redis.asyncio.retry
 from redis import Redis
 from redis.backoff import ExponentialBackoff, NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
@@ -16,7 +14,7 @@ from agent_layer.errors import BadInputError, UnreachableError
 from agent_layer.settings import Settings
 from agent_layer.store.embedded import hold_server
 
-__all__ = ["Body", "S3Client", "open_async_redis", "open_redis", "open_s3"]
+__all__ = ["Body", "S3Client", "open_redis", "open_s3"]
 
 _NUM_RETRIES = 6
 _FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS = 0.05, 1.0
@@ -31,16 +29,6 @@ def open_redis(settings: Settings) -> Redis:
     url = _answering_url(settings)
     retry = Retry(_backoff(settings), _NUM_RETRIES, (RedisConnectionError,))
     return Redis.from_url(url, retry=retry, **_limits(settings))  # pyright: ignore[reportUnknownMemberType]  # untyped
-
-
-def open_async_redis(settings: Settings) -> redis.asyncio.Redis:
-    """Connect like ``open_redis``, for an event loop; the first answer is waited for before this returns.
-
-    Raises: UnreachableError: it does not answer within connect_seconds.
-    """
-    url = _answering_url(settings)
-    retry = redis.asyncio.retry.Retry(_backoff(settings), _NUM_RETRIES, (RedisConnectionError,))
-    return redis.asyncio.Redis.from_url(url, retry=retry, **_limits(settings))  # pyright: ignore[reportUnknownMemberType]
 
 
 class _Limits(TypedDict):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_layer.errors import CorruptRecordError
-from agent_layer.schema.codec import decode, decode_known, encode, owner_of, to_json
+from agent_layer.schema.codec import decode, decode_known, encode, owner_of
 from agent_layer.schema.group import Group
 from agent_layer.schema.policy import PolicyVersion
 from agent_layer.schema.record import Logprobs, TokenIds
@@ -98,10 +98,7 @@ def test_foreign_bytes_are_refused(content):
         decode(content)
 
 
-def test_token_arrays_are_json_lists_and_pickle():
-    part = decode(encode(PART))
-
-    assert to_json(part)["actions"][0]["response_token_ids"] == [7, 8]
+def test_token_arrays_pickle():
     assert pickle.loads(pickle.dumps(TokenIds([7, 8]))) == TokenIds([7, 8])
     assert pickle.loads(pickle.dumps(Logprobs([-0.5]))) == Logprobs([-0.5])
 

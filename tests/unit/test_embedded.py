@@ -10,7 +10,7 @@ import pytest
 
 from agent_layer.errors import BadInputError, UnreachableError
 from agent_layer.settings import Settings
-from agent_layer.store.clients import open_async_redis, open_redis
+from agent_layer.store.clients import open_redis
 from agent_layer.store.embedded import find_redis_server, socket_path
 
 _USER = """
@@ -147,13 +147,10 @@ def test_the_socket_is_private_and_short_in_a_deep_directory(tmp_path):
     path.parent.rmdir()
 
 
-async def test_both_clients_give_bytes(settings, redis):
+def test_clients_give_bytes(settings, redis):
     redis.set(f"al:{{{settings.namespace}}}:x", "1")
-    client = open_async_redis(settings)
 
     assert redis.get(f"al:{{{settings.namespace}}}:x") == b"1"
-    assert await client.get(f"al:{{{settings.namespace}}}:x") == b"1"
-    await client.aclose()
 
 
 def test_an_unreachable_server_is_named_without_its_password():

@@ -1,10 +1,11 @@
 """This file holds what dialects remember between calls: texts by name, up to a number of bytes, the unused let go."""
 
 from collections import OrderedDict
+from typing import TypeAlias
 
 __all__ = ["Name", "TextShelf"]
 
-Name = tuple[str, str]
+Name: TypeAlias = tuple[str, str]
 """(trajectory, name of the text in it)."""
 
 
