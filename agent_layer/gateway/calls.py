@@ -12,7 +12,7 @@ from itertools import count
 
 from aiohttp import hdrs, web
 
-from agent_layer.errors import BackPressureError, EngineError
+from agent_layer.errors import BackPressureError, BadInputError, EngineError
 from agent_layer.gateway.answers import RefusedError, refusal
 from agent_layer.gateway.bodies import read_text
 from agent_layer.gateway.continuing import ContinuedReply, can_continue, post_continued
@@ -77,7 +77,7 @@ class Calls:
         failed: Call | None = None
         while (before := rollout.calls.find(asking)) is not failed and before is not None:
             if await before.wait():
-                return _say_again(before)
+                return _say_again(before, request)
             failed = before  # of all who waited for it, one asks again; the others find that call and join it
         rollout.check_may_call()
         call = rollout.calls.add(asking, f"{self._name}-{next(self._numbers)}")
@@ -239,9 +239,14 @@ def _refused_by_engine(flight: Flight, path: str, reply: Reply | ContinuedReply,
     return refusal(path, reply.status, *sentence_of(body[:_LONGEST_ERROR]))
 
 
-def _say_again(call: Call) -> web.Response:
+def _say_again(call: Call, request: ChatRequest) -> web.Response:
     if call.answer is None:
         raise RefusedError(410, "answer_gone", f"call {call.call_id}: it was answered, and the answer is gone")
+    if (call.content_type == _STREAM) != request.is_streamed:
+        raise BadInputError(
+            f"call {call.call_id}: expected to be repeated as it was asked, found stream={request.is_streamed} the"
+            " second time; repeat it in the same form, or ask under another call id"
+        )
     return _response(call, call.answer, call.content_type)
 
 

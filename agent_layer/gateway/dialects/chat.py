@@ -30,6 +30,7 @@ _NULL: Final = msgspec.Raw(b"null")
 _LENGTHS: Final = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
 """Two names of one limit, of which engines prefer the second."""
 
+_NOT_REST = frozenset({"messages", "stream", "stream_options"})
 _NOT_SAMPLING = frozenset(
     {"messages", "tools", "model", "stream", "stream_options", "logprobs", "top_logprobs", "return_token_ids", "user"}
     | {"metadata", "store"}
@@ -80,8 +81,13 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
             return ""
 
     def rest(self) -> bytes:
-        """Everything but the messages."""
-        return _ENCODER.encode({name: piece for name, piece in self.pieces.items() if name != "messages"})
+        """Everything but the messages, and but the form in which the answer is to come."""
+        return _ENCODER.encode({name: piece for name, piece in self.pieces.items() if name not in _NOT_REST})
+
+    @property
+    def is_streamed(self) -> bool:
+        """Whether the answer is to come piece by piece."""
+        return self.pieces.get("stream") == _TRUE
 
     def message(self, index: int) -> JsonObject:
         """One message."""

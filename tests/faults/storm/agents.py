@@ -130,14 +130,16 @@ class Agent:
         """Hang up in the middle of an answer, perhaps before its first word; perhaps ask again under the same id."""
         mark, question = self.mark(is_long=True)
         call = {"x-agent-layer-call": f"left-{self._owner}-{number}-{mark}"}
-        if self.chance.random() < 0.5:
-            with model.open(_body(question, stream=True), call) as lines:
+        is_streamed = self.chance.random() < 0.5
+        body = _body(question, stream=is_streamed)
+        if is_streamed:
+            with model.open(body, call) as lines:
                 next(lines)
         else:
-            model.ask_and_leave(_body(question), call)
+            model.ask_and_leave(body, call)
         self.book.note("left", mark)
         if self.chance.random() < 0.5:
-            self.book.note("saw", mark, model.ask(_body(question), call))
+            self.book.note("saw", mark, model.ask(body, call))
 
     def _ask_again(self, model: "Plain", _: int) -> None:
         """The ways in which clients repeat themselves; whatever was answered is said again."""
@@ -187,7 +189,7 @@ class Plain:
             connection.close()
 
     def ask(self, body: dict[str, object], headers: dict[str, str] | None = None) -> str:
-        """A chat completion's first text; an answer that is a stream, because it repeats one, is read as such."""
+        """A chat completion's first text, streamed or not."""
         with self.open(body, headers or {}) as lines:
             first = next(lines)
             if first.startswith(b"{"):

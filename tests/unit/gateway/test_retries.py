@@ -39,6 +39,16 @@ async def test_a_retry_joins_the_call_that_still_runs(house):
     assert len(house.engine.calls) == 1
 
 
+async def test_a_repetition_in_another_form_is_refused_not_sampled_again(house):
+    opened = await house.open()
+    await house.chat(opened, "hello", stream=True, headers=CALL)
+
+    again = await house.chat(opened, "hello", headers=CALL)
+
+    assert "same form" in str(again)
+    assert len(house.engine.calls) == 1
+
+
 async def test_equal_questions_alone_are_no_retry(house):
     opened = await house.open()
 
