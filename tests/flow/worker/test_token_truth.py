@@ -8,7 +8,7 @@ async def test_a_training_attempt_without_tokens_is_dead_with_the_reason(site, t
 
     await site.run(chatter, task(group_size=1))
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not (found := site.store.query(status="failed").items):  # noqa: ASYNC110  # ships beside
             await asyncio.sleep(0.01)
     trajectory = site.store.get(found[0].trajectory_id)

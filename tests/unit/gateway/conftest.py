@@ -99,7 +99,7 @@ class House:
         return self.log.trajectory(opened["trajectory_id"]).steps[index]
 
 
-async def until(condition, seconds=5.0):
+async def until(condition, seconds=30.0):
     """Wait for a condition; the deadline fails the test."""
     async with asyncio.timeout(seconds):
         while not condition():  # noqa: ASYNC110  # of many kinds; nothing announces them

@@ -127,7 +127,7 @@ async def test_engines_say_how_busy_they_are(house, second):
         async with house.session.get(f"{house.url}/engines", headers={"Authorization": "Bearer operator-key"}) as reply:
             return {engine["url"]: engine for engine in await reply.json()}
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while (await shown())[second.url]["others"] < 30:
             await house.chat(await house.open(), "hello")
     assert {await home_of(house) for _ in range(4)} == {house.engine.url}
@@ -193,7 +193,7 @@ async def test_an_engine_that_ended_serves_again_only_with_weights_that_are_know
         assert {await home_of(house) for _ in range(4)} == {house.engine.url}
         await asyncio.to_thread(house.board.switch, url, 2, "weights/2", lambda: None)
         await until(lambda: house.board.read(url).state == "serving")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while await home_of(house) != url:
                 pass
 
@@ -202,11 +202,11 @@ async def test_an_engine_that_ended_with_the_weights_it_starts_from_comes_back(h
     async with serve(ScriptedEngine()) as ending:
         await house.post("/engines", {"url": ending.url})
         url, port = ending.url, int(ending.url.rpartition(":")[2])
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while await home_of(house) != house.engine.url:
             pass
 
-    async with serve(ScriptedEngine(), port=port), asyncio.timeout(5):
+    async with serve(ScriptedEngine(), port=port), asyncio.timeout(30):
         while await home_of(house) != url:
             pass
     assert house.board.read(url).state == "serving"

@@ -53,7 +53,7 @@ async def make(house, opened, attempt, *, stream):
 
 async def settled(house, opened):
     """Good steps by the identity whose question they answer, once nothing runs any more."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while len(house.log.parts("end")) < len(house.log.parts("start")):  # noqa: ASYNC110  # clients hang up unheard
             await asyncio.sleep(TICK_SECONDS)
     trajectory = house.log.trajectory(opened["trajectory_id"])

@@ -1,6 +1,7 @@
 """Every token's version is the one that sampled it, whenever weights are switched."""
 
 import asyncio
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,11 +20,19 @@ def tell_weights(asked):
 
 def switch(house, version, load=None):
     url, directory = house.engine.url, Path("weights") / str(version)
-    house.board.switch(url, version, str(directory), load or (lambda: EngineControl(url).load(directory)), 5.0)
+    house.board.switch(url, version, str(directory), load or (lambda: EngineControl(url).load(directory)), 30.0)
+
+
+def answered(house):
+    return [part.actions[0] for part in house.log.of(StepPart) if part.actions]
+
+
+def is_sampled(house, version):
+    return any(version == one for action in answered(house) for one, _ in action.policy_versions)
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_two_switches_under_load(house, stream):
+async def test_two_switches_under_load(house, until, stream):
     house.engine.script, house.engine.token_seconds, house.engine.weights = tell_weights, 0.001, "0"
     rollouts = [await house.open() for _ in range(8)]
     is_over = asyncio.Event()
@@ -34,27 +43,25 @@ async def test_two_switches_under_load(house, stream):
 
     talking = [asyncio.create_task(talk(opened)) for opened in rollouts]
     for version in (1, 2):
-        await asyncio.sleep(0.1)
+        await until(partial(is_sampled, house, version - 1))
         await asyncio.to_thread(switch, house, version)
-    await asyncio.sleep(0.1)
+    await until(partial(is_sampled, house, 2))
     is_over.set()
     await asyncio.gather(*talking)
 
-    actions = [part.actions[0] for part in house.log.of(StepPart) if part.actions]
-    assert {version for action in actions for version, _ in action.policy_versions} == {0, 1, 2}
-    for action in actions:
+    for action in answered(house):
         ((version, num_tokens),) = action.policy_versions
         assert num_tokens == 7
         assert set(action.response_token_ids[:6]) == {id_of(str(version))}
 
 
-async def test_no_call_is_in_flight_while_weights_are_loaded(house):
+async def test_no_call_is_in_flight_while_weights_are_loaded(house, until):
     house.engine.token_seconds = 0.01
     opened = await house.open()
     seen = []
 
     calling = [asyncio.create_task(house.chat(opened, f"hello {index}")) for index in range(4)]
-    await asyncio.sleep(0.02)
+    await until(lambda: house.engine.num_running)
     await asyncio.to_thread(switch, house, 1, lambda: seen.append(house.engine.num_running))
     await asyncio.gather(*calling)
 
