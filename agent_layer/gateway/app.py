@@ -105,6 +105,8 @@ class Gateway:
                 asyncio.create_task(self._calls.hangups.run(), name="watch over clients"),
                 asyncio.create_task(tend(self._rollouts, self._sealer), name="tending of rollouts"),
             ]
+            if self._siblings:
+                tasks.append(asyncio.create_task(self._siblings.hangups.run(), name="watch over passed clients"))
             for task in tasks:
                 task.add_done_callback(_report_death)
             yield

@@ -3,7 +3,7 @@
 from typing import TypeVar
 
 import msgspec
-from aiohttp import web
+from aiohttp import hdrs, web
 
 from agent_layer.errors import BadInputError
 from agent_layer.gateway.dialects.untrusted import UNREADABLE
@@ -23,7 +23,13 @@ async def read_text(request: web.Request) -> bytes:
         body = await request.read()
         if not body.isascii():
             body.decode()
-    except (web.RequestPayloadError, UnicodeDecodeError) as error:
+    except web.RequestPayloadError as error:
+        coding = request.headers.get(hdrs.CONTENT_ENCODING)
+        raise BadInputError(
+            f"{request.method} {request.path}: expected a whole body, {coding or 'plain'} as its header says, found"
+            " another; correct the body or the header"
+        ) from error
+    except UnicodeDecodeError as error:
         raise BadInputError(
             f"{request.method} {request.path}: expected a body in UTF-8, found {error}; correct the body"
         ) from error

@@ -23,12 +23,13 @@ from agent_layer.gateway.dialects.dialect import AnswerStream, Dialect
 from agent_layer.gateway.dialects.refusals import is_openai_error, openai_error, sentence_of, shape_of
 from agent_layer.gateway.flight import Flight, Log, Question
 from agent_layer.gateway.hangups import HangUps
-from agent_layer.gateway.headers import CALL_HEADER, asking_of
+from agent_layer.gateway.headers import asking_of
 from agent_layer.gateway.places import Places
 from agent_layer.gateway.retries import AnswerShelf, Call
 from agent_layer.gateway.rollouts import LiveRollout
 from agent_layer.gateway.upstream import Reply, Upstream
 from agent_layer.gateway.waiting import wait_until
+from agent_layer.schema.headers import CALL_HEADER
 from agent_layer.schema.ids import new_id
 from agent_layer.settings import Settings
 
@@ -171,7 +172,7 @@ class Calls:
         received = await anext(pieces, None)  # an engine that dies before it can be replaced by another
         try:
             await response.prepare(http)
-        except ConnectionResetError:  # the client left before its answer began
+        except ConnectionError:  # the client left before its answer began
             raise asyncio.CancelledError from None
         try:
             while received is not None:
@@ -258,6 +259,6 @@ async def _write(response: web.StreamResponse, seen: bytes) -> bool:
     """Whether the client still took it."""
     try:
         await response.write(seen)
-    except ConnectionResetError:
+    except ConnectionError:
         return False
     return True

@@ -7,7 +7,8 @@ owner of a rollout follows from its id, so nothing is looked up, and a process t
 import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias, TypeVar
 from zlib import crc32
 
@@ -15,11 +16,12 @@ import msgspec
 from aiohttp import ClientConnectorError, ClientError, ClientResponse, ClientSession, ClientTimeout, web
 
 from agent_layer.errors import UnreachableError
-from agent_layer.gateway.access import ROLLOUT_HEADER
 from agent_layer.gateway.answers import as_json
 from agent_layer.gateway.bodies import read_text
 from agent_layer.gateway.dialects.untrusted import UNREADABLE
+from agent_layer.gateway.hangups import HangUps
 from agent_layer.schema.gateway import RenewedRollouts, RenewRequest
+from agent_layer.schema.headers import ROLLOUT_HEADER
 from agent_layer.schema.ids import new_id
 
 __all__ = ["Siblings", "owner_of"]
@@ -30,6 +32,8 @@ B = TypeVar("B", bound=msgspec.Struct)
 
 _PASSED_ON: Final = "x-agent-layer-passed-on"
 _HOP: Final = frozenset({"connection", "content-length", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"})
+_READ: Final = _HOP | {"content-encoding"}
+"""What is not said again of a body that was read, and with that decompressed."""
 _RETRY_SECONDS = 0.1
 
 
@@ -52,6 +56,8 @@ class Siblings:
     """[num_processes], where the processes reach each other."""
     wait_seconds: float
     """How long a process that has ended is waited for; whoever started it starts it anew."""
+    hangups: HangUps = field(default_factory=HangUps)
+    """Looks after the clients of what is passed on."""
 
     @property
     def port(self) -> int:
@@ -75,7 +81,8 @@ class Siblings:
         rollout_id = await _rollout_of(request)
         if rollout_id is None or (slot := owner_of(rollout_id, len(self.urls))) == self.slot:
             return await handler(request)
-        return await self._ask(request, slot)
+        with self.hangups.watch(request):
+            return await self._ask(request, slot)
 
     async def _ask(self, request: web.Request, slot: int) -> web.StreamResponse:
         async with (
@@ -85,9 +92,10 @@ class Siblings:
             headers = {name: value for name, value in reply.headers.items() if name.lower() not in _HOP}
             response = web.StreamResponse(status=reply.status, headers=headers)
             await response.prepare(request)
-            async for piece in reply.content.iter_any():
-                await response.write(piece)
-            await response.write_eof()
+            with suppress(ConnectionError):  # the client left
+                async for piece in reply.content.iter_any():
+                    await response.write(piece)
+                await response.write_eof()
             return response
 
     async def _renew(self, request: web.Request, asked: RenewRequest) -> web.StreamResponse:
@@ -113,7 +121,7 @@ class Siblings:
         return ClientSession(timeout=ClientTimeout(total=None, sock_connect=self.wait_seconds), auto_decompress=False)
 
     async def _send(self, session: ClientSession, request: web.Request, slot: int, body: bytes) -> ClientResponse:
-        headers = {name: value for name, value in request.headers.items() if name.lower() not in _HOP}
+        headers = {name: value for name, value in request.headers.items() if name.lower() not in _READ}
         headers[_PASSED_ON] = str(self.slot)
         url = f"{self.urls[slot]}{request.raw_path}"
         deadline = asyncio.get_running_loop().time() + self.wait_seconds

@@ -1,5 +1,6 @@
 """One of several gateway processes is killed under load: its rollouts are run again, and no finished step is lost."""
 
+import gzip
 import json
 import os
 import signal
@@ -23,9 +24,14 @@ from agent_layer.store.store import open_store
 NUM_ROLLOUTS, NUM_CALLS, NUM_ATTEMPTS = 24, 4, 20
 
 
-def post(url, body, key):
+SAID = {"messages": [{"role": "user", "content": "hello"}]}
+
+
+def post(url, body, key, timeout=30):
     headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
-    with urllib.request.urlopen(urllib.request.Request(url, json.dumps(body).encode(), headers), timeout=30) as reply:
+    with urllib.request.urlopen(
+        urllib.request.Request(url, json.dumps(body).encode(), headers), timeout=timeout
+    ) as reply:
         return json.load(reply)
 
 
@@ -104,6 +110,29 @@ def test_the_shared_address_reaches_every_rollout(settings, redis):
 
     assert renewed["unknown"] == ["no-0"]
     assert [(one["started"], one["ended"]) for one in closed] == [(1, 1)] * 16
+
+
+def test_what_nobody_waits_for_ends_in_the_engine_through_the_shared_address_too(settings, redis):
+    with two_processes(settings, redis, token_seconds=2) as (gateway, key):
+        opened = [post(f"{gateway.url}/rollouts", {"task_id": "t"}, key) for _ in range(8)]
+        assert len({one["base_url"].split("/")[2] for one in opened}) == 2
+        for one in opened:
+            with pytest.raises(TimeoutError):
+                post(f"{gateway.url}/r/{one['trajectory_id']}/v1/chat/completions", SAID, one["api_key"], timeout=0.2)
+        ends = [post(f"{gateway.url}/rollouts/{one['rollout_id']}/close", {}, key, timeout=5) for one in opened]
+
+    assert [(one["started"], one["ended"]) for one in ends] == [(1, 1)] * 8
+
+
+def test_a_compressed_body_arrives_through_the_shared_address_too(settings, redis):
+    with two_processes(settings, redis) as (gateway, key):
+        opened = [post(f"{gateway.url}/rollouts", {"task_id": "t"}, key) for _ in range(8)]
+        for one in opened:
+            url = f"{gateway.url}/r/{one['trajectory_id']}/v1/chat/completions"
+            headers = {"x-api-key": one["api_key"], "Content-Encoding": "gzip"}
+            request = urllib.request.Request(url, gzip.compress(json.dumps(SAID).encode()), headers)
+            with urllib.request.urlopen(request, timeout=30) as reply:
+                assert reply.status == 200
 
 
 def test_a_stranger_gets_no_further_through_the_shared_address(settings, redis):

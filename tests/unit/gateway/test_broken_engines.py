@@ -100,6 +100,24 @@ async def test_a_stream_ends_for_the_client_as_it_is_recorded(house, dialect, na
         assert (ENDS[dialect] in told, '"error"' in told) == (False, True)
 
 
+async def test_a_client_that_falls_behind_and_leaves_is_no_error(house, until, caplog):
+    opened = await house.open()
+    host, port = house.url.removeprefix("http://").split(":")
+    asked = json.dumps({"stream": True, "messages": [{"role": "user", "content": "x"}]}).encode()
+    head = (
+        f"POST /r/{opened['trajectory_id']}/v1/chat/completions HTTP/1.1\r\nHost: h\r\nx-api-key: {opened['api_key']}"
+    )
+
+    async with broken(house, HEAD % (200, b"text/event-stream") + BEGIN * 100_000):
+        reader, writer = await asyncio.open_connection(host, int(port), limit=1000)
+        writer.write(b"%b\r\nContent-Length: %d\r\n\r\n%b" % (head.encode(), len(asked), asked))
+        await reader.readuntil(b"hel")
+        writer.transport.abort()
+        await until(lambda: house.log.parts("end"))
+
+    assert (house.step(opened).status, caplog.records) == ("aborted", [])
+
+
 @pytest.mark.parametrize("dialect", ENDS)
 @pytest.mark.parametrize("name", REPLIES)
 async def test_an_engine_that_does_not_answer_is_told_of_in_a_sentence(house, dialect, name):
