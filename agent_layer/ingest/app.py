@@ -13,12 +13,12 @@ from agent_layer.ingest.decoding import answer_protobuf, decode_protobuf, refuse
 from agent_layer.ingest.decoding_json import answer_json, decode_json, refuse_json
 from agent_layer.ingest.intake import Intake, Log
 from agent_layer.ingest.spans import SpanReceived
+from agent_layer.schema.headers import ROLLOUT_HEADER
 from agent_layer.schema.ids import check_name, split_trajectory_id
 from agent_layer.settings import Settings
 
 __all__ = ["build_app"]
 
-_ROLLOUT_HEADER = "x-agent-layer-rollout"
 _RETRY_SECONDS = "5"
 
 log = logging.getLogger(__name__)
@@ -76,7 +76,7 @@ class _Receiver:
             return _respond(request, 401, encoding.refuse("ingest: this key is not known; use AGENT_LAYER_INGEST_KEY"))
         try:
             named = _named_in(request)
-            spans = encoding.decode(await request.read())
+            spans = encoding.decode(await _read_body(request))
             async with self._turn:
                 taken = await asyncio.to_thread(self._intake.take, spans, named)
         except BadInputError as error:
@@ -96,12 +96,26 @@ class _Receiver:
         return any(matches)
 
 
+async def _read_body(request: web.Request) -> bytes:
+    """Read what was sent, unpacked.
+
+    Raises: BadInputError: it is not packed as it says.
+    """
+    try:
+        return await request.read()
+    except web.RequestPayloadError as error:
+        told = request.headers.get(hdrs.CONTENT_ENCODING, "plain")
+        raise BadInputError(
+            f"OTLP request: expected a body that is {told}, found another; check the exporter"
+        ) from error
+
+
 def _named_in(request: web.Request) -> str | None:
     """Give the trajectory that all spans of the request belong to, unless they say otherwise.
 
     Raises: BadInputError: the header names none.
     """
-    if told := request.headers.get(_ROLLOUT_HEADER):
+    if told := request.headers.get(ROLLOUT_HEADER):
         split_trajectory_id(check_name(told, "trajectory"))
     return told
 

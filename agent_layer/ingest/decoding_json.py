@@ -11,7 +11,7 @@ from agent_layer.schema.record import JsonObject
 __all__ = ["answer_json", "decode_json", "refuse_json"]
 
 _STATUS_ERROR = (2, "STATUS_CODE_ERROR")
-_Integer = Annotated[str, msgspec.Meta(pattern=r"^-?[0-9]+$")] | int
+_Integer = Annotated[str, msgspec.Meta(pattern=r"^-?[0-9]{1,300}$")] | int
 
 
 class _Message(msgspec.Struct, frozen=True, rename="camel"):
@@ -100,17 +100,11 @@ def decode_json(body: bytes) -> list[SpanReceived]:
     Raises: BadInputError: it is no ExportTraceServiceRequest.
     """
     try:
-        request = _DECODER.decode(body)
-    except msgspec.DecodeError as error:
+        return _spans_in(body)
+    except (msgspec.DecodeError, OverflowError, RecursionError) as error:
         raise BadInputError(
             f"OTLP request: expected an ExportTraceServiceRequest in JSON, found {error}; check the exporter"
         ) from error
-    return [
-        _read(span, _object_of(resource.resource.attributes))
-        for resource in request.resource_spans
-        for scope in resource.scope_spans
-        for span in scope.spans
-    ]
 
 
 def answer_json(num_rejected: int, reason: str) -> bytes:
@@ -122,6 +116,15 @@ def answer_json(num_rejected: int, reason: str) -> bytes:
 def refuse_json(reason: str) -> bytes:
     """Say why a request was not taken."""
     return msgspec.json.encode({"message": reason})
+
+
+def _spans_in(body: bytes) -> list[SpanReceived]:
+    return [
+        _read(span, _object_of(resource.resource.attributes))
+        for resource in _DECODER.decode(body).resource_spans
+        for scope in resource.scope_spans
+        for span in scope.spans
+    ]
 
 
 def _read(span: _Span, resource: JsonObject) -> SpanReceived:

@@ -27,6 +27,10 @@ __all__ = ["Intake", "Log", "Taken"]
 _IDS = re.compile(r"(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{16}")
 
 
+_TOO_LATE = 32_503_680_000.0
+"""Seconds; the year 3000."""
+
+
 class Log(Protocol):
     """Where records go; the recorder is one."""
 
@@ -101,7 +105,7 @@ class Intake:
         for span in sorted(told, key=lambda span: span.began_at):
             try:
                 yield from self._records_of(home, span, family)
-            except BadInputError as error:
+            except (BadInputError, RecursionError) as error:  # the second: nested deeper than records can be
                 faults.append(str(error))
         if home.ends_with_root:
             yield from (outcome_of(span, home, self._run) for span in spans if span.parent_id is None)
@@ -165,4 +169,9 @@ def _check(span: SpanReceived) -> None:
         raise BadInputError(
             f"span {span.span_id!r} of trace {span.trace_id!r}: expected hexadecimal ids of 8 and 16 bytes that are not"
             " all zero, found others; check the exporter"
+        )
+    if not (0 <= span.began_at < _TOO_LATE and 0 <= span.ended_at < _TOO_LATE):
+        raise BadInputError(
+            f"span {span.span_id!r}: expected times between 1970 and 3000, found {span.began_at:g} and"
+            f" {span.ended_at:g} s; check the exporter's clock"
         )

@@ -22,6 +22,10 @@ __all__ = [
 ]
 
 
+_LONGEST_INDEX = 9
+"""Digits."""
+
+
 class ModelCall(msgspec.Struct, frozen=True, kw_only=True):
     """A call of a model. None: the span does not say, for instance because contents are not captured."""
 
@@ -71,10 +75,10 @@ def usage_of(attributes: Mapping[str, object], asked: tuple[str, ...], answered:
 
 
 def json_of(value: object) -> object:
-    """Read a value that may be JSON text; text that is none stays text."""
+    """Read a value that may be JSON text; text that is none, or is nested beyond use, stays text."""
     try:
         return msgspec.json.decode(value) if isinstance(value, str) else value
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return value
 
 
@@ -86,7 +90,7 @@ def nested(attributes: Mapping[str, object], prefix: str) -> list[JsonObject]:
     items: dict[int, JsonObject] = {}
     for name, value in attributes.items():
         number, dot, path = name.removeprefix(f"{prefix}.").partition(".")
-        if name.startswith(f"{prefix}.") and dot and number.isdecimal():
+        if name.startswith(f"{prefix}.") and dot and _is_index(number):
             _put(items.setdefault(int(number), {}), path.split("."), value)
     return [items[number] for number in sorted(items)]
 
@@ -94,8 +98,12 @@ def nested(attributes: Mapping[str, object], prefix: str) -> list[JsonObject]:
 def in_order(numbered: object) -> list[JsonObject]:
     """Give the objects in an object whose names are numbers, in their order."""
     found = cast("JsonObject", numbered) if isinstance(numbered, dict) else {}
-    items = [found[number] for number in sorted(filter(str.isdecimal, found), key=int)]
+    items = [found[number] for number in sorted(filter(_is_index, found), key=int)]
     return [cast("JsonObject", item) for item in items if isinstance(item, dict)]
+
+
+def _is_index(name: str) -> bool:
+    return name.isdecimal() and len(name) <= _LONGEST_INDEX
 
 
 def _put(target: JsonObject, path: list[str], value: object) -> None:
