@@ -1,5 +1,6 @@
 """This file holds how a span becomes records: a model call two parts of a step, a tool an observation. Pure."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
@@ -16,6 +17,8 @@ from agent_layer.schema.step import Content, StepPart, StepState, StepStatus
 from agent_layer.schema.trace import TraceContext
 
 __all__ = ["call_id_of", "observation_of", "outcome_of", "parts_of", "start_of"]
+
+_NO_NAME = re.compile(r"[^A-Za-z0-9._:~-]+")
 
 
 def call_id_of(span: SpanReceived) -> str:
@@ -93,8 +96,8 @@ def start_of(home: Home, spans: Sequence[SpanReceived], run: str) -> AttemptStar
         rollout_id=rollout_id,
         attempt=attempt,
         run=run,
-        task_id=text_of(first.attributes, names.TASK) or text_of(first.resource, "service.name") or "otel",
-        task_type=text_of(first.attributes, names.TASK_TYPE) or "otel",
+        task_id=_name_in(text_of(first.attributes, names.TASK) or text_of(first.resource, "service.name")),
+        task_type=_name_in(text_of(first.attributes, names.TASK_TYPE)),
         started_at=first.began_at,
         trace=TraceContext(trace_id=first.trace_id, span_id=first.parent_id, state=first.state),
     )
@@ -110,6 +113,11 @@ def outcome_of(root: SpanReceived, home: Home, run: str) -> Outcome:
         ended_at=root.ended_at,
         error=_error_of(root),
     )
+
+
+def _name_in(text: str | None) -> str:
+    """Give the text as a name that can be asked for, whatever services are called."""
+    return _NO_NAME.sub("-", text or "").lstrip("._:~-")[:128] or "otel"
 
 
 def _content(home: Home, value: object) -> Content:

@@ -70,3 +70,15 @@ def test_a_body_that_is_not_packed_as_it_says_is_refused_in_a_sentence(receiver)
     status, answer = receiver.post(b"no gzip", "application/json", **{"content-encoding": "gzip"})
 
     assert (status, b"check the exporter" in answer) == (400, True)
+
+
+@pytest.mark.parametrize(
+    ("service", "task"),
+    [("my shop/cart", "my-shop-cart"), ("unknown_service:python", "unknown_service:python"), ("—", "otel")],
+)
+def test_a_service_of_any_name_is_a_task_that_can_be_asked_for(receiver, service, task):
+    resource = {"attributes": [{"key": "service.name", "value": {"stringValue": service}}]}
+    body = {"resourceSpans": [{"resource": resource, "scopeSpans": [{"spans": [call()]}]}]}
+
+    assert receiver.post(json.dumps(body).encode(), "application/json")[0] == 200
+    assert receiver.log.trajectory.started.task_id == task
