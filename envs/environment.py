@@ -7,6 +7,7 @@ from typing import Protocol, runtime_checkable
 import msgspec
 from aiohttp import ClientSession, ClientTimeout
 
+from agent_layer.schema.headers import CALL_HEADER
 from agent_layer.schema.ids import new_id
 from agent_layer.schema.observation import Observation
 from agent_layer.schema.record import JsonObject
@@ -89,7 +90,7 @@ async def _ask(client: ClientSession, rollout: Rollout, call_id: str, messages: 
 
     Raises: ModelCallError: the gateway refused, for example because the task's limits are reached.
     """
-    headers = {"Authorization": f"Bearer {rollout.api_key}", "x-agent-layer-call": call_id}
+    headers = {"Authorization": f"Bearer {rollout.api_key}", CALL_HEADER: call_id}
     body = {"model": rollout.model or "policy", "messages": messages}
     async with client.post(f"{rollout.base_url}/chat/completions", json=body, headers=headers) as response:
         answer = await response.read()

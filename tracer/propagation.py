@@ -3,6 +3,7 @@
 from collections.abc import Generator, Mapping, MutableMapping
 from contextlib import contextmanager
 
+from agent_layer.schema.headers import ROLLOUT_HEADER, RUN_HEADER
 from agent_layer.schema.ids import check_name, split_trajectory_id
 from agent_layer.schema.trace import parse_trace
 from agent_layer.settings import Settings
@@ -15,8 +16,6 @@ from tracer.tracing import active
 
 __all__ = ["OPERATORS", "extract", "inject", "place_of_logs", "variables_of"]
 
-_ROLLOUT_HEADER = "x-agent-layer-rollout"
-_RUN_HEADER = "x-agent-layer-run"
 _ROLLOUT_VARIABLE = "AGENT_LAYER_ROLLOUT"
 OPERATORS = frozenset({"AGENT_LAYER_API_KEY", "AGENT_LAYER_FORMER_API_KEYS", "AGENT_LAYER_GATEWAY_URL"})
 """Variables by which others could open rollouts, and judge those of all."""
@@ -61,7 +60,7 @@ def place_of_logs(settings: Settings) -> dict[str, str]:
 
 
 def _headers_of(rollout: Rollout) -> dict[str, str]:
-    return {_ROLLOUT_HEADER: rollout.trajectory_id, _RUN_HEADER: rollout.run, **_trace_headers(rollout)}
+    return {ROLLOUT_HEADER: rollout.trajectory_id, RUN_HEADER: rollout.run, **_trace_headers(rollout)}
 
 
 def _trace_headers(rollout: Rollout) -> dict[str, str]:
@@ -96,7 +95,7 @@ def _from_environment(variables: Mapping[str, str]) -> Rollout | None:
 
 def _from_headers(headers: Mapping[str, str]) -> Rollout | None:
     named = {name.lower(): value for name, value in headers.items()}
-    trajectory_id = named.get(_ROLLOUT_HEADER)
+    trajectory_id = named.get(ROLLOUT_HEADER)
     if trajectory_id is None:
         return None
     rollout_id, attempt = split_trajectory_id(check_name(trajectory_id, "rollout"))
@@ -106,7 +105,7 @@ def _from_headers(headers: Mapping[str, str]) -> Rollout | None:
         trajectory_id=trajectory_id,
         rollout_id=rollout_id,
         attempt=attempt,
-        run=check_name(named.get(_RUN_HEADER, tracing.settings.run), "run"),
+        run=check_name(named.get(RUN_HEADER, tracing.settings.run), "run"),
         sink=tracing.sink,
         base_url=gateway and f"{gateway.url}/v1",
         api_key=tracing.settings.api_key,

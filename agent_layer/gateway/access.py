@@ -15,10 +15,10 @@ from agent_layer.gateway.answers import RefusedError
 from agent_layer.gateway.counters import Counters
 from agent_layer.gateway.registry import Rollouts
 from agent_layer.gateway.rollouts import LiveRollout, new_key
+from agent_layer.schema.headers import ROLLOUT_HEADER
 
-__all__ = ["ROLLOUT_HEADER", "Access"]
+__all__ = ["Access"]
 
-ROLLOUT_HEADER = "x-agent-layer-rollout"
 _API_KEY_HEADER = "x-api-key"
 """Where Anthropic's clients put their key."""
 _LOOPBACK = frozenset({"127.0.0.1", "::1"})

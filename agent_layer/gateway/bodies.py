@@ -6,8 +6,8 @@ import msgspec
 from aiohttp import hdrs, web
 
 from agent_layer.errors import BadInputError
-from agent_layer.gateway.dialects.untrusted import UNREADABLE
 from agent_layer.schema.codec import check_storable
+from agent_layer.schema.untrusted import UNREADABLE
 
 __all__ = ["read_body", "read_text"]
 

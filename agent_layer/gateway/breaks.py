@@ -10,8 +10,8 @@ from typing import Literal, TypeAlias, cast
 
 import msgspec
 
-from agent_layer.gateway.dialects.untrusted import UNREADABLE, object_of, objects_of
 from agent_layer.schema.record import JsonObject
+from agent_layer.schema.untrusted import UNREADABLE, object_of, objects_of
 
 __all__ = ["BreakCause", "History", "Recall", "Returned", "cause_of_break"]
 

@@ -1,16 +1,15 @@
 """This file holds what the headers of a call say: which call it repeats, and which agent makes it."""
 
 from collections.abc import Mapping
-from typing import Final, Literal
+from typing import Literal
 
 from agent_layer.errors import BadInputError
 from agent_layer.gateway.retries import Asking
+from agent_layer.schema.headers import AGENT_HEADER, CALL_HEADER, ROLE_HEADER
 from agent_layer.schema.ids import check_name
 
-__all__ = ["CALL_HEADER", "agent_of", "asking_of", "role_of"]
+__all__ = ["agent_of", "asking_of", "role_of"]
 
-CALL_HEADER: Final = "x-agent-layer-call"
-_AGENT_HEADER: Final = "x-agent-layer-agent"
 _MAX_DIGITS = 9
 
 
@@ -33,14 +32,16 @@ def agent_of(headers: Mapping[str, str]) -> str | None:
 
     Raises: BadInputError: the name is not UTF-8.
     """
-    name = headers.get(_AGENT_HEADER)
+    name = headers.get(AGENT_HEADER)
     try:
         return name and name.encode().decode()
     except UnicodeEncodeError as error:
-        raise BadInputError(f"header {_AGENT_HEADER} {name!r}: expected UTF-8, found {error.reason}") from error
+        raise BadInputError(
+            f"header {AGENT_HEADER} {name!r}: expected UTF-8, found {error.reason}; correct it"
+        ) from error
 
 
 def role_of(headers: Mapping[str, str]) -> Literal["policy", "aux"] | None:
     """Whether the agent that calls is trained; None: it is not said."""
-    name = headers.get("x-agent-layer-role")
+    name = headers.get(ROLE_HEADER)
     return name if name in ("policy", "aux") else None

@@ -18,11 +18,11 @@ from aiohttp import ClientConnectorError, ClientError, ClientResponse, ClientSes
 from agent_layer.errors import UnreachableError
 from agent_layer.gateway.answers import as_json
 from agent_layer.gateway.bodies import read_text
-from agent_layer.gateway.dialects.untrusted import UNREADABLE
 from agent_layer.gateway.hangups import HangUps
 from agent_layer.schema.gateway import RenewedRollouts, RenewRequest
 from agent_layer.schema.headers import ROLLOUT_HEADER
 from agent_layer.schema.ids import new_id
+from agent_layer.schema.untrusted import UNREADABLE
 
 __all__ = ["Siblings", "owner_of"]
 

@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import cast
 
-from agent_layer.gateway.dialects.untrusted import object_of, objects_of
+from agent_layer.schema.untrusted import object_of, objects_of
 
 __all__ = ["END", "call_words", "id_of", "logprob_of", "prompt_words", "thought_words", "words_of"]
 

@@ -8,7 +8,8 @@ from typing import cast
 
 import msgspec
 
-from agent_layer.schema.record import JsonObject, objects_of
+from agent_layer.schema.record import JsonObject
+from agent_layer.schema.untrusted import objects_of
 
 __all__ = ["chat_messages_of", "parted"]
 

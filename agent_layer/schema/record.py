@@ -2,11 +2,11 @@
 
 from array import array
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Self, TypeAlias
 
 import msgspec
 
-__all__ = ["SCHEMA_VERSION", "JsonObject", "Logprobs", "Record", "TokenIds", "current_version", "objects_of"]
+__all__ = ["SCHEMA_VERSION", "JsonObject", "Logprobs", "Record", "TokenIds", "current_version"]
 
 SCHEMA_VERSION = 1
 """Raised when a field changes its meaning; adding a field does not raise it."""
@@ -18,12 +18,6 @@ def current_version() -> int:
 
 
 JsonObject: TypeAlias = dict[str, object]
-
-
-def objects_of(value: object) -> list[JsonObject]:
-    """Give the objects in a list that others wrote; none where it is no list."""
-    items = cast("list[object]", value) if isinstance(value, list) else []
-    return [cast("JsonObject", item) for item in items if isinstance(item, dict)]
 
 
 if TYPE_CHECKING:

@@ -8,12 +8,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import wraps
 from typing import NamedTuple, Protocol, Self, cast
 
+from agent_layer.schema.headers import CALL_HEADER
 from tracer.beside import beside
 from tracer.calls import Call, failed_answer, take_over
 from tracer.context import current_scope
 from tracer.integrations.client_answers import record_answer
 from tracer.integrations.dialects import Dialect
-from tracer.integrations.headers import CALL_HEADER, call_headers
+from tracer.integrations.headers import call_headers
 
 __all__ = ["Api", "trace_client"]
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias
 
 from agent_layer.gateway.dialects.turns import assistant_message, tool_call
-from agent_layer.gateway.dialects.untrusted import object_of, objects_of
 from agent_layer.schema.record import JsonObject
+from agent_layer.schema.untrusted import object_of, objects_of
 
 __all__ = ["Block", "BlockWalk", "Events", "Tellers", "blocks_of", "message_of"]
 

@@ -10,11 +10,12 @@ from typing import Final, TypeAlias
 import msgspec
 
 from agent_layer.errors import BadInputError
-from agent_layer.gateway.dialects.untrusted import UNREADABLE
 from agent_layer.schema.codec import check_storable
 from agent_layer.schema.record import JsonObject
+from agent_layer.schema.untrusted import UNREADABLE
 
 __all__ = [
+    "NOT_SAMPLING",
     "ChatRequest",
     "Pieces",
     "read_pieces",
@@ -31,7 +32,7 @@ _LENGTHS: Final = {"max_tokens": "max_completion_tokens", "max_completion_tokens
 """Two names of one limit, of which engines prefer the second."""
 
 _NOT_REST = frozenset({"messages", "stream", "stream_options"})
-_NOT_SAMPLING = frozenset(
+NOT_SAMPLING: Final = frozenset(
     {"messages", "tools", "model", "stream", "stream_options", "logprobs", "top_logprobs", "return_token_ids", "user"}
     | {"metadata", "store"}
 )
@@ -146,7 +147,7 @@ def request_of(
     Raises: BadInputError: an integer has more than 64 bits. UNREADABLE: a message is no object, or has no role.
     """
     sampling: JsonObject = {
-        name: msgspec.json.decode(piece) for name, piece in pieces.items() if name not in _NOT_SAMPLING
+        name: msgspec.json.decode(piece) for name, piece in pieces.items() if name not in NOT_SAMPLING
     }
     check_storable(sampling, "request")
     return ChatRequest(

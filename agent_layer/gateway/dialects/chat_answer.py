@@ -11,9 +11,9 @@ import msgspec
 from agent_layer.errors import EngineError
 from agent_layer.gateway.dialects.chat import ChatRequest
 from agent_layer.gateway.dialects.hiding import hide_values
-from agent_layer.gateway.dialects.untrusted import UNREADABLE
 from agent_layer.schema.record import JsonObject, Logprobs, TokenIds
 from agent_layer.schema.step import Action
+from agent_layer.schema.untrusted import UNREADABLE
 
 __all__ = [
     "ChatAnswer",

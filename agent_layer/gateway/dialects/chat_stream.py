@@ -9,7 +9,7 @@ from agent_layer.gateway.dialects.chat_answer import ChatAnswer
 from agent_layer.gateway.dialects.growing import GrowingAnswer, read_chunks
 from agent_layer.gateway.dialects.hiding import hide_in_events
 from agent_layer.gateway.dialects.refusals import openai_error
-from agent_layer.gateway.dialects.untrusted import UNREADABLE
+from agent_layer.schema.untrusted import UNREADABLE
 
 __all__ = ["ChatStream", "ends"]
 

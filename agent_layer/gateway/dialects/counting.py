@@ -7,7 +7,7 @@ import msgspec
 from agent_layer.errors import EngineError
 from agent_layer.gateway.dialects.chat import ChatRequest
 from agent_layer.gateway.dialects.refusals import sentence_of
-from agent_layer.gateway.dialects.untrusted import UNREADABLE
+from agent_layer.schema.untrusted import UNREADABLE
 
 __all__ = ["counting_body", "read_count"]
 

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from typing import cast
 
-from agent_layer.gateway.dialects.untrusted import object_of, objects_of
 from agent_layer.schema.record import JsonObject
+from agent_layer.schema.untrusted import object_of, objects_of
 
 __all__ = ["GrowingMessage"]
 

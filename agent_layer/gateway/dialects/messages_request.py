@@ -19,8 +19,8 @@ from agent_layer.gateway.dialects.turns import (
     tool_call,
     translated,
 )
-from agent_layer.gateway.dialects.untrusted import UNREADABLE
 from agent_layer.schema.record import JsonObject
+from agent_layer.schema.untrusted import UNREADABLE
 
 __all__ = ["ArgumentsOf", "read_messages"]
 

@@ -6,8 +6,8 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from agent_layer.gateway.dialects.untrusted import UNREADABLE
 from agent_layer.schema.record import JsonObject
+from agent_layer.schema.untrusted import UNREADABLE
 
 __all__ = ["ErrorShape", "anthropic_error", "is_openai_error", "openai_error", "sentence_of", "shape_of"]
 

@@ -16,8 +16,8 @@ from agent_layer.gateway.dialects.turns import (
     objects_in,
     translated,
 )
-from agent_layer.gateway.dialects.untrusted import UNREADABLE
 from agent_layer.schema.record import JsonObject
+from agent_layer.schema.untrusted import UNREADABLE
 
 __all__ = ["TalkOf", "read_responses"]
 

@@ -11,8 +11,8 @@ from agent_layer.gateway.dialects.chat_answer import ChatAnswer
 from agent_layer.gateway.dialects.chat_stream import ends
 from agent_layer.gateway.dialects.growing import Chunk, GrowingAnswer, read_chunks, read_shown_of
 from agent_layer.gateway.dialects.refusals import sentence_of
-from agent_layer.gateway.dialects.untrusted import UNREADABLE
 from agent_layer.schema.record import JsonObject
+from agent_layer.schema.untrusted import UNREADABLE
 
 __all__ = ["TranslatedStream", "Writer"]
 

@@ -1,11 +1,10 @@
 """This file holds the convention of OpenInference (Arize Phoenix): lists are spread over numbered attributes."""
 
-from typing import cast
-
 from agent_layer.ingest.seen import AgentRun, ModelCall, Seen, ToolCall, in_order, json_of, nested, text_of, usage_of
 from agent_layer.ingest.spans import SpanReceived
-from agent_layer.schema.record import JsonObject, objects_of
+from agent_layer.schema.record import JsonObject
 from agent_layer.schema.step import Action
+from agent_layer.schema.untrusted import object_of, objects_of
 
 __all__ = ["SESSIONS", "read"]
 
@@ -36,9 +35,8 @@ def read(span: SpanReceived) -> Seen | None:
 def _model_call(attributes: JsonObject) -> ModelCall:
     asked = [_message(item) for item in nested(attributes, "llm.input_messages")]
     answers = [_message(item) for item in nested(attributes, "llm.output_messages")]
-    tools = [json_of(_inner(item, "tool").get("json_schema")) for item in nested(attributes, "llm.tools")]
-    parameters = json_of(attributes.get("llm.invocation_parameters"))
-    sampling = cast("JsonObject", parameters) if isinstance(parameters, dict) else {}
+    tools = [json_of(object_of(item.get("tool")).get("json_schema")) for item in nested(attributes, "llm.tools")]
+    sampling = object_of(json_of(attributes.get("llm.invocation_parameters")))
     return ModelCall(
         messages=asked or None,
         tools=tools or None,
@@ -51,9 +49,8 @@ def _model_call(attributes: JsonObject) -> ModelCall:
 
 def _actions(attributes: JsonObject, answers: list[JsonObject]) -> list[Action]:
     """Choices, each with its own finish reason where the raw answer tells it."""
-    raw = json_of(attributes.get("output.value"))
-    choices = cast("JsonObject", raw).get("choices") if isinstance(raw, dict) else None
-    each = [choice.get("finish_reason") for choice in objects_of(choices)]
+    raw = object_of(json_of(attributes.get("output.value")))
+    each = [choice.get("finish_reason") for choice in objects_of(raw.get("choices"))]
     reasons = each if len(each) == len(answers) else [attributes.get("llm.finish_reason")] * len(answers)
     return [
         Action(message=message, finish_reason=reason if isinstance(reason, str) else None)
@@ -62,25 +59,23 @@ def _actions(attributes: JsonObject, answers: list[JsonObject]) -> list[Action]:
 
 
 def _message(item: JsonObject) -> JsonObject:
-    told = _inner(item, "message")
+    told = object_of(item.get("message"))
     message: JsonObject = {"role": told.get("role", "assistant"), "content": told.get("content")}
     if contents := in_order(told.get("contents")):
-        message["content"] = [_content(_inner(one, "message_content")) for one in contents]
+        message["content"] = [_content(object_of(one.get("message_content"))) for one in contents]
     if calls := in_order(told.get("tool_calls")):
-        message["tool_calls"] = [_call(_inner(one, "tool_call")) for one in calls]
+        message["tool_calls"] = [_call(object_of(one.get("tool_call"))) for one in calls]
     return message | {name: told[name] for name in ("tool_call_id", "name") if name in told}
 
 
 def _content(told: JsonObject) -> JsonObject:
     if told.get("type") == "image":
-        return {"type": "image_url", "image_url": {"url": _inner(_inner(told, "image"), "image").get("url")}}
+        return {
+            "type": "image_url",
+            "image_url": {"url": object_of(object_of(told.get("image")).get("image")).get("url")},
+        }
     return {"type": told.get("type", "text"), "text": told.get("text")}
 
 
 def _call(told: JsonObject) -> JsonObject:
-    return {"id": told.get("id"), "type": "function", "function": _inner(told, "function")}
-
-
-def _inner(item: JsonObject, name: str) -> JsonObject:
-    found = item.get(name)
-    return cast("JsonObject", found) if isinstance(found, dict) else {}
+    return {"id": told.get("id"), "type": "function", "function": object_of(told.get("function"))}

@@ -139,6 +139,32 @@ def test_a_refusal_may_quote_what_is_no_text():
     assert json.loads(answer.body)["error"]["message"] == "rollout ?: unknown"
 
 
+@pytest.mark.parametrize("about", [{"attempt": -1}, {"sampling": {"stream": True}}, {"sampling": {"messages": []}}])
+async def test_an_opening_that_would_break_the_record_is_refused(house, about):
+    status, answer = await house.post("/rollouts", {"task_id": "t", **about})
+
+    assert (status, "found" in answer["error"]["message"]) == (400, True)
+
+
+@pytest.mark.parametrize("status", ["running", "queued", "sealing"])
+async def test_a_rollout_does_not_end_in_a_state_that_goes_on(house, status):
+    opened = await house.open()
+
+    assert (await house.post(f"/rollouts/{opened['rollout_id']}/end", {"status": status}))[0] == 400
+
+
+async def test_a_call_that_is_cut_off_by_the_end_of_its_rollout_is_told_so(house, until):
+    house.engine.token_seconds = 30
+    opened = await house.open()
+    asked = asyncio.create_task(house.chat(opened, "x"))
+    await until(lambda: house.engine.num_running)
+
+    await house.post(f"/rollouts/{opened['rollout_id']}/close", {})
+    status, answer = await asked
+
+    assert (status, answer["error"]["code"]) == (410, "rollout_closed")
+
+
 @pytest.mark.parametrize("num_choices", [0, -1])
 async def test_a_number_of_answers_that_makes_no_sense_is_the_engines_to_refuse(house, num_choices):
     opened = await house.open(limits={"tokens": 5})
