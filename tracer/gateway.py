@@ -12,13 +12,13 @@ from agent_layer.schema.gateway import (
     CloseRequest,
     EndedRollout,
     EndRequest,
+    EndStatus,
     OpenedRollout,
     OpenRequest,
     RenewedRollouts,
     RenewRequest,
     RewardRequest,
 )
-from agent_layer.schema.rollout import RolloutStatus
 
 __all__ = ["GatewayClient"]
 
@@ -73,7 +73,7 @@ class GatewayClient:
         *,
         attempt: int | None = None,
         reward: float | None = None,
-        status: RolloutStatus = "completed",
+        status: EndStatus = "completed",
     ) -> EndedRollout:
         """Close the attempt, wait until all of it is stored, and accept it. For rollouts without a worker."""
         ending = EndRequest(attempt=attempt, reward=reward, status=status)

@@ -8,9 +8,8 @@ from zlib import crc32
 import msgspec
 
 from agent_layer.errors import UnreachableError
-from agent_layer.schema.gateway import ClosedRollout, EndedRollout, OpenedRollout, OpenRequest
+from agent_layer.schema.gateway import ClosedRollout, EndedRollout, EndStatus, OpenedRollout, OpenRequest
 from agent_layer.schema.ids import new_id, split_trajectory_id
-from agent_layer.schema.rollout import RolloutStatus
 from tracer.gateway import GatewayClient
 
 __all__ = ["SeveralGateways", "connect_gateway"]
@@ -61,7 +60,7 @@ class SeveralGateways(GatewayClient):
         *,
         attempt: int | None = None,
         reward: float | None = None,
-        status: RolloutStatus = "completed",
+        status: EndStatus = "completed",
     ) -> EndedRollout:
         """See GatewayClient; None: the first attempt."""
         gateway = self._home(rollout_id, attempt or 0)

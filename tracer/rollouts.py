@@ -26,10 +26,10 @@ from agent_layer.errors import (
     RedactionError,
     UnreachableError,
 )
-from agent_layer.schema.gateway import OpenRequest, start_of
+from agent_layer.schema.gateway import EndStatus, OpenRequest, start_of
 from agent_layer.schema.ids import check_name
 from agent_layer.schema.record import JsonObject
-from agent_layer.schema.rollout import Accepted, Cause, Outcome, RolloutStatus
+from agent_layer.schema.rollout import Accepted, Cause, Outcome
 from agent_layer.schema.task import Limits, RewardSpec, Split
 from agent_layer.schema.trace import TraceContext
 from tracer.beside import beside
@@ -237,7 +237,7 @@ def _end(tracing: Tracing, rollout: Rollout, error: BaseException | None) -> Non
     gateway.end(rollout.rollout_id, attempt=rollout.attempt, status=status)
 
 
-def _ending_of(error: BaseException | None) -> tuple[RolloutStatus, Cause | None]:
+def _ending_of(error: BaseException | None) -> tuple[EndStatus, Cause | None]:
     if error is None:
         return "completed", None
     if getattr(error, "code", None) == _LIMIT_CODE or _LIMIT_CODE in describe(error):  # Anthropic's has it in its text
@@ -246,7 +246,7 @@ def _ending_of(error: BaseException | None) -> tuple[RolloutStatus, Cause | None
     return ("failed" if isinstance(error, Exception) else "cancelled"), cause
 
 
-def _end_here(rollout: Rollout, status: RolloutStatus, cause: Cause | None, error: BaseException | None) -> None:
+def _end_here(rollout: Rollout, status: EndStatus, cause: Cause | None, error: BaseException | None) -> None:
     now = rollout.stamps.now()
     rollout.append(
         Outcome(

@@ -101,6 +101,10 @@ class Calls:
                 raise asyncio.CancelledError from None
             question.rollout.check_may_call()
             raise
+        except asyncio.CancelledError:
+            if http.transport is not None and not http.writer.output_size:
+                question.rollout.check_is_open()  # it was closed meanwhile, and its agent still waits
+            raise
 
     async def _ask(self, question: Question, http: web.Request) -> web.StreamResponse:
         """Find an engine, and make the call as a task that closing the rollout may cancel."""

@@ -3,13 +3,13 @@
 A server refuses fields that it does not know, because whoever sent them counts on them; a client passes over them.
 """
 
-from typing import Final, Literal
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
 from agent_layer.schema.ids import trajectory_id_of
 from agent_layer.schema.record import JsonObject
-from agent_layer.schema.rollout import AttemptStarted, RolloutStatus
+from agent_layer.schema.rollout import AttemptStarted
 from agent_layer.schema.task import Limits, RewardSpec, Split, Task
 from agent_layer.schema.trace import TraceContext
 
@@ -18,6 +18,7 @@ __all__ = [
     "CloseRequest",
     "ClosedRollout",
     "EndRequest",
+    "EndStatus",
     "EndedRollout",
     "OpenRequest",
     "OpenedRollout",
@@ -28,6 +29,8 @@ __all__ = [
 ]
 
 
+EndStatus: TypeAlias = Literal["completed", "truncated", "failed", "cancelled", "lost", "dead"]
+"""A rollout that is ended is in no other state."""
 KEY_PREFIX: Final = "alrk_"
 """Rollouts' keys begin so: by that they are found and kept out of records."""
 
@@ -121,7 +124,7 @@ class EndRequest(_Request, frozen=True, kw_only=True):
     attempt: int | None = None
     """None: the newest."""
     reward: float | None = None
-    status: RolloutStatus = "completed"
+    status: EndStatus = "completed"
 
 
 class EndedRollout(msgspec.Struct, frozen=True, kw_only=True):
