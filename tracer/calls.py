@@ -17,6 +17,7 @@ import msgspec
 from agent_layer.schema.record import JsonObject
 from agent_layer.schema.step import Action, PartSource, StepPart, StepState, StepStatus, Usage
 from agent_layer.schema.trace import TraceContext
+from tracer.beside import beside
 from tracer.contents import Contents, describe
 from tracer.context import Scope
 from tracer.traceparent import active_trace
@@ -161,6 +162,14 @@ class Call(msgspec.Struct, kw_only=True, eq=False):
             self.record_end(answer, asked)
         if self.is_open:
             self.leave()
+
+    def fail(self, source: Layer, error: BaseException) -> None:
+        """End a call that this layer saw fail, while the error goes on; of a routed one the gateway knows best."""
+        if self.is_routed:
+            self.is_open = False
+            return
+        with beside(error, "the model call that failed could not be recorded"):
+            self.finish(source, failed_answer(error))
 
     def leave(self) -> None:
         """Make what follows in this line of thought a consequence of this call."""

@@ -11,7 +11,7 @@ import msgspec
 
 __all__ = ["Body", "Chunked", "Counted", "Head", "UntilClose", "WireError", "body_of", "read_head"]
 
-MAX_HEAD_BYTES = 64 << 10
+_MAX_HEAD_BYTES = 64 << 10
 _STATUS_LINE = re.compile(rb"HTTP/1\.([01]) (\d{3})(?: .*)?")
 _MAX_LINE_BYTES = 4096
 """Of a chunk's size and extensions, or of a trailer."""
@@ -164,8 +164,8 @@ def read_head(received: bytes) -> tuple[Head | None, bytes]:
             raise WireError("expected HTTP, found a switch of protocols")
         if head.status >= 200:
             return head, received
-    if len(received) > MAX_HEAD_BYTES:
-        raise WireError(f"expected a head of at most {MAX_HEAD_BYTES} bytes, found more")
+    if len(received) > _MAX_HEAD_BYTES:
+        raise WireError(f"expected a head of at most {_MAX_HEAD_BYTES} bytes, found more")
     return None, received
 
 

@@ -9,8 +9,7 @@ from functools import wraps
 from typing import NamedTuple, Protocol, Self, cast
 
 from agent_layer.schema.headers import CALL_HEADER
-from tracer.beside import beside
-from tracer.calls import Call, failed_answer, take_over
+from tracer.calls import Call, take_over
 from tracer.context import current_scope
 from tracer.integrations.client_answers import record_answer
 from tracer.integrations.dialects import Dialect
@@ -56,7 +55,7 @@ def _trace(api: Api, request: Callable[..., object]) -> Callable[..., object]:
         try:
             result = request(client, cast_to, _address(api, options, call), **kwargs)
         except BaseException as error:
-            _fail(call, error)
+            call.fail("hook", error)
             raise
         _answer(call, result, _dialect_of(api, options))
         return result
@@ -73,7 +72,7 @@ def _trace_async(api: Api, request: Callable[..., Awaitable[object]]) -> Callabl
         try:
             result = await request(client, cast_to, _address(api, options, call), **kwargs)
         except BaseException as error:
-            _fail(call, error)
+            call.fail("hook", error)
             raise
         _answer(call, result, _dialect_of(api, options))
         return result
@@ -113,14 +112,6 @@ def _address(api: Api, options: _Options, call: Call) -> _Options:
 def _headers_of(options: _Options) -> dict[str, str]:
     headers = options.headers
     return dict(cast("Mapping[str, str]", headers)) if isinstance(headers, Mapping) else {}
-
-
-def _fail(call: Call, error: BaseException) -> None:
-    if call.is_routed:
-        call.is_open = False
-        return
-    with beside(error, "the model call that failed could not be recorded"):
-        call.finish("hook", failed_answer(error))
 
 
 def _answer(call: Call, result: object, dialect: Dialect | None) -> None:

@@ -14,8 +14,7 @@ import litellm
 from litellm import main
 from litellm.responses import main as responses_main
 
-from tracer.beside import beside
-from tracer.calls import Call, announce, failed_answer, is_under, take_over
+from tracer.calls import Call, announce, is_under, take_over
 from tracer.context import current_scope
 from tracer.integrations.chat import CHAT
 from tracer.integrations.dialects import Dialect
@@ -53,7 +52,7 @@ class _Seam:
             try:
                 result = function(*args, **_address(kwargs, call))
             except BaseException as error:
-                _fail(call, error)
+                call.fail("broker", error)
                 raise
             self._answer(call, {**dict(zip(parameters, args, strict=False)), **kwargs}, result)
             return result
@@ -71,7 +70,7 @@ class _Seam:
             try:
                 result = await function(*args, **_address(kwargs, call))
             except BaseException as error:
-                _fail(call, error)
+                call.fail("broker", error)
                 raise
             self._answer(call, {**dict(zip(parameters, args, strict=False)), **kwargs}, result)
             return result
@@ -116,14 +115,6 @@ def _address(named: Mapping[str, object], call: Call) -> dict[str, object]:
         "api_key": rollout.api_key,
         "extra_headers": {**theirs, **call_headers(call)},
     }
-
-
-def _fail(call: Call, error: BaseException) -> None:
-    if call.is_routed:
-        call.is_open = False
-        return
-    with beside(error, "the model call that failed could not be recorded"):
-        call.finish("broker", failed_answer(error))
 
 
 def _install(seam: _Seam, name: str, *modules: ModuleType) -> None:

@@ -11,6 +11,7 @@ import msgspec
 
 from agent_layer.gateway.dialects.chat import ChatRequest
 from agent_layer.schema.record import JsonObject
+from agent_layer.schema.untrusted import UNREADABLE
 
 __all__ = ["StreamOptions", "continuing_body", "may_be_continued", "stream_options_of"]
 
@@ -35,10 +36,10 @@ def may_be_continued(request: ChatRequest, sampling: JsonObject) -> bool:
     is_known = all(name in _KNOWN or value is None for name, value in sampling.items())
     is_one = sampling.get("n") in (None, 1)
     is_bare = all(bytes(request.pieces.get(name, b"null")) in _NONE for name in ("tools", "top_logprobs"))
-    return is_known and is_one and is_bare and limit_of(sampling) is not None and _is_read_at_its_end(request)
+    return is_known and is_one and is_bare and _limit_of(sampling) is not None and _is_read_at_its_end(request)
 
 
-def limit_of(sampling: Mapping[str, object]) -> int | None:
+def _limit_of(sampling: Mapping[str, object]) -> int | None:
     """Most tokens that may be sampled; None: as many as there is room for, which a completion cannot be asked for."""
     found = [sampling[name] for name in _LENGTHS if sampling.get(name) is not None]
     return found[0] if found and isinstance(found[0], int) else None
@@ -58,7 +59,7 @@ def continuing_body(
     """
     told: JsonObject = {name: value for name, value in sampling.items() if name in _SAME}
     told |= {"model": model, "prompt": [*prompt, *sampled], "stream": True, "return_token_ids": True, "logprobs": 0}
-    told |= {"max_tokens": (limit_of(sampling) or 0) - len(sampled)}
+    told |= {"max_tokens": (_limit_of(sampling) or 0) - len(sampled)}
     return msgspec.json.encode(told | ({"stream_options": {"include_usage": True}} if with_usage else {}))
 
 
@@ -70,7 +71,7 @@ class StreamOptions(msgspec.Struct):
 
 
 def stream_options_of(request: ChatRequest) -> StreamOptions:
-    """Raises: msgspec.DecodeError: they are something else."""
+    """Raises: UNREADABLE: they are something else."""
     return _OPTIONS.decode(request.pieces.get("stream_options", b"null")) or StreamOptions()
 
 
@@ -92,6 +93,6 @@ def _is_read_at_its_end(request: ChatRequest) -> bool:
         if stream_options_of(request).continuous_usage_stats:
             return False
         contents = [_MESSAGE.decode(message).content for message in request.messages]
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return False
     return all(part.type == "text" for content in contents if isinstance(content, list) for part in content)

@@ -12,6 +12,7 @@ import msgspec
 from agent_layer.errors import EngineError
 from agent_layer.gateway.dialects.deltas import GrowingMessage
 from agent_layer.schema.record import JsonObject
+from agent_layer.schema.untrusted import UNREADABLE
 
 __all__ = ["JoinedAnswer"]
 
@@ -115,7 +116,7 @@ class JoinedAnswer:
         *lines, self._rest = (self._rest + received).split(b"\n")
         try:
             told = [self._take(line[5:].strip()) for line in lines if line[:5] == b"data:"]
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             raise EngineError(f"engine's stream: expected events of an answer, found {error}; see its log") from error
         self._held += [b"data: %b\n\n" % event for event in told]
         if not self._is_shown:
