@@ -32,3 +32,12 @@ def test_a_reference_to_nothing_stays_a_reference():
 
     assert resolve(contents, outer) == [{"$content": "0" * 32}]
     assert resolve({}, "1" * 32) == {"$content": "1" * 32}
+
+
+def test_references_that_double_again_and_again_are_not_followed_for_ever():
+    contents = {}
+    name = store(contents, "x")
+    for _ in range(30):
+        name = store(contents, [refer_to(name), refer_to(name)])
+
+    assert len(msgspec.json.encode(resolve(contents, name))) < 1_000_000
