@@ -94,13 +94,12 @@ async def test_a_router_is_traced_and_its_fallback_is_a_step_of_its_own(litellm,
     assert [step.status for step in captured.trajectory.steps] == ["error", "ok"]
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # LiteLLM leaves an event loop open
-def test_responses_are_steps(litellm, dialects):
+async def test_responses_are_steps(litellm, dialects):
     asked = {"model": "openai/m", "api_base": f"{dialects.url}/v1", "api_key": "own", "input": "how many"}
     with tracer.testing.capture() as captured, tracer.rollout(task="t"):
-        litellm.responses(**asked)
-        assert list(litellm.responses(**asked, stream=True))
-        asyncio.run(litellm.aresponses(**asked))
+        await asyncio.to_thread(litellm.responses, **asked)
+        assert await asyncio.to_thread(lambda: list(litellm.responses(**asked, stream=True)))
+        await litellm.aresponses(**asked)
 
     assert said_in(captured.trajectory) == [("ok", "forty two")] * 3
 

@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from contextvars import copy_context
 from functools import partial
 
@@ -63,7 +64,9 @@ def in_tasks(_, parts):
     async def all_at_once():
         await asyncio.gather(*(asyncio.to_thread(part) for part in parts))
 
-    asyncio.run(all_at_once())
+    with closing(asyncio.new_event_loop()) as loop:  # asyncio.run would take away the one that pytest keeps
+        loop.run_until_complete(all_at_once())
+        loop.run_until_complete(loop.shutdown_default_executor())
 
 
 def in_generator(label, parts):
