@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack
 import pytest
 from aiohttp import web
 
+from agent_layer.errors import BadInputError
 from agent_layer.local.scripted import ScriptedEngine, serve
 
 
@@ -63,6 +64,10 @@ async def test_a_stream_that_said_nothing_yet_goes_on_elsewhere(house, until):
     assert house.step(opened).engine == house.engine.url
 
 
+def refuse(_):
+    raise BadInputError("not this")
+
+
 def fail(_):
     raise web.HTTPServiceUnavailable(text="{}", content_type="application/json")
 
@@ -77,13 +82,14 @@ async def test_an_engine_that_answers_with_its_own_fault_is_left(house, second):
     assert house.step(opened).engine == house.engine.url
 
 
-@pytest.mark.usefixtures("second")
-async def test_a_refusal_of_the_request_is_the_answer(house):
-    opened = await house.open(sampling={"model": "nobody"})
+async def test_a_refusal_of_the_request_is_the_answer(house, second):
+    house.engine.script = second.script = refuse
+    opened = await house.open()
 
-    status, _ = await house.chat(opened, "hello")
+    status, answer = await house.chat(opened, "hello")
 
-    assert status == 404
+    assert (status, answer["error"]["message"]) == (400, "not this")
+    assert len(house.engine.calls) + len(second.calls) == 1
     assert len(house.log.parts("end")) == 1
 
 
