@@ -246,7 +246,11 @@ def _refused_by_engine(flight: Flight, path: str, reply: Reply | ContinuedReply,
 
 def _say_again(call: Call, request: ChatRequest) -> web.Response:
     if call.answer is None:
-        raise RefusedError(410, "answer_gone", f"call {call.call_id}: it was answered, and the answer is gone")
+        raise RefusedError(
+            410,
+            "answer_gone",
+            f"call {call.call_id}: it was answered, and the answer is not kept any more; ask under another call id",
+        )
     if (call.content_type == _STREAM) != request.is_streamed:
         raise BadInputError(
             f"call {call.call_id}: expected to be repeated as it was asked, found stream={request.is_streamed} the"
