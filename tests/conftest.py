@@ -30,6 +30,9 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("busy")
 
+# A shell starts background jobs with Ctrl-C ignored, and the programs that tests start would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 
 @pytest.fixture(autouse=True, scope="session")
 def _clean_environment() -> Iterator[None]:
