@@ -9,7 +9,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +18,7 @@ __all__ = ["GRACE_SECONDS", "Leashed", "start_leashed"]
 
 GRACE_SECONDS = 10.0
 """Between asking a process group to end and ending it."""
+_POLL_SECONDS = 0.05
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,15 @@ class Leashed:
     def is_running(self) -> bool:
         """Whether the command still runs."""
         return self.process.poll() is None
+
+    def comes_up(self, is_up: Callable[[], bool], seconds: float) -> bool:
+        """Wait until it serves; False when it ended before, or does not within so many seconds."""
+        deadline = time.monotonic() + seconds
+        while not is_up():
+            if not self.is_running or time.monotonic() > deadline:
+                return False
+            time.sleep(_POLL_SECONDS)
+        return True
 
     @property
     def last_words(self) -> str:

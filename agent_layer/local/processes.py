@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Self
 
 from agent_layer.errors import BadInputError, EngineError, UnreachableError
@@ -21,7 +22,7 @@ from agent_layer.settings import Settings
 
 __all__ = ["GatewayProcesses"]
 
-_START_SECONDS, _POLL_SECONDS = 30.0, 0.05
+_START_SECONDS = 30.0
 _MIN_LIFE_SECONDS = 5.0
 _NUM_SHORT_LIVES = 5
 """A process that ends so many times in a row soon after its start is not started again."""
@@ -97,15 +98,12 @@ class GatewayProcesses:
         return start_leashed(command, self.settings.environment(), self.settings.dir / "logs" / f"gateway-{slot}.log")
 
     def _wait(self) -> None:
-        deadline = time.monotonic() + _START_SECONDS
         for process, url in zip(self.processes, self._urls, strict=True):
-            while not listens(url):
-                if not process.is_running or time.monotonic() > deadline:
-                    raise UnreachableError(
-                        f"gateway at {url}: expected it to serve within {_START_SECONDS:.0f} s, but it does not; see"
-                        f" {process.log}, which ends: {process.last_words}"
-                    )
-                time.sleep(_POLL_SECONDS)
+            if not process.comes_up(partial(listens, url), _START_SECONDS):
+                raise UnreachableError(
+                    f"gateway at {url}: expected it to serve within {_START_SECONDS:.0f} s, but it does not; see"
+                    f" {process.log}, which ends: {process.last_words}"
+                )
 
     @property
     def _scheme(self) -> str:

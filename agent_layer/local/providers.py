@@ -2,7 +2,6 @@
 
 import secrets
 import sys
-import time
 from collections.abc import Generator
 from contextlib import contextmanager
 
@@ -14,7 +13,7 @@ from agent_layer.settings import Settings
 
 __all__ = ["with_providers"]
 
-_START_SECONDS, _POLL_SECONDS = 120.0, 0.05
+_START_SECONDS = 120.0
 _ENVIRONMENT = {
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # the price list is otherwise fetched at import, for 10 s without a network
 }
@@ -44,11 +43,8 @@ def with_providers(settings: Settings) -> Generator[Settings]:
 
 
 def _wait(process: Leashed, url: str) -> None:
-    deadline = time.monotonic() + _START_SECONDS
-    while not listens(url):
-        if not process.is_running or time.monotonic() > deadline:
-            raise EngineError(
-                f"LiteLLM: expected it to serve within {_START_SECONDS:.0f} s, but it does not; the extra 'litellm'"
-                f" brings it; see {process.log}, which ends: {process.last_words}"
-            )
-        time.sleep(_POLL_SECONDS)
+    if not process.comes_up(lambda: listens(url), _START_SECONDS):
+        raise EngineError(
+            f"LiteLLM: expected it to serve within {_START_SECONDS:.0f} s, but it does not; the extra 'litellm'"
+            f" brings it; see {process.log}, which ends: {process.last_words}"
+        )

@@ -6,7 +6,6 @@ gateway. Both end with this process, however it ends.
 
 import secrets
 import sys
-import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -27,7 +26,6 @@ Tell = Callable[[str], None]
 """Told what is being waited for."""
 
 _GATEWAY_SECONDS = 30.0
-_POLL_SECONDS = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,15 +95,12 @@ def start_gateway(settings: Settings, port: int = 0) -> tuple[Settings, Leashed]
     url, log = f"http://127.0.0.1:{port}", settings.dir / "logs" / "gateway.log"
     command = [sys.executable, "-m", "agent_layer.gateway", f"--port={port}"]
     process = start_leashed(command, settings.environment(), log)
-    deadline = time.monotonic() + _GATEWAY_SECONDS
-    while not answers(f"{url}/health"):
-        if not process.is_running or time.monotonic() > deadline:
-            process.stop()
-            raise UnreachableError(
-                f"gateway at {url}: expected it to serve within {_GATEWAY_SECONDS:.0f} s, but it does not; see {log},"
-                f" which ends: {process.last_words}"
-            )
-        time.sleep(_POLL_SECONDS)
+    if not process.comes_up(lambda: answers(f"{url}/health"), _GATEWAY_SECONDS):
+        process.stop()
+        raise UnreachableError(
+            f"gateway at {url}: expected it to serve within {_GATEWAY_SECONDS:.0f} s, but it does not; see {log},"
+            f" which ends: {process.last_words}"
+        )
     return settings.model_copy(update={"gateway_url": url}), process
 
 
