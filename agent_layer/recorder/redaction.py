@@ -93,7 +93,7 @@ def _in_value(value: object, redact: Redact) -> object:
 def _in_text(text: str, redact: Redact) -> str:
     try:
         kept = redact(text)
-    except Exception as error:
+    except Exception as error:  # the function is the user's and may raise anything
         raise RedactionError(f"redaction: expected a text, found {error!r}; nothing was recorded, mend it") from error
     if not isinstance(kept, str):
         raise RedactionError(

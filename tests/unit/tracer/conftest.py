@@ -1,9 +1,11 @@
-"""This file holds a server of dialects that the tests of clients talk to: responses and Anthropic messages."""
+"""This file holds what clients talk to in these tests: a server of two dialects, and LangChain's model of the engine."""
 
 import json
 
+import httpx
 import pytest
 from aiohttp import web
+from langchain_openai import ChatOpenAI
 
 from agent_layer.local.serving import serve_in_thread
 from tracer.handle import Rollout
@@ -115,3 +117,17 @@ def rollout_at():
         )
 
     return at
+
+
+@pytest.fixture
+async def model(engine):
+    """LangChain's model in front of the engine of the file that asks."""
+    async with httpx.AsyncClient() as async_client:
+        with httpx.Client() as client:
+            yield ChatOpenAI(
+                model="scripted",
+                base_url=f"{engine.url}/v1",
+                api_key="own",
+                http_client=client,
+                http_async_client=async_client,
+            )

@@ -3,12 +3,10 @@ import json
 import operator
 from typing import Annotated, TypedDict
 
-import httpx
 import pytest
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import tool
-from langchain_openai import ChatOpenAI
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 
@@ -31,19 +29,6 @@ def calculate(asked):
 def engine():
     with serve_in_thread(ScriptedEngine(script=calculate)) as engine:
         yield engine
-
-
-@pytest.fixture
-async def model(engine):
-    async with httpx.AsyncClient() as async_client:
-        with httpx.Client() as client:
-            yield ChatOpenAI(
-                model="scripted",
-                base_url=f"{engine.url}/v1",
-                api_key="own",
-                http_client=client,
-                http_async_client=async_client,
-            )
 
 
 @tool

@@ -1,8 +1,6 @@
 """Streams of LangChain's models that are read no further: the client below knows what had come by then."""
 
-import httpx
 import pytest
-from langchain_openai import ChatOpenAI
 
 import tracer
 from agent_layer.local.scripted import ScriptedEngine, serve_in_thread
@@ -12,19 +10,6 @@ from agent_layer.local.scripted import ScriptedEngine, serve_in_thread
 def engine():
     with serve_in_thread(ScriptedEngine(script=lambda _: "word " * 100)) as engine:
         yield engine
-
-
-@pytest.fixture
-async def model(engine):
-    async with httpx.AsyncClient() as async_client:
-        with httpx.Client() as client:
-            yield ChatOpenAI(
-                model="scripted",
-                base_url=f"{engine.url}/v1",
-                api_key="own",
-                http_client=client,
-                http_async_client=async_client,
-            )
 
 
 async def read_some(model, *, is_async):
