@@ -1,4 +1,4 @@
-"""This file holds what clients talk to in these tests: a server of two dialects, and LangChain's model of the engine."""
+"""This file holds what clients talk to in these tests: a server of two dialects, LangChain's model of the engine."""
 
 import json
 
