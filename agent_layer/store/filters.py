@@ -90,6 +90,8 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "cause": get_args(Cause),
 }
 _ACCEPTED = "accepted=1"
+_REWARDED = "rewarded"
+"""Filed by all that have a reward."""
 _LAST_BUCKET = 200
 _LONGEST_VALUE = 64
 """Longer ones are filed under their hash; the same number stands in lua/blocks.lua."""
@@ -108,6 +110,7 @@ def conditions_of(filters: Filters) -> Conditions:
     _check(filters)
     accepted = filters.get("accepted")
     names = [*_exact(filters), *([_ACCEPTED] if accepted else [])]
+    names += [_REWARDED] if filters.get("reward") not in (None, (None, None)) else []
     return Conditions(
         names=tuple(names) or ("all",),
         without=(_ACCEPTED,) if accepted is False else (),

@@ -271,6 +271,7 @@ def test_an_explanation_names_the_rarest_condition_and_the_work(full_store):
 EXPLAINED = {
     "run=r": {"run": "r"},
     "task=t1": {"task": "t1"},
+    "rewarded": {"reward": (-99.0, None)},
     "not accepted=1": {"accepted": False},
     "0 <= reward <= inf": {"reward": (0.0, None)},
 }

@@ -99,6 +99,8 @@ local function write_reward(block, at, known, reward)
   local left, joined = known and bucket_of(known), reward and bucket_of(reward)
   if left and left ~= joined then unmark(block, at, 'bucket=' .. left, {'bucket', left}) end
   if joined then mark(block, at, 'bucket=' .. joined, {'bucket', joined}) end
+  if joined and not left then mark(block, at, 'rewarded', {'rewarded'}) end
+  if left and not joined then unmark(block, at, 'rewarded', {'rewarded'}) end
   write(block, at, 'reward', reward)
 end
 
