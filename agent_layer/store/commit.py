@@ -8,7 +8,7 @@ from typing import cast
 import msgspec
 from redis import Redis
 
-from agent_layer.schema.codec import decode
+from agent_layer.schema.codec import decode_known
 from agent_layer.schema.reward import Reward, rollout_reward
 from agent_layer.schema.rollout import Cause, Outcome, RolloutStatus
 from agent_layer.schema.segment import PolicyEntry, SegmentFooter, TrajectorySummary
@@ -169,7 +169,7 @@ def _rewards_of(bases: Iterable[Sequence[bytes]]) -> list[str]:
         )
         reward = rollout_reward(
             msgspec.json.decode(declared, type=dict[str, RewardSpec]) if declared else {},
-            [cast("Reward", decode(reward)) for reward in basis[6:]],
+            [cast("Reward", decode_known(reward)) for reward in basis[6:]],
             outcome if ended else None,
         )
         arguments += [trajectory_id, mark, "" if reward is None else repr(reward)]

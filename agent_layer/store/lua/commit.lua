@@ -26,22 +26,31 @@ local function keep_first(row, rank_field, block, fields)
 end
 
 -- Of a call ever more is told (1 started, 2 ended, 3 both), and its choices never get fewer. Stored as 'told choices'.
-local function merge_calls(calls_key, row, calls)
-  for call, seen in pairs(calls) do
-    local told, num_choices = unpack(seen)
-    local known = redis.call('HGET', calls_key, call)
-    if known then
-      local known_told, known_choices = known:match('(%d+) (%d+)')
-      told = bit.bor(told, tonumber(known_told))
-      num_choices = math.max(num_choices, tonumber(known_choices))
+local function merge_calls(calls_key, row, calls, before)
+  local ids, told = {}, {}
+  local num_calls, num_steps = tonumber(before.num_calls), tonumber(before.num_steps)
+  if batch.again or not num_calls then
+    num_calls, num_steps = 0, 0
+    for _, value in ipairs(redis.call('HVALS', calls_key)) do
+      num_calls, num_steps = num_calls + 1, num_steps + value:match(' (%d+)')
     end
-    redis.call('HSET', calls_key, call, told .. ' ' .. num_choices)
   end
-  local num_steps = 0
-  for _, value in ipairs(redis.call('HVALS', calls_key)) do
-    num_steps = num_steps + tonumber(value:match(' (%d+)'))
+  for call in pairs(calls) do ids[#ids + 1] = call end
+  local known = num_calls > 0 and redis.call('HMGET', calls_key, unpack(ids)) or {}
+  for i, call in ipairs(ids) do
+    local bits, num_choices = unpack(calls[call])
+    if known[i] then
+      local known_bits, known_choices = known[i]:match('(%d+) (%d+)')
+      bits, num_choices = bit.bor(bits, tonumber(known_bits)), math.max(num_choices, tonumber(known_choices))
+      num_steps = num_steps - known_choices
+    else
+      num_calls = num_calls + 1
+    end
+    num_steps = num_steps + num_choices
+    told[#told + 1], told[#told + 2] = call, bits .. ' ' .. num_choices
   end
-  redis.call('HSET', row, 'num_calls', redis.call('HLEN', calls_key), 'num_steps', num_steps)
+  redis.call('HSET', calls_key, unpack(told))
+  redis.call('HSET', row, 'num_calls', num_calls, 'num_steps', num_steps)
 end
 
 local function merge_names(row, field, more)
@@ -58,12 +67,12 @@ local function merge_policy(row, field, version, choose)
   redis.call('HSET', row, field, known and choose(tonumber(known), version) or version)
 end
 
-local function merge_row(id, row, said)
+local function merge_row(id, row, said, before)
   if said.opening then keep_first(row, 'opened', said.opening, OPENING) end
   if said.ending then keep_first(row, 'ended', said.ending, ENDING) end
   if said.is_started then redis.call('HSETNX', row, 'status', 'running') end
   if said.is_accepted then redis.call('HSET', row, 'accepted', 1) end
-  if said.calls then merge_calls(key('t', id, 'calls'), row, said.calls) end
+  if said.calls then merge_calls(key('t', id, 'calls'), row, said.calls, before) end
   if said.agents then merge_names(row, 'agents', said.agents) end
   if said.tools then merge_names(row, 'tools', said.tools) end
   if said.policy_min then merge_policy(row, 'policy_min', said.policy_min, math.min) end
@@ -90,7 +99,7 @@ local function merge_trajectory(one)
   end
   local before = read_filed(row)
   redis.call('HSET', key('t', id, 'chunks'), one.segment, one.place)
-  merge_row(id, row, said)
+  merge_row(id, row, said, before)
   for reward_id, reward in pairs(one.rewards) do
     redis.call('HSETNX', key('t', id, 'rewards'), reward_id, reward)
   end
@@ -122,4 +131,5 @@ for _, group in ipairs(batch.groups) do
     redis.call('ZADD', key('groups', group.run), group.closed_at, group.group_id)
   end
 end
+keep_zones()
 return bases
