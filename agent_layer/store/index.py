@@ -66,6 +66,10 @@ class Index:
         found = cast("list[dict[bytes, bytes]]", pipeline.execute())
         return [read_row(id_, fields) for id_, fields in zip(ids, found, strict=True) if fields]
 
+    def deleted(self, trajectory_ids: Iterable[str]) -> set[str]:  # noqa: ARG002  # nothing can be deleted yet
+        """Which of them were deleted for good."""
+        return set()
+
     def chunks(self, trajectory_id: str) -> list[tuple[str, Chunk]]:
         """Where the trajectory's bytes lie: (segment key, chunk), in order of segment."""
         found = cast("dict[bytes, bytes]", self.redis.hgetall(self.keys.chunks(trajectory_id)))

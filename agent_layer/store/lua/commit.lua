@@ -105,6 +105,18 @@ local function merge_trajectory(one)
   file(id, before, read_filed(row))
 end
 
+-- Let consumers that have come further already know of a group; see claims/shared.lua.
+local function offer_late(group)
+  local feeds = redis.call('HGETALL', key('feeds', group.run))
+  for i = 1, #feeds, 2 do
+    local feed, closed_at = feeds[i], feeds[i + 1]:match('^%S+')
+    local is_acked = redis.call('SISMEMBER', key('acked', group.run, feed:match('^(.*):')), group.group_id) == 1
+    if tonumber(group.closed_at) <= tonumber(closed_at) and not is_acked then
+      redis.call('ZADD', key('claims', group.run, feed, 'waiting'), group.closed_at, group.group_id)
+    end
+  end
+end
+
 for _, one in ipairs(batch.trajectories) do merge_trajectory(one) end
 for _, policy in ipairs(batch.policies) do
   redis.call('SADD', key('runs'), policy.run)
@@ -113,6 +125,7 @@ end
 for _, group in ipairs(batch.groups) do
   if redis.call('SETNX', key('group', group.group_id), group.record) == 1 then
     redis.call('ZADD', key('groups', group.run), group.closed_at, group.group_id)
+    offer_late(group)
     announce('kind', 'group', 'group_id', group.group_id, 'run', group.run)
   end
 end

@@ -1,0 +1,298 @@
+"""This file holds what the members of one consumer are promised: each group is one living member's, until it is done.
+
+A member lapses here by being set back on the server's clock; processes that really die are in faults/test_members.py.
+"""
+
+import threading
+
+import pytest
+from redis import Redis
+
+from agent_layer.errors import BackPressureError, BadInputError, LeaseLostError
+from agent_layer.schema.group import Group
+from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
+from agent_layer.store.claims import Claims, Consumer
+from agent_layer.store.follow import Follower
+from agent_layer.store.index import Index
+
+
+def group(group_id, closed_at, *trajectory_ids, run="r", split="train"):
+    return Group(
+        group_id=group_id, run=run, task_id="t", closed_at=closed_at, split=split, trajectory_ids=list(trajectory_ids)
+    )
+
+
+def accepted(tid):
+    own = {"trajectory_id": tid, "run": "r"}
+    started = AttemptStarted(**own, rollout_id=tid[:-2], attempt=0, task_id="t", started_at=1.0)
+    return [started, Outcome(**own, status="completed", ended_at=2.0), Accepted(**own, rollout_id=tid, accepted_at=3.0)]
+
+
+@pytest.fixture
+def objects_settings(settings):
+    """One kind of object store is enough here: claims lie in Redis."""
+    return settings
+
+
+@pytest.fixture
+def follow(store):
+    """``follow(member)``: an iterator over what is ready for this member."""
+    return lambda member, **how: store.follow("c", "r", **{"wait_seconds": 0, "member": member} | how)
+
+
+@pytest.fixture
+def lapse(redis, keys):
+    """``lapse(member)``: what ``claim_seconds`` without a word from it do."""
+    return lambda member: redis.zadd(keys.claims("r", "c", "train", "members"), {member: 0}, xx=True)
+
+
+def ids(deliveries):
+    return [one.group.group_id for one in deliveries]
+
+
+def test_many_members_get_every_group_once(write, follow):
+    write(*(group(f"g{number}", float(number)) for number in range(60)))
+    seen = []
+
+    def work(member):
+        for one in follow(member, wait_seconds=0.2):
+            seen.append(one.group.group_id)
+            assert one.ack() == "acked"
+
+    threads = [threading.Thread(target=work, args=[f"m{number}"]) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert sorted(seen) == sorted(f"g{number}" for number in range(60))
+
+
+def test_members_take_turns_in_order_of_closing(write, follow):
+    write(group("h", 2.0), group("g", 1.0), group("i", 3.0))
+    one, other = follow("one"), follow("other")
+
+    assert ids([next(one), next(other), next(one)]) == ["g", "h", "i"]
+    assert list(other) == []
+
+
+def test_a_member_is_given_no_group_ahead_of_need(write, follow, redis, keys):
+    write(group("g", 1.0), group("h", 2.0))
+    member = follow("one")
+
+    delivery = next(member)
+
+    assert redis.zrange(keys.claims("r", "c", "train", "held", "one"), 0, -1) == [b"g"]
+    assert delivery.is_held()
+
+
+def test_what_a_lapsed_member_held_goes_to_another_in_its_order(write, follow, lapse):
+    write(group("g", 1.0), group("h", 2.0), group("i", 3.0))
+    one = follow("one")
+    slept = [next(one), next(one)]
+
+    lapse("one")
+    taken = list(follow("other"))
+
+    assert ids(taken) == ["g", "h", "i"]
+    assert [delivery.is_held() for delivery in slept + taken] == [False, False, True, True, True]
+
+
+def test_a_late_acknowledgement_counts_and_the_holder_can_see_it(write, follow, lapse):
+    write(group("g", 1.0))
+    slept = next(follow("one"))
+    lapse("one")
+    other = follow("other")
+    taken = next(other)
+
+    assert slept.ack() == "late"
+    assert not taken.is_held()
+    assert (taken.ack(), slept.ack()) == ("again", "again")
+    assert list(follow("other")) == list(follow("third")) == []
+
+
+def test_a_lapsed_member_is_one_again_when_it_wakes(write, follow, lapse):
+    write(group("g", 1.0), group("h", 2.0))
+    one = follow("one")
+    next(one)
+    lapse("one")
+    other = follow("other")
+    assert next(other).group.group_id == "g"
+
+    woken = next(one)
+
+    assert woken.group.group_id == "h"
+    assert list(other) == []
+    assert woken.ack() == "acked"
+
+
+def test_a_member_that_starts_again_gets_back_at_once_what_is_its_own(write, follow):
+    write(group("g", 1.0), group("h", 2.0), group("i", 3.0))
+    one, other = follow("one"), follow("other")
+    before = [next(one), next(other)]
+
+    again = follow("one", max_unacked=1)
+    assert next(again).group.group_id == "g"
+    with pytest.raises(LeaseLostError, match="give each process a member name of its own"):
+        next(one)
+
+    assert ids(other) == ["i"]
+    assert [delivery.is_held() for delivery in before] == [False, True]
+    assert before[0].ack() == "late"
+    assert list(follow("one")) == []
+
+
+def test_a_member_waits_when_it_holds_as_many_as_it_may(write, follow, wait_until):
+    write(group("g", 1.0), group("h", 2.0), group("i", 3.0))
+    held, waiting = [], follow("one", wait_seconds=10, max_unacked=1)
+
+    def take_two():
+        held.append(next(waiting))
+        held.append(next(waiting))
+
+    taking = threading.Thread(target=take_two)
+    taking.start()
+    wait_until(lambda: held)
+    assert ids(follow("other", max_unacked=None)) == ["h", "i"]
+    write(group("j", 4.0))
+    held[0].ack()
+    taking.join()
+
+    assert ids(held) == ["g", "j"]
+
+
+def test_a_member_that_never_acknowledges_is_told(write, follow):
+    write(group("g", 1.0), group("h", 2.0))
+    member = follow("one", max_unacked=1)
+    kept = next(member)
+
+    with pytest.raises(BackPressureError, match="holds 1 groups"):
+        next(member)
+
+    kept.ack()
+    assert ids(follow("one", max_unacked=1, stop=lambda: False)) == ["h"]
+    with pytest.raises(BadInputError, match="at least 1"):
+        follow("one", max_unacked=0)
+
+
+def test_splits_do_not_touch_each_other(write, store):
+    write(group("a", 1.0), group("b", 2.0, split="eval"), group("c", 3.0), group("d", 4.0, split="eval"))
+
+    def ready(member, **how):
+        return list(store.follow("c", "r", wait_seconds=0, member=member, **how))
+
+    for one in ready("one", max_unacked=2):
+        one.ack()
+    held = next(store.follow("c", "r", "eval", wait_seconds=0, member="one"))
+
+    assert held.group.group_id == "b"
+    assert ready("two") == []
+    assert ids(ready("both", split=None)) == ["d"]
+    write(group("late", 0.5, split="eval"), group("early", 0.6))
+    assert ids(ready("both", split=None)) == ["d", "late", "early"]
+
+
+def test_acknowledgements_and_claims_survive_a_rebuild(write, follow, store):
+    write(*(group(name, float(at)) for at, name in enumerate("ghijk")))
+    one = follow("one")
+    done, held, _ = next(one), next(one), next(follow("other"))
+    done.ack()
+
+    store.reindex(drop=True)
+    assert held.is_held()
+    third = follow("third")
+    assert ids(third) == ["j", "k"]
+
+    write(group("late", 0.1))
+    store.reindex(drop=True)
+    assert ids(one) == ["late"]
+    assert ids(follow("other")) == ["i"]
+    assert held.ack() == "acked"
+
+
+def test_groups_that_somebody_else_acknowledges_do_not_come(write, follow, store):
+    write(group("g", 1.0), group("h", 2.0), group("i", 3.0))
+    held = next(follow("one"))
+
+    store.acknowledge("c", "r", ["g", "h", "unknown"])
+    store.acknowledge("c", "r", [])
+
+    assert not held.is_held()
+    assert held.ack() == "again"
+    assert ids(follow("one")) == ["i"]
+    assert ids(store.follow("another", "r", wait_seconds=0)) == ["g", "h", "i"]
+
+
+def test_deleted_trajectories_are_left_out_and_hold_nobody_up(write, store, settings):
+    write(*accepted("a.0-0"), group("g", 1.0, "a.0-0", "gone.0-0"), group("h", 2.0, "gone.0-0"), group("i", 3.0, "b"))
+
+    class IndexWithTombstones(Index):
+        def deleted(self, trajectory_ids):
+            return {"gone.0-0"}.intersection(trajectory_ids)
+
+    index = IndexWithTombstones(store.redis, store.keys)
+    found = list(Follower(index, store.objects, Consumer("c", "r"), settings.claim_seconds).take())
+
+    assert [(one.group.group_id, [t.trajectory_id for t in one.trajectories]) for one in found] == [
+        ("g", ["a.0-0"]),
+        ("h", []),
+    ]
+
+
+def test_one_group_that_waits_for_its_trajectories_holds_no_other_up(write, follow):
+    write(group("g", 1.0, "a.0-0"), group("h", 1.0), group("i", 1.0, "b.0-0"), group("j", 2.0))
+    one = follow("one")
+    assert ids(one) == ["h", "j"]
+
+    write(*accepted("a.0-0"), group("late", 0.5))
+
+    assert ids(follow("one")) == ["h", "j", "late", "g"]
+
+
+def test_an_answer_that_was_lost_is_given_again(write, settings, keys):
+    class Resending(Redis):
+        """Sends each script twice and returns the second answer: what a client does when the first one is lost."""
+
+        def execute_command(self, *args, **options):
+            if args[0] == "EVALSHA":
+                super().execute_command(*args, **options)
+            return super().execute_command(*args, **options)
+
+    write(group("g", 1.0), group("h", 2.0))
+    client = Resending.from_url(settings.redis_url)
+    claims = Claims(client, keys, Consumer("c", "r"), 30.0)
+    claims.join()
+
+    assert [claims.take("", None, None).group.group_id for _ in range(2)] == ["g", "h"]
+    assert claims.take("", None, None) == "none"
+    client.close()
+
+
+def test_a_look_costs_the_same_however_many_groups_were_acknowledged(write, follow, store, redis):
+    write(*(group(f"g{number:04}", float(number)) for number in range(2_000)))
+    store.acknowledge("c", "r", [f"g{number:04}" for number in range(1_999)])
+
+    def num_commands():
+        return sum(one["calls"] for one in redis.info("commandstats").values())
+
+    member = follow("one")
+    assert next(member).group.group_id == "g1999"
+    before = num_commands()
+    assert list(member) == []
+
+    assert num_commands() - before < 50
+
+
+@pytest.mark.parametrize("name", ["", "a:b", "a b", "/"])
+def test_a_name_that_cannot_stand_in_a_key_is_refused(store, name):
+    with pytest.raises(BadInputError, match="choose another name"):
+        store.follow(name, "r")
+    with pytest.raises(BadInputError, match="choose another name"):
+        store.follow("c", "r", member=name)
+
+
+def test_members_without_a_name_share(write, follow):
+    write(group("g", 1.0), group("h", 2.0))
+    one, other = follow("auto"), follow("auto")
+
+    assert ids([next(one), next(other)]) == ["g", "h"]
