@@ -87,7 +87,10 @@ class Follower:
         behind, began = None, time.monotonic()
         while True:
             was_held = bool(self._again)
-            if (claim := self._claim(max_unacked, behind)) is None:
+            claim = self._claim(max_unacked, behind)
+            if claim is None and self._again:
+                continue  # the one before was acknowledged meanwhile
+            if claim is None:
                 return
             trajectories = self._read(claim.group)
             self._again.popleft()

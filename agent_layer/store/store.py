@@ -113,7 +113,10 @@ class Store:
         split: Split | None = "train",
         member: str = ONLY_MEMBER,
     ) -> list[GroupDelivery]:
-        """Give groups that are ready now and that this store object did not give to the consumer before."""
+        """Give groups that are ready now and that this store object did not give to the consumer before.
+
+        Raises: LeaseLostError: somebody else, or ``follow``, has begun to follow as the same member.
+        """
         key = Consumer(consumer, run, split, member)
         if key not in self._followers:
             self._followers[key] = self._follower(key)

@@ -7,15 +7,23 @@ import pytest
 from hypothesis import HealthCheck, Phase
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from agent_layer.errors import LeaseLostError
 from agent_layer.schema.group import Group
 from agent_layer.schema.ids import new_id
-from agent_layer.store.claims import Claim, Claims, Consumer
+from agent_layer.store.claims import Claim, Claims, Consumer, acknowledge
 
 MEMBERS = ("one", "two", "three")
 SPLITS = ("train", "eval")
+MAX_SESSIONS = 8
 
 
 @dataclass
@@ -78,14 +86,25 @@ class ClaimsMachine(RuleBasedStateMachine):
         self.sessions: list[tuple[Consumer, Claims]] = []
         self.given: list[tuple[Consumer, Claims, str]] = []
 
-    @rule(closed_at=st.integers(0, 9), split=st.sampled_from(SPLITS))
-    def close(self, closed_at, split):
-        group_id = f"{self.run}.{next(self.numbers)}"
-        group = Group(group_id=group_id, run=self.run, task_id="t", closed_at=float(closed_at), split=split)
-        self.segments.append(self.write(group))
-        self.model.groups[group_id] = group
+    @initialize()
+    def begin(self):
+        self.start("one", "train")
+        self.start("two", None)
 
+    @rule(closed=st.lists(st.tuples(st.integers(0, 9), st.sampled_from(["train", "train", "eval"])), min_size=1))
+    def close(self, closed):
+        for closed_at, split in closed:
+            group_id = f"{self.run}.{next(self.numbers)}"
+            group = Group(group_id=group_id, run=self.run, task_id="t", closed_at=float(closed_at), split=split)
+            self.model.groups[group_id] = group
+        new = list(self.model.groups.values())[-len(closed) :]
+        self.segments.append(self.write(*new))
+
+    @precondition(lambda self: len(self.sessions) < MAX_SESSIONS)
     @rule(member=st.sampled_from(MEMBERS), split=st.sampled_from(["train", "train", "eval", None]))
+    def start_again(self, member, split):
+        self.start(member, split)
+
     def start(self, member, split):
         who = Consumer("c", self.run, split, member)
         claims = Claims(self.store.redis, self.store.keys, who, claim_seconds=3600.0)
@@ -93,10 +112,12 @@ class ClaimsMachine(RuleBasedStateMachine):
         self.model.show(who, claims)
         self.sessions.append((who, claims))
 
-    @precondition(lambda self: self.sessions)
-    @rule(choose=st.data(), most=st.sampled_from([None, None, 1, 2]))
+    @rule(choose=st.data(), most=st.sampled_from([None, 1, 2]))
+    def take_one(self, choose, most):
+        self.take(choose, most)
+
     def take(self, choose, most):
-        who, claims = choose.draw(st.sampled_from(self.sessions))
+        who, claims = choose.draw(st.sampled_from(self.sessions[-4:]))
         if self.model.is_superseded(who, claims):
             with pytest.raises(LeaseLostError):
                 claims.take("", most, None)
@@ -115,10 +136,23 @@ class ClaimsMachine(RuleBasedStateMachine):
             self.model.holder[expected.group_id] = who.member
             self.given.append((who, claims, expected.group_id))
 
+    @rule(choose=st.data())
+    def take_more(self, choose):
+        for _ in range(4):
+            self.take(choose, None)
+
+    @precondition(lambda self: self.model.groups)
+    @rule(choose=st.data())
+    def acknowledge_unseen(self, choose):
+        group_id = choose.draw(st.sampled_from(sorted(self.model.groups)[-4:]))
+        acknowledge(self.store.redis, self.store.keys, Consumer("c", self.run), [group_id])
+        self.model.acked.add(group_id)
+        self.model.holder.pop(group_id, None)
+
     @precondition(lambda self: self.given)
     @rule(choose=st.data())
     def ack(self, choose):
-        who, claims, group_id = choose.draw(st.sampled_from(self.given))
+        who, claims, group_id = choose.draw(st.sampled_from(self.given[-4:]))
         split = self.model.groups[group_id].split
         speaks = self.model.sessions.get((who.member, split)) is claims
         stands = speaks and self.model.holder.get(group_id) == who.member
@@ -130,7 +164,7 @@ class ClaimsMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.given)
     @rule(choose=st.data())
     def postpone(self, choose):
-        who, claims, group_id = choose.draw(st.sampled_from(self.given))
+        who, claims, group_id = choose.draw(st.sampled_from(self.given[-4:]))
         claims.postpone(group_id)
         if not self.model.is_superseded(who, claims) and self.model.holder.get(group_id) == who.member:
             del self.model.holder[group_id]
@@ -191,7 +225,7 @@ def test_claims_do_what_their_model_does(store, write):
     run_state_machine_as_test(
         lambda: ClaimsMachine(store, write),
         settings=hypothesis_settings(
-            max_examples=40,
+            max_examples=80,
             stateful_step_count=50,
             deadline=None,
             suppress_health_check=list(HealthCheck),

@@ -8,7 +8,7 @@ import threading
 import pytest
 from redis import Redis
 
-from agent_layer.errors import BackPressureError, BadInputError, LeaseLostError
+from agent_layer.errors import BackPressureError, BadInputError, CorruptRecordError, LeaseLostError
 from agent_layer.schema.group import Group
 from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
 from agent_layer.store.claims import Claims, Consumer
@@ -221,6 +221,35 @@ def test_groups_that_somebody_else_acknowledges_do_not_come(write, follow, store
     assert held.ack() == "again"
     assert ids(follow("one")) == ["i"]
     assert ids(store.follow("another", "r", wait_seconds=0)) == ["g", "h", "i"]
+
+
+def test_a_member_that_starts_again_gets_what_is_left_of_its_own(write, follow, store):
+    write(group("g", 1.0), group("h", 2.0), group("i", 3.0))
+    one = follow("one")
+    assert ids([next(one), next(one)]) == ["g", "h"]
+    again = store.read_groups("c", "r", limit=1, member="one")
+
+    store.acknowledge("c", "r", ["g"])
+
+    assert ids(again) == ["g"]
+    assert ids(store.read_groups("c", "r", member="one")) == ["h", "i"]
+    more = follow("one", max_unacked=2)
+    store.acknowledge("c", "r", ["h"])
+    assert ids(more) == ["i"]
+    with pytest.raises(LeaseLostError):
+        store.read_groups("c", "r", member="one")
+
+
+def test_what_cannot_be_read_is_given_when_it_can_be(write, store):
+    key = write(*accepted("a.0-0"), group("g", 1.0, "a.0-0"), group("h", 2.0))
+    content = store.objects.get(key)
+    store.objects.put(key, b"x" * len(content))
+    with pytest.raises(CorruptRecordError):
+        store.read_groups("c", "r")
+
+    store.objects.put(key, content)
+
+    assert ids(store.read_groups("c", "r")) == ["g", "h"]
 
 
 def test_deleted_trajectories_are_left_out_and_hold_nobody_up(write, store, settings):
