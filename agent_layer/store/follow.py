@@ -144,8 +144,8 @@ class Follower:
 
     def _read(self, group: Group) -> list[Trajectory] | None:
         """Its trajectories without deleted ones; None when the index lacks one that should be there."""
-        deleted = self._index.deleted(group.trajectory_ids)
-        kept = [one for one in group.trajectory_ids if one not in deleted]
+        members = group.trajectory_ids
+        kept = [one for one, is_dead in zip(members, self._index.are_dead(members), strict=True) if not is_dead]
         rows = self._index.rows(kept)
         if len(rows) < len(kept) or not all(row.accepted and row.status in FINAL_STATUSES for row in rows):
             return None

@@ -20,6 +20,7 @@ from agent_layer.errors import LeaseLostError
 from agent_layer.schema.group import Group
 from agent_layer.schema.ids import new_id
 from agent_layer.store.claims import Claim, Claims, Consumer, acknowledge
+from agent_layer.store.segments import segment_key
 
 MEMBERS = ("one", "two", "three")
 SPLITS = ("train", "eval")
@@ -210,8 +211,8 @@ class ClaimsMachine(RuleBasedStateMachine):
         assert sorted(held) == sorted(self.model.holder.items())
 
     def teardown(self):
-        for key in self.segments:
-            self.store.objects.delete(key)
+        for name in self.segments:
+            self.store.objects.delete(segment_key(self.store.keys, name))
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from agent_layer.errors import BackPressureError, BadInputError, CorruptRecordEr
 from agent_layer.schema.group import Group
 from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
 from agent_layer.store.claims import Claims, Consumer
-from agent_layer.store.follow import Follower
-from agent_layer.store.index import Index
+from agent_layer.store.segments import segment_key
+from agent_layer.store.tombstones import forget
 
 
 def group(group_id, closed_at, *trajectory_ids, run="r", split="train"):
@@ -241,7 +241,8 @@ def test_a_member_that_starts_again_gets_what_is_left_of_its_own(write, follow, 
 
 
 def test_what_cannot_be_read_is_given_when_it_can_be(write, store):
-    key = write(*accepted("a.0-0"), group("g", 1.0, "a.0-0"), group("h", 2.0))
+    name = write(*accepted("a.0-0"), group("g", 1.0, "a.0-0"), group("h", 2.0))
+    key = segment_key(store.keys, name)
     content = store.objects.get(key)
     store.objects.put(key, b"x" * len(content))
     with pytest.raises(CorruptRecordError):
@@ -252,20 +253,19 @@ def test_what_cannot_be_read_is_given_when_it_can_be(write, store):
     assert ids(store.read_groups("c", "r")) == ["g", "h"]
 
 
-def test_deleted_trajectories_are_left_out_and_hold_nobody_up(write, store, settings):
-    write(*accepted("a.0-0"), group("g", 1.0, "a.0-0", "gone.0-0"), group("h", 2.0, "gone.0-0"), group("i", 3.0, "b"))
+def test_deleted_trajectories_are_left_out_and_hold_nobody_up(write, store, follow):
+    write(*accepted("a.0-0"), *accepted("gone.0-0"), group("g", 1.0, "a.0-0", "gone.0-0"), group("h", 2.0, "gone.0-0"))
+    write(group("i", 3.0, "not-indexed.0-0"), group("j", 4.0), group("k", 0.5))
+    held = [next(follow("other"))]
 
-    class IndexWithTombstones(Index):
-        def deleted(self, trajectory_ids):
-            return {"gone.0-0"}.intersection(trajectory_ids)
+    forget(store.redis, store.keys, ["gone.0-0", "group:j", "group:k"], 5.0)
 
-    index = IndexWithTombstones(store.redis, store.keys)
-    found = list(Follower(index, store.objects, Consumer("c", "r"), settings.claim_seconds).take())
-
-    assert [(one.group.group_id, [t.trajectory_id for t in one.trajectories]) for one in found] == [
+    assert [(one.group.group_id, [t.trajectory_id for t in one.trajectories]) for one in follow("one")] == [
         ("g", ["a.0-0"]),
         ("h", []),
     ]
+    assert ids(held) == ["k"]
+    assert list(follow("other")) == []
 
 
 def test_one_group_that_waits_for_its_trajectories_holds_no_other_up(write, follow):

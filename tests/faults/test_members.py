@@ -9,11 +9,11 @@ import time
 
 import pytest
 
-from agent_layer.schema.codec import encode
+from agent_layer.schema.codec import encode, owner_of
 from agent_layer.schema.group import Group
 from agent_layer.schema.ids import new_id
 from agent_layer.store.rebuild import index_segment
-from agent_layer.store.segments import build_segment, segment_key
+from agent_layer.store.segments import StoredRecord, build_segment, segment_key
 from agent_layer.store.store import open_store
 
 CLAIM_SECONDS = 0.6
@@ -39,15 +39,11 @@ def close(store):
     """``close(*group_ids)``: as the shipper does, in this order."""
 
     def close(*group_ids):
-        records = {
-            one: [encode(Group(group_id=one, run="r", task_id="t", closed_at=float(at)))]
-            for at, one in enumerate(group_ids)
-        }
+        groups = [Group(group_id=one, run="r", task_id="t", closed_at=float(at)) for at, one in enumerate(group_ids)]
         name = new_id()
-        content, _ = build_segment(name, 0.0, records)
-        key = segment_key(store.keys, name, 0.0)
-        store.objects.put(key, content)
-        index_segment(store.redis, store.keys, store.objects, key)
+        content, _ = build_segment(name, {owner_of(one): [StoredRecord(one, encode(one))] for one in groups})
+        store.objects.put(segment_key(store.keys, name), content)
+        index_segment(store.redis, store.keys, store.objects, name)
 
     return close
 
