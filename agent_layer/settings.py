@@ -101,6 +101,9 @@ class Settings(BaseSettings):
 
     lease_seconds: float = 30.0
     heartbeat_seconds: float = 10.0
+    claim_seconds: float = Field(default=30.0, gt=0)
+    """A member of a consumer that does not show itself for so long has its groups handed to others; it does so three
+    times as often."""
     max_attempts: int = 3
     retry_base_seconds: float = 0.5
     max_queued_rollouts: int = 1_000_000

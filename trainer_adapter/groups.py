@@ -66,7 +66,8 @@ class GroupFeed:
         Raises: AgentLayerError: none closed for ``patience_seconds``; something that should run does not.
         """
         patience = self._plan.patience_seconds
-        yield from self._store.follow(CONSUMER, self._run, wait_seconds=patience, stop=stop)
+        # no limit of unacknowledged ones: they are acknowledged at a checkpoint, and asked for only as they are trained
+        yield from self._store.follow(CONSUMER, self._run, wait_seconds=patience, stop=stop, max_unacked=None)
         if not stop():
             raise AgentLayerError(
                 f"run {self._run}: expected a group of rollouts to close within {patience:.0f} s, but none did;"
@@ -85,8 +86,7 @@ class GroupFeed:
 
     def acknowledge(self, group_ids: Sequence[str]) -> None:
         """Say that these groups need never come again; twice does no harm."""
-        if group_ids:
-            self._store.redis.sadd(self._store.keys.acked(self._run, CONSUMER), *group_ids)
+        self._store.acknowledge(CONSUMER, self._run, group_ids)
 
     def cursor(self, step: int, policy_version: int | None, taken: Sequence[str]) -> Cursor:
         """Say where the feed stands, for a checkpoint."""

@@ -111,6 +111,14 @@ class Keys:
         """Set of group ids that this consumer has acknowledged."""
         return self.name("acked", run, consumer)
 
+    def feeds(self, run: str) -> str:
+        """Hash: consumer:split → 'closed_at group', how far that consumer has come in the closed groups."""
+        return self.name("feeds", run)
+
+    def claims(self, run: str, consumer: str, split: str, *part: str) -> str:
+        """What a consumer's members hold: ('waiting'), ('members'), ('sessions'), ('turns'), ('held', member)."""
+        return self.name("claims", run, consumer, split, *part)
+
     def exported(self, consumer: str) -> str:
         """String: id of the newest event whose trajectory this consumer has sent elsewhere."""
         return self.name("exported", consumer)

@@ -111,6 +111,18 @@ local function merge_trajectory(one)
   if one.is_judged then bases[#bases + 1] = basis_of(id, row) end
 end
 
+-- Let consumers that have come further already know of a group; see claims/shared.lua.
+local function offer_late(group)
+  local feeds = redis.call('HGETALL', key('feeds', group.run))
+  for i = 1, #feeds, 2 do
+    local feed, closed_at = feeds[i], feeds[i + 1]:match('^%S+')
+    local is_acked = redis.call('SISMEMBER', key('acked', group.run, feed:match('^(.*):')), group.group_id) == 1
+    if tonumber(group.closed_at) <= tonumber(closed_at) and not is_acked then
+      redis.call('ZADD', key('claims', group.run, feed, 'waiting'), group.closed_at, group.group_id)
+    end
+  end
+end
+
 for _, one in ipairs(batch.trajectories) do merge_trajectory(one) end
 for _, policy in ipairs(batch.policies) do
   redis.call('SADD', key('runs'), policy.run)
@@ -125,10 +137,10 @@ for _, group in ipairs(batch.groups) do
     if not known or group.segment < known then
       redis.call('HSET', key('group-segments'), group.group_id, group.segment)
     end
-    if redis.call('SETNX', key('group', group.group_id), group.record) == 1 then
-      announce('kind', 'group', 'group_id', group.group_id, 'run', group.run)
-    end
-    redis.call('ZADD', key('groups', group.run), group.closed_at, group.group_id)
+    local is_new = redis.call('SETNX', key('group', group.group_id), group.record) == 1
+    if is_new then announce('kind', 'group', 'group_id', group.group_id, 'run', group.run) end
+    local is_back = redis.call('ZADD', key('groups', group.run), group.closed_at, group.group_id) == 1
+    if is_new or is_back then offer_late(group) end
   end
 end
 keep_zones()
