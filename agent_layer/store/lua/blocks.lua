@@ -47,30 +47,39 @@ local function names_of(filed)
   end
   for field, name in pairs(SINGLE) do if filed[field] then add(name, filed[field]) end end
   for field, name in pairs(LISTS) do
-    for _, value in ipairs(cjson.decode(filed[field] or '[]')) do add(name, value) end
+    for _, value in ipairs(filed[field] and cjson.decode(filed[field]) or {}) do add(name, value) end
   end
-  for label, value in pairs(cjson.decode(filed.labels or '{}')) do add('label', label .. '=' .. value) end
+  for label, value in pairs(filed.labels and cjson.decode(filed.labels) or {}) do add('label', label .. '=' .. value) end
   return names
 end
 
-local occurring = {} -- 'block name' of those that this script has found or made to occur
+local occurring = {} -- bitmaps that this script has found or made to hold somebody
+local begins = {} -- what the keys of a block begin with
+
+local function in_block(block, name)
+  local begin = begins[block]
+  if not begin then
+    begin = key('b', block, '')
+    begins[block] = begin
+  end
+  return begin .. name
+end
 
 local function mark(block, at, name, what)
-  if redis.call('SETBIT', key('b', block, name), at, 1) == 1 then return end
-  local occurrence = block .. ' ' .. name
-  if occurring[occurrence] then return end
-  occurring[occurrence] = true
+  local bitmap = in_block(block, name)
+  if redis.call('SETBIT', bitmap, at, 1) == 1 or occurring[bitmap] then return end
+  occurring[bitmap] = true
   if redis.call('SETBIT', key('v', name), block, 1) == 0 and COUNTED[what[1]] then
     redis.call('SADD', key('values', what[1]), what[2])
   end
 end
 
 local function unmark(block, at, name, what)
-  local bitmap, blocks = key('b', block, name), key('v', name)
+  local bitmap, blocks = in_block(block, name), key('v', name)
   redis.call('SETBIT', bitmap, at, 0)
   if redis.call('BITPOS', bitmap, 1) >= 0 then return end
   redis.call('DEL', bitmap)
-  occurring[block .. ' ' .. name] = nil
+  occurring[bitmap] = nil
   redis.call('SETBIT', blocks, block, 0)
   if redis.call('BITPOS', blocks, 1) >= 0 then return end
   redis.call('DEL', blocks)
@@ -92,7 +101,7 @@ local function ends_of(block)
       ends = {struct.unpack(ENDS, stored)}
     else -- a block begins with nothing known of anybody
       for i = 1, 2 * #COLUMNS, 2 do ends[i], ends[i + 1] = math.huge, -math.huge end
-      for _, column in ipairs(COLUMNS) do redis.call('SETNX', key('b', block, column), EMPTY_COLUMN) end
+      for _, column in ipairs(COLUMNS) do redis.call('SETNX', in_block(block, column), EMPTY_COLUMN) end
       widened[block] = true
     end
     zones[block] = ends
@@ -103,7 +112,7 @@ end
 -- Write a number, or that it is not known (nil).
 local function write(block, at, column, value)
   local ends, low, high = ends_of(block), 2 * COLUMN_AT[column] - 1, 2 * COLUMN_AT[column]
-  redis.call('SETRANGE', key('b', block, column), 8 * at, struct.pack('<d', value or NOT_KNOWN))
+  redis.call('SETRANGE', in_block(block, column), 8 * at, struct.pack('<d', value or NOT_KNOWN))
   if value and (value < ends[low] or value > ends[high]) then
     ends[low], ends[high] = math.min(ends[low], value), math.max(ends[high], value)
     widened[block] = true
@@ -131,7 +140,7 @@ local function place_of(ordinal)
 end
 
 local function ids_key(block, at)
-  return key('b', block, 'ids', math.floor(at / IDS_TOGETHER))
+  return in_block(block, 'ids:' .. math.floor(at / IDS_TOGETHER))
 end
 
 -- File a trajectory under what its row says now. 'before' is what was filed last; without it all is written again.
@@ -169,8 +178,8 @@ local function unfile(row)
   if filed.reward then write_reward(block, at, tonumber(filed.reward), nil) end
   redis.call('HDEL', ids_key(block, at), at)
   for _, column in ipairs(COLUMNS) do write(block, at, column, nil) end
-  if redis.call('EXISTS', key('b', block, 'all')) == 1 then return end
-  for _, column in ipairs(COLUMNS) do redis.call('DEL', key('b', block, column)) end
+  if redis.call('EXISTS', in_block(block, 'all')) == 1 then return end
+  for _, column in ipairs(COLUMNS) do redis.call('DEL', in_block(block, column)) end
   redis.call('HDEL', key('zones'), block)
   zones[block], widened[block] = nil, nil
 end

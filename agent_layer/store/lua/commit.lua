@@ -54,8 +54,8 @@ local function merge_calls(calls_key, row, calls, before)
 end
 
 local function merge_names(row, field, more)
-  local known, names = {}, {}
-  for _, name in ipairs(cjson.decode(redis.call('HGET', row, field) or '[]')) do known[name] = true end
+  local known, names, stored = {}, {}, redis.call('HGET', row, field)
+  for _, name in ipairs(stored and cjson.decode(stored) or {}) do known[name] = true end
   for _, name in ipairs(more) do known[name] = true end
   for name in pairs(known) do names[#names + 1] = name end
   table.sort(names)
@@ -72,7 +72,7 @@ local function merge_row(id, row, said, before)
   if said.ending then keep_first(row, 'ended', said.ending, ENDING) end
   if said.is_started then redis.call('HSETNX', row, 'status', 'running') end
   if said.is_accepted then redis.call('HSET', row, 'accepted', 1) end
-  if said.calls then merge_calls(key('t', id, 'calls'), row, said.calls, before) end
+  if said.calls then merge_calls(row .. ':calls', row, said.calls, before) end
   if said.agents then merge_names(row, 'agents', said.agents) end
   if said.tools then merge_names(row, 'tools', said.tools) end
   if said.policy_min then merge_policy(row, 'policy_min', said.policy_min, math.min) end
@@ -82,7 +82,7 @@ end
 local function basis_of(id, row)
   local opened, ended, declared, status, cause =
     unpack(redis.call('HMGET', row, 'opened', 'ended', 'declared', 'status', 'cause'))
-  local rewards = redis.call('HVALS', key('t', id, 'rewards'))
+  local rewards = redis.call('HVALS', row .. ':rewards')
   local mark = (opened or '') .. '|' .. (ended or '') .. '|' .. #rewards
   return {id, mark, declared or '', ended or '', status or '', cause or '', unpack(rewards)}
 end
@@ -98,10 +98,10 @@ local function merge_trajectory(one)
     return
   end
   local before = read_filed(row)
-  redis.call('HSET', key('t', id, 'chunks'), one.segment, one.place)
+  redis.call('HSET', row .. ':chunks', one.segment, one.place)
   merge_row(id, row, said, before)
   for reward_id, reward in pairs(one.rewards) do
-    redis.call('HSETNX', key('t', id, 'rewards'), reward_id, reward)
+    redis.call('HSETNX', row .. ':rewards', reward_id, reward)
   end
   local after = file(id, row, not batch.again and before or nil)
   if after.run then redis.call('SADD', key('runs'), after.run) end
