@@ -9,6 +9,7 @@ from aiohttp import hdrs, web
 
 from agent_layer.errors import BackPressureError, BadInputError
 from agent_layer.ingest.access import Access
+from agent_layer.ingest.bodies import read_body
 from agent_layer.ingest.custody import OwnLog
 from agent_layer.ingest.decoding import answer_protobuf, decode_protobuf, refuse_protobuf
 from agent_layer.ingest.decoding_json import answer_json, decode_json, refuse_json
@@ -89,7 +90,7 @@ class _SpanReceiver:
             return _respond(request, 401, encoding.refuse("ingest: this key is not known; use AGENT_LAYER_INGEST_KEY"))
         try:
             named = _named_in(request)
-            spans = encoding.decode(await _read_body(request))
+            spans = encoding.decode(await read_body(request, "OTLP request"))
             async with self._turn:
                 taken = await asyncio.to_thread(self._intake.take, spans, named)
         except BadInputError as error:
@@ -99,20 +100,6 @@ class _SpanReceiver:
         if taken.num_rejected:
             log.warning("spans rejected num_rejected=%d first=%s", taken.num_rejected, taken.reason)
         return _respond(request, 200, encoding.answer(taken.num_rejected, taken.reason))
-
-
-async def _read_body(request: web.Request) -> bytes:
-    """Read what was sent, unpacked.
-
-    Raises: BadInputError: it is not packed as it says.
-    """
-    try:
-        return await request.read()
-    except web.RequestPayloadError as error:
-        told = request.headers.get(hdrs.CONTENT_ENCODING, "plain")
-        raise BadInputError(
-            f"OTLP request: expected a body that is {told}, found another; check the exporter"
-        ) from error
 
 
 def _named_in(request: web.Request) -> str | None:

@@ -10,17 +10,17 @@ import re
 from collections.abc import AsyncIterator, Generator
 from contextlib import contextmanager
 
-import zstandard
 from aiohttp import hdrs, web
 
 from agent_layer.errors import BackPressureError, BadInputError, CorruptRecordError
 from agent_layer.ingest.access import Access
+from agent_layer.ingest.bodies import read_body, unpack
 from agent_layer.ingest.custody import Custody, OwnLog
 from agent_layer.recorder.frames import read_frames
 from agent_layer.settings import Settings
 from agent_layer.shipper.direct import read_record
 
-__all__ = ["LogReceiver", "read_log", "unpack"]
+__all__ = ["LogReceiver", "read_log"]
 
 _NAME = re.compile(r"[0-9abcdefghjkmnpqrstvwxyz]{26}-[\w-]{1,80}")
 _PACKED = "application/zstd"
@@ -75,7 +75,7 @@ class LogReceiver:
             raise BadInputError(f"log {name!r}: expected the name of a log, found none; check what was sent")
         longest = self._settings.max_body_bytes
         with self._holding(longest if request.content_length is None else request.content_length):
-            body = await request.read()
+            body = await read_body(request, f"log {name}")
             contents = await asyncio.to_thread(_contents_of, name, body, request.content_type, longest)
             return await self._custody.keep(name, contents)
 
@@ -113,26 +113,8 @@ def read_log(name: str, frames: bytes) -> list[bytes]:
     return contents
 
 
-def unpack(name: str, packed: bytes, longest_bytes: int) -> bytes:
-    """Undo zstd.
-
-    Raises:
-        BadInputError: it is none.
-        HTTPRequestEntityTooLarge: it will be too long.
-    """
-    try:
-        size = zstandard.frame_content_size(packed)
-        if size > longest_bytes:
-            raise web.HTTPRequestEntityTooLarge(longest_bytes, size)
-        return zstandard.ZstdDecompressor().decompress(packed, max_output_size=longest_bytes, allow_extra_data=False)
-    except zstandard.ZstdError as error:
-        raise BadInputError(
-            f"log {name}: expected a body packed by zstd, found another ({error}); send it again"
-        ) from error
-
-
 def _contents_of(name: str, body: bytes, content_type: str, longest_bytes: int) -> list[bytes]:
-    return read_log(name, unpack(name, body, longest_bytes) if content_type == _PACKED else body)
+    return read_log(name, unpack(body, f"log {name}", longest_bytes) if content_type == _PACKED else body)
 
 
 def _refuse(status: int, name: str, reason: str) -> web.Response:

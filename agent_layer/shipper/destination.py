@@ -28,6 +28,10 @@ class Destination(Protocol):
         """Bring the dispatcher's decisions there too, where they can be seen; give the number of segments made."""
         ...
 
+    def close(self) -> None:
+        """Let go of its connections; nothing may be in transit."""
+        ...
+
 
 def open_destination(settings: Settings) -> Destination:
     """Give the ingest server that the settings name, or else Redis and objects themselves.

@@ -89,6 +89,10 @@ class DirectDestination:
                 num_segments += 1
         return num_segments
 
+    def close(self) -> None:
+        """See Destination."""
+        self._redis.close()
+
     def _store(self, name: str, records: Iterable[tuple[LogRecord, bytes]]) -> None:
         with _asked():
             store_records(self._redis, self._keys, self._objects, name, records)

@@ -41,6 +41,13 @@ class Life:
 
     def run(self) -> bool:
         """Ship until nobody writes any more, or until asked to stop; False: gave up, and logs stay behind."""
+        try:
+            return self._ship_as_long_as_wanted()
+        finally:
+            if self._shipper is not None:
+                self._shipper.close()
+
+    def _ship_as_long_as_wanted(self) -> bool:
         while not self._stop.is_set():
             if is_locked(self._writers_lock):
                 self._wanted_at = time.monotonic()

@@ -4,8 +4,8 @@
 says that they are committed; any other leaves the log here, to be sent again.
 """
 
-import threading
 import time
+from collections import deque
 from collections.abc import Sequence
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import NamedTuple
@@ -44,8 +44,13 @@ class _Answer(NamedTuple):
     body: bytes
 
 
+class _Idle(NamedTuple):
+    connection: HTTPConnection
+    since: float
+
+
 class RemoteDestination:
-    """One namespace behind an ingest server; see Destination. Each thread keeps a connection of its own."""
+    """One namespace behind an ingest server; see Destination."""
 
     num_at_once = 8
 
@@ -57,7 +62,8 @@ class RemoteDestination:
             "x-api-key": settings.ingest_key or settings.api_key or "",
             "content-type": "application/zstd",
         }
-        self._own = threading.local()
+        self._idle: deque[_Idle] = deque()
+        """Connections, the one used last at the end."""
 
     def store(self, name: str, contents: Sequence[bytes]) -> str | None:
         """See Destination."""
@@ -77,6 +83,11 @@ class RemoteDestination:
         """See Destination; decisions lie in Redis, and whoever is connected to that carries them."""
         return 0
 
+    def close(self) -> None:
+        """See Destination."""
+        while self._idle:
+            self._idle.pop().connection.close()
+
     def _send(self, path: str, body: bytes) -> _Answer:
         connection = self._connection()
         try:
@@ -89,18 +100,20 @@ class RemoteDestination:
                 f"ingest at {self._url}: expected an answer within {self._limit_seconds:g} s, found {error!r};"
                 " start it or correct AGENT_LAYER_INGEST_URL"
             ) from error
-        self._own.used_at = time.monotonic()
+        self._idle.append(_Idle(connection, time.monotonic()))
         return answer
 
     def _connection(self) -> HTTPConnection:
-        connection: HTTPConnection | None = getattr(self._own, "connection", None)
-        if connection is None:
+        """Give a connection that nobody else uses."""
+        try:
+            idle = self._idle.pop()
+        except IndexError:
             parts = urlsplit(self._url)
             kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
-            connection = self._own.connection = kind(parts.netloc, timeout=self._limit_seconds)
-        elif time.monotonic() - self._own.used_at > _IDLE_SECONDS:
-            connection.close()  # opens itself again
-        return connection
+            return kind(parts.netloc, timeout=self._limit_seconds)
+        if time.monotonic() - idle.since > _IDLE_SECONDS:
+            idle.connection.close()  # opens itself again
+        return idle.connection
 
 
 def _refusal_in(body: bytes) -> _Refusal:

@@ -41,6 +41,11 @@ class Shipper:
         num_shipped = sum(shipped.result() for shipped in in_transit)
         return num_shipped + self._destination.carry_decisions()
 
+    def close(self) -> None:
+        """Wait for what is in transit, and let go of the destination."""
+        self._threads.shutdown()
+        self._destination.close()
+
     def has_logs(self) -> bool:
         """Whether logs lie there, of writers that live or not."""
         return any(path for ending in (OPEN, CLOSED) for path in self._directory.glob(f"{_NAME}{ending}"))
