@@ -171,6 +171,20 @@ def start_ingest() -> Iterator[Callable[..., Ingest]]:
 
 
 @pytest.fixture
+def certificate(tmp_path: Path) -> tuple[Path, Path]:
+    """A certificate of 127.0.0.1 that nobody signed, and its key."""
+    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    subject = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
+    made = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-keyout", str(key), "-out", str(cert)]
+    try:
+        request = ["openssl", "req", "-x509", "-nodes", "-days", "2"]
+        subprocess.run([*request, *subject, *made], check=True, capture_output=True)
+    except FileNotFoundError:
+        pytest.skip("openssl, which makes the certificate, is not installed")
+    return cert, key
+
+
+@pytest.fixture
 def machine(tmp_path: Path, settings: Settings) -> Iterator[Callable[..., Settings]]:
     """``machine(ingest, name="worker", **changes)``: settings of a machine that knows an ingest server and no more."""
     machines: list[Settings] = []

@@ -159,7 +159,7 @@ def _look_at_exposure(settings: Settings) -> Iterator[Diagnosis]:
     for url in (settings.gateway_url, settings.ingest_url):
         parts = urlsplit(url or "")
         if parts.scheme == "http" and parts.hostname not in (None, "localhost", "127.0.0.1", "::1"):
-            finding = f"keys travel readable to {parts.hostname}; serve it with --tls-cert and use https"
+            finding = f"keys travel readable to {parts.hostname}; serve it with AGENT_LAYER_TLS_CERT and use https"
             yield Diagnosis("tls", "note", finding)
     if settings.ingest_url and not (settings.ingest_key or settings.api_key):
         yield Diagnosis("keys", "bad", "logs go to ingest, but without a key; set AGENT_LAYER_INGEST_KEY to its key")

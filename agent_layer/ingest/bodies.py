@@ -20,7 +20,7 @@ async def read_body(request: web.Request, subject: str) -> bytes:
     except web.RequestPayloadError as error:
         told = request.headers.get(hdrs.CONTENT_ENCODING, "plain")
         raise BadInputError(
-            f"{subject}: expected a body that is {told}, found another; check whoever sends it"
+            f"{subject}: expected a body that is {told}, found another; check the exporter, or whatever sends it"
         ) from error
 
 

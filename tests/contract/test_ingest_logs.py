@@ -9,6 +9,7 @@ from contextlib import ExitStack, closing
 import pytest
 import zstandard
 
+from agent_layer.errors import UnreachableError
 from agent_layer.recorder import Recorder
 from agent_layer.recorder.frames import frame
 from agent_layer.schema.codec import encode
@@ -86,3 +87,18 @@ def test_decisions_are_carried_by_the_server(settings, redis, keys, start_ingest
 
     wait_until(lambda: redis.xlen(keys.outbox) == 0, 20)
     assert open_store(settings).row("g.0-1").accepted
+
+
+def test_logs_travel_over_tls_to_a_server_whose_certificate_is_trusted(
+    settings, start_ingest, machine, certificate, monkeypatch
+):
+    cert, key = certificate
+    worker = machine(start_ingest(settings.model_copy(update={"tls_cert": cert, "tls_key": key})))
+    assert worker.ingest_url.startswith("https://127.0.0.1:")
+    with closing(Recorder(worker)) as recorder:
+        recorder.append(started(1))
+
+    with pytest.raises(UnreachableError, match="certificate verify failed"):
+        ship(worker)
+    monkeypatch.setenv("SSL_CERT_FILE", str(cert))
+    assert ship(worker) == 1

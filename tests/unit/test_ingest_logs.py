@@ -3,6 +3,8 @@
 import asyncio
 import gzip
 import json
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 
 import pytest
@@ -22,6 +24,7 @@ from agent_layer.recorder.frames import FRAME_HEADER, frame, read_frames
 from agent_layer.schema.codec import encode
 from agent_layer.schema.ids import new_id
 from agent_layer.schema.step import Content
+from agent_layer.settings import load_settings
 
 NAME = f"{new_id()}-host-1"
 KEY = {"x-api-key": "ingest-key"}
@@ -162,3 +165,17 @@ async def test_a_log_that_was_damaged_in_custody_is_not_called_committed_and_is_
     assert await waiting is False
     assert await custody.keep(NAME, [record("a")]) != first
     watch.cancel()
+
+
+@pytest.mark.parametrize("url", ["ingest:4318", "s3://bucket", "http://"])
+def test_an_address_that_nothing_can_be_sent_to_is_bad_input(url):
+    with pytest.raises(BadInputError, match="setting ingest_url"):
+        load_settings(ingest_url=url)
+
+
+def test_a_machine_that_only_sends_loads_neither_redis_nor_s3():
+    script = (
+        "import sys, agent_layer.shipper.life, agent_layer.shipper.remote; print({'redis', 'boto3'} & {*sys.modules})"
+    )
+
+    assert subprocess.check_output([sys.executable, "-c", script], text=True).strip() == "set()"
