@@ -10,15 +10,14 @@ from redis.exceptions import RedisError
 
 from agent_layer.errors import CorruptRecordError, UnreachableError
 from agent_layer.schema.codec import LogRecord, decode, decode_known, encode, owner_of
-from agent_layer.schema.ids import made_at
 from agent_layer.settings import Settings
 from agent_layer.store.clients import open_redis
-from agent_layer.store.commit import commit_segment
+from agent_layer.store.commit import commit_segments
 from agent_layer.store.keys import Keys
 from agent_layer.store.objects import open_objects
 from agent_layer.store.outbox import forget_decisions, read_outbox
 from agent_layer.store.protocols import ObjectStore
-from agent_layer.store.segments import build_segment, segment_key
+from agent_layer.store.segments import StoredRecord, build_segment, segment_key
 from agent_layer.store.summary import KEPT_WHOLE
 
 __all__ = ["DirectDestination", "open_direct", "read_record", "store_records"]
@@ -36,16 +35,12 @@ def store_records(
     redis: Redis, keys: Keys, objects: ObjectStore, name: str, records: Iterable[tuple[LogRecord, bytes]]
 ) -> None:
     """Make a segment of records, each beside its stored form, and commit it. The same name is the same object."""
-    by_owner: defaultdict[str, list[LogRecord]] = defaultdict(list)
-    encoded: defaultdict[str, list[bytes]] = defaultdict(list)
+    owned: defaultdict[str, list[StoredRecord]] = defaultdict(list)
     for record, content in records:
-        by_owner[owner_of(record)].append(record)
-        encoded[owner_of(record)].append(content)
-    created_at = made_at(name)
-    key = segment_key(keys, name, created_at)
-    segment, footer = build_segment(name, created_at, encoded)
-    objects.put(key, segment)
-    commit_segment(redis, keys, key, len(segment), footer, by_owner)
+        owned[owner_of(record)].append(StoredRecord(record, content))
+    segment, sealed = build_segment(name, owned)
+    objects.put(segment_key(keys, name), segment)
+    commit_segments(redis, keys, [sealed])
 
 
 def read_record(content: bytes) -> LogRecord:
