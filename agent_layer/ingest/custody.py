@@ -6,7 +6,7 @@ next shipper has this one.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from agent_layer.ingest.grouping import Recent
@@ -45,22 +45,29 @@ class Custody:
 
     def __init__(self, log: OwnLog) -> None:
         self._log = log
-        self._turn = asyncio.Lock()
+        self._turn = asyncio.Lock()  # also makes one of two copies that come at once
         self._kept: Recent[tuple[str, str], str] = Recent()
-        """Our log that holds one of others, by the name and the hash of that: a mended log has the same name."""
+        """Our log that holds one of others, by the name and the hash of that; one that was mended keeps its name."""
         self._awaited: dict[str, asyncio.Future[bool]] = {}
         self._is_awaited = asyncio.Event()
 
-    async def keep(self, name: str, contents: Sequence[bytes]) -> str:
-        """Keep the records of a log; give the name of our log that holds them.
+    async def keep(self, name: str, body: bytes, read: Callable[[bytes], Sequence[bytes]]) -> str:
+        """Keep a log; give the name of our log that holds it.
 
-        Raises: BackPressureError: there is no room for them.
+        Args:
+            name: of the log.
+            body: as it was sent.
+            read: gives its records. One body is read at a time: it may become much longer than it is.
+
+        Raises:
+            BadInputError: ``read`` says that it is no log.
+            BackPressureError: there is no room for it.
         """
-        async with self._turn:  # two copies that come at once are one
-            identity = name, await asyncio.to_thread(_hash_of, contents)
+        async with self._turn:
+            identity = name, await asyncio.to_thread(content_hash, body)
             own = self._kept.get(identity)
             if own is None or self._log.is_set_aside(own):
-                own = await asyncio.to_thread(self._log.append_encoded, contents)
+                own = await asyncio.to_thread(lambda: self._log.append_encoded(read(body)))
                 self._kept.set(identity, own)
             return own
 
@@ -83,7 +90,3 @@ class Custody:
             if not self._awaited:
                 self._is_awaited.clear()
             await asyncio.sleep(_POLL_SECONDS)
-
-
-def _hash_of(contents: Sequence[bytes]) -> str:
-    return content_hash(b"".join(contents))

@@ -16,6 +16,7 @@ from agent_layer.errors import BackPressureError, BadInputError, CorruptRecordEr
 from agent_layer.ingest.access import Access
 from agent_layer.ingest.bodies import read_body, unpack
 from agent_layer.ingest.custody import Custody, OwnLog
+from agent_layer.ingest.times import check_times
 from agent_layer.recorder.frames import read_frames
 from agent_layer.settings import Settings
 from agent_layer.shipper.direct import read_record
@@ -76,8 +77,10 @@ class LogReceiver:
         longest = self._settings.max_body_bytes
         with self._holding(longest if request.content_length is None else request.content_length):
             body = await read_body(request, f"log {name}")
-            contents = await asyncio.to_thread(_contents_of, name, body, request.content_type, longest)
-            return await self._custody.keep(name, contents)
+            is_packed = request.content_type == _PACKED
+            return await self._custody.keep(
+                name, body, lambda body: read_log(name, unpack(body, f"log {name}", longest) if is_packed else body)
+            )
 
     @contextmanager
     def _holding(self, num_bytes: int) -> Generator[None]:
@@ -95,7 +98,7 @@ class LogReceiver:
 
 
 def read_log(name: str, frames: bytes) -> list[bytes]:
-    """Take a log apart into its records, each of which can be read.
+    """Take a log apart into its records, each of which can be read, and entered into the index.
 
     Raises: BadInputError: it holds none, or something else.
     """
@@ -107,14 +110,10 @@ def read_log(name: str, frames: bytes) -> list[bytes]:
         )
     for content in contents:
         try:
-            read_record(content)
-        except CorruptRecordError as error:
+            check_times(read_record(content))
+        except (CorruptRecordError, BadInputError) as error:
             raise BadInputError(f"log {name}: {error}") from error
     return contents
-
-
-def _contents_of(name: str, body: bytes, content_type: str, longest_bytes: int) -> list[bytes]:
-    return read_log(name, unpack(body, f"log {name}", longest_bytes) if content_type == _PACKED else body)
 
 
 def _refuse(status: int, name: str, reason: str) -> web.Response:

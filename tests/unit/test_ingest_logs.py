@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import json
+import math
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -23,6 +24,7 @@ from agent_layer.recorder import Recorder
 from agent_layer.recorder.frames import FRAME_HEADER, frame, read_frames
 from agent_layer.schema.codec import encode
 from agent_layer.schema.ids import new_id
+from agent_layer.schema.reward import Reward
 from agent_layer.schema.step import Content
 from agent_layer.settings import load_settings
 
@@ -35,6 +37,7 @@ def record(text: str) -> bytes:
 
 
 LOG = b"".join(frame(record(text)) for text in "abc")
+A, B = frame(record("a")), frame(record("b"))
 LYING = FRAME_HEADER.pack(1 << 31, 0) + record("a")
 
 
@@ -68,6 +71,14 @@ def test_a_small_body_that_would_become_a_large_one_is_refused_unopened(says_its
 
     with pytest.raises((web.HTTPRequestEntityTooLarge, BadInputError)):
         unpack(bomb, "log", 1 << 20)
+
+
+@pytest.mark.parametrize("at", [math.nan, math.inf, -1.0, 1e12])
+def test_a_time_that_no_clock_shows_is_refused_before_it_spoils_what_others_read(at):
+    told = Reward(trajectory_id="r.0-0", reward_id="w", run="r", at=at, score=1.0)
+
+    with pytest.raises(BadInputError, match="expected at between 1970 and 3000"):
+        read_log(NAME, frame(encode(told)))
 
 
 @pytest.fixture
@@ -123,6 +134,10 @@ async def test_logs_of_another_namespace_are_not_taken(client):
         assert "of namespace 'test-" in (await answer.json())["error"]
 
 
+def read(body: bytes) -> list[bytes]:
+    return read_log(NAME, body)
+
+
 @pytest.fixture
 def own_log(settings) -> Recorder:
     """A log that nobody ships."""
@@ -139,7 +154,7 @@ def kept_in(settings) -> int:
 async def test_two_copies_that_come_at_once_are_kept_once(settings, own_log):
     custody = Custody(own_log)
 
-    first, second = await asyncio.gather(*(custody.keep(NAME, [record("a")]) for _ in range(2)))
+    first, second = await asyncio.gather(*(custody.keep(NAME, A, read) for _ in range(2)))
 
     assert first == second
     assert kept_in(settings) == 1
@@ -148,8 +163,8 @@ async def test_two_copies_that_come_at_once_are_kept_once(settings, own_log):
 async def test_a_log_that_was_mended_is_kept_beside_what_was_whole_of_it_before(settings, own_log):
     custody = Custody(own_log)
 
-    await custody.keep(NAME, [record("a")])
-    await custody.keep(NAME, [record("a"), record("b")])
+    await custody.keep(NAME, A, read)
+    await custody.keep(NAME, A + B, read)
 
     assert kept_in(settings) == 3
 
@@ -157,13 +172,13 @@ async def test_a_log_that_was_mended_is_kept_beside_what_was_whole_of_it_before(
 async def test_a_log_that_was_damaged_in_custody_is_not_called_committed_and_is_taken_again(settings, own_log):
     custody = Custody(own_log)
     watch = asyncio.create_task(custody.watch())
-    first = await custody.keep(NAME, [record("a")])
+    first = await custody.keep(NAME, A, read)
     own_log.close()
     waiting = asyncio.create_task(custody.await_commit(first, 10))
     (settings.log_dir / f"{first}.log").rename(settings.log_dir / f"{first}.corrupt")
 
     assert await waiting is False
-    assert await custody.keep(NAME, [record("a")]) != first
+    assert await custody.keep(NAME, A, read) != first
     watch.cancel()
 
 
