@@ -12,6 +12,9 @@ local function is_filed(id)
       return false
     end
   end
+  if filed.reward and redis.call('GETBIT', key('b', block, 'bucket=' .. bucket_of(tonumber(filed.reward))), at) == 0 then
+    return false
+  end
   local ends = redis.call('HGET', key('zones'), block)
   ends = ends and {struct.unpack(ENDS, ends)}
   for i, column in ipairs(COLUMNS) do
