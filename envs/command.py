@@ -1,4 +1,4 @@
-"""This file holds the command that runs a worker: ``work``."""
+"""This file holds the commands of this package: ``work``, which runs a worker, and ``rescore`` from beside it."""
 
 import asyncio
 import logging
@@ -13,6 +13,7 @@ from typer.core import TyperCommand
 
 from agent_layer.errors import BadInputError
 from agent_layer.schema.ids import check_name
+from envs import rescore_command
 from envs.command_target import CommandTarget
 from envs.guard import Guard
 from envs.scoring import AGENT, load_scorer
@@ -26,8 +27,9 @@ _COMMAND = "envs.command"
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command."""
+    """Add the commands."""
     app.command(cls=_WorkCommand)(work)
+    rescore_command.register(app)
 
 
 class _WorkCommand(TyperCommand):
