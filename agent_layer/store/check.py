@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple, TypeAlias, cast
 import msgspec
 
 from agent_layer.errors import CorruptRecordError
+from agent_layer.schema.batch import TrainedBatch
 from agent_layer.schema.codec import LogRecord
 from agent_layer.schema.group import Group
 from agent_layer.schema.policy import PolicyVersion
@@ -122,13 +123,15 @@ def _probes(keys: Keys, key: str, segment: Segment) -> Iterator[_Probe]:
             yield _Probe(chunk.owner, command, 1)
 
 
-def _command_of(keys: Keys, record: LogRecord) -> tuple[str, ...]:
+def _command_of(keys: Keys, record: LogRecord) -> tuple[str, ...]:  # noqa: PLR0911  # one for each kind  # noqa: PLR0911  # one for each kind
     """What asks whether the index knows of a record. Contents are not known to it."""
     match record:
         case Group():
             return "EXISTS", keys.group(record.group_id)
         case PolicyVersion():
             return "HEXISTS", keys.policies(record.run), str(record.number)
+        case TrainedBatch():
+            return "HEXISTS", keys.batches(record.run), record.batch_id
         case StepPart():
             return "HEXISTS", keys.calls(record.trajectory_id), record.call_id
         case Reward():

@@ -52,16 +52,17 @@ def commit_segment(
 def _batches(
     segment_key: str, places: Mapping[str, str], records: Mapping[str, Sequence[LogRecord]]
 ) -> Iterator[IndexBatch]:
-    batch, num_records = IndexBatch(trajectories=[], policies=[], groups=[]), 0
+    batch, num_records = IndexBatch(trajectories=[], policies=[], batches=[], groups=[]), 0
     for owner, ours in records.items():
         for begin in range(0, len(ours), _BATCH_RECORDS):
             part = ours[begin : begin + _BATCH_RECORDS]
             if num_records + len(part) > _BATCH_RECORDS:
                 yield batch
-                batch, num_records = IndexBatch(trajectories=[], policies=[], groups=[]), 0
+                batch, num_records = IndexBatch(trajectories=[], policies=[], batches=[], groups=[]), 0
             summary = summarise(owner, part, segment_key, places[owner])
             batch.trajectories.extend(summary.trajectories)
             batch.policies.extend(summary.policies)
+            batch.batches.extend(summary.batches)
             batch.groups.extend(summary.groups)
             num_records += len(part)
     if num_records:

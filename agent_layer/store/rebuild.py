@@ -70,7 +70,7 @@ def reindex(
 def drop_index(redis: Redis, keys: Keys) -> None:
     """Delete all that is rebuilt from segments."""
     redis.unlink(keys.segments, keys.runs)
-    for family in ("t", "ix", "group", "groups", "policies"):
+    for family in ("t", "ix", "group", "groups", "policies", "batches"):
         found = redis.scan_iter(match=keys.name(family, "*"), count=_SCAN_COUNT)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]  # untyped in redis-py
         for key in cast("Iterator[bytes]", found):
             redis.unlink(key)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from agent_layer.errors import BadInputError
+from agent_layer.schema.batch import TrainedBatch
 from agent_layer.schema.codec import LogRecord, encode
 from agent_layer.schema.group import Group
 from agent_layer.schema.ids import split_trajectory_id
@@ -21,6 +22,7 @@ __all__ = [
     "ENDED",
     "KEPT_WHOLE",
     "STARTED",
+    "BatchEntry",
     "Block",
     "GroupEntry",
     "IndexBatch",
@@ -33,7 +35,7 @@ STARTED, ENDED = 1, 2
 """What the gateway has told of a call, added up; 0 where only layers in the agent's process have told of it."""
 
 
-KEPT_WHOLE = (Reward, PolicyVersion, Group)
+KEPT_WHOLE = (Reward, PolicyVersion, TrainedBatch, Group)
 """Records that the index holds in their stored form; of others it holds a few fields."""
 
 
@@ -73,6 +75,14 @@ class PolicyEntry(msgspec.Struct, frozen=True, kw_only=True):
     record: msgspec.Raw
 
 
+class BatchEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """What one update learned from."""
+
+    run: str
+    batch_id: str
+    record: msgspec.Raw
+
+
 class GroupEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One closed group."""
 
@@ -87,18 +97,24 @@ class IndexBatch(msgspec.Struct, frozen=True, kw_only=True):
 
     trajectories: list[TrajectorySummary]
     policies: list[PolicyEntry]
+    batches: list[BatchEntry]
     groups: list[GroupEntry]
 
 
 def summarise(owner: str, records: Sequence[LogRecord], segment: str, place: str) -> IndexBatch:
     """Sum up records of one owner."""
-    ours = [record for record in records if not isinstance(record, PolicyVersion | Group)]
+    ours = [record for record in records if not isinstance(record, PolicyVersion | TrainedBatch | Group)]
     return IndexBatch(
         trajectories=[_summarise_trajectory(owner, ours, segment, place)] if ours else [],
         policies=[
             PolicyEntry(run=record.run, number=str(record.number), record=_packed(record))
             for record in records
             if isinstance(record, PolicyVersion)
+        ],
+        batches=[
+            BatchEntry(run=record.run, batch_id=record.batch_id, record=_packed(record))
+            for record in records
+            if isinstance(record, TrainedBatch)
         ],
         groups=[
             GroupEntry(

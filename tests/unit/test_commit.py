@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from agent_layer.schema.batch import TrainedBatch
 from agent_layer.schema.codec import encode, owner_of
 from agent_layer.schema.group import Group
 from agent_layer.schema.policy import PolicyVersion
@@ -77,8 +78,19 @@ groups = st.builds(
 policies = st.builds(
     PolicyVersion, run=st.just("run"), number=st.integers(0, 3), location=st.just("here"), created_at=st.just(AT)
 )
+batches = st.builds(
+    TrainedBatch,
+    run=st.just("run"),
+    batch_id=st.sampled_from(["b1", "b2"]),
+    step=st.just(1),
+    policy_version=st.just(0),
+    trained_at=st.just(AT),
+    rollouts=st.just([]),
+    num_samples=st.just(0),
+    batch_hash=st.just("h"),
+)
 contents = st.builds(Content, trajectory_id=trajectory_ids, hash=st.just("hash"), body=st.just(b"1"))
-records = st.one_of(starts, parts, rewards, outcomes, acceptances, groups, policies, contents)
+records = st.one_of(starts, parts, rewards, outcomes, acceptances, groups, policies, batches, contents)
 property_settings = hypothesis_settings(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
@@ -140,6 +152,8 @@ def identity(record) -> object:
             return "outcome", record.trajectory_id, record.ended_at
         case Group() | PolicyVersion():
             return owner_of(record)
+        case TrainedBatch():
+            return "batch", record.batch_id
         case _:
             return encode(record)
 
@@ -184,7 +198,7 @@ def test_the_index_says_what_the_trajectories_say(redis, keys, segments):
             owned[owner_of(record)].append(record)
 
     for trajectory_id, found in owned.items():
-        if trajectory_id.startswith(("group:", "policy:")) or all(isinstance(one, Content) for one in found):
+        if trajectory_id.startswith(("group:", "policy:", "batch:")) or all(isinstance(one, Content) for one in found):
             continue
         row = {
             name.decode(): value.decode() for name, value in redis.hgetall(space.keys.trajectory(trajectory_id)).items()

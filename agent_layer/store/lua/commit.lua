@@ -110,6 +110,9 @@ for _, policy in ipairs(batch.policies) do
   redis.call('SADD', key('runs'), policy.run)
   redis.call('HSETNX', key('policies', policy.run), policy.number, policy.record)
 end
+for _, trained in ipairs(batch.batches) do
+  redis.call('HSETNX', key('batches', trained.run), trained.batch_id, trained.record)
+end
 for _, group in ipairs(batch.groups) do
   if redis.call('SETNX', key('group', group.group_id), group.record) == 1 then
     redis.call('ZADD', key('groups', group.run), group.closed_at, group.group_id)
