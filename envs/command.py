@@ -19,6 +19,7 @@ from envs.guard import Guard
 from envs.scoring import AGENT, load_scorer
 from envs.serving import WorkOptions, serve_worker
 from envs.targets import Target, load_target
+from envs.versions import environment_named
 
 __all__ = ["register"]
 
@@ -57,9 +58,12 @@ def work(
     load_scorer(scorer)
     with ExitStack() as ended_with_us:
         agent, run_agent = _choose_agent(target, context.meta[_COMMAND], ended_with_us)
+        env, env_version = (None, None) if target is None else environment_named(target)
         options = WorkOptions(
             agent=agent,
             target=run_agent,
+            env=env,
+            env_version=env_version,
             slots=slots,
             needs=frozenset(check_name(need.strip(), "need") for need in needs.split(",") if need.strip()),
             scorer=scorer,

@@ -12,8 +12,9 @@ from typing import cast
 
 from agent_layer.schema.ids import content_hash
 from envs.environment import Environment
+from envs.registry import find_object
 
-__all__ = ["declared_version", "env_version_of", "version_of"]
+__all__ = ["declared_version", "environment_named", "version_of"]
 
 
 @cache
@@ -34,8 +35,14 @@ def declared_version(code: object) -> str | None:
     return str(declared) if isinstance(declared, str | int) else None
 
 
-def env_version_of(target: object) -> str | None:
-    """Version of the environment that a worker plays in; None where the target is none and declares nothing."""
-    if isinstance(target, type) and issubclass(target, Environment):
-        return version_of(target)
-    return declared_version(cast("object", target))
+def environment_named(name: str) -> tuple[str | None, str | None]:
+    """Name and version of the environment that a worker's target is.
+
+    Returns: no name where the target is no environment; no version where such a one declares none.
+
+    Raises: BadInputError: there is no such target.
+    """
+    found = find_object(name, "agent")
+    if isinstance(found, type) and issubclass(found, Environment):
+        return name, version_of(found)
+    return None, declared_version(cast("object", found))
