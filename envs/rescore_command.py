@@ -2,7 +2,6 @@
 
 import asyncio
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -10,14 +9,13 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from agent_layer.cli.filters import takes_filters
 from agent_layer.errors import BadInputError, NotWholeError
 from agent_layer.recorder import open_recorder
 from agent_layer.schema.ids import check_name, content_hash
 from agent_layer.settings import Settings
 from agent_layer.store.filters import Filters
-from agent_layer.store.rows import TrajectoryRow
 from agent_layer.store.store import Store, open_store
-from agent_layer.store.times import parse_range
 from envs.rescore_tally import Tally
 from envs.rescoring import Judging, Verdict, rescore
 from envs.scoring import AGENT, Scorer, load_scorer
@@ -25,8 +23,6 @@ from envs.versions import version_of
 
 __all__ = ["register"]
 
-_RANGE_HELP = "Both ends included, one may be left out: 5.., ..0.5, 10..20, or one number."
-_TIME_HELP = "RFC 3339 in UTC, or so long ago: 90s, 2h, 3d."
 _STOPPED_BY_KEYBOARD = 130
 
 
@@ -35,43 +31,21 @@ def register(app: typer.Typer) -> None:
     app.command("rescore")(rescore_stored)
 
 
-def rescore_stored(  # noqa: PLR0913  # options of a command are its arguments
+@takes_filters
+def rescore_stored(
     context: typer.Context,
     scorer: Annotated[str, typer.Argument(help="module:function or a registered name.")],
     *,
+    filters: Filters,
     name: Annotated[str | None, typer.Option(help="Judge this reward only.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Judge and report, but keep nothing.")] = False,
     slots: Annotated[int, typer.Option(min=1, help="Judgements at the same time.")] = 8,
-    run: Annotated[str | None, typer.Option()] = None,
-    split: Annotated[str | None, typer.Option(help="train or eval.")] = None,
-    task: Annotated[str | None, typer.Option()] = None,
-    task_type: Annotated[str | None, typer.Option()] = None,
-    policy: Annotated[str | None, typer.Option(help=f"Policy versions. {_RANGE_HELP}")] = None,
-    reward: Annotated[str | None, typer.Option(help=f"Reward of the rollout. {_RANGE_HELP}")] = None,
-    status: Annotated[str | None, typer.Option(help="completed or truncated; others are not judged.")] = None,
-    agent: Annotated[str | None, typer.Option(help="Name of an agent that made a call.")] = None,
-    since: Annotated[str | None, typer.Option(help=f"Started then or later. {_TIME_HELP}")] = None,
-    until: Annotated[str | None, typer.Option(help=f"Started then or earlier. {_TIME_HELP}")] = None,
-    accepted: Annotated[bool, typer.Option("--accepted/--any", help="Only what counts for its rollout.")] = True,
 ) -> None:
     """Let a scorer judge all that a query finds. What stood is superseded and stays; where it fails, that stands on.
 
     Ctrl-C ends it well; the same command goes on where it was left.
     """
     settings: Settings = context.obj
-    filters = Filters(
-        run=run,
-        split=split,
-        task=task,
-        task_type=task_type,
-        policy=None if policy is None else parse_range(policy, "policy range"),
-        reward=None if reward is None else parse_range(reward, "reward range"),
-        status=status,
-        agent=agent,
-        since=since,
-        until=until,
-        accepted=accepted or None,
-    )
     judging = _judging(scorer, name, settings, is_rehearsal=dry_run)
     tally = Tally()
     is_stopped = _judge_all(open_store(settings), filters, judging, slots, tally)
@@ -108,26 +82,17 @@ def _judge_all(store: Store, filters: Filters, judging: Judging, slots: int, tal
     """Judge what the query finds; whether Ctrl-C ended it before it was done."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True)) as progress:
-        bar = progress.add_task("judged", total=None)
+        bar = progress.add_task("judged", total=store.count(**filters))
 
         def report(verdict: Verdict) -> None:
             tally.add(verdict)
             progress.advance(bar)
 
         try:
-            asyncio.run(rescore(store, _rows(store, filters), judging, slots, report))
+            asyncio.run(rescore(store, store.scan(**filters), judging, slots, report))
         except KeyboardInterrupt:
             return True
     return False
-
-
-def _rows(store: Store, filters: Filters) -> Iterator[TrajectoryRow]:
-    cursor: str | None = None
-    while True:
-        page = store.query(order="oldest", limit=1000, cursor=cursor, **filters)
-        yield from page.items
-        if (cursor := page.cursor) is None:
-            return
 
 
 def _await_stored(settings: Settings) -> None:
