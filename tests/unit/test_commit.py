@@ -81,16 +81,10 @@ groups = st.builds(
 policies = st.builds(
     PolicyVersion, run=st.just("run"), number=st.integers(0, 3), location=st.just("here"), created_at=st.just(AT)
 )
-batches = st.builds(
-    TrainedBatch,
-    run=st.just("run"),
-    batch_id=st.sampled_from(["b1", "b2"]),
-    step=st.just(1),
-    policy_version=st.just(0),
-    trained_at=st.just(AT),
-    rollouts=st.just([]),
-    num_samples=st.just(0),
-    batch_hash=st.just("h"),
+batches = st.integers(1, 2).map(
+    lambda n: TrainedBatch(
+        run="run", batch_id=f"b{n}", step=n, policy_version=0, trained_at=AT, rollouts=[], num_samples=0, batch_hash="h"
+    )
 )
 contents = st.builds(Content, trajectory_id=trajectory_ids, hash=st.just("hash"), body=st.just(b"1"))
 records = st.one_of(starts, parts, rewards, outcomes, acceptances, groups, policies, batches, contents)
@@ -182,10 +176,8 @@ def identity(record) -> object:
             return "started", record.trajectory_id, record.started_at, record.task is None
         case Outcome():
             return "outcome", record.trajectory_id, record.ended_at
-        case Group() | PolicyVersion():
+        case Group() | PolicyVersion() | TrainedBatch():
             return owner_of(record)
-        case TrainedBatch():
-            return "batch", record.batch_id
         case _:
             return encode(record)
 
