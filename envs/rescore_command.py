@@ -12,14 +12,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from agent_layer.cli.filters import takes_filters
 from agent_layer.errors import BadInputError, NotWholeError
 from agent_layer.recorder import open_recorder
-from agent_layer.schema.ids import check_name, content_hash
+from agent_layer.schema.ids import check_name
 from agent_layer.settings import Settings
 from agent_layer.store.filters import Filters
 from agent_layer.store.store import Store, open_store
 from envs.rescore_tally import Tally
 from envs.rescoring import Judging, Verdict, rescore
-from envs.scoring import AGENT, Scorer, load_scorer
-from envs.versions import version_of
+from envs.scoring import AGENT, load_scorer
+from envs.versions import verifier_hash_of
 
 __all__ = ["register"]
 
@@ -67,15 +67,11 @@ def _judging(name: str, reward_name: str | None, settings: Settings, *, is_rehea
         )
     return Judging(
         scorer=scorer,
-        verifier_hash=_hash_of(scorer, name),
+        verifier_hash=verifier_hash_of(scorer),
         seconds=settings.score_seconds,
         name=None if reward_name is None else check_name(reward_name, "reward name"),
         is_rehearsal=is_rehearsal,
     )
-
-
-def _hash_of(scorer: Scorer, name: str) -> str:
-    return version_of(scorer) or content_hash(name.encode())
 
 
 def _judge_all(store: Store, filters: Filters, judging: Judging, slots: int, tally: Tally) -> bool:

@@ -22,7 +22,7 @@ from agent_layer.schema.task import RewardSpec, Task
 from agent_layer.schema.trajectory import Trajectory
 from envs.failures import describe
 from envs.registry import find_object
-from envs.versions import version_of
+from envs.versions import verifier_hash_of
 
 __all__ = ["AGENT", "Scorer", "declared_rewards", "judge", "load_scorer", "missing_scores", "reported_scores"]
 
@@ -92,7 +92,7 @@ async def judge(scorer: Scorer, task: Task, trajectory: Trajectory, result: obje
         seconds: longest time that it may take.
     """
     rewards = await _ask(scorer, task, trajectory, result, seconds)
-    return [msgspec.structs.replace(reward, verifier_hash=version_of(scorer)) for reward in rewards]
+    return [msgspec.structs.replace(reward, verifier_hash=verifier_hash_of(scorer)) for reward in rewards]
 
 
 async def _ask(scorer: Scorer, task: Task, trajectory: Trajectory, result: object, seconds: float) -> list[Reward]:

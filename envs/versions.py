@@ -14,19 +14,25 @@ from agent_layer.schema.ids import content_hash
 from envs.environment import Environment
 from envs.registry import find_object
 
-__all__ = ["declared_version", "environment_named", "version_of"]
+__all__ = ["declared_version", "environment_named", "verifier_hash_of", "version_of"]
 
 
 @cache
+def verifier_hash_of(scorer: Callable[..., object]) -> str:
+    """Name a scorer in its version: two scorers never share it, whatever versions they declare."""
+    name = getattr(scorer, "__qualname__", type(scorer).__qualname__)
+    return content_hash(f"{scorer.__module__}:{name} {version_of(scorer) or ''}".encode())
+
+
 def version_of(code: Callable[..., object]) -> str | None:
-    """What the code declares, else a hash of its file and name; None where it has neither."""
+    """What the code declares, else a hash of its file; None where it has neither."""
     if (declared := declared_version(code)) is not None:
         return declared
     try:
         file = inspect.getsourcefile(inspect.unwrap(code))
     except TypeError:  # built in
         return None
-    return content_hash(Path(file).read_bytes() + f"\n{code.__qualname__}".encode()) if file else None
+    return content_hash(Path(file).read_bytes()) if file else None
 
 
 def declared_version(code: object) -> str | None:

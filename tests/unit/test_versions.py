@@ -4,7 +4,7 @@ import importlib
 
 import pytest
 
-from envs.versions import environment_named, version_of
+from envs.versions import environment_named, verifier_hash_of, version_of
 
 MAZE = """
 class Maze:
@@ -50,9 +50,20 @@ def test_an_agent_is_no_environment_but_may_declare_its_version(maze):
     assert environment_named(f"{module}:other") == (None, None)
 
 
-def test_two_functions_of_one_file_are_two_and_what_has_no_file_has_no_version(maze):
+def test_what_has_neither_file_nor_version_has_none(maze):
     module = importlib.import_module(maze("maze_e"))
 
     assert version_of(module.walk) == "w1"
-    assert None is not version_of(module.other) != version_of(module.Maze)
+    assert version_of(module.other) == version_of(module.Maze)
     assert version_of(len) is None
+
+
+def test_scorers_of_one_version_are_two_and_one_scorer_of_two_versions_too(maze):
+    first, second = importlib.import_module(maze("maze_f")), importlib.import_module(maze("maze_g"))
+
+    hashes = [verifier_hash_of(one) for one in (first.walk, first.other, second.walk, len)]
+    assert len(set(hashes)) == 4
+    before = verifier_hash_of(second.other)
+    verifier_hash_of.cache_clear()
+    second.other.version = 2
+    assert verifier_hash_of(second.other) != before
