@@ -12,6 +12,7 @@ import msgspec
 
 from agent_layer.dispatcher.client import Dispatcher
 from agent_layer.errors import AgentLayerError
+from agent_layer.schema.batch import TrainedBatch
 from agent_layer.schema.task import Task
 from agent_layer.store.follow import GroupDelivery
 from agent_layer.store.store import Store
@@ -73,6 +74,13 @@ class GroupFeed:
                 f"run {self._run}: expected a group of rollouts to close within {patience:.0f} s, but none did;"
                 " is a worker running? 'agent-layer workers' and 'agent-layer dead' tell"
             )
+
+    def note(self, batch: TrainedBatch) -> None:
+        """Record what an update is about to learn from, so that it can be rebuilt whatever is judged later.
+
+        Raises: BackPressureError: disk or quota stayed full; nothing may learn from what nobody can rebuild.
+        """
+        self._store.append(batch)
 
     def finish(self, group_ids: Iterable[str]) -> None:
         """Say that these groups are trained or dropped, so that others may be asked for; twice does no harm."""

@@ -73,6 +73,10 @@ class Keys:
         """Hash: number → encoded PolicyVersion."""
         return self.name("policies", run)
 
+    def batches(self, run: str) -> str:
+        """Hash: batch id → encoded TrainedBatch."""
+        return self.name("batches", run)
+
     @property
     def runs(self) -> str:
         """Set of all run names."""

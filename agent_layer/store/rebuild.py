@@ -39,7 +39,7 @@ _NUM_AT_ONCE = 16
 """Footers read at the same time; a store far away answers each of them slowly."""
 _SEGMENTS_TOGETHER = 32
 """Entered between two notes of how far the rebuild has come."""
-_FAMILIES = ("t", "b", "v", "values", "group", "groups", "policies")
+_FAMILIES = ("t", "b", "v", "values", "group", "groups", "policies", "batches")
 
 
 class ReindexReport(msgspec.Struct, frozen=True, kw_only=True):

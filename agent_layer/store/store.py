@@ -1,6 +1,5 @@
 """This file holds the store as its readers see it: one object that answers questions about trajectories."""
 
-import time
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Unpack, cast
@@ -10,8 +9,9 @@ from redis import Redis
 from agent_layer.errors import BadInputError
 from agent_layer.recorder.log import open_recorder
 from agent_layer.recorder.shipping import ensure_shipper
+from agent_layer.schema.codec import LogRecord
 from agent_layer.schema.ids import new_id
-from agent_layer.schema.reward import Reward, RewardSource
+from agent_layer.schema.reward import Reward
 from agent_layer.schema.step import Step
 from agent_layer.schema.task import Split
 from agent_layer.schema.trajectory import Trajectory
@@ -24,6 +24,7 @@ from agent_layer.store.filters import Filters
 from agent_layer.store.findings import CheckReport
 from agent_layer.store.follow import MAX_UNACKED, Follower, Following, GroupDelivery
 from agent_layer.store.index import Index
+from agent_layer.store.judging import RewardOptions, agree, make_reward, read_rewards
 from agent_layer.store.keys import Keys
 from agent_layer.store.objects import open_objects
 from agent_layer.store.protocols import ObjectStore
@@ -156,26 +157,37 @@ class Store:
     def _follower(self, consumer: Consumer) -> Follower:
         return Follower(self._index, self.objects, consumer, self._settings.claim_seconds)
 
-    def reward(
-        self, trajectory_id: str, score: float | None, *, name: str = "reward", source: RewardSource = "human"
-    ) -> Reward:
-        """Append a judgement to a stored trajectory; it counts as soon as it is shipped.
+    def reward(self, trajectory_id: str, score: float | None, **options: Unpack[RewardOptions]) -> Reward:
+        """Append a judgement to a stored trajectory; it counts as soon as it is shipped, and nothing is overwritten.
 
-        Raises: NotFoundError: there is no such trajectory.
+        Args:
+            trajectory_id: what is judged.
+            score: None takes back what was judged, without another judgement in its place.
+            options: name, source, step or agent, comment, reward_id; see RewardOptions.
+
+        Returns: the judgement; for a reward_id that was said before, that of then.
+
+        Raises:
+            NotFoundError: there is no such trajectory.
+            BadInputError: the score is not finite, or there is no such step or agent.
         """
-        row = self.row(trajectory_id)
-        reward = Reward(
-            trajectory_id=trajectory_id,
-            reward_id=new_id(),
-            run=row.run or self._settings.run,
-            at=time.time(),
-            name=name,
-            score=score,
-            source=source,
-            status="missing" if score is None else "ok",
-        )
-        open_recorder(self._settings).append(reward)
-        return reward
+        known = read_rewards(self.redis, self.keys, trajectory_id)
+        reward = make_reward(self.row(trajectory_id), score, options, known, self._settings.run)
+        if options.get("reward_id") is None:
+            self.append(reward)
+            return reward
+        if stored := [one for one in known if one.reward_id == reward.reward_id]:
+            return stored[0]
+        agreed = agree(self.redis, self.keys, reward)
+        self.append(agreed)
+        return agreed
+
+    def append(self, *records: LogRecord) -> None:
+        """Record what became known later, all of it or nothing; it is found as soon as it is shipped.
+
+        Raises: BackPressureError: disk or quota stayed full.
+        """
+        open_recorder(self._settings).append(*records)
 
     def reindex(self, *, drop: bool = False, progress: Progress | None = None) -> ReindexReport:
         """Rebuild the index from the objects alone; see ``rebuild.reindex``."""

@@ -128,6 +128,9 @@ for _, policy in ipairs(batch.policies) do
   redis.call('SADD', key('runs'), policy.run)
   redis.call('HSETNX', key('policies', policy.run), policy.number, policy.record)
 end
+for _, trained in ipairs(batch.trained) do
+  redis.call('HSETNX', key('batches', trained.run), trained.batch_id, trained.record)
+end
 for _, group in ipairs(batch.groups) do
   if is_dead('group:' .. group.group_id) then
     redis.call('SADD', key('rewrite'), group.segment)
