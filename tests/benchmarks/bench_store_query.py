@@ -7,6 +7,8 @@ question of a shape asks for other values; the floor is the bare reading of 32 r
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import cycle
 from pathlib import Path
 from random import Random
 from statistics import median, quantiles
@@ -17,7 +19,7 @@ from bench_table import Figure
 from store_facts import facts_of
 from store_fill import fill
 from store_servers import run_servers
-from store_shapes import SHAPES, Draw, Shape
+from store_shapes import SHAPES, Draw, Question, Shape
 
 from agent_layer.store import Store, open_store
 from agent_layer.store.index import Index
@@ -28,7 +30,7 @@ SIZES = (10_000, 100_000, 1_000_000)
 NUM_ASKED, WARM_UP = 200, 10
 LONGEST_SECONDS = 10.0
 """No shape is asked for longer; then its figures say of how many answers they are."""
-PAGES_BEFORE = 50
+NUM_BOOKS, PAGES_BEFORE = 10, 50
 
 
 class Answers(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,42 +66,42 @@ def _ask_all(store: Store, size: int, bytes_each: float) -> Answers:
 
 
 def _figures(rounds: Sequence[Answers]) -> Iterator[Figure]:
-    at = "at " + " · ".join(_short(answers.size) for answers in rounds)
+    sizes = " · ".join(_short(answers.size) for answers in rounds)
     floor = " · ".join(_percentiles(answers.floor) for answers in rounds)
+    yield Figure(
+        "store, an index of so many trajectories (floor: to read 32 known rows)", sizes, sizes, "at the last", ""
+    )
+    memory = " · ".join(f"{answers.bytes_each:,.0f}" for answers in rounds)
+    yield Figure("store, bytes of Redis a trajectory of 8 steps", memory, "", "", "≤ 3,600")
     for shape in SHAPES:
         took = " · ".join(_percentiles(answers.took[shape.name]) for answers in rounds)
-        last = median(rounds[-1].took[shape.name]) / median(rounds[-1].floor)
-        yield Figure(
-            f"store, {shape.name}: p50/p99 ms {at} (floor: 32 known rows)", took, floor, f"{last:.1f}", shape.aim
-        )
-    memory = " · ".join(f"{answers.bytes_each:,.0f}" for answers in rounds)
-    yield Figure(f"store, bytes of Redis a trajectory of 8 steps, {at}", memory, "", "", "≤ 3,600")
+        ratio = median(rounds[-1].took[shape.name]) / median(rounds[-1].floor)
+        yield Figure(f"store, {shape.name}: p50/p99 ms", took, floor, f"{ratio:.1f}", shape.aim)
 
 
 def _asking(store: Store, shape: Shape, size: int) -> Callable[[], Callable[[], object]]:
     """Make questions of a shape, ready to be asked."""
     draw = Draw(shape.name, size)
+    if shape.kind == "page":
+        pages = cycle([_behind(store, shape.ask(draw)) for _ in range(NUM_BOOKS)])
+        return lambda: partial(store.query, **next(pages))
+    ask = getattr(store, shape.kind)
+    if shape.kind == "scan":
+        return lambda: partial(lambda question: list(ask(**question)), shape.ask(draw))
+    return lambda: partial(ask, **shape.ask(draw))
 
-    def prepare() -> Callable[[], object]:
-        question = shape.ask(draw)
-        if shape.kind == "page":
-            for _ in range(PAGES_BEFORE):
-                cursor = store.query(**question).cursor
-                question["cursor"] = cursor or question.get("cursor")
-            return lambda: store.query(**question)
-        return lambda: getattr(store, shape.kind)(**question)
 
-    return prepare
+def _behind(store: Store, question: Question) -> Question:
+    """The same question, for what comes behind the first pages."""
+    cursor: str | None = None
+    for _ in range(PAGES_BEFORE):
+        cursor = store.query(**question, cursor=cursor).cursor or cursor
+    return {**question, "cursor": cursor}
 
 
 def _floor_of(store: Store, size: int) -> Callable[[], Callable[[], object]]:
     random, index = Random(size), Index(store.redis, store.keys)
-
-    def prepare() -> Callable[[], object]:
-        ids = [facts_of(random.randrange(size)).trajectory_id for _ in range(32)]
-        return lambda: index.rows(ids)
-
-    return prepare
+    return lambda: partial(index.rows, [facts_of(random.randrange(size)).trajectory_id for _ in range(32)])
 
 
 def _time(prepare: Callable[[], Callable[[], object]]) -> list[float]:

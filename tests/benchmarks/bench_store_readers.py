@@ -1,7 +1,6 @@
 """This file holds what many readers get out of one index while a writer commits to it, and what they cost it."""
 
 import time
-from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from itertools import count
 from multiprocessing import get_context
@@ -40,22 +39,15 @@ def measure_store_readers(settings: Settings, size: int) -> list[Figure]:
         _run(processes, settings, max(NUM_READERS), next(fresh), size)  # starts all processes, and does not count
         alone = _run(processes, settings, 0, next(fresh), size)
         found = {num: _run(processes, settings, num, next(fresh), size) for num in NUM_READERS}
-    return [figure for num, read in found.items() for figure in _figures(num, size, read, alone)]
+    return [_figure(num, size, read, alone) for num, read in found.items()]
 
 
-def _figures(num: int, size: int, read: Read, alone: Read) -> Iterator[Figure]:
+def _figure(num: int, size: int, read: Read, alone: Read) -> Figure:
     p99 = quantiles(read.took, n=100, method="inclusive")[98]
-    asked = f"{num} reading processes of newest 32 at {size:,}, one that writes"
-    yield Figure(
-        f"store, {asked}: queries/s, p50/p99 ms",
-        f"{read.queries_per_second:,.0f}, {median(read.took):.1f}/{p99:.1f}",
-        "",
-        "",
-        "",
-    )
-    yield Figure(
-        f"store, {asked}: its trajectories/s (floor: nobody reads)",
-        f"{read.writes_per_second:,.0f}",
+    return Figure(
+        f"store, {num} processes ask for newest 32 of {size:,}, one writes: queries/s, p50/p99 ms, trajectories/s"
+        " (floor: nobody asks)",
+        f"{read.queries_per_second:,.0f}, {median(read.took):.1f}/{p99:.1f}, {read.writes_per_second:,.0f}",
         f"{alone.writes_per_second:,.0f}",
         f"{read.writes_per_second / alone.writes_per_second:.2f}",
         "",

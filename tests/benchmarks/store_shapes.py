@@ -7,7 +7,7 @@ from typing import TypeAlias
 import msgspec
 from store_facts import BEGAN_AT, NUM_CUSTOMERS, NUM_RUNS, PER_VERSION, SECONDS_BETWEEN, TYPES, task_id_of
 
-__all__ = ["SHAPES", "Draw", "Shape"]
+__all__ = ["SHAPES", "Draw", "Question", "Shape"]
 
 Question: TypeAlias = dict[str, object]
 """Keyword arguments of a method of the store."""
@@ -32,9 +32,9 @@ class Draw:
         """Any."""
         return f"run-{self._random.randrange(NUM_RUNS)}"
 
-    def customer(self) -> tuple[str, str]:
+    def customer(self) -> dict[str, str]:
         """A label that one task in 200 has."""
-        return "customer", f"c{self._random.randrange(NUM_CUSTOMERS)}"
+        return {"customer": f"c{self._random.randrange(NUM_CUSTOMERS)}"}
 
     def versions(self, num_versions: int) -> tuple[int, int]:
         """So many in a row."""
@@ -53,7 +53,7 @@ class Shape(msgspec.Struct, frozen=True):
     name: str
     ask: Callable[[Draw], Question]
     kind: str = "query"
-    """``query``; ``page``: the page behind 50 others; or the name of another method of the store."""
+    """``page``: that behind 50 others; else the name of a method of the store."""
     aim: str = "p99 ≤ 10 ms"
 
 
@@ -70,7 +70,8 @@ SHAPES = [
     ),
     Shape(
         "all of math by step, 20 policy versions, reward",
-        lambda draw: {"task_type": "math", "step": 3, "policy": draw.versions(20), "reward": _HALF, "limit": 10_000},
+        lambda draw: {"task_type": "math", "step": 3, "policy": draw.versions(20), "reward": _HALF},
+        "scan",
         aim="",
     ),
     Shape("newest 32 of all", lambda _: {}),
@@ -94,7 +95,7 @@ SHAPES = [
         "32 of the newest policy, of accepted, type",
         lambda draw: {"accepted": True, "task_type": draw.task_type(), "order": "policy"},
     ),
-    Shape("newest 32 by label, type", lambda draw: {"label": draw.customer(), "task_type": draw.task_type()}),
+    Shape("newest 32 by label, type", lambda draw: {"labels": draw.customer(), "task_type": draw.task_type()}),
     Shape(
         "newest 32 by a rare agent, type, reward",
         lambda draw: {"agent": "planner", "task_type": draw.task_type(), "reward": _HALF},
