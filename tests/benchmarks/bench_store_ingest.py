@@ -4,6 +4,7 @@ Ours is the whole way: logs that are on disk, a shipper that reads them, an obje
 in turns, on the same trajectories of 8 steps with token ids and log-probabilities.
 """
 
+import gc
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -33,6 +34,7 @@ def measure_store_ingest(directory: Path, num_trajectories: dict[int, int] = NUM
     most = max(num_trajectories.values())
     facts = [facts_of(number, NUM_STEPS) for number in range(most)]
     trajectories = [(one, appends_of(one)) for one in facts]
+    gc.freeze()  # who writes in earnest does not hold them all, and is not slowed down by looking through them
     with run_servers(directory) as servers:
         found = {
             batch: _rounds(servers, directory / str(batch), trajectories[:num], batch)
