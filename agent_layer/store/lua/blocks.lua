@@ -18,7 +18,7 @@ local SINGLE = {run = 'run', split = 'split', task_id = 'task', task_type = 'typ
   accepted = 'accepted', input_hash = 'input', env = 'env', env_version = 'env_version'}
 local LISTS = {agents = 'agent', tools = 'tool'}
 local COUNTED = {run = true, split = true, type = true, status = true, cause = true, agent = true, tool = true,
-  env = true, env_version = true}
+  env = true, env_version = true, bucket = true}
 local FILED = {'labels'}
 for field in pairs(SINGLE) do FILED[#FILED + 1] = field end
 for field in pairs(LISTS) do FILED[#FILED + 1] = field end
@@ -70,6 +70,12 @@ local function unmark(block, at, name, what)
   if COUNTED[what[1]] then redis.call('SREM', key('values', what[1]), what[2]) end
 end
 
+-- A reward lies in a bucket of 0.05, so that a narrow range of rewards is as quickly found as a value. The same stands
+-- in filters.py.
+local function bucket_of(reward)
+  return tostring(math.max(-200, math.min(200, math.floor(reward * 20))))
+end
+
 local function widen(block, column, value)
   local stored, ends = redis.call('HGET', key('zones'), block), {}
   if stored then
@@ -87,6 +93,15 @@ end
 local function write(block, at, column, value)
   redis.call('SETRANGE', key('b', block, column), 8 * at, struct.pack('<d', value or NOT_KNOWN))
   if value then widen(block, column, value) end
+end
+
+local function write_reward(block, at, known, reward)
+  local left, joined = known and bucket_of(known), reward and bucket_of(reward)
+  if left and left ~= joined then unmark(block, at, 'bucket=' .. left, {'bucket', left}) end
+  if joined then mark(block, at, 'bucket=' .. joined, {'bucket', joined}) end
+  if joined and not left then mark(block, at, 'rewarded', {'rewarded'}) end
+  if left and not joined then unmark(block, at, 'rewarded', {'rewarded'}) end
+  write(block, at, 'reward', reward)
 end
 
 local function place_of(ordinal)
@@ -112,7 +127,11 @@ local function file(id, row, before)
   for name, what in pairs(left) do if not joined[name] then unmark(block, at, name, what) end end
   for name, what in pairs(joined) do if not left[name] then mark(block, at, name, what) end end
   for _, column in ipairs(COLUMNS) do
-    if not before or before[column] ~= after[column] then write(block, at, column, tonumber(after[column])) end
+    if column == 'reward' then
+      if not before then write_reward(block, at, nil, tonumber(after.reward)) end -- else rewards.lua does
+    elseif not before or before[column] ~= after[column] then
+      write(block, at, column, tonumber(after[column]))
+    end
   end
   return after
 end
@@ -122,7 +141,9 @@ local function unfile(row)
   local ordinal = redis.call('HGET', row, 'ordinal')
   if not ordinal then return end
   local block, at = place_of(ordinal)
-  for name, what in pairs(names_of(read_filed(row))) do unmark(block, at, name, what) end
+  local filed = read_filed(row)
+  for name, what in pairs(names_of(filed)) do unmark(block, at, name, what) end
+  if filed.reward then write_reward(block, at, tonumber(filed.reward), nil) end
   redis.call('HDEL', ids_key(block, at), at)
   for _, column in ipairs(COLUMNS) do write(block, at, column, nil) end
   if redis.call('EXISTS', key('b', block, 'all')) == 1 then return end
