@@ -19,6 +19,7 @@ from agent_layer.settings import Settings, load_settings
 from agent_layer.store.check import check_store
 from agent_layer.store.claims import ONLY_MEMBER, Consumer, acknowledge
 from agent_layer.store.clients import open_redis
+from agent_layer.store.cooling import cool_index
 from agent_layer.store.explain import Explanation, explain_search
 from agent_layer.store.filters import Filters
 from agent_layer.store.findings import CheckReport
@@ -192,6 +193,10 @@ class Store:
     def reindex(self, *, drop: bool = False, progress: Progress | None = None) -> ReindexReport:
         """Rebuild the index from the objects alone; see ``rebuild.reindex``."""
         return reindex(self.redis, self.keys, self.objects, drop=drop, progress=progress)
+
+    def cool(self) -> int:
+        """Take the index out of Redis and leave the objects; see ``cooling.cool_index``. ``reindex`` brings it back."""
+        return cool_index(self._index)
 
     def quarantine(self) -> dict[str, str]:
         """Segments of which some bytes cannot be read, by name, and why; what is whole of them is served."""
