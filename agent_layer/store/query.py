@@ -74,11 +74,10 @@ def search(
 ) -> Search:
     """Look into blocks, best first, until none that is left can hold a better answer."""
     scope = index.read_map(conditions.names)
-    found = Search(positions=[], num_blocks=len(scope.zones), num_planned=0, num_read=0, num_tested=0)
+    found = Search(positions=[], num_blocks=scope.num_blocks, num_planned=0, num_read=0, num_tested=0)
     for buckets in choose_buckets(scope.buckets, conditions.ranges, ordering, after):
         any_of = None if buckets is None else [f"bucket={bucket}" for bucket in buckets]
-        where = scope.occurrences if any_of is None else [*scope.occurrences, index.blocks_with_any(any_of)]
-        planned = plan_blocks(scope.zones, where, conditions.ranges, ordering, after)
+        planned = plan_blocks(index.zones_with_any(scope, any_of), conditions.ranges, ordering, after)
         found = _look_into(index, seek(conditions, (), any_of), planned, ordering, _Wanted(limit, after), found)
         if ordering.column == "reward" and len(found.positions) == limit:
             break  # what is in lower buckets comes later
