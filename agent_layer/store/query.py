@@ -6,7 +6,7 @@ c such members cost c, a walk over n members in order about limit * n / c, so it
 """
 
 from collections.abc import Iterator
-from typing import Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 import msgspec
 
@@ -14,6 +14,10 @@ from agent_layer.errors import BadInputError
 from agent_layer.store.filters import Filters, Lead, conditions_of, leads_of
 from agent_layer.store.index import Direction, Index, Position, is_after
 from agent_layer.store.rows import TrajectoryRow
+
+if TYPE_CHECKING:  # comes with an extra
+    import pandas
+    import pyarrow
 
 __all__ = ["Order", "Page", "find_trajectories"]
 
@@ -32,6 +36,19 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     items: list[TrajectoryRow]
     cursor: str | None = None
     """Hand it back for the next page; None when this is the last."""
+
+    def to_arrow(self) -> "pyarrow.Table":
+        """Give the rows as a table of ``tables.trajectories.TRAJECTORY_SCHEMA``.
+
+        Raises: BadInputError: the extra ``arrow`` is not installed.
+        """
+        from agent_layer.store.tables.trajectories import tabulate_rows  # noqa: PLC0415  # comes with an extra
+
+        return tabulate_rows(self.items)
+
+    def to_pandas(self) -> "pandas.DataFrame":
+        """Give the same table as a data frame, indexed by trajectory id; raises what ``to_arrow`` does."""
+        return self.to_arrow().to_pandas().set_index("trajectory_id")  # pyright: ignore[reportUnknownMemberType]  # pandas is untyped
 
 
 def find_trajectories(

@@ -1,12 +1,13 @@
 """This file holds the store as its readers see it: one object that answers questions about trajectories."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from redis import Redis
 
+from agent_layer.errors import CorruptRecordError
 from agent_layer.recorder.log import open_recorder
 from agent_layer.recorder.shipping import ensure_shipper
 from agent_layer.schema.ids import new_id
@@ -27,8 +28,14 @@ from agent_layer.store.query import Order, Page, find_trajectories
 from agent_layer.store.reading import not_found, pick_step, read_trajectories
 from agent_layer.store.rebuild import Progress, ReindexReport, reindex
 from agent_layer.store.rows import TrajectoryRow
+from agent_layer.store.streaming import pick_steps, stream_trajectories
+
+if TYPE_CHECKING:  # comes with an extra
+    import pyarrow
 
 __all__ = ["Store", "open_store"]
+
+_PAGE = 512
 
 
 class Store:
@@ -51,6 +58,50 @@ class Store:
         Raises: BadInputError: a filter, the order, the limit or the cursor is not one that can be asked for.
         """
         return find_trajectories(self._index, filters, order, limit, cursor)
+
+    def scan(self, **filters: Unpack[Filters]) -> Iterator[TrajectoryRow]:
+        """Give all trajectories that pass the filters, oldest first, in constant memory; raises what ``query`` does."""
+        page = self.query(order="oldest", limit=_PAGE, **filters)
+        yield from page.items
+        while page.cursor is not None:
+            page = self.query(order="oldest", limit=_PAGE, cursor=page.cursor, **filters)
+            yield from page.items
+
+    def read(
+        self,
+        rows: Iterable[TrajectoryRow],
+        *,
+        contents: bool = True,
+        on_corrupt: Callable[[CorruptRecordError], None] | None = None,
+    ) -> Iterator[tuple[TrajectoryRow, Trajectory]]:
+        """Read the trajectories of rows, a few ahead, in constant memory; see ``streaming.stream_trajectories``."""
+        return stream_trajectories(self._index, self.objects, rows, contents=contents, on_corrupt=on_corrupt)
+
+    def iter_steps(self, **filters: Unpack[Filters]) -> Iterator[Step]:
+        """Give the steps of all trajectories that pass the filters, oldest first, in constant memory.
+
+        With ``step=`` only that step of each. Messages and other contents are not read: ``state`` has their hashes.
+        """
+        for _, trajectory in self.read(self.scan(**filters), contents=False):
+            yield from pick_steps(trajectory, filters.get("step"))
+
+    def steps(
+        self, *, columns: Sequence[str] | None = None, contents: bool = False, **filters: Unpack[Filters]
+    ) -> "pyarrow.RecordBatchReader":
+        """Give the same steps as a stream of Arrow batches; ``read_all()`` makes a table of it, DuckDB reads it as is.
+
+        Args:
+            columns: of ``tables.steps.STEP_COLUMNS``; None: all.
+            contents: also read messages, tools and framework states; else their columns are null.
+            filters: see ``query``.
+
+        Raises: BadInputError: there is no such column, or the extra ``arrow`` is not installed.
+        """
+        from agent_layer.store.tables.stream import stream_steps  # noqa: PLC0415  # comes with an extra
+
+        found = self.read(self.scan(**filters), contents=contents)
+        picked = ((trajectory, pick_steps(trajectory, filters.get("step"))) for _, trajectory in found)
+        return stream_steps(picked, columns=columns, contents=contents)
 
     def row(self, trajectory_id: str) -> TrajectoryRow:
         """What the index knows of one trajectory.

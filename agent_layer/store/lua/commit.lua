@@ -69,11 +69,12 @@ local function read_filed(row)
   return filed
 end
 
--- Move a trajectory from the sorted sets that its row belonged to, to those that it belongs to now.
+-- Move a trajectory from the sorted sets that its row belonged to, to those that it belongs to now; says whether its
+-- status or its acceptance has changed.
 local function file(id, before, after)
   local same = true
   for _, field in ipairs(FILED) do same = same and before[field] == after[field] end
-  if same or not after.started_at then return end
+  if same or not after.started_at then return false end
   redis.call('ZADD', key('ix', 'all'), after.started_at, id)
   if after.accepted then redis.call('ZADD', key('ix', 'accepted'), after.started_at, id) end
   for field, index in pairs(BY_START) do
@@ -82,15 +83,13 @@ local function file(id, before, after)
     if joined then redis.call('ZADD', key('ix', index, joined), after.started_at, id) end
   end
   redis.call('SADD', key('runs'), after.run)
-  if before.status ~= after.status or before.accepted ~= after.accepted then
-    announce('kind', 'trajectory', 'trajectory_id', id, 'status', after.status or '')
-  end
+  return before.status ~= after.status or before.accepted ~= after.accepted
 end
 
 local function merge_trajectory(one)
   local id, row = one.trajectory_id, key('t', one.trajectory_id)
   local before = read_filed(row)
-  redis.call('HSET', key('t', id, 'chunks'), one.segment, one.place)
+  local is_more = redis.call('HSET', key('t', id, 'chunks'), one.segment, one.place) == 1
   if one.opening then keep_first(row, 'opened', one.opening, OPENING) end
   if one.ending then keep_first(row, 'ended', one.ending, ENDING) end
   if one.is_started then redis.call('HSETNX', row, 'status', 'running') end
@@ -102,7 +101,13 @@ local function merge_trajectory(one)
   for reward_id, reward in pairs(one.rewards) do
     redis.call('HSETNX', key('t', id, 'rewards'), reward_id, reward)
   end
-  file(id, before, read_filed(row))
+  local after = read_filed(row)
+  local has_ended = redis.call('HEXISTS', row, 'ended') == 1
+  if file(id, before, after) then
+    announce('kind', 'trajectory', 'trajectory_id', id, 'status', after.status or '')
+  elseif is_more and has_ended then -- a late reward, or steps of another log
+    announce('kind', 'addition', 'trajectory_id', id)
+  end
 end
 
 for _, one in ipairs(batch.trajectories) do merge_trajectory(one) end

@@ -1,0 +1,153 @@
+"""This file holds the commands that write trajectories into files: ``store export parquet | jsonl | verl``."""
+
+import signal
+import sys
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from agent_layer.cli.asking import Asked, filters_of, with_filters
+from agent_layer.errors import CorruptRecordError
+from agent_layer.export.feed import Feed
+from agent_layer.export.files import replacing
+from agent_layer.schema.rollout import FINAL_STATUSES
+from agent_layer.store.display import show_trajectory
+from agent_layer.store.rows import TrajectoryRow
+from agent_layer.store.store import Store, open_store
+
+if TYPE_CHECKING:  # comes with an extra
+    from agent_layer.export.keeping import Keeper
+
+__all__ = ["export_group"]
+
+_WAIT_SECONDS = 0.5
+_REWRITE_SECONDS = 2.0
+"""Between two rounds of ``--follow``: each writes a part of up to 16 MB again."""
+
+
+def export_group() -> typer.Typer:
+    """Give the group of commands."""
+    group = typer.Typer(help="Write trajectories that have ended into files.", no_args_is_help=True)
+    group.command()(with_filters(parquet))
+    group.command()(with_filters(jsonl))
+    group.command()(with_filters(verl))
+    return group
+
+
+def parquet(
+    context: typer.Context,
+    directory: Annotated[Path, typer.Argument(metavar="DIR")],
+    *,
+    follow: Annotated[bool, typer.Option("--follow", help="Go on with what ends or changes from now on.")] = False,
+    contents: Annotated[bool, typer.Option("--contents", help="Messages, tools and states, too.")] = False,
+    trajectories: Annotated[bool, typer.Option("--trajectories/--no-trajectories", help="That table.")] = True,
+    steps: Annotated[bool, typer.Option("--steps/--no-steps", help="That table.")] = True,
+    asked: Asked,
+) -> None:
+    """Keep a Parquet dataset equal to an answer: DIR/trajectories/*.parquet and DIR/steps/*.parquet."""
+    from agent_layer.export.dataset import Dataset, Plan, Table  # noqa: PLC0415  # comes with an extra
+    from agent_layer.export.keeping import Keeper  # noqa: PLC0415
+
+    store, left_out = open_store(context.obj), _LeftOut()
+    wanted: dict[Table, bool] = {"trajectories": trajectories, "steps": steps}
+    plan = Plan(tables=[name for name, is_wanted in wanted.items() if is_wanted], contents=contents, filters=asked)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with Dataset(directory, plan, time.time()) as dataset:
+        filters = filters_of(asked, dataset.made_at)
+        feed = Feed(store, dataset, **filters)
+        keeper = Keeper(store, feed, dataset, contents=contents, step=filters.get("step"), on_corrupt=left_out.note)
+        with suppress(KeyboardInterrupt):
+            if not (feed.resume() and follow):
+                with _progress() as progress:
+                    num_written = keeper.fill(progress)
+                typer.echo(f"{num_written} trajectories in {directory}")
+            if follow:
+                _follow(keeper)
+    left_out.end()
+
+
+def jsonl(
+    context: typer.Context,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="'-' is standard output.")],
+    *,
+    contents: Annotated[bool, typer.Option("--contents/--no-contents", help="Else hashes stand for them.")] = True,
+    asked: Asked,
+) -> None:
+    """Write one line for each trajectory: what 'show --format json' shows of it."""
+    store, left_out = open_store(context.obj), _LeftOut()
+    found = store.read(_ended(store, asked), contents=contents, on_corrupt=left_out.note)
+    lines = (msgspec.json.encode(show_trajectory(row, trajectory)) + b"\n" for row, trajectory in found)
+    if file == "-":
+        _write_lines(sys.stdout.buffer, lines)
+    else:
+        with replacing(Path(file)) as path, path.open("wb") as opened:
+            _write_lines(opened, lines)
+    left_out.end()
+
+
+def verl(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(metavar="FILE.parquet")],
+    *,
+    asked: Asked,
+) -> None:
+    """Write the tasks of the trajectories as veRL's own dataset: one row for each task, its prompt and its grading."""
+    from agent_layer.export.verl import first_of_each_task, verl_row, write_verl  # noqa: PLC0415  # comes with an extra
+
+    store, left_out = open_store(context.obj), _LeftOut()
+    rows = first_of_each_task(_ended(store, asked))
+    found = store.read(rows, on_corrupt=left_out.note)
+    tasks = (verl_row(trajectory, index) for index, (_, trajectory) in enumerate(found))
+    num_written, num_left_out = write_verl(file, tasks)
+    typer.echo(f"{num_written} tasks in {file}")
+    if num_left_out:
+        typer.echo(f"left out: {num_left_out} tasks whose prompt is not known, or is not text alone", err=True)
+    left_out.end()
+
+
+def _follow(keeper: "Keeper") -> None:
+    while True:
+        if keeper.keep_current(_WAIT_SECONDS):
+            time.sleep(_REWRITE_SECONDS)
+
+
+def _ended(store: Store, asked: Asked) -> Iterator[TrajectoryRow]:
+    return (row for row in store.scan(**filters_of(asked)) if row.status in FINAL_STATUSES)
+
+
+def _write_lines(file: IO[bytes], lines: Iterable[bytes]) -> None:
+    with _progress() as progress:
+        for number, line in enumerate(lines, start=1):
+            file.write(line)
+            progress(number)
+    file.flush()
+
+
+class _LeftOut:
+    """Says which trajectories could not be read, and ends the command with 1 where there were any."""
+
+    def __init__(self) -> None:
+        self._any = False
+
+    def note(self, error: CorruptRecordError) -> None:
+        self._any = True
+        typer.echo(f"left out: {error}", err=True)
+
+    def end(self) -> None:
+        if self._any:
+            raise typer.Exit(1)
+
+
+@contextmanager
+def _progress() -> Generator[Callable[[int], None]]:
+    columns = (SpinnerColumn(), TextColumn("{task.completed} trajectories"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda num_done: bar.update(task, completed=num_done)

@@ -1,0 +1,130 @@
+"""This file holds how many trajectories are read one after another: a few ahead, and only what is asked for of each.
+
+Messages, tools and framework states are ``Content`` records. They lie beside the steps, in the same chunk, or, where
+they are large, in objects of their own. A reader that does not ask for them leaves the former undecoded and the latter
+alone.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Literal, TypeVar, cast
+
+import msgspec
+
+from agent_layer.errors import CorruptRecordError
+from agent_layer.schema.codec import decode
+from agent_layer.schema.step import Step
+from agent_layer.schema.trajectory import Trajectory, TrajectoryRecord, assemble_trajectory
+from agent_layer.schema.untrusted import object_of, objects_of
+from agent_layer.store.index import Index
+from agent_layer.store.protocols import ObjectStore
+from agent_layer.store.rows import TrajectoryRow
+from agent_layer.store.segments import read_chunk
+
+__all__ = ["pick_steps", "stream_trajectories"]
+
+A = TypeVar("A")
+B = TypeVar("B")
+
+_NUM_THREADS = 8
+_NUM_AHEAD = 16
+"""Trajectories that are read, or wait to be taken, at the same time."""
+
+
+class _Kind(msgspec.Struct):
+    """What tells the kind of a stored record; everything else of it is passed over."""
+
+    type: str
+
+
+_KIND = msgspec.msgpack.Decoder(_Kind)
+
+
+def stream_trajectories(
+    index: Index,
+    objects: ObjectStore,
+    rows: Iterable[TrajectoryRow],
+    *,
+    contents: bool = True,
+    on_corrupt: Callable[[CorruptRecordError], None] | None = None,
+) -> Iterator[tuple[TrajectoryRow, Trajectory]]:
+    """Read the trajectories of rows in the order given, in memory that does not grow with their number.
+
+    Those that were deleted meanwhile are left out.
+
+    Args:
+        index: says where they lie.
+        objects: give their bytes.
+        rows: may be endless.
+        contents: False: ``contents`` of each stays empty.
+        on_corrupt: told of each that cannot be read, which is then left out; None: it is raised.
+
+    Raises: CorruptRecordError: stored bytes are not what their checksum says.
+    """
+
+    def read(row: TrajectoryRow) -> tuple[TrajectoryRow, Trajectory] | CorruptRecordError | None:
+        try:
+            trajectory = _read(index, objects, row.trajectory_id, contents=contents)
+        except CorruptRecordError as error:
+            return error
+        return None if trajectory is None else (row, trajectory)
+
+    for found in _ahead(read, rows):
+        if isinstance(found, tuple):
+            yield found
+        elif found is not None:
+            if on_corrupt is None:
+                raise found
+            on_corrupt(found)
+
+
+def pick_steps(
+    trajectory: Trajectory, which: int | Literal["last"] | tuple[Literal["tool"], str] | None
+) -> Sequence[Step]:
+    """Give the step of this index, the last one, all that asked for a tool of this name, or (None) all."""
+    steps = trajectory.steps
+    match which:
+        case None:
+            return steps
+        case "last":
+            return steps[-1:]
+        case int():
+            return steps[which : which + 1]
+        case (_, name):
+            return [step for step in steps if name in _tools_asked(step)]
+
+
+def _tools_asked(step: Step) -> list[object]:
+    message = step.action.message or {}
+    return [object_of(call.get("function")).get("name") for call in objects_of(message.get("tool_calls"))]
+
+
+def _read(index: Index, objects: ObjectStore, trajectory_id: str, *, contents: bool) -> Trajectory | None:
+    places = index.chunks(trajectory_id)
+    stored = [record for place in places for record in read_chunk(objects, *place)]
+    kept = stored if contents else [record for record in stored if not _is_content(record)]
+    records = [cast("TrajectoryRecord", decode(record)) for record in kept]
+    return assemble_trajectory(trajectory_id, records) if places else None
+
+
+def _is_content(record: bytes) -> bool:
+    try:
+        return _KIND.decode(record).type == "content"
+    except msgspec.MsgspecError:  # ``decode`` says what is wrong with it
+        return False
+
+
+def _ahead(read: Callable[[A], B], items: Iterable[A]) -> Iterator[B]:
+    waiting: deque[Future[B]] = deque()
+    with ThreadPoolExecutor(_NUM_THREADS) as threads:
+        try:
+            for item in items:
+                waiting.append(threads.submit(read, item))
+                if len(waiting) >= _NUM_AHEAD:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for one in waiting:
+                one.cancel()
