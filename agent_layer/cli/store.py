@@ -10,6 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as ProgressBar
 
 from agent_layer.cli.store_export import export_group
+from agent_layer.cli.store_import import import_messages
 from agent_layer.store.figures import describe
 from agent_layer.store.rebuild import Progress
 from agent_layer.store.store import open_store
@@ -22,6 +23,7 @@ def register(app: typer.Typer) -> None:
     group = typer.Typer(help="Care of the store.", no_args_is_help=True)
     group.command()(reindex)
     group.command()(check)
+    group.command("import")(import_messages)
     group.add_typer(export_group(), name="export")
     app.add_typer(group, name="store")
 
