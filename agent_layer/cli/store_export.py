@@ -4,8 +4,9 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import IO, TYPE_CHECKING, Annotated
 
 import msgspec
@@ -58,18 +59,19 @@ def parquet(
     store, left_out = open_store(context.obj), _LeftOut()
     wanted: dict[Table, bool] = {"trajectories": trajectories, "steps": steps}
     plan = Plan(tables=[name for name, is_wanted in wanted.items() if is_wanted], contents=contents, filters=asked)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with Dataset(directory, plan, time.time()) as dataset:
+    with _stopping() as is_stopped, Dataset(directory, plan, time.time()) as dataset:
         filters = filters_of(asked, dataset.made_at)
         feed = Feed(store, dataset, **filters)
         keeper = Keeper(store, feed, dataset, contents=contents, step=filters.get("step"), on_corrupt=left_out.note)
-        with suppress(KeyboardInterrupt):
-            if not (feed.resume() and follow):
-                with _progress() as progress:
-                    num_written = keeper.fill(progress)
-                typer.echo(f"{num_written} trajectories in {directory}")
-            if follow:
-                _follow(keeper)
+        if not (feed.resume() and follow):
+            with _progress() as progress:
+                num_written = keeper.fill(progress, is_stopped)
+            if num_written is None:
+                typer.echo("stopped: not all is written; the same command again goes on", err=True)
+                raise typer.Exit(1)
+            typer.echo(f"{num_written} trajectories in {directory}")
+        if follow:
+            _follow(keeper, is_stopped)
     left_out.end()
 
 
@@ -112,10 +114,28 @@ def verl(
     left_out.end()
 
 
-def _follow(keeper: "Keeper") -> None:
-    while True:
-        if keeper.keep_current(_WAIT_SECONDS):
-            time.sleep(_REWRITE_SECONDS)
+def _follow(keeper: "Keeper", is_stopped: Callable[[], bool]) -> None:
+    while not is_stopped():
+        next_at = time.monotonic() + (_REWRITE_SECONDS if keeper.keep_current(_WAIT_SECONDS) else 0.0)
+        while time.monotonic() < next_at and not is_stopped():
+            time.sleep(_WAIT_SECONDS / 5)
+
+
+@contextmanager
+def _stopping() -> Generator[Callable[[], bool]]:
+    """Let what is being written be finished at the first Ctrl-C or SIGTERM; the second one ends at once."""
+    asked: list[int] = []
+
+    def ask(number: int, _: FrameType | None) -> None:
+        asked.append(number)
+        signal.signal(number, signal.default_int_handler)
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: bool(asked)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _ended(store: Store, asked: Asked) -> Iterator[TrajectoryRow]:

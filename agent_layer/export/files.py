@@ -22,14 +22,15 @@ def replacing(path: Path) -> Generator[Path]:
     unfinished = path.with_name(f"{UNFINISHED}{path.name}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        yield unfinished
-        with unfinished.open("rb") as file:
-            os.fsync(file.fileno())
-        unfinished.replace(path)
+        try:
+            yield unfinished
+            with unfinished.open("rb") as file:
+                os.fsync(file.fileno())
+            unfinished.replace(path)
+        finally:
+            unfinished.unlink(missing_ok=True)
     except OSError as error:
         raise BadInputError(
             f"export to {path}: expected a place that can be written to, found {error.strerror or error};"
             " choose another, or make room"
         ) from error
-    finally:
-        unfinished.unlink(missing_ok=True)

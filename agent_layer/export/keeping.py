@@ -45,16 +45,21 @@ class Keeper:
         self._step = step
         self._on_corrupt = on_corrupt
 
-    def fill(self, progress: Callable[[int], None] = lambda _: None) -> int:
+    def fill(
+        self, progress: Callable[[int], None] = lambda _: None, is_stopped: Callable[[], bool] = lambda: False
+    ) -> int | None:
         """Make the dataset equal to what the store answers now; give the number of trajectories.
 
         Args:
             progress: told how many have been written.
+            is_stopped: asked after each part; the dataset is then sound, but not whole, and None is given.
         """
         answered: set[str] = set()
         for batch in _batches(self._entries(_noted(self._feed.stored(), answered))):
             self._dataset.put(batch)
             progress(len(answered))
+            if is_stopped():
+                return None
         self._dataset.drop(set(self._dataset.trajectory_ids) - answered)
         self._feed.remember()
         return len(answered)

@@ -64,8 +64,9 @@ class Parts:
         return stored.filter(pc.invert(are_gone))
 
     def _write(self, number: int, table: pa.Table) -> None:
-        with replacing(self._path(number)) as path:
-            pq.write_table(table, path, compression="zstd", row_group_size=_ROW_GROUP)
+        with replacing(self._path(number)) as path, pq.ParquetWriter(path, self._schema, compression="zstd") as writer:
+            if table.num_rows:  # an empty group of rows is what ``datasets`` cannot read
+                writer.write_table(table, row_group_size=_ROW_GROUP)
 
     def _numbers(self) -> list[int]:
         return sorted(int(path.stem.removeprefix("part-")) for path in self._directory.glob("part-*.parquet"))

@@ -96,7 +96,8 @@ def write_verl(path: Path, tasks: Iterable[JsonObject | None]) -> tuple[int, int
     with replacing(path) as unfinished, pq.ParquetWriter(unfinished, VERL_SCHEMA, compression="zstd") as writer:
         while batch := list(islice(remaining, _BATCH)):
             rows = [row for row in batch if row is not None]
-            writer.write_table(pa.Table.from_pylist(rows, schema=VERL_SCHEMA))
+            if rows:  # an empty group of rows is what ``datasets`` cannot read
+                writer.write_table(pa.Table.from_pylist(rows, schema=VERL_SCHEMA))
             num_written, num_left_out = num_written + len(rows), num_left_out + len(batch) - len(rows)
     return num_written, num_left_out
 

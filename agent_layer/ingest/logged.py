@@ -19,6 +19,8 @@ from agent_layer.schema.untrusted import UNREADABLE, object_of, objects_of
 __all__ = ["Conversation", "Turn", "read_line"]
 
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+_LATEST = 32_503_680_000
+"""The year 3000: what is larger counts milliseconds."""
 _KNOWN = frozenset(
     {"messages", "tools", "functions", "reward", "task_id", "task_type", "model", "id", "metadata", "created"}
     | {"request", "response"}
@@ -85,7 +87,7 @@ def read_line(line: bytes, where: str) -> Conversation:
         task_id=_name_of(fields, "task_id", where),
         task_type=_name_of(fields, "task_type", where),
         model=model if isinstance(model := told.get("model"), str) else None,
-        at=float(created) if isinstance(created := told.get("created"), int | float) else None,
+        at=_time_of(told.get("created"), where),
         sampling={name: request[name] for name in _SAMPLING if name in request},
         usage=object_of(response.get("usage")),
         labels=_labels_of(fields),
@@ -125,6 +127,14 @@ def _messages_of(value: object, where: str) -> list[JsonObject]:
         if not isinstance(message.get("content"), str | list | None):
             raise _refused(where, f"text or parts as content of message {number}", repr(message.get("content")))
     return messages
+
+
+def _time_of(created: object, where: str) -> float | None:
+    if created is None:
+        return None
+    if isinstance(created, bool) or not isinstance(created, int | float) or not 0 <= created < _LATEST:
+        raise _refused(where, "'created', seconds since the epoch", repr(created))
+    return float(created)
 
 
 def _rewards_of(value: object, where: str) -> dict[str, float]:

@@ -129,15 +129,15 @@ def _parts_of(told: Conversation, turn: Turn, state: StepState, home: _Home) -> 
 
 def _observations_of(messages: list[JsonObject], home: _Home) -> Iterator[Observation]:
     """What tools answered; each names the call that asked for it, or follows the one before."""
-    asked: dict[object, tuple[str, JsonObject]] = {}
+    asked: dict[str, tuple[str, JsonObject]] = {}
     last_call: str | None = None
     for number, message in enumerate(messages):
         if message["role"] == "assistant":
             last_call = _call_id(home, number)
             for call in objects_of(message.get("tool_calls")):
-                asked[call.get("id")] = last_call, object_of(call.get("function"))
+                asked[str(call.get("id"))] = last_call, object_of(call.get("function"))
         elif message["role"] in ("tool", "function"):
-            call_id, function = asked.get(message.get("tool_call_id")) or (last_call, JsonObject())
+            call_id, function = asked.get(str(message.get("tool_call_id"))) or (last_call, JsonObject())
             yield Observation(
                 trajectory_id=home.trajectory_id,
                 observation_id=f"{home.trajectory_id}.o{number}",
