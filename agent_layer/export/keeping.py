@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterable, Iterator
 from agent_layer.errors import CorruptRecordError
 from agent_layer.export.dataset import Dataset, Entry
 from agent_layer.export.feed import Feed
+from agent_layer.store.filters import Which
+from agent_layer.store.reading import pick_steps
 from agent_layer.store.rows import TrajectoryRow
 from agent_layer.store.store import Store
-from agent_layer.store.streaming import pick_steps
 from agent_layer.store.tables.steps import tabulate_steps
 
 __all__ = ["Keeper"]
@@ -24,7 +25,7 @@ class Keeper:
         feed: of the dataset's filters, at the dataset's place.
         dataset: what is kept.
         contents: messages and tools, too.
-        step: the only one of each trajectory that is kept; None: all.
+        step: those of each trajectory that are kept; None: all.
         on_corrupt: told of each trajectory that cannot be read; what the dataset holds of it stays.
     """
 
@@ -35,14 +36,14 @@ class Keeper:
         dataset: Dataset,
         *,
         contents: bool,
-        step: int | None,
+        step: Which | None,
         on_corrupt: Callable[[CorruptRecordError], None],
     ) -> None:
         self._store = store
         self._feed = feed
         self._dataset = dataset
         self._contents = contents
-        self._step = step
+        self._step: Which | None = step
         self._on_corrupt = on_corrupt
 
     def fill(
@@ -76,8 +77,8 @@ class Keeper:
 
     def _entries(self, rows: Iterable[TrajectoryRow]) -> Iterator[Entry]:
         for row, trajectory in self._store.read(rows, contents=self._contents, on_corrupt=self._on_corrupt):
-            steps = tabulate_steps(trajectory, pick_steps(trajectory, self._step), contents=self._contents)
-            yield Entry(row=row, steps=steps)
+            steps = trajectory.steps if self._step is None else pick_steps(trajectory, self._step)
+            yield Entry(row=row, steps=tabulate_steps(trajectory, steps, contents=self._contents))
 
 
 def _noted(rows: Iterable[TrajectoryRow], trajectory_ids: set[str]) -> Iterator[TrajectoryRow]:

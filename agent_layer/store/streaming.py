@@ -8,21 +8,22 @@ alone.
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Literal, TypeVar, cast
+from typing import TypeVar, cast
 
 import msgspec
 
-from agent_layer.errors import CorruptRecordError
+from agent_layer.errors import CorruptRecordError, NotFoundError
 from agent_layer.schema.codec import decode
 from agent_layer.schema.step import Step
 from agent_layer.schema.trajectory import Trajectory, TrajectoryRecord, assemble_trajectory
-from agent_layer.schema.untrusted import object_of, objects_of
+from agent_layer.store.filters import Which
 from agent_layer.store.index import Index
 from agent_layer.store.protocols import ObjectStore
+from agent_layer.store.reading import NUM_LOOKS, pick_steps
 from agent_layer.store.rows import TrajectoryRow
-from agent_layer.store.segments import read_chunk
+from agent_layer.store.segments import read_chunk, segment_key
 
-__all__ = ["pick_steps", "stream_trajectories"]
+__all__ = ["stream_steps", "stream_trajectories"]
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -79,33 +80,31 @@ def stream_trajectories(
             on_corrupt(found)
 
 
-def pick_steps(
-    trajectory: Trajectory, which: int | Literal["last"] | tuple[Literal["tool"], str] | None
-) -> Sequence[Step]:
-    """Give the step of this index, the last one, all that asked for a tool of this name, or (None) all."""
-    steps = trajectory.steps
-    match which:
-        case None:
-            return steps
-        case "last":
-            return steps[-1:]
-        case int():
-            return steps[which : which + 1]
-        case (_, name):
-            return [step for step in steps if name in _tools_asked(step)]
-
-
-def _tools_asked(step: Step) -> list[object]:
-    message = step.action.message or {}
-    return [object_of(call.get("function")).get("name") for call in objects_of(message.get("tool_calls"))]
+def stream_steps(
+    found: Iterable[tuple[TrajectoryRow, Trajectory]], which: Which | None
+) -> Iterator[tuple[Trajectory, Sequence[Step]]]:
+    """Give each trajectory with the steps that are meant; None: all of them."""
+    for _, trajectory in found:
+        yield trajectory, trajectory.steps if which is None else pick_steps(trajectory, which)
 
 
 def _read(index: Index, objects: ObjectStore, trajectory_id: str, *, contents: bool) -> Trajectory | None:
+    for look in range(NUM_LOOKS):
+        try:
+            stored = _stored(index, objects, trajectory_id)
+        except NotFoundError:
+            if look == NUM_LOOKS - 1:
+                raise
+        else:
+            kept = stored if contents else [record for record in stored if not _is_content(record)]
+            records = [cast("TrajectoryRecord", decode(record)) for record in kept]
+            return assemble_trajectory(trajectory_id, records) if stored else None
+    return None
+
+
+def _stored(index: Index, objects: ObjectStore, trajectory_id: str) -> list[bytes]:
     places = index.chunks(trajectory_id)
-    stored = [record for place in places for record in read_chunk(objects, *place)]
-    kept = stored if contents else [record for record in stored if not _is_content(record)]
-    records = [cast("TrajectoryRecord", decode(record)) for record in kept]
-    return assemble_trajectory(trajectory_id, records) if places else None
+    return [record for name, chunk in places for record in read_chunk(objects, segment_key(index.keys, name), chunk)]
 
 
 def _is_content(record: bytes) -> bool:

@@ -5,12 +5,12 @@ from itertools import islice
 import pytest
 
 from agent_layer.errors import BadInputError, CorruptRecordError
-from agent_layer.schema.codec import encode
+from agent_layer.schema.codec import decode, encode
 from agent_layer.schema.ids import content_hash
 from agent_layer.schema.record import Logprobs, TokenIds
 from agent_layer.schema.rollout import AttemptStarted, Outcome
 from agent_layer.schema.step import Action, Content, PromptDelta, StepPart, StepState
-from agent_layer.store import segments
+from agent_layer.store.segments import segment_key
 
 NUM_TRAJECTORIES = 40
 BODY = b'"' + b"x" * 5_000 + b'"'
@@ -66,7 +66,6 @@ def test_no_more_is_read_than_a_few_ahead(full_store, counted):
 
 def test_contents_are_neither_decoded_nor_fetched(full_store, monkeypatch):
     decoded = []
-    decode = segments.decode
     monkeypatch.setattr("agent_layer.store.streaming.decode", lambda one: decoded.append(decode(one)) or decoded[-1])
 
     [step, *_] = full_store.iter_steps(until=100.0)
@@ -116,12 +115,13 @@ def test_what_was_deleted_meanwhile_is_left_out(full_store):
 
 
 def test_what_cannot_be_read_is_named_and_the_rest_is_given(full_store, put):
-    key = put(*attempt_of(0, run="s"))
+    name = put(*attempt_of(0, run="s"))
+    key = segment_key(full_store.keys, name)
     content = bytearray(full_store.objects.get(key))
     content[20] ^= 1
     full_store.objects.put(key, bytes(content))
     size = len(encode(next(attempt_of(0))))
-    full_store.redis.hset(full_store.keys.chunks("x.0-0"), key, f"0 {size}")
+    full_store.redis.hset(full_store.keys.chunks("x.0-0"), name, f"0 {size}")
     left_out = []
 
     found = list(full_store.read(full_store.scan(), on_corrupt=left_out.append))

@@ -19,7 +19,7 @@ from agent_layer.store.display import show_step
 from agent_layer.store.query import Page
 from agent_layer.store.rows import TrajectoryRow
 from agent_layer.store.tables.steps import STEP_SCHEMA, step_schema, tabulate_steps
-from agent_layer.store.tables.stream import stream_steps
+from agent_layer.store.tables.stream import tabulate_stream
 from agent_layer.store.tables.trajectories import TRAJECTORY_SCHEMA, rows_of, tabulate_rows
 from agent_layer.store.times import format_time
 
@@ -50,6 +50,10 @@ ROWS = st.builds(
     ended_at=times,
     labels=st.dictionaries(st.text(max_size=9), st.text(max_size=9), max_size=3),
     worker=texts,
+    tools=st.lists(st.text(max_size=9), max_size=3),
+    input_hash=texts,
+    env=texts,
+    env_version=texts,
 )
 
 
@@ -175,11 +179,11 @@ def test_columns_that_are_asked_for_are_all_there_is():
 def test_a_stream_holds_every_step_in_batches_of_some_size():
     trajectory = assemble_trajectory("x.0-0", records_of())
 
-    reader = stream_steps(((trajectory, trajectory.steps) for _ in range(5_000)), columns=["index"], contents=False)
+    reader = tabulate_stream(((trajectory, trajectory.steps) for _ in range(5_000)), columns=["index"], contents=False)
     sizes = [batch.num_rows for batch in reader]
 
     assert (sum(sizes), len(sizes)) == (10_000, 3)
-    assert stream_steps([], columns=None, contents=False).read_all().schema == STEP_SCHEMA
+    assert tabulate_stream([], columns=None, contents=False).read_all().schema == STEP_SCHEMA
 
 
 def test_columns_carry_their_meaning():

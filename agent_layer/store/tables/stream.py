@@ -8,13 +8,13 @@ from agent_layer.schema.step import Step
 from agent_layer.schema.trajectory import Trajectory
 from agent_layer.store.tables.steps import step_schema, tabulate_steps
 
-__all__ = ["stream_steps"]
+__all__ = ["tabulate_stream"]
 
 _BATCH_BYTES = 8 << 20
 _BATCH_ROWS = 4_096
 
 
-def stream_steps(
+def tabulate_stream(
     picked: Iterable[tuple[Trajectory, Sequence[Step]]], *, columns: Sequence[str] | None, contents: bool
 ) -> pa.RecordBatchReader:
     """Give the steps picked of each trajectory as batches of a few megabytes; none is made before it is asked for.

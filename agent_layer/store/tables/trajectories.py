@@ -48,10 +48,14 @@ TRAJECTORY_COLUMNS: Final[tuple[Column[TrajectoryRow], ...]] = (
     _plain("policy_min", pa.int64(), "smallest version that sampled any token"),
     _plain("policy_max", pa.int64(), "largest version that sampled any token"),
     _plain("agents", pa.list_(pa.string()), "names of the agents that made calls, sorted"),
+    _plain("tools", pa.list_(pa.string()), "names of the tools that were asked for or answered, sorted"),
     _time("started_at", "cut to milliseconds"),
     _time("ended_at", "cut to milliseconds"),
     Column("labels", LABELS, _labels, "labels of its task"),
     _plain("worker", pa.string(), "who ran it"),
+    _plain("input_hash", pa.string(), "content hash of its task's input"),
+    _plain("env", pa.string(), "environment"),
+    _plain("env_version", pa.string(), "its version"),
 )
 
 TRAJECTORY_SCHEMA: Final = schema_of(TRAJECTORY_COLUMNS)
