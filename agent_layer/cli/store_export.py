@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import IO, TYPE_CHECKING, Annotated
+from typing import IO, TYPE_CHECKING, Annotated, TypeAlias
 
 import msgspec
 import typer
@@ -30,7 +30,7 @@ if TYPE_CHECKING:  # comes with an extra
 
 __all__ = ["export_group"]
 
-Step = Annotated[
+WhichStep: TypeAlias = Annotated[
     str | None,
     typer.Option(help="Only this step of each: an index from 0, last, or tool:NAME for all that called it."),
 ]
@@ -56,7 +56,7 @@ def parquet(
     contents: Annotated[bool, typer.Option("--contents", help="Messages, tools and states, too.")] = False,
     trajectories: Annotated[bool, typer.Option("--trajectories/--no-trajectories", help="That table.")] = True,
     steps: Annotated[bool, typer.Option("--steps/--no-steps", help="That table.")] = True,
-    step: Step = None,
+    step: WhichStep = None,
     filters: Filters,
 ) -> None:
     """Keep a Parquet dataset equal to an answer: DIR/trajectories/*.parquet and DIR/steps/*.parquet."""

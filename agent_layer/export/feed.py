@@ -85,11 +85,6 @@ class Feed:
         """Give the rows of those that are there, have ended and meet the filters."""
         return [row for trajectory_id in trajectory_ids for row in self._wanted(trajectory_id)]
 
-    @property
-    def is_waiting(self) -> bool:
-        """Whether it has heard of changes that were not dealt with."""
-        return bool(self._due)
-
     def remember(self, trajectory_ids: Collection[str] = ()) -> None:
         """Know that these were dealt with."""
         for trajectory_id in trajectory_ids:

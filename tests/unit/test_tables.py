@@ -2,6 +2,7 @@
 
 import sys
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -184,6 +185,12 @@ def test_a_stream_holds_every_step_in_batches_of_some_size():
 
     assert (sum(sizes), len(sizes)) == (10_000, 3)
     assert tabulate_stream([], columns=None, contents=False).read_all().schema == STEP_SCHEMA
+
+
+def test_every_column_is_documented():
+    documented = (Path(__file__).parents[2] / "ARCHITECTURE.md").read_text()
+
+    assert [name for name in TRAJECTORY_SCHEMA.names + STEP_SCHEMA.names if f"`{name}`" not in documented] == []
 
 
 def test_columns_carry_their_meaning():

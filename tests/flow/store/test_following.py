@@ -146,7 +146,7 @@ def keep(settings, tmp_path, monkeypatch):
             keeper = Keeper(store, feed, kept, contents=False, step=None, on_corrupt=lambda _: None)
             if not feed.resume():
                 keeper.fill()
-            while keeper.keep_current(0.01) or feed.is_waiting:
+            while keeper.keep_current(0.01):
                 pass
 
     return keep
