@@ -14,6 +14,7 @@ from agent_layer.ingest.logged import read_line
 from agent_layer.ingest.messages import Batch, records_of, trajectory_id_of_line
 from agent_layer.recorder.log import Recorder, open_recorder
 from agent_layer.schema.ids import check_name
+from agent_layer.store.index import owner_hash
 from agent_layer.store.store import Store, open_store
 
 __all__ = ["import_messages"]
@@ -66,6 +67,9 @@ def _lines(file: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def _is_known(store: Store, trajectory_id: str) -> bool:
+    """Whether it is stored, or was and has been deleted."""
+    if store.redis.hexists(store.keys.dead, owner_hash(trajectory_id)):
+        return True
     try:
         store.row(trajectory_id)
     except NotFoundError:

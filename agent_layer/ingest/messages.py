@@ -16,7 +16,7 @@ from agent_layer.schema.record import JsonObject
 from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import AttemptStarted, Outcome
 from agent_layer.schema.step import Action, Content, StepPart, StepState, Usage
-from agent_layer.schema.task import Split, Task
+from agent_layer.schema.task import Split, Task, hash_input
 from agent_layer.schema.untrusted import UNREADABLE, object_of, objects_of
 
 __all__ = ["Batch", "records_of", "trajectory_id_of_line"]
@@ -90,6 +90,7 @@ def _start_of(told: Conversation, home: _Home, batch: Batch) -> AttemptStarted:
         split=batch.split,
         started_at=home.began_at,
         labels=told.labels,
+        input_hash=hash_input(task),
         task=task,
     )
 

@@ -24,4 +24,5 @@ for i = 1, #ARGV, 3 do
     end
   end
 end
+keep_zones()
 return changed

@@ -16,6 +16,7 @@ from agent_layer.export.feed import Feed
 from agent_layer.export.keeping import Keeper
 from agent_layer.store import open_store
 from agent_layer.store.tables.trajectories import TRAJECTORY_SCHEMA, rows_of
+from agent_layer.store.tombstones import forget
 
 
 @pytest.fixture
@@ -114,6 +115,18 @@ def test_killed_at_any_moment_nothing_is_lost_and_nothing_is_there_twice(
     exporter.send_signal(signal.SIGTERM)
     assert exporter.wait(30) == 0
     assert not list((tmp_path / "d").rglob(".unfinished-*"))
+
+
+def test_what_is_deleted_leaves_the_dataset(record, make_attempt, keep, settings, tmp_path):
+    record(*(make_attempt(f"x.{n}-0", at=100.0 + n) for n in range(3)))
+    keep()
+    store = open_store(settings)
+
+    forget(store.redis, store.keys, ["x.1-0"], 1.0)
+    keep()
+
+    assert sorted(rewards_in(tmp_path / "d")) == ["x.0-0", "x.2-0"]
+    assert agrees(tmp_path / "d", store)
 
 
 class Killed(BaseException):

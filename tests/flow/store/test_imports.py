@@ -5,6 +5,7 @@ import json
 import pytest
 
 from agent_layer.store import open_store
+from agent_layer.store.tombstones import forget
 
 TALK = {
     "messages": [
@@ -57,6 +58,17 @@ def test_importing_twice_is_importing_once(agent_layer, log, settings):
     assert (status, out) == (0, "1 conversations, 0 of them new, in run default\n")
     assert (store.row(row.trajectory_id), store.get(row.trajectory_id), sorted(store.objects.list(""))) == before
     assert store.check().is_sound
+
+
+def test_what_was_deleted_is_not_imported_again(agent_layer, log, settings):
+    file = log(TALK)
+    agent_layer("store", "import", file)
+    store = open_store(settings)
+    [row] = store.scan()
+    forget(store.redis, store.keys, [row.trajectory_id], 1.0)
+
+    assert agent_layer("store", "import", file)[1] == "1 conversations, 0 of them new, in run default\n"
+    assert list(store.scan()) == []
 
 
 def test_a_line_that_is_no_conversation_is_named_and_nothing_is_imported(agent_layer, log, settings):
