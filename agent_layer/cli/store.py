@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as ProgressBar
 
+from agent_layer.cli.store_export import export_group
+from agent_layer.cli.store_import import import_messages
 from agent_layer.store.figures import describe
 from agent_layer.store.rebuild import Progress
 from agent_layer.store.store import open_store
@@ -22,6 +24,8 @@ def register(app: typer.Typer) -> None:
     group.command()(reindex)
     group.command()(check)
     group.command()(cool)
+    group.command("import")(import_messages)
+    group.add_typer(export_group(), name="export")
     app.add_typer(group, name="store")
 
 

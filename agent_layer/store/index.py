@@ -140,7 +140,8 @@ class Index:
             pipeline.get(self.keys.blocks_with(name))
         zones, buckets, *bitmaps = cast("_Map", pipeline.execute())
         everywhere = [frozenset(_set_bits(bitmap or b"")) for bitmap in bitmaps]
-        blocks = frozenset.intersection(*everywhere) if everywhere else frozenset(map(int, zones))
+        first, *others = everywhere or [frozenset(map(int, zones))]
+        blocks = first.intersection(*others)
         found = [(block, zones.get(str(block).encode())) for block in blocks]
         return BlockMap([_zone_of(block, ends) for block, ends in found if ends], len(zones), sorted(map(int, buckets)))
 

@@ -1,8 +1,8 @@
 """This file holds the plan of a search: which blocks can hold answers, and in which order to look at them. Pure.
 
 Of the blocks in which every name that is asked for occurs, one is passed over when the numbers of its zone lie outside
-the ranges asked for, or when all that it can hold was given before. The others come in the order of the best that they can
-hold, so that a search for the first few ends as soon as no block left can hold a better one.
+the ranges asked for, or when all that it can hold was given before. The others come in the order of the best that they
+can hold, so that a search for the first few ends as soon as no block left can hold a better one.
 """
 
 import math
