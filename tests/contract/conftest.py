@@ -1,7 +1,8 @@
-"""This file holds a store over each kind of object store, and the way records get into it without a shipper."""
+"""This file holds a store over servers of each make, and the way records get into it without a shipper."""
 
 from collections import defaultdict
 from collections.abc import Callable
+from functools import cache
 
 import pytest
 
@@ -11,6 +12,18 @@ from agent_layer.settings import Settings
 from agent_layer.store import Store, open_store
 from agent_layer.store.rebuild import index_segment
 from agent_layer.store.segments import build_segment, segment_key
+
+
+@pytest.fixture(scope="session")
+def started_redis(start_redis):
+    """``started_redis(name)``: URL of the one server of this make."""
+    return cache(start_redis)
+
+
+@pytest.fixture
+def redis_url(servers, redis_programs, started_redis) -> str:
+    """A server of the test's make; where there is no Redis 7, the carried one, and one test says so."""
+    return started_redis(servers.redis if servers.redis in redis_programs else "carried")
 
 
 @pytest.fixture
