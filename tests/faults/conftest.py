@@ -123,6 +123,8 @@ class Proxy:
 
     def __init__(self, target: tuple[str, int]) -> None:
         self.mood: str | None = None
+        self.heads: list[bytes] = []
+        """How each connection began."""
         self.num_spoiled = 0
         self.num_spoils_left: int | None = None
         """Of the mood; None: no end."""
@@ -148,6 +150,7 @@ class Proxy:
     def _serve(self, client: socket.socket) -> None:
         with client:
             first = client.recv(65536)
+            self.heads.append(first)
             if not self._spoils():
                 self._forward(client, first)
             elif self.mood == "garbles":
