@@ -1,26 +1,25 @@
-"""This file holds the commands that answer questions about trajectories: ``query`` and ``show``."""
+"""This file holds the commands that list trajectories and show them: ``query`` and ``show``."""
 
 import sys
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Literal, cast
 
 import msgspec
 import typer
 
+from agent_layer.cli.filters import parse_which, takes_filters
 from agent_layer.cli.text import describe_trajectory, print_table
 from agent_layer.errors import BadInputError
 from agent_layer.schema.record import JsonObject
 from agent_layer.store.display import show_row, show_step, show_trajectory
+from agent_layer.store.filters import Filters, Which
 from agent_layer.store.policies import newest_policy
 from agent_layer.store.query import Order
-from agent_layer.store.reading import pick_step
+from agent_layer.store.reading import pick_step, pick_steps
 from agent_layer.store.rows import TrajectoryRow
 from agent_layer.store.store import Store, open_store
-from agent_layer.store.times import parse_range
 
 __all__ = ["register"]
-
-_RANGE_HELP = "Both ends included, one may be left out: 5.., ..0.5, 10..20, or one number."
-_TIME_HELP = "RFC 3339 in UTC, or so long ago: 90s, 2h, 3d."
 
 
 def register(app: typer.Typer) -> None:
@@ -29,51 +28,35 @@ def register(app: typer.Typer) -> None:
     app.command()(show)
 
 
+@takes_filters
 def query(
     context: typer.Context,
     *,
-    run: Annotated[str | None, typer.Option()] = None,
-    split: Annotated[str | None, typer.Option(help="train or eval.")] = None,
-    task: Annotated[str | None, typer.Option()] = None,
-    task_type: Annotated[str | None, typer.Option()] = None,
+    filters: Filters,
     step: Annotated[
-        int | None, typer.Option(min=0, help="Show this step of each; those without it are left out.")
+        str | None,
+        typer.Option(help="Show this step of each: an index from 0, last, or tool:NAME for all that called it."),
     ] = None,
-    policy: Annotated[str | None, typer.Option(help=f"Policy versions. {_RANGE_HELP}")] = None,
-    reward: Annotated[str | None, typer.Option(help=f"Reward of the rollout. {_RANGE_HELP}")] = None,
-    status: Annotated[str | None, typer.Option(help="running, completed, truncated, failed, lost, ...")] = None,
-    agent: Annotated[str | None, typer.Option(help="Name of an agent that made a call.")] = None,
-    since: Annotated[str | None, typer.Option(help=f"Started then or later. {_TIME_HELP}")] = None,
-    until: Annotated[str | None, typer.Option(help=f"Started then or earlier. {_TIME_HELP}")] = None,
-    accepted: Annotated[bool, typer.Option("--accepted/--any", help="Only what counts for its rollout.")] = False,
     order: Annotated[str, typer.Option(help="newest, oldest, reward or policy.")] = "newest",
     limit: Annotated[int, typer.Option()] = 32,
     cursor: Annotated[str | None, typer.Option(help="Of the page before; goes on behind it.")] = None,
+    count: Annotated[bool, typer.Option("--count", help="Only say how many there are.")] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Say how the answer is found.")] = False,
     format_: Annotated[Literal["table", "jsonl"], typer.Option("--format")] = "table",
 ) -> None:
     """List trajectories, or with --step that step of each."""
     store = open_store(context.obj)
-    versions = None if policy is None else parse_range(policy, "policy range")
-    if versions:
-        _check_versions(store, cast("str", policy), versions[0], run)
-    page = store.query(
-        run=run,
-        split=split,
-        task=task,
-        task_type=task_type,
-        step=step,
-        policy=versions,
-        reward=None if reward is None else parse_range(reward, "reward range"),
-        status=status,
-        agent=agent,
-        since=since,
-        until=until,
-        accepted=accepted or None,
-        order=cast("Order", order),
-        limit=limit,
-        cursor=cursor,
-    )
-    lines = [_line(store, row, step) for row in page.items]
+    _check_versions(store, filters)
+    which = None if step is None else parse_which(step)
+    asked: Filters = {**filters, "step": which}
+    if count:
+        typer.echo(store.count(**asked))
+        return
+    if explain:
+        _write_lines([msgspec.structs.asdict(store.explain(order=cast("Order", order), limit=limit, **asked))])
+        return
+    page = store.query(order=cast("Order", order), limit=limit, cursor=cursor, **asked)
+    lines = [line for row in page.items for line in _lines(store, row, which)]
     if format_ == "jsonl":
         _write_lines(lines)
     else:
@@ -90,37 +73,46 @@ def show(
 ) -> None:
     """Show one trajectory, or one step of it."""
     store = open_store(context.obj)
-    row = store.row(trajectory)
-    shown = show_trajectory(row, store.get(trajectory)) if step is None else _line(store, row, step)
+    row, whole = store.row(trajectory), store.get(trajectory)
+    if step is None:
+        shown = show_trajectory(row, whole)
+    else:
+        shown = {**show_row(row), "step": show_step(whole, pick_step(whole, step))}
     if format_ == "json":
         _write_lines([shown])
     else:
         typer.echo("\n".join(describe_trajectory(shown)))
 
 
-def _line(store: Store, row: TrajectoryRow, step: int | None) -> JsonObject:
-    if step is None:
-        return show_row(row)
+def _lines(store: Store, row: TrajectoryRow, which: Which | None) -> Iterator[JsonObject]:
+    """One line, or one for each step that is meant."""
+    if which is None:
+        yield show_row(row)
+        return
     trajectory = store.get(row.trajectory_id)
-    return {**show_row(row), "step": show_step(trajectory, pick_step(trajectory, step))}
+    for step in pick_steps(trajectory, which):
+        yield {**show_row(row), "step": show_step(trajectory, step)}
 
 
-def _write_lines(lines: list[JsonObject]) -> None:
+def _write_lines(lines: Sequence[JsonObject]) -> None:
     sys.stdout.buffer.writelines(msgspec.json.encode(line) + b"\n" for line in lines)
     sys.stdout.flush()
 
 
-def _check_versions(store: Store, text: str, lowest: float | None, run: str | None) -> None:
+def _check_versions(store: Store, filters: Filters) -> None:
     """Refuse a range of versions that nobody has made yet.
 
     Raises: BadInputError: its low end is above the newest version of the run, or of all runs.
     """
+    lowest, highest = filters.get("policy") or (None, None)
+    run = filters.get("run")
     runs = [run] if run else sorted(name.decode() for name in cast("set[bytes]", store.redis.smembers(store.keys.runs)))
     newest = [found for name in runs if (found := newest_policy(store.redis, store.keys, name))]
     if lowest is None or any(lowest <= policy.number for policy in newest):
         return
     known = ", ".join(f"{policy.number} of run {policy.run!r}" for policy in newest) or "no version at all"
+    shown = f"{lowest:g}" if lowest == highest else f"{lowest:g}..{'' if highest is None else f'{highest:g}'}"
     raise BadInputError(
-        f"policy range {text!r}: expected it to begin at a version that exists, but the newest is {known};"
+        f"policy range {shown!r}: expected it to begin at a version that exists, but the newest is {known};"
         " ask for an older one, or wait for the trainer"
     )

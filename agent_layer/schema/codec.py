@@ -16,12 +16,12 @@ from agent_layer.schema.policy import PolicyVersion
 from agent_layer.schema.record import Logprobs, Record, TokenIds
 from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
-from agent_layer.schema.segment import SegmentFooter
+from agent_layer.schema.segment import SegmentFooter, Tombstone
 from agent_layer.schema.step import Content, Step, StepPart
 from agent_layer.schema.task import Task
 from agent_layer.schema.trajectory import Trajectory
 
-__all__ = ["LogRecord", "check_storable", "decode", "decode_known", "encode", "owner_of"]
+__all__ = ["LogRecord", "check_storable", "decode", "decode_footer", "decode_known", "encode", "owner_of"]
 
 LogRecord: TypeAlias = (
     AttemptStarted | StepPart | Content | Observation | Reward | Outcome | Accepted | Group | PolicyVersion
@@ -44,6 +44,7 @@ _KINDS: dict[str, type[Record]] = {
         Step,
         Trajectory,
         SegmentFooter,
+        Tombstone,
     )
 }
 
@@ -64,6 +65,7 @@ def _unpack_array(kind: type, value: object) -> object:
 
 _ENCODER = msgspec.msgpack.Encoder(enc_hook=_pack_array)
 _LOG_DECODER = msgspec.msgpack.Decoder(LogRecord, dec_hook=_unpack_array)
+_FOOTER_DECODER = msgspec.msgpack.Decoder(SegmentFooter)
 _UNREADABLE = (msgspec.DecodeError, msgspec.ValidationError, KeyError, TypeError, ValueError)
 
 
@@ -105,6 +107,17 @@ def decode_known(content: bytes) -> LogRecord:
     """
     try:
         return _LOG_DECODER.decode(content)
+    except _UNREADABLE as error:
+        raise _unreadable(error) from error
+
+
+def decode_footer(content: bytes) -> SegmentFooter:
+    """Read a footer as fast as can be: an index is rebuilt from all there are.
+
+    Raises: CorruptRecordError: it is none.
+    """
+    try:
+        return _FOOTER_DECODER.decode(content)
     except _UNREADABLE as error:
         raise _unreadable(error) from error
 

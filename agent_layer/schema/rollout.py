@@ -60,6 +60,11 @@ class AttemptStarted(Record, frozen=True, kw_only=True, tag="attempt_started"):
     labels: dict[str, str] = {}
     task: Task | None = None
     """The whole task, where the opener knows it."""
+    input_hash: str | None = None
+    """Content hash of the task's input; tasks with one input share it, whatever they are called."""
+    env: str | None = None
+    env_version: str | None = None
+    """Which version of the environment answered."""
     trace: TraceContext | None = None
     """Trace that the attempt belongs to, where its opener said so."""
 

@@ -1,14 +1,14 @@
-"""This file holds where stored bytes lie: segments, their chunks, and the rows that index them."""
+"""This file holds what a segment says of itself: where the bytes of each owner lie, and the rows that index them."""
 
 import msgspec
 
 from agent_layer.schema.record import Record, current_version
 
-__all__ = ["Chunk", "SegmentFooter"]
+__all__ = ["Block", "Chunk", "GroupEntry", "PolicyEntry", "SegmentFooter", "Tombstone", "TrajectorySummary"]
 
 
 class Chunk(Record, frozen=True, kw_only=True):
-    """One frame of a segment: all records of one owner (a trajectory, group or policy) in one log file."""
+    """One frame of a segment: all records of one owner (a trajectory, group or policy) in one segment."""
 
     owner: str
     offset: int
@@ -17,11 +17,74 @@ class Chunk(Record, frozen=True, kw_only=True):
     """Frame header included."""
 
 
+class Block(msgspec.Struct, frozen=True):
+    """Fields of a row that one record says together."""
+
+    rank: str
+    """Of several blocks of the same fields the one with the lowest rank stands. Compared as text."""
+    fields: dict[str, str]
+
+
+class TrajectorySummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a segment's records of one trajectory say to the index; summaries merge in any order."""
+
+    trajectory_id: str
+    opening: Block | None = None
+    """Of its best AttemptStarted; without one, what any record says of run and time."""
+    is_started: bool = False
+    ending: Block | None = None
+    is_accepted: bool = False
+    calls: dict[str, tuple[int, int]] = {}
+    """Call id → (what the gateway has told of it, number of choices)."""
+    agents: list[str] = []
+    tools: list[str] = []
+    """Names of tools that were asked for or answered."""
+    policy_min: int | None = None
+    policy_max: int | None = None
+    rewards: dict[str, bytes] = {}
+    """Reward id → encoded Reward."""
+
+
+class PolicyEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One policy version."""
+
+    run: str
+    number: str
+    record: bytes
+    """Encoded PolicyVersion."""
+
+
+class GroupEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One closed group."""
+
+    run: str
+    group_id: str
+    closed_at: str
+    record: bytes
+    """Encoded Group."""
+
+
 class SegmentFooter(Record, frozen=True, kw_only=True, tag="segment_footer"):
-    """The last frame of a segment: what is inside."""
+    """The last frame of a segment: what is inside. An index can be made of footers alone."""
 
     name: str
     created_at: float
     """Seconds since the epoch, UTC."""
     schema_version: int = msgspec.field(default_factory=current_version)
     chunks: list[Chunk] = []
+    trajectories: list[TrajectorySummary] = []
+    policies: list[PolicyEntry] = []
+    groups: list[GroupEntry] = []
+    replaces: list[str] = []
+    """Names of the segments whose living records are all in this one: once it is indexed, they may go."""
+
+
+class Tombstone(Record, frozen=True, kw_only=True, tag="tombstone"):
+    """What is left of a deleted trajectory or group, so that it stays dead. Nothing of it can be read from this."""
+
+    owner_hash: str
+    """SHA-1 of the owner's name, hexadecimal: ids may hold what a user had to have deleted."""
+    deleted_at: float
+    """Seconds since the epoch, UTC."""
+    schema_version: int = msgspec.field(default_factory=current_version)
+    reason: str = ""

@@ -19,12 +19,11 @@ from agent_layer.errors import CorruptRecordError
 from agent_layer.recorder.frames import is_damaged, read_frames
 from agent_layer.recorder.logfile import CLOSED, CORRUPT, OPEN, adopt
 from agent_layer.schema.codec import LogRecord, decode, decode_known, encode, owner_of
-from agent_layer.schema.ids import made_at
-from agent_layer.store.commit import commit_segment
+from agent_layer.store.commit import commit_segments
 from agent_layer.store.keys import Keys
 from agent_layer.store.outbox import forget_decisions, read_outbox
 from agent_layer.store.protocols import ObjectStore
-from agent_layer.store.segments import build_segment, segment_key
+from agent_layer.store.segments import StoredRecord, build_segment, segment_key
 from agent_layer.store.summary import KEPT_WHOLE
 
 __all__ = ["Shipper"]
@@ -103,16 +102,12 @@ class Shipper:
         return True
 
     def _store(self, name: str, records: Iterable[tuple[LogRecord, bytes]]) -> None:
-        by_owner: defaultdict[str, list[LogRecord]] = defaultdict(list)
-        encoded: defaultdict[str, list[bytes]] = defaultdict(list)
+        owned: defaultdict[str, list[StoredRecord]] = defaultdict(list)
         for record, content in records:
-            by_owner[owner_of(record)].append(record)
-            encoded[owner_of(record)].append(content)
-        created_at = made_at(name)
-        key = segment_key(self._keys, name, created_at)
-        segment, footer = build_segment(name, created_at, encoded)
-        self._objects.put(key, segment)
-        commit_segment(self._redis, self._keys, key, len(segment), footer, by_owner)
+            owned[owner_of(record)].append(StoredRecord(record, content))
+        segment, sealed = build_segment(name, owned)
+        self._objects.put(segment_key(self._keys, name), segment)
+        commit_segments(self._redis, self._keys, [sealed])
 
 
 def _read(content: bytes) -> LogRecord:

@@ -2,58 +2,26 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Literal, NamedTuple, TypeAlias, cast
-
-import msgspec
+from typing import cast
 
 from agent_layer.errors import CorruptRecordError
-from agent_layer.schema.codec import LogRecord
-from agent_layer.schema.group import Group
-from agent_layer.schema.policy import PolicyVersion
-from agent_layer.schema.reward import Reward
-from agent_layer.schema.rollout import Accepted
-from agent_layer.schema.step import Content, StepPart
-from agent_layer.schema.trajectory import TrajectoryRecord
 from agent_layer.store.figures import Figures, count_calls_seen
-from agent_layer.store.index import Index, Span
-from agent_layer.store.keys import Keys
+from agent_layer.store.findings import CheckReport, Finding
+from agent_layer.store.index import Index
+from agent_layer.store.pages import pages_of
+from agent_layer.store.probes import lacking_in_index
 from agent_layer.store.protocols import ObjectStore
-from agent_layer.store.rebuild import Progress, Segment, index_segment, list_segments, read_segment, reindex
+from agent_layer.store.query import scan_trajectories
+from agent_layer.store.rebuild import Progress, index_segment, list_segments, read_segment, reindex
 from agent_layer.store.sealing import count_calls
+from agent_layer.store.segments import segment_name
+from agent_layer.store.tombstones import list_tombstones
 
-__all__ = ["CheckReport", "Finding", "FindingKind", "check_store"]
+__all__ = ["check_store"]
 
-FindingKind: TypeAlias = Literal["corrupt", "unindexed", "missing", "short"]
-"""``corrupt``: bytes of a segment are not what they should be, only a copy of it helps. ``unindexed``: the index lacks
-something that a segment says. ``missing``: the index names bytes that are not there. ``short``: an accepted attempt
-lacks calls that its gateway counted; nothing brings them back."""
-_BEYOND_REPAIR: frozenset[str] = frozenset({"corrupt", "short"})
-
-
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """One difference between index and objects."""
-
-    kind: FindingKind
-    subject: str
-    """Segment key or trajectory id."""
-    detail: str
-
-
-class CheckReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What was compared, and every difference."""
-
-    num_segments: int
-    num_trajectories: int
-    findings: list[Finding]
-    repaired: bool = False
-    """All findings that can be mended are."""
-    figures: Figures
-    """What of each run's calls should alarm."""
-
-    @property
-    def is_sound(self) -> bool:
-        """Whether nothing is wrong any more."""
-        return not self.findings or (self.repaired and all(one.kind not in _BEYOND_REPAIR for one in self.findings))
+_PAGE = 256
+_REBUILT: frozenset[str] = frozenset({"missing", "misfiled", "undead"})
+"""Mended by a rebuild of the whole index."""
 
 
 def check_store(
@@ -61,17 +29,19 @@ def check_store(
 ) -> CheckReport:
     """Read every segment and every index entry, and compare.
 
-    With ``repair``, segments that are not indexed are; where the index names bytes that are not there, it is rebuilt.
+    With ``repair``, segments that are not indexed are; where the index names bytes that are not there, files something
+    wrongly or has not heard of a deletion, it is rebuilt.
     """
     segments = list_segments(index.keys, objects)
-    findings: list[Finding] = []
+    findings = list(_find_undead(index, objects))
     figures: Figures = Counter()
     for num_done, key in enumerate(segments, start=1):
         findings += _check_segment(index, objects, key, figures)
         if progress:
             progress(num_done, len(segments))
-    num_trajectories, gone = _check_entries(index, frozenset(segments))
-    findings += _find_missing(gone, index.keys, objects)
+    num_trajectories, gone, misfiled = _check_entries(index, frozenset(map(segment_name, segments)))
+    findings += _find_missing(gone, index, objects)
+    findings += misfiled
     is_repaired = repair and bool(findings)
     if is_repaired:
         _repair(index, objects, findings)
@@ -87,86 +57,59 @@ def check_store(
 
 
 def _check_segment(index: Index, objects: ObjectStore, key: str, figures: Figures) -> list[Finding]:
+    name = segment_name(key) or key
     try:
         segment = read_segment(objects, key)
     except CorruptRecordError as error:
-        return [Finding(kind="corrupt", subject=key, detail=str(error))]
+        index.redis.hset(index.keys.quarantine, name, str(error))
+        return [Finding(kind="corrupt", subject=name, detail=str(error))]
+    index.redis.hdel(index.keys.quarantine, name)
     figures.update(count_calls_seen(record for records in segment.records.values() for record in records))
-    probes = list(_probes(index.keys, key, segment))
-    pipeline = index.pipeline()
-    for probe in probes:
-        pipeline.execute_command(*probe.command)  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
-    found = cast("list[object]", pipeline.execute())
-    lacking = {probe.subject: None for probe, one in zip(probes, found, strict=True) if one != probe.answer}
-    if not lacking:
-        return []
-    return [Finding(kind="unindexed", subject=key, detail=f"the index lacks something of {', '.join(lacking)}")]
+    if lacking := lacking_in_index(index, segment):
+        return [Finding(kind="unindexed", subject=name, detail=f"the index lacks something of {', '.join(lacking)}")]
+    return []
 
 
-class _Probe(NamedTuple):
-    """A question to Redis, and the answer of an index that holds what a segment says."""
-
-    subject: str
-    command: tuple[str, ...]
-    answer: object
-
-
-def _probes(keys: Keys, key: str, segment: Segment) -> Iterator[_Probe]:
-    yield _Probe("the segment itself", ("HGET", keys.segments, key), str(segment.size_bytes).encode())
-    for chunk in segment.footer.chunks:
-        records = segment.records[chunk.owner]
-        if any(isinstance(record, TrajectoryRecord) for record in records):
-            place = f"{chunk.offset} {chunk.size_bytes}".encode()
-            yield _Probe(chunk.owner, ("HGET", keys.chunks(chunk.owner), key), place)
-        for command in {_command_of(keys, record): None for record in records if not isinstance(record, Content)}:
-            yield _Probe(chunk.owner, command, 1)
-
-
-def _command_of(keys: Keys, record: LogRecord) -> tuple[str, ...]:
-    """What asks whether the index knows of a record. Contents are not known to it."""
-    match record:
-        case Group():
-            return "EXISTS", keys.group(record.group_id)
-        case PolicyVersion():
-            return "HEXISTS", keys.policies(record.run), str(record.number)
-        case StepPart():
-            return "HEXISTS", keys.calls(record.trajectory_id), record.call_id
-        case Reward():
-            return "HEXISTS", keys.rewards(record.trajectory_id), record.reward_id
-        case Accepted():
-            return "HEXISTS", keys.trajectory(record.trajectory_id), "accepted"
-        case _:
-            return "HEXISTS", keys.trajectory(record.trajectory_id), "started_at"
-
-
-def _check_entries(index: Index, segments: frozenset[str]) -> tuple[int, dict[str, set[str]]]:
-    """Number of trajectories in the index; and, by what names them, segments that are not there."""
-    num_trajectories = 0
-    marked = {key.decode() for key in cast("list[bytes]", index.redis.hkeys(index.keys.segments))}
-    gone = {key: {key} for key in sorted(marked - segments)}
-    for page in index.walk(Span(index.keys.by("all")), "ascending", None):
+def _check_entries(index: Index, segments: frozenset[str | None]) -> tuple[int, dict[str, set[str]], list[Finding]]:
+    """Number of trajectories in the index; by what names them, segments that are not there; what is filed wrongly."""
+    num_trajectories, misfiled = 0, list[Finding]()
+    marked = {name.decode() for name in cast("list[bytes]", index.redis.hkeys(index.keys.segments))}
+    gone = {name: {name} for name in sorted(marked - segments)}
+    for page in pages_of((row.trajectory_id for row in scan_trajectories(index, {})), _PAGE):
         num_trajectories += len(page)
-        for _, trajectory_id in page:
+        for trajectory_id in page:
             if lacking := {segment for segment, _ in index.chunks(trajectory_id)} - segments:
                 gone[trajectory_id] = lacking
-    return num_trajectories, gone
+        for trajectory_id in index.misfiled(page):
+            detail = "bitmaps or columns of its block differ from its row"
+            misfiled.append(Finding(kind="misfiled", subject=trajectory_id, detail=detail))
+    return num_trajectories, gone, misfiled
 
 
-def _find_missing(gone: dict[str, set[str]], keys: Keys, objects: ObjectStore) -> Iterator[Finding]:
-    """Look again, now that the index has been read: what was shipped since the first look is not missing."""
-    present = frozenset(list_segments(keys, objects)) if gone else frozenset[str]()
+def _find_undead(index: Index, objects: ObjectStore) -> Iterator[Finding]:
+    known = {name.decode() for name in cast("list[bytes]", index.redis.hkeys(index.keys.dead))}
+    for stone in list_tombstones(index.keys, objects):
+        if stone.owner_hash not in known:
+            yield Finding(kind="undead", subject=stone.owner_hash, detail="its tombstone is not in the index")
+
+
+def _find_missing(gone: dict[str, set[str]], index: Index, objects: ObjectStore) -> Iterator[Finding]:
+    """Look again, now that the index has been read: what was shipped or merged since the first look is not missing."""
+    present = frozenset(map(segment_name, list_segments(index.keys, objects))) if gone else frozenset[str | None]()
     for subject, segments in gone.items():
-        if lacking := sorted(segments - present):
+        named = {segment for segment, _ in index.chunks(subject)} or segments
+        if lacking := sorted((segments & named) - present):
             yield Finding(kind="missing", subject=subject, detail=f"the index names {', '.join(lacking)}")
 
 
 def _find_short(index: Index) -> Iterator[Finding]:
     """Accepted attempts, each with its calls: as many as were counted at its end, each begun and ended."""
-    for page in index.walk(Span(index.keys.by("accepted")), "ascending", None):
+    accepted = (row.trajectory_id for row in scan_trajectories(index, {"accepted": True}))
+    for page in pages_of(accepted, _PAGE):
         pipeline = index.pipeline()
-        for _, trajectory_id in page:
+        for trajectory_id in page:
             pipeline.hget(index.keys.trajectory(trajectory_id), "calls_at_end")
-        for (_, trajectory_id), counted in zip(page, cast("list[bytes | None]", pipeline.execute()), strict=True):
+        for trajectory_id, counted in zip(page, cast("list[bytes | None]", pipeline.execute()), strict=True):
             stored = count_calls(index.redis, index.keys, trajectory_id)
             expected = stored.started if counted is None else int(counted)
             if not expected <= stored.ended == stored.started:
@@ -177,7 +120,7 @@ def _find_short(index: Index) -> Iterator[Finding]:
 
 
 def _repair(index: Index, objects: ObjectStore, findings: list[Finding]) -> None:
-    if any(one.kind == "missing" for one in findings):
+    if any(one.kind in _REBUILT for one in findings):
         reindex(index.redis, index.keys, objects, drop=True)
         return
     for finding in findings:

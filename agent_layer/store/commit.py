@@ -1,117 +1,176 @@
-"""This file holds how a segment enters the index: in idempotent steps, the segment's own mark last."""
+"""This file holds how segments enter the index: in idempotent steps, each segment's own mark last."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import cast
 
 import msgspec
 from redis import Redis
 
-from agent_layer.schema.codec import LogRecord, decode
+from agent_layer.schema.codec import decode
 from agent_layer.schema.reward import Reward, rollout_reward
-from agent_layer.schema.rollout import AttemptStarted, Cause, Outcome, RolloutStatus
-from agent_layer.schema.segment import SegmentFooter
+from agent_layer.schema.rollout import Cause, Outcome, RolloutStatus
+from agent_layer.schema.segment import PolicyEntry, SegmentFooter, TrajectorySummary
 from agent_layer.schema.task import RewardSpec
 from agent_layer.store.keys import Keys
-from agent_layer.store.summary import IndexBatch, summarise
+from agent_layer.store.segments import SealedSegment
+from agent_layer.store.summary import bears_on_reward
 
-__all__ = ["commit_segment"]
+__all__ = ["commit_segments"]
 
-_BATCH_RECORDS = 256
-"""Records that one script call merges at most, so that nobody waits long for Redis."""
-
-_BEARS_ON_REWARD = (AttemptStarted, Reward, Outcome)
+_LARGEST_BATCH = 256
+"""Rows, calls and rewards that one script merges at most, so that nobody waits long for Redis."""
 
 _LUA = Path(__file__).parent / "lua"
-_COMMIT = (_LUA / "commit.lua").read_text()
-_ENTER_REWARDS = (_LUA / "reward.lua").read_text()
+_BLOCKS, _DEATH, _COMMIT, _REWARDS = (
+    (_LUA / f"{name}.lua").read_text() for name in ("blocks", "death", "commit", "rewards")
+)
 
 
-def commit_segment(
-    redis: Redis,
-    keys: Keys,
-    segment_key: str,
-    size: int,
-    footer: SegmentFooter,
-    records: Mapping[str, Sequence[LogRecord]],
-) -> None:
-    """Enter a segment, whose object is stored already, with all records by owner.
+class _Filing(msgspec.Struct, frozen=True, kw_only=True):
+    """A summary, and where its records lie."""
 
-    Doing it again, or in another order with others, changes nothing.
+    said: TrajectorySummary
+    """Without its rewards: the reader inside Redis knows no bytes."""
+    segment: str
+    place: str
+    """'offset size' of the trajectory's chunk in the segment."""
+    rewards: dict[str, msgspec.Raw]
+    is_judged: bool
+
+
+class _GroupFiling(msgspec.Struct, frozen=True, kw_only=True):
+    segment: str
+    run: str
+    group_id: str
+    closed_at: str
+    record: msgspec.Raw
+
+
+class _PolicyFiling(msgspec.Struct, frozen=True, kw_only=True):
+    run: str
+    number: str
+    record: msgspec.Raw
+
+
+class IndexBatch(msgspec.Struct, frozen=True, kw_only=True):
+    """What one call of commit.lua merges."""
+
+    trajectories: list[_Filing]
+    policies: list[_PolicyFiling]
+    groups: list[_GroupFiling]
+    again: bool
+    """The index may have lost something of what it merged before, so that all is written again."""
+
+
+_Entry = _Filing | _PolicyFiling | _GroupFiling
+
+
+def commit_segments(redis: Redis, keys: Keys, segments: Sequence[SealedSegment], *, again: bool = False) -> None:
+    """Enter segments whose objects are stored already.
+
+    Doing it again, or in another order with others, changes nothing. With ``again`` it also mends what is not filed as
+    its row says.
     """
-    commit = redis.register_script(_COMMIT)
+    commit, enter = redis.register_script(_BLOCKS + _DEATH + _COMMIT), redis.register_script(_BLOCKS + _REWARDS)
+    for batch in _batches(segments, again=again):
+        bases = cast("list[list[bytes]]", commit(keys=[keys.name()], args=[msgspec.msgpack.encode(batch)]))
+        while bases:  # again for those of which what they follow from changed meanwhile
+            bases = cast("list[list[bytes]]", enter(keys=[keys.name()], args=_rewards_of(bases)))
+    if segments:
+        redis.hset(keys.segments, mapping={one.footer.name: str(one.size_bytes) for one in segments})
+
+
+def _batches(segments: Iterable[SealedSegment], *, again: bool) -> Iterator[IndexBatch]:
+    entries = (entry for one in segments for entry in _entries(one.footer))
+    weighed = ((entry, _weight(entry)) for entry in entries)
+    batch: list[_Entry] = []
+    weight = 0
+    for entry, more in weighed:
+        if batch and weight + more > _LARGEST_BATCH:
+            yield _batch_of(batch, again=again)
+            batch, weight = [], 0
+        batch.append(entry)
+        weight += more
+    if batch:
+        yield _batch_of(batch, again=again)
+
+
+def _batch_of(entries: Sequence[_Entry], *, again: bool) -> IndexBatch:
+    return IndexBatch(
+        trajectories=[one for one in entries if isinstance(one, _Filing)],
+        policies=[one for one in entries if isinstance(one, _PolicyFiling)],
+        groups=[one for one in entries if isinstance(one, _GroupFiling)],
+        again=again,
+    )
+
+
+def _weight(entry: _Entry) -> int:
+    return 1 + len(entry.said.calls) + len(entry.rewards) if isinstance(entry, _Filing) else 1
+
+
+def _entries(footer: SegmentFooter) -> Iterator[_Entry]:
     places = {chunk.owner: f"{chunk.offset} {chunk.size_bytes}" for chunk in footer.chunks}
-    for batch in _batches(segment_key, places, records):
-        commit(keys=[keys.name()], args=[msgspec.msgpack.encode(batch)])
-    judged = [owner for owner, ours in records.items() if any(isinstance(one, _BEARS_ON_REWARD) for one in ours)]
-    for begin in range(0, len(judged), _BATCH_RECORDS):
-        _enter_rewards(redis, keys, judged[begin : begin + _BATCH_RECORDS])
-    redis.hset(keys.segments, segment_key, str(size))
+    for summary in footer.trajectories:
+        for part in _parts_of(summary):
+            yield _Filing(
+                said=msgspec.structs.replace(part, rewards={}) if part.rewards else part,
+                segment=footer.name,
+                place=places[summary.trajectory_id],
+                rewards={reward_id: _as_text(record) for reward_id, record in part.rewards.items()},
+                is_judged=bears_on_reward(part),
+            )
+    for policy in footer.policies:
+        yield _policy_filing(policy)
+    for group in footer.groups:
+        yield _GroupFiling(
+            segment=footer.name,
+            run=group.run,
+            group_id=group.group_id,
+            closed_at=group.closed_at,
+            record=_as_text(group.record),
+        )
 
 
-def _batches(
-    segment_key: str, places: Mapping[str, str], records: Mapping[str, Sequence[LogRecord]]
-) -> Iterator[IndexBatch]:
-    batch, num_records = IndexBatch(trajectories=[], policies=[], groups=[]), 0
-    for owner, ours in records.items():
-        for begin in range(0, len(ours), _BATCH_RECORDS):
-            part = ours[begin : begin + _BATCH_RECORDS]
-            if num_records + len(part) > _BATCH_RECORDS:
-                yield batch
-                batch, num_records = IndexBatch(trajectories=[], policies=[], groups=[]), 0
-            summary = summarise(owner, part, segment_key, places[owner])
-            batch.trajectories.extend(summary.trajectories)
-            batch.policies.extend(summary.policies)
-            batch.groups.extend(summary.groups)
-            num_records += len(part)
-    if num_records:
-        yield batch
+def _policy_filing(policy: PolicyEntry) -> _PolicyFiling:
+    return _PolicyFiling(run=policy.run, number=policy.number, record=_as_text(policy.record))
 
 
-class _Basis(msgspec.Struct, frozen=True, kw_only=True):
-    """What the index holds of a trajectory that its reward follows from."""
-
-    mark: str
-    """Changes whenever any of the rest does."""
-    declared: dict[str, RewardSpec]
-    rewards: list[Reward]
-    outcome: Outcome | None
-
-
-def _enter_rewards(redis: Redis, keys: Keys, trajectory_ids: Sequence[str]) -> None:
-    """Work rewards out by the one rule in Python, and again where what they follow from changed meanwhile."""
-    enter = redis.register_script(_ENTER_REWARDS)
-    left = list(trajectory_ids)
-    while left:
-        arguments: list[str] = []
-        for trajectory_id, basis in zip(left, _read_bases(redis, keys, left), strict=True):
-            reward = rollout_reward(basis.declared, basis.rewards, basis.outcome)
-            arguments += [trajectory_id, basis.mark, "" if reward is None else repr(reward)]
-        changed = cast("list[bytes]", enter(keys=[keys.name()], args=arguments))
-        left = [trajectory_id.decode() for trajectory_id in changed]
+def _parts_of(summary: TrajectorySummary) -> Iterator[TrajectorySummary]:
+    """A summary as several, none with more calls or rewards than one script merges."""
+    half = _LARGEST_BATCH // 2
+    if len(summary.calls) <= half and len(summary.rewards) <= half:
+        yield summary
+        return
+    calls, rewards = iter(summary.calls.items()), iter(summary.rewards.items())
+    first = msgspec.structs.replace(summary, calls=dict(islice(calls, half)), rewards=dict(islice(rewards, half)))
+    yield first
+    while (more_calls := dict(islice(calls, half))) | (more_rewards := dict(islice(rewards, half))):
+        yield TrajectorySummary(trajectory_id=summary.trajectory_id, calls=more_calls, rewards=more_rewards)
 
 
-def _read_bases(redis: Redis, keys: Keys, trajectory_ids: Sequence[str]) -> list[_Basis]:
-    pipeline = redis.pipeline(transaction=False)  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
-    for trajectory_id in trajectory_ids:
-        pipeline.hmget(keys.trajectory(trajectory_id), ["opened", "ended", "declared", "status", "cause"])
-        pipeline.hvals(keys.rewards(trajectory_id))
-    found = cast("list[list[bytes | None]]", pipeline.execute())
-    return [_basis_of(row, rewards) for row, rewards in zip(found[::2], found[1::2], strict=True)]
+def _as_text(content: bytes) -> msgspec.Raw:
+    """A record's stored form under the header of a msgpack text, which the reader inside Redis does know."""
+    return msgspec.Raw(b"\xdb" + len(content).to_bytes(4, "big") + content)
 
 
-def _basis_of(row: Sequence[bytes | None], rewards: Sequence[bytes | None]) -> _Basis:
-    opened, ended, declared, status, cause = (None if value is None else value.decode() for value in row)
-    outcome = Outcome(
-        trajectory_id="",
-        run="",
-        ended_at=0.0,
-        status=cast("RolloutStatus", status),
-        cause=cast("Cause | None", cause),
-    )
-    return _Basis(
-        mark=f"{opened or ''}|{ended or ''}|{len(rewards)}",
-        declared=msgspec.json.decode(declared, type=dict[str, RewardSpec]) if declared else {},
-        rewards=[cast("Reward", decode(reward)) for reward in rewards if reward is not None],
-        outcome=outcome if ended else None,
-    )
+def _rewards_of(bases: Iterable[Sequence[bytes]]) -> list[str]:
+    """Arguments of rewards.lua: rewards worked out by the one rule in Python."""
+    arguments: list[str] = []
+    for basis in bases:
+        trajectory_id, mark, declared, ended, status, cause = (value.decode() for value in basis[:6])
+        outcome = Outcome(
+            trajectory_id="",
+            run="",
+            ended_at=0.0,
+            status=cast("RolloutStatus", status),
+            cause=cast("Cause", cause) if cause else None,
+        )
+        reward = rollout_reward(
+            msgspec.json.decode(declared, type=dict[str, RewardSpec]) if declared else {},
+            [cast("Reward", decode(reward)) for reward in basis[6:]],
+            outcome if ended else None,
+        )
+        arguments += [trajectory_id, mark, "" if reward is None else repr(reward)]
+    return arguments

@@ -1,19 +1,23 @@
-"""This file holds what may be asked of trajectories, and what that means for rows and for sorted sets."""
+"""This file holds what may be asked of trajectories, and what that means for bitmaps and columns."""
 
+import math
 import time
-from typing import NamedTuple, TypeAlias, TypedDict, get_args
+from collections.abc import Iterator, Mapping
+from hashlib import sha1
+from typing import Literal, NamedTuple, TypeAlias, TypedDict, get_args
 
 from agent_layer.errors import BadInputError
-from agent_layer.schema.rollout import RolloutStatus
+from agent_layer.schema.rollout import Cause, RolloutStatus
 from agent_layer.schema.task import Split
-from agent_layer.store.index import Condition, Span
-from agent_layer.store.keys import Keys
 from agent_layer.store.times import parse_time
 
-__all__ = ["Filters", "Lead", "Range", "conditions_of", "leads_of"]
+__all__ = ["Conditions", "Filters", "NumberRange", "Range", "Which", "conditions_of"]
 
 Range: TypeAlias = tuple[float | None, float | None]
 """Both ends belong to it; None is an open end. What is not known never lies in a range."""
+
+Which: TypeAlias = int | Literal["last"] | tuple[Literal["tool"], str]
+"""A step: its index, the last one, or all that asked for a tool of this name."""
 
 
 class Filters(TypedDict, total=False):
@@ -23,12 +27,21 @@ class Filters(TypedDict, total=False):
     split: str | None
     task: str | None
     task_type: str | None
+    input_hash: str | None
+    """Content hash of its task's input; tasks with the same input share it."""
+    env: str | None
+    env_version: str | None
     status: str | None
+    cause: str | None
     agent: str | None
     """Name of an agent that made at least one of its calls."""
+    tool: str | None
+    """Name of a tool that was asked for, or that answered, at least once."""
+    labels: Mapping[str, str] | None
+    """All of these."""
     accepted: bool | None
-    step: int | None
-    """Index of a step that it must have."""
+    step: Which | None
+    """A step that it must have."""
     policy: Range | None
     """What it must meet somewhere between its oldest and its newest policy version."""
     reward: Range | None
@@ -38,54 +51,106 @@ class Filters(TypedDict, total=False):
     """Started then or earlier."""
 
 
-class Lead(NamedTuple):
-    """A sorted set that holds every trajectory of an answer, and the field that it is sorted by."""
+class NumberRange(NamedTuple):
+    """The members of a column that lie between two ends, both included."""
 
-    span: Span
-    sorted_by: str
+    column: str
+    low: float
+    high: float
 
 
-_EXACT = {
-    "run": ("run", "run"),
-    "split": ("split", "split"),
-    "task": ("task_id", "task"),
-    "task_type": ("task_type", "type"),
-    "status": ("status", "status"),
+class Conditions(NamedTuple):
+    """What a member of a block must be."""
+
+    names: tuple[str, ...]
+    """Bitmaps that it must be in; at least one, ``all``."""
+    without: tuple[str, ...] = ()
+    """Bitmaps that it must not be in."""
+    ranges: tuple[NumberRange, ...] = ()
+
+
+_NAMES = {
+    "run": "run",
+    "split": "split",
+    "task": "task",
+    "task_type": "type",
+    "input_hash": "input",
+    "env": "env",
+    "env_version": "env_version",
+    "status": "status",
+    "cause": "cause",
+    "agent": "agent",
+    "tool": "tool",
 }
-"""Filter → (field of the row, index)."""
+"""Filter → what lua/blocks.lua files it under."""
 
-_CHOICES: dict[str, tuple[str, ...]] = {"split": get_args(Split), "status": get_args(RolloutStatus)}
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "split": get_args(Split),
+    "status": get_args(RolloutStatus),
+    "cause": get_args(Cause),
+}
+_ACCEPTED = "accepted=1"
+_LONGEST_VALUE = 64
+"""Longer ones are filed under their hash; the same number stands in lua/blocks.lua."""
 
-_SORTED = ("reward", "policy_min", "policy_max")
-"""Fields with an index of their own."""
 
-
-def conditions_of(filters: Filters) -> list[Condition]:
-    """What the row of a trajectory must be to pass all filters.
+def conditions_of(filters: Filters) -> Conditions:
+    """What a trajectory must be to pass all filters.
 
     Raises: BadInputError: there is no such filter, or it cannot have this value.
     """
     _check(filters)
-    conditions = [Condition(_EXACT[name][0], "is", value) for name, value in _exact(filters).items()]
-    for field, (low, high) in _bounds(filters).items():
-        conditions += [Condition(field, "least", low)] if low is not None else []
-        conditions += [Condition(field, "most", high)] if high is not None else []
-    if (accepted := filters.get("accepted")) is not None:
-        conditions.append(Condition("accepted", "is" if accepted else "isnt", "1"))
-    if (agent := filters.get("agent")) is not None:
-        conditions.append(Condition("agents", "has", agent))
-    return conditions
+    accepted = filters.get("accepted")
+    names = [*_exact(filters), *([_ACCEPTED] if accepted else [])]
+    return Conditions(
+        names=tuple(names) or ("all",),
+        without=(_ACCEPTED,) if accepted is False else (),
+        ranges=tuple(_ranges(filters)),
+    )
 
 
-def leads_of(filters: Filters, order_field: str, keys: Keys) -> list[Lead]:
-    """The sorted sets that an answer can be read from; at least one is sorted by the field of the order."""
-    bounds = _bounds(filters)
-    indexes = [("all", ""), *((_EXACT[name][1], value) for name, value in _exact(filters).items())]
-    indexes += [("accepted", "")] if filters.get("accepted") else []
-    started = _ends(bounds.get("started_at"))
-    leads = [Lead(Span(keys.by(*index), *started), "started_at") for index in indexes]
-    fields = [field for field in _SORTED if field in bounds or field == order_field]
-    return leads + [Lead(Span(keys.by(field), *_ends(bounds.get(field))), field) for field in fields]
+def _exact(filters: Filters) -> Iterator[str]:
+    for filter_, field in _NAMES.items():
+        if (value := filters.get(filter_)) is not None:
+            yield _named(field, str(value))
+    for label, value in (filters.get("labels") or {}).items():
+        yield _named("label", f"{label}={value}")
+    match filters.get("step"):
+        case ("tool", str(name)):
+            yield _named("tool", name)
+        case _:
+            pass
+
+
+def _named(field: str, value: str) -> str:
+    stored = value.encode("utf-8", "surrogatepass")
+    return f"{field}={sha1(stored, usedforsecurity=False).hexdigest() if len(stored) > _LONGEST_VALUE else value}"
+
+
+def _ranges(filters: Filters) -> Iterator[NumberRange]:
+    oldest, newest = filters.get("policy") or (None, None)
+    bounds: dict[str, Range] = {
+        "started_at": (_moment(filters.get("since"), "since"), _moment(filters.get("until"), "until")),
+        "reward": filters.get("reward") or (None, None),
+        "policy_max": (oldest, None),
+        "policy_min": (None, newest),
+        "num_steps": (_least_steps(filters.get("step")), None),
+    }
+    for column, (low, high) in bounds.items():
+        if (low, high) != (None, None):
+            yield NumberRange(
+                column, -math.inf if low is None else float(low), math.inf if high is None else float(high)
+            )
+
+
+def _least_steps(step: Which | None) -> int | None:
+    match step:
+        case None:
+            return None
+        case int():
+            return step + 1
+        case _:
+            return 1
 
 
 def _check(filters: Filters) -> None:
@@ -97,30 +162,16 @@ def _check(filters: Filters) -> None:
             raise BadInputError(
                 f"{name} {filters.get(name)!r}: expected one of {', '.join(choices)}; choose one of these"
             )
-
-
-def _exact(filters: Filters) -> dict[str, str]:
-    return {name: str(value) for name in _EXACT if (value := filters.get(name)) is not None}
-
-
-def _bounds(filters: Filters) -> dict[str, Range]:
-    """Field → the range that its value must lie in."""
-    oldest, newest = filters.get("policy") or (None, None)
-    step = filters.get("step")
-    bounds: dict[str, Range] = {
-        "started_at": (_moment(filters.get("since"), "since"), _moment(filters.get("until"), "until")),
-        "reward": filters.get("reward") or (None, None),
-        "policy_max": (oldest, None),
-        "policy_min": (None, newest),
-        "num_steps": (None if step is None else step + 1, None),
-    }
-    return {field: ends for field, ends in bounds.items() if ends != (None, None)}
+    match filters.get("step"):
+        case None | "last" | ("tool", str()):
+            pass
+        case int(index) if index >= 0:
+            pass
+        case other:
+            raise BadInputError(
+                f"step {other!r}: expected an index of 0 or more, 'last' or ('tool', NAME); choose one of these"
+            )
 
 
 def _moment(value: float | str | None, subject: str) -> float | None:
     return parse_time(value, subject, time.time()) if isinstance(value, str) else value
-
-
-def _ends(ends: Range | None) -> tuple[float, float]:
-    low, high = ends or (None, None)
-    return float("-inf") if low is None else low, float("inf") if high is None else high

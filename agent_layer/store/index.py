@@ -1,50 +1,81 @@
-"""This file holds the reads of the Redis index: rows, chunks, and the walk that a search is made of.
+"""This file holds the reads of the Redis index: rows, places of bytes, and the scans that a search is made of.
 
-The walk and the test of rows run inside Redis, over a bounded number of members at a time, so that no search holds
-up the server for long.
+Scans run inside Redis, over a bounded number of blocks at a time, so that no search holds up the server for long.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+import struct
+from collections.abc import Iterable, Sequence
+from hashlib import sha1
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeAlias, cast
+from typing import NamedTuple, cast
 
+import msgspec
 from redis import Redis
 from redis.client import Pipeline
+from redis.commands.core import Script
 
 from agent_layer.schema.segment import Chunk
+from agent_layer.store.filters import Conditions
 from agent_layer.store.keys import Keys
 from agent_layer.store.rows import TrajectoryRow, read_row
 
-__all__ = ["Condition", "Direction", "Index", "Position", "Span", "is_after"]
+__all__ = ["COLUMNS", "Found", "Index", "Position", "Sought", "Tally", "Zone", "owner_hash", "seek"]
 
-Direction: TypeAlias = Literal["ascending", "descending"]
+COLUMNS = ("started_at", "reward", "policy_min", "policy_max", "num_steps")
+"""Numbers that blocks keep, in the order in which a zone has their ends."""
 
 _LUA = Path(__file__).parent / "lua"
-_FIRST_PAGE, _LARGEST_PAGE = 128, 1_024
-"""Members looked at in one call: few at first, because the newest often do; never so many that others wait."""
+_ENDS = struct.Struct(f"<{2 * len(COLUMNS)}d")
 
 
 class Position(NamedTuple):
-    """Where a trajectory stands in an order."""
+    """Where a trajectory stands in an order: by value, then by start, then by id."""
 
-    score: float
+    value: float
+    started_at: float
     trajectory_id: str
 
 
-class Span(NamedTuple):
-    """The members of a sorted set whose score lies between two ends, both included."""
+class Zone(NamedTuple):
+    """Between which ends the numbers of a block lie: (least, greatest) by column."""
 
-    key: str
-    low: float = float("-inf")
-    high: float = float("inf")
+    block: int
+    ends: dict[str, tuple[float, float]]
 
 
-class Condition(NamedTuple):
-    """What a field of a row has to be; lua/match.lua says what the tests mean."""
+class Found(NamedTuple):
+    """What one scan gave."""
 
-    field: str
-    test: Literal["is", "isnt", "least", "most", "has"]
-    value: str | float
+    num_tested: int
+    positions: list[Position]
+    """The first ones, and all that only their ids can tell from the last of these or from where the scan began."""
+
+
+class Tally(NamedTuple):
+    """How some trajectories did."""
+
+    value: float | None
+    """Of the column that they are counted by; None where it is not known, or all are counted together."""
+    num_trajectories: int
+    num_rewarded: int
+    reward_sum: float
+    num_successes: int
+
+
+class Sought(msgspec.Struct, frozen=True, kw_only=True):
+    """What a scan script is told; see lua/scan.lua, find.lua and tally.lua."""
+
+    blocks: Sequence[int]
+    names: Sequence[str]
+    without: Sequence[str]
+    ranges: Sequence[tuple[str, float, float]]
+    column: str = "started_at"
+    descending: bool = True
+    limit: int = 1
+    after: tuple[float, float] | None = None
+    bound: tuple[float, float] | None = None
+    by: str | None = None
+    success: float = 1.0
 
 
 class Index:
@@ -53,9 +84,13 @@ class Index:
     def __init__(self, redis: Redis, keys: Keys) -> None:
         self.redis = redis
         self.keys = keys
-        match, walk, pick = ((_LUA / f"{name}.lua").read_text() for name in ("match", "walk", "pick"))
-        self._walk = redis.register_script(match + walk)
-        self._pick = redis.register_script(match + pick)
+        read = {
+            name: (_LUA / f"{name}.lua").read_text() for name in ("scan", "find", "tally", "count", "blocks", "audit")
+        }
+        self._find, self._tally, self._count = (
+            redis.register_script(read["scan"] + read[name]) for name in ("find", "tally", "count")
+        )
+        self._audit = redis.register_script(read["blocks"] + read["audit"])
 
     def rows(self, trajectory_ids: Iterable[str]) -> list[TrajectoryRow]:
         """Rows in the order asked for; ids that the index does not know are left out."""
@@ -67,7 +102,7 @@ class Index:
         return [read_row(id_, fields) for id_, fields in zip(ids, found, strict=True) if fields]
 
     def chunks(self, trajectory_id: str) -> list[tuple[str, Chunk]]:
-        """Where the trajectory's bytes lie: (segment key, chunk), in order of segment."""
+        """Where the trajectory's bytes lie: (segment name, chunk), in order of segment."""
         found = cast("dict[bytes, bytes]", self.redis.hgetall(self.keys.chunks(trajectory_id)))
         return [
             (segment.decode(), Chunk(owner=trajectory_id, offset=int(offset), size_bytes=int(size_bytes)))
@@ -75,54 +110,69 @@ class Index:
             for offset, size_bytes in [place.split()]
         ]
 
-    def counts(self, spans: Iterable[Span]) -> list[int]:
-        """How many members each span has."""
+    def are_dead(self, owners: Sequence[str]) -> list[bool]:
+        """Which of these were deleted."""
+        if not owners:
+            return []
+        return [when is not None for when in self.redis.hmget(self.keys.dead, [owner_hash(one) for one in owners])]
+
+    def read_map(self, names: Iterable[str]) -> tuple[list[Zone], list[frozenset[int]]]:
+        """All blocks with their zones, and for each name the blocks in which it occurs."""
         pipeline = self.pipeline()
-        for span in spans:
-            pipeline.zcount(span.key, span.low, span.high)
-        return cast("list[int]", pipeline.execute())
+        pipeline.hgetall(self.keys.zones)
+        for name in names:
+            pipeline.get(self.keys.blocks_with(name))
+        zones, *bitmaps = cast("list[dict[bytes, bytes] | bytes | None]", pipeline.execute())
+        return (
+            [_zone_of(int(block), ends) for block, ends in cast("dict[bytes, bytes]", zones).items()],
+            [frozenset(_set_bits(cast("bytes", bitmap or b""))) for bitmap in bitmaps],
+        )
 
-    def members(self, span: Span, order_key: str) -> list[Position]:
-        """All members of the span with their scores in another sorted set; those that it lacks are left out."""
-        found = self.redis.zrangebyscore(span.key, span.low, span.high)  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
-        ids = [id_.decode() for id_ in cast("list[bytes]", found)]
-        scores = self.redis.zmscore(order_key, ids) if ids else []
-        return [Position(score, id_) for id_, score in zip(ids, scores, strict=True) if score is not None]
+    def find(self, sought: Sought) -> Found:
+        """The first members of some blocks; see lua/find.lua."""
+        num_tested, *found = cast("list[bytes]", self._run(self._find, sought))
+        triples = zip(found[::3], found[1::3], found[2::3], strict=True)
+        return Found(int(num_tested), [Position(float(value), float(at), id_.decode()) for id_, value, at in triples])
 
-    def walk(
-        self, span: Span, direction: Direction, after: Position | None, conditions: Sequence[Condition] = ()
-    ) -> Iterator[list[Position]]:
-        """Members of the span whose rows meet all conditions, in order of (score, id), from the one after a position.
+    def tally(self, sought: Sought) -> list[Tally]:
+        """Count, and sum up rewards; see lua/tally.lua."""
+        found = [value.decode() for value in cast("list[bytes]", self._run(self._tally, sought))]
+        return [
+            Tally(float(value) if value else None, int(count), int(rewarded), float(total), int(successes))
+            for value, count, rewarded, total, successes in zip(*(found[at::5] for at in range(5)), strict=True)
+        ]
 
-        They come in pages, some of them empty. Members that come or go meanwhile change nothing for the others: none
-        is given twice, none left out.
-        """
-        keys = [span.key, self.keys.trajectory("")]
-        position = after or Position(span.high if direction == "descending" else span.low, "")
-        num_members = _FIRST_PAGE
-        while found := self._walk(keys=keys, args=[direction, *position, num_members, *_flat(conditions)]):
-            position, *page = (
-                Position(float(score), id_.decode()) for id_, score in zip(found[::2], found[1::2], strict=True)
-            )
-            yield [one for one in page if span.low <= one.score <= span.high and is_after(one, after, direction)]
-            if not span.low <= position.score <= span.high:
-                return
-            num_members = min(2 * num_members, _LARGEST_PAGE)
+    def count(self, sought: Sought) -> int:
+        """Count members of some blocks."""
+        return cast("int", self._run(self._count, sought))
 
-    def pick(self, trajectory_ids: Sequence[str], conditions: Sequence[Condition]) -> list[int]:
-        """Which of the trajectories, counted from 0, have rows that meet all conditions."""
-        keys = [self.keys.trajectory(id_) for id_ in trajectory_ids]
-        return [position - 1 for position in cast("list[int]", self._pick(keys=keys, args=_flat(conditions)))]
+    def misfiled(self, trajectory_ids: Sequence[str]) -> list[str]:
+        """Those of the trajectories that no search finds, or the wrong ones."""
+        found = cast("list[bytes]", self._audit(keys=[self.keys.name()], args=list(trajectory_ids)))
+        return [id_.decode() for id_ in found]
 
     def pipeline(self) -> Pipeline:
         """Many commands at once, in no transaction."""
         return self.redis.pipeline(transaction=False)  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
 
-
-def is_after(one: Position, other: Position | None, direction: Direction) -> bool:
-    """Whether a position lies behind another one; everything lies behind None."""
-    return other is None or (one < other if direction == "descending" else one > other)
+    def _run(self, script: Script, sought: Sought) -> object:
+        return script(keys=[self.keys.name()], args=[msgspec.msgpack.encode(sought)])
 
 
-def _flat(conditions: Sequence[Condition]) -> list[str | float]:
-    return [value for condition in conditions for value in condition]
+def owner_hash(owner: str) -> str:
+    """Name under which a deleted owner is remembered."""
+    return sha1(owner.encode(), usedforsecurity=False).hexdigest()
+
+
+def seek(conditions: Conditions, blocks: Sequence[int]) -> Sought:
+    """What a scan is told of these blocks."""
+    return Sought(blocks=blocks, names=conditions.names, without=conditions.without, ranges=conditions.ranges)
+
+
+def _zone_of(block: int, packed: bytes) -> Zone:
+    ends = _ENDS.unpack(packed)
+    return Zone(block, {column: (ends[2 * at], ends[2 * at + 1]) for at, column in enumerate(COLUMNS)})
+
+
+def _set_bits(bitmap: bytes) -> Iterable[int]:
+    return (8 * at + bit for at, byte in enumerate(bitmap) if byte for bit in range(8) if byte & 128 >> bit)

@@ -17,11 +17,11 @@ class Keys:
 
     # -- index: rebuilt from segments -------------------------------------------------------------
     def trajectory(self, trajectory_id: str) -> str:
-        """Hash: what a query row shows."""
+        """Hash: what a query row shows, and the trajectory's ordinal."""
         return self.name("t", trajectory_id)
 
     def chunks(self, trajectory_id: str) -> str:
-        """Hash: segment key → 'offset size_bytes'."""
+        """Hash: segment name → 'offset size_bytes'."""
         return self.name("t", trajectory_id, "chunks")
 
     def calls(self, trajectory_id: str) -> str:
@@ -32,18 +32,42 @@ class Keys:
         """Hash: reward id → encoded Reward."""
         return self.name("t", trajectory_id, "rewards")
 
-    def by(self, index: str, value: str | int = "") -> str:
-        """Sorted set of trajectory ids.
+    def in_block(self, block: int, name: str) -> str:
+        """String: a bitmap of those members of a block that are what the name says, or a column of float64s."""
+        return self.name("b", block, name)
 
-        Scored by start time: ('all'), ('run', R), ('task', T), ('type', T), ('split', S), ('status', S), ('accepted').
-        Scored by their own value: ('reward'), ('policy_min'), ('policy_max').
-        """
-        return self.name("ix", index, value) if value != "" else self.name("ix", index)
+    def blocks_with(self, name: str) -> str:
+        """String: bitmap of the blocks in which somebody is what the name says."""
+        return self.name("v", name)
+
+    def values(self, field: str) -> str:
+        """Set: all values of a field that trajectories are counted by."""
+        return self.name("values", field)
+
+    @property
+    def zones(self) -> str:
+        """Hash: block → least and greatest value of each of its columns."""
+        return self.name("zones")
 
     @property
     def segments(self) -> str:
-        """Hash: key of each committed segment → its size in bytes."""
+        """Hash: name of each committed segment → its size in bytes."""
         return self.name("segments")
+
+    @property
+    def quarantine(self) -> str:
+        """Hash: name of each segment of which some bytes cannot be read → why."""
+        return self.name("quarantine")
+
+    @property
+    def dead(self) -> str:
+        """Hash: SHA-1 of what was deleted → when."""
+        return self.name("dead")
+
+    @property
+    def rewrite(self) -> str:
+        """Set: names of segments that hold bytes of something deleted."""
+        return self.name("rewrite")
 
     def policies(self, run: str) -> str:
         """Hash: number → encoded PolicyVersion."""
@@ -63,11 +87,26 @@ class Keys:
         return self.name("groups", run)
 
     @property
+    def group_segments(self) -> str:
+        """Hash: group id → name of the segment that holds its record."""
+        return self.name("group-segments")
+
+    @property
     def events(self) -> str:
         """Stream of state changes, trimmed; for whoever wants to be woken."""
         return self.name("events")
 
     # -- shared state: lives in Redis only, AOF keeps it ---------------------------------------------
+    @property
+    def ordinals(self) -> str:
+        """String: how many trajectories were ever given an ordinal."""
+        return self.name("ordinals")
+
+    @property
+    def reindexing(self) -> str:
+        """Hash: how far a rebuild has come that did not end."""
+        return self.name("reindexing")
+
     def acked(self, run: str, consumer: str) -> str:
         """Set of group ids that this consumer has acknowledged."""
         return self.name("acked", run, consumer)

@@ -1,29 +1,21 @@
-"""This file holds the search for trajectories: how an answer is found page by page.
-
-The sorted set with the fewest members leads, and every condition is tested on the rows. A set that is sorted by
-something else than the order asked for must be read and sorted whole before it can lead. That pays while it is small:
-c such members cost c, a walk over n members in order about limit * n / c, so it leads when c * c < limit * n.
-"""
+"""This file holds the search for trajectories: how an answer is found page by page, and how it can be explained."""
 
 from collections.abc import Iterator
-from typing import Literal, TypeAlias, get_args
+from typing import get_args
 
 import msgspec
 
 from agent_layer.errors import BadInputError
-from agent_layer.store.filters import Filters, Lead, conditions_of, leads_of
-from agent_layer.store.index import Direction, Index, Position, is_after
+from agent_layer.store.filters import Conditions, Filters, conditions_of
+from agent_layer.store.index import Index, Position, seek
+from agent_layer.store.plan import Order, Ordering, ordering_of, plan_blocks, still_needed
 from agent_layer.store.rows import TrajectoryRow
 
-__all__ = ["Order", "Page", "find_trajectories"]
+__all__ = ["Order", "Page", "Search", "find_trajectories", "scan_trajectories"]
 
-Order: TypeAlias = Literal["newest", "oldest", "reward", "policy"]
-"""``reward`` and ``policy`` (newest version) put the largest first and show only trajectories that have one."""
-
-_FIELDS = {"newest": "started_at", "oldest": "started_at", "reward": "reward", "policy": "policy_max"}
-"""Order → the field it sorts by."""
-
-_PAGE = 1_024
+_MOST_BLOCKS = 32
+"""Looked at in one call: one at first, because the newest often do; never so many that others wait."""
+_PAGE = 512
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,6 +26,21 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     """Hand it back for the next page; None when this is the last."""
 
 
+class Search(msgspec.Struct, frozen=True, kw_only=True):
+    """What a search came upon."""
+
+    positions: list[Position]
+    """[at most limit], in order."""
+    num_blocks: int
+    """Of the whole index."""
+    num_planned: int
+    """Blocks that could hold answers."""
+    num_read: int
+    """Blocks that were looked into before the answer was complete."""
+    num_tested: int
+    """Members of these that have all names asked for, and whose numbers were compared."""
+
+
 def find_trajectories(
     index: Index, filters: Filters, order: Order = "newest", limit: int = 32, cursor: str | None = None
 ) -> Page:
@@ -41,57 +48,80 @@ def find_trajectories(
 
     Raises: BadInputError: a filter, the order, the limit or the cursor is not one that can be asked for.
     """
-    if order not in _FIELDS:
-        raise BadInputError(f"order {order!r}: expected one of {', '.join(get_args(Order))}; choose one of these")
-    if limit < 1:
-        raise BadInputError(f"limit {limit}: expected at least one trajectory; ask for 1 or more")
-    matches: list[Position] = []
-    for page in _matches(index, filters, order, limit, _read_cursor(cursor, order)):
-        matches += page
-        if len(matches) > limit:
-            break
+    ordering = check_order(order, limit)
+    found = search(index, conditions_of(filters), ordering, limit + 1, _read_cursor(cursor, order)).positions
     return Page(
-        items=index.rows(one.trajectory_id for one in matches[:limit]),
-        cursor=_write_cursor(matches[limit - 1], order) if len(matches) > limit else None,
+        items=index.rows(one.trajectory_id for one in found[:limit]),
+        cursor=_write_cursor(found[limit - 1], order) if len(found) > limit else None,
     )
 
 
-def _matches(
-    index: Index, filters: Filters, order: Order, limit: int, after: Position | None
-) -> Iterator[list[Position]]:
-    """Pages of trajectories that pass all filters, in the order asked for."""
-    direction: Direction = "ascending" if order == "oldest" else "descending"
-    field, conditions = _FIELDS[order], conditions_of(filters)
-    lead = _choose_lead(index, leads_of(filters, field, index.keys), field, limit)
-    if lead.sorted_by == field:
-        yield from index.walk(lead.span, direction, after, conditions)
-        return
-    members = index.members(lead.span, index.keys.by("all" if field == "started_at" else field))
-    members = sorted((one for one in members if is_after(one, after, direction)), reverse=direction == "descending")
-    for start in range(0, len(members), _PAGE):
-        page = members[start : start + _PAGE]
-        yield [page[at] for at in index.pick([one.trajectory_id for one in page], conditions)]
+def scan_trajectories(index: Index, filters: Filters) -> Iterator[TrajectoryRow]:
+    """Give all trajectories that pass the filters, oldest first, a page at a time.
+
+    Raises: BadInputError: a filter is not one that can be asked for.
+    """
+    cursor: str | None = None
+    while True:
+        page = find_trajectories(index, filters, "oldest", _PAGE, cursor)
+        yield from page.items
+        if (cursor := page.cursor) is None:
+            return
 
 
-def _choose_lead(index: Index, leads: list[Lead], order_field: str, limit: int) -> Lead:
-    sizes = dict(zip(leads, index.counts(lead.span for lead in leads), strict=True))
-    in_order = min((lead for lead in leads if lead.sorted_by == order_field), key=sizes.__getitem__)
-    smallest = min(leads, key=sizes.__getitem__)
-    return smallest if sizes[smallest] ** 2 < limit * sizes[in_order] else in_order
+def search(
+    index: Index, conditions: Conditions, ordering: Ordering, limit: int, after: Position | None = None
+) -> Search:
+    """Look into blocks, best first, until none that is left can hold a better answer."""
+    zones, occurrences = index.read_map(conditions.names)
+    planned = plan_blocks(zones, occurrences, conditions.ranges, ordering, after)
+    best: list[Position] = []
+    left, num_at_once, num_read, num_tested = planned, 1, 0, 0
+    while left := still_needed(left, ordering, best[limit - 1] if len(best) == limit else None):
+        blocks, left = left[:num_at_once], left[num_at_once:]
+        found = index.find(
+            msgspec.structs.replace(
+                seek(conditions, [zone.block for zone in blocks]),
+                column=ordering.column,
+                descending=ordering.descending,
+                limit=limit,
+                after=after and after[:2],
+                bound=best[limit - 1][:2] if len(best) == limit else None,
+            )
+        )
+        fresh = [one for one in found.positions if after is None or ordering.is_before(after, one)]
+        best = ordering.sort({*best, *fresh})[:limit]
+        num_read, num_tested = num_read + len(blocks), num_tested + found.num_tested
+        num_at_once = min(2 * num_at_once, _MOST_BLOCKS)
+    return Search(
+        positions=best, num_blocks=len(zones), num_planned=len(planned), num_read=num_read, num_tested=num_tested
+    )
+
+
+def check_order(order: str, limit: int) -> Ordering:
+    """How the order sorts.
+
+    Raises: BadInputError: there is no such order, or the limit is below 1.
+    """
+    if (ordering := ordering_of(order)) is None:
+        raise BadInputError(f"order {order!r}: expected one of {', '.join(get_args(Order))}; choose one of these")
+    if limit < 1:
+        raise BadInputError(f"limit {limit}: expected at least one trajectory; ask for 1 or more")
+    return ordering
 
 
 def _write_cursor(last: Position, order: str) -> str:
-    return f"{order},{last.score!r},{last.trajectory_id}"
+    return f"{order},{last.value!r},{last.started_at!r},{last.trajectory_id}"
 
 
 def _read_cursor(cursor: str | None, order: str) -> Position | None:
-    """A cursor is 'ORDER,SCORE,TRAJECTORY': the last trajectory that was shown, and where it stood."""
+    """A cursor is 'ORDER,VALUE,START,TRAJECTORY': the last trajectory that was shown, and where it stood."""
     if cursor is None:
         return None
     try:
-        given, score, trajectory_id = cursor.split(",")
+        given, value, started_at, trajectory_id = cursor.split(",", 3)
         if given == order:
-            return Position(float(score), trajectory_id)
+            return Position(float(value), float(started_at), trajectory_id)
     except ValueError:
         pass
     raise BadInputError(

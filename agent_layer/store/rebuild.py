@@ -1,19 +1,23 @@
-"""This file holds how the index is rebuilt: the segments in the objects are the truth, and they are enough."""
+"""This file holds how the index is rebuilt: the segments in the objects are the truth, and their footers are enough."""
 
-from collections.abc import Callable, Iterator
-from typing import TypeAlias, cast
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import NamedTuple, TypeAlias, cast
 
 import msgspec
 from redis import Redis
 
-from agent_layer.errors import CorruptRecordError
+from agent_layer.errors import CorruptRecordError, NotFoundError
 from agent_layer.schema.codec import LogRecord, decode
 from agent_layer.schema.segment import SegmentFooter
-from agent_layer.store.commit import commit_segment
+from agent_layer.store.commit import commit_segments
 from agent_layer.store.keys import Keys
 from agent_layer.store.memory import MemoryObjects
 from agent_layer.store.protocols import ObjectStore
-from agent_layer.store.segments import read_chunk, read_footer
+from agent_layer.store.salvage import salvage_segment
+from agent_layer.store.segments import SealedSegment, read_chunk, read_footer, segment_key, segment_name
+from agent_layer.store.tombstones import bury, list_tombstones
 
 __all__ = [
     "Progress",
@@ -30,50 +34,102 @@ Progress: TypeAlias = Callable[[int, int], None]
 """Called with (segments done, segments in all)."""
 
 _SCAN_COUNT = 1_000
+_NUM_AT_ONCE = 16
+"""Footers read at the same time; a store far away answers each of them slowly."""
+_SEGMENTS_TOGETHER = 128
+"""Entered between two notes of how far the rebuild has come."""
+_FAMILIES = ("t", "b", "v", "values", "group", "groups", "policies")
 
 
 class ReindexReport(msgspec.Struct, frozen=True, kw_only=True):
     """What a rebuild went through."""
 
     num_segments: int
+    num_resumed: int = 0
+    """Segments that an earlier rebuild, which did not end, had entered already."""
     corrupt: list[str]
-    """Why each segment that could not be read was left out."""
+    """Why each segment that could not be read, or not whole, is in quarantine."""
 
 
 def list_segments(keys: Keys, objects: ObjectStore) -> list[str]:
     """Keys of all segments of the namespace, oldest first."""
-    return sorted(key for key in objects.list(f"{keys.namespace}/seg/") if key.endswith(".seg"))
+    return sorted(key for key in objects.list(f"{keys.namespace}/seg/") if segment_name(key))
 
 
 def reindex(
     redis: Redis, keys: Keys, objects: ObjectStore, *, drop: bool = False, progress: Progress | None = None
 ) -> ReindexReport:
-    """Commit every segment again; what the index holds already does not change.
+    """Commit every segment again; what the index holds already does not change, what it lost comes back.
 
     With ``drop`` the index is emptied first, so that nothing stays that no segment says. The queue, acknowledgements
-    and engines are not in segments and are left alone.
+    and engines are not in segments and are left alone. A rebuild that was stopped goes on where it was when it is
+    called again.
     """
-    if drop:
-        drop_index(redis, keys)
+    done_to = _begin(redis, keys, drop=drop)
+    bury(redis, keys, list_tombstones(keys, objects))
     segments = list_segments(keys, objects)
-    corrupt: list[str] = []
-    for num_done, key in enumerate(segments, start=1):
-        try:
-            index_segment(redis, keys, objects, key)
-        except CorruptRecordError as error:
-            corrupt.append(str(error))
-        if progress:
-            progress(num_done, len(segments))
-    return ReindexReport(num_segments=len(segments), corrupt=corrupt)
+    left = [key for key in segments if key > done_to]
+    num_resumed, corrupt = len(segments) - len(left), list[str]()
+    with ThreadPoolExecutor(_NUM_AT_ONCE) as threads:
+        for begin in range(0, len(left), _SEGMENTS_TOGETHER):
+            batch = left[begin : begin + _SEGMENTS_TOGETHER]
+            read = list(threads.map(partial(_read_or_salvage, objects), batch))
+            corrupt += _enter(redis, keys, read)
+            redis.hset(keys.reindexing, "done_to", batch[-1])
+            if progress:
+                progress(num_resumed + begin + len(batch), len(segments))
+    redis.delete(keys.reindexing)
+    return ReindexReport(num_segments=len(segments), num_resumed=num_resumed, corrupt=corrupt)
+
+
+def _begin(redis: Redis, keys: Keys, *, drop: bool) -> str:
+    """Empty the index where that is wanted or was not finished; give the key up to which all is entered already."""
+    state = cast("dict[bytes, bytes]", redis.hgetall(keys.reindexing))
+    if b"done_to" in state and (not drop or b"drop" in state):
+        return state[b"done_to"].decode()
+    if drop or b"drop" in state:
+        redis.hset(keys.reindexing, "drop", 1)
+        drop_index(redis, keys)
+    redis.hset(keys.reindexing, "done_to", "")
+    return ""
 
 
 def drop_index(redis: Redis, keys: Keys) -> None:
     """Delete all that is rebuilt from segments."""
-    redis.unlink(keys.segments, keys.runs)
-    for family in ("t", "ix", "group", "groups", "policies"):
+    redis.unlink(keys.segments, keys.runs, keys.zones, keys.quarantine, keys.rewrite, keys.group_segments, keys.dead)
+    for family in _FAMILIES:
         found = redis.scan_iter(match=keys.name(family, "*"), count=_SCAN_COUNT)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]  # untyped in redis-py
         for key in cast("Iterator[bytes]", found):
             redis.unlink(key)
+
+
+class _Read(NamedTuple):
+    """What could be read of one segment."""
+
+    name: str
+    sealed: SealedSegment | None
+    fault: str | None
+
+
+def _read_or_salvage(objects: ObjectStore, key: str) -> _Read:
+    name = segment_name(key) or key
+    try:
+        return _Read(name, read_footer(objects, key), None)
+    except NotFoundError:  # merged into another one since it was listed
+        return _Read(name, None, None)
+    except CorruptRecordError as error:
+        return _Read(name, salvage_segment(objects.get(key), name), str(error))
+
+
+def _enter(redis: Redis, keys: Keys, read: Sequence[_Read]) -> list[str]:
+    """Commit what could be read, and put the rest in quarantine; give what is wrong with it."""
+    commit_segments(redis, keys, [one.sealed for one in read if one.sealed], again=True)
+    faults = {one.name: one.fault for one in read if one.fault}
+    if faults:
+        redis.hset(keys.quarantine, mapping={**faults})
+    if sound := [one.name for one in read if not one.fault]:
+        redis.hdel(keys.quarantine, *sound)
+    return list(faults.values())
 
 
 class Segment(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,15 +148,14 @@ def read_segment(objects: ObjectStore, key: str) -> Segment:
     """
     content = objects.get(key)
     held = MemoryObjects({key: content})
-    footer = read_footer(held, key)
+    footer, _ = read_footer(held, key)
     records = {chunk.owner: [decode(one) for one in read_chunk(held, key, chunk)] for chunk in footer.chunks}
     return Segment(size_bytes=len(content), footer=footer, records=cast("dict[str, list[LogRecord]]", records))
 
 
-def index_segment(redis: Redis, keys: Keys, objects: ObjectStore, key: str) -> None:
-    """Commit one segment to the index; doing it again changes nothing.
+def index_segment(redis: Redis, keys: Keys, objects: ObjectStore, name: str) -> None:
+    """Commit one segment to the index; doing it again changes nothing, but mends what was lost.
 
-    Raises: CorruptRecordError: some byte of it is not what its checksum says.
+    Raises: CorruptRecordError: its footer is not what its checksum says.
     """
-    segment = read_segment(objects, key)
-    commit_segment(redis, keys, key, segment.size_bytes, segment.footer, segment.records)
+    commit_segments(redis, keys, [read_footer(objects, segment_key(keys, name))], again=True)

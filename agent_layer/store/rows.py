@@ -35,17 +35,25 @@ class TrajectoryRow(msgspec.Struct, frozen=True, kw_only=True):
     policy_max: int | None = None
     agents: list[str] = []
     """Names of the agents that made its calls, sorted."""
+    tools: list[str] = []
+    """Names of the tools that were asked for or answered, sorted."""
     started_at: str | None = None
     """RFC 3339 in UTC."""
     ended_at: str | None = None
     labels: dict[str, str] = {}
     worker: str | None = None
+    input_hash: str | None = None
+    """Content hash of its task's input."""
+    env: str | None = None
+    env_version: str | None = None
 
 
 def read_row(trajectory_id: str, fields: Mapping[bytes, bytes]) -> TrajectoryRow:
     """Turn the hash that the index keeps of a trajectory into a row."""
     values: dict[str, object] = {name.decode(): value.decode() for name, value in fields.items()}
     times = {name: format_time(float(fields[name.encode()])) for name in ("started_at", "ended_at") if name in values}
-    nested = {name: msgspec.json.decode(fields[name.encode()]) for name in ("agents", "labels") if name in values}
+    nested = {
+        name: msgspec.json.decode(fields[name.encode()]) for name in ("agents", "tools", "labels") if name in values
+    }
     given = values | times | nested | {"trajectory_id": trajectory_id}
     return msgspec.convert(given, TrajectoryRow, strict=False)

@@ -11,20 +11,33 @@ its trajectory, group or policy version (``owner_of``); the footer says where th
 """
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 import msgspec
 import zstandard
 
-from agent_layer.errors import CorruptRecordError
-from agent_layer.recorder.frames import frame, unframe
-from agent_layer.schema.codec import decode, encode
-from agent_layer.schema.segment import Chunk, SegmentFooter
+from agent_layer.errors import BadInputError, CorruptRecordError
+from agent_layer.recorder.frames import FRAME_HEADER, frame, unframe
+from agent_layer.schema.codec import LogRecord, decode_footer, encode
+from agent_layer.schema.ids import made_at
+from agent_layer.schema.segment import Chunk, GroupEntry, PolicyEntry, SegmentFooter, TrajectorySummary
 from agent_layer.store.keys import Keys
 from agent_layer.store.protocols import ObjectStore
+from agent_layer.store.summary import describe_owner
 
-__all__ = ["build_segment", "read_chunk", "read_footer", "segment_key"]
+__all__ = [
+    "SealedSegment",
+    "StoredRecord",
+    "build_segment",
+    "find_frames",
+    "read_chunk",
+    "read_footer",
+    "segment_key",
+    "segment_name",
+    "unpack",
+]
 
 _TRAILER = struct.Struct("<II8s")
 _MAGIC = b"ALSEGMNT"
@@ -32,31 +45,78 @@ _FORMAT_VERSION = 1
 _LEVEL = 1
 _TAIL_BYTES = 1 << 16
 """Read at once from the end; most footers lie within."""
+_ENDING = ".seg"
 
 
-def segment_key(keys: Keys, name: str, created_at: float) -> str:
-    """Key of the object that a segment becomes."""
-    return f"{keys.namespace}/seg/{datetime.fromtimestamp(created_at, UTC):%Y/%m/%d}/{name}.seg"
+class StoredRecord(NamedTuple):
+    """A record beside its stored form."""
+
+    record: LogRecord
+    content: bytes
+
+
+class SealedSegment(NamedTuple):
+    """What has to be known of a segment to index it."""
+
+    footer: SegmentFooter
+    size_bytes: int
+
+
+def segment_key(keys: Keys, name: str) -> str:
+    """Key of the object that a segment becomes; its folder is the day of its making.
+
+    Raises: BadInputError: the name does not begin with an id (see ``new_id``).
+    """
+    try:
+        day = datetime.fromtimestamp(made_at(name), UTC)
+    except (ValueError, OverflowError, OSError) as error:
+        raise BadInputError(
+            f"segment {name!r}: expected a name that begins with an id of 26 characters, found another; it is not ours"
+        ) from error
+    return f"{keys.namespace}/seg/{day:%Y/%m/%d}/{name}{_ENDING}"
+
+
+def segment_name(key: str) -> str | None:
+    """Name of the segment that lies at a key; None where no segment of ours would lie."""
+    name = key.rpartition("/")[2]
+    return name.removesuffix(_ENDING) if name.endswith(_ENDING) else None
 
 
 def build_segment(
-    name: str, created_at: float, records_by_owner: Mapping[str, Sequence[bytes]]
-) -> tuple[bytes, SegmentFooter]:
-    """Put encoded records into the form above; the same arguments give the same bytes."""
+    name: str, records_by_owner: Mapping[str, Sequence[StoredRecord]], replaces: Iterable[str] = ()
+) -> tuple[bytes, SealedSegment]:
+    """Put records into the form above; the same arguments give the same bytes.
+
+    Args:
+        name: begins with an id, which says when it was made.
+        records_by_owner: what it is to hold; owners as ``owner_of`` names them.
+        replaces: names of segments whose living records are all among these.
+    """
     stored = bytearray()
     chunks: list[Chunk] = []
+    entries: list[TrajectorySummary | PolicyEntry | GroupEntry] = []
     for owner, records in records_by_owner.items():
-        packed = _pack(records)
+        packed = _pack([one.content for one in records])
         chunks.append(Chunk(owner=owner, offset=len(stored), size_bytes=len(packed)))
+        entries += describe_owner(owner, [one.record for one in records])
         stored += packed
-    footer = SegmentFooter(name=name, created_at=created_at, chunks=chunks)
+    footer = SegmentFooter(
+        name=name,
+        created_at=made_at(name),
+        chunks=chunks,
+        trajectories=[one for one in entries if isinstance(one, TrajectorySummary)],
+        policies=[one for one in entries if isinstance(one, PolicyEntry)],
+        groups=[one for one in entries if isinstance(one, GroupEntry)],
+        replaces=sorted(replaces),
+    )
     packed = _pack([encode(footer)])
     trailer = _TRAILER.pack(len(packed), _FORMAT_VERSION, _MAGIC)
-    return bytes(stored + packed + trailer), footer
+    content = bytes(stored + packed + trailer)
+    return content, SealedSegment(footer, len(content))
 
 
-def read_footer(objects: ObjectStore, key: str) -> SegmentFooter:
-    """Read what is inside a segment.
+def read_footer(objects: ObjectStore, key: str) -> SealedSegment:
+    """Read what is inside a segment, and nothing else of it.
 
     Raises: CorruptRecordError: it is no segment, or one of a later format.
     """
@@ -71,10 +131,9 @@ def read_footer(objects: ObjectStore, key: str) -> SegmentFooter:
     if len(tail) < size + _TRAILER.size:
         tail = objects.get(key, -size - _TRAILER.size)
     packed = tail[-size - _TRAILER.size : -_TRAILER.size]
-    footer = decode(_unpack(packed, size, f"footer of segment {key}")[0])
-    if isinstance(footer, SegmentFooter):
-        return footer
-    raise CorruptRecordError(f"segment {key}: expected a footer at its end, found {type(footer).__name__}; restore it")
+    footer = decode_footer(unpack(packed, size, f"footer of segment {key}")[0])
+    stored = max((chunk.offset + chunk.size_bytes for chunk in footer.chunks), default=0)
+    return SealedSegment(footer, stored + size + _TRAILER.size)
 
 
 def read_chunk(objects: ObjectStore, key: str, chunk: Chunk) -> list[bytes]:
@@ -83,14 +142,36 @@ def read_chunk(objects: ObjectStore, key: str, chunk: Chunk) -> list[bytes]:
     Raises: CorruptRecordError: the bytes are not those that were written.
     """
     packed = objects.get(key, chunk.offset, chunk.size_bytes)
-    return _unpack(packed, chunk.size_bytes, f"part of {chunk.owner} in segment {key}")
+    return unpack(packed, chunk.size_bytes, f"part of {chunk.owner} in segment {key}")
+
+
+def find_frames(content: bytes) -> list[tuple[int, int]]:
+    """Where the whole frames of a segment lie whose footer is lost: (offset, size in bytes) each.
+
+    A frame that is not what was written is passed over, as long as its length can be believed.
+    """
+    places: list[tuple[int, int]] = []
+    offset = 0
+    while len(content) >= offset + FRAME_HEADER.size:
+        length, _ = FRAME_HEADER.unpack_from(content, offset)
+        size = FRAME_HEADER.size + length
+        if length == 0 or offset + size > len(content):
+            break
+        if unframe(content, offset) is not None:
+            places.append((offset, size))
+        offset += size
+    return places
 
 
 def _pack(records: Sequence[bytes]) -> bytes:
     return frame(zstandard.ZstdCompressor(level=_LEVEL).compress(msgspec.msgpack.encode(records)))
 
 
-def _unpack(packed: bytes, size_bytes: int, subject: str) -> list[bytes]:
+def unpack(packed: bytes, size_bytes: int, subject: str) -> list[bytes]:
+    """Read the encoded records of one frame.
+
+    Raises: CorruptRecordError: the bytes are not those that were written.
+    """
     content = unframe(packed)
     if content is None or len(packed) != size_bytes:
         raise CorruptRecordError(

@@ -1,9 +1,9 @@
 """This file holds the store as its readers see it: one object that answers questions about trajectories."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from typing import Unpack
+from typing import Unpack, cast
 
 from redis import Redis
 
@@ -15,18 +15,21 @@ from agent_layer.schema.step import Step
 from agent_layer.schema.task import Split
 from agent_layer.schema.trajectory import Trajectory
 from agent_layer.settings import Settings, load_settings
-from agent_layer.store.check import CheckReport, check_store
+from agent_layer.store.check import check_store
 from agent_layer.store.clients import open_redis
+from agent_layer.store.explain import Explanation, explain_search
 from agent_layer.store.filters import Filters
+from agent_layer.store.findings import CheckReport
 from agent_layer.store.follow import Consumer, Follower, GroupDelivery
 from agent_layer.store.index import Index
 from agent_layer.store.keys import Keys
 from agent_layer.store.objects import open_objects
 from agent_layer.store.protocols import ObjectStore
-from agent_layer.store.query import Order, Page, find_trajectories
+from agent_layer.store.query import Order, Page, find_trajectories, scan_trajectories
 from agent_layer.store.reading import not_found, pick_step, read_trajectories
 from agent_layer.store.rebuild import Progress, ReindexReport, reindex
 from agent_layer.store.rows import TrajectoryRow
+from agent_layer.store.summaries import By, Summary, count_trajectories, summarise_trajectories
 
 __all__ = ["Store", "open_store"]
 
@@ -45,12 +48,36 @@ class Store:
     def query(
         self, *, order: Order = "newest", limit: int = 32, cursor: str | None = None, **filters: Unpack[Filters]
     ) -> Page:
-        """Find trajectories by what ``Filters`` names: run, split, task, task_type, status, agent, accepted, step,
-        policy, reward, since, until.
+        """Find trajectories by what ``Filters`` names: run, split, task, task_type, input_hash, env, env_version,
+        status, cause, agent, tool, labels, accepted, step, policy, reward, since, until.
 
         Raises: BadInputError: a filter, the order, the limit or the cursor is not one that can be asked for.
         """
         return find_trajectories(self._index, filters, order, limit, cursor)
+
+    def scan(self, **filters: Unpack[Filters]) -> Iterator[TrajectoryRow]:
+        """Give all trajectories that pass the filters, oldest first, a page at a time; raises what ``query`` does."""
+        return scan_trajectories(self._index, filters)
+
+    def count(self, **filters: Unpack[Filters]) -> int:
+        """Count the trajectories that pass the filters; raises what ``query`` does."""
+        return count_trajectories(self._index, filters)
+
+    def summarise(self, by: Sequence[By] = (), *, success: float = 1.0, **filters: Unpack[Filters]) -> list[Summary]:
+        """Count trajectories and average their rewards by what they have in common, such as task type and policy.
+
+        Args:
+            by: among run, split, task_type, env, env_version, status, cause, agent, tool, policy.
+            success: least reward of a success.
+            filters: what ``query`` takes.
+
+        Raises: BadInputError: a field or filter is not one that can be asked for, or there would be too many lines.
+        """
+        return summarise_trajectories(self._index, by, filters, success)
+
+    def explain(self, *, order: Order = "newest", limit: int = 32, **filters: Unpack[Filters]) -> Explanation:
+        """Tell how ``query`` finds its answer: which condition leads, how much of the index it looks at, how long."""
+        return explain_search(self._index, filters, order, limit)
 
     def row(self, trajectory_id: str) -> TrajectoryRow:
         """What the index knows of one trajectory.
@@ -129,6 +156,11 @@ class Store:
     def reindex(self, *, drop: bool = False, progress: Progress | None = None) -> ReindexReport:
         """Rebuild the index from the objects alone; see ``rebuild.reindex``."""
         return reindex(self.redis, self.keys, self.objects, drop=drop, progress=progress)
+
+    def quarantine(self) -> dict[str, str]:
+        """Segments of which some bytes cannot be read, by name, and why; what is whole of them is served."""
+        found = cast("dict[bytes, bytes]", self.redis.hgetall(self.keys.quarantine))
+        return {name.decode(): reason.decode() for name, reason in sorted(found.items())}
 
     def check(self, *, repair: bool = False, progress: Progress | None = None) -> CheckReport:
         """Compare index and objects both ways; see ``check.check_store``."""

@@ -4,6 +4,7 @@ Ranks decide which of several records of one kind stands: the lowest. They are c
 """
 
 from collections.abc import Iterable, Sequence
+from typing import TypeAlias
 
 import msgspec
 
@@ -15,19 +16,11 @@ from agent_layer.schema.observation import Observation
 from agent_layer.schema.policy import PolicyVersion
 from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
+from agent_layer.schema.segment import Block, GroupEntry, PolicyEntry, TrajectorySummary
 from agent_layer.schema.step import StepPart
+from agent_layer.schema.tools import tools_of
 
-__all__ = [
-    "ENDED",
-    "KEPT_WHOLE",
-    "STARTED",
-    "Block",
-    "GroupEntry",
-    "IndexBatch",
-    "PolicyEntry",
-    "TrajectorySummary",
-    "summarise",
-]
+__all__ = ["ENDED", "KEPT_WHOLE", "STARTED", "OwnerEntry", "bears_on_reward", "describe_owner"]
 
 STARTED, ENDED = 1, 2
 """What the gateway has told of a call, added up; 0 where only layers in the agent's process have told of it."""
@@ -36,99 +29,43 @@ STARTED, ENDED = 1, 2
 KEPT_WHOLE = (Reward, PolicyVersion, Group)
 """Records that the index holds in their stored form; of others it holds a few fields."""
 
-
-class Block(msgspec.Struct, frozen=True):
-    """Fields of a row that one record says together."""
-
-    rank: str
-    fields: dict[str, str]
+OwnerEntry: TypeAlias = TrajectorySummary | PolicyEntry | GroupEntry
 
 
-class TrajectorySummary(msgspec.Struct, frozen=True, kw_only=True):
-    """What some records of one trajectory say."""
-
-    trajectory_id: str
-    segment: str
-    place: str
-    """'offset size' of the trajectory's chunk in the segment."""
-    opening: Block | None
-    """Of its best AttemptStarted; without one, what any record says of run and time."""
-    is_started: bool
-    ending: Block | None
-    is_accepted: bool
-    calls: dict[str, tuple[int, int]]
-    """Call id → (what the gateway has told of it, number of choices)."""
-    agents: list[str]
-    policy_min: int | None
-    policy_max: int | None
-    rewards: dict[str, msgspec.Raw]
-    """Reward id → encoded Reward."""
-
-
-class PolicyEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One policy version."""
-
-    run: str
-    number: str
-    record: msgspec.Raw
-
-
-class GroupEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One closed group."""
-
-    run: str
-    group_id: str
-    closed_at: str
-    record: msgspec.Raw
-
-
-class IndexBatch(msgspec.Struct, frozen=True, kw_only=True):
-    """What one call of commit.lua merges."""
-
-    trajectories: list[TrajectorySummary]
-    policies: list[PolicyEntry]
-    groups: list[GroupEntry]
-
-
-def summarise(owner: str, records: Sequence[LogRecord], segment: str, place: str) -> IndexBatch:
-    """Sum up records of one owner."""
+def describe_owner(owner: str, records: Sequence[LogRecord]) -> list[OwnerEntry]:
+    """Sum up all that one segment holds of one owner."""
+    entries: list[OwnerEntry] = [_entry_of(record) for record in records if isinstance(record, PolicyVersion | Group)]
     ours = [record for record in records if not isinstance(record, PolicyVersion | Group)]
-    return IndexBatch(
-        trajectories=[_summarise_trajectory(owner, ours, segment, place)] if ours else [],
-        policies=[
-            PolicyEntry(run=record.run, number=str(record.number), record=_packed(record))
-            for record in records
-            if isinstance(record, PolicyVersion)
-        ],
-        groups=[
-            GroupEntry(
-                run=record.run, group_id=record.group_id, closed_at=repr(record.closed_at), record=_packed(record)
-            )
-            for record in records
-            if isinstance(record, Group)
-        ],
-    )
+    return [*entries, _summarise_trajectory(owner, ours)] if ours else entries
 
 
-def _summarise_trajectory(
-    trajectory_id: str, records: Sequence[LogRecord], segment: str, place: str
-) -> TrajectorySummary:
+def bears_on_reward(summary: TrajectorySummary) -> bool:
+    """Whether the reward of the rollout may follow from what was summed up here."""
+    return bool(summary.is_started or summary.ending or summary.rewards)
+
+
+def _entry_of(record: PolicyVersion | Group) -> PolicyEntry | GroupEntry:
+    if isinstance(record, PolicyVersion):
+        return PolicyEntry(run=record.run, number=str(record.number), record=encode(record))
+    return GroupEntry(run=record.run, group_id=record.group_id, closed_at=repr(record.closed_at), record=encode(record))
+
+
+def _summarise_trajectory(trajectory_id: str, records: Sequence[LogRecord]) -> TrajectorySummary:
     parts = [record for record in records if isinstance(record, StepPart)]
     versions = [version for part in parts for version in _versions_of(part)]
     named = [record.agent for record in records if isinstance(record, StepPart | AttemptStarted)]
     return TrajectorySummary(
         trajectory_id=trajectory_id,
-        segment=segment,
-        place=place,
         opening=_opening_of(trajectory_id, records),
         is_started=any(isinstance(record, AttemptStarted) for record in records),
         ending=_first(_ending_of(record) for record in records if isinstance(record, Outcome)),
         is_accepted=any(isinstance(record, Accepted) for record in records),
         calls=_calls_of(parts),
         agents=sorted({agent for agent in named if agent is not None}),
+        tools=sorted({tool for record in records for tool in tools_of(record)}),
         policy_min=min(versions, default=None),
         policy_max=max(versions, default=None),
-        rewards={record.reward_id: _packed(record) for record in records if isinstance(record, Reward)},
+        rewards={record.reward_id: encode(record) for record in records if isinstance(record, Reward)},
     )
 
 
@@ -172,6 +109,9 @@ def _fields_of(started: AttemptStarted) -> dict[str, str]:
         "labels": msgspec.json.encode(started.labels).decode() if started.labels else None,
         "declared": msgspec.json.encode(started.rewards).decode() if started.rewards else None,
         "started_at": repr(started.started_at),
+        "input_hash": started.input_hash,
+        "env": started.env,
+        "env_version": started.env_version,
     }
     return {name: value for name, value in known.items() if value is not None}
 
@@ -210,9 +150,3 @@ def _versions_of(part: StepPart) -> list[int]:
 
 def _sortable(at: float) -> str:
     return f"{at:017.6f}"
-
-
-def _packed(record: LogRecord) -> msgspec.Raw:
-    """The record's stored form under the header of a msgpack text: the reader inside Redis knows no bytes."""
-    content = encode(record)
-    return msgspec.Raw(b"\xdb" + len(content).to_bytes(4, "big") + content)

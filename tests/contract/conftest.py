@@ -11,7 +11,7 @@ from agent_layer.schema.ids import new_id
 from agent_layer.settings import Settings
 from agent_layer.store import Store, open_store
 from agent_layer.store.rebuild import index_segment
-from agent_layer.store.segments import build_segment, segment_key
+from agent_layer.store.segments import StoredRecord, build_segment, segment_key
 
 
 @pytest.fixture(scope="session")
@@ -34,28 +34,27 @@ def store(objects_settings: Settings) -> Store:
 
 @pytest.fixture
 def put(store: Store) -> Callable[..., str]:
-    """``put(*records)``: writes a segment that nobody has indexed; gives its key."""
+    """``put(*records)``: writes a segment that nobody has indexed; gives its name."""
 
     def put(*records: LogRecord) -> str:
-        owned: defaultdict[str, list[bytes]] = defaultdict(list)
+        owned: defaultdict[str, list[StoredRecord]] = defaultdict(list)
         for record in records:
-            owned[owner_of(record)].append(encode(record))
+            owned[owner_of(record)].append(StoredRecord(record, encode(record)))
         name = new_id()
-        content, _ = build_segment(name, 0.0, dict(owned))
-        key = segment_key(store.keys, name, 0.0)
-        store.objects.put(key, content)
-        return key
+        content, _ = build_segment(name, owned)
+        store.objects.put(segment_key(store.keys, name), content)
+        return name
 
     return put
 
 
 @pytest.fixture
 def write(store: Store, put: Callable[..., str]) -> Callable[..., str]:
-    """``write(*records)``: writes a segment and commits it, as the shipper does; gives its key."""
+    """``write(*records)``: writes a segment and commits it, as the shipper does; gives its name."""
 
     def write(*records: LogRecord) -> str:
-        key = put(*records)
-        index_segment(store.redis, store.keys, store.objects, key)
-        return key
+        name = put(*records)
+        index_segment(store.redis, store.keys, store.objects, name)
+        return name
 
     return write

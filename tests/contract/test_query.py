@@ -13,6 +13,7 @@ from agent_layer.schema.record import TokenIds
 from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
 from agent_layer.schema.step import Action, StepPart
+from agent_layer.store.tombstones import forget
 
 NUM_TRAJECTORIES = 300
 
@@ -119,7 +120,7 @@ MODELS = list(make_models(seed=4))
 def answer_of(asked, order):
     key, descending = ORDERS[order]
     found = [one for one in MODELS if one.passes(asked) and key(one) is not None]
-    return [one.id for one in sorted(found, key=lambda one: (key(one), one.id), reverse=descending)]
+    return [one.id for one in sorted(found, key=lambda one: (key(one), one.started_at, one.id), reverse=descending)]
 
 
 @pytest.fixture
@@ -196,8 +197,7 @@ def test_new_trajectories_do_not_disturb_pages_that_follow(full_store, write):
 
 def test_a_cursor_holds_when_its_trajectory_has_left(full_store):
     first = full_store.query(limit=10)
-    for key in full_store.redis.keys(full_store.keys.by("*")):
-        full_store.redis.zrem(key, first.items[-1].trajectory_id)
+    forget(full_store.redis, full_store.keys, [first.items[-1].trajectory_id], 1.0)
 
     second = full_store.query(limit=10, cursor=first.cursor)
 

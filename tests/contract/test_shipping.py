@@ -33,7 +33,7 @@ GROUP = {
 def stored(objects):
     """All records in all segments."""
     keys = list(objects.list(""))
-    chunks = [(key, chunk) for key in keys for chunk in read_footer(objects, key).chunks]
+    chunks = [(key, chunk) for key in keys for chunk in read_footer(objects, key).footer.chunks]
     return [decode(record) for key, chunk in chunks for record in read_chunk(objects, key, chunk)]
 
 

@@ -14,6 +14,7 @@ from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
 from agent_layer.schema.step import Action, Content, PromptDelta, StepPart
 from agent_layer.schema.trajectory import assemble_trajectory
 from agent_layer.store.policies import list_policies
+from agent_layer.store.segments import segment_key
 
 
 def attempt_of(tid, at=100.0, score=1.0, run="r", num_choices=1):
@@ -90,10 +91,14 @@ def test_a_row_says_what_the_records_say(store, write):
         "policy_min": 4,
         "policy_max": 5,
         "agents": ["solver"],
+        "tools": [],
         "started_at": "1970-01-01T00:01:40.000Z",
         "ended_at": "1970-01-01T00:01:46.000Z",
         "labels": {"k": "v"},
         "worker": None,
+        "input_hash": None,
+        "env": None,
+        "env_version": None,
     }
     assert store.row("x.0-0") == row
 
@@ -150,7 +155,7 @@ def test_dropping_first_forgets_what_no_segment_says_but_no_acknowledgement(stor
     gone = write(*attempt_of("y.0-0"))
     for delivery in store.follow("c", "r", wait_seconds=0):
         delivery.ack()
-    store.objects.delete(gone)
+    store.objects.delete(segment_key(store.keys, gone))
     progress = []
 
     store.reindex(drop=True, progress=lambda num_done, num_all: progress.append((num_done, num_all)))
@@ -160,16 +165,44 @@ def test_dropping_first_forgets_what_no_segment_says_but_no_acknowledgement(stor
     assert progress == [(1, 1)]
 
 
-def test_a_corrupt_segment_is_named_and_the_others_are_indexed(store, put):
+def test_a_segment_with_a_torn_end_is_quarantined_and_what_is_whole_of_it_is_served(store, put):
     good, bad = put(*attempt_of("x.0-0")), put(*attempt_of("y.0-0"))
-    damage(store, bad)
+    key = segment_key(store.keys, bad)
+    store.objects.put(key, store.objects.get(key)[:-30])
+
+    report = store.reindex()
+
+    assert {row.trajectory_id for row in store.query().items} == {"x.0-0", "y.0-0"}
+    assert store.get("y.0-0") == assemble_trajectory("y.0-0", attempt_of("y.0-0"))
+    assert len(report.corrupt) == 1
+    assert bad in report.corrupt[0]
+    assert good not in report.corrupt[0]
+    assert list(store.quarantine()) == [bad]
+
+
+def test_a_segment_of_which_nothing_is_whole_is_quarantined_and_the_others_are_served(store, put):
+    put(*attempt_of("x.0-0"))
+    bad = put(*attempt_of("y.0-0"))
+    store.objects.put(segment_key(store.keys, bad), b"x" * 1000)
 
     report = store.reindex()
 
     assert [row.trajectory_id for row in store.query().items] == ["x.0-0"]
-    assert len(report.corrupt) == 1
     assert bad in report.corrupt[0]
-    assert good not in report.corrupt[0]
+    assert bad in store.quarantine()
+
+
+def test_a_segment_that_is_restored_leaves_quarantine(store, put):
+    bad = put(*attempt_of("y.0-0"))
+    whole = store.objects.get(segment_key(store.keys, bad))
+    damage(store, bad)
+    assert [one.subject for one in store.check().findings if one.kind == "corrupt"] == [bad]
+    assert bad in store.quarantine()
+
+    store.objects.put(segment_key(store.keys, bad), whole)
+
+    assert store.check(repair=True).is_sound
+    assert store.quarantine() == {}
 
 
 def test_corrupt_bytes_are_never_given_out(store, write):
@@ -226,11 +259,11 @@ def test_an_entry_that_the_index_lost_is_found_and_restored(store, write, lost):
 
 def test_bytes_that_are_gone_are_found_and_forgotten(store, write):
     write(*attempt_of("x.0-0"))
-    store.objects.delete(write(*attempt_of("y.0-0")))
+    store.objects.delete(segment_key(store.keys, write(*attempt_of("y.0-0"))))
 
     report = store.check(repair=True)
 
-    assert {(one.kind, one.subject.endswith(".seg")) for one in report.findings} == {
+    assert {(one.kind, one.subject == "y.0-0") for one in report.findings} == {
         ("missing", True),
         ("missing", False),
     }
@@ -266,8 +299,9 @@ def test_an_attempt_that_does_not_count_may_lack_calls(store, write):
     assert store.check().is_sound
 
 
-def damage(store, key):
+def damage(store, name):
     """Flip one bit of the first chunk, behind its frame header."""
+    key = segment_key(store.keys, name)
     content = bytearray(store.objects.get(key))
     content[20] ^= 1
     store.objects.put(key, bytes(content))

@@ -18,7 +18,7 @@ from agent_layer.schema.ids import new_id
 from agent_layer.schema.step import Content
 from agent_layer.shipper.ship import Shipper
 from agent_layer.store.objects import open_objects
-from agent_layer.store.segments import read_chunk, read_footer
+from agent_layer.store.segments import read_chunk, read_footer, segment_key
 
 TRAJECTORY = "r.0-0"
 
@@ -33,8 +33,9 @@ def stored(settings, redis, keys):
 
     def read() -> list[str]:
         objects = open_objects(settings)
-        segments = sorted(key.decode() for key in redis.hkeys(keys.chunks(TRAJECTORY)))
-        chunks = [(key, chunk) for key in segments for chunk in read_footer(objects, key).chunks]
+        names = sorted(name.decode() for name in redis.hkeys(keys.chunks(TRAJECTORY)))
+        segments = [segment_key(keys, name) for name in names]
+        chunks = [(key, chunk) for key in segments for chunk in read_footer(objects, key).footer.chunks]
         return [decode(record).hash for key, chunk in chunks for record in read_chunk(objects, key, chunk)]
 
     return read

@@ -20,7 +20,7 @@ from agent_layer.schema.step import Action, PromptDelta, StepPart
 from agent_layer.store import open_store
 from agent_layer.store.engines import EngineBoard
 from agent_layer.store.rebuild import index_segment
-from agent_layer.store.segments import build_segment
+from agent_layer.store.segments import StoredRecord, build_segment, segment_key
 from trainer_adapter.config import Keep, Optimizer, Rollouts, TrainConfig
 from trainer_adapter.schedule import Schedule
 
@@ -110,12 +110,12 @@ class Player:
             group_size=group.group_size,
             trajectory_ids=members,
         )
-        owned = {owner: [encode(record) for record in found] for owner, found in records.items()}
+        records[f"group:{group.group_id}"] = [closed]
+        owned = {owner: [StoredRecord(one, encode(one)) for one in found] for owner, found in records.items()}
         name = new_id()
-        content, _ = build_segment(name, 0.0, {**owned, f"group:{group.group_id}": [encode(closed)]})
-        key = f"{self._store.keys.namespace}/seg/2026/11/20/{name}.seg"
-        self._store.objects.put(key, content)
-        index_segment(self._store.redis, self._store.keys, self._store.objects, key)
+        content, _ = build_segment(name, owned)
+        self._store.objects.put(segment_key(self._store.keys, name), content)
+        index_segment(self._store.redis, self._store.keys, self._store.objects, name)
 
     def _records(self, trajectory_id, group, number, version):
         own = {"trajectory_id": trajectory_id, "run": RUN}

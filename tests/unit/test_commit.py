@@ -1,6 +1,7 @@
 """This file holds the promises of the index: replays and order change nothing, and it says what the records say."""
 
 import math
+import struct
 from collections import defaultdict
 from uuid import uuid4
 
@@ -11,16 +12,18 @@ from hypothesis import strategies as st
 
 from agent_layer.schema.codec import encode, owner_of
 from agent_layer.schema.group import Group
+from agent_layer.schema.ids import new_id
 from agent_layer.schema.policy import PolicyVersion
 from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
 from agent_layer.schema.step import Action, Content, StepPart
 from agent_layer.schema.task import RewardSpec, Task
 from agent_layer.schema.trajectory import assemble_trajectory
-from agent_layer.store.commit import commit_segment
+from agent_layer.store.commit import commit_segments
+from agent_layer.store.index import COLUMNS, Index
 from agent_layer.store.keys import Keys
 from agent_layer.store.sealing import CallCount, count_calls
-from agent_layer.store.segments import build_segment
+from agent_layer.store.segments import StoredRecord, build_segment
 
 AT = 1_795_000_000.0
 times = st.integers(0, 9).map(lambda second: AT + second / 7)
@@ -84,6 +87,11 @@ property_settings = hypothesis_settings(
 )
 
 
+def segment_named(name: str) -> str:
+    """A segment's name that begins with an id, and is the same for the same letter."""
+    return new_id(lambda: int(AT * 1e9), lambda size: name.encode().ljust(size, b"-")[:size])
+
+
 class Space:
     """An index of its own."""
 
@@ -95,17 +103,41 @@ class Space:
         by_owner = defaultdict(list)
         for record in segment:
             by_owner[owner_of(record)].append(record)
-        encoded = {owner: list(map(encode, ours)) for owner, ours in by_owner.items()}
-        content, footer = build_segment(name, AT, encoded)
-        commit_segment(self.redis, self.keys, f"seg/{name}", len(content), footer, by_owner)
+        stored = {owner: [StoredRecord(one, encode(one)) for one in ours] for owner, ours in by_owner.items()}
+        _, sealed = build_segment(segment_named(name), stored)
+        commit_segments(self.redis, self.keys, [sealed])
 
     def contents(self) -> dict[str, object]:
-        """All of the index but its events."""
+        """All of the index but its events, and but for which ordinal a trajectory has: that is by order of merging."""
         found = {}
         for key in self.redis.scan_iter(match=self.keys.name("*")):
             name = key.decode().removeprefix(self.keys.name(""))
-            if name != "events":
+            if name.startswith("t:") and isinstance(row := self.value(key), dict):
+                found[name] = {field: value for field, value in row.items() if field != b"ordinal"}
+            elif not name.startswith(("b:", "events", "ordinals", "zones")):
                 found[name] = self.value(key)
+        return found | self.filed()
+
+    def ids(self) -> dict[int, str]:
+        """Trajectory by ordinal."""
+        return {
+            int(self.redis.hget(key, "ordinal")): key.decode().removeprefix(self.keys.trajectory(""))
+            for key in self.redis.scan_iter(match=self.keys.trajectory("*"), _type="hash")
+            if self.redis.hexists(key, "ordinal")
+        }
+
+    def filed(self) -> dict[str, object]:
+        """What trajectories are filed under, and their numbers."""
+        found, ids = {}, self.ids()
+        for key in self.redis.scan_iter(match=self.keys.in_block(0, "*"), _type="string"):
+            name = key.decode().removeprefix(self.keys.in_block(0, ""))
+            if name in COLUMNS:
+                stored = self.redis.get(key)
+                numbers = {id_: struct.unpack_from("<d", stored, 8 * at)[0] for at, id_ in ids.items()}
+                found[name] = {id_: repr(number) for id_, number in numbers.items()}
+            else:
+                found[name] = {id_ for at, id_ in ids.items() if self.redis.getbit(key, at)}
+                assert self.redis.bitcount(key) == len(found[name])
         return found
 
     def value(self, key: bytes) -> object:
@@ -190,8 +222,7 @@ def test_the_index_says_what_the_trajectories_say(redis, keys, segments):
             name.decode(): value.decode() for name, value in redis.hgetall(space.keys.trajectory(trajectory_id)).items()
         }
         said = assemble_trajectory(trajectory_id, found)
-        reward = redis.zscore(space.keys.by("reward"), trajectory_id)
-        assert (reward, row.get("reward")) == (said.reward, None if said.reward is None else repr(said.reward))
+        assert row.get("reward") == (None if said.reward is None else repr(said.reward))
         assert int(row.get("num_steps", 0)) == len(said.steps)
         assert ("accepted" in row) == (said.accepted is not None)
         status = said.outcome.status if said.outcome else "running" if said.started else None
@@ -199,9 +230,10 @@ def test_the_index_says_what_the_trajectories_say(redis, keys, segments):
         if said.started:
             assert float(row["started_at"]) == said.started.started_at
             assert row["task_id"] == said.started.task_id
-        for index in ("all", ("run", "run"), *([("status", status)] if status else [])):
-            key = space.keys.by(index) if isinstance(index, str) else space.keys.by(*index)
-            assert redis.zscore(key, trajectory_id) == float(row["started_at"])
+        for name in ("all", "run=run", *([f"status={status}"] if status else [])):
+            assert trajectory_id in space.filed()[name]
+    index = Index(redis, space.keys)
+    assert index.misfiled(list(space.ids().values())) == []
     space.clear()
 
 
@@ -245,12 +277,13 @@ def test_whoever_waits_for_events_hears_of_each_new_status_once(space):
 
     events = space.redis.xrange(space.keys.events)
     assert [fields[b"status"] for _, fields in events] == [b"running", b"completed"]
-    assert not space.redis.exists(space.keys.by("status", "running"))
+    assert "status=running" not in space.filed()
+    assert space.redis.smembers(space.keys.values("status")) == {b"completed"}
 
 
 def test_an_index_entry_says_where_the_bytes_lie(space):
     space.commit("a", [Content(trajectory_id="r.0-0", hash="h", body=b"1")])
 
-    size = int(space.redis.hget(space.keys.segments, "seg/a"))
-    offset, chunk_size = map(int, space.redis.hget(space.keys.chunks("r.0-0"), "seg/a").split())
+    size = int(space.redis.hget(space.keys.segments, segment_named("a")))
+    offset, chunk_size = map(int, space.redis.hget(space.keys.chunks("r.0-0"), segment_named("a")).split())
     assert (offset, 0 < chunk_size < size) == (0, True)

@@ -1,15 +1,36 @@
-"""This file holds the promises of segments: what goes in comes out, and a changed byte is noticed."""
+"""This file holds the promises of segments: what goes in comes out, a changed byte shows, what is whole stays."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_layer.errors import CorruptRecordError
+from agent_layer.errors import BadInputError, CorruptRecordError
+from agent_layer.schema.codec import encode
+from agent_layer.schema.ids import new_id
+from agent_layer.schema.step import Content
 from agent_layer.store.keys import Keys
 from agent_layer.store.objects import DirectoryObjects
-from agent_layer.store.segments import build_segment, read_chunk, read_footer, segment_key
+from agent_layer.store.salvage import salvage_segment
+from agent_layer.store.segments import (
+    StoredRecord,
+    build_segment,
+    read_chunk,
+    read_footer,
+    segment_key,
+    segment_name,
+)
 
-owned = st.dictionaries(st.text(max_size=8), st.lists(st.binary(max_size=40), max_size=4), max_size=5)
+NAME = new_id(lambda: 1_795_000_000_000_000_000)
+
+
+def stored(trajectory_id, body=b"1"):
+    record = Content(trajectory_id=trajectory_id, hash="h", body=body)
+    return StoredRecord(record, encode(record))
+
+
+owned = st.dictionaries(st.text(min_size=1, max_size=8), st.lists(st.binary(max_size=40), max_size=4), max_size=5).map(
+    lambda bodies: {owner: [stored(owner, body) for body in ours] for owner, ours in bodies.items()}
+)
 
 
 class OneObject:
@@ -25,31 +46,56 @@ class OneObject:
 
 @given(owned)
 def test_every_record_comes_back_from_the_chunk_of_its_owner(records):
-    content, footer = build_segment("name", 1.5, records)
+    content, sealed = build_segment(NAME, records)
     objects = OneObject(content)
 
-    assert read_footer(objects, "key") == footer
-    assert {chunk.owner: read_chunk(objects, "key", chunk) for chunk in footer.chunks} == records
-    assert build_segment("name", 1.5, records)[0] == content
+    assert read_footer(objects, "key") == sealed
+    assert sealed.size_bytes == len(content)
+    assert {chunk.owner: read_chunk(objects, "key", chunk) for chunk in sealed.footer.chunks} == {
+        owner: [one.content for one in ours] for owner, ours in records.items()
+    }
+    assert build_segment(NAME, records)[0] == content
 
 
 @given(owned, st.data())
 def test_a_changed_byte_is_noticed(records, data):
-    content, _ = build_segment("name", 1.5, records)
+    content, _ = build_segment(NAME, records)
     position = data.draw(st.integers(0, len(content) - 1))
     objects = OneObject(content[:position] + bytes([content[position] ^ 0x10]) + content[position + 1 :])
 
     with pytest.raises(CorruptRecordError):
-        _ = [read_chunk(objects, "key", chunk) for chunk in read_footer(objects, "key").chunks]
+        _ = [read_chunk(objects, "key", chunk) for chunk in read_footer(objects, "key").footer.chunks]
+
+
+@given(st.integers(1, 6), st.data())
+def test_of_a_torn_segment_every_whole_chunk_is_kept(num_owners, data):
+    content, sealed = build_segment(NAME, {f"r.{number}-0": [stored(f"r.{number}-0")] for number in range(num_owners)})
+    torn = content[: data.draw(st.integers(0, len(content) - 1))]
+
+    saved = salvage_segment(torn, NAME)
+
+    whole = [chunk for chunk in sealed.footer.chunks if chunk.offset + chunk.size_bytes <= len(torn)]
+    assert (saved.footer.chunks if saved else []) == whole
+    assert [one.trajectory_id for one in (saved.footer.trajectories if saved else [])] == [one.owner for one in whole]
+
+
+def test_a_damaged_chunk_takes_no_other_with_it():
+    content, sealed = build_segment(NAME, {f"r.{number}-0": [stored(f"r.{number}-0")] for number in range(3)})
+    spoiled = bytearray(content)
+    spoiled[sealed.footer.chunks[1].offset + 12] ^= 1
+
+    saved = salvage_segment(bytes(spoiled), NAME)
+
+    assert [chunk.owner for chunk in saved.footer.chunks] == ["r.0-0", "r.2-0"]
 
 
 def test_a_footer_longer_than_one_read_is_read_whole(tmp_path):
-    content, footer = build_segment("name", 1.5, {f"{number:x}" * 40: [] for number in range(5000)})
+    content, sealed = build_segment(NAME, {f"{number:x}" * 40: [] for number in range(5000)})
     objects = DirectoryObjects(tmp_path)
     objects.put("key", content)
 
-    assert content[-(1 << 16) :] != content
-    assert read_footer(objects, "key") == footer
+    assert sealed.size_bytes > 1 << 16
+    assert read_footer(objects, "key") == sealed
 
 
 @pytest.mark.parametrize("content", [b"", b"short", b"x" * 1000])
@@ -59,4 +105,13 @@ def test_what_is_no_segment_is_refused(content):
 
 
 def test_a_segment_lies_under_the_day_of_its_making():
-    assert segment_key(Keys("space"), "name", 1_795_000_000.0) == "space/seg/2026/11/18/name.seg"
+    key = segment_key(Keys("space"), f"{NAME}-host-1")
+
+    assert key == f"space/seg/2026/11/18/{NAME}-host-1.seg"
+    assert segment_name(key) == f"{NAME}-host-1"
+    assert segment_name("space/seg/notes.txt") is None
+
+
+def test_a_name_that_is_no_id_is_refused():
+    with pytest.raises(BadInputError, match="segment 'notes!'"):
+        segment_key(Keys("space"), "notes!")

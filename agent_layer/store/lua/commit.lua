@@ -1,20 +1,14 @@
--- Merge what a segment says into the index. Every value is a set, a minimum, a maximum or the first by rank, so that
--- neither the order of merges nor merging again changes anything.
--- KEYS[1]: prefix of the namespace. ARGV[1]: msgpack of an IndexBatch, see summary.py.
-local prefix = KEYS[1]
+-- Merge what segments say into the index. Every value is a set, a minimum, a maximum or the first by rank, so that
+-- neither the order of merges nor merging again changes anything; what was deleted stays so. (Ordinals differ by the
+-- order of merges: no answer shows them.)
+-- ARGV[1]: msgpack of an IndexBatch, see commit.py. Stands behind blocks.lua and death.lua.
+-- Returns, of each trajectory whose reward may have changed, what it follows from: id, mark, declared, ended, status,
+-- cause, then its rewards.
 local batch = cmsgpack.unpack(ARGV[1])
 
 local OPENING = {'rollout_id', 'attempt', 'run', 'task_id', 'task_type', 'split', 'group_id', 'worker', 'labels',
-  'declared', 'started_at'}
+  'declared', 'started_at', 'input_hash', 'env', 'env_version'}
 local ENDING = {'status', 'cause', 'ended_at', 'calls_at_end'}
-local FILED = {'started_at', 'accepted', 'run', 'task_id', 'task_type', 'split', 'status'}
-local BY_START = {run = 'run', task_id = 'task', task_type = 'type', split = 'split', status = 'status'}
-local NUM_EVENTS_KEPT = 10000
-
-local function key(...)
-  return table.concat({prefix, ...}, ':')
-end
-
 local function announce(...)
   redis.call('XADD', key('events'), 'MAXLEN', '~', NUM_EVENTS_KEPT, '*', ...)
 end
@@ -23,9 +17,12 @@ end
 local function keep_first(row, rank_field, block, fields)
   local rank = redis.call('HGET', row, rank_field)
   if rank and rank <= block.rank then return end
-  redis.call('HDEL', row, unpack(fields))
-  redis.call('HSET', row, rank_field, block.rank)
-  for field, value in pairs(block.fields) do redis.call('HSET', row, field, value) end
+  if rank then redis.call('HDEL', row, unpack(fields)) end
+  local values = {rank_field, block.rank}
+  for field, value in pairs(block.fields) do
+    values[#values + 1], values[#values + 2] = field, value
+  end
+  redis.call('HSET', row, unpack(values))
 end
 
 -- Of a call ever more is told (1 started, 2 ended, 3 both), and its choices never get fewer. Stored as 'told choices'.
@@ -47,62 +44,62 @@ local function merge_calls(calls_key, row, calls)
   redis.call('HSET', row, 'num_calls', redis.call('HLEN', calls_key), 'num_steps', num_steps)
 end
 
-local function merge_agents(row, agents)
+local function merge_names(row, field, more)
   local known, names = {}, {}
-  for _, name in ipairs(cjson.decode(redis.call('HGET', row, 'agents') or '[]')) do known[name] = true end
-  for _, name in ipairs(agents) do known[name] = true end
+  for _, name in ipairs(cjson.decode(redis.call('HGET', row, field) or '[]')) do known[name] = true end
+  for _, name in ipairs(more) do known[name] = true end
   for name in pairs(known) do names[#names + 1] = name end
   table.sort(names)
-  redis.call('HSET', row, 'agents', cjson.encode(names))
+  redis.call('HSET', row, field, cjson.encode(names))
 end
 
-local function merge_policy(id, row, field, version, choose)
+local function merge_policy(row, field, version, choose)
   local known = redis.call('HGET', row, field)
-  local chosen = known and choose(tonumber(known), version) or version
-  redis.call('HSET', row, field, chosen)
-  redis.call('ZADD', key('ix', field), chosen, id)
+  redis.call('HSET', row, field, known and choose(tonumber(known), version) or version)
 end
 
-local function read_filed(row)
-  local filed = {}
-  for i, value in ipairs(redis.call('HMGET', row, unpack(FILED))) do filed[FILED[i]] = value end
-  return filed
+local function merge_row(id, row, said)
+  if said.opening then keep_first(row, 'opened', said.opening, OPENING) end
+  if said.ending then keep_first(row, 'ended', said.ending, ENDING) end
+  if said.is_started then redis.call('HSETNX', row, 'status', 'running') end
+  if said.is_accepted then redis.call('HSET', row, 'accepted', 1) end
+  if said.calls then merge_calls(key('t', id, 'calls'), row, said.calls) end
+  if said.agents then merge_names(row, 'agents', said.agents) end
+  if said.tools then merge_names(row, 'tools', said.tools) end
+  if said.policy_min then merge_policy(row, 'policy_min', said.policy_min, math.min) end
+  if said.policy_max then merge_policy(row, 'policy_max', said.policy_max, math.max) end
 end
 
--- Move a trajectory from the sorted sets that its row belonged to, to those that it belongs to now.
-local function file(id, before, after)
-  local same = true
-  for _, field in ipairs(FILED) do same = same and before[field] == after[field] end
-  if same or not after.started_at then return end
-  redis.call('ZADD', key('ix', 'all'), after.started_at, id)
-  if after.accepted then redis.call('ZADD', key('ix', 'accepted'), after.started_at, id) end
-  for field, index in pairs(BY_START) do
-    local left, joined = before[field], after[field]
-    if left and left ~= joined then redis.call('ZREM', key('ix', index, left), id) end
-    if joined then redis.call('ZADD', key('ix', index, joined), after.started_at, id) end
-  end
-  redis.call('SADD', key('runs'), after.run)
-  if before.status ~= after.status or before.accepted ~= after.accepted then
-    announce('kind', 'trajectory', 'trajectory_id', id, 'status', after.status or '')
-  end
+local function basis_of(id, row)
+  local opened, ended, declared, status, cause =
+    unpack(redis.call('HMGET', row, 'opened', 'ended', 'declared', 'status', 'cause'))
+  local rewards = redis.call('HVALS', key('t', id, 'rewards'))
+  local mark = (opened or '') .. '|' .. (ended or '') .. '|' .. #rewards
+  return {id, mark, declared or '', ended or '', status or '', cause or '', unpack(rewards)}
 end
 
+local bases = {}
 local function merge_trajectory(one)
-  local id, row = one.trajectory_id, key('t', one.trajectory_id)
+  local said = one.said
+  local id = said.trajectory_id
+  local row = key('t', id)
+  if is_dead(id) then
+    redis.call('SADD', key('rewrite'), one.segment)
+    forget_trajectory(id) -- whoever deleted it may have died half-way
+    return
+  end
   local before = read_filed(row)
   redis.call('HSET', key('t', id, 'chunks'), one.segment, one.place)
-  if one.opening then keep_first(row, 'opened', one.opening, OPENING) end
-  if one.ending then keep_first(row, 'ended', one.ending, ENDING) end
-  if one.is_started then redis.call('HSETNX', row, 'status', 'running') end
-  if one.is_accepted then redis.call('HSET', row, 'accepted', 1) end
-  if next(one.calls) then merge_calls(key('t', id, 'calls'), row, one.calls) end
-  if next(one.agents) then merge_agents(row, one.agents) end
-  if one.policy_min then merge_policy(id, row, 'policy_min', one.policy_min, math.min) end
-  if one.policy_max then merge_policy(id, row, 'policy_max', one.policy_max, math.max) end
+  merge_row(id, row, said)
   for reward_id, reward in pairs(one.rewards) do
     redis.call('HSETNX', key('t', id, 'rewards'), reward_id, reward)
   end
-  file(id, before, read_filed(row))
+  local after = file(id, row, not batch.again and before or nil)
+  if after.run then redis.call('SADD', key('runs'), after.run) end
+  if after.started_at and (before.status ~= after.status or before.accepted ~= after.accepted) then
+    announce('kind', 'trajectory', 'trajectory_id', id, 'status', after.status or '')
+  end
+  if one.is_judged then bases[#bases + 1] = basis_of(id, row) end
 end
 
 for _, one in ipairs(batch.trajectories) do merge_trajectory(one) end
@@ -111,8 +108,18 @@ for _, policy in ipairs(batch.policies) do
   redis.call('HSETNX', key('policies', policy.run), policy.number, policy.record)
 end
 for _, group in ipairs(batch.groups) do
-  if redis.call('SETNX', key('group', group.group_id), group.record) == 1 then
+  if is_dead('group:' .. group.group_id) then
+    redis.call('SADD', key('rewrite'), group.segment)
+    forget_group(group.group_id)
+  else
+    local known = redis.call('HGET', key('group-segments'), group.group_id)
+    if not known or group.segment < known then
+      redis.call('HSET', key('group-segments'), group.group_id, group.segment)
+    end
+    if redis.call('SETNX', key('group', group.group_id), group.record) == 1 then
+      announce('kind', 'group', 'group_id', group.group_id, 'run', group.run)
+    end
     redis.call('ZADD', key('groups', group.run), group.closed_at, group.group_id)
-    announce('kind', 'group', 'group_id', group.group_id, 'run', group.run)
   end
 end
+return bases

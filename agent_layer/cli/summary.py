@@ -1,0 +1,55 @@
+"""This file holds the command that tells how trajectories did: ``summary``."""
+
+import sys
+from typing import Annotated, Literal, cast
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from agent_layer.cli.filters import takes_filters
+from agent_layer.store.filters import Filters
+from agent_layer.store.store import open_store
+from agent_layer.store.summaries import By, Summary
+
+__all__ = ["register"]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(summary)
+
+
+@takes_filters
+def summary(
+    context: typer.Context,
+    *,
+    filters: Filters,
+    by: Annotated[
+        str, typer.Option(help="Among run, split, task_type, env, env_version, status, cause, agent, tool, policy.")
+    ] = "task_type",
+    success: Annotated[float, typer.Option(help="Least reward of a success.")] = 1.0,
+    format_: Annotated[Literal["table", "jsonl"], typer.Option("--format")] = "table",
+) -> None:
+    """Count trajectories and average their rewards, such as --by task_type,policy."""
+    fields = [field.strip() for field in by.split(",") if field.strip()]
+    lines = open_store(context.obj).summarise(cast("list[By]", fields), success=success, **filters)
+    if format_ == "jsonl":
+        sys.stdout.buffer.writelines(msgspec.json.encode(line) + b"\n" for line in lines)
+        sys.stdout.flush()
+    else:
+        _print(fields, lines)
+
+
+def _print(fields: list[str], lines: list[Summary]) -> None:
+    table = Table(*fields, "count", "rewarded", "mean reward", "success", box=None, pad_edge=False)
+    for line in lines:
+        shared = ["" if value is None else str(value) for value in line.by.values()]
+        mean, rate = (_number(value) for value in (line.mean_reward, line.success_rate))
+        table.add_row(*shared, str(line.count), str(line.num_rewarded), mean, rate)
+    Console().print(table)
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"

@@ -1,0 +1,23 @@
+-- What stands behind blocks.lua before commit.lua and forget.lua: how what was deleted leaves the index.
+local NUM_EVENTS_KEPT = 10000
+
+local function forget_trajectory(id)
+  local row = key('t', id)
+  for _, segment in ipairs(redis.call('HKEYS', key('t', id, 'chunks'))) do
+    redis.call('SADD', key('rewrite'), segment)
+  end
+  if redis.call('EXISTS', row) == 1 then
+    unfile(row)
+    redis.call('XADD', key('events'), 'MAXLEN', '~', NUM_EVENTS_KEPT, '*', 'kind', 'deleted', 'trajectory_id', id)
+  end
+  redis.call('DEL', row, key('t', id, 'chunks'), key('t', id, 'calls'), key('t', id, 'rewards'))
+end
+
+local function forget_group(id)
+  local segment = redis.call('HGET', key('group-segments'), id)
+  if segment then redis.call('SADD', key('rewrite'), segment) end
+  redis.call('HDEL', key('group-segments'), id)
+  redis.call('DEL', key('group', id))
+  for _, run in ipairs(redis.call('SMEMBERS', key('runs'))) do redis.call('ZREM', key('groups', run), id) end
+end
+

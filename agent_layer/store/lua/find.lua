@@ -1,0 +1,65 @@
+-- The first members of some blocks, in the order asked for. Stands behind scan.lua.
+-- ARGV[1] also has: column (which sorts, then started_at), descending, limit; after (value, started_at of the last one
+-- that was given before) and bound (of the last one that is still wanted), where there are such.
+-- Returns the number of members tested, then id, value and started_at of each that was found: the first 'limit', and
+-- all that stand level with the last of them or with 'after', because ids decide between these.
+local IDS_TOGETHER = 128
+local limit, descending = asked.limit, asked.descending
+local after, bound = asked.after, asked.bound
+
+local function is_before(value, start, other_value, other_start)
+  if value ~= other_value then return (value > other_value) == descending end
+  return start ~= other_start and (start > other_start) == descending
+end
+
+local found, level = {}, {} -- in order; those that stand where 'after' stands
+
+local function is_wanted(value, start)
+  if bound and is_before(bound[1], bound[2], value, start) then return false end
+  local last = found[limit]
+  return not (last and is_before(last[1], last[2], value, start))
+end
+
+local function keep(value, start, block, at)
+  local place = #found + 1
+  while place > 1 and is_before(value, start, found[place - 1][1], found[place - 1][2]) do place = place - 1 end
+  table.insert(found, place, {value, start, block, at})
+  local last, worst = found[limit], found[#found]
+  while last and is_before(last[1], last[2], worst[1], worst[2]) do
+    found[#found] = nil
+    worst = found[#found]
+  end
+end
+
+local function visitor_of(block)
+  local value_of, start_of = column_of(block, asked.column), column_of(block, 'started_at')
+  return function(at)
+    local value, start = value_of(at), start_of(at)
+    if value ~= value then return end -- not known
+    if after and not is_before(after[1], after[2], value, start) then
+      if value == after[1] and start == after[2] then level[#level + 1] = {value, start, block, at} end
+    elseif is_wanted(value, start) then
+      keep(value, start, block, at)
+    end
+  end
+end
+
+local num_tested = 0
+for _, block in ipairs(asked.blocks) do
+  num_tested = num_tested + walk(block, descending, visitor_of(block))
+end
+
+local answer = {num_tested}
+local function give(one)
+  local value, start, block, at = unpack(one)
+  local id = redis.call('HGET', key('b', block, 'ids', floor(at / IDS_TOGETHER)), at)
+  if not id or tonumber(redis.call('HGET', key('t', id), 'ordinal')) ~= block * NUM_WORDS * WORD_BITS + at then
+    return -- its row was lost, and filed again elsewhere
+  end
+  answer[#answer + 1] = id
+  answer[#answer + 1] = string.format('%.17g', value)
+  answer[#answer + 1] = string.format('%.17g', start)
+end
+for _, one in ipairs(level) do give(one) end
+for _, one in ipairs(found) do give(one) end
+return answer

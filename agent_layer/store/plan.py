@@ -1,0 +1,102 @@
+"""This file holds the plan of a search: which blocks can hold answers, and in which order to look at them. Pure.
+
+A block is passed over when a name that is asked for does not occur in it, when the numbers of its zone lie outside the
+ranges asked for, or when all that it can hold was given before. The others come in the order of the best that they can
+hold, so that a search for the first few ends as soon as no block left can hold a better one.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import takewhile
+from typing import Literal, NamedTuple, TypeAlias
+
+from agent_layer.store.filters import NumberRange
+from agent_layer.store.index import Position, Zone
+
+__all__ = ["Order", "Ordering", "ordering_of", "plan_blocks", "still_needed"]
+
+Order: TypeAlias = Literal["newest", "oldest", "reward", "policy"]
+"""``reward`` and ``policy`` (newest version) put the largest first, the newest first among equals, and show only
+trajectories that have one."""
+
+
+class Ordering(NamedTuple):
+    """How an order sorts."""
+
+    column: str
+    descending: bool
+
+    def best_of(self, zone: Zone) -> tuple[float, float]:
+        """The best (value, start) that a member of the block can have."""
+        end = 1 if self.descending else 0
+        return zone.ends[self.column][end], zone.ends["started_at"][end]
+
+    def worst_of(self, zone: Zone) -> tuple[float, float]:
+        """The worst (value, start) that a member of the block can have."""
+        end = 0 if self.descending else 1
+        return zone.ends[self.column][end], zone.ends["started_at"][end]
+
+    def is_before(self, one: tuple[float, float] | Position, other: tuple[float, float] | Position) -> bool:
+        """Whether one comes before another."""
+        return one > other if self.descending else one < other
+
+    def sort(self, positions: Iterable[Position]) -> list[Position]:
+        """Put positions in order."""
+        return sorted(positions, reverse=self.descending)
+
+
+_ORDERINGS: dict[str, Ordering] = {
+    "newest": Ordering("started_at", descending=True),
+    "oldest": Ordering("started_at", descending=False),
+    "reward": Ordering("reward", descending=True),
+    "policy": Ordering("policy_max", descending=True),
+}
+
+
+def ordering_of(order: str) -> Ordering | None:
+    """How an order sorts; None where there is no such order."""
+    return _ORDERINGS.get(order)
+
+
+def plan_blocks(
+    zones: Iterable[Zone],
+    occurrences: Iterable[frozenset[int]],
+    ranges: Sequence[NumberRange],
+    ordering: Ordering,
+    after: Position | None = None,
+) -> list[Zone]:
+    """Blocks that can hold answers, best first.
+
+    Args:
+        zones: all blocks.
+        occurrences: for each name asked for, the blocks in which it occurs.
+        ranges: in which numbers must lie.
+        ordering: of the answer.
+        after: where the answer begins.
+    """
+    everywhere = list(occurrences)
+    fitting = [
+        zone
+        for zone in zones
+        if all(zone.block in blocks for blocks in everywhere)
+        and all(_meets(zone, one) for one in ranges)
+        and _has_ends(zone, ordering.column)
+        and (after is None or not ordering.is_before(ordering.worst_of(zone), after[:2]))
+    ]
+    return sorted(fitting, key=ordering.best_of, reverse=ordering.descending)
+
+
+def still_needed(zones: Sequence[Zone], ordering: Ordering, bound: Position | None) -> list[Zone]:
+    """Those of planned blocks that can hold something better than the last one that is still wanted."""
+    if bound is None:
+        return list(zones)
+    return list(takewhile(lambda zone: not ordering.is_before(bound[:2], ordering.best_of(zone)), zones))
+
+
+def _meets(zone: Zone, asked: NumberRange) -> bool:
+    low, high = zone.ends[asked.column]
+    return low <= asked.high and high >= asked.low
+
+
+def _has_ends(zone: Zone, column: str) -> bool:
+    low, high = zone.ends[column]
+    return low <= high

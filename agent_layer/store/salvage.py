@@ -1,0 +1,45 @@
+"""This file holds what can still be had of a segment that was torn or damaged: every frame that is whole."""
+
+from collections import defaultdict
+
+from agent_layer.errors import CorruptRecordError
+from agent_layer.schema.codec import LogRecord, decode, owner_of
+from agent_layer.schema.ids import made_at
+from agent_layer.schema.segment import Chunk, GroupEntry, PolicyEntry, SegmentFooter, TrajectorySummary
+from agent_layer.store.segments import SealedSegment, find_frames, unpack
+from agent_layer.store.summary import OwnerEntry, describe_owner
+
+__all__ = ["salvage_segment"]
+
+
+def salvage_segment(content: bytes, name: str) -> SealedSegment | None:
+    """Make a footer for a segment whose own cannot be read; None where nothing of it is whole."""
+    chunks: list[Chunk] = []
+    records: defaultdict[str, list[LogRecord]] = defaultdict(list)
+    for offset, size in find_frames(content):
+        found = _records_in(content[offset : offset + size], size)
+        if found:
+            owner = owner_of(found[0])
+            chunks.append(Chunk(owner=owner, offset=offset, size_bytes=size))
+            records[owner] += found
+    if not chunks:
+        return None
+    entries: list[OwnerEntry] = [entry for owner, ours in records.items() for entry in describe_owner(owner, ours)]
+    footer = SegmentFooter(
+        name=name,
+        created_at=made_at(name),
+        chunks=chunks,
+        trajectories=[one for one in entries if isinstance(one, TrajectorySummary)],
+        policies=[one for one in entries if isinstance(one, PolicyEntry)],
+        groups=[one for one in entries if isinstance(one, GroupEntry)],
+    )
+    return SealedSegment(footer, len(content))
+
+
+def _records_in(packed: bytes, size: int) -> list[LogRecord]:
+    """Records of a frame; none where it holds something else, such as a footer."""
+    try:
+        found = [decode(one) for one in unpack(packed, size, "frame")]
+    except CorruptRecordError:
+        return []
+    return [one for one in found if isinstance(one, LogRecord)]

@@ -1,0 +1,122 @@
+"""This file holds counts and summaries: how many there are, and how they did by task type, policy version and more."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from typing import Literal, TypeAlias, cast, get_args
+
+import msgspec
+
+from agent_layer.errors import BadInputError
+from agent_layer.store.filters import Conditions, Filters, conditions_of
+from agent_layer.store.index import Index, Sought, Tally, seek
+from agent_layer.store.plan import ordering_of, plan_blocks
+
+__all__ = ["By", "Summary", "count_trajectories", "summarise_trajectories"]
+
+By: TypeAlias = Literal["run", "split", "task_type", "env", "env_version", "status", "cause", "agent", "tool", "policy"]
+"""``policy`` is the newest version that a trajectory's tokens came from."""
+
+_FILED_AS = {"task_type": "type"}
+_BLOCKS_AT_ONCE = 16
+_MOST_LINES = 10_000
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """How the trajectories of one group did."""
+
+    by: dict[str, str | int | None]
+    """What they have in common. A trajectory of two agents is counted once for each, one without any for neither."""
+    count: int
+    num_rewarded: int
+    """Those with a reward; the others failed for no fault of the policy, or have no judgement yet."""
+    mean_reward: float | None
+    """Over those with a reward."""
+    success_rate: float | None
+    """Share of those with a reward whose reward is at least ``success``."""
+
+
+def count_trajectories(index: Index, filters: Filters) -> int:
+    """Count the trajectories that pass all filters."""
+    return sum(index.count(sought) for sought in _scans(index, conditions_of(filters)))
+
+
+def summarise_trajectories(index: Index, by: Sequence[By], filters: Filters, success: float = 1.0) -> list[Summary]:
+    """Count trajectories and average their rewards, one line for each combination of values that occurs.
+
+    Args:
+        index: of the namespace.
+        by: fields; none gives one line for all.
+        filters: what trajectories must be.
+        success: least reward of a success.
+
+    Returns: lines in order of their values.
+
+    Raises: BadInputError: a field, or a filter, is not one that can be asked for, or there would be too many lines.
+    """
+    _check_fields(by)
+    conditions, fields = conditions_of(filters), [field for field in by if field != "policy"]
+    wanted = [_values_of(index, field, filters) for field in fields]
+    found: list[Summary] = []
+    for values in product(*wanted):
+        shared = dict(zip(fields, values, strict=True))
+        found += _summarise(index, _narrowed(conditions, shared), shared, by, success)
+        if len(found) > _MOST_LINES:
+            raise BadInputError(
+                f"summary by {', '.join(by)}: expected at most {_MOST_LINES} lines, found more; add filters"
+            )
+    return found
+
+
+def _summarise(
+    index: Index, conditions: Conditions, shared: Mapping[str, str], by: Sequence[By], success: float
+) -> Iterator[Summary]:
+    lines: dict[float | None, list[Tally]] = {}
+    for sought in _scans(index, conditions):
+        asked = msgspec.structs.replace(sought, by="policy_max" if "policy" in by else None, success=success)
+        for tally in index.tally(asked):
+            lines.setdefault(tally.value, []).append(tally)
+    for value in sorted(lines, key=lambda value: (value is None, value or 0)):
+        version = None if value is None else int(value)
+        yield _summary_of(lines[value], {field: shared.get(field, version) for field in by})
+
+
+def _summary_of(tallies: Sequence[Tally], by: dict[str, str | int | None]) -> Summary:
+    num_rewarded = sum(one.num_rewarded for one in tallies)
+    return Summary(
+        by=by,
+        count=sum(one.num_trajectories for one in tallies),
+        num_rewarded=num_rewarded,
+        mean_reward=sum(one.reward_sum for one in tallies) / num_rewarded if num_rewarded else None,
+        success_rate=sum(one.num_successes for one in tallies) / num_rewarded if num_rewarded else None,
+    )
+
+
+def _scans(index: Index, conditions: Conditions) -> Iterator[Sought]:
+    """Scans that together reach all that meets the conditions."""
+    zones, occurrences = index.read_map(conditions.names)
+    ordering = ordering_of("oldest")
+    planned = plan_blocks(zones, occurrences, conditions.ranges, ordering) if ordering else []
+    for begin in range(0, len(planned), _BLOCKS_AT_ONCE):
+        yield seek(conditions, [zone.block for zone in planned[begin : begin + _BLOCKS_AT_ONCE]])
+
+
+def _narrowed(conditions: Conditions, shared: Mapping[str, str]) -> Conditions:
+    named = conditions_of(cast("Filters", dict(shared))).names if shared else ()
+    return conditions._replace(names=tuple(dict.fromkeys((*conditions.names, *named))))
+
+
+def _values_of(index: Index, field: str, filters: Filters) -> list[str]:
+    """Values that a field can have; one where a filter names it, unless trajectories have several."""
+    asked = cast("dict[str, object]", filters).get(field)
+    if asked is not None and field not in ("agent", "tool"):
+        return [str(asked)]
+    stored = cast("set[bytes]", index.redis.smembers(index.keys.values(_FILED_AS.get(field, field))))
+    return sorted(value.decode() for value in stored)
+
+
+def _check_fields(by: Sequence[str]) -> None:
+    for field in by:
+        if field not in get_args(By):
+            raise BadInputError(
+                f"summary by {field!r}: expected fields among {', '.join(get_args(By))}; choose of these"
+            )

@@ -1,0 +1,77 @@
+"""This file holds tombstones: objects of their own that say what is dead, so that no rebuild brings it back.
+
+They lie under ``{namespace}/dead/`` and are read before segments are. A tombstone names its owner by a hash only.
+"""
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from redis import Redis
+
+from agent_layer.errors import CorruptRecordError
+from agent_layer.recorder.frames import frame, read_frames
+from agent_layer.schema.codec import decode, encode
+from agent_layer.schema.ids import new_id
+from agent_layer.schema.segment import Tombstone
+from agent_layer.store.index import owner_hash
+from agent_layer.store.keys import Keys
+from agent_layer.store.protocols import ObjectStore
+
+__all__ = ["bury", "forget", "list_tombstones", "write_tombstones"]
+
+_LUA = Path(__file__).parent / "lua"
+_FORGET = "".join((_LUA / f"{name}.lua").read_text() for name in ("blocks", "death", "forget"))
+_OWNERS_AT_ONCE = 64
+"""That one script takes out of the index at most, so that nobody waits long for Redis."""
+_ENDING = ".dead"
+
+
+def write_tombstones(keys: Keys, objects: ObjectStore, owners: Sequence[str], reason: str) -> float:
+    """Say in the objects that these are dead; gives when. From then on no rebuild brings them back.
+
+    Args:
+        keys: of the namespace.
+        objects: where to say so.
+        owners: trajectory ids, or ``group:`` and a group's id.
+        reason: such as ``deleted`` or ``expired``; nothing that names anybody.
+    """
+    now = time.time()
+    stones = [Tombstone(owner_hash=owner_hash(owner), deleted_at=now, reason=reason) for owner in owners]
+    day = datetime.fromtimestamp(now, UTC)
+    key = f"{keys.namespace}/dead/{day:%Y/%m/%d}/{new_id()}{_ENDING}"
+    objects.put(key, b"".join(frame(encode(stone)) for stone in stones))
+    return now
+
+
+def forget(redis: Redis, keys: Keys, owners: Sequence[str], deleted_at: float) -> None:
+    """Take these out of the index, and note which segments hold bytes of them."""
+    script = redis.register_script(_FORGET)
+    for begin in range(0, len(owners), _OWNERS_AT_ONCE):
+        script(keys=[keys.name()], args=[repr(deleted_at), *owners[begin : begin + _OWNERS_AT_ONCE]])
+
+
+def list_tombstones(keys: Keys, objects: ObjectStore) -> Iterator[Tombstone]:
+    """Read all tombstones.
+
+    Raises: CorruptRecordError: some cannot be read; without them the dead would come back.
+    """
+    for key in objects.list(f"{keys.namespace}/dead/"):
+        contents, num_torn = read_frames(objects.get(key))
+        if num_torn:
+            raise CorruptRecordError(
+                f"tombstones {key}: expected whole frames, found {num_torn} bytes that are none; restore the object"
+                " from a copy, or what it names dead would come back"
+            )
+        for content in contents:
+            stone = decode(content)
+            if isinstance(stone, Tombstone):
+                yield stone
+
+
+def bury(redis: Redis, keys: Keys, stones: Iterable[Tombstone]) -> None:
+    """Let the index know of tombstones before it reads any segment."""
+    times = {stone.owner_hash: repr(stone.deleted_at) for stone in stones}
+    if times:
+        redis.hset(keys.dead, mapping={**times})
