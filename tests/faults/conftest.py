@@ -151,10 +151,8 @@ class Proxy:
         with client:
             first = client.recv(65536)
             self.heads.append(first)
-            if not self._spoils():
+            if self.mood == "garbles" or not self._spoils():
                 self._forward(client, first)
-            elif self.mood == "garbles":
-                self._forward(client, first, lambda content: content.replace(b"content", b"CONTENT"))
             elif self.mood == "hangs":
                 self._stop.wait(30)
             elif self.mood == "resets":
@@ -172,19 +170,23 @@ class Proxy:
         self.num_spoils_left = self.num_spoils_left and self.num_spoils_left - 1
         return True
 
-    def _forward(self, client: socket.socket, first: bytes, change=bytes) -> None:
+    def _forward(self, client: socket.socket, first: bytes) -> None:
         with socket.create_connection(self.target) as server:
-            server.sendall(change(first))
-            back = threading.Thread(target=_pump, args=(server, client, change), daemon=True)
+            server.sendall(self._passed(first))
+            back = threading.Thread(target=_pump, args=(server, client, self._passed), daemon=True)
             back.start()
-            _pump(client, server, change)
+            _pump(client, server, self._passed)
             back.join()
 
+    def _passed(self, content: bytes) -> bytes:
+        is_spoilt = self.mood == "garbles" and b"payload" in content and self._spoils()
+        return content.replace(b"payload", b"PAYLOAD") if is_spoilt else content
 
-def _pump(source: socket.socket, drain: socket.socket, change) -> None:
+
+def _pump(source: socket.socket, drain: socket.socket, passed) -> None:
     try:
         while content := source.recv(65536):
-            drain.sendall(change(content))
+            drain.sendall(passed(content))
         drain.shutdown(socket.SHUT_WR)
     except OSError:
         return

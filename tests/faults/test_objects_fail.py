@@ -25,18 +25,18 @@ def test_an_object_that_arrives_changed_is_not_taken(seaweedfs):
     proxy.mood = "garbles"
 
     with pytest.raises(UnreachableError, match="expected to store 'key'"):
-        objects.put("key", b"some content")
+        objects.put("key", b"some payload")
     proxy.mood = None
     assert list(objects.list("")) == []
 
 
 def test_an_object_that_is_read_changed_is_read_again(seaweedfs):
     settings, proxy = seaweedfs
-    open_objects(settings).put("key", b"some content")
+    open_objects(settings).put("key", b"some payload")
     objects = open_objects(settings)
     proxy.mood, proxy.num_spoils_left = "garbles", 1
 
-    assert objects.get("key") == b"some content"
+    assert objects.get("key") == b"some payload"
     assert proxy.num_spoiled == 1
 
 
@@ -45,9 +45,9 @@ def test_a_server_that_knows_no_checksums_is_sent_none_when_told_so(s3_settings,
     if wanted:
         monkeypatch.setenv("AWS_REQUEST_CHECKSUM_CALCULATION", wanted)
 
-    open_objects(s3_settings).put("key", b"some content")
+    open_objects(s3_settings).put("key", b"some payload")
 
-    assert open_objects(s3_settings).get("key") == b"some content"
+    assert open_objects(s3_settings).get("key") == b"some payload"
     assert any(b"x-amz-checksum-crc32" in request.lower() for request in proxy.heads) == is_sent
 
 
