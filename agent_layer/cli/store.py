@@ -1,4 +1,4 @@
-"""This file holds the commands that take care of the store: ``store reindex`` and ``store check``."""
+"""This file holds the commands that take care of the store: ``store reindex``, ``store check``, ``store acl``."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as ProgressBar
 
+from agent_layer.cli.acl import acl
 from agent_layer.store.figures import describe
 from agent_layer.store.rebuild import Progress
 from agent_layer.store.store import open_store
@@ -21,6 +22,7 @@ def register(app: typer.Typer) -> None:
     group = typer.Typer(help="Care of the store.", no_args_is_help=True)
     group.command()(reindex)
     group.command()(check)
+    group.command()(acl)
     app.add_typer(group, name="store")
 
 
