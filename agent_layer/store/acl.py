@@ -8,14 +8,13 @@ only reads is granted no command that writes.
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeAlias, get_args
+from typing import Literal, NamedTuple, TypeAlias
 
 from agent_layer.store.keys import Keys
 
 __all__ = ["ROLES", "Role", "rules_of"]
 
 Role: TypeAlias = Literal["gateway", "worker", "trainer", "shipper", "reader", "operator"]
-ROLES: tuple[Role, ...] = get_args(Role)
 
 _PACKAGE = Path(__file__).parent.parent
 
@@ -79,6 +78,8 @@ _DUTIES: dict[Role, tuple[_Duty, ...]] = {
     "reader": (_CONNECT, _QUERY, _WATCH_QUEUE, _WATCH_ENGINES),
     "operator": (_CONNECT, _QUERY, _SHIP, _FOLLOW, _SUBMIT, _WATCH_QUEUE, _WATCH_ENGINES, _DRIVE_ENGINES, _CARE),
 }
+
+ROLES: tuple[Role, ...] = tuple(_DUTIES)
 
 _DECLARED = {"store": ("",), "dispatcher": ("q", "outbox", "group:", "t:")}
 """Keys that scripts are called with: what the names of others begin with. Redis 7 wants them writable."""

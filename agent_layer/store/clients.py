@@ -96,7 +96,7 @@ def _ping(url: str, limit_seconds: float, loading_seconds: float) -> None:
 
 def _without_password(url: str) -> str:
     parts = urlsplit(url)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 class Body(Protocol):
