@@ -195,9 +195,10 @@ def servers(request: pytest.FixtureRequest) -> Servers:
 @pytest.fixture
 def objects_settings(request: pytest.FixtureRequest, settings: Settings, servers: Servers) -> Settings:
     """``settings`` over a directory, then over S3 servers of two makes."""
-    if servers.objects == "directory":
+    objects, _ = servers
+    if objects == "directory":
         return settings
-    endpoint = request.getfixturevalue({"moto": "s3_endpoint", "seaweedfs": "seaweedfs_endpoint"}[servers.objects])
+    endpoint = request.getfixturevalue({"moto": "s3_endpoint", "seaweedfs": "seaweedfs_endpoint"}[objects])
     url = f"s3://{_BUCKET}/{settings.namespace}/some/prefix"
     return settings.model_copy(update={"objects_url": url, "s3_endpoint_url": endpoint})
 

@@ -1,11 +1,11 @@
 """This file holds ``store acl``: Redis users of least privilege, one for each role."""
 
-from typing import Annotated, cast
+from typing import Annotated
 
 import typer
 
 from agent_layer.errors import BadInputError
-from agent_layer.store.acl import ROLES, Role, rules_of
+from agent_layer.store.acl import ROLES, rules_of
 from agent_layer.store.keys import Keys
 
 __all__ = ["acl"]
@@ -22,7 +22,7 @@ def acl(
         raise BadInputError(f"--role {role}: expected one of {', '.join(ROLES)}; correct it")
     if user is not None and role is None:
         raise BadInputError("--user: expected --role beside it, found none; say whose rights the user is to have")
-    for one in (cast("Role", role),) if role else ROLES:
+    for one in (role,) if role else ROLES:
         name = user or f"agent-layer-{one}"
         typer.echo(" ".join(("ACL", "SETUSER", name, *rules_of(one, Keys(context.obj.namespace), redis))))
     typer.echo("then give each a password: ACL SETUSER NAME '>PASSWORD', and ACL SAVE", err=True)
