@@ -31,21 +31,28 @@ class _Duty(NamedTuple):
 
 
 _INDEX = (
-    "t:* b:* v:* values:* zones segments quarantine dead rewrite policies:* runs group:* groups:* group-segments events"
+    "t:* b:* v:* values:* zones segments quarantine dead rewrite policies:* batches:* runs group:* groups:*"
+    " group-segments events"
 )
 
 _CONNECT = _Duty(commands="ping hello")
 _QUERY = _Duty(
     reads=f"{_INDEX} ordinals reindexing",
-    commands="get hget hgetall hmget hkeys hvals hexists exists smembers scard zcard xrange xrevrange xread",
+    commands="get mget hget hgetall hmget hkeys hvals hexists exists smembers scard zcard xrange xrevrange xread",
     scripts="store/scan store/find store/tally store/count",
 )
 _SHIP = _Duty(
-    writes=f"{_INDEX} ordinals outbox",
+    reads="feeds:* acked:*",
+    writes=f"{_INDEX} ordinals outbox claims:*:waiting",
     commands="xrange xdel hset hdel hsetnx hgetall hmget sadd unlink",
     scripts="store/blocks store/death store/commit store/rewards",
 )
-_FOLLOW = _Duty(reads="outbox", writes="acked:*", commands="xlen zcard zdiff sadd")
+_FOLLOW = _Duty(
+    reads="outbox",
+    writes="acked:* feeds:* claims:*",
+    commands="xlen xread hkeys sadd",
+    scripts=" ".join(f"store/claims/{name}" for name in ("shared", "join", "take", "renew", "postpone", "ack")),
+)
 _LEASE = _Duty(
     writes="q:* outbox",
     commands="xread xadd zrem hdel",
@@ -65,7 +72,7 @@ _DRIVE_ENGINES = _Duty(
     commands="hset hsetnx hincrby hget hexists del sadd srem xadd zadd zrem multi exec watch unwatch discard",
 )
 _CARE = _Duty(
-    writes="acked:* exported:* reindexing",
+    writes="exported:* reindexing judged:*",
     commands="set del unlink scan info hlen hstrlen strlen object|encoding memory|usage",
     scripts="store/audit store/forget",
 )
@@ -102,7 +109,9 @@ def rules_of(role: Role, keys: Keys, redis: float = 6.2) -> list[str]:
     commands = {name for duty in duties for name in (*duty.commands.split(), *_commands_in(duty.scripts.split()))}
     written = {name for duty in duties for name in duty.writes.split()}
     read = {name for duty in duties for name in duty.reads.split()} - written
-    declared = {name for duty in duties for script in duty.scripts.split() for name in _DECLARED[_folder(script)]}
+    declared = {
+        name for duty in duties for script in duty.scripts.split() for name in _DECLARED[script.partition("/")[0]]
+    }
     return [
         *("on", "resetkeys", "resetchannels", "-@all", *greeting),
         *(f"+{name}" for name in sorted(commands)),
@@ -113,14 +122,11 @@ def rules_of(role: Role, keys: Keys, redis: float = 6.2) -> list[str]:
 
 def _commands_in(scripts: list[str]) -> Iterator[str]:
     for script in scripts:
-        for call in _CALL.findall((_PACKAGE / _folder(script) / "lua" / f"{Path(script).name}.lua").read_text()):
+        package, _, name = script.partition("/")
+        for call in _CALL.findall((_PACKAGE / package / "lua" / f"{name}.lua").read_text()):
             yield from (name.lower() for name in re.findall(r"'([A-Z]+)'", call))
     if scripts:
         yield from ("evalsha", "script|load")
-
-
-def _folder(script: str) -> str:
-    return script.partition("/")[0]
 
 
 def _patterns(keys: Keys, families: Iterable[str]) -> list[str]:

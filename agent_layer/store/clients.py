@@ -23,7 +23,9 @@ def open_redis(settings: Settings) -> Redis:
 
     What the client is asked is tried for ``retry_seconds``; then it raises RedisUnreachableError.
 
-    Raises: UnreachableError: the server does not answer within connect_seconds.
+    Raises:
+        UnreachableError: it does not answer within connect_seconds.
+        BadInputError: logs go to an ingest server, whose Redis would not be one of our own.
     """
     url = _answering_url(settings)
     return Redis.from_url(url, retry=_patience(settings, url), **_limits(settings))  # pyright: ignore[reportUnknownMemberType]  # untyped
@@ -53,6 +55,7 @@ def _patience(settings: Settings, url: str) -> Patience:
 def _answering_url(settings: Settings) -> str:
     """URL of a server that has just answered."""
     if settings.redis_url is None:
+        _check_own(settings)
         return f"unix://{hold_server(settings)}"
     limit = settings.connect_seconds
     try:
@@ -68,6 +71,14 @@ def _answering_url(settings: Settings) -> str:
             f" {str(error) or type(error).__name__!r}; {_remedy(error)}"
         ) from error
     return settings.redis_url
+
+
+def _check_own(settings: Settings) -> None:
+    if settings.ingest_url is not None:
+        raise BadInputError(
+            "Redis: expected AGENT_LAYER_REDIS_URL beside AGENT_LAYER_INGEST_URL, found none, and one of our own would"
+            " never hold what is sent there; set it to the Redis that ingest uses, or unset AGENT_LAYER_INGEST_URL"
+        )
 
 
 def _remedy(error: RedisError) -> str:

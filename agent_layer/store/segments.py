@@ -22,10 +22,10 @@ from agent_layer.errors import BadInputError, CorruptRecordError
 from agent_layer.recorder.frames import FRAME_HEADER, frame, unframe
 from agent_layer.schema.codec import LogRecord, decode_footer, encode
 from agent_layer.schema.ids import made_at
-from agent_layer.schema.segment import Chunk, GroupEntry, PolicyEntry, SegmentFooter, TrajectorySummary
+from agent_layer.schema.segment import BatchEntry, Chunk, GroupEntry, PolicyEntry, SegmentFooter, TrajectorySummary
 from agent_layer.store.keys import Keys
 from agent_layer.store.protocols import ObjectStore
-from agent_layer.store.summary import describe_owner
+from agent_layer.store.summary import OwnerEntry, describe_owner
 
 __all__ = [
     "SealedSegment",
@@ -94,7 +94,7 @@ def build_segment(
     """
     stored = bytearray()
     chunks: list[Chunk] = []
-    entries: list[TrajectorySummary | PolicyEntry | GroupEntry] = []
+    entries: list[OwnerEntry] = []
     for owner, records in records_by_owner.items():
         packed = _pack([one.content for one in records])
         chunks.append(Chunk(owner=owner, offset=len(stored), size_bytes=len(packed)))
@@ -106,6 +106,7 @@ def build_segment(
         chunks=chunks,
         trajectories=[one for one in entries if isinstance(one, TrajectorySummary)],
         policies=[one for one in entries if isinstance(one, PolicyEntry)],
+        batches=[one for one in entries if isinstance(one, BatchEntry)],
         groups=[one for one in entries if isinstance(one, GroupEntry)],
         replaces=sorted(replaces),
     )

@@ -9,6 +9,7 @@ from typing import TypeAlias
 import msgspec
 
 from agent_layer.errors import BadInputError
+from agent_layer.schema.batch import TrainedBatch
 from agent_layer.schema.codec import LogRecord, encode
 from agent_layer.schema.group import Group
 from agent_layer.schema.ids import split_trajectory_id
@@ -16,7 +17,7 @@ from agent_layer.schema.observation import Observation
 from agent_layer.schema.policy import PolicyVersion
 from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
-from agent_layer.schema.segment import Block, GroupEntry, PolicyEntry, TrajectorySummary
+from agent_layer.schema.segment import BatchEntry, Block, GroupEntry, PolicyEntry, TrajectorySummary
 from agent_layer.schema.step import StepPart
 from agent_layer.schema.tools import tools_of
 
@@ -26,16 +27,17 @@ STARTED, ENDED = 1, 2
 """What the gateway has told of a call, added up; 0 where only layers in the agent's process have told of it."""
 
 
-KEPT_WHOLE = (Reward, PolicyVersion, Group)
+KEPT_WHOLE = (Reward, PolicyVersion, TrainedBatch, Group)
 """Records that the index holds in their stored form; of others it holds a few fields."""
 
-OwnerEntry: TypeAlias = TrajectorySummary | PolicyEntry | GroupEntry
+OwnerEntry: TypeAlias = TrajectorySummary | PolicyEntry | BatchEntry | GroupEntry
+_OfOneRecord: TypeAlias = PolicyVersion | TrainedBatch | Group
 
 
 def describe_owner(owner: str, records: Sequence[LogRecord]) -> list[OwnerEntry]:
     """Sum up all that one segment holds of one owner."""
-    entries: list[OwnerEntry] = [_entry_of(record) for record in records if isinstance(record, PolicyVersion | Group)]
-    ours = [record for record in records if not isinstance(record, PolicyVersion | Group)]
+    entries: list[OwnerEntry] = [_entry_of(record) for record in records if isinstance(record, _OfOneRecord)]
+    ours = [record for record in records if not isinstance(record, _OfOneRecord)]
     return [*entries, _summarise_trajectory(owner, ours)] if ours else entries
 
 
@@ -44,10 +46,15 @@ def bears_on_reward(summary: TrajectorySummary) -> bool:
     return bool(summary.is_started or summary.ending or summary.rewards)
 
 
-def _entry_of(record: PolicyVersion | Group) -> PolicyEntry | GroupEntry:
-    if isinstance(record, PolicyVersion):
-        return PolicyEntry(run=record.run, number=str(record.number), record=encode(record))
-    return GroupEntry(run=record.run, group_id=record.group_id, closed_at=repr(record.closed_at), record=encode(record))
+def _entry_of(record: _OfOneRecord) -> PolicyEntry | BatchEntry | GroupEntry:
+    content, run = encode(record), record.run
+    match record:
+        case PolicyVersion():
+            return PolicyEntry(run=run, number=str(record.number), record=content)
+        case TrainedBatch():
+            return BatchEntry(run=run, batch_id=record.batch_id, record=content)
+        case Group():
+            return GroupEntry(run=run, group_id=record.group_id, closed_at=repr(record.closed_at), record=content)
 
 
 def _summarise_trajectory(trajectory_id: str, records: Sequence[LogRecord]) -> TrajectorySummary:

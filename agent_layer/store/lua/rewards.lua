@@ -16,8 +16,9 @@ for i = 1, #ARGV, 3 do
     if reward == '' then redis.call('HDEL', row, 'reward') else redis.call('HSET', row, 'reward', reward) end
     if ordinal then
       local block, at = place_of(ordinal)
-      write(block, at, 'reward', tonumber(reward))
+      write_reward(block, at, known and tonumber(known), tonumber(reward))
     end
   end
 end
+keep_zones()
 return changed
