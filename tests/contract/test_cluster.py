@@ -10,6 +10,7 @@ from agent_layer.recorder import Recorder
 from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import Outcome
 from agent_layer.schema.task import Task
+from agent_layer.shipper.direct import DirectDestination
 from agent_layer.shipper.ship import Shipper
 from agent_layer.store import open_store
 
@@ -35,7 +36,8 @@ def played(settings, keys):
         recorder.close()
         dispatcher.queue.heartbeat("w", b"{}", [(lease, "running")])
         dispatcher.queue.commit(lease, Outcome(**own, status="completed", ended_at=2.0))
-        Shipper(settings.log_dir, keys, store.redis, store.objects, threading.Event()).ship_pending()
+        destination = DirectDestination(keys, store.redis, store.objects)
+        Shipper(settings.log_dir, destination, threading.Event()).ship_pending()
         for one in store.follow("c", "r", wait_seconds=0.1):
             one.ack()
         store.query(order="reward", run="r", accepted=True)
