@@ -1,4 +1,4 @@
-"""This file holds the commands that take care of the store: ``store reindex``, ``check``, ``cool``."""
+"""This file holds the command group ``store``: its care of the index itself, and where its other commands come from."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as ProgressBar
 
+from agent_layer.cli.acl import acl
 from agent_layer.cli.store_export import export_group
 from agent_layer.cli.store_import import import_messages
 from agent_layer.store.figures import describe
@@ -26,6 +27,7 @@ def register(app: typer.Typer) -> None:
     group.command()(cool)
     group.command("import")(import_messages)
     group.add_typer(export_group(), name="export")
+    group.command()(acl)
     app.add_typer(group, name="store")
 
 

@@ -35,11 +35,15 @@ class DirectoryObjects:
         unfinished = path.with_name(f".{path.name}.{os.getpid()}")
         with self._asked("store", key):
             path.parent.mkdir(parents=True, exist_ok=True)
-            with unfinished.open("wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            unfinished.replace(path)
+            try:
+                with unfinished.open("wb") as file:
+                    file.write(content)
+                    file.flush()
+                    os.fsync(file.fileno())
+                unfinished.replace(path)
+            except OSError:  # on a full disk, what is left of it would keep others out
+                unfinished.unlink(missing_ok=True)
+                raise
             _sync_directory(path.parent)
 
     def get(self, key: str, offset: int = 0, size: int | None = None) -> bytes:
