@@ -153,10 +153,11 @@ class _Compaction:
             source = open_source(self._keys, self._objects, name, whole=True)
             is_free = is_left_over(self._redis, self._keys, source, others)
         except BrokenSegmentError as error:
-            if isinstance(error.reason, NotFoundError) and not is_committed and error.name == name:
+            if isinstance(error.reason, NotFoundError) and error.name == name and (others or not is_committed):
+                self._redis.hdel(self._keys.segments, name)  # it went, and a rebuild that had read it marked it again
                 self._redis.srem(self._keys.rewrite, name)
-                return
-            self._leave_alone(error)
+            else:
+                self._leave_alone(error)
             return
         if is_free:
             self._retire([source], [one.footer for one in others])
