@@ -101,11 +101,12 @@ def _note_replaced(redis: Redis, keys: Keys, footer: SegmentFooter) -> None:
 
 def remember_replaced(redis: Redis, keys: Keys, names: Sequence[str], by: str) -> None:
     """Remember what segments were merged into (empty: nothing of them lives), and that their objects are to go."""
-    pipeline = redis.pipeline(transaction=False)  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
-    pipeline.sadd(keys.rewrite, *names)
-    for name in names:
-        pipeline.set(keys.replaced(name), by, ex=_REPLACED_SECONDS)
-    pipeline.execute()
+    for page in pages_of(names, _LARGEST_BATCH):
+        pipeline = redis.pipeline(transaction=False)  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
+        pipeline.sadd(keys.rewrite, *page)
+        for name in page:
+            pipeline.set(keys.replaced(name), by, ex=_REPLACED_SECONDS)
+        pipeline.execute()
 
 
 def _batches(segments: Iterable[SealedSegment], merged: list[str], *, again: bool) -> Iterator[IndexBatch]:

@@ -22,7 +22,9 @@ _LUA = Path(__file__).parent / "lua"
 _RETIRE = "".join((_LUA / f"{name}.lua").read_text() for name in ("blocks", "retire"))
 _OWNERS_AT_ONCE = 64
 """That one script handles at most, so that nobody waits long for Redis."""
-_NAMES_AT_ONCE = 256
+_NAMES_AT_ONCE = 64
+"""Of one owner that one script takes out; more of them are several calls."""
+_PAGE = 256
 _NUM_AT_ONCE = 16
 
 
@@ -45,7 +47,7 @@ def retire_segments(
     leaves = list(_leaves(olds, news))
     needed = _leave(redis, keys, leaves)
     gone = [one.name for one in olds if one.name not in needed]
-    for page in pages_of(gone, _NAMES_AT_ONCE):
+    for page in pages_of(gone, _PAGE):
         redis.hdel(keys.segments, *page)
         _delete(keys, objects, page)
         redis.srem(keys.rewrite, *page)

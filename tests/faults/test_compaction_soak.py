@@ -1,8 +1,6 @@
 """Two shippers write, a compactor merges, readers read; all but the readers are killed at random. Nothing is missed."""
 
-import os
 import random
-import signal
 import threading
 import time
 from multiprocessing import get_context
@@ -106,55 +104,71 @@ def start():
         process.join()
 
 
-def test_soak(settings, redis, keys, tmp_path, start):
-    machines = [settings.model_copy(update={"dir": settings.dir / name}) for name in "ab"]
+@pytest.fixture
+def machines(settings):
+    """Two machines with a log directory each, and one store."""
     objects_url = (settings.dir.absolute() / "objects").as_uri()
-    machines = [one.model_copy(update={"objects_url": objects_url}) for one in machines]
-    for machine in machines:
+    found = [
+        settings.model_copy(update={"dir": settings.dir / name, "objects_url": objects_url}) for name in ("a", "b")
+    ]
+    for machine in found:
         machine.log_dir.mkdir(parents=True)
-    work = [(ship_for_ever, machine) for machine in machines] + [(compact_for_ever, machines[0])]
-    processes = [start(*one) for one in work]
-    complaint = tmp_path / "complaint"
-    readers = [start(read_for_ever, machine, complaint) for machine in machines]
-    store, chance = open_store(machines[0]), random.Random(11)
+    return found
 
+
+def delete(store, *owners: str) -> None:
+    forget(store.redis, store.keys, owners, write_tombstones(store.keys, store.objects, owners, "deleted"))
+
+
+def write_and_kill(store, machines, work, start) -> int:
+    """Append, delete some of it, and kill workers at random, for a while; gives how often something was appended."""
+    processes, chance = [start(*one) for one in work], random.Random(11)
     num_appended, num_kills, deadline = 0, 0, time.monotonic() + SECONDS
     while time.monotonic() < deadline:
         recorder = Recorder(machines[num_appended % 2])
         recorder.append(*contents_of(num_appended))
         recorder.close()
         if chance.random() < 0.3:
-            owners = [f"doomed.{num_appended - chance.randrange(3)}-0"]
-            forget(redis, keys, owners, write_tombstones(keys, store.objects, owners, "deleted"))
+            delete(store, f"doomed.{num_appended - chance.randrange(3)}-0")
         if chance.random() < 0.15:
-            victim = chance.randrange(3)
-            os.kill(processes[victim].pid, signal.SIGKILL)
+            victim = chance.randrange(len(work))
+            processes[victim].kill()
             processes[victim].join()
             processes[victim] = start(*work[victim])
             num_kills += 1
         num_appended += 1
         time.sleep(0.01)
-    assert all(reader.is_alive() for reader in readers), complaint.read_text()
-    for process in processes + readers:
+    for process in processes:
         process.kill()
         process.join()
-
-    for machine in machines:
-        while Shipper(machine.log_dir, keys, redis, store.objects, threading.Event()).ship_pending():
-            pass
-    doomed = [f"doomed.{number}-0" for number in range(num_appended)]
-    forget(redis, keys, doomed, write_tombstones(keys, store.objects, doomed, "deleted"))
-    for _ in range(2):  # the first may find what a killed one left in the middle
-        report = store.compact(limits=NOW)
-    assert report.findings == []
-    assert store.compact(limits=NOW, only_dead=True).num_left == 0
-    assert num_appended > 30
     assert num_kills > 3
+    return num_appended
+
+
+def settle(store, machines, num_appended: int) -> None:
+    """Ship and compact what is left, all that is doomed being dead."""
+    for machine in machines:
+        while Shipper(machine.log_dir, store.keys, store.redis, store.objects, threading.Event()).ship_pending():
+            pass
+    delete(store, *(f"doomed.{number}-0" for number in range(num_appended)))
+    assert store.compact(limits=NOW).findings == []
+    assert store.compact(limits=NOW, only_dead=True).num_left == 0
+
+
+def test_what_was_appended_is_there_once_whoever_is_killed_and_the_dead_are_gone(machines, tmp_path, start):
+    store, complaint = open_store(machines[0]), tmp_path / "complaint"
+    readers = [start(read_for_ever, machine, complaint) for machine in machines]
+    work = [*((ship_for_ever, machine) for machine in machines), (compact_for_ever, machines[0])]
+
+    num_appended = write_and_kill(store, machines, work, start)
+    assert all(reader.is_alive() for reader in readers), complaint.read_text()
+    settle(store, machines, num_appended)
+
+    assert num_appended > 30
     assert store.check().findings == []
     for number in range(NUM_TRAJECTORIES):
-        expected = {f"{one:06}" for one in range(num_appended) if id_of(one) == id_of(number)}
-        assert set(store.get(id_of(number)).contents) == expected
-        assert sorted(contents_in(store, id_of(number))) == sorted(expected)
+        expected = [f"{one:06}" for one in range(num_appended) if id_of(one) == id_of(number)]
+        assert sorted(store.get(id_of(number)).contents) == sorted(contents_in(store, id_of(number))) == expected
     assert not [key for key in store.objects.list("") if b"secret" in unpacked(store, key)]
     before = [(row, store.get(row.trajectory_id)) for row in store.query(limit=100).items]
     assert len(before) == NUM_TRAJECTORIES
