@@ -22,6 +22,7 @@ from agent_layer.store.leftovers import find_successors, is_left_over
 from agent_layer.store.living import deaths_of, names_in, owners_in
 from agent_layer.store.merging import BrokenSegmentError, Merger, Source, merge_sources, open_source
 from agent_layer.store.packing import Limits, is_due, merged_name, plan_packs
+from agent_layer.store.pages import pages_of
 from agent_layer.store.protocols import ObjectStore
 from agent_layer.store.rebuild import Progress, index_segment, read_segment
 from agent_layer.store.retiring import retire_segments
@@ -183,11 +184,12 @@ class _Compaction:
 
     def _find_due(self, noted: Collection[str], sizes: dict[str, int]) -> set[str]:
         due: set[str] = set()
-        for source in self._open(noted, sizes):
-            deaths = deaths_of(self._redis, self._keys, owners_in(source.footer))
-            of_owner = {chunk.owner: chunk.size_bytes for chunk in source.footer.chunks}
-            if is_due(of_owner, deaths, self._limits, time.time()):
-                due.add(source.footer.name)
+        for page in pages_of(sorted(noted), _NUM_AT_ONCE):
+            for source in self._open(page, sizes):
+                deaths = deaths_of(self._redis, self._keys, owners_in(source.footer))
+                of_owner = {chunk.owner: chunk.size_bytes for chunk in source.footer.chunks}
+                if is_due(of_owner, deaths, self._limits, time.time()):
+                    due.add(source.footer.name)
         return due
 
     # -- one pack ---------------------------------------------------------------------------------
