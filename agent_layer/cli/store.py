@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as ProgressBar
 
+from agent_layer.cli import store_delete, store_expire
 from agent_layer.store.figures import describe
 from agent_layer.store.rebuild import Progress
 from agent_layer.store.store import open_store
@@ -21,6 +22,8 @@ def register(app: typer.Typer) -> None:
     group = typer.Typer(help="Care of the store.", no_args_is_help=True)
     group.command()(reindex)
     group.command()(check)
+    store_delete.register(group)
+    store_expire.register(group)
     app.add_typer(group, name="store")
 
 

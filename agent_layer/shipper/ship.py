@@ -25,6 +25,7 @@ from agent_layer.store.outbox import forget_decisions, read_outbox
 from agent_layer.store.protocols import ObjectStore
 from agent_layer.store.segments import StoredRecord, build_segment, segment_key
 from agent_layer.store.summary import KEPT_WHOLE
+from agent_layer.store.tombstones import leave_out_dead
 
 __all__ = ["Shipper"]
 
@@ -105,7 +106,7 @@ class Shipper:
         owned: defaultdict[str, list[StoredRecord]] = defaultdict(list)
         for record, content in records:
             owned[owner_of(record)].append(StoredRecord(record, content))
-        segment, sealed = build_segment(name, owned)
+        segment, sealed = build_segment(name, leave_out_dead(self._redis, self._keys, owned))
         self._objects.put(segment_key(self._keys, name), segment)
         commit_segments(self._redis, self._keys, [sealed])
 

@@ -38,7 +38,7 @@ class GroupDelivery:
 
     group: Group
     trajectories: list[Trajectory]
-    """[num_accepted], in member order; shorter than ``group.group_size`` when some rollouts died."""
+    """[num_accepted], in member order; shorter than ``group.group_size`` when some rollouts died or were deleted."""
     ack: Callable[[], object]
     """Call it when the group need never come again; twice does no harm."""
 
@@ -108,12 +108,18 @@ class Follower:
         )
 
     def _is_whole(self, group: Group) -> bool:
-        rows = self._index.rows(group.trajectory_ids)
+        kept = self._kept(group)
+        rows = self._index.rows(kept)
         is_whole = [row.accepted and row.status in FINAL_STATUSES for row in rows]
-        return len(rows) == len(group.trajectory_ids) and all(is_whole)
+        return len(rows) == len(kept) and all(is_whole)
+
+    def _kept(self, group: Group) -> list[str]:
+        """Its members but for those that were deleted."""
+        are_dead = self._index.are_dead(group.trajectory_ids)
+        return [one for one, is_dead in zip(group.trajectory_ids, are_dead, strict=True) if not is_dead]
 
     def _deliver(self, group: Group) -> GroupDelivery:
-        trajectories = read_trajectories(self._index, self._objects, group.trajectory_ids)
+        trajectories = read_trajectories(self._index, self._objects, self._kept(group))
         return GroupDelivery(group, trajectories, lambda: self._index.redis.sadd(self._acked_key, group.group_id))
 
 

@@ -17,6 +17,7 @@ from agent_layer.schema.trajectory import Trajectory
 from agent_layer.settings import Settings, load_settings
 from agent_layer.store.check import check_store
 from agent_layer.store.clients import open_redis
+from agent_layer.store.deletion import DeletionReport, carry_out, find_condemned, plan_deletion, report_on
 from agent_layer.store.explain import Explanation, explain_search
 from agent_layer.store.filters import Filters
 from agent_layer.store.findings import CheckReport
@@ -28,6 +29,7 @@ from agent_layer.store.protocols import ObjectStore
 from agent_layer.store.query import Order, Page, find_trajectories, scan_trajectories
 from agent_layer.store.reading import not_found, pick_step, read_trajectories
 from agent_layer.store.rebuild import Progress, ReindexReport, reindex
+from agent_layer.store.retention import ExpiryReport, ExpiryRules, expire_trajectories
 from agent_layer.store.rows import TrajectoryRow
 from agent_layer.store.summaries import By, Summary, count_trajectories, summarise_trajectories
 
@@ -152,6 +154,53 @@ class Store:
         )
         open_recorder(self._settings).append(reward)
         return reward
+
+    def delete(
+        self,
+        trajectory_id: str | None = None,
+        *,
+        dry_run: bool = False,
+        purge: bool = True,
+        **filters: Unpack[Filters],
+    ) -> DeletionReport:
+        """Delete one trajectory, or all that pass the filters (``task="t1"``, ``labels={"user": "u7"}``), for ever.
+
+        When this returns, no search finds them, no rebuild and no replayed log brings them back, and no object holds a
+        byte of them; a group of which something lives goes on without them, and still names them by id. See the head
+        of ``deletion.py`` for attempts that still run and for logs on other machines.
+
+        Args:
+            trajectory_id: the one that is meant; leave it out to say filters.
+            dry_run: change nothing, only say what would go.
+            purge: rewrite the segments that hold bytes of them; otherwise the next compaction does.
+            filters: what ``query`` takes.
+
+        Raises:
+            BadInputError: no condition is given, or one that cannot be asked for.
+            NotFoundError: there never was a trajectory of this id.
+        """
+        rows = find_condemned(self._index, trajectory_id, filters)
+        deletion = plan_deletion(self._index, rows, filters)
+        if not dry_run:
+            carry_out(self._index, self.objects, deletion, "deleted", self._purge if purge else None)
+        return report_on(self._index, deletion, dry_run=dry_run)
+
+    def expire(self, *, dry_run: bool = False, purge: bool = True, **rules: Unpack[ExpiryRules]) -> ExpiryReport:
+        """Delete what was kept for long enough: all trajectories for which every rule holds, save those that run or
+        that a consumer has yet to read.
+
+        Args:
+            dry_run: change nothing, only say what would go.
+            purge: as for ``delete``.
+            rules: filters, and what ``ExpiryRules`` names: older_than, policy_below, duplicates, stale_env, unread.
+
+        Raises: BadInputError: no rule is given, or one that cannot be asked for.
+        """
+        purged = self._purge if purge else None
+        return expire_trajectories(self._index, self.objects, rules, dry_run=dry_run, purge=purged)
+
+    def _purge(self) -> None:
+        self.compact(only_dead=True)
 
     def reindex(self, *, drop: bool = False, progress: Progress | None = None) -> ReindexReport:
         """Rebuild the index from the objects alone; see ``rebuild.reindex``."""
