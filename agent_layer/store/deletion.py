@@ -42,7 +42,7 @@ class DeletionReport(msgspec.Struct, frozen=True, kw_only=True):
     num_bytes: int
     """Of the frames in which the trajectories lie."""
     num_segments_to_rewrite: int
-    """Segments that hold these frames."""
+    """Segments that hold these frames, or groups that name them."""
     num_segments_left: int = 0
     """Segments that still hold bytes of something dead, of this deletion or an earlier one."""
     open_groups: list[str] = []
@@ -60,7 +60,7 @@ class Deletion(msgspec.Struct, frozen=True, kw_only=True):
     num_running: int
     num_bytes: int
     segments: frozenset[str]
-    """Names of those that hold bytes of it."""
+    """Names of those that hold bytes of it, or groups that name it."""
 
 
 def find_condemned(index: Index, trajectory_id: str | None, filters: Filters) -> Iterator[TrajectoryRow]:
@@ -99,10 +99,10 @@ def plan_deletion(index: Index, rows: Iterable[TrajectoryRow], whole: Filters | 
         for places in _places(index, trajectory_ids[-len(page) :]):
             segments |= {name.decode() for name in places}
             num_bytes += sum(int(place.split()[1]) for place in places.values())
+    for page in pages_of(candidates, _PAGE):  # also of those that live: they are written again without the dead
+        held = cast("list[bytes | None]", index.redis.hmget(index.keys.group_segments, page))
+        segments |= {name for names in held if names for name in names.decode().split()}
     emptied = find_emptied(index, candidates, frozenset(trajectory_ids))
-    if emptied.closed:
-        held = cast("list[bytes | None]", index.redis.hmget(index.keys.group_segments, emptied.closed))
-        segments |= {name.decode() for name in held if name}
     return Deletion(
         trajectory_ids=trajectory_ids,
         group_ids=emptied.closed,
@@ -130,6 +130,8 @@ def carry_out(
     times = [
         write_tombstones(index.keys, objects, page, reason) for page in pages_of(owners, _LARGEST_OBJECT)
     ]  # all of them first: whatever happens next, a rebuild knows the whole of it
+    for page in pages_of(deletion.segments, _PAGE):
+        index.redis.sadd(index.keys.rewrite, *page)
     if times:
         forget(index.redis, index.keys, owners, max(times))
         _clear_queue(index, deletion.group_ids)

@@ -17,6 +17,7 @@ from agent_layer.schema.trajectory import Trajectory
 from agent_layer.settings import Settings, load_settings
 from agent_layer.store.check import check_store
 from agent_layer.store.clients import open_redis
+from agent_layer.store.compaction import compact_dead
 from agent_layer.store.deletion import DeletionReport, carry_out, find_condemned, plan_deletion, report_on
 from agent_layer.store.explain import Explanation, explain_search
 from agent_layer.store.filters import Filters
@@ -166,8 +167,8 @@ class Store:
         """Delete one trajectory, or all that pass the filters (``task="t1"``, ``labels={"user": "u7"}``), for ever.
 
         When this returns, no search finds them, no rebuild and no replayed log brings them back, and no object holds a
-        byte of them; a group of which something lives goes on without them, and still names them by id. See the head
-        of ``deletion.py`` for attempts that still run and for logs on other machines.
+        byte of them. A group of which something lives goes on without them. The head of ``deletion.py`` speaks of
+        attempts that still run and of logs on other machines.
 
         Args:
             trajectory_id: the one that is meant; leave it out to say filters.
@@ -200,7 +201,7 @@ class Store:
         return expire_trajectories(self._index, self.objects, rules, dry_run=dry_run, purge=purged)
 
     def _purge(self) -> None:
-        self.compact(only_dead=True)
+        compact_dead(self._index, self.objects)
 
     def reindex(self, *, drop: bool = False, progress: Progress | None = None) -> ReindexReport:
         """Rebuild the index from the objects alone; see ``rebuild.reindex``."""

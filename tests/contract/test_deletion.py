@@ -16,7 +16,7 @@ from agent_layer.store.segments import find_frames, segment_key
 SECRET = b"what nobody may read any more"
 
 
-def attempt_of(tid, task="t1", user="u7", *, text=SECRET, group="g", ended=True):
+def attempt_of(tid, task="task-one", user="user-seven", *, text=SECRET, group="g", ended=True):
     """An accepted attempt whose words, task, label and answer can be searched for."""
     own, at = {"trajectory_id": tid, "run": "r"}, 100.0
     rollout = {"rollout_id": tid.rpartition("-")[0], "group_id": group}
@@ -45,7 +45,7 @@ def attempt_of(tid, task="t1", user="u7", *, text=SECRET, group="g", ended=True)
     return records
 
 
-def group_of(*trajectory_ids, group_id="g", task="t1"):
+def group_of(*trajectory_ids, group_id="g", task="task-one"):
     return Group(group_id=group_id, run="r", task_id=task, closed_at=9.0, trajectory_ids=list(trajectory_ids))
 
 
@@ -63,17 +63,19 @@ def found_in_bucket(store, *needles):
 
 
 def ids(store, **filters):
-    return [row.trajectory_id for row in store.query(order="oldest", limit=100, **filters).items]
+    return sorted(row.trajectory_id for row in store.query(limit=100, **filters).items)
 
 
-EVERYTHING = (SECRET, b"t1", b"u7", b"x.0-0")
+EVERYTHING = (SECRET, b"task-one", b"user-seven", b"x.0-0")
 
 
-@pytest.mark.parametrize("meant", [{"task": "t1"}, {"labels": {"user": "u7"}}, {"task": "t1", "run": "r"}])
+@pytest.mark.parametrize(
+    "meant", [{"task": "task-one"}, {"labels": {"user": "user-seven"}}, {"task": "task-one", "run": "r"}]
+)
 def test_a_search_of_the_bucket_finds_no_byte_of_what_was_deleted(store, write, meant):
-    write(*attempt_of("x.0-0")[:3], *attempt_of("y.0-0", "t2", "u8", text=b"harmless", group="h")[:4])
-    write(*attempt_of("x.0-0")[3:], *attempt_of("y.0-0", "t2", "u8", text=b"harmless", group="h")[4:])
-    write(group_of("x.0-0"), group_of("y.0-0", group_id="h", task="t2"))
+    write(*attempt_of("x.0-0")[:3], *attempt_of("y.0-0", "task-two", "user-eight", text=b"harmless", group="h")[:4])
+    write(*attempt_of("x.0-0")[3:], *attempt_of("y.0-0", "task-two", "user-eight", text=b"harmless", group="h")[4:])
+    write(group_of("x.0-0"), group_of("y.0-0", group_id="h", task="task-two"))
     assert found_in_bucket(store, *EVERYTHING) == set(EVERYTHING)
 
     report = store.delete(**meant)
@@ -108,7 +110,7 @@ def test_a_trajectory_of_which_only_contents_are_stored_is_deleted_too(store, wr
 
 
 @pytest.mark.parametrize(
-    ("asked", "filters"), [(None, {}), (None, {"task": None, "labels": {}}), ("x.0-0", {"task": "t1"})]
+    ("asked", "filters"), [(None, {}), (None, {"task": None, "labels": {}}), ("x.0-0", {"task": "task-one"})]
 )
 def test_a_condition_is_needed_and_only_one(store, write, asked, filters):
     write(*attempt_of("x.0-0"))
@@ -128,12 +130,12 @@ def test_a_dry_run_changes_nothing_and_counts_the_same(store, write):
     write(*attempt_of("x.0-0"), group_of("x.0-0"))
     objects = list(store.objects.list(""))
 
-    shown = store.delete(task="t1", dry_run=True)
+    shown = store.delete(task="task-one", dry_run=True)
 
     assert ids(store) == ["x.0-0"]
     assert list(store.objects.list("")) == objects
     assert store.redis.scard(store.keys.rewrite) == 0
-    done = store.delete(task="t1")
+    done = store.delete(task="task-one")
     assert shown.dry_run
     assert not done.dry_run
     assert (shown.num_trajectories, shown.num_bytes) == (done.num_trajectories, done.num_bytes)
@@ -152,31 +154,31 @@ def test_bytes_may_stay_until_the_next_purge(store, write):
 
 
 def test_a_group_of_which_somebody_lives_is_delivered_without_the_dead(store, write):
-    write(*attempt_of("x.0-0"), *attempt_of("x.1-0", user="u8"), group_of("x.0-0", "x.1-0"))
+    write(*attempt_of("x.0-0"), *attempt_of("x.1-0", user="user-eight"), group_of("x.0-0", "x.1-0"))
 
-    assert store.delete(labels={"user": "u7"}).num_groups == 0
+    assert store.delete(labels={"user": "user-seven"}).num_groups == 0
 
     (delivery,) = store.follow("c", "r", wait_seconds=0)
     assert [one.trajectory_id for one in delivery.trajectories] == ["x.1-0"]
 
-    assert store.delete(labels={"user": "u8"}).num_groups == 1, "its other member had died before"
+    assert store.delete(labels={"user": "user-eight"}).num_groups == 1, "its other member had died before"
     assert list(store.follow("another", "r", wait_seconds=0)) == []
 
 
 def test_a_group_without_members_lives_as_long_as_an_attempt_of_it(store, write):
-    write(*attempt_of("x.0-0", ended=False), *attempt_of("x.1-0", user="u8", ended=False), group_of())
+    write(*attempt_of("x.0-0", ended=False), *attempt_of("x.1-0", user="user-eight", ended=False), group_of())
 
-    assert store.delete(labels={"user": "u7"}).num_groups == 0
-    assert store.delete(labels={"user": "u8"}).num_groups == 1
+    assert store.delete(labels={"user": "user-seven"}).num_groups == 0
+    assert store.delete(labels={"user": "user-eight"}).num_groups == 1
 
 
 def test_a_task_takes_its_groups_with_it_even_those_without_any_attempt(store, write):
-    write(group_of(), group_of(group_id="h", task="t2"), *attempt_of("y.0-0", "t2", group="h"))
+    write(group_of(), group_of(group_id="h", task="task-two"), *attempt_of("y.0-0", "task-two", group="h"))
 
-    report = store.delete(task="t1")
+    report = store.delete(task="task-one")
 
     assert (report.num_trajectories, report.num_groups) == (0, 1)
-    assert found_in_bucket(store, b"t1", b"t2") == {b"t2"}
+    assert found_in_bucket(store, b"task-one", b"task-two") == {b"task-two"}
 
 
 def test_what_an_attempt_that_runs_says_later_is_dropped(store, write):
@@ -191,10 +193,10 @@ def test_what_an_attempt_that_runs_says_later_is_dropped(store, write):
 
 
 def test_neither_a_replay_nor_a_rebuild_brings_the_dead_back(store, write):
-    records = [*attempt_of("x.0-0"), group_of("x.0-0"), *attempt_of("y.0-0", "t2", group="h")]
+    records = [*attempt_of("x.0-0"), group_of("x.0-0"), *attempt_of("y.0-0", "task-two", group="h")]
     write(*records)
     write(PolicyVersion(run="r", number=1, location="w", created_at=1.0))
-    store.delete(task="t1")
+    store.delete(task="task-one")
 
     write(*records)
     assert ids(store) == ["y.0-0"]
@@ -205,7 +207,7 @@ def test_neither_a_replay_nor_a_rebuild_brings_the_dead_back(store, write):
     store.reindex()
     assert ids(store) == ["y.0-0"]
 
-    store.delete(task="t1")
+    store.delete(task="task-one")
     assert found_in_bucket(store, SECRET, b"y.0-0") == {SECRET, b"y.0-0"}, "y says it too"
     assert found_in_bucket(store, b"x.0-0") == set()
     assert store.check().findings == []

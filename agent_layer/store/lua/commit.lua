@@ -108,6 +108,7 @@ for _, policy in ipairs(batch.policies) do
   redis.call('HSETNX', key('policies', policy.run), policy.number, policy.record)
 end
 for _, group in ipairs(batch.groups) do
+  redis.call('SADD', key('runs'), group.run)
   if is_dead('group:' .. group.group_id) then
     redis.call('SADD', key('rewrite'), group.segment)
     forget_group(group.group_id)
