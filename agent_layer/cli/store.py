@@ -1,17 +1,12 @@
 """This file holds the commands that take care of the store: ``store reindex`` and ``store check``."""
 
-from collections.abc import Generator
-from contextlib import contextmanager
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as ProgressBar
 
-from agent_layer.cli import store_delete, store_expire
+from agent_layer.cli import store_compact, store_delete, store_expire
+from agent_layer.cli.progress import show_progress
 from agent_layer.store.figures import describe
-from agent_layer.store.rebuild import Progress
 from agent_layer.store.store import open_store
 
 __all__ = ["register"]
@@ -22,6 +17,7 @@ def register(app: typer.Typer) -> None:
     group = typer.Typer(help="Care of the store.", no_args_is_help=True)
     group.command()(reindex)
     group.command()(check)
+    store_compact.register(group)
     store_delete.register(group)
     store_expire.register(group)
     app.add_typer(group, name="store")
@@ -33,7 +29,7 @@ def reindex(
 ) -> None:
     """Rebuild the Redis index from the objects alone."""
     store = open_store(context.obj)
-    with _progress("segments") as progress:
+    with show_progress("segments") as progress:
         report = store.reindex(drop=drop, progress=progress)
     typer.echo(f"{report.num_segments - len(report.corrupt)} of {report.num_segments} segments indexed")
     for reason in report.corrupt:
@@ -48,7 +44,7 @@ def check(
 ) -> None:
     """Compare index and objects both ways, and every checksum."""
     store = open_store(context.obj)
-    with _progress("segments") as progress:
+    with show_progress("segments") as progress:
         report = store.check(repair=repair, progress=progress)
     for finding in report.findings:
         typer.echo(f"{finding.kind}: {finding.subject}: {finding.detail}", err=True)
@@ -58,11 +54,3 @@ def check(
         typer.echo(line)
     if not report.is_sound:
         raise typer.Exit(1)
-
-
-@contextmanager
-def _progress(subject: str) -> Generator[Progress]:
-    columns = (TextColumn(subject), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with ProgressBar(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(subject, total=None)
-        yield lambda num_done, num_all: bar.update(task, completed=num_done, total=num_all)

@@ -3,9 +3,9 @@
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from agent_layer.cli.filters import takes_filters
+from agent_layer.cli.progress import show_progress
 from agent_layer.dispatcher.client import connect
 from agent_layer.store.deletion import DeletionReport
 from agent_layer.store.filters import Filters
@@ -37,8 +37,8 @@ def delete(
     store = open_store(context.obj)
     if cancel and not dry_run:
         connect(context.obj).cancel(store.delete(trajectory, dry_run=True, **filters).open_groups)
-    with Console(stderr=True).status("deleting"):
-        report = store.delete(trajectory, dry_run=dry_run, purge=not keep_bytes, **filters)
+    with show_progress("segments") as progress:
+        report = store.delete(trajectory, dry_run=dry_run, purge=not keep_bytes, progress=progress, **filters)
     typer.echo(f"{'would delete' if dry_run else 'deleted'} {describe_deletion(report)}")
     for group_id in report.open_groups:
         typer.echo(f"open: {group_id}: the dispatcher still tries it; add --cancel to end it first", err=True)

@@ -9,6 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from agent_layer.cli.filters import takes_filters
+from agent_layer.cli.progress import show_progress
 from agent_layer.cli.store_delete import describe_deletion, warn_of_bytes
 from agent_layer.store.filters import Filters
 from agent_layer.store.retention import ExpiryReport
@@ -47,10 +48,11 @@ def expire(
     yes: Annotated[bool, typer.Option("--yes", help="Do it; without, only what would go is shown.")] = False,
 ) -> None:
     """Show which trajectories all of the rules let expire, and with --yes delete them for ever."""
-    with Console(stderr=True).status("expiring" if yes else "looking"):
+    with show_progress("segments") as progress:
         report = open_store(context.obj).expire(
             dry_run=not yes,
             purge=not keep_bytes,
+            progress=progress,
             older_than=older_than,
             policy_below=policy_below,
             duplicates=duplicates,

@@ -23,8 +23,9 @@ from agent_layer.store.query import scan_trajectories
 from agent_layer.store.reading import not_found
 from agent_layer.store.rows import TrajectoryRow
 from agent_layer.store.tombstones import forget, write_tombstones
+from agent_layer.store.turns import check_whole
 
-__all__ = ["Deletion", "DeletionReport", "carry_out", "find_condemned", "plan_deletion", "report_on"]
+__all__ = ["Deletion", "DeletionReport", "carry_out", "delete_trajectories", "plan_deletion", "report_on"]
 
 _PAGE = 256
 _LARGEST_OBJECT = 4_096
@@ -63,21 +64,26 @@ class Deletion(msgspec.Struct, frozen=True, kw_only=True):
     """Names of those that hold bytes of it, or groups that name it."""
 
 
-def find_condemned(index: Index, trajectory_id: str | None, filters: Filters) -> Iterator[TrajectoryRow]:
-    """Find the trajectory of this id, or those that pass the filters; nothing for one that is dead already.
+def delete_trajectories(
+    index: Index,
+    objects: ObjectStore,
+    trajectory_id: str | None,
+    filters: Filters,
+    *,
+    dry_run: bool,
+    purge: Callable[[], object] | None,
+) -> DeletionReport:
+    """Delete the trajectory of this id, or those that pass the filters; see ``carry_out``.
 
     Raises:
-        BadInputError: no condition is given, or both kinds are.
+        BadInputError: no condition is given, or both kinds are; or the index is being rebuilt.
         NotFoundError: there never was such a trajectory.
     """
-    is_filtered = any(value not in (None, {}) for value in filters.values())
-    if is_filtered == (trajectory_id is not None):
-        found = "both" if is_filtered else "neither, which would delete everything"
-        raise BadInputError(
-            f"delete: expected either a trajectory id or at least one filter, found {found};"
-            " say which trajectories are meant"
-        )
-    return scan_trajectories(index, filters) if trajectory_id is None else _find_one(index, trajectory_id)
+    check_whole(index.redis, index.keys)
+    deletion = plan_deletion(index, _find_condemned(index, trajectory_id, filters), filters)
+    if not dry_run:
+        carry_out(index, objects, deletion, "deleted", purge)
+    return report_on(index, deletion, dry_run=dry_run)
 
 
 def plan_deletion(index: Index, rows: Iterable[TrajectoryRow], whole: Filters | None = None) -> Deletion:
@@ -151,6 +157,18 @@ def report_on(index: Index, deletion: Deletion, *, dry_run: bool) -> DeletionRep
         open_groups=deletion.open_groups,
         dry_run=dry_run,
     )
+
+
+def _find_condemned(index: Index, trajectory_id: str | None, filters: Filters) -> Iterator[TrajectoryRow]:
+    """Find what is meant; nothing for a trajectory that is dead already."""
+    is_filtered = any(value not in (None, {}) for value in filters.values())
+    if is_filtered == (trajectory_id is not None):
+        found = "both" if is_filtered else "neither, which would delete everything"
+        raise BadInputError(
+            f"delete: expected either a trajectory id or at least one filter, found {found};"
+            " say which trajectories are meant"
+        )
+    return scan_trajectories(index, filters) if trajectory_id is None else _find_one(index, trajectory_id)
 
 
 def _find_one(index: Index, trajectory_id: str) -> Iterator[TrajectoryRow]:

@@ -22,6 +22,7 @@ from agent_layer.store.query import find_trajectories, scan_trajectories
 from agent_layer.store.rows import TrajectoryRow
 from agent_layer.store.superseded import asking_of, find_superseded
 from agent_layer.store.times import parse_time
+from agent_layer.store.turns import check_whole
 from agent_layer.store.unread import Readers, Standing
 
 __all__ = ["ExpiryReport", "ExpiryRules", "expire_trajectories"]
@@ -69,8 +70,9 @@ def expire_trajectories(
 ) -> ExpiryReport:
     """Delete what the rules let expire; with ``dry_run`` only say what that would be.
 
-    Raises: BadInputError: there is no rule, or one that cannot be asked for.
+    Raises: BadInputError: there is no rule, or one that cannot be asked for; or the index is being rebuilt.
     """
+    check_whole(index.redis, index.keys)
     kept: Counter[str] = Counter()
     counts: Counter[tuple[str, str, str]] = Counter()
 

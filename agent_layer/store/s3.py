@@ -2,6 +2,7 @@
 
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from typing import TypedDict, cast
 from urllib.parse import urlsplit
 
@@ -10,12 +11,19 @@ from botocore.exceptions import BotoCoreError, ClientError
 from agent_layer.errors import NotFoundError, UnreachableError
 from agent_layer.settings import Settings
 from agent_layer.store.clients import open_s3
+from agent_layer.store.protocols import ObjectEntry
 
 __all__ = ["S3Objects"]
 
 
 class _Range(TypedDict, total=False):
     Range: str
+
+
+class _Listed(TypedDict):
+    Key: str
+    Size: int
+    LastModified: datetime
 
 
 class S3Objects:
@@ -46,12 +54,21 @@ class S3Objects:
 
     def list(self, prefix: str) -> Iterator[str]:
         """See ObjectStore."""
+        yield from (entry.key for entry in self.list_entries(prefix))
+
+    def list_unfinished(self, prefix: str) -> Iterator[ObjectEntry]:  # noqa: ARG002  # S3 shows no unfinished objects
+        """See ObjectStore."""
+        yield from ()
+
+    def list_entries(self, prefix: str) -> Iterator[ObjectEntry]:
+        """See ObjectStore."""
         token: dict[str, str] = {}
         while True:
             with self._asked("list", prefix):
                 page = self._client.list_objects_v2(Bucket=self._bucket, Prefix=self._root + prefix, **token)
-            for entry in cast("list[dict[str, str]]", page.get("Contents", [])):
-                yield entry["Key"].removeprefix(self._root)
+            for entry in cast("list[_Listed]", page.get("Contents", [])):
+                key, modified_at = entry["Key"].removeprefix(self._root), entry["LastModified"].timestamp()
+                yield ObjectEntry(key, entry["Size"], modified_at)
             if not page.get("IsTruncated"):
                 return
             token = {"ContinuationToken": str(page["NextContinuationToken"])}

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from typing import Unpack, cast
 
@@ -17,15 +18,17 @@ from agent_layer.schema.trajectory import Trajectory
 from agent_layer.settings import Settings, load_settings
 from agent_layer.store.check import check_store
 from agent_layer.store.clients import open_redis
-from agent_layer.store.compaction import compact_dead
-from agent_layer.store.deletion import DeletionReport, carry_out, find_condemned, plan_deletion, report_on
+from agent_layer.store.compaction import CompactionReport, compact
+from agent_layer.store.deletion import DeletionReport, delete_trajectories
 from agent_layer.store.explain import Explanation, explain_search
 from agent_layer.store.filters import Filters
 from agent_layer.store.findings import CheckReport
 from agent_layer.store.follow import Consumer, Follower, GroupDelivery
+from agent_layer.store.garbage import GcReport, Grace, collect_garbage
 from agent_layer.store.index import Index
 from agent_layer.store.keys import Keys
 from agent_layer.store.objects import open_objects
+from agent_layer.store.packing import Limits
 from agent_layer.store.protocols import ObjectStore
 from agent_layer.store.query import Order, Page, find_trajectories, scan_trajectories
 from agent_layer.store.reading import not_found, pick_step, read_trajectories
@@ -162,6 +165,7 @@ class Store:
         *,
         dry_run: bool = False,
         purge: bool = True,
+        progress: Progress | None = None,
         **filters: Unpack[Filters],
     ) -> DeletionReport:
         """Delete one trajectory, or all that pass the filters (``task="t1"``, ``labels={"user": "u7"}``), for ever.
@@ -174,34 +178,38 @@ class Store:
             trajectory_id: the one that is meant; leave it out to say filters.
             dry_run: change nothing, only say what would go.
             purge: rewrite the segments that hold bytes of them; otherwise the next compaction does.
+            progress: of the rewriting.
             filters: what ``query`` takes.
 
         Raises:
-            BadInputError: no condition is given, or one that cannot be asked for.
+            BadInputError: no condition is given, or one that cannot be asked for; or the index is being rebuilt.
             NotFoundError: there never was a trajectory of this id.
+            LeaseLostError: another process compacts; all is deleted but for the bytes, delete again.
         """
-        rows = find_condemned(self._index, trajectory_id, filters)
-        deletion = plan_deletion(self._index, rows, filters)
-        if not dry_run:
-            carry_out(self._index, self.objects, deletion, "deleted", self._purge if purge else None)
-        return report_on(self._index, deletion, dry_run=dry_run)
+        purged = partial(self.compact, only_dead=True, progress=progress) if purge else None
+        return delete_trajectories(self._index, self.objects, trajectory_id, filters, dry_run=dry_run, purge=purged)
 
-    def expire(self, *, dry_run: bool = False, purge: bool = True, **rules: Unpack[ExpiryRules]) -> ExpiryReport:
+    def expire(
+        self,
+        *,
+        dry_run: bool = False,
+        purge: bool = True,
+        progress: Progress | None = None,
+        **rules: Unpack[ExpiryRules],
+    ) -> ExpiryReport:
         """Delete what was kept for long enough: all trajectories for which every rule holds, save those that run or
         that a consumer has yet to read.
 
         Args:
             dry_run: change nothing, only say what would go.
             purge: as for ``delete``.
+            progress: of the rewriting.
             rules: filters, and what ``ExpiryRules`` names: older_than, policy_below, duplicates, stale_env, unread.
 
-        Raises: BadInputError: no rule is given, or one that cannot be asked for.
+        Raises: BadInputError, LeaseLostError: as ``delete`` does.
         """
-        purged = self._purge if purge else None
+        purged = partial(self.compact, only_dead=True, progress=progress) if purge else None
         return expire_trajectories(self._index, self.objects, rules, dry_run=dry_run, purge=purged)
-
-    def _purge(self) -> None:
-        compact_dead(self._index, self.objects)
 
     def reindex(self, *, drop: bool = False, progress: Progress | None = None) -> ReindexReport:
         """Rebuild the index from the objects alone; see ``rebuild.reindex``."""
@@ -215,6 +223,25 @@ class Store:
     def check(self, *, repair: bool = False, progress: Progress | None = None) -> CheckReport:
         """Compare index and objects both ways; see ``check.check_store``."""
         return check_store(self._index, self.objects, repair=repair, progress=progress)
+
+    def compact(
+        self,
+        *,
+        limits: Limits | None = None,
+        only_dead: bool = False,
+        dry_run: bool = False,
+        progress: Progress | None = None,
+    ) -> CompactionReport:
+        """Merge small segments, and rewrite those with bytes of something deleted; see ``compaction.compact``."""
+        return compact(
+            self._index, self.objects, limits=limits, only_dead=only_dead, dry_run=dry_run, progress=progress
+        )
+
+    def collect_garbage(
+        self, *, grace: Grace | None = None, dry_run: bool = False, progress: Progress | None = None
+    ) -> GcReport:
+        """Remove objects that nobody needs; see ``garbage.collect_garbage``."""
+        return collect_garbage(self._index, self.objects, grace=grace, dry_run=dry_run, progress=progress)
 
 
 def open_store(settings: Settings | None = None) -> Store:

@@ -1,7 +1,7 @@
 -- Merge what segments say into the index. Every value is a set, a minimum, a maximum or the first by rank, so that
 -- neither the order of merges nor merging again changes anything; what was deleted stays so. (Ordinals differ by the
 -- order of merges: no answer shows them.)
--- ARGV[1]: msgpack of an IndexBatch, see commit.py. Stands behind blocks.lua and death.lua.
+-- ARGV[1]: msgpack of an IndexBatch, see commit.py. Stands behind blocks.lua, death.lua and merged.lua.
 -- Returns, of each trajectory whose reward may have changed, what it follows from: id, mark, declared, ended, status,
 -- cause, then its rewards.
 local batch = cmsgpack.unpack(ARGV[1])
@@ -78,6 +78,38 @@ local function basis_of(id, row)
   return {id, mark, declared or '', ended or '', status or '', cause or '', unpack(rewards)}
 end
 
+local is_merged = {}
+for _, name in ipairs(batch.merged) do is_merged[name] = true end
+
+-- Say where the bytes lie; not where they no longer do, because their segment was merged into one that is named here.
+local function merge_place(id, segment, place)
+  local chunks = key('t', id, 'chunks')
+  local function is_here(name) return redis.call('HEXISTS', chunks, name) == 1 end
+  if was_merged(segment, is_here) then
+    redis.call('SADD', key('rewrite'), segment)
+    return
+  end
+  redis.call('HSET', chunks, segment, place)
+  if not is_merged[segment] then return end
+  for _, name in ipairs(redis.call('HKEYS', chunks)) do
+    if was_merged(name, is_here) then redis.call('HDEL', chunks, name) end
+  end
+end
+
+local function merge_group_place(id, segment)
+  local held, names = {[segment] = true}, {}
+  for name in (redis.call('HGET', key('group-segments'), id) or ''):gmatch('%S+') do held[name] = true end
+  for name in pairs(held) do
+    if was_merged(name, function(other) return held[other] end) then
+      redis.call('SADD', key('rewrite'), name)
+    else
+      names[#names + 1] = name
+    end
+  end
+  table.sort(names)
+  redis.call('HSET', key('group-segments'), id, table.concat(names, ' '))
+end
+
 local bases = {}
 local function merge_trajectory(one)
   local said = one.said
@@ -89,7 +121,7 @@ local function merge_trajectory(one)
     return
   end
   local before = read_filed(row)
-  redis.call('HSET', key('t', id, 'chunks'), one.segment, one.place)
+  merge_place(id, one.segment, one.place)
   merge_row(id, row, said)
   for reward_id, reward in pairs(one.rewards) do
     redis.call('HSETNX', key('t', id, 'rewards'), reward_id, reward)
@@ -113,12 +145,11 @@ for _, group in ipairs(batch.groups) do
     redis.call('SADD', key('rewrite'), group.segment)
     forget_group(group.group_id)
   else
-    local known = redis.call('HGET', key('group-segments'), group.group_id)
-    if not known or group.segment < known then
-      redis.call('HSET', key('group-segments'), group.group_id, group.segment)
-    end
+    merge_group_place(group.group_id, group.segment)
     if redis.call('SETNX', key('group', group.group_id), group.record) == 1 then
       announce('kind', 'group', 'group_id', group.group_id, 'run', group.run)
+    elseif is_merged[group.segment] then -- without the members that were deleted
+      redis.call('SET', key('group', group.group_id), group.record)
     end
     redis.call('ZADD', key('groups', group.run), group.closed_at, group.group_id)
   end
