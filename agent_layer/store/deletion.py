@@ -48,7 +48,7 @@ class DeletionReport(msgspec.Struct, frozen=True, kw_only=True):
     """Segments that still hold bytes of something dead, of this deletion or an earlier one."""
     open_groups: list[str] = []
     """Groups of which nothing is stored any more but that the dispatcher still tries, with their tasks in its queue.
-    Cancel them and delete again, or their next attempts will be stored."""
+    Cancel them before the deletion (a dry run names them), or what they still try will be stored."""
     dry_run: bool = False
 
 

@@ -52,21 +52,30 @@ def find_emptied(index: Index, group_ids: Iterable[str], condemned: AbstractSet[
 
 
 def groups_of_task(index: Index, task_id: str, run: str | None) -> Iterator[str]:
-    """All groups of a task, in one run or in all: closed ones, and those that the dispatcher holds open."""
-    runs = [run] if run else [name.decode() for name in cast("set[bytes]", index.redis.smembers(index.keys.runs))]
+    """All groups of a task, in one run or in all: those that the dispatcher holds open, and closed ones.
+
+    Looked for in the order in which a group moves, so that none is missed on its way; some may be named twice.
+    """
+    keys = index.keys
+    yield from _those_of(_look_up_all(index, _members(index, keys.queue("open"))), task_id, run)
+    decided = cast("list[tuple[bytes, dict[bytes, bytes]]]", index.redis.xrange(keys.outbox))
+    closing = [fields[b"group_id"] for _, fields in decided if fields.get(b"kind") == b"group"]
+    yield from _those_of(_look_up_all(index, closing), task_id, run)
+    runs = [run] if run else [name.decode() for name in cast("set[bytes]", index.redis.smembers(keys.runs))]
     for name in runs:
-        for one in _look_up_all(index, index.keys.closed_groups(name)):
-            if one.task_id == task_id:
-                yield one.group_id
-    for one in _look_up_all(index, index.keys.queue("open")):
-        if one.task_id == task_id and run in (None, one.run):
-            yield one.group_id
+        yield from _those_of(_look_up_all(index, _members(index, keys.closed_groups(name))), task_id, run)
 
 
-def _look_up_all(index: Index, key: str) -> Iterator[_Candidate]:
-    """What is known of the groups in a sorted set."""
-    members = cast("list[bytes]", index.redis.zrange(key, 0, -1))  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
-    for page in pages_of((one.decode() for one in members), _PAGE):
+def _those_of(groups: Iterable[_Candidate], task_id: str, run: str | None) -> Iterator[str]:
+    return (one.group_id for one in groups if one.task_id == task_id and run in (None, one.run))
+
+
+def _members(index: Index, key: str) -> list[bytes]:
+    return cast("list[bytes]", index.redis.zrange(key, 0, -1))  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
+
+
+def _look_up_all(index: Index, group_ids: Iterable[bytes]) -> Iterator[_Candidate]:
+    for page in pages_of((one.decode() for one in group_ids), _PAGE):
         yield from _look_up(index, page)
 
 
