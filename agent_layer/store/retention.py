@@ -148,7 +148,7 @@ def _tests_of(index: Index, filters: Filters, rules: ExpiryRules) -> Iterator[Ca
         yield lambda row: row.policy_max is not None and row.policy_max < policy_below
     if env := _stale_env(rules):
         current = env[1] or _newest_version(index, env[0])
-        yield lambda row: row.env_version not in (None, current)
+        yield lambda row: row.env == env[0] and row.env_version not in (None, current)
     if rules.get("duplicates") is not None:
         superseded = find_superseded(scan_trajectories(index, filters))
         yield lambda row: asking_of(row) in superseded

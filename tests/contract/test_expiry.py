@@ -189,6 +189,7 @@ def test_trajectories_of_an_older_environment_expire(store, write):
     write(*attempt_of("b.0-0", age_days=2, env="maze", env_version="2"))
     write(*attempt_of("c.0-0", age_days=1, env="maze"), *attempt_of("d.0-0", env="chess", env_version="1"))
 
+    store.expire(stale_env="maze", env="chess")
     store.expire(stale_env="maze")
     assert ids(store) == {"b.0-0", "c.0-0", "d.0-0"}
 
