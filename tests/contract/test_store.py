@@ -5,7 +5,7 @@ import random
 import msgspec
 import pytest
 
-from agent_layer.errors import CorruptRecordError, NotFoundError
+from agent_layer.errors import BadInputError, CorruptRecordError, NotFoundError
 from agent_layer.schema.group import Group
 from agent_layer.schema.policy import PolicyVersion
 from agent_layer.schema.record import Logprobs, TokenIds
@@ -305,3 +305,22 @@ def damage(store, name):
     content = bytearray(store.objects.get(key))
     content[20] ^= 1
     store.objects.put(key, bytes(content))
+
+
+def test_a_namespace_that_is_done_with_leaves_redis_and_comes_back(store, write):
+    write(*attempt_of("x.0-0"), Group(group_id="g", run="r", task_id="t", closed_at=9.0, trajectory_ids=["x.0-0"]))
+    before = answers(store)
+
+    assert store.cool() == 1
+    assert store.query().items == []
+    assert [key for key in store.redis.keys(store.keys.name("*")) if b":t:" in key or b":b:" in key] == []
+
+    store.reindex()
+    assert answers(store) == before
+
+
+def test_a_namespace_in_which_something_goes_on_stays(store, write):
+    write(*attempt_of("x.0-0")[:4])
+
+    with pytest.raises(BadInputError, match="found 1 trajectories that run"):
+        store.cool()
