@@ -7,6 +7,7 @@ TORCH_ARGS ?=
 STAMP := .venv/installed-$(shell cat pyproject.toml constraints-cpu.txt constraints-openai3.txt | cksum | cut -d' ' -f1)
 PEERS := .venv/peers/installed-$(shell cksum < tests/benchmarks/peers.txt | cut -d' ' -f1)
 DEMO_ARGS ?=
+PARTS ?=
 
 .PHONY: help setup demo test check format bench clean
 
@@ -44,8 +45,8 @@ format: setup ## format and mend what can be mended
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: setup $(PEERS) ## measure against peers and floors, one table (about 25 minutes; the peers need 1 GB)
-	$(BIN)/python tests/benchmarks
+bench: setup $(PEERS) ## measure against peers and floors, one table (about 35 minutes; the peers need 1 GB; PARTS="store")
+	$(BIN)/python tests/benchmarks $(PARTS)
 
 $(PEERS):
 	$(PYTHON) -m venv .venv/peers

@@ -5,7 +5,7 @@ AgentLayerError
 ├── UnreachableError       a server that is needed does not answer         (command line: exit 2)
 ├── CorruptRecordError     stored bytes are not what their checksum says
 ├── NotFoundError          no record has this id
-├── LeaseLostError         a change carried a lease token that no longer holds
+├── LeaseLostError         a change carried a lease token that no longer holds, or a member's name was taken over
 ├── NotWholeError          an attempt was to be committed before all of its calls are stored
 ├── EngineError            an inference engine refused, died or lacks a capability
 ├── BackPressureError      the local log is over its quota, or a queue is full
@@ -56,7 +56,7 @@ class NotFoundError(AgentLayerError):
 
 
 class LeaseLostError(AgentLayerError):
-    """A change carried a lease token that does not, or no longer, hold the rollout."""
+    """A lease token does not, or no longer, hold the rollout; or another process follows as this member now."""
 
 
 class NotWholeError(AgentLayerError):

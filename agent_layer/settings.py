@@ -60,8 +60,16 @@ class Settings(BaseSettings):
     redact: str | None = None
     """``module:function``, given each text of messages, tools, states, observations, results and errors before it is
     recorded; what it returns is recorded instead. Token ids are kept: whoever may read them can read the text."""
+    ingest_url: str | None = None
+    """Address of an ``ingest`` that logs are sent to; None: they are shipped straight to Redis and objects."""
     ingest_key: str | None = None
     """Opens ``ingest`` beside the operator's key, and nothing else."""
+    ingest_roll_seconds: float = 0.1
+    """How long ``ingest`` gathers what all machines send before it becomes one segment (or at ``log_roll_bytes``)."""
+    ingest_bytes: int = 256 << 20
+    """What ``ingest`` holds in memory at most; beyond it, senders are asked to come again."""
+    ingest_seconds: float = 20.0
+    """How long ``ingest`` lets a sender wait for the commit, before it is asked to come again."""
     vllm_urls: str | None = None
     """Comma-separated addresses of engines."""
     engine_allow: str | None = None
@@ -101,6 +109,9 @@ class Settings(BaseSettings):
 
     lease_seconds: float = 30.0
     heartbeat_seconds: float = 10.0
+    claim_seconds: float = Field(default=30.0, gt=0)
+    """A member of a consumer that does not show itself for so long has its groups handed to others; it does so three
+    times as often."""
     max_attempts: int = 3
     retry_base_seconds: float = 0.5
     max_queued_rollouts: int = 1_000_000
@@ -142,6 +153,13 @@ class Settings(BaseSettings):
     def _objects(cls, value: str | None) -> str | None:
         if value is not None and urlsplit(value).scheme not in ("s3", "file"):
             raise ValueError(f"expected s3://bucket/prefix or file:///directory, found {value!r}")
+        return value
+
+    @field_validator("ingest_url")
+    @classmethod
+    def _http(cls, value: str | None) -> str | None:
+        if value is not None and not (urlsplit(value).scheme in ("http", "https") and urlsplit(value).hostname):
+            raise ValueError(f"expected http://HOST:PORT or https://HOST:PORT, found {value!r}")
         return value
 
     @cached_property

@@ -1,4 +1,4 @@
-"""This file holds the command that runs a worker: ``work``."""
+"""This file holds the commands of this package: ``work``, which runs a worker, and ``rescore`` from beside it."""
 
 import asyncio
 import logging
@@ -13,11 +13,13 @@ from typer.core import TyperCommand
 
 from agent_layer.errors import BadInputError
 from agent_layer.schema.ids import check_name
+from envs import rescore_command
 from envs.command_target import CommandTarget
 from envs.guard import Guard
 from envs.scoring import AGENT, load_scorer
 from envs.serving import WorkOptions, serve_worker
 from envs.targets import Target, load_target
+from envs.versions import environment_named
 
 __all__ = ["register"]
 
@@ -26,8 +28,9 @@ _COMMAND = "envs.command"
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command."""
+    """Add the commands."""
     app.command(cls=_WorkCommand)(work)
+    rescore_command.register(app)
 
 
 class _WorkCommand(TyperCommand):
@@ -55,9 +58,12 @@ def work(
     load_scorer(scorer)
     with ExitStack() as ended_with_us:
         agent, run_agent = _choose_agent(target, context.meta[_COMMAND], ended_with_us)
+        env, env_version = (None, None) if target is None else environment_named(target)
         options = WorkOptions(
             agent=agent,
             target=run_agent,
+            env=env,
+            env_version=env_version,
             slots=slots,
             needs=frozenset(check_name(need.strip(), "need") for need in needs.split(",") if need.strip()),
             scorer=scorer,

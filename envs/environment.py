@@ -35,7 +35,11 @@ class StepResult(msgspec.Struct, frozen=True, kw_only=True):
 
 @runtime_checkable
 class Environment(Protocol):
-    """One world for one attempt. It is the worker's own code: it sees the whole task, the model never does."""
+    """One world for one attempt. It is the worker's own code: it sees the whole task, the model never does.
+
+    A class may declare its ``version`` (text or number), to be raised when it answers otherwise than before; without
+    one, the file in which it stands is its version. Trajectories name it.
+    """
 
     async def reset(self, task: Task) -> object:
         """Begin; give what the model is told first."""

@@ -13,6 +13,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from numbers import Real
 from typing import TypeAlias, cast
 
+import msgspec
+
 from agent_layer.errors import BadInputError
 from agent_layer.schema.ids import new_id
 from agent_layer.schema.reward import Reward, RewardSource, RewardStatus, current_rewards
@@ -20,6 +22,7 @@ from agent_layer.schema.task import RewardSpec, Task
 from agent_layer.schema.trajectory import Trajectory
 from envs.failures import describe
 from envs.registry import find_object
+from envs.versions import verifier_hash_of
 
 __all__ = ["AGENT", "Scorer", "declared_rewards", "judge", "load_scorer", "missing_scores", "reported_scores"]
 
@@ -79,7 +82,7 @@ def missing_scores(task: Task, rewards: Iterable[Reward]) -> dict[str, float]:
 
 
 async def judge(scorer: Scorer, task: Task, trajectory: Trajectory, result: object, seconds: float) -> list[Reward]:
-    """Let the scorer judge. A reward that it does not give is null and says why; what the agent said of it is void.
+    """Let the scorer judge, under its version. A reward that it does not give is null and says why.
 
     Args:
         scorer: who judges.
@@ -88,6 +91,11 @@ async def judge(scorer: Scorer, task: Task, trajectory: Trajectory, result: obje
         result: what the agent returned.
         seconds: longest time that it may take.
     """
+    rewards = await _ask(scorer, task, trajectory, result, seconds)
+    return [msgspec.structs.replace(reward, verifier_hash=verifier_hash_of(scorer)) for reward in rewards]
+
+
+async def _ask(scorer: Scorer, task: Task, trajectory: Trajectory, result: object, seconds: float) -> list[Reward]:
     declared, trajectory_id = declared_rewards(task, scorer), trajectory.trajectory_id
     try:
         async with asyncio.timeout(seconds):

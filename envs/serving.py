@@ -35,6 +35,9 @@ class WorkOptions(msgspec.Struct, frozen=True, kw_only=True):
     agent: str
     """Name of the target; tasks may ask for it by ``agent`` or ``env``."""
     target: Target
+    env: str | None = None
+    """Name of the environment that the target is; None: it is none."""
+    env_version: str | None = None
     slots: int = 16
     needs: frozenset[str] = frozenset()
     """What tasks may need of it."""
@@ -83,6 +86,8 @@ def make_worker(settings: Settings, options: WorkOptions, pool: ThreadPoolExecut
         target=options.target,
         agent=options.agent,
         scorer=options.scorer,
+        env=options.env,
+        env_version=options.env_version,
         gateway=gateway,
         recorder=recorder,
         store=store,

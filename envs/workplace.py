@@ -45,6 +45,10 @@ class Workplace:
     """Name of the target, for tasks that name no agent."""
     scorer: str
     """Name of the scorer, for tasks that name none."""
+    env: str | None
+    """Name of the environment that is the target, for tasks that name none; None: the target is no environment."""
+    env_version: str | None
+    """Version of the environment that the target is or declares; None: not known."""
     gateway: GatewayClient
     recorder: Recorder
     store: Store
@@ -84,6 +88,8 @@ def open_attempt(place: Workplace, lease: Lease, rewards: dict[str, RewardSpec])
         limits=task.limits,
         sampling=task.sampling,
         rewards=rewards,
+        env=task.env or place.env,
+        env_version=place.env_version,
         owner="worker",
         lease_seconds=place.settings.lease_seconds,
     )

@@ -2,8 +2,11 @@
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -129,6 +132,73 @@ def objects_settings(request: pytest.FixtureRequest, settings: Settings) -> Sett
     bucket = f"{settings.namespace}-bucket"
     boto3.client("s3", endpoint_url=endpoint).create_bucket(Bucket=bucket)
     return settings.model_copy(update={"objects_url": f"s3://{bucket}/some/prefix", "s3_endpoint_url": endpoint})
+
+
+class Ingest:
+    """``agent-layer ingest`` as a process."""
+
+    def __init__(self, settings: Settings, port: int) -> None:
+        command = [sys.executable, "-m", "agent_layer.cli", "ingest", "--port", str(port)]
+        self.process = subprocess.Popen(
+            command, env=os.environ | settings.environment(), stdout=subprocess.PIPE, text=True
+        )
+        self.told = dict(self.process.stdout.readline().removeprefix("export ").strip().split("=", 1) for _ in range(4))
+        self.url = self.told["AGENT_LAYER_INGEST_URL"]
+        self.key = self.told["AGENT_LAYER_INGEST_KEY"]
+
+    @property
+    def port(self) -> int:
+        return int(self.url.rpartition(":")[2])
+
+    def kill(self) -> None:
+        """With -9, and wait for its end."""
+        self.process.kill()
+        self.process.wait(10)
+        self.process.stdout.close()
+
+
+@pytest.fixture
+def start_ingest() -> Iterator[Callable[..., Ingest]]:
+    """``start_ingest(settings, port=0)``: it ends with the test."""
+    with ExitStack() as cleanup:
+
+        def start(settings: Settings, port: int = 0) -> Ingest:
+            ingest = Ingest(settings, port)
+            cleanup.callback(ingest.kill)
+            return ingest
+
+        yield start
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> tuple[Path, Path]:
+    """A certificate of 127.0.0.1 that nobody signed, and its key."""
+    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    subject = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
+    made = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-keyout", str(key), "-out", str(cert)]
+    try:
+        request = ["openssl", "req", "-x509", "-nodes", "-days", "2"]
+        subprocess.run([*request, *subject, *made], check=True, capture_output=True)
+    except FileNotFoundError:
+        pytest.skip("openssl, which makes the certificate, is not installed")
+    return cert, key
+
+
+@pytest.fixture
+def machine(tmp_path: Path, settings: Settings) -> Iterator[Callable[..., Settings]]:
+    """``machine(ingest, name="worker", **changes)``: settings of a machine that knows an ingest server and no more."""
+    machines: list[Settings] = []
+
+    def make(ingest: Ingest, name: str = "worker", **changes: object) -> Settings:
+        known = {"namespace": settings.namespace, "ingest_url": ingest.url, "ingest_key": ingest.key}
+        pace = {"log_roll_seconds": 0.05, "ship_poll_seconds": 0.01, "ship_linger_seconds": 0.2, "flush_seconds": 30.0}
+        machines.append(Settings(**{"dir": tmp_path / name, **known, **pace, **changes}))
+        return machines[-1]
+
+    yield make
+    for one in machines:
+        open_recorder(one).close()
+        stop_shippers(one.dir)
 
 
 @pytest.fixture

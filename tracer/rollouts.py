@@ -65,6 +65,8 @@ class RolloutOptions(TypedDict, total=False):
     limits: Limits
     sampling: JsonObject
     rewards: dict[str, RewardSpec]
+    env: str
+    env_version: str
 
 
 def rollout(task: str, **options: Unpack[RolloutOptions]) -> "RolloutBlock":
@@ -72,7 +74,8 @@ def rollout(task: str, **options: Unpack[RolloutOptions]) -> "RolloutBlock":
 
     Args:
         task: id of the task that is tried.
-        options: task_type, run, split, group_id, agent, labels, limits, sampling, rewards; see OpenRequest.
+        options: task_type, run, split, group_id, agent, labels, limits, sampling, rewards, env, env_version; see
+            OpenRequest.
 
     A block that raises ends the rollout as failed by the user's code, without a reward, and the error goes on; one
     that runs into the rollout's own limits ends it as truncated, to be scored as it stands.

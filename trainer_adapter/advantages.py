@@ -11,9 +11,18 @@ from statistics import fmean, stdev
 import msgspec
 
 from agent_layer.errors import EmptyGroupError
+from agent_layer.schema.record import Record
 from agent_layer.schema.sample import TrainingSample
 
-__all__ = ["GroupSamples", "RolloutSamples", "TrainingBatch", "group_advantages", "select_batch", "teaches"]
+__all__ = [
+    "GroupSamples",
+    "RolloutSamples",
+    "TrainingBatch",
+    "group_advantages",
+    "make_batch",
+    "select_batch",
+    "teaches",
+]
 
 _EPSILON = 1e-6
 """Added to the deviation, as veRL does."""
@@ -26,6 +35,8 @@ class RolloutSamples(msgspec.Struct, frozen=True, kw_only=True):
     reward: float | None
     """None: not judged."""
     samples: list[TrainingSample]
+    reward_ids: list[str] = []
+    """Judgements that the reward follows from."""
 
 
 class GroupSamples(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,13 +47,17 @@ class GroupSamples(msgspec.Struct, frozen=True, kw_only=True):
     rollouts: list[RolloutSamples]
 
 
-class TrainingBatch(msgspec.Struct, frozen=True, kw_only=True):
+class TrainingBatch(Record, frozen=True, kw_only=True):
     """What one update learns from. Groups in it have at least two rewards."""
 
     group_ids: list[str]
     """[num_rollouts]."""
+    trajectory_ids: list[str]
+    """[num_rollouts]."""
     rewards: list[float]
     """[num_rollouts]."""
+    reward_ids: list[list[str]]
+    """[num_rollouts] judgements that the reward follows from."""
     samples: list[TrainingSample]
     """[num_rows]."""
     rollout_of: list[int]
@@ -62,20 +77,25 @@ def select_batch(groups: Iterable[GroupSamples], *, keep_equal: bool) -> Trainin
         keep_equal: keep groups whose rewards are all equal. Their advantage is 0, but entropy bonus and KL penalty act
             on them: a task that always fails in the same way is found again only through them.
     """
-    group_ids: list[str] = []
-    rewards: list[float] = []
-    samples: list[TrainingSample] = []
-    rollout_of: list[int] = []
+    kept: list[tuple[str, RolloutSamples]] = []
     for group in groups:
         judged = [rollout for rollout in group.rollouts if rollout.reward is not None]
-        if not (len(judged) > 1 if keep_equal else teaches([rollout.reward for rollout in judged])):
-            continue
-        for rollout in judged:
-            rollout_of += [len(rewards)] * len(rollout.samples)
-            samples += rollout.samples
-            group_ids.append(group.group_id)
-            rewards.append(rollout.reward or 0.0)
-    return TrainingBatch(group_ids=group_ids, rewards=rewards, samples=samples, rollout_of=rollout_of)
+        if len(judged) > 1 if keep_equal else teaches([rollout.reward for rollout in judged]):
+            kept += [(group.group_id, rollout) for rollout in judged]
+    return make_batch(kept)
+
+
+def make_batch(rollouts: Sequence[tuple[str, RolloutSamples]]) -> TrainingBatch:
+    """Put rollouts, each with its group's id, into a batch in their order; each has a reward."""
+    samples = [(position, sample) for position, (_, rollout) in enumerate(rollouts) for sample in rollout.samples]
+    return TrainingBatch(
+        group_ids=[group_id for group_id, _ in rollouts],
+        trajectory_ids=[rollout.trajectory_id for _, rollout in rollouts],
+        rewards=[rollout.reward or 0.0 for _, rollout in rollouts],
+        reward_ids=[rollout.reward_ids for _, rollout in rollouts],
+        samples=[sample for _, sample in samples],
+        rollout_of=[position for position, _ in samples],
+    )
 
 
 def teaches(rewards: Sequence[float | None]) -> bool:

@@ -1,4 +1,4 @@
-"""This file holds the command ``agent-layer train``."""
+"""This file holds the commands of this package: ``train``, and ``replay`` from beside it."""
 
 from pathlib import Path
 from typing import Annotated
@@ -8,6 +8,7 @@ from rich.console import Console
 
 from agent_layer.errors import BadInputError
 from agent_layer.settings import Settings
+from trainer_adapter import replay_command
 from trainer_adapter.config import load_config
 from trainer_adapter.progress import StepProgress
 
@@ -15,8 +16,9 @@ __all__ = ["register"]
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command."""
+    """Add the commands."""
     app.command("train")(train)
+    replay_command.register(app)
 
 
 def train(

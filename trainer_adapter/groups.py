@@ -12,6 +12,7 @@ import msgspec
 
 from agent_layer.dispatcher.client import Dispatcher
 from agent_layer.errors import AgentLayerError
+from agent_layer.schema.batch import TrainedBatch
 from agent_layer.schema.task import Task
 from agent_layer.store.follow import GroupDelivery
 from agent_layer.store.store import Store
@@ -66,12 +67,20 @@ class GroupFeed:
         Raises: AgentLayerError: none closed for ``patience_seconds``; something that should run does not.
         """
         patience = self._plan.patience_seconds
-        yield from self._store.follow(CONSUMER, self._run, wait_seconds=patience, stop=stop)
+        # no limit of unacknowledged ones: they are acknowledged at a checkpoint, and asked for only as they are trained
+        yield from self._store.follow(CONSUMER, self._run, wait_seconds=patience, stop=stop, max_unacked=None)
         if not stop():
             raise AgentLayerError(
                 f"run {self._run}: expected a group of rollouts to close within {patience:.0f} s, but none did;"
                 " is a worker running? 'agent-layer workers' and 'agent-layer dead' tell"
             )
+
+    def note(self, batch: TrainedBatch) -> None:
+        """Record what an update is about to learn from, so that it can be rebuilt whatever is judged later.
+
+        Raises: BackPressureError: disk or quota stayed full; nothing may learn from what nobody can rebuild.
+        """
+        self._store.append(batch)
 
     def finish(self, group_ids: Iterable[str]) -> None:
         """Say that these groups are trained or dropped, so that others may be asked for; twice does no harm."""
@@ -85,8 +94,7 @@ class GroupFeed:
 
     def acknowledge(self, group_ids: Sequence[str]) -> None:
         """Say that these groups need never come again; twice does no harm."""
-        if group_ids:
-            self._store.redis.sadd(self._store.keys.acked(self._run, CONSUMER), *group_ids)
+        self._store.acknowledge(CONSUMER, self._run, group_ids)
 
     def cursor(self, step: int, policy_version: int | None, taken: Sequence[str]) -> Cursor:
         """Say where the feed stands, for a checkpoint."""

@@ -5,12 +5,13 @@ from collections.abc import Sequence
 import msgspec
 
 from agent_layer.schema.group import Group
+from agent_layer.schema.reward import current_rewards
 from agent_layer.schema.trajectory import Trajectory
 from agent_layer.store.follow import GroupDelivery
 from trainer_adapter.advantages import GroupSamples, RolloutSamples, teaches
 from trainer_adapter.samples import SampleSet, samples_of
 
-__all__ = ["GroupIntake", "StepCounts", "count_step", "read_group", "success_by_task"]
+__all__ = ["GroupIntake", "StepCounts", "count_step", "read_group", "rollout_of", "success_by_task"]
 
 
 class GroupIntake(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,7 +73,7 @@ def read_group(delivery: GroupDelivery, policy_version: int, max_staleness: int)
         samples=GroupSamples(
             group_id=delivery.group.group_id,
             task_id=delivery.group.task_id,
-            rollouts=[_rollout(trajectory, found) for trajectory, found in young],
+            rollouts=[rollout_of(trajectory, found) for trajectory, found in young],
         ),
         rewards=[trajectory.reward for trajectory, _ in read],
         ages=[age for _, found in young for age in _ages(found, policy_version)],
@@ -115,5 +116,12 @@ def _ages(found: SampleSet, policy_version: int) -> list[int]:
     return [policy_version - version for version in versions]
 
 
-def _rollout(trajectory: Trajectory, found: SampleSet) -> RolloutSamples:
-    return RolloutSamples(trajectory_id=trajectory.trajectory_id, reward=trajectory.reward, samples=found.samples)
+def rollout_of(trajectory: Trajectory, found: SampleSet) -> RolloutSamples:
+    """One rollout as it asks to be trained, with the judgements that its reward follows from."""
+    standing = [reward for reward in current_rewards(trajectory.rewards) if reward.scope == "rollout"]
+    return RolloutSamples(
+        trajectory_id=trajectory.trajectory_id,
+        reward=trajectory.reward,
+        samples=found.samples,
+        reward_ids=[reward.reward_id for reward in standing],
+    )

@@ -18,6 +18,7 @@ from trainer_adapter.embedded import EmbeddedTrainer, UpdateReport
 from trainer_adapter.groups import GroupFeed
 from trainer_adapter.intake import GroupIntake, StepCounts, count_step, read_group, success_by_task
 from trainer_adapter.progress import StepProgress
+from trainer_adapter.replaying import record_batch
 from trainer_adapter.weights import WeightPublisher
 
 __all__ = ["TrainingLoop"]
@@ -127,8 +128,11 @@ class TrainingLoop:
         return self._report(counts, by_task, batch, times, metrics)
 
     def _update(self, batch: TrainingBatch) -> dict[str, float]:
-        """Learn from a batch; one without samples changes nothing."""
-        return _numbers(self._trainer.update(batch, self._step, self._version)) if batch.samples else {}
+        """Learn from a batch, which is recorded first; one without samples changes nothing."""
+        if not batch.samples:
+            return {}
+        self._feed.note(record_batch(batch, self._run, self._step + 1, self._version))
+        return _numbers(self._trainer.update(batch, self._step, self._version))
 
     def _publish(self) -> int:
         """Make the trainer's weights the newest version. A killed trainer may have published later ones: so be it."""

@@ -56,9 +56,10 @@ def doctor(context: typer.Context) -> None:
 def diagnose(settings: Settings) -> Iterator[Diagnosis]:
     """Look at everything once. Starts no server."""
     yield _look_at_directory(settings)
-    yield _ask("redis", lambda: _look_at_redis(settings))
-    yield _ask("objects", lambda: _look_at_objects(settings))
-    for subject, urls in (("gateway", settings.gateway_urls), ("engine", settings.engine_urls)):
+    yield from _look_at_store(settings)
+    ingest_urls = [settings.ingest_url] if settings.ingest_url else []
+    services = ("gateway", settings.gateway_urls), ("engine", settings.engine_urls), ("ingest", ingest_urls)
+    for subject, urls in services:
         for url in urls:
             yield _look_at_service(subject, url, settings.connect_seconds)
     yield from _look_at_exposure(settings)
@@ -87,6 +88,19 @@ def _look_at_directory(settings: Settings) -> Diagnosis:
             "directory", "note", f"any user can look into {directory}; 'chmod o-rwx {directory}' ends that"
         )
     return Diagnosis("directory", "ok", str(directory))
+
+
+def _look_at_store(settings: Settings) -> Iterator[Diagnosis]:
+    """Redis and objects; a machine that sends its logs to ``ingest`` may lack them."""
+    lacking = "not named here, and logs go to ingest; whoever queries needs {}"
+    if settings.ingest_url and settings.redis_url is None:
+        yield Diagnosis("redis", "note", lacking.format("AGENT_LAYER_REDIS_URL"))
+    else:
+        yield _ask("redis", lambda: _look_at_redis(settings))
+    if settings.ingest_url and settings.objects_url is None:
+        yield Diagnosis("objects", "note", lacking.format("AGENT_LAYER_OBJECTS_URL"))
+    else:
+        yield _ask("objects", lambda: _look_at_objects(settings))
 
 
 def _look_at_redis(settings: Settings) -> str:
@@ -142,10 +156,13 @@ def _look_at_service(subject: str, url: str, limit_seconds: float) -> Diagnosis:
 
 def _look_at_exposure(settings: Settings) -> Iterator[Diagnosis]:
     """Whether keys and prompts travel readable between machines."""
-    parts = urlsplit(settings.gateway_url or "")
-    if parts.scheme == "http" and parts.hostname not in (None, "localhost", "127.0.0.1", "::1"):
-        finding = f"keys travel readable to {parts.hostname}; serve it with --tls-cert and use https"
-        yield Diagnosis("tls", "note", finding)
+    for url in (settings.gateway_url, settings.ingest_url):
+        parts = urlsplit(url or "")
+        if parts.scheme == "http" and parts.hostname not in (None, "localhost", "127.0.0.1", "::1"):
+            finding = f"keys travel readable to {parts.hostname}; serve it with AGENT_LAYER_TLS_CERT and use https"
+            yield Diagnosis("tls", "note", finding)
+    if settings.ingest_url and not (settings.ingest_key or settings.api_key):
+        yield Diagnosis("keys", "bad", "logs go to ingest, but without a key; set AGENT_LAYER_INGEST_KEY to its key")
     if settings.former_api_keys:
         finding = "former operator keys are still taken; unset AGENT_LAYER_FORMER_API_KEYS when nobody uses them"
         yield Diagnosis("keys", "note", finding)

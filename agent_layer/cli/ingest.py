@@ -1,4 +1,4 @@
-"""This file holds the command that receives spans of other instrumentations: ``ingest``."""
+"""This file holds the command that receives logs of other machines, and spans of other instrumentations: ``ingest``."""
 
 import secrets
 from contextlib import closing
@@ -29,18 +29,22 @@ def ingest(
     host: Annotated[str, typer.Option(help="Address to listen at; 0.0.0.0 for all.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="0 takes a free one.")] = 4318,
 ) -> None:
-    """Receive OpenTelemetry spans (OTLP over HTTP) and store the model calls in them as steps, as text."""
-    settings = _with_key(context.obj)
+    """Receive what machines without access to the store recorded, and spans of OpenTelemetry (as steps, as text)."""
+    settings = _as_server(context.obj)
     listener = listen(host, port)
     address, taken = listener.getsockname()
     check_exposure(settings, address)
     scheme = "https" if settings.tls_cert else "http"
+    key = settings.ingest_key or settings.api_key
 
     async def announce(_: web.Application) -> None:
         typer.echo(f"export OTEL_EXPORTER_OTLP_ENDPOINT={scheme}://{reached(address)}:{taken}")
-        typer.echo(f"export OTEL_EXPORTER_OTLP_HEADERS=x-api-key={settings.ingest_key or settings.api_key}")
+        typer.echo(f"export OTEL_EXPORTER_OTLP_HEADERS=x-api-key={key}")
+        typer.echo(f"export AGENT_LAYER_INGEST_URL={scheme}://{reached(address)}:{taken}")
+        typer.echo(f"export AGENT_LAYER_INGEST_KEY={key}")
 
     with closing(open_recorder(settings)) as recorder:
+        recorder.attend()
         app = build_app(settings, recorder)
         app.on_startup.append(announce)
         tls = tls_of(settings)
@@ -49,8 +53,9 @@ def ingest(
         )
 
 
-def _with_key(settings: Settings) -> Settings:
-    """Mint a key unless there is one."""
-    if settings.ingest_key or settings.api_key:
-        return settings
-    return settings.model_copy(update={"ingest_key": f"ik-{secrets.token_urlsafe(24)}"})
+def _as_server(settings: Settings) -> Settings:
+    """Mint a key unless there is one, and let nothing go on to another ingest."""
+    changes: dict[str, object] = {"ingest_url": None, "log_roll_seconds": settings.ingest_roll_seconds}
+    if not (settings.ingest_key or settings.api_key):
+        changes["ingest_key"] = f"ik-{secrets.token_urlsafe(24)}"
+    return settings.model_copy(update=changes)

@@ -1,4 +1,4 @@
-"""This file holds the commands that take care of the store: ``store reindex`` and ``store check``."""
+"""This file holds the commands that take care of the store: ``store reindex``, ``check``, ``cool``."""
 
 from typing import Annotated
 
@@ -6,6 +6,8 @@ import typer
 
 from agent_layer.cli import store_compact
 from agent_layer.cli.progress import show_progress
+from agent_layer.cli.store_export import export_group
+from agent_layer.cli.store_import import import_messages
 from agent_layer.store.figures import describe
 from agent_layer.store.store import open_store
 
@@ -18,6 +20,9 @@ def register(app: typer.Typer) -> None:
     group.command()(reindex)
     group.command()(check)
     store_compact.register(group)
+    group.command()(cool)
+    group.command("import")(import_messages)
+    group.add_typer(export_group(), name="export")
     app.add_typer(group, name="store")
 
 
@@ -25,13 +30,14 @@ def reindex(
     context: typer.Context,
     drop: Annotated[bool, typer.Option("--drop", help="Empty the index first.")] = False,
 ) -> None:
-    """Rebuild the Redis index from the objects alone."""
+    """Rebuild the Redis index from the objects alone; one that was stopped goes on where it was."""
     store = open_store(context.obj)
     with show_progress("segments") as progress:
         report = store.reindex(drop=drop, progress=progress)
-    typer.echo(f"{report.num_segments - len(report.corrupt)} of {report.num_segments} segments indexed")
+    resumed = f", {report.num_resumed} of them before it was stopped" if report.num_resumed else ""
+    typer.echo(f"{report.num_segments - len(report.corrupt)} of {report.num_segments} segments indexed{resumed}")
     for reason in report.corrupt:
-        typer.echo(f"left out: {reason}", err=True)
+        typer.echo(f"in quarantine, what is whole of it is served: {reason}", err=True)
     if report.corrupt:
         raise typer.Exit(1)
 
@@ -52,3 +58,10 @@ def check(
         typer.echo(line)
     if not report.is_sound:
         raise typer.Exit(1)
+
+
+def cool(context: typer.Context) -> None:
+    """Take a namespace that is done with out of Redis; its objects stay, and 'reindex' brings it back."""
+    store = open_store(context.obj)
+    num_known = store.cool()
+    typer.echo(f"{num_known} trajectories of namespace {store.keys.namespace!r} are in the objects alone now")

@@ -58,9 +58,17 @@ def describe_trajectory(shown: JsonObject) -> Iterator[str]:
     rewards = cast("list[JsonObject]", shown.get("rewards", []))
     yield from ([""] if rewards else [])
     for reward in rewards:
-        yield f"reward {reward['name']}{_judged(reward)} = {_text(reward['score'])}  by {reward['source']}"
+        yield _describe_reward(reward)
     for alarm in cast("list[JsonObject]", shown.get("alarms", [])):
         yield f"alarm: {alarm['detail']}"
+
+
+def _describe_reward(reward: JsonObject) -> str:
+    standing = "" if reward["is_current"] else "  (void)" if reward["void"] else "  (superseded)"
+    why = f"  {reward['status']}: {reward['error']}" if reward["error"] else ""
+    comment = f"  “{reward['comment']}”" if reward["comment"] else ""
+    said = f"{reward['name']}{_judged(reward)} = {_text(reward['score'])}  by {reward['source']}"
+    return f"reward {said}{why}{standing}{comment}"
 
 
 def _judged(reward: JsonObject) -> str:

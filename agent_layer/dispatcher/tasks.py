@@ -10,7 +10,7 @@ from agent_layer.schema.ids import check_name, content_hash
 from agent_layer.schema.record import JsonObject
 from agent_layer.schema.task import Split, Task
 
-__all__ = ["check_task", "parse_tasks", "read_tasks"]
+__all__ = ["check_task", "line_places", "parse_tasks", "read_tasks"]
 
 _LONGEST_ID = 96
 """Leaves room for what group, member and attempt add."""
@@ -68,6 +68,12 @@ def read_tasks(path: Path, *, run: str, split: Split = "train", group_size: int 
     except OSError as error:
         raise BadInputError(f"tasks file {path}: expected a readable file, found {error}; check the path") from error
     return parse_tasks(content.splitlines(), subject=str(path), run=run, split=split, group_size=group_size)
+
+
+def line_places(path: Path) -> list[str]:
+    """[num_tasks] where each task of a file stands."""
+    lines = enumerate(path.read_bytes().splitlines(), start=1)
+    return [f"{path} line {number}" for number, line in lines if line.strip()]
 
 
 def parse_tasks(

@@ -1,1 +1,1 @@
-"""Ingest: spans that other instrumentations send over OTLP become steps, with the level that they allow."""
+"""Ingest: logs of machines without access to the store; spans of others, which become steps as far as they tell."""

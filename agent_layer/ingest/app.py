@@ -1,17 +1,20 @@
-"""This file holds the receiver's one address, POST /v1/traces: OTLP over HTTP, in protobuf or JSON, gzipped or not."""
+"""This file holds the addresses of ``ingest``, and that of spans, POST /v1/traces: OTLP over HTTP, gzipped or not."""
 
 import asyncio
-import hmac
 import logging
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from aiohttp import hdrs, web
 
 from agent_layer.errors import BackPressureError, BadInputError
+from agent_layer.ingest.access import Access
+from agent_layer.ingest.bodies import read_body
+from agent_layer.ingest.custody import OwnLog
 from agent_layer.ingest.decoding import answer_protobuf, decode_protobuf, refuse_protobuf
 from agent_layer.ingest.decoding_json import answer_json, decode_json, refuse_json
 from agent_layer.ingest.intake import Intake, Log
+from agent_layer.ingest.logs import LogReceiver
 from agent_layer.ingest.spans import SpanReceived
 from agent_layer.schema.headers import ROLLOUT_HEADER
 from agent_layer.schema.ids import check_name, split_trajectory_id
@@ -38,8 +41,12 @@ _ENCODINGS = {
 }
 
 
-def build_app(settings: Settings, log: Log) -> web.Application:
-    """Give the receiver as a web application.
+class _Log(Log, OwnLog, Protocol):
+    """Where everything goes; the recorder is one."""
+
+
+def build_app(settings: Settings, log: _Log) -> web.Application:
+    """Give ``ingest`` as a web application.
 
     Args:
         settings: ``api_key`` or ``ingest_key`` opens it.
@@ -48,35 +55,42 @@ def build_app(settings: Settings, log: Log) -> web.Application:
     Raises: BadInputError: there is no key.
     """
     app = web.Application(client_max_size=settings.max_body_bytes)
-    receiver = _Receiver(settings, log)
-    app.add_routes([web.post("/v1/traces", receiver.take), web.get("/health", receiver.say_health)])
+    access = Access(settings)
+    spans, logs = _SpanReceiver(settings, access, log), LogReceiver(settings, access, log)
+    app.add_routes(
+        [
+            web.post("/v1/traces", spans.take),
+            web.post("/v1/logs/{namespace}/{name}", logs.take),
+            web.get("/health", _say_health),
+        ]
+    )
+    app.cleanup_ctx.append(logs.attend)
     return app
 
 
-class _Receiver:
+async def _say_health(_: web.Request) -> web.Response:
+    """Say that spans and logs are taken."""
+    return web.json_response({"status": "ok"})
+
+
+class _SpanReceiver:
     """Takes one request after the other into the log."""
 
-    def __init__(self, settings: Settings, log: Log) -> None:
-        self._keys = [key.encode() for key in (settings.api_key, settings.ingest_key) if key]
-        if not self._keys:
-            raise BadInputError("ingest: expected a key, found none; set AGENT_LAYER_INGEST_KEY or AGENT_LAYER_API_KEY")
+    def __init__(self, settings: Settings, access: Access, log: Log) -> None:
+        self._access = access
         self._intake = Intake(log, settings.run)
         self._turn = asyncio.Lock()
-
-    async def say_health(self, _: web.Request) -> web.Response:
-        """Say that spans are taken."""
-        return web.json_response({"status": "ok"})
 
     async def take(self, request: web.Request) -> web.Response:
         """Take the spans of a request, and say how many were rejected."""
         encoding = _ENCODINGS.get(request.content_type)
         if encoding is None:
             return _respond(request, 415, f"expected {' or '.join(_ENCODINGS)}".encode())
-        if not self._is_allowed(request):
+        if not self._access.is_allowed(request):
             return _respond(request, 401, encoding.refuse("ingest: this key is not known; use AGENT_LAYER_INGEST_KEY"))
         try:
             named = _named_in(request)
-            spans = encoding.decode(await _read_body(request))
+            spans = encoding.decode(await read_body(request, "OTLP request"))
             async with self._turn:
                 taken = await asyncio.to_thread(self._intake.take, spans, named)
         except BadInputError as error:
@@ -86,28 +100,6 @@ class _Receiver:
         if taken.num_rejected:
             log.warning("spans rejected num_rejected=%d first=%s", taken.num_rejected, taken.reason)
         return _respond(request, 200, encoding.answer(taken.num_rejected, taken.reason))
-
-    def _is_allowed(self, request: web.Request) -> bool:
-        """Whether the request carries a key; how long that takes tells nothing of it."""
-        scheme, _, key = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")
-        told = key.strip() if scheme.lower() == "bearer" else request.headers.get("x-api-key", "")
-        said = told.encode("utf-8", "surrogateescape")
-        matches = [hmac.compare_digest(said, known) for known in self._keys]  # all, whatever the first says
-        return any(matches)
-
-
-async def _read_body(request: web.Request) -> bytes:
-    """Read what was sent, unpacked.
-
-    Raises: BadInputError: it is not packed as it says.
-    """
-    try:
-        return await request.read()
-    except web.RequestPayloadError as error:
-        told = request.headers.get(hdrs.CONTENT_ENCODING, "plain")
-        raise BadInputError(
-            f"OTLP request: expected a body that is {told}, found another; check the exporter"
-        ) from error
 
 
 def _named_in(request: web.Request) -> str | None:

@@ -16,6 +16,7 @@ from agent_layer.ingest.grouping import Grouping, Home, Recent
 from agent_layer.ingest.records import call_id_of, observation_of, outcome_of, parts_of, start_of
 from agent_layer.ingest.seen import AgentRun, ModelCall, Seen, ToolCall, text_of
 from agent_layer.ingest.spans import SpanReceived
+from agent_layer.ingest.times import is_believable
 from agent_layer.schema import attributes as names
 from agent_layer.schema.codec import LogRecord, check_storable
 from agent_layer.schema.record import JsonObject
@@ -25,10 +26,6 @@ from agent_layer.schema.step import Content
 __all__ = ["Intake", "Log", "Taken"]
 
 _IDS = re.compile(r"(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{16}")
-
-
-_TOO_LATE = 32_503_680_000.0
-"""Seconds; the year 3000."""
 
 
 class Log(Protocol):
@@ -170,7 +167,7 @@ def _check(span: SpanReceived) -> None:
             f"span {span.span_id!r} of trace {span.trace_id!r}: expected hexadecimal ids of 8 and 16 bytes that are not"
             " all zero, found others; check the exporter"
         )
-    if not (0 <= span.began_at < _TOO_LATE and 0 <= span.ended_at < _TOO_LATE):
+    if not (is_believable(span.began_at) and is_believable(span.ended_at)):
         raise BadInputError(
             f"span {span.span_id!r}: expected times between 1970 and 3000, found {span.began_at:g} and"
             f" {span.ended_at:g} s; check the exporter's clock"

@@ -21,7 +21,7 @@ from agent_layer.recorder.blotting import Blotter
 from agent_layer.recorder.forks import survive_forks
 from agent_layer.recorder.frames import frame
 from agent_layer.recorder.locks import share_lock
-from agent_layer.recorder.logfile import LogFile, is_settled
+from agent_layer.recorder.logfile import LogFile, is_set_aside, is_settled
 from agent_layer.recorder.quota import Quota
 from agent_layer.recorder.redaction import load_redaction, redacted
 from agent_layer.recorder.shipping import ensure_shipper
@@ -74,7 +74,7 @@ class Recorder:
         self._ship = ship
         self._quota = Quota(self._directory, settings.log_quota_bytes)
         self._redact = load_redaction(settings.redact)
-        self._blotter = Blotter([key for key in (settings.api_key, *settings.former_keys) if key])
+        self._blotter = Blotter([key for key in (settings.api_key, settings.ingest_key, *settings.former_keys) if key])
         self._begin()
         survive_forks(self)
 
@@ -85,17 +85,29 @@ class Recorder:
             BackPressureError: disk or quota stayed full for ``log_wait_seconds``.
             RedactionError: the function that the setting ``redact`` names failed.
         """
+        return self.append_encoded([encode(record) for record in self._kept(records)])
+
+    def append_encoded(self, contents: Sequence[bytes]) -> str:
+        """Write records in their stored form, which another recorder gave them; see ``append``.
+
+        Raises: BackPressureError: disk or quota stayed full for ``log_wait_seconds``.
+        """
         blot = self._blotter.blot
-        frames = b"".join([frame(blot(encode(record))) for record in self._kept(records)])
+        frames = b"".join([frame(blot(content)) for content in contents])
         try:
             if self._waits:
                 self._quota.await_room(self._settings.log_wait_seconds)
             with self._changed:
-                return self._write(frames, len(records))
+                return self._write(frames, len(contents))
         except BackPressureError:
             with self._changed:
-                self._num_lost += len(records)
+                self._num_lost += len(contents)
             raise
+
+    def attend(self) -> None:
+        """Be a writer though nothing is appended yet, so that what others left in the directory is shipped."""
+        with self._changed:
+            self._become_writer()
 
     def has_room(self) -> bool:
         """Whether ``append`` would not have to wait for the shipper now."""
@@ -109,6 +121,10 @@ class Recorder:
     def is_settled(self, log_name: str) -> bool:
         """Whether all records of a log are indexed."""
         return is_settled(self._directory, log_name)
+
+    def is_set_aside(self, log_name: str) -> bool:
+        """Whether the shipper could not read a log, so that it waits for a person."""
+        return is_set_aside(self._directory, log_name)
 
     def flush(self, timeout: float | None = None) -> FlushReport:
         """Wait until all that this process appended so far is indexed, at most ``timeout`` (else flush_seconds)."""
@@ -186,14 +202,17 @@ class Recorder:
         return file.name
 
     def _open_file(self) -> LogFile:
-        if self._writers_lock is None:
-            self._writers_lock = share_lock(self._directory / "writers.lock")
+        self._become_writer()
         self._file = LogFile(self._directory, f"{new_id()}-{self._settings.host}-{os.getpid()}")
         self._unsettled.append(self._file)
+        return self._file
+
+    def _become_writer(self) -> None:
+        if self._writers_lock is None:
+            self._writers_lock = share_lock(self._directory / "writers.lock")
         if self._tender is None:
             self._tender = threading.Thread(target=self._tend, name="agent-layer recorder", daemon=True)
             self._tender.start()
-        return self._file
 
     def _complete_file(self) -> None:
         if self._file is not None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from agent_layer.errors import BackPressureError
 
-__all__ = ["CLOSED", "CORRUPT", "OPEN", "LogFile", "adopt", "is_settled"]
+__all__ = ["CLOSED", "CORRUPT", "OPEN", "LogFile", "adopt", "is_set_aside", "is_settled"]
 
 OPEN, CLOSED = ".open", ".log"
 CORRUPT = ".corrupt"
@@ -90,3 +90,8 @@ def adopt(path: Path) -> bool:
 def is_settled(directory: Path, name: str) -> bool:
     """Whether the log's records are indexed. The order matters: a log may be completed between the looks."""
     return not any((directory / f"{name}{ending}").exists() for ending in (OPEN, CLOSED, CORRUPT))
+
+
+def is_set_aside(directory: Path, name: str) -> bool:
+    """Whether the log could not be read."""
+    return (directory / f"{name}{CORRUPT}").exists()

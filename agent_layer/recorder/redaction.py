@@ -30,7 +30,7 @@ _TEXTS: Final[dict[type, tuple[str, ...]]] = {
     AttemptStarted: ("task",),
     Observation: ("arguments", "output"),
     Outcome: ("error", "result", "details"),
-    Reward: ("error",),
+    Reward: ("error", "comment"),
     StepPart: ("actions", "error", "sampling_asked", "sampling_applied"),
     Task: ("input", "grading"),
 }

@@ -9,6 +9,7 @@ from typing import TypeAlias, cast
 import msgspec
 
 from agent_layer.errors import BadInputError, CorruptRecordError
+from agent_layer.schema.batch import TrainedBatch
 from agent_layer.schema.folding import fold_of
 from agent_layer.schema.group import Group
 from agent_layer.schema.observation import Observation
@@ -24,7 +25,16 @@ from agent_layer.schema.trajectory import Trajectory
 __all__ = ["LogRecord", "check_storable", "decode", "decode_footer", "decode_known", "encode", "owner_of"]
 
 LogRecord: TypeAlias = (
-    AttemptStarted | StepPart | Content | Observation | Reward | Outcome | Accepted | Group | PolicyVersion
+    AttemptStarted
+    | StepPart
+    | Content
+    | Observation
+    | Reward
+    | Outcome
+    | Accepted
+    | Group
+    | PolicyVersion
+    | TrainedBatch
 )
 """What may stand in a log file, and so in a segment."""
 
@@ -40,6 +50,7 @@ _KINDS: dict[str, type[Record]] = {
         Accepted,
         Group,
         PolicyVersion,
+        TrainedBatch,
         Task,
         Step,
         Trajectory,
@@ -130,11 +141,13 @@ def _unreadable(error: Exception) -> CorruptRecordError:
 
 
 def owner_of(record: LogRecord) -> str:
-    """Name what the record belongs to: a trajectory, a group or a policy version."""
+    """Name what the record belongs to: a trajectory, a group, a policy version or a step of training."""
     match record:
         case Group():
             return f"group:{record.group_id}"
         case PolicyVersion():
             return f"policy:{record.run}:{record.number}"
+        case TrainedBatch():
+            return f"batch:{record.run}:{record.step}"
         case _:
             return record.trajectory_id

@@ -10,7 +10,7 @@ import msgspec
 from agent_layer.schema.ids import trajectory_id_of
 from agent_layer.schema.record import JsonObject
 from agent_layer.schema.rollout import AttemptStarted
-from agent_layer.schema.task import Limits, RewardSpec, Split, Task
+from agent_layer.schema.task import Limits, RewardSpec, Split, Task, hash_input
 from agent_layer.schema.trace import TraceContext
 
 __all__ = [
@@ -57,6 +57,11 @@ class OpenRequest(_Request, frozen=True, kw_only=True):
     rewards: dict[str, RewardSpec] = {}
     owner: Literal["worker"] | None = None
     """'worker' when the opener records beginning and end itself."""
+    input_hash: str | None = None
+    """See ``hash_input``; for openers that know what the task asks."""
+    env: str | None = None
+    """Name of the environment that it is tried in."""
+    env_version: str | None = None
     lease_seconds: float | None = None
     """The key holds for so long, and longer when it is renewed; None: until the rollout is closed."""
     trace: TraceContext | None = None
@@ -172,5 +177,8 @@ def start_of(
         rewards=request.rewards,
         labels=request.labels,
         task=task,
+        input_hash=request.input_hash if task is None else hash_input(task),
+        env=request.env or (task.env if task else None),
+        env_version=request.env_version,
         trace=request.trace,
     )

@@ -10,11 +10,21 @@ from agent_layer.schema.record import Record, current_version
 from agent_layer.schema.rollout import Outcome
 from agent_layer.schema.task import RewardSpec
 
-__all__ = ["Reward", "RewardScope", "RewardSource", "RewardStatus", "current_rewards", "rollout_reward"]
+__all__ = [
+    "Reward",
+    "RewardScope",
+    "RewardSource",
+    "RewardStatus",
+    "RewardTopic",
+    "current_rewards",
+    "rollout_reward",
+    "topic_of",
+]
 
 RewardScope: TypeAlias = Literal["rollout", "step", "agent"]
 RewardSource: TypeAlias = Literal["rule", "verifier", "judge", "human", "env", "agent"]
 RewardStatus: TypeAlias = Literal["ok", "missing", "verifier_error", "infra_error", "timeout"]
+RewardTopic: TypeAlias = tuple[RewardScope, str, int | None, str | None]
 
 
 class Reward(Record, frozen=True, kw_only=True, tag="reward"):
@@ -38,18 +48,27 @@ class Reward(Record, frozen=True, kw_only=True, tag="reward"):
     status: RewardStatus = "ok"
     verifier_hash: str | None = None
     error: str | None = None
+    comment: str | None = None
+    """What whoever judges has to say, for people; nothing is computed from it."""
     supersedes: str | None = None
     """Reward id of the judgement that this one replaces."""
+    void: bool = False
+    """It never stands: somebody tried to judge again and could not. What was said before goes on to hold."""
 
 
 def current_rewards(rewards: Sequence[Reward]) -> list[Reward]:
-    """Keep what stands: not superseded, and the newest of each (scope, name, step, agent), in order of time."""
+    """Keep what stands: neither void nor superseded, and the newest of each ``topic_of``, in order of time."""
     replaced = {reward.supersedes for reward in rewards if reward.supersedes is not None}
-    standing: dict[tuple[str, str, int | None, str | None], Reward] = {}
+    standing: dict[RewardTopic, Reward] = {}
     for reward in sorted(rewards, key=lambda reward: (reward.at, reward.reward_id)):
-        if reward.reward_id not in replaced:
-            standing[reward.scope, reward.name, reward.step, reward.agent] = reward
+        if reward.reward_id not in replaced and not reward.void:
+            standing[topic_of(reward)] = reward
     return list(standing.values())
+
+
+def topic_of(reward: Reward) -> RewardTopic:
+    """What is judged: (scope, name, step, agent). One judgement of each stands."""
+    return reward.scope, reward.name, reward.step, reward.agent
 
 
 def rollout_reward(
@@ -64,11 +83,14 @@ def rollout_reward(
 
     Returns:
         None when a required reward is absent, not ok or not a finite number, when there is none at all, or when the
-        attempt failed for a cause other than the policy. Never NaN or infinite.
+        attempt failed for a cause other than the policy. A failure of the verifier is made good by judgements that
+        supersede what it gave. Never NaN or infinite.
     """
-    if outcome is not None and outcome.cause not in (None, "policy"):
+    cause = None if outcome is None else outcome.cause
+    if cause in ("infra", "user"):
         return None
-    standing = {reward.name: reward for reward in current_rewards(rewards) if reward.scope == "rollout"}
+    counted = [reward for reward in current_rewards(rewards) if reward.scope == "rollout"]
+    standing = {reward.name: reward for reward in counted if cause != "verifier" or reward.supersedes is not None}
     specs = declared or {name: RewardSpec() for name in standing}
     total, num_counted = 0.0, 0
     for name, spec in specs.items():

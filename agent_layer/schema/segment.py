@@ -4,7 +4,16 @@ import msgspec
 
 from agent_layer.schema.record import Record, current_version
 
-__all__ = ["Block", "Chunk", "GroupEntry", "PolicyEntry", "SegmentFooter", "Tombstone", "TrajectorySummary"]
+__all__ = [
+    "BatchEntry",
+    "Block",
+    "Chunk",
+    "GroupEntry",
+    "PolicyEntry",
+    "SegmentFooter",
+    "Tombstone",
+    "TrajectorySummary",
+]
 
 
 class Chunk(Record, frozen=True, kw_only=True):
@@ -54,6 +63,15 @@ class PolicyEntry(msgspec.Struct, frozen=True, kw_only=True):
     """Encoded PolicyVersion."""
 
 
+class BatchEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """What one update learned from."""
+
+    run: str
+    batch_id: str
+    record: bytes
+    """Encoded TrainedBatch."""
+
+
 class GroupEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One closed group."""
 
@@ -74,6 +92,7 @@ class SegmentFooter(Record, frozen=True, kw_only=True, tag="segment_footer"):
     chunks: list[Chunk] = []
     trajectories: list[TrajectorySummary] = []
     policies: list[PolicyEntry] = []
+    batches: list[BatchEntry] = []
     groups: list[GroupEntry] = []
     replaces: list[str] = []
     """Names of the segments whose living records are all in this one: once it is indexed, they may go."""

@@ -4,9 +4,10 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from agent_layer.schema.ids import content_hash
 from agent_layer.schema.record import JsonObject, Record, current_version
 
-__all__ = ["Limits", "RewardSpec", "Split", "Task", "TaskView"]
+__all__ = ["Limits", "RewardSpec", "Split", "Task", "TaskView", "hash_input"]
 
 Split: TypeAlias = Literal["train", "eval"]
 
@@ -72,3 +73,12 @@ class Task(Record, frozen=True, kw_only=True, tag="task"):
     def view(self) -> TaskView:
         """What may be handed to the agent."""
         return TaskView(id=self.id, task_type=self.task_type, input=self.input, seed=self.seed)
+
+
+def hash_input(task: Task) -> str:
+    """Name what the task asks: its type, environment, input and seed. The order of fields does not matter.
+
+    Its id, its grading and how it is tried do not count.
+    """
+    asked = {"task_type": task.task_type, "env": task.env, "input": task.input, "seed": task.seed}
+    return content_hash(msgspec.json.encode(asked, order="deterministic"))

@@ -6,15 +6,11 @@ import threading
 import time
 from pathlib import Path
 
-from redis.exceptions import RedisError
-
 from agent_layer.errors import CorruptRecordError, UnreachableError
 from agent_layer.recorder.locks import is_locked, try_lock
 from agent_layer.settings import Settings
+from agent_layer.shipper.destination import open_destination
 from agent_layer.shipper.ship import Shipper
-from agent_layer.store.clients import open_redis
-from agent_layer.store.keys import Keys
-from agent_layer.store.objects import open_objects
 
 __all__ = ["Life"]
 
@@ -45,20 +41,29 @@ class Life:
 
     def run(self) -> bool:
         """Ship until nobody writes any more, or until asked to stop; False: gave up, and logs stay behind."""
+        try:
+            return self._ship_as_long_as_wanted()
+        finally:
+            if self._shipper is not None:
+                self._shipper.close()
+
+    def _ship_as_long_as_wanted(self) -> bool:
         while not self._stop.is_set():
             if is_locked(self._writers_lock):
                 self._wanted_at = time.monotonic()
             try:
                 if self._ship_or_leave():
                     return True
-            except (UnreachableError, CorruptRecordError, RedisError, OSError) as error:
+            except (UnreachableError, CorruptRecordError, OSError) as error:
                 if not self._wait_after(error):
                     return False
         return True
 
     def _ship_or_leave(self) -> bool:
         """Do one round; says whether it was the last."""
-        shipper = self._shipper = self._shipper or self._connect()
+        shipper = self._shipper = self._shipper or Shipper(
+            self._directory, open_destination(self._settings), self._stop
+        )
         num_shipped = shipper.ship_pending()
         self._delay_seconds = _FIRST_DELAY_SECONDS
         if num_shipped:
@@ -67,10 +72,6 @@ class Life:
             return True
         self._stop.wait(self._settings.ship_poll_seconds)
         return False
-
-    def _connect(self) -> Shipper:
-        redis, objects = open_redis(self._settings), open_objects(self._settings)
-        return Shipper(self._directory, Keys(self._settings.namespace), redis, objects, self._stop)
 
     @property
     def _unwanted_seconds(self) -> float:

@@ -24,7 +24,9 @@ _FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS = 0.05, 1.0
 def open_redis(settings: Settings) -> Redis:
     """Connect to the server that the settings name, or to our own, which is started when it does not run.
 
-    Raises: UnreachableError: it does not answer within connect_seconds.
+    Raises:
+        UnreachableError: it does not answer within connect_seconds.
+        BadInputError: logs go to an ingest server, whose Redis would not be one of our own.
     """
     url = _answering_url(settings)
     retry = Retry(_backoff(settings), _NUM_RETRIES, (RedisConnectionError,))
@@ -64,6 +66,7 @@ def _backoff(settings: Settings) -> ExponentialBackoff:
 def _answering_url(settings: Settings) -> str:
     """URL of a server that has just answered."""
     if settings.redis_url is None:
+        _check_own(settings)
         return f"unix://{hold_server(settings)}"
     limit = settings.connect_seconds
     try:
@@ -80,6 +83,14 @@ def _answering_url(settings: Settings) -> str:
             " of our own"
         ) from error
     return settings.redis_url
+
+
+def _check_own(settings: Settings) -> None:
+    if settings.ingest_url is not None:
+        raise BadInputError(
+            "Redis: expected AGENT_LAYER_REDIS_URL beside AGENT_LAYER_INGEST_URL, found none, and one of our own would"
+            " never hold what is sent there; set it to the Redis that ingest uses, or unset AGENT_LAYER_INGEST_URL"
+        )
 
 
 def _ping(url: str, limit_seconds: float) -> None:

@@ -8,7 +8,7 @@ from typing import cast
 import msgspec
 from redis import Redis
 
-from agent_layer.schema.codec import decode
+from agent_layer.schema.codec import decode_known
 from agent_layer.schema.reward import Reward, rollout_reward
 from agent_layer.schema.rollout import Cause, Outcome, RolloutStatus
 from agent_layer.schema.segment import PolicyEntry, SegmentFooter, TrajectorySummary
@@ -57,11 +57,18 @@ class _PolicyFiling(msgspec.Struct, frozen=True, kw_only=True):
     record: msgspec.Raw
 
 
+class _TrainedFiling(msgspec.Struct, frozen=True, kw_only=True):
+    run: str
+    batch_id: str
+    record: msgspec.Raw
+
+
 class IndexBatch(msgspec.Struct, frozen=True, kw_only=True):
     """What one call of commit.lua merges."""
 
     trajectories: list[_Filing]
     policies: list[_PolicyFiling]
+    trained: list[_TrainedFiling]
     groups: list[_GroupFiling]
     merged: list[str]
     """Names of those segments that replace others."""
@@ -69,7 +76,7 @@ class IndexBatch(msgspec.Struct, frozen=True, kw_only=True):
     """The index may have lost something of what it merged before, so that all is written again."""
 
 
-_Entry = _Filing | _PolicyFiling | _GroupFiling
+_Entry = _Filing | _PolicyFiling | _TrainedFiling | _GroupFiling
 
 
 def commit_segments(redis: Redis, keys: Keys, segments: Sequence[SealedSegment], *, again: bool = False) -> None:
@@ -128,6 +135,7 @@ def _batch_of(entries: Sequence[_Entry], merged: list[str], *, again: bool) -> I
     return IndexBatch(
         trajectories=[one for one in entries if isinstance(one, _Filing)],
         policies=[one for one in entries if isinstance(one, _PolicyFiling)],
+        trained=[one for one in entries if isinstance(one, _TrainedFiling)],
         groups=[one for one in entries if isinstance(one, _GroupFiling)],
         merged=merged,
         again=again,
@@ -151,6 +159,8 @@ def _entries(footer: SegmentFooter) -> Iterator[_Entry]:
             )
     for policy in footer.policies:
         yield _policy_filing(policy)
+    for batch in footer.batches:
+        yield _TrainedFiling(run=batch.run, batch_id=batch.batch_id, record=_as_text(batch.record))
     for group in footer.groups:
         yield _GroupFiling(
             segment=footer.name,
@@ -197,7 +207,7 @@ def _rewards_of(bases: Iterable[Sequence[bytes]]) -> list[str]:
         )
         reward = rollout_reward(
             msgspec.json.decode(declared, type=dict[str, RewardSpec]) if declared else {},
-            [cast("Reward", decode(reward)) for reward in basis[6:]],
+            [cast("Reward", decode_known(reward)) for reward in basis[6:]],
             outcome if ended else None,
         )
         arguments += [trajectory_id, mark, "" if reward is None else repr(reward)]

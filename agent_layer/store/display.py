@@ -33,11 +33,12 @@ def show_trajectory(row: TrajectoryRow, trajectory: Trajectory) -> JsonObject:
     ``observations`` beside the steps are those that no step of the trajectory led to.
     """
     calls = {step.call_id for step in trajectory.steps}
+    standing = {reward.reward_id for reward in current_rewards(trajectory.rewards)}
     return {
         **show_row(row),
         "steps": [show_step(trajectory, step) for step in trajectory.steps],
         "observations": [_observation(one) for one in trajectory.observations if one.call_id not in calls],
-        "rewards": [_timed(reward) for reward in trajectory.rewards],
+        "rewards": [{**_timed(one), "is_current": one.reward_id in standing} for one in trajectory.rewards],
         "outcome": _timed(trajectory.outcome) if trajectory.outcome else None,
         "alarms": [msgspec.structs.asdict(alarm) for alarm in alarms_of(trajectory)],
     }

@@ -1,7 +1,6 @@
 """This file holds the explanation of a search: what leads it, and how much of the index it has to look at."""
 
 import time
-from collections.abc import Sequence
 
 import msgspec
 
@@ -81,8 +80,7 @@ def _range_text(asked: NumberRange) -> str:
 
 
 def _count_alone(index: Index, conditions: Conditions) -> int:
-    zones, _ = index.read_map(())
-    blocks: Sequence[int] = [zone.block for zone in zones]
+    blocks = [zone.block for zone in index.read_map().zones]
     return sum(
         index.count(seek(conditions, blocks[begin : begin + _BLOCKS_AT_ONCE]))
         for begin in range(0, len(blocks), _BLOCKS_AT_ONCE)

@@ -11,7 +11,7 @@ from agent_layer.schema.rollout import Cause, RolloutStatus
 from agent_layer.schema.task import Split
 from agent_layer.store.times import parse_time
 
-__all__ = ["Conditions", "Filters", "NumberRange", "Range", "Which", "conditions_of"]
+__all__ = ["Conditions", "Filters", "NumberRange", "Range", "Which", "bucket_of", "conditions_of"]
 
 Range: TypeAlias = tuple[float | None, float | None]
 """Both ends belong to it; None is an open end. What is not known never lies in a range."""
@@ -90,8 +90,16 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "cause": get_args(Cause),
 }
 _ACCEPTED = "accepted=1"
+_REWARDED = "rewarded"
+"""Filed by all that have a reward."""
+_LAST_BUCKET = 200
 _LONGEST_VALUE = 64
 """Longer ones are filed under their hash; the same number stands in lua/blocks.lua."""
+
+
+def bucket_of(reward: float) -> int:
+    """Bucket of 0.05 that a reward is filed in; those beyond 10 share the last ones. lua/blocks.lua has the same."""
+    return max(-_LAST_BUCKET, min(_LAST_BUCKET, math.floor(reward * 20)))
 
 
 def conditions_of(filters: Filters) -> Conditions:
@@ -102,6 +110,7 @@ def conditions_of(filters: Filters) -> Conditions:
     _check(filters)
     accepted = filters.get("accepted")
     names = [*_exact(filters), *([_ACCEPTED] if accepted else [])]
+    names += [_REWARDED] if filters.get("reward") not in (None, (None, None)) else []
     return Conditions(
         names=tuple(names) or ("all",),
         without=(_ACCEPTED,) if accepted is False else (),

@@ -1,120 +1,195 @@
 """This file holds how closed groups reach a consumer: whole, in order of closing, again until it acknowledges them."""
 
+import logging
 import time
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
+from threading import Event
+from typing import TypedDict, cast
 
-import msgspec
-
-from agent_layer.errors import CorruptRecordError
-from agent_layer.schema.codec import decode
+from agent_layer.errors import BackPressureError, CorruptRecordError, NotFoundError
 from agent_layer.schema.group import Group
 from agent_layer.schema.rollout import FINAL_STATUSES
-from agent_layer.schema.task import Split
 from agent_layer.schema.trajectory import Trajectory
+from agent_layer.store.claims import AckAnswer, Claim, Claims, Consumer, Place
 from agent_layer.store.index import Index
 from agent_layer.store.protocols import ObjectStore
 from agent_layer.store.reading import read_trajectories
+from agent_layer.store.renewal import keep_renewed
 
-__all__ = ["Consumer", "Follower", "GroupDelivery"]
+__all__ = ["MAX_UNACKED", "Follower", "Following", "GroupDelivery"]
 
-_BLOCK_MS = 500
-"""Longest sleep between two looks at ``stop``; whatever is committed ends it at once."""
+log = logging.getLogger(__name__)
+
+MAX_UNACKED = 1_024
+"""Groups that a member holds unacknowledged, unless it is told otherwise."""
+
+_LOOK_SECONDS = 0.5
+"""Longest sleep between two looks; whatever is committed ends it at once."""
 
 
-class Consumer(msgspec.Struct, frozen=True):
-    """Who follows what. What it acknowledges is remembered under its name and run."""
+class Following(TypedDict, total=False):
+    """How to follow."""
 
-    name: str
-    run: str
-    split: Split | None = "train"
-    """None: both."""
+    wait_seconds: float | None
+    """End when no group came for so long; None waits for ever, 0 gives what is there."""
+    stop: Callable[[], bool]
+    """Asked before each group and twice a second; ends the iteration when true."""
+    member: str
+    """Which of the processes that share the consumer; 'auto' makes a name up."""
+    max_unacked: int | None
+    """Groups that the member holds unacknowledged before it waits; None: any number."""
 
 
 @dataclass(frozen=True)
 class GroupDelivery:
-    """One closed group with all of its accepted trajectories."""
+    """One closed group with all of its accepted trajectories that were not deleted.
+
+    The group is not given to another member while this process has the delivery or the iterator that it came from.
+    """
 
     group: Group
     trajectories: list[Trajectory]
-    """[num_accepted], in member order; shorter than ``group.group_size`` when some rollouts died."""
-    ack: Callable[[], object]
-    """Call it when the group need never come again; twice does no harm."""
+    """[num_accepted], in member order; shorter than ``group.group_size`` when some rollouts died or were deleted."""
+    ack: Callable[[], AckAnswer]
+    """Call it when the group need never come again, to any member; it counts also when it comes late or twice."""
+    is_held: Callable[[], bool] = lambda: True
+    """Ask whether the claim stands: not when the group is acknowledged, or was handed on while this process slept."""
+    unreadable: Sequence[str] = ()
+    """Accepted trajectories that are left out because stored bytes of theirs are not what was written."""
 
 
 class Follower:
-    """Hands each closed group to a consumer once; a new follower begins again with those not acknowledged."""
+    """One member of a consumer: claims a group when it is asked for one, and reads no group ahead of that."""
 
-    def __init__(self, index: Index, objects: ObjectStore, consumer: Consumer) -> None:
+    def __init__(self, index: Index, objects: ObjectStore, consumer: Consumer, claim_seconds: float) -> None:
         self._index = index
         self._objects = objects
         self._consumer = consumer
-        self._closed_key = index.keys.closed_groups(consumer.run)
-        self._acked_key = index.keys.acked(consumer.run, consumer.name)
-        self._taken: set[str] = set()
-        self._num_looked_at = 0
-        """Closed groups at the last look that left nothing for later."""
+        self._claims = Claims(index.redis, index.keys, consumer, claim_seconds)
+        self._has_joined = False
+        self._again: deque[str] = deque()
+        """Groups that the member holds and that this follower has not given out."""
+        self._is_full = False
+        self._was_acked = Event()
 
-    def take(self) -> Iterator[GroupDelivery]:
-        """Give the groups that are ready, the one that closed first before the others, without waiting for more.
+    def take(self, max_unacked: int | None = None) -> Iterator[GroupDelivery]:
+        """Give the groups that are ready without waiting for more: those that the member held before it began, then by
+        time of closing.
 
         A group whose trajectories are not all in the index yet (while that is rebuilt) is left for later.
-        """
-        num_closed = self._index.redis.zcard(self._closed_key)
-        if num_closed == self._num_looked_at:
-            return
-        num_postponed = 0
-        for group_id in self._open_ids():
-            group = self._read_group(group_id)
-            if not self._is_whole(group):
-                num_postponed += 1
-                continue
-            self._taken.add(group_id)
-            if self._consumer.split in (None, group.split):
-                yield self._deliver(group)
-        self._num_looked_at = 0 if num_postponed else num_closed
 
-    def follow(self, wait_seconds: float | None, stop: Callable[[], bool]) -> Iterator[GroupDelivery]:
-        """Give groups as they close, until none came for ``wait_seconds`` or ``stop`` says so."""
+        Raises: LeaseLostError: another process follows under the member's name by now.
+        """
+        if not self._has_joined:
+            self._again.extend(self._claims.join())
+            self._has_joined = True
+            keep_renewed(self._claims)
+        behind, began = None, time.monotonic()
+        while True:
+            was_held = bool(self._again)
+            claim = self._claim(max_unacked, behind)
+            if claim is None and self._again:
+                continue  # the one before was acknowledged meanwhile
+            if claim is None:
+                return
+            read = self._read(claim.group)
+            self._again.popleft()
+            if read is None:
+                self._claims.postpone(claim.group.group_id)
+                behind = behind if was_held else claim.place
+                continue
+            yield self._deliver(claim.group, read)
+            if time.monotonic() - began > _LOOK_SECONDS:
+                behind, began = None, time.monotonic()
+
+    def follow(
+        self, wait_seconds: float | None, stop: Callable[[], bool], max_unacked: int | None
+    ) -> Iterator[GroupDelivery]:
+        """Give groups as they close, until none came for ``wait_seconds`` or ``stop`` says so.
+
+        Raises: BackPressureError: for so long the member held ``max_unacked`` groups, and there were more.
+        """
         deadline = _deadline(wait_seconds)
         while not stop():
             event = self._newest_event()
-            for delivery in self.take():
+            for delivery in self.take(max_unacked):
                 yield delivery
                 deadline = _deadline(wait_seconds)
                 if stop():
                     return
-            left_ms = min(_BLOCK_MS, (deadline - time.monotonic()) * 1_000)
-            if left_ms < 1:
-                return
-            self._index.redis.xread({self._index.keys.events: event}, count=1, block=int(left_ms))
+            left_seconds = min(_LOOK_SECONDS, deadline - time.monotonic())
+            if left_seconds < 0.001:  # Redis counts milliseconds, and 0 would mean for ever
+                return self._check_room(max_unacked)
+            if self._is_full:
+                self._was_acked.wait(left_seconds)
+            else:
+                self._index.redis.xread({self._index.keys.events: event}, count=1, block=int(left_seconds * 1_000))
+        return None
+
+    def _claim(self, max_unacked: int | None, behind: Place | None) -> Claim | None:
+        """Claim the next group, which is to be given again until it is read; None: there is none, or no room for it."""
+        again = self._again[0] if self._again else ""
+        self._was_acked.clear()
+        claim = self._claims.take(again, max_unacked, behind)
+        if again:
+            self._again.popleft()
+        if claim == "full" and not self._is_full:
+            who = self._consumer
+            log.warning("member waits for acks consumer=%s member=%s num_held=%s", who.name, who.member, max_unacked)
+        self._is_full = claim == "full"
+        if not isinstance(claim, Claim):
+            return None
+        self._again.appendleft(claim.group.group_id)
+        return claim
+
+    def _read(self, group: Group) -> dict[str, Trajectory | None] | None:
+        """Its trajectories without deleted ones, None for unreadable ones; or None when the index lacks one of them."""
+        members = group.trajectory_ids
+        kept = [one for one, is_dead in zip(members, self._index.are_dead(members), strict=True) if not is_dead]
+        rows = self._index.rows(kept)
+        if len(rows) < len(kept) or not all(row.accepted and row.status in FINAL_STATUSES for row in rows):
+            return None
+        try:
+            return dict(zip(kept, read_trajectories(self._index, self._objects, kept), strict=True))
+        except CorruptRecordError:  # the others, and the groups behind this one, need not suffer for it
+            return {one: self._read_alone(one) for one in kept}
+        except NotFoundError:  # deleted since, or a rebuild has just begun: the next look will tell
+            return None
+
+    def _read_alone(self, trajectory_id: str) -> Trajectory | None:
+        try:
+            return read_trajectories(self._index, self._objects, [trajectory_id])[0]
+        except (CorruptRecordError, NotFoundError) as error:
+            log.critical("trajectory unreadable trajectory=%s error=%s", trajectory_id, error)
+            return None
+
+    def _deliver(self, group: Group, read: Mapping[str, Trajectory | None]) -> GroupDelivery:
+        def ack() -> AckAnswer:
+            answer = self._claims.ack(group.group_id)
+            self._was_acked.set()
+            return answer
+
+        return GroupDelivery(
+            group=group,
+            trajectories=[one for one in read.values() if one is not None],
+            unreadable=[trajectory_id for trajectory_id, one in read.items() if one is None],
+            ack=ack,
+            is_held=lambda: self._claims.holds(group.group_id),
+        )
+
+    def _check_room(self, max_unacked: int | None) -> None:
+        if self._is_full:
+            raise BackPressureError(
+                f"consumer {self._consumer.name!r} of run {self._consumer.run!r}: expected acknowledgements, but member"
+                f" {self._consumer.member!r} holds {max_unacked} groups without any; call ack() on each, or raise"
+                " max_unacked"
+            )
 
     def _newest_event(self) -> bytes:
         newest = cast("list[tuple[bytes, object]]", self._index.redis.xrevrange(self._index.keys.events, count=1))
         return newest[0][0] if newest else b"0-0"
-
-    def _open_ids(self) -> list[str]:
-        """Groups that are closed but neither acknowledged nor taken, by time of closing."""
-        found = cast("list[bytes]", self._index.redis.zdiff([self._closed_key, self._acked_key]))
-        return [group_id for one in found if (group_id := one.decode()) not in self._taken]
-
-    def _read_group(self, group_id: str) -> Group:
-        stored = self._index.redis.get(self._index.keys.group(group_id))
-        if isinstance(stored, bytes) and isinstance(group := decode(stored), Group):
-            return group
-        raise CorruptRecordError(
-            f"group {group_id!r}: expected its record in the index, found {stored!r}; run 'agent-layer store check'"
-        )
-
-    def _is_whole(self, group: Group) -> bool:
-        rows = self._index.rows(group.trajectory_ids)
-        is_whole = [row.accepted and row.status in FINAL_STATUSES for row in rows]
-        return len(rows) == len(group.trajectory_ids) and all(is_whole)
-
-    def _deliver(self, group: Group) -> GroupDelivery:
-        trajectories = read_trajectories(self._index, self._objects, group.trajectory_ids)
-        return GroupDelivery(group, trajectories, lambda: self._index.redis.sadd(self._acked_key, group.group_id))
 
 
 def _deadline(wait_seconds: float | None) -> float:

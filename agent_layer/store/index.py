@@ -7,7 +7,7 @@ import struct
 from collections.abc import Iterable, Sequence
 from hashlib import sha1
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import NamedTuple, TypeAlias, cast
 
 import msgspec
 from redis import Redis
@@ -19,7 +19,7 @@ from agent_layer.store.filters import Conditions
 from agent_layer.store.keys import Keys
 from agent_layer.store.rows import TrajectoryRow, read_row
 
-__all__ = ["COLUMNS", "Found", "Index", "Position", "Sought", "Tally", "Zone", "owner_hash", "seek"]
+__all__ = ["COLUMNS", "BlockMap", "Found", "Index", "Position", "Sought", "Tally", "Zone", "owner_hash", "seek"]
 
 COLUMNS = ("started_at", "reward", "policy_min", "policy_max", "num_steps")
 """Numbers that blocks keep, in the order in which a zone has their ends."""
@@ -43,6 +43,17 @@ class Zone(NamedTuple):
     ends: dict[str, tuple[float, float]]
 
 
+class BlockMap(NamedTuple):
+    """Where in the index something can be found."""
+
+    zones: list[Zone]
+    """Of the blocks in which all names occur."""
+    num_blocks: int
+    """Of the whole index."""
+    buckets: list[int]
+    """Buckets of rewards that occur, lowest first."""
+
+
 class Found(NamedTuple):
     """What one scan gave."""
 
@@ -62,12 +73,16 @@ class Tally(NamedTuple):
     num_successes: int
 
 
+_Map: TypeAlias = tuple[dict[bytes, bytes], set[bytes], *tuple[bytes | None, ...]]
+
+
 class Sought(msgspec.Struct, frozen=True, kw_only=True):
     """What a scan script is told; see lua/scan.lua, find.lua and tally.lua."""
 
     blocks: Sequence[int]
     names: Sequence[str]
     without: Sequence[str]
+    any: Sequence[str] | None = None
     ranges: Sequence[tuple[str, float, float]]
     column: str = "started_at"
     descending: bool = True
@@ -116,17 +131,27 @@ class Index:
             return []
         return [when is not None for when in self.redis.hmget(self.keys.dead, [owner_hash(one) for one in owners])]
 
-    def read_map(self, names: Iterable[str]) -> tuple[list[Zone], list[frozenset[int]]]:
-        """All blocks with their zones, and for each name the blocks in which it occurs."""
+    def read_map(self, names: Iterable[str] = ()) -> BlockMap:
+        """Blocks in which all of the names occur; all blocks where there are no names."""
         pipeline = self.pipeline()
         pipeline.hgetall(self.keys.zones)
+        pipeline.smembers(self.keys.values("bucket"))
         for name in names:
             pipeline.get(self.keys.blocks_with(name))
-        zones, *bitmaps = cast("list[dict[bytes, bytes] | bytes | None]", pipeline.execute())
-        return (
-            [_zone_of(int(block), ends) for block, ends in cast("dict[bytes, bytes]", zones).items()],
-            [frozenset(_set_bits(cast("bytes", bitmap or b""))) for bitmap in bitmaps],
-        )
+        zones, buckets, *bitmaps = cast("_Map", pipeline.execute())
+        everywhere = [frozenset(_set_bits(bitmap or b"")) for bitmap in bitmaps]
+        first, *others = everywhere or [frozenset(map(int, zones))]
+        blocks = first.intersection(*others)
+        found = [(block, zones.get(str(block).encode())) for block in blocks]
+        return BlockMap([_zone_of(block, ends) for block, ends in found if ends], len(zones), sorted(map(int, buckets)))
+
+    def zones_with_any(self, scope: BlockMap, names: Sequence[str] | None) -> list[Zone]:
+        """Those blocks in which at least one of the names occurs; all, where it does not matter (None)."""
+        if names is None:
+            return scope.zones
+        bitmaps = cast("list[bytes | None]", self.redis.mget([self.keys.blocks_with(name) for name in names]))
+        blocks = frozenset(block for bitmap in bitmaps for block in _set_bits(bitmap or b""))
+        return [zone for zone in scope.zones if zone.block in blocks]
 
     def find(self, sought: Sought) -> Found:
         """The first members of some blocks; see lua/find.lua."""
@@ -164,9 +189,15 @@ def owner_hash(owner: str) -> str:
     return sha1(owner.encode(), usedforsecurity=False).hexdigest()
 
 
-def seek(conditions: Conditions, blocks: Sequence[int]) -> Sought:
-    """What a scan is told of these blocks."""
-    return Sought(blocks=blocks, names=conditions.names, without=conditions.without, ranges=conditions.ranges)
+def seek(conditions: Conditions, blocks: Sequence[int], any_of: Sequence[str] | None = None) -> Sought:
+    """What a scan of these blocks is told."""
+    return Sought(
+        blocks=blocks,
+        names=conditions.names,
+        without=conditions.without,
+        any=any_of,
+        ranges=conditions.ranges,
+    )
 
 
 def _zone_of(block: int, packed: bytes) -> Zone:

@@ -77,6 +77,10 @@ class Keys:
         """Hash: number → encoded PolicyVersion."""
         return self.name("policies", run)
 
+    def batches(self, run: str) -> str:
+        """Hash: batch id → encoded TrainedBatch."""
+        return self.name("batches", run)
+
     @property
     def runs(self) -> str:
         """Set of all run names."""
@@ -124,6 +128,14 @@ class Keys:
     def acked(self, run: str, consumer: str) -> str:
         """Set of group ids that this consumer has acknowledged."""
         return self.name("acked", run, consumer)
+
+    def feeds(self, run: str) -> str:
+        """Hash: consumer:split → 'closed_at group', how far that consumer has come in the closed groups."""
+        return self.name("feeds", run)
+
+    def claims(self, run: str, consumer: str, split: str, *part: str) -> str:
+        """What a consumer's members hold: ('waiting'), ('members'), ('sessions'), ('turns'), ('held', member)."""
+        return self.name("claims", run, consumer, split, *part)
 
     def exported(self, consumer: str) -> str:
         """String: id of the newest event whose trajectory this consumer has sent elsewhere."""

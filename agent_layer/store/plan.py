@@ -1,18 +1,22 @@
 """This file holds the plan of a search: which blocks can hold answers, and in which order to look at them. Pure.
 
-A block is passed over when a name that is asked for does not occur in it, when the numbers of its zone lie outside the
-ranges asked for, or when all that it can hold was given before. The others come in the order of the best that they can
-hold, so that a search for the first few ends as soon as no block left can hold a better one.
+Of the blocks in which every name that is asked for occurs, one is passed over when the numbers of its zone lie outside
+the ranges asked for, or when all that it can hold was given before. The others come in the order of the best that they
+can hold, so that a search for the first few ends as soon as no block left can hold a better one.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from typing import Literal, NamedTuple, TypeAlias
 
-from agent_layer.store.filters import NumberRange
+from agent_layer.store.filters import NumberRange, bucket_of
 from agent_layer.store.index import Position, Zone
 
-__all__ = ["Order", "Ordering", "ordering_of", "plan_blocks", "still_needed"]
+_MOST_BUCKETS = 16
+"""More than these are no narrow range: then it is quicker to compare the numbers."""
+
+__all__ = ["Order", "Ordering", "choose_buckets", "ordering_of", "plan_blocks", "still_needed"]
 
 Order: TypeAlias = Literal["newest", "oldest", "reward", "policy"]
 """``reward`` and ``policy`` (newest version) put the largest first, the newest first among equals, and show only
@@ -58,31 +62,47 @@ def ordering_of(order: str) -> Ordering | None:
 
 
 def plan_blocks(
-    zones: Iterable[Zone],
-    occurrences: Iterable[frozenset[int]],
-    ranges: Sequence[NumberRange],
-    ordering: Ordering,
-    after: Position | None = None,
+    zones: Iterable[Zone], ranges: Sequence[NumberRange], ordering: Ordering, after: Position | None = None
 ) -> list[Zone]:
     """Blocks that can hold answers, best first.
 
     Args:
-        zones: all blocks.
-        occurrences: for each name asked for, the blocks in which it occurs.
+        zones: of the blocks in which all that is asked for occurs.
         ranges: in which numbers must lie.
         ordering: of the answer.
         after: where the answer begins.
     """
-    everywhere = list(occurrences)
     fitting = [
         zone
         for zone in zones
-        if all(zone.block in blocks for blocks in everywhere)
-        and all(_meets(zone, one) for one in ranges)
+        if all(_meets(zone, one) for one in ranges)
         and _has_ends(zone, ordering.column)
         and (after is None or not ordering.is_before(ordering.worst_of(zone), after[:2]))
     ]
     return sorted(fitting, key=ordering.best_of, reverse=ordering.descending)
+
+
+def choose_buckets(
+    buckets: Sequence[int], ranges: Sequence[NumberRange], ordering: Ordering, after: Position | None = None
+) -> list[list[int] | None]:
+    """In which buckets of rewards to look, in turns whose answers follow one another; None: whatever the bucket.
+
+    Args:
+        buckets: that occur, lowest first.
+        ranges: in which numbers must lie.
+        ordering: of the answer. By reward, buckets are taken one by one, the highest first.
+        after: where the answer begins.
+    """
+    asked = next((one for one in ranges if one.column == "reward"), None)
+    if asked is None and ordering.column != "reward":
+        return [None]
+    low, high = (asked.low, asked.high) if asked else (-math.inf, math.inf)
+    fitting = [one for one in buckets if _bucket_end(low) <= one <= _bucket_end(high)]
+    if ordering.column == "reward":
+        return [[one] for one in reversed(fitting) if after is None or one <= bucket_of(after.value)]
+    if len(fitting) > _MOST_BUCKETS:
+        return [None]
+    return [fitting] if fitting else []
 
 
 def still_needed(zones: Sequence[Zone], ordering: Ordering, bound: Position | None) -> list[Zone]:
@@ -90,6 +110,10 @@ def still_needed(zones: Sequence[Zone], ordering: Ordering, bound: Position | No
     if bound is None:
         return list(zones)
     return list(takewhile(lambda zone: not ordering.is_before(bound[:2], ordering.best_of(zone)), zones))
+
+
+def _bucket_end(end: float) -> float:
+    return end if math.isinf(end) else bucket_of(end)
 
 
 def _meets(zone: Zone, asked: NumberRange) -> bool:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple, cast
 
+from agent_layer.schema.batch import TrainedBatch
 from agent_layer.schema.codec import LogRecord
 from agent_layer.schema.group import Group
 from agent_layer.schema.policy import PolicyVersion
@@ -51,13 +52,15 @@ def _probes(keys: Keys, segment: Segment, living: set[str]) -> Iterator[_Probe]:
             yield _Probe(chunk.owner, command, 1)
 
 
-def _command_of(keys: Keys, record: LogRecord) -> tuple[str, ...]:
+def _command_of(keys: Keys, record: LogRecord) -> tuple[str, ...]:  # noqa: PLR0911  # one for each kind
     """What asks whether the index knows of a record. Contents are not known to it."""
     match record:
         case Group():
             return "EXISTS", keys.group(record.group_id)
         case PolicyVersion():
             return "HEXISTS", keys.policies(record.run), str(record.number)
+        case TrainedBatch():
+            return "HEXISTS", keys.batches(record.run), record.batch_id
         case StepPart():
             return "HEXISTS", keys.calls(record.trajectory_id), record.call_id
         case Reward():

@@ -1,15 +1,19 @@
 """This file holds the search for trajectories: how an answer is found page by page, and how it can be explained."""
 
 from collections.abc import Iterator
-from typing import get_args
+from typing import TYPE_CHECKING, NamedTuple, get_args
 
 import msgspec
 
 from agent_layer.errors import BadInputError
 from agent_layer.store.filters import Conditions, Filters, conditions_of
-from agent_layer.store.index import Index, Position, seek
-from agent_layer.store.plan import Order, Ordering, ordering_of, plan_blocks, still_needed
+from agent_layer.store.index import Index, Position, Sought, Zone, seek
+from agent_layer.store.plan import Order, Ordering, choose_buckets, ordering_of, plan_blocks, still_needed
 from agent_layer.store.rows import TrajectoryRow
+
+if TYPE_CHECKING:  # comes with an extra
+    import pandas
+    import pyarrow
 
 __all__ = ["Order", "Page", "Search", "find_trajectories", "scan_trajectories"]
 
@@ -25,6 +29,19 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     cursor: str | None = None
     """Hand it back for the next page; None when this is the last."""
 
+    def to_arrow(self) -> "pyarrow.Table":
+        """Give the rows as a table of ``tables.trajectories.TRAJECTORY_SCHEMA``.
+
+        Raises: BadInputError: the extra ``arrow`` is not installed.
+        """
+        from agent_layer.store.tables.trajectories import tabulate_rows  # noqa: PLC0415  # comes with an extra
+
+        return tabulate_rows(self.items)
+
+    def to_pandas(self) -> "pandas.DataFrame":
+        """Give the same table as a data frame, indexed by trajectory id; raises what ``to_arrow`` does."""
+        return self.to_arrow().to_pandas().set_index("trajectory_id")  # pyright: ignore[reportUnknownMemberType]  # pandas is untyped
+
 
 class Search(msgspec.Struct, frozen=True, kw_only=True):
     """What a search came upon."""
@@ -34,7 +51,7 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     num_blocks: int
     """Of the whole index."""
     num_planned: int
-    """Blocks that could hold answers."""
+    """Blocks that could hold answers; by reward, each is counted for each bucket that it is looked through for."""
     num_read: int
     """Blocks that were looked into before the answer was complete."""
     num_tested: int
@@ -73,15 +90,36 @@ def search(
     index: Index, conditions: Conditions, ordering: Ordering, limit: int, after: Position | None = None
 ) -> Search:
     """Look into blocks, best first, until none that is left can hold a better answer."""
-    zones, occurrences = index.read_map(conditions.names)
-    planned = plan_blocks(zones, occurrences, conditions.ranges, ordering, after)
-    best: list[Position] = []
-    left, num_at_once, num_read, num_tested = planned, 1, 0, 0
+    scope = index.read_map(conditions.names)
+    found = Search(positions=[], num_blocks=scope.num_blocks, num_planned=0, num_read=0, num_tested=0)
+    for buckets in choose_buckets(scope.buckets, conditions.ranges, ordering, after):
+        any_of = None if buckets is None else [f"bucket={bucket}" for bucket in buckets]
+        planned = plan_blocks(index.zones_with_any(scope, any_of), conditions.ranges, ordering, after)
+        found = _look_into(index, seek(conditions, (), any_of), planned, ordering, _Wanted(limit, after), found)
+        if ordering.column == "reward" and len(found.positions) == limit:
+            break  # what is in lower buckets comes later
+    return found
+
+
+class _Wanted(NamedTuple):
+    """Which part of an order is wanted."""
+
+    limit: int
+    after: Position | None
+
+
+def _look_into(
+    index: Index, sought: Sought, planned: list[Zone], ordering: Ordering, wanted: _Wanted, found: Search
+) -> Search:
+    """Look into planned blocks, and add to what was found before."""
+    limit, after = wanted
+    best, left, num_at_once, num_read, num_tested = found.positions, planned, 1, 0, 0
     while left := still_needed(left, ordering, best[limit - 1] if len(best) == limit else None):
         blocks, left = left[:num_at_once], left[num_at_once:]
-        found = index.find(
+        fresh = index.find(
             msgspec.structs.replace(
-                seek(conditions, [zone.block for zone in blocks]),
+                sought,
+                blocks=[zone.block for zone in blocks],
                 column=ordering.column,
                 descending=ordering.descending,
                 limit=limit,
@@ -89,12 +127,16 @@ def search(
                 bound=best[limit - 1][:2] if len(best) == limit else None,
             )
         )
-        fresh = [one for one in found.positions if after is None or ordering.is_before(after, one)]
-        best = ordering.sort({*best, *fresh})[:limit]
-        num_read, num_tested = num_read + len(blocks), num_tested + found.num_tested
+        behind = [one for one in fresh.positions if after is None or ordering.is_before(after, one)]
+        best = ordering.sort({*best, *behind})[:limit]
+        num_read, num_tested = num_read + len(blocks), num_tested + fresh.num_tested
         num_at_once = min(2 * num_at_once, _MOST_BLOCKS)
     return Search(
-        positions=best, num_blocks=len(zones), num_planned=len(planned), num_read=num_read, num_tested=num_tested
+        positions=best,
+        num_blocks=found.num_blocks,
+        num_planned=found.num_planned + len(planned),
+        num_read=found.num_read + num_read,
+        num_tested=found.num_tested + num_tested,
     )
 
 

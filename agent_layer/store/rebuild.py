@@ -1,5 +1,6 @@
 """This file holds how the index is rebuilt: the segments in the objects are the truth, and their footers are enough."""
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -36,9 +37,9 @@ Progress: TypeAlias = Callable[[int, int], None]
 _SCAN_COUNT = 1_000
 _NUM_AT_ONCE = 16
 """Footers read at the same time; a store far away answers each of them slowly."""
-_SEGMENTS_TOGETHER = 128
+_SEGMENTS_TOGETHER = 32
 """Entered between two notes of how far the rebuild has come."""
-_FAMILIES = ("t", "b", "v", "values", "group", "groups", "policies")
+_FAMILIES = ("t", "b", "v", "values", "group", "groups", "policies", "batches")
 
 
 class ReindexReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,13 +72,13 @@ def reindex(
     left = [key for key in segments if key > done_to]
     num_resumed, corrupt = len(segments) - len(left), list[str]()
     with ThreadPoolExecutor(_NUM_AT_ONCE) as threads:
-        for begin in range(0, len(left), _SEGMENTS_TOGETHER):
-            batch = left[begin : begin + _SEGMENTS_TOGETHER]
-            read = list(threads.map(partial(_read_or_salvage, objects), batch))
+        num_done = num_resumed
+        for read in _read_ahead(threads, objects, left):
             corrupt += _enter(redis, keys, read)
-            redis.hset(keys.reindexing, "done_to", batch[-1])
+            num_done += len(read)
+            redis.hset(keys.reindexing, "done_to", segments[num_done - 1])
             if progress:
-                progress(num_resumed + begin + len(batch), len(segments))
+                progress(num_done, len(segments))
     redis.delete(keys.reindexing)
     return ReindexReport(num_segments=len(segments), num_resumed=num_resumed, corrupt=corrupt)
 
@@ -101,6 +102,17 @@ def drop_index(redis: Redis, keys: Keys) -> None:
         found = redis.scan_iter(match=keys.name(family, "*"), count=_SCAN_COUNT)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]  # untyped in redis-py
         for key in cast("Iterator[bytes]", found):
             redis.unlink(key)
+
+
+def _read_ahead(threads: ThreadPoolExecutor, objects: ObjectStore, segments: Sequence[str]) -> Iterator["list[_Read]"]:
+    """Read segments a batch at a time; while one is entered, the next is on its way."""
+    batches = [segments[at : at + _SEGMENTS_TOGETHER] for at in range(0, len(segments), _SEGMENTS_TOGETHER)]
+    coming: deque[Iterator[_Read]] = deque()
+    for batch in batches:
+        coming.append(threads.map(partial(_read_or_salvage, objects), batch))
+        if len(coming) > 1:
+            yield list(coming.popleft())
+    yield from map(list, coming)
 
 
 class _Read(NamedTuple):

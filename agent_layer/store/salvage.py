@@ -5,7 +5,7 @@ from collections import defaultdict
 from agent_layer.errors import CorruptRecordError
 from agent_layer.schema.codec import LogRecord, decode, owner_of
 from agent_layer.schema.ids import made_at
-from agent_layer.schema.segment import Chunk, GroupEntry, PolicyEntry, SegmentFooter, TrajectorySummary
+from agent_layer.schema.segment import BatchEntry, Chunk, GroupEntry, PolicyEntry, SegmentFooter, TrajectorySummary
 from agent_layer.store.segments import SealedSegment, find_frames, unpack
 from agent_layer.store.summary import OwnerEntry, describe_owner
 
@@ -31,6 +31,7 @@ def salvage_segment(content: bytes, name: str) -> SealedSegment | None:
         chunks=chunks,
         trajectories=[one for one in entries if isinstance(one, TrajectorySummary)],
         policies=[one for one in entries if isinstance(one, PolicyEntry)],
+        batches=[one for one in entries if isinstance(one, BatchEntry)],
         groups=[one for one in entries if isinstance(one, GroupEntry)],
     )
     return SealedSegment(footer, len(content))

@@ -23,7 +23,7 @@ from agent_layer.errors import BadInputError, CorruptRecordError
 from agent_layer.recorder.frames import FRAME_HEADER, frame, unframe
 from agent_layer.schema.codec import LogRecord, decode_footer, encode
 from agent_layer.schema.ids import made_at
-from agent_layer.schema.segment import Chunk, GroupEntry, PolicyEntry, SegmentFooter, TrajectorySummary
+from agent_layer.schema.segment import BatchEntry, Chunk, GroupEntry, PolicyEntry, SegmentFooter, TrajectorySummary
 from agent_layer.store.keys import Keys
 from agent_layer.store.protocols import ObjectStore
 from agent_layer.store.summary import OwnerEntry, describe_owner
@@ -120,6 +120,7 @@ class SegmentBuilder:
             chunks=self._chunks,
             trajectories=[one for one in self._entries if isinstance(one, TrajectorySummary)],
             policies=[one for one in self._entries if isinstance(one, PolicyEntry)],
+            batches=[one for one in self._entries if isinstance(one, BatchEntry)],
             groups=[one for one in self._entries if isinstance(one, GroupEntry)],
             replaces=sorted(replaces),
         )

@@ -1,29 +1,33 @@
 """This file holds the store as its readers see it: one object that answers questions about trajectories."""
 
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Unpack, cast
+from typing import TYPE_CHECKING, Unpack, cast
 
 from redis import Redis
 
+from agent_layer.errors import BadInputError, CorruptRecordError
 from agent_layer.recorder.log import open_recorder
 from agent_layer.recorder.shipping import ensure_shipper
+from agent_layer.schema.codec import LogRecord
 from agent_layer.schema.ids import new_id
-from agent_layer.schema.reward import Reward, RewardSource
+from agent_layer.schema.reward import Reward
 from agent_layer.schema.step import Step
 from agent_layer.schema.task import Split
 from agent_layer.schema.trajectory import Trajectory
 from agent_layer.settings import Settings, load_settings
 from agent_layer.store.check import check_store
+from agent_layer.store.claims import ONLY_MEMBER, Consumer, acknowledge
 from agent_layer.store.clients import open_redis
 from agent_layer.store.compaction import CompactionReport, compact
+from agent_layer.store.cooling import cool_index
 from agent_layer.store.explain import Explanation, explain_search
 from agent_layer.store.filters import Filters
 from agent_layer.store.findings import CheckReport
-from agent_layer.store.follow import Consumer, Follower, GroupDelivery
+from agent_layer.store.follow import MAX_UNACKED, Follower, Following, GroupDelivery
 from agent_layer.store.garbage import GcReport, Grace, collect_garbage
 from agent_layer.store.index import Index
+from agent_layer.store.judging import RewardOptions, agree, make_reward, read_rewards
 from agent_layer.store.keys import Keys
 from agent_layer.store.objects import open_objects
 from agent_layer.store.packing import Limits
@@ -32,7 +36,11 @@ from agent_layer.store.query import Order, Page, find_trajectories, scan_traject
 from agent_layer.store.reading import not_found, pick_step, read_trajectories
 from agent_layer.store.rebuild import Progress, ReindexReport, reindex
 from agent_layer.store.rows import TrajectoryRow
+from agent_layer.store.streaming import stream_steps, stream_trajectories
 from agent_layer.store.summaries import By, Summary, count_trajectories, summarise_trajectories
+
+if TYPE_CHECKING:  # comes with an extra
+    import pyarrow
 
 __all__ = ["Store", "open_store"]
 
@@ -82,6 +90,41 @@ class Store:
         """Tell how ``query`` finds its answer: which condition leads, how much of the index it looks at, how long."""
         return explain_search(self._index, filters, order, limit)
 
+    def read(
+        self,
+        rows: Iterable[TrajectoryRow],
+        *,
+        contents: bool = True,
+        on_corrupt: Callable[[CorruptRecordError], None] | None = None,
+    ) -> Iterator[tuple[TrajectoryRow, Trajectory]]:
+        """Read the trajectories of rows, a few ahead, in constant memory; see ``streaming.stream_trajectories``."""
+        return stream_trajectories(self._index, self.objects, rows, contents=contents, on_corrupt=on_corrupt)
+
+    def iter_steps(self, **filters: Unpack[Filters]) -> Iterator[Step]:
+        """Give the steps of all trajectories that pass the filters, oldest first, in constant memory.
+
+        With ``step=`` only those of each. Messages and other contents are not read: ``state`` has their hashes.
+        """
+        for _, steps in stream_steps(self.read(self.scan(**filters), contents=False), filters.get("step")):
+            yield from steps
+
+    def steps(
+        self, *, columns: Sequence[str] | None = None, contents: bool = False, **filters: Unpack[Filters]
+    ) -> "pyarrow.RecordBatchReader":
+        """Give the same steps as a stream of Arrow batches; ``read_all()`` makes a table of it, DuckDB reads it as is.
+
+        Args:
+            columns: of ``tables.steps.STEP_COLUMNS``; None: all.
+            contents: also read messages, tools and framework states; else their columns are null.
+            filters: see ``query``.
+
+        Raises: BadInputError: there is no such column, or the extra ``arrow`` is not installed.
+        """
+        from agent_layer.store.tables.stream import tabulate_stream  # noqa: PLC0415  # comes with an extra
+
+        found = stream_steps(self.read(self.scan(**filters), contents=contents), filters.get("step"))
+        return tabulate_stream(found, columns=columns, contents=contents)
+
     def row(self, trajectory_id: str) -> TrajectoryRow:
         """What the index knows of one trajectory.
 
@@ -105,60 +148,97 @@ class Store:
         return pick_step(self.get(trajectory_id), step)
 
     def follow(
-        self,
-        consumer: str,
-        run: str,
-        split: Split | None = "train",
-        *,
-        wait_seconds: float | None = None,
-        stop: Callable[[], bool] = lambda: False,
+        self, consumer: str, run: str, split: Split | None = "train", **how: Unpack[Following]
     ) -> Iterator[GroupDelivery]:
         """Give whole groups in order of closing, those first that this consumer did not acknowledge before.
+
+        A process that is the consumer's only one keeps the default ``member``: started again, it gets back at once what
+        it had not acknowledged. Processes that share a consumer have a ``member`` name each, or 'auto'; a group goes to
+        one of them, and to another one when that dies, ``claim_seconds`` (a setting) later.
 
         Args:
             consumer: the name under which acknowledgements are remembered.
             run: whose groups.
             split: ``None`` gives both.
-            wait_seconds: end when no group came for so long; None waits for ever, 0 gives what is there.
-            stop: asked before each group and twice a second; ends the iteration when true.
+            **how: what ``Following`` names: wait_seconds (None), stop, member, max_unacked (1,024).
+
+        Raises:
+            BackPressureError: after ``wait_seconds``, when ``max_unacked`` groups are still not acknowledged.
+            LeaseLostError: another process has begun to follow as the same member.
         """
         if self.redis.xlen(self.keys.outbox):  # whoever decided may have died, and all shippers with it
             ensure_shipper(self._settings)
-        follower = Follower(self._index, self.objects, Consumer(consumer, run, split))
-        return follower.follow(wait_seconds, stop)
+        member, most = how.get("member", ONLY_MEMBER), how.get("max_unacked", MAX_UNACKED)
+        if most is not None and most < 1:
+            raise BadInputError(f"max_unacked {most}: expected at least 1, or None for any number; correct it")
+        if member == "auto":
+            member = f"{self._settings.host}-{new_id()}"
+        follower = self._follower(Consumer(consumer, run, split, member))
+        return follower.follow(how.get("wait_seconds"), how.get("stop", lambda: False), most)
 
     def read_groups(
-        self, consumer: str, run: str, limit: int | None = None, split: Split | None = "train"
+        self,
+        consumer: str,
+        run: str,
+        limit: int | None = None,
+        split: Split | None = "train",
+        member: str = ONLY_MEMBER,
     ) -> list[GroupDelivery]:
-        """Give groups that are ready now and that this store object did not give to the consumer before."""
-        key = Consumer(consumer, run, split)
-        follower = self._followers.setdefault(key, Follower(self._index, self.objects, key))
-        return list(islice(follower.take(), limit))
+        """Give groups that are ready now and that this store object did not give to the consumer before.
 
-    def reward(
-        self, trajectory_id: str, score: float | None, *, name: str = "reward", source: RewardSource = "human"
-    ) -> Reward:
-        """Append a judgement to a stored trajectory; it counts as soon as it is shipped.
-
-        Raises: NotFoundError: there is no such trajectory.
+        Raises: LeaseLostError: somebody else, or ``follow``, has begun to follow as the same member.
         """
-        row = self.row(trajectory_id)
-        reward = Reward(
-            trajectory_id=trajectory_id,
-            reward_id=new_id(),
-            run=row.run or self._settings.run,
-            at=time.time(),
-            name=name,
-            score=score,
-            source=source,
-            status="missing" if score is None else "ok",
-        )
-        open_recorder(self._settings).append(reward)
-        return reward
+        key = Consumer(consumer, run, split, member)
+        if key not in self._followers:
+            self._followers[key] = self._follower(key)
+        return list(islice(self._followers[key].take(), limit))
+
+    def acknowledge(self, consumer: str, run: str, group_ids: Sequence[str]) -> None:
+        """Say that these groups need never come to the consumer again, whoever holds them; twice does no harm."""
+        acknowledge(self.redis, self.keys, Consumer(consumer, run), group_ids)
+
+    def _follower(self, consumer: Consumer) -> Follower:
+        return Follower(self._index, self.objects, consumer, self._settings.claim_seconds)
+
+    def reward(self, trajectory_id: str, score: float | None, **options: Unpack[RewardOptions]) -> Reward:
+        """Append a judgement to a stored trajectory; it counts as soon as it is shipped, and nothing is overwritten.
+
+        Args:
+            trajectory_id: what is judged.
+            score: None takes back what was judged, without another judgement in its place.
+            options: name, source, step or agent, comment, reward_id; see RewardOptions.
+
+        Returns: the judgement; for a reward_id that was said before, that of then.
+
+        Raises:
+            NotFoundError: there is no such trajectory.
+            BadInputError: the score is not finite, or there is no such step or agent.
+        """
+        known = read_rewards(self.redis, self.keys, trajectory_id)
+        reward = make_reward(self.row(trajectory_id), score, options, known, self._settings.run)
+        if options.get("reward_id") is None:
+            self.append(reward)
+            return reward
+        if stored := [one for one in known if one.reward_id == reward.reward_id]:
+            return stored[0]
+        agreed = agree(self.redis, self.keys, reward)
+        self.append(agreed)
+        return agreed
+
+    def append(self, *records: LogRecord) -> None:
+        """Record what became known later, all of it or nothing; it is found as soon as it is shipped.
+
+        Raises: BackPressureError: disk or quota stayed full.
+        """
+        open_recorder(self._settings).append(*records)
 
     def reindex(self, *, drop: bool = False, progress: Progress | None = None) -> ReindexReport:
         """Rebuild the index from the objects alone; see ``rebuild.reindex``."""
         return reindex(self.redis, self.keys, self.objects, drop=drop, progress=progress)
+
+    def cool(self) -> int:
+        """Take the index out of Redis and leave the objects; see ``cooling.cool_index``. ``reindex`` brings it back."""
+        return cool_index(self._index)
 
     def quarantine(self) -> dict[str, str]:
         """Segments of which some bytes cannot be read, by name, and why; what is whole of them is served."""

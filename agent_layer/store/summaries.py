@@ -9,7 +9,7 @@ import msgspec
 from agent_layer.errors import BadInputError
 from agent_layer.store.filters import Conditions, Filters, conditions_of
 from agent_layer.store.index import Index, Sought, Tally, seek
-from agent_layer.store.plan import ordering_of, plan_blocks
+from agent_layer.store.plan import Ordering, choose_buckets, plan_blocks
 
 __all__ = ["By", "Summary", "count_trajectories", "summarise_trajectories"]
 
@@ -18,6 +18,8 @@ By: TypeAlias = Literal["run", "split", "task_type", "env", "env_version", "stat
 
 _FILED_AS = {"task_type": "type"}
 _BLOCKS_AT_ONCE = 16
+_ORDERING = Ordering("started_at", descending=False)
+"""Any will do: all blocks are looked into."""
 _MOST_LINES = 10_000
 
 
@@ -93,11 +95,13 @@ def _summary_of(tallies: Sequence[Tally], by: dict[str, str | int | None]) -> Su
 
 def _scans(index: Index, conditions: Conditions) -> Iterator[Sought]:
     """Scans that together reach all that meets the conditions."""
-    zones, occurrences = index.read_map(conditions.names)
-    ordering = ordering_of("oldest")
-    planned = plan_blocks(zones, occurrences, conditions.ranges, ordering) if ordering else []
-    for begin in range(0, len(planned), _BLOCKS_AT_ONCE):
-        yield seek(conditions, [zone.block for zone in planned[begin : begin + _BLOCKS_AT_ONCE]])
+    scope = index.read_map(conditions.names)
+    for buckets in choose_buckets(scope.buckets, conditions.ranges, _ORDERING):
+        any_of = None if buckets is None else [f"bucket={bucket}" for bucket in buckets]
+        zones = index.zones_with_any(scope, any_of)
+        planned = [zone.block for zone in plan_blocks(zones, conditions.ranges, _ORDERING)]
+        for begin in range(0, len(planned), _BLOCKS_AT_ONCE):
+            yield seek(conditions, planned[begin : begin + _BLOCKS_AT_ONCE], any_of)
 
 
 def _narrowed(conditions: Conditions, shared: Mapping[str, str]) -> Conditions:

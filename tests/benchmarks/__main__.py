@@ -1,8 +1,12 @@
-"""This file holds ``make bench``: everything is measured in one run on this machine, and one table is printed."""
+"""This file holds ``make bench``: everything is measured in one run on this machine, and one table is printed.
+
+``python tests/benchmarks [PART …] [--most N]``: only parts whose names begin so; the store's index grows to N at most.
+"""
 
 import subprocess
 import sys
-from collections.abc import Callable
+from argparse import ArgumentParser
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -11,27 +15,52 @@ from bench_gateway import measure_gateway
 from bench_gateway_peers import measure_gateway_peers
 from bench_langgraph import measure_langgraph
 from bench_rollouts import measure_rollouts
+from bench_store_beats import measure_store_beats
+from bench_store_ingest import measure_store_ingest
+from bench_store_live import measure_store_live
+from bench_store_memory import measure_store_memory
+from bench_store_query import SIZES, measure_store_queries
+from bench_store_reindex import measure_store_reindex
+from bench_store_size import measure_store_size
 from bench_table import Figure, print_figures
 
-PARTS: dict[str, Callable[[Path], list[Figure]]] = {
-    "capture": measure_capture,
-    "gateway": measure_gateway,
-    "gateway beside others": measure_gateway_peers,
-    "LangGraph": measure_langgraph,
-    "rollouts": lambda directory: measure_rollouts(directory, _write_model(directory / "model")),
-}
 
-
-def main() -> None:
+def main(arguments: Sequence[str]) -> None:
     """Measure each part in a directory of its own, then print."""
+    asked = _parser().parse_args(arguments)
     figures: list[Figure] = []
+    parts = {name: part for name, part in _parts(asked.most).items() if name.startswith(tuple(asked.parts or [""]))}
     with TemporaryDirectory(prefix="al-bench-", ignore_cleanup_errors=True) as home:
-        for number, (name, measure) in enumerate(PARTS.items()):
-            print(f"measuring {name} ({number + 1} of {len(PARTS)})", file=sys.stderr, flush=True)
+        for number, (name, measure) in enumerate(parts.items()):
+            print(f"measuring {name} ({number + 1} of {len(parts)})", file=sys.stderr, flush=True)
             directory = Path(home, str(number))
             directory.mkdir()
             figures += measure(directory)
     print_figures(figures)
+
+
+def _parts(most: int) -> dict[str, Callable[[Path], list[Figure]]]:
+    return {
+        "capture": measure_capture,
+        "gateway": measure_gateway,
+        "gateway beside others": measure_gateway_peers,
+        "LangGraph": measure_langgraph,
+        "rollouts": lambda directory: measure_rollouts(directory, _write_model(directory / "model")),
+        "store ingest": measure_store_ingest,
+        "store size": measure_store_size,
+        "store reindex": measure_store_reindex,
+        "store live": measure_store_live,
+        "store heartbeats": measure_store_beats,
+        "store memory": measure_store_memory,
+        "store queries": lambda directory: measure_store_queries(directory, [one for one in SIZES if one <= most]),
+    }
+
+
+def _parser() -> ArgumentParser:
+    parser = ArgumentParser(prog="tests/benchmarks", description="measure against peers and floors")
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"only those that begin so: {', '.join(_parts(0))}")
+    parser.add_argument("--most", type=int, default=SIZES[-1], help="trajectories in the store's largest index")
+    return parser
 
 
 def _write_model(path: Path) -> Path:
@@ -40,4 +69,4 @@ def _write_model(path: Path) -> Path:
     return path
 
 
-main()
+main(sys.argv[1:])

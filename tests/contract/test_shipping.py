@@ -10,6 +10,7 @@ from agent_layer.schema.codec import decode
 from agent_layer.schema.group import Group
 from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
 from agent_layer.schema.step import Content
+from agent_layer.shipper.direct import DirectDestination
 from agent_layer.shipper.ship import Shipper
 from agent_layer.store.objects import open_objects
 from agent_layer.store.outbox import read_outbox
@@ -47,9 +48,8 @@ def group_of(group_id: str, members: list[str]) -> Group:
 def ship_here(objects_settings, redis, keys):
     """One round of shipping in this process."""
     objects_settings.log_dir.mkdir(parents=True)
-    return Shipper(
-        objects_settings.log_dir, keys, redis, open_objects(objects_settings), threading.Event()
-    ).ship_pending
+    direct = DirectDestination(keys, redis, open_objects(objects_settings))
+    return Shipper(objects_settings.log_dir, direct, threading.Event()).ship_pending
 
 
 def test_what_is_appended_lies_in_the_objects_and_the_index_after_a_flush(objects_settings, redis, keys):

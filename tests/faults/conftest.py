@@ -12,6 +12,7 @@ from redis import Redis
 
 from agent_layer.local.addresses import free_port
 from agent_layer.settings import Settings
+from agent_layer.shipper.direct import DirectDestination
 from agent_layer.shipper.ship import Shipper
 from agent_layer.store.embedded import hold_server
 from agent_layer.store.objects import open_objects
@@ -77,8 +78,8 @@ def ship_here(settings, redis, keys):
 
     def ship(objects=None, other_redis=None) -> int:
         settings.log_dir.mkdir(parents=True, exist_ok=True)
-        where = objects or open_objects(settings)
-        return Shipper(settings.log_dir, keys, other_redis or redis, where, threading.Event()).ship_pending()
+        direct = DirectDestination(keys, other_redis or redis, objects or open_objects(settings))
+        return Shipper(settings.log_dir, direct, threading.Event()).ship_pending()
 
     return ship
 

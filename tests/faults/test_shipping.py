@@ -16,6 +16,7 @@ from agent_layer.recorder.logfile import LogFile
 from agent_layer.schema.codec import decode
 from agent_layer.schema.ids import new_id
 from agent_layer.schema.step import Content
+from agent_layer.shipper.direct import DirectDestination
 from agent_layer.shipper.ship import Shipper
 from agent_layer.store.objects import open_objects
 from agent_layer.store.segments import read_chunk, read_footer, segment_key
@@ -46,8 +47,8 @@ def ship_here(settings, redis, keys):
     """``ship_here(objects=None)``: one round of shipping in this process."""
 
     def ship(objects=None) -> int:
-        objects = objects or open_objects(settings)
-        return Shipper(settings.log_dir, keys, redis, objects, threading.Event()).ship_pending()
+        direct = DirectDestination(keys, redis, objects or open_objects(settings))
+        return Shipper(settings.log_dir, direct, threading.Event()).ship_pending()
 
     return ship
 

@@ -1,4 +1,7 @@
-"""This file holds the promise of ``agent-layer ingest``: what it has taken is in the store, also after kill -9."""
+"""This file holds the promise of ``agent-layer ingest``: what it has taken is in the store, also after kill -9.
+
+Spans are taken once they are in its log, logs of other machines once they are committed.
+"""
 
 import json
 import os
@@ -8,21 +11,19 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from agent_layer.cli.doctor import diagnose
+from agent_layer.errors import BadInputError
 from agent_layer.store import open_store
 
+AGENT = """
+import tracer
+tracer.init()
+with tracer.rollout(task="t1", task_type="math") as rollout:
+    rollout.reward(1.0)
+print(rollout.trajectory_id, tracer.flush().pending)
+"""
+
 TRACE = "0af7651916cd43dd8448eb211c80319c"
-
-
-@pytest.fixture
-def ingest(settings):
-    """The receiver as a process: (process, address, key)."""
-    command = [sys.executable, "-m", "agent_layer.cli", "ingest", "--port", "0"]
-    environment = {**os.environ, **settings.environment()}
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
-        told = dict(process.stdout.readline().removeprefix("export ").strip().split("=", 1) for _ in range(2))
-        key = told["OTEL_EXPORTER_OTLP_HEADERS"].removeprefix("x-api-key=")
-        yield process, told["OTEL_EXPORTER_OTLP_ENDPOINT"], key
-        process.kill()
 
 
 def attribute(key, value):
@@ -44,16 +45,61 @@ def call(number):
     }
 
 
-def test_what_was_taken_outlives_the_receiver(ingest, settings, wait_until):
-    process, address, key = ingest
+def test_what_was_taken_outlives_the_receiver(start_ingest, settings, wait_until):
+    ingest = start_ingest(settings)
+    address = ingest.told["OTEL_EXPORTER_OTLP_ENDPOINT"]
+    key = ingest.told["OTEL_EXPORTER_OTLP_HEADERS"].removeprefix("x-api-key=")
     for number in range(20):
         body = json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [call(number)]}]}]}).encode()
         headers = {"content-type": "application/json", "x-api-key": key}
         with urlopen(Request(f"{address}/v1/traces", body, headers), timeout=10) as answer:
             assert answer.status == 200
-    process.kill()
+    ingest.kill()
 
     store = open_store(settings)
     wait_until(lambda: [row.num_steps for row in store.query().items] == [20], 30)
     steps = store.get(f"trace.{TRACE}-0").steps
     assert [step.call_id for step in steps] == [f"{number + 1:016x}" for number in range(20)]
+
+
+def test_a_tracer_that_knows_neither_redis_nor_objects_is_in_the_store_after_its_flush(
+    start_ingest, machine, settings, tmp_path
+):
+    worker = machine(start_ingest(settings))
+    strange = ("AGENT_LAYER_", "AWS_", "REDIS")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(strange)}
+    done = subprocess.run(
+        [sys.executable, "-c", AGENT],
+        env=environment | worker.environment(),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    trajectory_id, pending = done.stdout.split()
+
+    assert pending == "0"
+    store = open_store(settings)
+    (row,) = store.query(task="t1").items
+    assert (row.trajectory_id, row.reward, row.status) == (trajectory_id, 1.0, "completed")
+    assert [reward.score for reward in store.get(trajectory_id).rewards] == [1.0]
+    assert store.check().findings == []
+    assert not (worker.dir / "redis").exists()
+    assert not (worker.dir / "objects").exists()
+
+
+def test_who_asks_for_the_index_where_logs_only_leave_is_told_whose_it_is(start_ingest, machine, settings):
+    worker = machine(start_ingest(settings))
+
+    with pytest.raises(BadInputError, match="AGENT_LAYER_REDIS_URL beside AGENT_LAYER_INGEST_URL"):
+        open_store(worker)
+
+
+def test_the_doctor_looks_at_ingest_and_not_for_a_store(start_ingest, machine, settings):
+    worker = machine(start_ingest(settings))
+
+    found = {one.subject: one.state for one in diagnose(worker)}
+
+    assert (found["ingest"], found["redis"], found["objects"]) == ("ok", "note", "note")
+    assert not (worker.dir / "objects").exists()

@@ -14,11 +14,15 @@ import msgspec
 import pytest
 
 from agent_layer.errors import BadInputError, EngineError
+from agent_layer.recorder import open_recorder
+from agent_layer.store import open_store
+from agent_layer.store.batches import list_batches
 from agent_layer.store.policies import list_policies
 from trainer_adapter.checkpoint import Shelf
 from trainer_adapter.config import write_config
 from trainer_adapter.groups import CONSUMER
 from trainer_adapter.progress import progress_path, read_progress
+from trainer_adapter.replaying import rebuild_batch
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore"),  # torch, ray and veRL warn of each other
@@ -52,6 +56,22 @@ def test_every_step_gives_a_version_that_is_registered_served_and_reported(confi
     assert all(one.success == pytest.approx(1 / 3) and one.num_null_rewards == 0 for one in reports)
     assert all(one.staleness_max <= 1 and one.num_tokens == 6 for one in reports)
     assert len(acknowledged(redis, board.keys)) == 8
+
+
+@pytest.mark.usefixtures("player")
+def test_what_every_step_learned_from_is_rebuilt_whatever_is_judged_later(configure, settings):
+    store = open_store(settings)
+    reports = train(configure(3), settings)
+    batches = list_batches(store.redis, store.keys, RUN)
+    for trajectory_id in {one.trajectory_id for batch in batches for one in batch.rollouts}:
+        store.reward(trajectory_id, 7.0)
+    assert open_recorder(settings).flush().pending == 0
+
+    assert [(one.step, one.policy_version, one.num_samples) for one in batches] == [
+        (one.step, one.policy_version - 1, one.num_samples) for one in reports
+    ]
+    assert [rebuild_batch(batch, store.get).differences for batch in batches] == [[]] * 3
+    assert store.query(reward=(7, 7), limit=1000).items
 
 
 def test_a_stopped_run_goes_on_and_trains_no_group_twice(configure, settings, player, redis, keys):

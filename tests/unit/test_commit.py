@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from agent_layer.schema.batch import TrainedBatch
 from agent_layer.schema.codec import encode, owner_of
 from agent_layer.schema.group import Group
 from agent_layer.schema.ids import new_id
@@ -80,8 +81,13 @@ groups = st.builds(
 policies = st.builds(
     PolicyVersion, run=st.just("run"), number=st.integers(0, 3), location=st.just("here"), created_at=st.just(AT)
 )
+batches = st.integers(1, 2).map(
+    lambda n: TrainedBatch(
+        run="run", batch_id=f"b{n}", step=n, policy_version=0, trained_at=AT, rollouts=[], num_samples=0, batch_hash="h"
+    )
+)
 contents = st.builds(Content, trajectory_id=trajectory_ids, hash=st.just("hash"), body=st.just(b"1"))
-records = st.one_of(starts, parts, rewards, outcomes, acceptances, groups, policies, contents)
+records = st.one_of(starts, parts, rewards, outcomes, acceptances, groups, policies, batches, contents)
 property_settings = hypothesis_settings(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
@@ -170,7 +176,7 @@ def identity(record) -> object:
             return "started", record.trajectory_id, record.started_at, record.task is None
         case Outcome():
             return "outcome", record.trajectory_id, record.ended_at
-        case Group() | PolicyVersion():
+        case Group() | PolicyVersion() | TrainedBatch():
             return owner_of(record)
         case _:
             return encode(record)
@@ -216,7 +222,7 @@ def test_the_index_says_what_the_trajectories_say(redis, keys, segments):
             owned[owner_of(record)].append(record)
 
     for trajectory_id, found in owned.items():
-        if trajectory_id.startswith(("group:", "policy:")) or all(isinstance(one, Content) for one in found):
+        if trajectory_id.startswith(("group:", "policy:", "batch:")) or all(isinstance(one, Content) for one in found):
             continue
         row = {
             name.decode(): value.decode() for name, value in redis.hgetall(space.keys.trajectory(trajectory_id)).items()
@@ -275,8 +281,8 @@ def test_whoever_waits_for_events_hears_of_each_new_status_once(space):
     for name, segment in {"a": [started], "b": [ended], "a again": [started], "b again": [ended]}.items():
         space.commit(name, segment)
 
-    events = space.redis.xrange(space.keys.events)
-    assert [fields[b"status"] for _, fields in events] == [b"running", b"completed"]
+    events = [fields for _, fields in space.redis.xrange(space.keys.events) if fields[b"kind"] == b"trajectory"]
+    assert [fields[b"status"] for fields in events] == [b"running", b"completed"]
     assert "status=running" not in space.filed()
     assert space.redis.smembers(space.keys.values("status")) == {b"completed"}
 

@@ -14,6 +14,9 @@ from agent_layer.settings import Settings
         ({"gateway_url": "https://gateway.example:1"}, set()),
         ({"gateway_url": "http://192.0.2.1:1"}, {"tls"}),
         ({"former_api_keys": "older-key"}, {"keys"}),
+        ({"ingest_url": "http://127.0.0.1:1", "ingest_key": "key"}, set()),
+        ({"ingest_url": "http://127.0.0.1:1"}, {"keys"}),
+        ({"ingest_url": "http://192.0.2.1:1", "ingest_key": "key"}, {"tls"}),
     ],
 )
 def test_what_is_unsafe_about_keys_is_noted(settings, changes, subjects):

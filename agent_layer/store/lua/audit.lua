@@ -12,6 +12,10 @@ local function is_filed(id)
       return false
     end
   end
+  if redis.call('GETBIT', key('b', block, 'rewarded'), at) ~= (filed.reward and 1 or 0) then return false end
+  if filed.reward and redis.call('GETBIT', key('b', block, 'bucket=' .. bucket_of(tonumber(filed.reward))), at) == 0 then
+    return false
+  end
   local ends = redis.call('HGET', key('zones'), block)
   ends = ends and {struct.unpack(ENDS, ends)}
   for i, column in ipairs(COLUMNS) do

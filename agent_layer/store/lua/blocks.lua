@@ -12,14 +12,15 @@ local COLUMN_AT = {}
 for at, column in ipairs(COLUMNS) do COLUMN_AT[column] = at end
 local ENDS = '<' .. ('dd'):rep(#COLUMNS)
 local NOT_KNOWN = 0 / 0
+local EMPTY_COLUMN = struct.pack('<d', NOT_KNOWN):rep(BLOCK)
 
 -- Field of a row → what its values are filed under.
 local SINGLE = {run = 'run', split = 'split', task_id = 'task', task_type = 'type', status = 'status', cause = 'cause',
   accepted = 'accepted', input_hash = 'input', env = 'env', env_version = 'env_version'}
 local LISTS = {agents = 'agent', tools = 'tool'}
 local COUNTED = {run = true, split = true, type = true, status = true, cause = true, agent = true, tool = true,
-  env = true, env_version = true}
-local FILED = {'labels'}
+  env = true, env_version = true, bucket = true}
+local FILED = {'labels', 'ordinal', 'num_calls'}
 for field in pairs(SINGLE) do FILED[#FILED + 1] = field end
 for field in pairs(LISTS) do FILED[#FILED + 1] = field end
 for _, column in ipairs(COLUMNS) do FILED[#FILED + 1] = column end
@@ -46,47 +47,92 @@ local function names_of(filed)
   end
   for field, name in pairs(SINGLE) do if filed[field] then add(name, filed[field]) end end
   for field, name in pairs(LISTS) do
-    for _, value in ipairs(cjson.decode(filed[field] or '[]')) do add(name, value) end
+    for _, value in ipairs(filed[field] and cjson.decode(filed[field]) or {}) do add(name, value) end
   end
-  for label, value in pairs(cjson.decode(filed.labels or '{}')) do add('label', label .. '=' .. value) end
+  for label, value in pairs(filed.labels and cjson.decode(filed.labels) or {}) do add('label', label .. '=' .. value) end
   return names
 end
 
+local occurring = {} -- bitmaps that this script has found or made to hold somebody
+local begins = {} -- what the keys of a block begin with
+
+local function in_block(block, name)
+  local begin = begins[block]
+  if not begin then
+    begin = key('b', block, '')
+    begins[block] = begin
+  end
+  return begin .. name
+end
+
 local function mark(block, at, name, what)
-  if redis.call('SETBIT', key('b', block, name), at, 1) == 1 then return end
+  local bitmap = in_block(block, name)
+  if redis.call('SETBIT', bitmap, at, 1) == 1 or occurring[bitmap] then return end
+  occurring[bitmap] = true
   if redis.call('SETBIT', key('v', name), block, 1) == 0 and COUNTED[what[1]] then
     redis.call('SADD', key('values', what[1]), what[2])
   end
 end
 
 local function unmark(block, at, name, what)
-  local bitmap, blocks = key('b', block, name), key('v', name)
+  local bitmap, blocks = in_block(block, name), key('v', name)
   redis.call('SETBIT', bitmap, at, 0)
   if redis.call('BITPOS', bitmap, 1) >= 0 then return end
   redis.call('DEL', bitmap)
+  occurring[bitmap] = nil
   redis.call('SETBIT', blocks, block, 0)
   if redis.call('BITPOS', blocks, 1) >= 0 then return end
   redis.call('DEL', blocks)
   if COUNTED[what[1]] then redis.call('SREM', key('values', what[1]), what[2]) end
 end
 
-local function widen(block, column, value)
-  local stored, ends = redis.call('HGET', key('zones'), block), {}
-  if stored then
-    ends = {struct.unpack(ENDS, stored)}
-  else
-    for i = 1, 2 * #COLUMNS, 2 do ends[i], ends[i + 1] = math.huge, -math.huge end
+-- A reward lies in a bucket of 0.05, so that a narrow range of rewards is as quickly found as a value. The same stands
+-- in filters.py.
+local function bucket_of(reward)
+  return tostring(math.max(-200, math.min(200, math.floor(reward * 20))))
+end
+
+local zones, widened = {}, {} -- ends of the columns of a block that this script has read; those that it has changed
+
+local function ends_of(block)
+  if not zones[block] then
+    local stored, ends = redis.call('HGET', key('zones'), block), {}
+    if stored then
+      ends = {struct.unpack(ENDS, stored)}
+    else -- a block begins with nothing known of anybody
+      for i = 1, 2 * #COLUMNS, 2 do ends[i], ends[i + 1] = math.huge, -math.huge end
+      for _, column in ipairs(COLUMNS) do redis.call('SETNX', in_block(block, column), EMPTY_COLUMN) end
+      widened[block] = true
+    end
+    zones[block] = ends
   end
-  local low, high = 2 * COLUMN_AT[column] - 1, 2 * COLUMN_AT[column]
-  if value >= ends[low] and value <= ends[high] then return end
-  ends[low], ends[high] = math.min(ends[low], value), math.max(ends[high], value)
-  redis.call('HSET', key('zones'), block, struct.pack(ENDS, unpack(ends, 1, 2 * #COLUMNS)))
+  return zones[block]
 end
 
 -- Write a number, or that it is not known (nil).
 local function write(block, at, column, value)
-  redis.call('SETRANGE', key('b', block, column), 8 * at, struct.pack('<d', value or NOT_KNOWN))
-  if value then widen(block, column, value) end
+  local ends, low, high = ends_of(block), 2 * COLUMN_AT[column] - 1, 2 * COLUMN_AT[column]
+  redis.call('SETRANGE', in_block(block, column), 8 * at, struct.pack('<d', value or NOT_KNOWN))
+  if value and (value < ends[low] or value > ends[high]) then
+    ends[low], ends[high] = math.min(ends[low], value), math.max(ends[high], value)
+    widened[block] = true
+  end
+end
+
+-- What a script that writes numbers calls at its end.
+local function keep_zones()
+  for block in pairs(widened) do
+    redis.call('HSET', key('zones'), block, struct.pack(ENDS, unpack(zones[block], 1, 2 * #COLUMNS)))
+  end
+end
+
+local function write_reward(block, at, known, reward)
+  local left, joined = known and bucket_of(known), reward and bucket_of(reward)
+  if left and left ~= joined then unmark(block, at, 'bucket=' .. left, {'bucket', left}) end
+  if joined then mark(block, at, 'bucket=' .. joined, {'bucket', joined}) end
+  if joined and not left then mark(block, at, 'rewarded', {'rewarded'}) end
+  if left and not joined then unmark(block, at, 'rewarded', {'rewarded'}) end
+  write(block, at, 'reward', reward)
 end
 
 local function place_of(ordinal)
@@ -94,25 +140,30 @@ local function place_of(ordinal)
 end
 
 local function ids_key(block, at)
-  return key('b', block, 'ids', math.floor(at / IDS_TOGETHER))
+  return in_block(block, 'ids:' .. math.floor(at / IDS_TOGETHER))
 end
 
 -- File a trajectory under what its row says now. 'before' is what was filed last; without it all is written again.
 local function file(id, row, before)
   local after = read_filed(row)
   if not after.started_at then return after end
-  local ordinal = redis.call('HGET', row, 'ordinal')
+  local ordinal, is_new = after.ordinal, false
   if not ordinal then
-    ordinal, before = redis.call('INCR', key('ordinals')) - 1, nil
+    ordinal, is_new, before = redis.call('INCR', key('ordinals')) - 1, true, {}
     redis.call('HSET', row, 'ordinal', ordinal)
   end
   local block, at = place_of(ordinal)
-  if not before then redis.call('HSET', ids_key(block, at), at, id) end
-  local left, joined = before and names_of(before) or {}, names_of(after)
+  ends_of(block)
+  if is_new or not before then redis.call('HSET', ids_key(block, at), at, id) end
+  local left, joined = (is_new or not before) and {} or names_of(before), names_of(after)
   for name, what in pairs(left) do if not joined[name] then unmark(block, at, name, what) end end
   for name, what in pairs(joined) do if not left[name] then mark(block, at, name, what) end end
   for _, column in ipairs(COLUMNS) do
-    if not before or before[column] ~= after[column] then write(block, at, column, tonumber(after[column])) end
+    if column == 'reward' then
+      if not before or is_new then write_reward(block, at, nil, tonumber(after.reward)) end -- else rewards.lua does
+    elseif not before or before[column] ~= after[column] then
+      write(block, at, column, tonumber(after[column]))
+    end
   end
   return after
 end
@@ -122,11 +173,14 @@ local function unfile(row)
   local ordinal = redis.call('HGET', row, 'ordinal')
   if not ordinal then return end
   local block, at = place_of(ordinal)
-  for name, what in pairs(names_of(read_filed(row))) do unmark(block, at, name, what) end
+  local filed = read_filed(row)
+  for name, what in pairs(names_of(filed)) do unmark(block, at, name, what) end
+  if filed.reward then write_reward(block, at, tonumber(filed.reward), nil) end
   redis.call('HDEL', ids_key(block, at), at)
   for _, column in ipairs(COLUMNS) do write(block, at, column, nil) end
-  if redis.call('EXISTS', key('b', block, 'all')) == 1 then return end
-  for _, column in ipairs(COLUMNS) do redis.call('DEL', key('b', block, column)) end
+  if redis.call('EXISTS', in_block(block, 'all')) == 1 then return end
+  for _, column in ipairs(COLUMNS) do redis.call('DEL', in_block(block, column)) end
   redis.call('HDEL', key('zones'), block)
+  zones[block], widened[block] = nil, nil
 end
 

@@ -26,27 +26,36 @@ local function keep_first(row, rank_field, block, fields)
 end
 
 -- Of a call ever more is told (1 started, 2 ended, 3 both), and its choices never get fewer. Stored as 'told choices'.
-local function merge_calls(calls_key, row, calls)
-  for call, seen in pairs(calls) do
-    local told, num_choices = unpack(seen)
-    local known = redis.call('HGET', calls_key, call)
-    if known then
-      local known_told, known_choices = known:match('(%d+) (%d+)')
-      told = bit.bor(told, tonumber(known_told))
-      num_choices = math.max(num_choices, tonumber(known_choices))
+local function merge_calls(calls_key, row, calls, before)
+  local ids, told = {}, {}
+  local num_calls, num_steps = tonumber(before.num_calls), tonumber(before.num_steps)
+  if batch.again or not num_calls then
+    num_calls, num_steps = 0, 0
+    for _, value in ipairs(redis.call('HVALS', calls_key)) do
+      num_calls, num_steps = num_calls + 1, num_steps + value:match(' (%d+)')
     end
-    redis.call('HSET', calls_key, call, told .. ' ' .. num_choices)
   end
-  local num_steps = 0
-  for _, value in ipairs(redis.call('HVALS', calls_key)) do
-    num_steps = num_steps + tonumber(value:match(' (%d+)'))
+  for call in pairs(calls) do ids[#ids + 1] = call end
+  local known = num_calls > 0 and redis.call('HMGET', calls_key, unpack(ids)) or {}
+  for i, call in ipairs(ids) do
+    local bits, num_choices = unpack(calls[call])
+    if known[i] then
+      local known_bits, known_choices = known[i]:match('(%d+) (%d+)')
+      bits, num_choices = bit.bor(bits, tonumber(known_bits)), math.max(num_choices, tonumber(known_choices))
+      num_steps = num_steps - known_choices
+    else
+      num_calls = num_calls + 1
+    end
+    num_steps = num_steps + num_choices
+    told[#told + 1], told[#told + 2] = call, bits .. ' ' .. num_choices
   end
-  redis.call('HSET', row, 'num_calls', redis.call('HLEN', calls_key), 'num_steps', num_steps)
+  redis.call('HSET', calls_key, unpack(told))
+  redis.call('HSET', row, 'num_calls', num_calls, 'num_steps', num_steps)
 end
 
 local function merge_names(row, field, more)
-  local known, names = {}, {}
-  for _, name in ipairs(cjson.decode(redis.call('HGET', row, field) or '[]')) do known[name] = true end
+  local known, names, stored = {}, {}, redis.call('HGET', row, field)
+  for _, name in ipairs(stored and cjson.decode(stored) or {}) do known[name] = true end
   for _, name in ipairs(more) do known[name] = true end
   for name in pairs(known) do names[#names + 1] = name end
   table.sort(names)
@@ -58,12 +67,12 @@ local function merge_policy(row, field, version, choose)
   redis.call('HSET', row, field, known and choose(tonumber(known), version) or version)
 end
 
-local function merge_row(id, row, said)
+local function merge_row(id, row, said, before)
   if said.opening then keep_first(row, 'opened', said.opening, OPENING) end
   if said.ending then keep_first(row, 'ended', said.ending, ENDING) end
   if said.is_started then redis.call('HSETNX', row, 'status', 'running') end
   if said.is_accepted then redis.call('HSET', row, 'accepted', 1) end
-  if said.calls then merge_calls(key('t', id, 'calls'), row, said.calls) end
+  if said.calls then merge_calls(row .. ':calls', row, said.calls, before) end
   if said.agents then merge_names(row, 'agents', said.agents) end
   if said.tools then merge_names(row, 'tools', said.tools) end
   if said.policy_min then merge_policy(row, 'policy_min', said.policy_min, math.min) end
@@ -73,7 +82,7 @@ end
 local function basis_of(id, row)
   local opened, ended, declared, status, cause =
     unpack(redis.call('HMGET', row, 'opened', 'ended', 'declared', 'status', 'cause'))
-  local rewards = redis.call('HVALS', key('t', id, 'rewards'))
+  local rewards = redis.call('HVALS', row .. ':rewards')
   local mark = (opened or '') .. '|' .. (ended or '') .. '|' .. #rewards
   return {id, mark, declared or '', ended or '', status or '', cause or '', unpack(rewards)}
 end
@@ -82,18 +91,19 @@ local is_merged = {}
 for _, name in ipairs(batch.merged) do is_merged[name] = true end
 
 -- Say where the bytes lie; not where they no longer do, because their segment was merged into one that is named here.
-local function merge_place(id, segment, place)
-  local chunks = key('t', id, 'chunks')
+-- Gives whether more is stored than before.
+local function merge_place(chunks, segment, place)
   local function is_here(name) return redis.call('HEXISTS', chunks, name) == 1 end
   if was_merged(segment, is_here) then
     redis.call('SADD', key('rewrite'), segment)
-    return
+    return false
   end
-  redis.call('HSET', chunks, segment, place)
-  if not is_merged[segment] then return end
+  local is_new = redis.call('HSET', chunks, segment, place) == 1
+  if not is_merged[segment] then return is_new end
   for _, name in ipairs(redis.call('HKEYS', chunks)) do
     if was_merged(name, is_here) then redis.call('HDEL', chunks, name) end
   end
+  return false
 end
 
 local function merge_group_place(id, segment)
@@ -121,17 +131,31 @@ local function merge_trajectory(one)
     return
   end
   local before = read_filed(row)
-  merge_place(id, one.segment, one.place)
-  merge_row(id, row, said)
+  local is_more = merge_place(row .. ':chunks', one.segment, one.place)
+  merge_row(id, row, said, before)
   for reward_id, reward in pairs(one.rewards) do
-    redis.call('HSETNX', key('t', id, 'rewards'), reward_id, reward)
+    redis.call('HSETNX', row .. ':rewards', reward_id, reward)
   end
   local after = file(id, row, not batch.again and before or nil)
   if after.run then redis.call('SADD', key('runs'), after.run) end
   if after.started_at and (before.status ~= after.status or before.accepted ~= after.accepted) then
     announce('kind', 'trajectory', 'trajectory_id', id, 'status', after.status or '')
+  elseif is_more and redis.call('HEXISTS', row, 'ended') == 1 then -- a late reward, or steps of another log
+    announce('kind', 'addition', 'trajectory_id', id)
   end
   if one.is_judged then bases[#bases + 1] = basis_of(id, row) end
+end
+
+-- Let consumers that have come further already know of a group; see claims/shared.lua.
+local function offer_late(group)
+  local feeds = redis.call('HGETALL', key('feeds', group.run))
+  for i = 1, #feeds, 2 do
+    local feed, closed_at = feeds[i], feeds[i + 1]:match('^%S+')
+    local is_acked = redis.call('SISMEMBER', key('acked', group.run, feed:match('^(.*):')), group.group_id) == 1
+    if tonumber(group.closed_at) <= tonumber(closed_at) and not is_acked then
+      redis.call('ZADD', key('claims', group.run, feed, 'waiting'), group.closed_at, group.group_id)
+    end
+  end
 end
 
 for _, one in ipairs(batch.trajectories) do merge_trajectory(one) end
@@ -139,18 +163,23 @@ for _, policy in ipairs(batch.policies) do
   redis.call('SADD', key('runs'), policy.run)
   redis.call('HSETNX', key('policies', policy.run), policy.number, policy.record)
 end
+for _, trained in ipairs(batch.trained) do
+  redis.call('HSETNX', key('batches', trained.run), trained.batch_id, trained.record)
+end
 for _, group in ipairs(batch.groups) do
   if is_dead('group:' .. group.group_id) then
     redis.call('SADD', key('rewrite'), group.segment)
     forget_group(group.group_id)
   else
     merge_group_place(group.group_id, group.segment)
-    if redis.call('SETNX', key('group', group.group_id), group.record) == 1 then
-      announce('kind', 'group', 'group_id', group.group_id, 'run', group.run)
-    elseif is_merged[group.segment] then -- without the members that were deleted
+    local is_new = redis.call('SETNX', key('group', group.group_id), group.record) == 1
+    if is_new then announce('kind', 'group', 'group_id', group.group_id, 'run', group.run) end
+    if not is_new and is_merged[group.segment] then -- without the members that were deleted
       redis.call('SET', key('group', group.group_id), group.record)
     end
-    redis.call('ZADD', key('groups', group.run), group.closed_at, group.group_id)
+    local is_back = redis.call('ZADD', key('groups', group.run), group.closed_at, group.group_id) == 1
+    if is_new or is_back then offer_late(group) end
   end
 end
+keep_zones()
 return bases

@@ -6,3 +6,4 @@ for i = 2, #ARGV do
   local group = owner:match('^group:(.*)')
   if group then forget_group(group) else forget_trajectory(owner) end
 end
+keep_zones()

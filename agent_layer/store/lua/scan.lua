@@ -1,6 +1,7 @@
 -- What stands before find.lua and tally.lua: the walk over those members of blocks that meet conditions. Reads only.
 -- KEYS[1]: prefix of the namespace. ARGV[1], msgpack, see index.py: blocks, names (bitmaps that a member must be in),
--- without (bitmaps that it must not be in), ranges ({column, least, greatest}; what is not known lies in no range).
+-- without (bitmaps that it must not be in), any (bitmaps of which it must be in one; nil: it need not), ranges
+-- ({column, least, greatest}; what is not known lies in no range).
 local prefix, asked = KEYS[1], cmsgpack.unpack(ARGV[1])
 local NUM_WORDS, WORD_BITS, VALUES_TOGETHER = 64, 32, 32
 local WORDS, VALUES = '>' .. ('I4'):rep(NUM_WORDS), '<' .. ('d'):rep(VALUES_TOGETHER)
@@ -18,9 +19,27 @@ local function words_of(block, name)
   return bitmap and {unpack_struct(WORDS, bitmap .. EMPTY:sub(#bitmap + 1))}
 end
 
+-- The members that are in one of the bitmaps of 'any', as words.
+local function members_of_any(block)
+  local words
+  for _, name in ipairs(asked.any) do
+    local more = words_of(block, name)
+    if words and more then
+      for i = 1, NUM_WORDS do words[i] = bit.bor(words[i], more[i]) end
+    else
+      words = words or more
+    end
+  end
+  return words
+end
+
 -- The members of a block that have all names and none of those that they must not have, as words; nil: there is none.
 local function members_of(block)
   local words
+  if asked.any then
+    words = members_of_any(block)
+    if not words then return nil end
+  end
   for _, name in ipairs(asked.names) do
     local more = words_of(block, name)
     if not more then return nil end

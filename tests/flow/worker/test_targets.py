@@ -7,6 +7,7 @@ from langchain_core.messages import HumanMessage
 from langchain_openai import ChatOpenAI
 from langgraph.graph import END, START, MessagesState, StateGraph
 
+from agent_layer.schema.task import hash_input
 from envs import StepResult
 from envs.command_target import CommandTarget
 from envs.guard import Guard
@@ -123,7 +124,11 @@ class Echo:
 
 
 async def test_the_model_plays_in_an_environment(site, task):
-    (trajectory,) = await site.run(Echo, task())
+    asked = task()
+    (trajectory,) = await site.run(Echo, asked, name="m:Echo", env="m:Echo", env_version="2")
+
+    started = trajectory.started
+    assert (started.input_hash, started.env, started.env_version) == (hash_input(asked), "m:Echo", "2")
 
     assert trajectory.reward == 2.0
     assert [observation.output for observation in trajectory.observations] == ["heard 1", "heard 2"]

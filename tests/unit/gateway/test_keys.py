@@ -2,7 +2,6 @@
 
 import asyncio
 import ssl
-import subprocess
 
 import aiohttp
 import pytest
@@ -124,9 +123,8 @@ def test_a_certificate_that_is_none_is_said_in_one_sentence(tmp_path):
         tls_of(Settings(tls_cert=tmp_path / "gateway.pem"))
 
 
-async def test_rollouts_work_over_tls(settings, keep, tmp_path):
-    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    _make_certificate(cert, key)
+async def test_rollouts_work_over_tls(settings, keep, certificate):
+    cert, key = certificate
     mine = settings.model_copy(update={"api_key": "operator-key", "tls_cert": cert, "tls_key": key})
 
     async with keep(mine, tls_of(mine)) as house:
@@ -135,16 +133,6 @@ async def test_rollouts_work_over_tls(settings, keep, tmp_path):
             opened = await house.open()
             assert opened["base_url"].startswith("https://127.0.0.1:")
             assert (await house.chat(opened, "hello"))[0] == 200
-
-
-def _make_certificate(cert, key):
-    subject = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
-    made = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-keyout", str(key), "-out", str(cert)]
-    try:
-        request = ["openssl", "req", "-x509", "-nodes", "-days", "2"]
-        subprocess.run([*request, *subject, *made], check=True, capture_output=True)
-    except FileNotFoundError:
-        pytest.skip("openssl, which makes the certificate, is not installed")
 
 
 async def _status_of(base, url, name, value):

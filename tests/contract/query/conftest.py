@@ -1,19 +1,15 @@
-"""This file holds what a search promises: the same answer as a plain filter over everything, page by page."""
+"""This file holds trajectories in plain Python, and what a search over them must answer."""
 
 import random
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pytest
-from hypothesis import HealthCheck, given
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from agent_layer.errors import BadInputError
 from agent_layer.schema.record import TokenIds
 from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
 from agent_layer.schema.step import Action, StepPart
-from agent_layer.store.tombstones import forget
 
 NUM_TRAJECTORIES = 300
 
@@ -30,8 +26,12 @@ class Model:
     status: str
     accepted: bool
     reward: float | None
+    cause: str | None
     versions: list[int]
     agents: list[str]
+    tools: list[str]
+    """[num_calls]; '' where a call asked for none."""
+    labels: dict[str, str]
     started_at: float
 
     def records(self):
@@ -43,17 +43,19 @@ class Model:
             task_id=self.task,
             task_type=self.task_type,
             split=self.split,
+            labels=self.labels,
             started_at=self.started_at,
         )
-        for number, (version, agent) in enumerate(zip(self.versions, self.agents, strict=True)):
-            action = Action(response_token_ids=TokenIds([1]), policy_versions=[(version, 1)])
+        for number, (version, agent, tool) in enumerate(zip(self.versions, self.agents, self.tools, strict=True)):
+            message = {"role": "assistant", "tool_calls": [{"function": {"name": tool}}]} if tool else None
+            action = Action(message=message, response_token_ids=TokenIds([1]), policy_versions=[(version, 1)])
             part = {**own, "call_id": f"{self.id}/{number}", "source": "gateway", "agent": agent}
             yield StepPart(**part, phase="start", at=self.started_at + 1)
             yield StepPart(**part, phase="end", at=self.started_at + 2, actions=[action], status="ok")
         if self.reward is not None:
             yield Reward(**own, reward_id=f"{self.id}/r", at=1.0, score=self.reward)
         if self.status != "running":
-            yield Outcome(**own, status=self.status, ended_at=self.started_at + 9)
+            yield Outcome(**own, status=self.status, cause=self.cause, ended_at=self.started_at + 9)
         if self.accepted:
             yield Accepted(**own, rollout_id=self.id[:-2], accepted_at=self.started_at + 10)
 
@@ -71,6 +73,12 @@ def meets(one, ends):
     )
 
 
+def has_step(one, which):
+    if which == "last":
+        return bool(one.versions)
+    return which[1] in one.tools if isinstance(which, tuple) else len(one.versions) > which
+
+
 TESTS = {
     "run": lambda one, value: one.run == value,
     "split": lambda one, value: one.split == value,
@@ -79,7 +87,10 @@ TESTS = {
     "status": lambda one, value: one.status == value,
     "agent": lambda one, value: value in one.agents,
     "accepted": lambda one, value: one.accepted == value,
-    "step": lambda one, value: len(one.versions) > value,
+    "step": has_step,
+    "cause": lambda one, value: one.cause == value,
+    "tool": lambda one, value: value in one.tools,
+    "labels": lambda one, value: one.labels.items() >= value.items(),
     "policy": meets,
     "reward": lambda one, value: within(one.reward, value),
     "since": lambda one, value: one.started_at >= value,
@@ -94,9 +105,12 @@ ORDERS = {
 }
 
 
-def make_models(seed):
+CAUSES = {"running": [None], "failed": ["infra"], "completed": [None], "truncated": [None, "policy"]}
+
+
+def make_models(seed, num_models=NUM_TRAJECTORIES, spread=1):
     chance = random.Random(seed)
-    for number in range(NUM_TRAJECTORIES):
+    for number in range(num_models):
         num_calls = chance.choice([0, 1, 1, 3])
         status = chance.choice(["running", "completed", "completed", "truncated", "failed"])
         yield Model(
@@ -107,43 +121,23 @@ def make_models(seed):
             task_type=chance.choice(["math", "code"]),
             status=status,
             accepted=status in ("completed", "truncated") and chance.random() < 0.8,
-            reward=chance.choice([None, -1.5, 0.0, 0.25, 1.0]),
+            reward=None if status == "failed" else chance.choice([None, -1.5, 0.0, 0.25, chance.random(), 1.0, 40.0]),
+            cause=chance.choice(CAUSES[status]),
             versions=[chance.randrange(9) for _ in range(num_calls)],
             agents=[chance.choice(["solver", "solver", "judge"]) for _ in range(num_calls)],
-            started_at=float(chance.randrange(1_000, 1_100)),
+            tools=[chance.choice(["", "search", "x" * 100]) for _ in range(num_calls)],
+            labels={"team": chance.choice("ab"), **({"long": "v" * 90} if chance.random() < 0.1 else {})},
+            started_at=float(chance.randrange(1_000, 1_000 + 100 * spread)),
         )
 
 
 MODELS = list(make_models(seed=4))
 
 
-def answer_of(asked, order):
+def answer_of(asked, order, models=MODELS):
     key, descending = ORDERS[order]
-    found = [one for one in MODELS if one.passes(asked) and key(one) is not None]
+    found = [one for one in models if one.passes(asked) and key(one) is not None]
     return [one.id for one in sorted(found, key=lambda one: (key(one), one.started_at, one.id), reverse=descending)]
-
-
-@pytest.fixture
-def objects_settings(settings):
-    """One kind of object store is enough here: a search reads Redis only."""
-    return settings
-
-
-@pytest.fixture
-def full_store(store, write):
-    write(*(record for model in MODELS for record in model.records()))
-    return store
-
-
-def pages(store, asked, order, limit):
-    cursor = None
-    while True:
-        page = store.query(**asked, order=order, limit=limit, cursor=cursor)
-        assert len(page.items) == limit or page.cursor is None
-        yield from [row.trajectory_id for row in page.items]
-        if page.cursor is None:
-            return
-        cursor = page.cursor
 
 
 def ranges(values):
@@ -161,62 +155,44 @@ ASKED = st.fixed_dictionaries(
         "status": st.sampled_from(["running", "completed", "failed"]),
         "agent": st.sampled_from(["solver", "judge", "none"]),
         "accepted": st.none() | st.booleans(),
-        "step": st.integers(0, 3),
+        "step": st.integers(0, 3) | st.sampled_from(["last", ("tool", "search"), ("tool", "none")]),
+        "cause": st.sampled_from(["infra", "policy", "user"]),
+        "tool": st.sampled_from(["search", "x" * 100, "none"]),
+        "labels": st.sampled_from([{}, {"team": "a"}, {"team": "b", "long": "v" * 90}, {"nobody": "x"}]),
         "policy": ranges(st.integers(-1, 9)),
-        "reward": ranges(st.sampled_from([-1.5, 0.0, 0.1, 1.0])),
+        "reward": ranges(st.sampled_from([-1.5, 0.0, 0.1, 0.3, 1.0, 39.0])),
         "since": st.integers(995, 1_105).map(float),
         "until": st.integers(995, 1_105).map(float),
     },
 )
 
 
-def test_a_search_answers_what_a_plain_filter_would(full_store):
-    @hypothesis_settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-    @given(ASKED, st.sampled_from(list(ORDERS)), st.integers(1, 60))
-    def check(asked, order, limit):
-        assert list(pages(full_store, asked, order, limit)) == answer_of(asked, order)
+class Models:
+    """Trajectories that are in ``full_store``, in plain Python."""
 
-    check()
+    all = MODELS
+    asked = ASKED
+    """Any filters."""
+    orders = tuple(ORDERS)
+    make = staticmethod(make_models)
 
-
-def test_every_filter_alone_answers_what_a_plain_filter_would(full_store):
-    for asked in [{}, {"run": "r"}, {"task": "t1"}, {"reward": (1.0, None)}, {"policy": (8, 8)}, {"accepted": False}]:
-        for order in ORDERS:
-            assert list(pages(full_store, asked, order, 7)) == answer_of(asked, order), (asked, order)
-
-
-def test_new_trajectories_do_not_disturb_pages_that_follow(full_store, write):
-    first = full_store.query(limit=10)
-    newer = replace(MODELS[0], id="new-0", started_at=9_999.0)
-    write(*newer.records())
-
-    second = full_store.query(limit=10, cursor=first.cursor)
-
-    assert [row.trajectory_id for row in first.items + second.items] == answer_of({}, "newest")[:20]
+    def answer(self, asked, order, among=MODELS):
+        """Ids of those that pass all filters, in order."""
+        return answer_of(asked, order, among)
 
 
-def test_a_cursor_holds_when_its_trajectory_has_left(full_store):
-    first = full_store.query(limit=10)
-    forget(full_store.redis, full_store.keys, [first.items[-1].trajectory_id], 1.0)
-
-    second = full_store.query(limit=10, cursor=first.cursor)
-
-    assert [row.trajectory_id for row in second.items] == answer_of({}, "newest")[10:20]
+@pytest.fixture
+def models():
+    return Models()
 
 
-@pytest.mark.parametrize(
-    ("asked", "subject"),
-    [
-        ({"order": "best"}, "order 'best'"),
-        ({"limit": 0}, "limit 0"),
-        ({"cursor": "x"}, "cursor 'x'"),
-        ({"cursor": "oldest,1.0,x-0"}, "cursor"),
-        ({"since": "soon"}, "since 'soon'"),
-        ({"split": "test"}, "split 'test'"),
-        ({"status": "done"}, "status 'done'"),
-        ({"colour": "red"}, "filter 'colour'"),
-    ],
-)
-def test_what_cannot_be_asked_is_refused_by_name(store, asked, subject):
-    with pytest.raises(BadInputError, match=subject):
-        store.query(**asked)
+@pytest.fixture
+def objects_settings(settings):
+    """One kind of object store is enough here: a search reads Redis only."""
+    return settings
+
+
+@pytest.fixture
+def full_store(store, write):
+    write(*(record for model in MODELS for record in model.records()))
+    return store

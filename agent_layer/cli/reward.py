@@ -1,0 +1,75 @@
+"""This file holds the command by which people judge what is stored: ``reward``."""
+
+from typing import Annotated
+
+import typer
+
+from agent_layer.errors import BadInputError, NotWholeError
+from agent_layer.recorder.log import open_recorder
+from agent_layer.schema.reward import Reward
+from agent_layer.settings import Settings
+from agent_layer.store.store import Store, open_store
+
+__all__ = ["register"]
+
+_NO_SCORE = "none"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command. Unknown options are left to it: a score below 0 looks like one."""
+    app.command(context_settings={"ignore_unknown_options": True})(reward)
+
+
+def reward(
+    context: typer.Context,
+    trajectory: Annotated[str, typer.Argument(help="Its id, as 'query' lists it.")],
+    score: Annotated[str, typer.Argument(help="A number; 'none' takes back what was judged.")],
+    *,
+    name: Annotated[str, typer.Option(help="Which of the task's rewards.")] = "reward",
+    step: Annotated[int | None, typer.Option(min=0, help="Judge this step, not the rollout.")] = None,
+    agent: Annotated[str | None, typer.Option(help="Judge this agent, not the rollout.")] = None,
+    comment: Annotated[str | None, typer.Option(help="What you have to say of it.")] = None,
+    reward_id: Annotated[str | None, typer.Option("--id", help="Say it twice, it counts once.")] = None,
+) -> None:
+    """Judge a trajectory, or a step or an agent of it. What was judged before is superseded and stays."""
+    settings: Settings = context.obj
+    store = open_store(settings)
+    given = store.reward(
+        trajectory, _read_score(score), name=name, step=step, agent=agent, comment=comment, reward_id=reward_id
+    )
+    _await_stored(settings, trajectory)
+    for line in _report(store, given):
+        typer.echo(line)
+
+
+def _read_score(text: str) -> float | None:
+    if text.lower() == _NO_SCORE:
+        return None
+    try:
+        return float(text)
+    except ValueError as error:
+        raise BadInputError(f"reward: expected a number or '{_NO_SCORE}' as the score, found {text!r}") from error
+
+
+def _await_stored(settings: Settings, trajectory_id: str) -> None:
+    if open_recorder(settings).flush(settings.flush_seconds).pending:
+        raise NotWholeError(
+            f"reward of trajectory {trajectory_id!r}: expected it to be stored within {settings.flush_seconds:g} s, but"
+            " it waits in the log; it will count once the store can be reached, see shipper.log"
+        )
+
+
+def _report(store: Store, given: Reward) -> list[str]:
+    """What the judgement changed, and whether it counts at all."""
+    row, trajectory = store.row(given.trajectory_id), store.get(given.trajectory_id)
+    replaced = next((one for one in trajectory.rewards if one.reward_id == given.supersedes), None)
+    before = "" if replaced is None else f", {_shown(replaced.score)} by {replaced.source} before"
+    lines = [f"{given.trajectory_id}: {given.name} = {_shown(given.score)}{before}; its reward is {_shown(row.reward)}"]
+    declared = trajectory.started.rewards if trajectory.started else {}
+    if given.scope == "rollout" and declared and given.name not in declared:
+        lines.append(f"{given.name!r} is kept but does not count: the task declares {', '.join(sorted(declared))}")
+    return lines
+
+
+def _shown(score: float | None) -> str:
+    return "null" if score is None else f"{score:g}"

@@ -1,0 +1,42 @@
+"""This file holds how the body of a request is read and unpacked, up to the length that a body may have."""
+
+import zstandard
+from aiohttp import hdrs, web
+
+from agent_layer.errors import BadInputError
+
+__all__ = ["read_body", "unpack"]
+
+
+async def read_body(request: web.Request, subject: str) -> bytes:
+    """Read what was sent, without its content encoding.
+
+    Raises:
+        BadInputError: it is not encoded as it says.
+        HTTPRequestEntityTooLarge: it is too long.
+    """
+    try:
+        return await request.read()
+    except web.RequestPayloadError as error:
+        told = request.headers.get(hdrs.CONTENT_ENCODING, "plain")
+        raise BadInputError(
+            f"{subject}: expected a body that is {told}, found another; check the exporter, or whatever sends it"
+        ) from error
+
+
+def unpack(packed: bytes, subject: str, longest_bytes: int) -> bytes:
+    """Undo zstd.
+
+    Raises:
+        BadInputError: it is none, or is cut off.
+        HTTPRequestEntityTooLarge: it says that it becomes too long.
+    """
+    try:
+        size = zstandard.frame_content_size(packed)
+        if size > longest_bytes:
+            raise web.HTTPRequestEntityTooLarge(longest_bytes, size)
+        return zstandard.ZstdDecompressor().decompress(packed, max_output_size=longest_bytes, allow_extra_data=False)
+    except zstandard.ZstdError as error:
+        raise BadInputError(
+            f"{subject}: expected a body packed by zstd, found another ({error}); check whoever sends it"
+        ) from error

@@ -1,0 +1,121 @@
+"""This file holds the address that logs of other machines come to, POST /v1/logs/NAMESPACE/NAME, and what is checked.
+
+The body is what lies in a log file, its frames, plain or packed by zstd (``application/zstd``). 200 says that all of
+it is committed. 400 says that this log can never be: it is damaged, or not one. Whatever else is answered, the sender
+keeps its log and sends it again, which is always safe.
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Generator
+from contextlib import contextmanager
+
+from aiohttp import hdrs, web
+
+from agent_layer.errors import BackPressureError, BadInputError, CorruptRecordError
+from agent_layer.ingest.access import Access
+from agent_layer.ingest.bodies import read_body, unpack
+from agent_layer.ingest.custody import Custody, OwnLog
+from agent_layer.ingest.times import check_times
+from agent_layer.recorder.frames import read_frames
+from agent_layer.settings import Settings
+from agent_layer.store.summary import read_record
+
+__all__ = ["LogReceiver", "read_log"]
+
+_NAME = re.compile(r"[0-9abcdefghjkmnpqrstvwxyz]{26}-[\w-]{1,80}")
+_PACKED = "application/zstd"
+_RETRY_SECONDS = "1"
+
+
+class LogReceiver:
+    """Takes the logs of one namespace."""
+
+    def __init__(self, settings: Settings, access: Access, log: OwnLog) -> None:
+        self._settings = settings
+        self._access = access
+        self._log = log
+        self._custody = Custody(log)
+        self._num_bytes = 0
+        """Of bodies that are being read, or are not in our log yet."""
+
+    async def attend(self, _: web.Application) -> AsyncIterator[None]:
+        """Look after what senders wait for, for as long as the application runs."""
+        watch = asyncio.create_task(self._custody.watch())
+        yield
+        watch.cancel()
+        await asyncio.wait([watch])
+
+    async def take(self, request: web.Request) -> web.Response:
+        """Take one log, and answer once it is committed."""
+        name = request.match_info["name"]
+        if (refusal := self._refusal_of(request)) is not None:
+            return refusal
+        try:
+            own = await self._keep(name, request)
+        except web.HTTPRequestEntityTooLarge:
+            return _refuse(413, name, f"log {name}: expected {self._settings.max_body_bytes} bytes at most, found more")
+        except (BadInputError, BackPressureError) as error:
+            return _refuse(400 if isinstance(error, BadInputError) else 503, name, str(error))
+        limit_seconds = self._settings.ingest_seconds
+        if await self._custody.await_commit(own, limit_seconds):
+            return web.json_response({"log": name})
+        return _refuse(503, name, f"log {name}: kept, but not committed within {limit_seconds:g} s; see shipper.log")
+
+    def _refusal_of(self, request: web.Request) -> web.Response | None:
+        """Refuse whoever does not belong here."""
+        name = request.match_info["name"]
+        if not self._access.is_allowed(request):
+            return _refuse(401, name, "ingest: this key is not known; use AGENT_LAYER_INGEST_KEY")
+        if request.match_info["namespace"] != self._settings.namespace:
+            return _refuse(404, name, f"ingest: expected logs of namespace {self._settings.namespace!r} only")
+        return None
+
+    async def _keep(self, name: str, request: web.Request) -> str:
+        if not _NAME.fullmatch(name):
+            raise BadInputError(f"log {name!r}: expected the name of a log, found none; check what was sent")
+        longest = self._settings.max_body_bytes
+        with self._holding(longest if request.content_length is None else request.content_length):
+            body = await read_body(request, f"log {name}")
+            is_packed = request.content_type == _PACKED
+            return await self._custody.keep(
+                name, body, lambda body: read_log(name, unpack(body, f"log {name}", longest) if is_packed else body)
+            )
+
+    @contextmanager
+    def _holding(self, num_bytes: int) -> Generator[None]:
+        """Count a body that is held in memory.
+
+        Raises: BackPressureError: there are too many, or no room in our log.
+        """
+        if not self._log.has_room() or (self._num_bytes and self._num_bytes + num_bytes > self._settings.ingest_bytes):
+            raise BackPressureError("ingest: expected room for another log, found none; send it again later")
+        self._num_bytes += num_bytes
+        try:
+            yield
+        finally:
+            self._num_bytes -= num_bytes
+
+
+def read_log(name: str, frames: bytes) -> list[bytes]:
+    """Take a log apart into its records, each of which can be read, and entered into the index.
+
+    Raises: BadInputError: it holds none, or something else.
+    """
+    contents, num_torn = read_frames(frames)
+    if num_torn or not contents:
+        raise BadInputError(
+            f"log {name}: expected whole frames with their checksums, found {len(contents)} and then {num_torn} bytes"
+            " that are none; it is damaged, see the log itself"
+        )
+    for content in contents:
+        try:
+            check_times(read_record(content))
+        except (CorruptRecordError, BadInputError) as error:
+            raise BadInputError(f"log {name}: {error}") from error
+    return contents
+
+
+def _refuse(status: int, name: str, reason: str) -> web.Response:
+    headers = {hdrs.RETRY_AFTER: _RETRY_SECONDS} if status == 503 else None
+    return web.json_response({"error": reason, "log": name}, status=status, headers=headers)

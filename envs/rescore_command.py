@@ -1,0 +1,99 @@
+"""This file holds the command that lets a scorer judge what is stored: ``rescore``."""
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from agent_layer.cli.filters import takes_filters
+from agent_layer.errors import BadInputError, NotWholeError
+from agent_layer.recorder import open_recorder
+from agent_layer.schema.ids import check_name
+from agent_layer.settings import Settings
+from agent_layer.store.filters import Filters
+from agent_layer.store.store import Store, open_store
+from envs.rescore_tally import Tally
+from envs.rescoring import Judging, Verdict, rescore
+from envs.scoring import AGENT, load_scorer
+from envs.versions import verifier_hash_of
+
+__all__ = ["register"]
+
+_STOPPED_BY_KEYBOARD = 130
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("rescore")(rescore_stored)
+
+
+@takes_filters
+def rescore_stored(
+    context: typer.Context,
+    scorer: Annotated[str, typer.Argument(help="module:function or a registered name.")],
+    *,
+    filters: Filters,
+    name: Annotated[str | None, typer.Option(help="Judge this reward only.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Judge and report, but keep nothing.")] = False,
+    slots: Annotated[int, typer.Option(min=1, help="Judgements at the same time.")] = 8,
+) -> None:
+    """Let a scorer judge all that a query finds. What stood is superseded and stays; where it fails, that stands on.
+
+    Ctrl-C ends it well; the same command goes on where it was left.
+    """
+    settings: Settings = context.obj
+    judging = _judging(scorer, name, settings, is_rehearsal=dry_run)
+    tally = Tally()
+    is_stopped = _judge_all(open_store(settings), filters, judging, slots, tally)
+    _await_stored(settings)
+    for line in tally.lines(judging, is_stopped=is_stopped):
+        typer.echo(line)
+    if is_stopped:
+        raise typer.Exit(_STOPPED_BY_KEYBOARD)
+    tally.raise_failures()
+
+
+def _judging(name: str, reward_name: str | None, settings: Settings, *, is_rehearsal: bool) -> Judging:
+    sys.path.insert(0, str(Path.cwd()))
+    scorer = load_scorer(name)
+    if scorer is None:
+        raise BadInputError(
+            f"rescore: expected a scorer, found {AGENT!r}: an agent that has ended reports nothing more; name a"
+            " module:function"
+        )
+    return Judging(
+        scorer=scorer,
+        verifier_hash=verifier_hash_of(scorer),
+        seconds=settings.score_seconds,
+        name=None if reward_name is None else check_name(reward_name, "reward name"),
+        is_rehearsal=is_rehearsal,
+    )
+
+
+def _judge_all(store: Store, filters: Filters, judging: Judging, slots: int, tally: Tally) -> bool:
+    """Judge what the query finds; whether Ctrl-C ended it before it was done."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        bar = progress.add_task("judged", total=store.count(**filters))
+
+        def report(verdict: Verdict) -> None:
+            tally.add(verdict)
+            progress.advance(bar)
+
+        try:
+            asyncio.run(rescore(store, store.scan(**filters), judging, slots, report))
+        except KeyboardInterrupt:
+            return True
+    return False
+
+
+def _await_stored(settings: Settings) -> None:
+    if pending := open_recorder(settings).flush(settings.flush_seconds).pending:
+        raise NotWholeError(
+            f"rescore: expected all rewards to be stored within {settings.flush_seconds:g} s, but {pending} wait in the"
+            " log; they will count once the store can be reached, see shipper.log"
+        )

@@ -1,0 +1,54 @@
+"""This file holds how code that judges or answers is told apart from what it was before: by its version.
+
+A class or function may declare ``version``; raise it when what it says changes. Without one, the file in which it
+stands is its version: changes in what that file imports are not seen.
+"""
+
+import inspect
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import cast
+
+from agent_layer.schema.ids import content_hash
+from envs.environment import Environment
+from envs.registry import find_object
+
+__all__ = ["declared_version", "environment_named", "verifier_hash_of", "version_of"]
+
+
+@cache
+def verifier_hash_of(scorer: Callable[..., object]) -> str:
+    """Name a scorer in its version: two scorers never share it, whatever versions they declare."""
+    name = getattr(scorer, "__qualname__", type(scorer).__qualname__)
+    return content_hash(f"{scorer.__module__}:{name} {version_of(scorer) or ''}".encode())
+
+
+def version_of(code: Callable[..., object]) -> str | None:
+    """What the code declares, else a hash of its file; None where it has neither."""
+    if (declared := declared_version(code)) is not None:
+        return declared
+    try:
+        file = inspect.getsourcefile(inspect.unwrap(code))
+    except TypeError:  # built in
+        return None
+    return content_hash(Path(file).read_bytes()) if file else None
+
+
+def declared_version(code: object) -> str | None:
+    """What the code says of itself; None where it says nothing."""
+    declared: object = getattr(code, "version", None)
+    return str(declared) if isinstance(declared, str | int) else None
+
+
+def environment_named(name: str) -> tuple[str | None, str | None]:
+    """Name and version of the environment that a worker's target is.
+
+    Returns: no name where the target is no environment; no version where such a one declares none.
+
+    Raises: BadInputError: there is no such target.
+    """
+    found = find_object(name, "agent")
+    if isinstance(found, type) and issubclass(found, Environment):
+        return name, version_of(found)
+    return None, declared_version(cast("object", found))

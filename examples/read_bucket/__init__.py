@@ -1,0 +1,1 @@
+"""How to read a bucket of segments without Redis and without this project."""

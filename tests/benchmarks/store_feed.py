@@ -1,0 +1,77 @@
+"""This file holds the way of trajectories into the store, as they go in earnest: written to logs here, shipped by a
+process of their own.
+"""
+
+import time
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from agent_layer.recorder import Recorder, open_recorder
+from agent_layer.schema.codec import LogRecord
+from agent_layer.schema.rollout import Outcome
+from agent_layer.settings import Settings
+from agent_layer.store.objects import open_objects
+
+__all__ = ["Appends", "Stored", "feed", "write_logs"]
+
+Appends = list[list[LogRecord]]
+"""The records of one trajectory, those together that are written together."""
+
+_LONGEST_SECONDS = 300.0
+_NEVER = {"log_roll_seconds": 3_600.0, "log_roll_bytes": 1 << 30}
+
+
+class Stored(msgspec.Struct, frozen=True, kw_only=True):
+    """What storing some trajectories took."""
+
+    num_trajectories: int
+    seconds: float
+    """From the first append until the last is queryable."""
+    num_objects: int
+    num_bytes: int
+
+    @property
+    def per_second(self) -> float:
+        """Trajectories."""
+        return self.num_trajectories / self.seconds
+
+    @property
+    def kilobytes_each(self) -> float:
+        """Of what is stored of one."""
+        return self.num_bytes / self.num_trajectories / 1000
+
+
+def feed(settings: Settings, trajectories: Sequence[Appends], per_segment: int) -> Stored:
+    """Write logs of so many trajectories, each on disk before the next begins, and wait until all are queryable.
+
+    The shipper is started by a record that does not count.
+    """
+    recorder = open_recorder(settings.model_copy(update=_NEVER))
+    recorder.append(Outcome(trajectory_id="first-0", run="first", status="cancelled", ended_at=0.0))
+    _flush(recorder)
+    began = time.perf_counter()
+    write_logs(recorder, trajectories, per_segment)
+    _flush(recorder)
+    seconds = time.perf_counter() - began
+    objects = open_objects(settings)
+    sizes = [len(objects.get(key)) for key in objects.list("")]
+    return Stored(num_trajectories=len(trajectories), seconds=seconds, num_objects=len(sizes) - 1, num_bytes=sum(sizes))
+
+
+def write_logs(recorder: Recorder, trajectories: Iterable[Appends], per_log: int) -> None:
+    """Write logs of so many trajectories."""
+    num_written = 0
+    for num_written, appends in enumerate(trajectories, start=1):
+        for records in appends:
+            recorder.append(*records)
+        if num_written % per_log == 0:
+            recorder.close()
+    if num_written % per_log:
+        recorder.close()
+
+
+def _flush(recorder: Recorder) -> None:
+    report = recorder.flush(_LONGEST_SECONDS)
+    if report.pending or report.lost:
+        raise RuntimeError(f"expected all records to be shipped within {_LONGEST_SECONDS:g} s, found {report}")

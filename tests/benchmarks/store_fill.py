@@ -1,0 +1,69 @@
+"""This file holds how an index is filled without objects: what segments would say of trajectories is committed as a
+shipper commits it. It alone knows the inside of the store.
+"""
+
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+
+import msgspec
+from redis import Redis
+from store_facts import Facts, facts_of
+from store_workload import call_id_of, ending_of, opening_of
+
+from agent_layer.schema.ids import new_id
+from agent_layer.schema.segment import Chunk, SegmentFooter, TrajectorySummary
+from agent_layer.settings import Settings
+from agent_layer.store.clients import open_redis
+from agent_layer.store.commit import commit_segments
+from agent_layer.store.keys import Keys
+from agent_layer.store.segments import SealedSegment
+from agent_layer.store.summary import ENDED, STARTED, describe_owner
+
+__all__ = ["commit_facts", "fill"]
+
+_PER_SEGMENT = 100
+_NUM_PROCESSES = 2
+_CHUNK_BYTES = 19_000
+
+
+def fill(settings: Settings, begin: int, end: int, num_steps: int | None = None) -> None:
+    """Enter the trajectories of these numbers into the index; None: each has the steps that its facts say."""
+    jobs = [(settings, first, min(first + 5_000, end), num_steps) for first in range(begin, end, 5_000)]
+    with ProcessPoolExecutor(_NUM_PROCESSES, get_context("spawn")) as processes:
+        for num_done, _ in enumerate(processes.map(_fill_part, jobs), start=1):
+            print(f"\r  index: {begin + (end - begin) * num_done // len(jobs):,} trajectories", end="", file=sys.stderr)
+    print(file=sys.stderr)
+
+
+def commit_facts(redis: Redis, keys: Keys, facts: Sequence[Facts]) -> None:
+    """Commit one segment of such trajectories."""
+    chunks = [
+        Chunk(owner=one.trajectory_id, offset=number * _CHUNK_BYTES, size_bytes=_CHUNK_BYTES)
+        for number, one in enumerate(facts)
+    ]
+    summaries = [_summary_of(one) for one in facts]
+    footer = SegmentFooter(name=new_id(), created_at=facts[0].started_at, chunks=chunks, trajectories=summaries)
+    commit_segments(redis, keys, [SealedSegment(footer, len(facts) * _CHUNK_BYTES)])
+
+
+def _fill_part(job: tuple[Settings, int, int, int | None]) -> None:
+    settings, begin, end, num_steps = job
+    redis, keys = open_redis(settings), Keys(settings.namespace)
+    for first in range(begin, end, _PER_SEGMENT):
+        last = min(first + _PER_SEGMENT, end)
+        commit_facts(redis, keys, [facts_of(number, num_steps) for number in range(first, last)])
+
+
+def _summary_of(facts: Facts) -> TrajectorySummary:
+    """What the shipper makes of all its records; those of its steps would take longer to make than to sum up."""
+    [summary] = describe_owner(facts.trajectory_id, [opening_of(facts), *ending_of(facts)])
+    return msgspec.structs.replace(
+        summary,
+        calls={call_id_of(facts, step): (STARTED | ENDED, 1) for step in range(facts.num_steps)},
+        agents=sorted(facts.agents),
+        tools=sorted(facts.tools),
+        policy_min=facts.oldest_version,
+        policy_max=facts.newest_version,
+    )

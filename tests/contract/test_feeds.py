@@ -1,0 +1,157 @@
+"""This file holds what a consumer's feed is promised: splits apart, rebuilds, deletions and lost answers survived."""
+
+import pytest
+from redis import Redis
+
+from agent_layer.schema.group import Group
+from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
+from agent_layer.store.claims import Claims, Consumer
+from agent_layer.store.segments import segment_key
+from agent_layer.store.tombstones import forget
+
+
+def group(group_id, closed_at, *trajectory_ids, split="train"):
+    return Group(
+        group_id=group_id, run="r", task_id="t", closed_at=closed_at, split=split, trajectory_ids=list(trajectory_ids)
+    )
+
+
+def accepted(tid):
+    own = {"trajectory_id": tid, "run": "r"}
+    started = AttemptStarted(**own, rollout_id=tid[:-2], attempt=0, task_id="t", started_at=1.0)
+    return [started, Outcome(**own, status="completed", ended_at=2.0), Accepted(**own, rollout_id=tid, accepted_at=3.0)]
+
+
+@pytest.fixture
+def objects_settings(settings):
+    """One kind of object store is enough here: claims lie in Redis."""
+    return settings
+
+
+@pytest.fixture
+def follow(store):
+    """``follow(member)``: an iterator over what is ready for this member."""
+    return lambda member, **how: store.follow("c", "r", **{"wait_seconds": 0, "member": member} | how)
+
+
+def ids(deliveries):
+    return [one.group.group_id for one in deliveries]
+
+
+def test_splits_do_not_touch_each_other(write, store):
+    write(group("a", 1.0), group("b", 2.0, split="eval"), group("c", 3.0), group("d", 4.0, split="eval"))
+
+    def ready(member, **how):
+        return list(store.follow("c", "r", wait_seconds=0, member=member, **how))
+
+    for one in ready("one", max_unacked=2):
+        one.ack()
+    held = next(store.follow("c", "r", "eval", wait_seconds=0, member="one"))
+
+    assert held.group.group_id == "b"
+    assert ready("two") == []
+    assert ids(ready("both", split=None)) == ["d"]
+    write(group("late", 0.5, split="eval"), group("early", 0.6))
+    assert ids(ready("both", split=None)) == ["d", "late", "early"]
+
+
+def test_acknowledgements_and_claims_survive_a_rebuild(write, follow, store):
+    write(*(group(name, float(at)) for at, name in enumerate("ghijk")))
+    one = follow("one")
+    done, held, _ = next(one), next(one), next(follow("other"))
+    done.ack()
+
+    store.reindex(drop=True)
+    assert held.is_held()
+    third = follow("third")
+    assert ids(third) == ["j", "k"]
+
+    write(group("late", 0.1))
+    store.reindex(drop=True)
+    assert ids(one) == ["late"]
+    assert ids(follow("other")) == ["i"]
+    assert held.ack() == "acked"
+
+
+def test_groups_that_somebody_else_acknowledges_do_not_come(write, follow, store):
+    write(group("g", 1.0), group("h", 2.0), group("i", 3.0))
+    held = next(follow("one"))
+
+    store.acknowledge("c", "r", ["g", "h", "unknown"])
+    store.acknowledge("c", "r", [])
+
+    assert not held.is_held()
+    assert held.ack() == "again"
+    assert ids(follow("one")) == ["i"]
+    assert ids(store.follow("another", "r", wait_seconds=0)) == ["g", "h", "i"]
+
+
+def test_a_trajectory_that_cannot_be_read_is_named_and_holds_nobody_up(write, store, follow):
+    spoiled = segment_key(store.keys, write(*accepted("a.0-0")))
+    write(*accepted("a.1-0"), group("g", 1.0, "a.0-0", "a.1-0"), group("h", 2.0))
+    content = store.objects.get(spoiled)
+    store.objects.put(spoiled, b"x" * len(content))
+
+    first, second = follow("one")
+
+    assert (first.unreadable, [one.trajectory_id for one in first.trajectories]) == (["a.0-0"], ["a.1-0"])
+    assert (second.group.group_id, second.unreadable) == ("h", [])
+
+
+def test_deleted_trajectories_are_left_out_and_hold_nobody_up(write, store, follow):
+    write(*accepted("a.0-0"), *accepted("gone.0-0"), group("g", 1.0, "a.0-0", "gone.0-0"), group("h", 2.0, "gone.0-0"))
+    write(group("i", 3.0, "not-indexed.0-0"), group("j", 4.0), group("k", 0.5))
+    held = [next(follow("other"))]
+
+    forget(store.redis, store.keys, ["gone.0-0", "group:j", "group:k"], 5.0)
+
+    assert [(one.group.group_id, [t.trajectory_id for t in one.trajectories]) for one in follow("one")] == [
+        ("g", ["a.0-0"]),
+        ("h", []),
+    ]
+    assert ids(held) == ["k"]
+    assert list(follow("other")) == []
+
+
+def test_one_group_that_waits_for_its_trajectories_holds_no_other_up(write, follow):
+    write(group("g", 1.0, "a.0-0"), group("h", 1.0), group("i", 1.0, "b.0-0"), group("j", 2.0))
+    one = follow("one")
+    assert ids(one) == ["h", "j"]
+
+    write(*accepted("a.0-0"), group("late", 0.5))
+
+    assert ids(follow("one")) == ["h", "j", "late", "g"]
+
+
+def test_an_answer_that_was_lost_is_given_again(write, settings, keys):
+    class Resending(Redis):
+        """Sends each script twice and returns the second answer: what a client does when the first one is lost."""
+
+        def execute_command(self, *args, **options):
+            if args[0] == "EVALSHA":
+                super().execute_command(*args, **options)
+            return super().execute_command(*args, **options)
+
+    write(group("g", 1.0), group("h", 2.0))
+    client = Resending.from_url(settings.redis_url)
+    claims = Claims(client, keys, Consumer("c", "r"), 30.0)
+    claims.join()
+
+    assert [claims.take("", None, None).group.group_id for _ in range(2)] == ["g", "h"]
+    assert claims.take("", None, None) == "none"
+    client.close()
+
+
+def test_a_look_costs_the_same_however_many_groups_were_acknowledged(write, follow, store, redis):
+    write(*(group(f"g{number:04}", float(number)) for number in range(2_000)))
+    store.acknowledge("c", "r", [f"g{number:04}" for number in range(1_999)])
+
+    def num_commands():
+        return sum(one["calls"] for one in redis.info("commandstats").values())
+
+    member = follow("one")
+    assert next(member).group.group_id == "g1999"
+    before = num_commands()
+    assert list(member) == []
+
+    assert num_commands() - before < 50

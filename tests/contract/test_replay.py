@@ -1,0 +1,190 @@
+"""This file holds what a replay promises: the bytes that were trained, whatever is judged, lost or rebuilt later."""
+
+import time
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_layer.cli.main import build
+from agent_layer.errors import CorruptRecordError, NotFoundError
+from agent_layer.recorder import open_recorder
+from agent_layer.schema.batch import TrainedBatch
+from agent_layer.schema.group import Group
+from agent_layer.schema.record import Logprobs, TokenIds
+from agent_layer.schema.reward import Reward
+from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
+from agent_layer.schema.step import Action, PromptDelta, StepPart
+from agent_layer.schema.trajectory import assemble_trajectory
+from agent_layer.store.batches import list_batches
+from agent_layer.store.follow import GroupDelivery
+from trainer_adapter.advantages import select_batch
+from trainer_adapter.intake import read_group
+from trainer_adapter.replaying import rebuild_batch, record_batch
+
+
+def attempt_of(tid, score, tokens=(5, 6)):
+    own = {"trajectory_id": tid, "run": "r"}
+    answer = Action(
+        response_token_ids=TokenIds(tokens), logprobs=Logprobs([-0.1] * len(tokens)), policy_versions=[(0, len(tokens))]
+    )
+    prompt = PromptDelta(delta=TokenIds([1, 2]))
+    call = {**own, "call_id": f"{tid}/c", "source": "gateway", "prompt": prompt}
+    return [
+        AttemptStarted(**own, rollout_id=tid[:-2], attempt=0, task_id="t", group_id="g", started_at=1.0),
+        StepPart(**call, phase="start", at=2.0),
+        StepPart(**call, phase="end", at=2.5, capture_level="tokens", status="ok", actions=[answer]),
+        Reward(**own, reward_id=f"{tid}/w", at=3.0, score=score),
+        Outcome(**own, status="completed", ended_at=4.0, num_calls=1),
+        Accepted(**own, rollout_id=tid[:-2], accepted_at=5.0, group_id="g"),
+    ]
+
+
+def group_of(*trajectories):
+    ids = [one.trajectory_id for one in trajectories]
+    closed = Group(group_id="g", run="r", task_id="t", closed_at=6.0, group_size=len(ids), trajectory_ids=ids)
+    return GroupDelivery(closed, list(trajectories), lambda: None)
+
+
+def trained(step, *trajectories):
+    batch = select_batch([read_group(group_of(*trajectories), 0, 1).samples], keep_equal=False)
+    return record_batch(batch, "r", step, 0)
+
+
+@pytest.fixture
+def learned(store, write):
+    """A store in which step 1 has learned from two rollouts; gives the record of it."""
+    write(*attempt_of("x.0-0", 0.0), *attempt_of("x.1-0", 1.0))
+    record = trained(1, store.get("x.0-0"), store.get("x.1-0"))
+    write(record)
+    return record
+
+
+def replayed(store):
+    (record,) = list_batches(store.redis, store.keys, "r")
+    return rebuild_batch(record, store.get)
+
+
+def test_what_was_trained_is_rebuilt_to_the_byte(store, learned):
+    replay = replayed(store)
+
+    assert replay.record == learned
+    assert replay.differences == []
+    assert [(one.trajectory_id, one.reward) for one in learned.rollouts] == [("x.0-0", 0.0), ("x.1-0", 1.0)]
+    assert replay.content == rebuild_batch(learned, store.get).content
+
+
+def test_late_rewards_and_a_lost_index_change_nothing(store, objects_settings, learned):
+    before = replayed(store)
+    assert before.record == learned
+    store.reward("x.0-0", 7.0)
+    store.reward("x.1-0", None)
+    assert open_recorder(objects_settings).flush().pending == 0
+    open_recorder(objects_settings).close()
+    assert store.row("x.0-0").reward == 7.0
+
+    assert replayed(store) == before
+    store.redis.delete(*store.redis.keys(store.keys.name("*")))
+    assert list_batches(store.redis, store.keys, "r") == []
+    store.reindex(drop=True)
+    assert replayed(store) == before
+    assert store.check().is_sound
+
+
+def test_every_difference_is_named(store, learned):
+    changed = {one.trajectory_id: one for one in learned.rollouts}
+    lower = msgspec.structs.replace(changed["x.0-0"], reward=-1.0)
+    other = msgspec.structs.replace(changed["x.1-0"], samples_hash="another")
+    lost = msgspec.structs.replace(changed["x.0-0"], reward_ids=["gone"])
+    honest = changed["x.1-0"].samples_hash
+    away = msgspec.structs.replace(changed["x.0-0"], trajectory_id="z.0-0")
+
+    def differences(*rollouts):
+        return rebuild_batch(msgspec.structs.replace(learned, rollouts=list(rollouts)), store.get).differences
+
+    assert differences(lower, other) == [
+        "step 1 of run r, trajectory x.0-0: expected the reward -1, but its judgements of then give 0.0",
+        f"step 1 of run r, trajectory x.1-0: expected samples with the hash another, found {honest}",
+    ]
+    assert "gone is not stored" in differences(lost)[0]
+    assert "trajectory 'z.0-0': expected it in the store" in differences(away)[0]
+    assert "record of their order is not" in differences(*learned.rollouts[::-1])[0]
+
+
+def test_a_changed_record_is_a_difference(store, write):
+    write(*attempt_of("x.0-0", 0.0))
+    honest = assemble_trajectory("x.1-0", attempt_of("x.1-0", 1.0))
+    write(*attempt_of("x.1-0", 1.0, tokens=(5, 7)), trained(1, store.get("x.0-0"), honest))
+
+    (difference,) = replayed(store).differences
+
+    assert difference.startswith("step 1 of run r, trajectory x.1-0: expected samples with the hash")
+
+
+def test_of_a_step_that_was_trained_again_the_later_batch_stands(store, write, learned):
+    later = msgspec.structs.replace(trained(1, store.get("x.1-0"), store.get("x.0-0")), trained_at=time.time() + 60)
+    second = trained(2, store.get("x.0-0"), store.get("x.1-0"))
+    write(second, later)
+    write(later)
+
+    assert list_batches(store.redis, store.keys, "r") == [later, second]
+    assert list_batches(store.redis, store.keys, "other") == []
+    assert isinstance(learned, TrainedBatch)
+
+
+@pytest.fixture
+def replay(objects_settings, monkeypatch, capsys):
+    """``replay("--run", "r")`` gives what the command prints."""
+    for name, value in objects_settings.environment().items():
+        monkeypatch.setenv(name, value)
+
+    def run(*arguments):
+        build()(["replay", *arguments], standalone_mode=False)
+        return capsys.readouterr().out
+
+    return run
+
+
+def test_the_command_writes_what_was_trained(store, learned, replay, tmp_path):
+    said = replay("--run", "r", "--out", str(tmp_path / "batches"))
+
+    assert said == f"step    1  version    0     2 rollouts    2 samples {learned.batch_hash}  identical\n"
+    (written,) = (tmp_path / "batches").iterdir()
+    assert written.read_bytes() == rebuild_batch(learned, store.get).content
+    assert msgspec.msgpack.decode(written.read_bytes())["rewards"] == [0.0, 1.0]
+    with pytest.raises(NotFoundError, match="step 2 of run 'r'"):
+        replay("--run", "r", "--step", "2")
+
+
+def test_the_command_fails_when_anything_differs(store, write, replay):
+    write(*attempt_of("x.0-0", 0.0))
+    write(trained(1, store.get("x.0-0"), assemble_trajectory("x.1-0", attempt_of("x.1-0", 1.0))))
+
+    with pytest.raises(CorruptRecordError, match=r"found 1 differences; the first: step 1 of run r, trajectory x\.1-0"):
+        replay("--run", "r")
+
+
+late = st.builds(
+    Reward,
+    trajectory_id=st.sampled_from(["x.0-0", "x.1-0"]),
+    reward_id=st.integers(0, 99).map(str),
+    run=st.just("r"),
+    at=st.floats(0, 99),
+    name=st.sampled_from(["reward", "style"]),
+    score=st.none() | st.floats(-1, 1),
+    supersedes=st.none() | st.sampled_from(["x.0-0/w", "x.1-0/w"]),
+    void=st.booleans(),
+)
+
+
+@given(st.lists(late, max_size=5))
+def test_no_later_judgement_alters_what_was_trained(judgements):
+    """Also those that say they were made before, by a clock that is behind."""
+    records = {tid: attempt_of(tid, score) for tid, score in (("x.0-0", 0.0), ("x.1-0", 1.0))}
+    record = trained(1, *(assemble_trajectory(tid, found) for tid, found in records.items()))
+
+    def read(tid):
+        return assemble_trajectory(tid, records[tid] + [one for one in judgements if one.trajectory_id == tid])
+
+    assert rebuild_batch(record, read).differences == []

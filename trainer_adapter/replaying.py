@@ -1,0 +1,112 @@
+"""This file holds how the batch of an update is rebuilt from stored records, byte for byte, as it was then.
+
+A batch follows from steps, which nobody changes, and from the judgements that stood when it was trained, whose ids its
+record names: what people or scorers say later is not seen. Whatever differs all the same is named.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from agent_layer.errors import AgentLayerError
+from agent_layer.schema.batch import TrainedBatch, TrainedRollout
+from agent_layer.schema.codec import encode
+from agent_layer.schema.ids import content_hash, new_id
+from agent_layer.schema.sample import TrainingSample
+from agent_layer.schema.trajectory import Trajectory
+from trainer_adapter.advantages import RolloutSamples, TrainingBatch, make_batch
+from trainer_adapter.intake import rollout_of
+from trainer_adapter.samples import samples_of
+
+__all__ = ["Replay", "rebuild_batch", "record_batch"]
+
+
+class Replay(msgspec.Struct, frozen=True, kw_only=True):
+    """A batch that was rebuilt."""
+
+    record: TrainedBatch
+    content: bytes
+    """The encoded batch."""
+    differences: list[str]
+    """One sentence for each part that is not what was trained; empty when all bytes are the same."""
+
+
+def record_batch(batch: TrainingBatch, run: str, step: int, policy_version: int) -> TrainedBatch:
+    """Say what an update learns from.
+
+    Args:
+        batch: what it is given.
+        run: whose policy learns.
+        step: number of the update; the first is 1.
+        policy_version: of the weights before it.
+    """
+    samples: list[list[TrainingSample]] = [[] for _ in batch.rewards]
+    for position, sample in zip(batch.rollout_of, batch.samples, strict=True):
+        samples[position].append(sample)
+    parts = zip(batch.trajectory_ids, batch.group_ids, batch.rewards, batch.reward_ids, samples, strict=True)
+    return TrainedBatch(
+        run=run,
+        batch_id=new_id(),
+        step=step,
+        policy_version=policy_version,
+        trained_at=time.time(),
+        rollouts=[
+            TrainedRollout(
+                trajectory_id=trajectory_id,
+                group_id=group_id,
+                reward=reward,
+                reward_ids=reward_ids,
+                samples_hash=_hash_of(found),
+            )
+            for trajectory_id, group_id, reward, reward_ids, found in parts
+        ],
+        num_samples=len(batch.samples),
+        batch_hash=content_hash(encode(batch)),
+    )
+
+
+def rebuild_batch(record: TrainedBatch, read: Callable[[str], Trajectory]) -> Replay:
+    """Rebuild the batch of an update.
+
+    Args:
+        record: what the update learned from.
+        read: gives a stored trajectory by its id; may raise AgentLayerError.
+    """
+    rollouts: list[tuple[str, RolloutSamples]] = []
+    differences: list[str] = []
+    for trained in record.rollouts:
+        try:
+            rollout = _rebuild(trained, read(trained.trajectory_id))
+        except AgentLayerError as error:  # deleted, damaged, or no longer what can be trained
+            differences.append(f"trajectory {trained.trajectory_id}: {error}")
+            continue
+        rollouts.append((trained.group_id, rollout))
+        differences += _differences(trained, rollout)
+    content = encode(make_batch(rollouts))
+    if not differences and content_hash(content) != record.batch_hash:
+        differences.append("the batch: its rollouts are what they were, but the record of their order is not")
+    where = f"step {record.step} of run {record.run}, "
+    return Replay(record=record, content=content, differences=[where + difference for difference in differences])
+
+
+def _rebuild(trained: TrainedRollout, trajectory: Trajectory) -> RolloutSamples:
+    """The rollout as the judgements of then made it."""
+    then = [reward for reward in trajectory.rewards if reward.reward_id in trained.reward_ids]
+    trajectory = msgspec.structs.replace(trajectory, rewards=then)
+    return rollout_of(trajectory, samples_of(trajectory))
+
+
+def _differences(trained: TrainedRollout, rebuilt: RolloutSamples) -> list[str]:
+    subject = f"trajectory {trained.trajectory_id}"
+    if lost := sorted(set(trained.reward_ids) - set(rebuilt.reward_ids)):
+        return [f"{subject}: expected the judgements of then, but {', '.join(lost)} is not stored"]
+    if rebuilt.reward != trained.reward:
+        return [f"{subject}: expected the reward {trained.reward:g}, but its judgements of then give {rebuilt.reward}"]
+    if (found := _hash_of(rebuilt.samples)) != trained.samples_hash:
+        return [f"{subject}: expected samples with the hash {trained.samples_hash}, found {found}"]
+    return []
+
+
+def _hash_of(samples: Sequence[TrainingSample]) -> str:
+    return content_hash(b"".join(map(encode, samples)))
