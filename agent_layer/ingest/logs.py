@@ -19,7 +19,7 @@ from agent_layer.ingest.custody import Custody, OwnLog
 from agent_layer.ingest.times import check_times
 from agent_layer.recorder.frames import read_frames
 from agent_layer.settings import Settings
-from agent_layer.shipper.direct import read_record
+from agent_layer.store.summary import read_record
 
 __all__ = ["LogReceiver", "read_log"]
 

@@ -3,13 +3,12 @@
 from collections import defaultdict
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
-from typing import cast
 
 from redis import Redis
 from redis.exceptions import RedisError
 
 from agent_layer.errors import CorruptRecordError, UnreachableError
-from agent_layer.schema.codec import LogRecord, decode, decode_known, encode, owner_of
+from agent_layer.schema.codec import LogRecord, encode, owner_of
 from agent_layer.settings import Settings
 from agent_layer.store.clients import open_redis
 from agent_layer.store.commit import commit_segments
@@ -19,10 +18,10 @@ from agent_layer.store.outbox import forget_decisions, read_outbox
 from agent_layer.store.patience import RedisUnreachableError
 from agent_layer.store.protocols import ObjectStore
 from agent_layer.store.segments import StoredRecord, build_segment, segment_key
-from agent_layer.store.summary import KEPT_WHOLE
+from agent_layer.store.summary import read_record
 from agent_layer.store.tombstones import leave_out_dead
 
-__all__ = ["DirectDestination", "open_direct", "read_record", "store_records"]
+__all__ = ["DirectDestination", "open_direct", "store_records"]
 
 
 def open_direct(settings: Settings) -> "DirectDestination":
@@ -46,15 +45,6 @@ def store_records(
     segment, sealed = build_segment(name, leave_out_dead(redis, keys, owned))
     objects.put(segment_key(keys, name), segment)
     commit_segments(redis, keys, [sealed])
-
-
-def read_record(content: bytes) -> LogRecord:
-    """Read what the index sums up; what it keeps as a whole is read with all that only a newer reader would know.
-
-    Raises: CorruptRecordError: these bytes are no record.
-    """
-    record = decode_known(content)
-    return cast("LogRecord", decode(content)) if isinstance(record, KEPT_WHOLE) else record
 
 
 class DirectDestination:

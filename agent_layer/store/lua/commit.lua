@@ -91,16 +91,15 @@ local is_merged = {}
 for _, name in ipairs(batch.merged) do is_merged[name] = true end
 
 -- Say where the bytes lie; not where they no longer do, because their segment was merged into one that is named here.
--- Returns whether the segment may say something new.
-local function merge_place(id, segment, place)
-  local chunks = key('t', id, 'chunks')
+-- Gives whether more is stored than before.
+local function merge_place(chunks, segment, place)
   local function is_here(name) return redis.call('HEXISTS', chunks, name) == 1 end
   if was_merged(segment, is_here) then
     redis.call('SADD', key('rewrite'), segment)
     return false
   end
-  local is_more = redis.call('HSET', chunks, segment, place) == 1
-  if not is_merged[segment] then return is_more end
+  local is_new = redis.call('HSET', chunks, segment, place) == 1
+  if not is_merged[segment] then return is_new end
   for _, name in ipairs(redis.call('HKEYS', chunks)) do
     if was_merged(name, is_here) then redis.call('HDEL', chunks, name) end
   end
@@ -132,7 +131,7 @@ local function merge_trajectory(one)
     return
   end
   local before = read_filed(row)
-  local is_more = merge_place(id, one.segment, one.place)
+  local is_more = merge_place(row .. ':chunks', one.segment, one.place)
   merge_row(id, row, said, before)
   for reward_id, reward in pairs(one.rewards) do
     redis.call('HSETNX', row .. ':rewards', reward_id, reward)
@@ -175,9 +174,8 @@ for _, group in ipairs(batch.groups) do
   else
     merge_group_place(group.group_id, group.segment)
     local is_new = redis.call('SETNX', key('group', group.group_id), group.record) == 1
-    if is_new then
-      announce('kind', 'group', 'group_id', group.group_id, 'run', group.run)
-    elseif is_merged[group.segment] then -- without the members that were deleted
+    if is_new then announce('kind', 'group', 'group_id', group.group_id, 'run', group.run) end
+    if not is_new and is_merged[group.segment] then -- without the members that were deleted
       redis.call('SET', key('group', group.group_id), group.record)
     end
     local is_back = redis.call('ZADD', key('groups', group.run), group.closed_at, group.group_id) == 1
