@@ -1,4 +1,4 @@
-"""This file holds the commands that take care of the store: ``store reindex``, ``store check``, ``store acl``."""
+"""This file holds the commands that take care of the store: ``store reindex``, ``check``, ``cool``, ``acl``."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -10,6 +10,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as ProgressBar
 
 from agent_layer.cli.acl import acl
+from agent_layer.cli.store_export import export_group
+from agent_layer.cli.store_import import import_messages
 from agent_layer.store.figures import describe
 from agent_layer.store.rebuild import Progress
 from agent_layer.store.store import open_store
@@ -23,6 +25,9 @@ def register(app: typer.Typer) -> None:
     group.command()(reindex)
     group.command()(check)
     group.command()(acl)
+    group.command()(cool)
+    group.command("import")(import_messages)
+    group.add_typer(export_group(), name="export")
     app.add_typer(group, name="store")
 
 
@@ -30,13 +35,14 @@ def reindex(
     context: typer.Context,
     drop: Annotated[bool, typer.Option("--drop", help="Empty the index first.")] = False,
 ) -> None:
-    """Rebuild the Redis index from the objects alone."""
+    """Rebuild the Redis index from the objects alone; one that was stopped goes on where it was."""
     store = open_store(context.obj)
     with _progress("segments") as progress:
         report = store.reindex(drop=drop, progress=progress)
-    typer.echo(f"{report.num_segments - len(report.corrupt)} of {report.num_segments} segments indexed")
+    resumed = f", {report.num_resumed} of them before it was stopped" if report.num_resumed else ""
+    typer.echo(f"{report.num_segments - len(report.corrupt)} of {report.num_segments} segments indexed{resumed}")
     for reason in report.corrupt:
-        typer.echo(f"left out: {reason}", err=True)
+        typer.echo(f"in quarantine, what is whole of it is served: {reason}", err=True)
     if report.corrupt:
         raise typer.Exit(1)
 
@@ -57,6 +63,13 @@ def check(
         typer.echo(line)
     if not report.is_sound:
         raise typer.Exit(1)
+
+
+def cool(context: typer.Context) -> None:
+    """Take a namespace that is done with out of Redis; its objects stay, and 'reindex' brings it back."""
+    store = open_store(context.obj)
+    num_known = store.cool()
+    typer.echo(f"{num_known} trajectories of namespace {store.keys.namespace!r} are in the objects alone now")
 
 
 @contextmanager

@@ -11,8 +11,13 @@ from redis import Redis
 from agent_layer.local.addresses import free_port
 from agent_layer.schema.codec import LogRecord, encode, owner_of
 from agent_layer.schema.ids import new_id
+from agent_layer.schema.record import Logprobs, TokenIds
+from agent_layer.schema.reward import Reward
+from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
+from agent_layer.schema.step import Action, Content, PromptDelta, StepPart
 from agent_layer.settings import Settings
 from agent_layer.store import Store, open_store
+from agent_layer.store.policies import list_policies
 from agent_layer.store.rebuild import index_segment
 from agent_layer.store.segments import StoredRecord, build_segment, segment_key
 
@@ -74,3 +79,47 @@ def write(store: Store, put: Callable[..., str]) -> Callable[..., str]:
         return name
 
     return write
+
+
+def attempt_of(tid, at=100.0, score=1.0, run="r", num_choices=1):
+    """Everything that one accepted attempt with two calls leaves behind."""
+    own = {"trajectory_id": tid, "run": run}
+    rollout = {"rollout_id": tid.rpartition("-")[0], "group_id": "g"}
+    answer = Action(response_token_ids=TokenIds([3, 4]), logprobs=Logprobs([-0.5, -1.0]), policy_versions=[(4, 2)])
+    later = Action(response_token_ids=TokenIds([6]), logprobs=Logprobs([-2.0]), policy_versions=[(5, 1)])
+    follow_up = PromptDelta(delta=TokenIds([5]), parent_call=f"{tid}/a", prefix_length=4)
+    part = {**own, "source": "gateway", "agent": "solver"}
+    return [
+        AttemptStarted(**own, **rollout, attempt=0, task_id="t", task_type="math", started_at=at, labels={"k": "v"}),
+        StepPart(**part, call_id=f"{tid}/a", phase="start", at=at + 1, prompt=PromptDelta(delta=TokenIds([1, 2]))),
+        StepPart(**part, call_id=f"{tid}/a", phase="end", at=at + 2, actions=[answer], status="ok"),
+        Content(trajectory_id=tid, hash="h", body=b'"state"'),
+        StepPart(**part, call_id=f"{tid}/b", phase="start", at=at + 3, prompt=follow_up),
+        StepPart(**part, call_id=f"{tid}/b", phase="end", at=at + 4, actions=[later] * num_choices, status="ok"),
+        Reward(**own, reward_id=f"{tid}/r", at=at + 5, score=score),
+        Outcome(**own, status="completed", ended_at=at + 6, num_calls=2),
+        Accepted(**own, **rollout, accepted_at=at + 7),
+    ]
+
+
+def answers_of(store):
+    """What the store says about everything, for comparing."""
+    page = store.query(limit=1_000)
+    return (
+        page.items,
+        {row.trajectory_id: store.get(row.trajectory_id) for row in page.items},
+        [(one.group, [t.trajectory_id for t in one.trajectories]) for one in store.follow("new", "r", wait_seconds=0)],
+        list_policies(store.redis, store.keys, "r"),
+    )
+
+
+@pytest.fixture(name="attempt_of")
+def _attempt_of() -> Callable[..., list[LogRecord]]:
+    """``attempt_of(trajectory_id, at=100.0, score=1.0, run="r", num_choices=1)``: its records."""
+    return attempt_of
+
+
+@pytest.fixture(name="answers_of")
+def _answers_of() -> Callable[..., tuple[object, ...]]:
+    """``answers_of(store)``: what it says about everything, for comparing."""
+    return answers_of

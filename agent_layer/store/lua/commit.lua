@@ -98,7 +98,7 @@ local function merge_trajectory(one)
     return
   end
   local before = read_filed(row)
-  redis.call('HSET', row .. ':chunks', one.segment, one.place)
+  local is_more = redis.call('HSET', row .. ':chunks', one.segment, one.place) == 1
   merge_row(id, row, said, before)
   for reward_id, reward in pairs(one.rewards) do
     redis.call('HSETNX', row .. ':rewards', reward_id, reward)
@@ -107,6 +107,8 @@ local function merge_trajectory(one)
   if after.run then redis.call('SADD', key('runs'), after.run) end
   if after.started_at and (before.status ~= after.status or before.accepted ~= after.accepted) then
     announce('kind', 'trajectory', 'trajectory_id', id, 'status', after.status or '')
+  elseif is_more and redis.call('HEXISTS', row, 'ended') == 1 then -- a late reward, or steps of another log
+    announce('kind', 'addition', 'trajectory_id', id)
   end
   if one.is_judged then bases[#bases + 1] = basis_of(id, row) end
 end
