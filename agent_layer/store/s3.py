@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from functools import partial
 from typing import TypedDict, TypeVar, cast
 from urllib.parse import urlsplit
@@ -12,6 +13,7 @@ from agent_layer.errors import NotFoundError, UnreachableError
 from agent_layer.settings import Settings
 from agent_layer.store.clients import S3Client, open_s3
 from agent_layer.store.patience import delays
+from agent_layer.store.protocols import ObjectEntry
 
 __all__ = ["S3Objects"]
 
@@ -39,6 +41,12 @@ _PASSING = frozenset(
 
 _STALE = frozenset(("ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "InvalidToken"))
 """Refusals of credentials that may have been replaced since they were read."""
+
+
+class _Listed(TypedDict):
+    Key: str
+    Size: int
+    LastModified: datetime
 
 
 class S3Objects:
@@ -72,11 +80,20 @@ class S3Objects:
 
     def list(self, prefix: str) -> Iterator[str]:
         """See ObjectStore."""
+        yield from (entry.key for entry in self.list_entries(prefix))
+
+    def list_unfinished(self, prefix: str) -> Iterator[ObjectEntry]:  # noqa: ARG002  # S3 shows no unfinished objects
+        """See ObjectStore."""
+        yield from ()
+
+    def list_entries(self, prefix: str) -> Iterator[ObjectEntry]:
+        """See ObjectStore."""
         token: dict[str, str] = {}
         while True:
             page = self._ask("list", prefix, partial(self._list_page, prefix, token))
-            for entry in cast("list[dict[str, str]]", page.get("Contents", [])):
-                yield entry["Key"].removeprefix(self._root)
+            for entry in cast("list[_Listed]", page.get("Contents", [])):
+                key, modified_at = entry["Key"].removeprefix(self._root), entry["LastModified"].timestamp()
+                yield ObjectEntry(key, entry["Size"], modified_at)
             if not page.get("IsTruncated"):
                 return
             token = {"ContinuationToken": str(page["NextContinuationToken"])}

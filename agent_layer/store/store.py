@@ -19,15 +19,18 @@ from agent_layer.settings import Settings, load_settings
 from agent_layer.store.check import check_store
 from agent_layer.store.claims import ONLY_MEMBER, Consumer, acknowledge
 from agent_layer.store.clients import open_redis
+from agent_layer.store.compaction import CompactionReport, compact
 from agent_layer.store.cooling import cool_index
 from agent_layer.store.explain import Explanation, explain_search
 from agent_layer.store.filters import Filters
 from agent_layer.store.findings import CheckReport
 from agent_layer.store.follow import MAX_UNACKED, Follower, Following, GroupDelivery
+from agent_layer.store.garbage import GcReport, Grace, collect_garbage
 from agent_layer.store.index import Index
 from agent_layer.store.judging import RewardOptions, agree, make_reward, read_rewards
 from agent_layer.store.keys import Keys
 from agent_layer.store.objects import open_objects
+from agent_layer.store.packing import Limits
 from agent_layer.store.protocols import ObjectStore
 from agent_layer.store.query import Order, Page, find_trajectories, scan_trajectories
 from agent_layer.store.reading import not_found, pick_step, read_trajectories
@@ -245,6 +248,25 @@ class Store:
     def check(self, *, repair: bool = False, progress: Progress | None = None) -> CheckReport:
         """Compare index and objects both ways; see ``check.check_store``."""
         return check_store(self._index, self.objects, repair=repair, progress=progress)
+
+    def compact(
+        self,
+        *,
+        limits: Limits | None = None,
+        only_dead: bool = False,
+        dry_run: bool = False,
+        progress: Progress | None = None,
+    ) -> CompactionReport:
+        """Merge small segments, and rewrite those with bytes of something deleted; see ``compaction.compact``."""
+        return compact(
+            self._index, self.objects, limits=limits, only_dead=only_dead, dry_run=dry_run, progress=progress
+        )
+
+    def collect_garbage(
+        self, *, grace: Grace | None = None, dry_run: bool = False, progress: Progress | None = None
+    ) -> GcReport:
+        """Remove objects that nobody needs; see ``garbage.collect_garbage``."""
+        return collect_garbage(self._index, self.objects, grace=grace, dry_run=dry_run, progress=progress)
 
 
 def open_store(settings: Settings | None = None) -> Store:

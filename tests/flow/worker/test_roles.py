@@ -22,6 +22,7 @@ from agent_layer.store.clients import open_redis
 from agent_layer.store.engines import EngineBoard
 from agent_layer.store.keys import Keys
 from agent_layer.store.policies import register_policy
+from agent_layer.store.tombstones import forget
 
 from .conftest import Site, serve_gateway
 
@@ -84,8 +85,7 @@ async def test_each_role_does_its_work_and_asks_for_nothing_else(guarded, settin
 
     assert len(trajectories) == len(deliveries[0].trajectories) == 2
     look(store, Dispatcher(store.redis, reader))
-    open_store(settings_of("operator")).reindex(drop=True)
-    assert open_store(settings_of("operator")).check().findings == []
+    care(settings_of("operator"), trajectories[1].trajectory_id)
     assert store.get(trajectories[0].trajectory_id).reward == 0.5
     assert refusals(guarded) == []
 
@@ -101,6 +101,19 @@ def train(settings, engine):
     for one in deliveries:
         one.ack()
     return deliveries
+
+
+def care(settings, trajectory_id):
+    """What an operator does to the store."""
+    store = open_store(settings)
+    store.reward(trajectory_id, 0.25, name="opinion", reward_id="mine")
+    assert open_recorder(settings).flush().pending == 0
+    open_recorder(settings).close()
+    forget(store.redis, store.keys, ["nobody.0-0"], 1.0)
+    store.reindex(drop=True)
+    store.compact()
+    store.collect_garbage()
+    assert store.check(repair=True).findings == []
 
 
 def look(store, dispatcher):
