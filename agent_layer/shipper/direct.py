@@ -20,6 +20,7 @@ from agent_layer.store.patience import RedisUnreachableError
 from agent_layer.store.protocols import ObjectStore
 from agent_layer.store.segments import StoredRecord, build_segment, segment_key
 from agent_layer.store.summary import KEPT_WHOLE
+from agent_layer.store.tombstones import leave_out_dead
 
 __all__ = ["DirectDestination", "open_direct", "read_record", "store_records"]
 
@@ -35,11 +36,14 @@ def open_direct(settings: Settings) -> "DirectDestination":
 def store_records(
     redis: Redis, keys: Keys, objects: ObjectStore, name: str, records: Iterable[tuple[LogRecord, bytes]]
 ) -> None:
-    """Make a segment of records, each beside its stored form, and commit it. The same name is the same object."""
+    """Make a segment of records, each beside its stored form, and commit it; what was deleted is left out.
+
+    The same name is the same object.
+    """
     owned: defaultdict[str, list[StoredRecord]] = defaultdict(list)
     for record, content in records:
         owned[owner_of(record)].append(StoredRecord(record, content))
-    segment, sealed = build_segment(name, owned)
+    segment, sealed = build_segment(name, leave_out_dead(redis, keys, owned))
     objects.put(segment_key(keys, name), segment)
     commit_segments(redis, keys, [sealed])
 

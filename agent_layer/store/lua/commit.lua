@@ -91,7 +91,7 @@ local is_merged = {}
 for _, name in ipairs(batch.merged) do is_merged[name] = true end
 
 -- Say where the bytes lie; not where they no longer do, because their segment was merged into one that is named here.
--- Says whether there is more of the trajectory than before.
+-- Returns whether the segment may say something new.
 local function merge_place(id, segment, place)
   local chunks = key('t', id, 'chunks')
   local function is_here(name) return redis.call('HEXISTS', chunks, name) == 1 end
@@ -168,6 +168,7 @@ for _, trained in ipairs(batch.trained) do
   redis.call('HSETNX', key('batches', trained.run), trained.batch_id, trained.record)
 end
 for _, group in ipairs(batch.groups) do
+  redis.call('SADD', key('runs'), group.run)
   if is_dead('group:' .. group.group_id) then
     redis.call('SADD', key('rewrite'), group.segment)
     forget_group(group.group_id)
