@@ -88,7 +88,7 @@ _DUTIES: dict[Role, tuple[_Duty, ...]] = {
 
 ROLES: tuple[Role, ...] = tuple(_DUTIES)
 
-_DECLARED = {"store": ("",), "dispatcher": ("q", "outbox", "group:", "t:")}
+_DECLARED = {"store": ("",), "dispatcher": ("q", "outbox", "group:", "t:", "dead")}
 """Keys that scripts are called with: what the names of others begin with. Redis 7 wants them writable."""
 
 _CALL = re.compile(r"redis\.p?call\(([^,)]*)")

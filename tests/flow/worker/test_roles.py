@@ -22,7 +22,6 @@ from agent_layer.store.clients import open_redis
 from agent_layer.store.engines import EngineBoard
 from agent_layer.store.keys import Keys
 from agent_layer.store.policies import register_policy
-from agent_layer.store.tombstones import forget
 
 from .conftest import Site, serve_gateway
 
@@ -109,10 +108,10 @@ def care(settings, trajectory_id):
     store.reward(trajectory_id, 0.25, name="opinion", reward_id="mine")
     assert open_recorder(settings).flush().pending == 0
     open_recorder(settings).close()
-    forget(store.redis, store.keys, ["nobody.0-0"], 1.0)
     store.reindex(drop=True)
     store.compact()
     store.collect_garbage()
+    store.delete(trajectory_id)
     assert store.check(repair=True).findings == []
 
 
