@@ -10,9 +10,12 @@ from redis.exceptions import RedisError
 
 from agent_layer.errors import CorruptRecordError, UnreachableError
 from agent_layer.schema.codec import LogRecord, decode, decode_known, encode, owner_of
+from agent_layer.schema.step import ContentRef
 from agent_layer.settings import Settings
+from agent_layer.store.blobs import BlobLimits
 from agent_layer.store.clients import open_redis
 from agent_layer.store.commit import commit_segments
+from agent_layer.store.holding import store_contents
 from agent_layer.store.keys import Keys
 from agent_layer.store.objects import open_objects
 from agent_layer.store.outbox import forget_decisions, read_outbox
@@ -28,16 +31,22 @@ def open_direct(settings: Settings) -> "DirectDestination":
 
     Raises: UnreachableError: Redis does not answer.
     """
-    return DirectDestination(Keys(settings.namespace), open_redis(settings), open_objects(settings))
+    limits = BlobLimits(settings.blob_bytes, settings.media_blob_bytes)
+    return DirectDestination(Keys(settings.namespace), open_redis(settings), open_objects(settings), limits)
 
 
 def store_records(
-    redis: Redis, keys: Keys, objects: ObjectStore, name: str, records: Iterable[tuple[LogRecord, bytes]]
+    redis: Redis,
+    keys: Keys,
+    objects: ObjectStore,
+    name: str,
+    records: Iterable[StoredRecord],
+    limits: BlobLimits | None = None,
 ) -> None:
-    """Make a segment of records, each beside its stored form, and commit it. The same name is the same object."""
+    """Make a segment of records, large contents as blobs beside it, and commit it. The same name is the same object."""
     owned: defaultdict[str, list[StoredRecord]] = defaultdict(list)
-    for record, content in records:
-        owned[owner_of(record)].append(StoredRecord(record, content))
+    for one in store_contents(redis, keys, objects, records, limits or BlobLimits()):
+        owned[owner_of(one.record)].append(one)
     segment, sealed = build_segment(name, owned)
     objects.put(segment_key(keys, name), segment)
     commit_segments(redis, keys, [sealed])
@@ -46,9 +55,14 @@ def store_records(
 def read_record(content: bytes) -> LogRecord:
     """Read what the index sums up; what it keeps as a whole is read with all that only a newer reader would know.
 
-    Raises: CorruptRecordError: these bytes are no record.
+    Raises: CorruptRecordError: these bytes are no record, or one that only segments hold.
     """
     record = decode_known(content)
+    if isinstance(record, ContentRef):
+        raise CorruptRecordError(
+            f"log record of trajectory {record.trajectory_id}: expected contents with their bodies, found a reference"
+            " to a blob; only shippers may refer to blobs"
+        )
     return cast("LogRecord", decode(content)) if isinstance(record, KEPT_WHOLE) else record
 
 
@@ -57,15 +71,16 @@ class DirectDestination:
 
     num_at_once = 4
 
-    def __init__(self, keys: Keys, redis: Redis, objects: ObjectStore) -> None:
+    def __init__(self, keys: Keys, redis: Redis, objects: ObjectStore, limits: BlobLimits | None = None) -> None:
         self._keys = keys
         self._redis = redis
         self._objects = objects
+        self._limits = limits
 
     def store(self, name: str, contents: Sequence[bytes]) -> str | None:
         """See Destination."""
         try:
-            records = [(read_record(content), content) for content in contents]
+            records = [StoredRecord(read_record(content), content) for content in contents]
         except CorruptRecordError as error:
             return str(error)
         self._store(name, records)
@@ -79,7 +94,7 @@ class DirectDestination:
         num_segments = 0
         with _asked():
             while (decisions := read_outbox(self._redis, self._keys)) is not None:
-                self._store(decisions.name, [(record, encode(record)) for record in decisions.records])
+                self._store(decisions.name, [StoredRecord(record, encode(record)) for record in decisions.records])
                 forget_decisions(self._redis, self._keys, decisions)
                 num_segments += 1
         return num_segments
@@ -88,9 +103,9 @@ class DirectDestination:
         """See Destination."""
         self._redis.close()
 
-    def _store(self, name: str, records: Iterable[tuple[LogRecord, bytes]]) -> None:
+    def _store(self, name: str, records: Iterable[StoredRecord]) -> None:
         with _asked():
-            store_records(self._redis, self._keys, self._objects, name, records)
+            store_records(self._redis, self._keys, self._objects, name, records, self._limits)
 
 
 @contextmanager

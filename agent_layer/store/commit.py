@@ -115,7 +115,9 @@ def _batch_of(entries: Sequence[_Entry], *, again: bool) -> IndexBatch:
 
 
 def _weight(entry: _Entry) -> int:
-    return 1 + len(entry.said.calls) + len(entry.rewards) if isinstance(entry, _Filing) else 1
+    if not isinstance(entry, _Filing):
+        return 1
+    return 1 + len(entry.said.calls) + len(entry.rewards) + len(entry.said.blobs)
 
 
 def _entries(footer: SegmentFooter) -> Iterator[_Entry]:
@@ -148,16 +150,20 @@ def _policy_filing(policy: PolicyEntry) -> _PolicyFiling:
 
 
 def _parts_of(summary: TrajectorySummary) -> Iterator[TrajectorySummary]:
-    """A summary as several, none with more calls or rewards than one script merges."""
-    half = _LARGEST_BATCH // 2
-    if len(summary.calls) <= half and len(summary.rewards) <= half:
-        yield summary
-        return
-    calls, rewards = iter(summary.calls.items()), iter(summary.rewards.items())
-    first = msgspec.structs.replace(summary, calls=dict(islice(calls, half)), rewards=dict(islice(rewards, half)))
-    yield first
-    while (more_calls := dict(islice(calls, half))) | (more_rewards := dict(islice(rewards, half))):
-        yield TrajectorySummary(trajectory_id=summary.trajectory_id, calls=more_calls, rewards=more_rewards)
+    """A summary as several, none with more calls, rewards or blobs than one script merges."""
+    third = _LARGEST_BATCH // 3
+    calls, rewards, blobs = iter(summary.calls.items()), iter(summary.rewards.items()), iter(summary.blobs)
+    nothing = TrajectorySummary(trajectory_id=summary.trajectory_id)
+    part = summary
+    while part is summary or part != nothing:
+        base = summary if part is summary else nothing
+        part = msgspec.structs.replace(
+            base,
+            calls=dict(islice(calls, third)),
+            rewards=dict(islice(rewards, third)),
+            blobs=list(islice(blobs, third)),
+        )
+        yield part
 
 
 def _as_text(content: bytes) -> msgspec.Raw:
