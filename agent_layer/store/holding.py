@@ -3,9 +3,9 @@
 1. A shipper has its trajectories *hold* a blob before it stores it. Content that is held already gets the same name;
    where a committed segment refers to it, it need not be stored again. Otherwise the name is new.
 2. Blobs are stored, then the segment that refers to them, then it is committed.
-3. Death lets go. A blob that lost its last holder is noted as unneeded in the same script, and its name is given to
-   nobody any more: the same content gets a new one. So it may be removed at once, and however late a removal or a
-   repeated one arrives, it never hits a blob that somebody needs.
+3. Death lets go. A blob that lost its last holder is noted as unneeded. Whoever removes it has its name struck off
+   first, in the script that finds that nobody holds it: from then on the same content gets a new name. However late a
+   removal or a repeated one arrives, it never hits a blob that somebody needs.
 4. A shipper that stores a blob for somebody who died meanwhile finds out at its commit, which notes the blob again.
 
 A rebuild of the index adds holders and forgets none. Blobs that no one in Redis knows of (it was lost before a log was

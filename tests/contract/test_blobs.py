@@ -189,11 +189,11 @@ def test_what_only_a_newer_reader_knows_of_a_content_stays_with_its_reference(st
 
 
 def test_many_blobs_of_one_trajectory_are_entered_in_small_scripts(store, ship):
-    bodies = [b'"%d"' % number for number in range(600)]
+    bodies = [b'"%d"' % number for number in range(300)]
 
     ship(*attempt_of("x.0-0"), *(content_of("x.0-0", one) for one in bodies), limits=BlobLimits(1, 1))
 
-    assert store.redis.hlen(store.keys.blobs_of("x.0-0")) == 600
+    assert store.redis.hlen(store.keys.blobs_of("x.0-0")) == 300
     assert sorted(store.get("x.0-0").contents.values()) == sorted(bodies)
 
 

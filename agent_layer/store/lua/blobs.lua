@@ -2,8 +2,8 @@
 -- ARGV[1]: msgpack of a list of {trajectory, content hash, name of a new blob}. Stands behind blocks.lua.
 -- Returns of each 'name 1' or, where the caller has to store it, 'name 0'. For the dead nothing is stored.
 --
--- From here on the trajectory needs the blob, before anything is stored. A name that lost the last who needed it is
--- given to nobody any more, so that it may be removed however slowly.
+-- From here on the trajectory needs the blob, before anything is stored. A blob that unneeded.lua has given free is given
+-- to nobody any more, so that it may be removed however slowly.
 local given = {}
 for i, one in ipairs(cmsgpack.unpack(ARGV[1])) do
   local id, content_hash, fresh = unpack(one)

@@ -1,14 +1,10 @@
 -- What stands behind blocks.lua before commit.lua and forget.lua: how what was deleted leaves the index.
 local NUM_EVENTS_KEPT = 10000
 
--- Let go of a blob; what nobody needs any more may be removed, and nobody is ever given it again: see blobs.lua.
+-- Let go of a blob; what nobody needs any more may be removed: see unneeded.lua.
 local function release_blob(id, name)
   redis.call('SREM', key('blob', name), id)
-  if redis.call('EXISTS', key('blob', name)) == 1 then return end
-  redis.call('SADD', key('unneeded'), name)
-  local content_hash = name:match('^%x+')
-  local current = redis.call('HGET', key('blobs'), content_hash)
-  if current and current:match('^%S+') == name then redis.call('HDEL', key('blobs'), content_hash) end
+  if redis.call('EXISTS', key('blob', name)) == 0 then redis.call('SADD', key('unneeded'), name) end
 end
 
 local function forget_trajectory(id)
