@@ -152,18 +152,19 @@ def _policy_filing(policy: PolicyEntry) -> _PolicyFiling:
 def _parts_of(summary: TrajectorySummary) -> Iterator[TrajectorySummary]:
     """A summary as several, none with more calls, rewards or blobs than one script merges."""
     third = _LARGEST_BATCH // 3
+    if max(len(summary.calls), len(summary.rewards), len(summary.blobs)) <= third:
+        yield summary
+        return
     calls, rewards, blobs = iter(summary.calls.items()), iter(summary.rewards.items()), iter(summary.blobs)
+
+    def next_of(base: TrajectorySummary) -> TrajectorySummary:
+        part = {"calls": dict(islice(calls, third)), "rewards": dict(islice(rewards, third))}
+        return msgspec.structs.replace(base, **part, blobs=list(islice(blobs, third)))
+
+    yield next_of(summary)
     nothing = TrajectorySummary(trajectory_id=summary.trajectory_id)
-    part = summary
-    while part is summary or part != nothing:
-        base = summary if part is summary else nothing
-        part = msgspec.structs.replace(
-            base,
-            calls=dict(islice(calls, third)),
-            rewards=dict(islice(rewards, third)),
-            blobs=list(islice(blobs, third)),
-        )
-        yield part
+    while (more := next_of(nothing)) != nothing:
+        yield more
 
 
 def _as_text(content: bytes) -> msgspec.Raw:

@@ -3,20 +3,30 @@
 local is_looking, removable = ARGV[1] == '0', {}
 if redis.call('EXISTS', key('reindexing')) == 1 then return removable end -- not all who need them are known
 
+local function is_needed(name)
+  while true do
+    local id = redis.call('SRANDMEMBER', key('blob', name))
+    if not id then return false end
+    if not is_dead(id) then return true end
+    redis.call('SREM', key('blob', name), id) -- died before its shipper could tell
+  end
+end
+
+-- From now on the same content gets a new blob.
+local function strike_off(name)
+  local content_hash = name:match('^%x+')
+  local current = redis.call('HGET', key('blobs'), content_hash)
+  if current and current:match('^%S+') == name then redis.call('HDEL', key('blobs'), content_hash) end
+  redis.call('SADD', key('unneeded'), name) -- until its object is gone
+end
+
 for i = 2, #ARGV do
   local name = ARGV[i]
-  local is_needed = false
-  for _, id in ipairs(redis.call('SMEMBERS', key('blob', name))) do
-    if is_dead(id) then redis.call('SREM', key('blob', name), id) else is_needed = true end
-  end
-  if not is_needed then removable[#removable + 1] = name end
-  if is_needed then
+  if is_needed(name) then
     redis.call('SREM', key('unneeded'), name)
-  elseif not is_looking then
-    redis.call('SADD', key('unneeded'), name)
-    local content_hash = name:match('^%x+')
-    local current = redis.call('HGET', key('blobs'), content_hash)
-    if current and current:match('^%S+') == name then redis.call('HDEL', key('blobs'), content_hash) end
+  else
+    removable[#removable + 1] = name
+    if not is_looking then strike_off(name) end
   end
 end
 return removable
