@@ -3,13 +3,12 @@
 from collections import defaultdict
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
-from typing import cast
 
 from redis import Redis
 from redis.exceptions import RedisError
 
 from agent_layer.errors import CorruptRecordError, UnreachableError
-from agent_layer.schema.codec import LogRecord, decode, decode_known, encode, owner_of
+from agent_layer.schema.codec import LogRecord, encode, owner_of
 from agent_layer.schema.step import ContentRef
 from agent_layer.settings import Settings
 from agent_layer.store.blobs import BlobLimits
@@ -19,11 +18,13 @@ from agent_layer.store.holding import store_contents
 from agent_layer.store.keys import Keys
 from agent_layer.store.objects import open_objects
 from agent_layer.store.outbox import forget_decisions, read_outbox
+from agent_layer.store.patience import RedisUnreachableError
 from agent_layer.store.protocols import ObjectStore
 from agent_layer.store.segments import StoredRecord, build_segment, segment_key
-from agent_layer.store.summary import KEPT_WHOLE
+from agent_layer.store.summary import read_record
+from agent_layer.store.tombstones import leave_out_dead
 
-__all__ = ["DirectDestination", "open_direct", "read_record", "store_records"]
+__all__ = ["DirectDestination", "open_direct", "read_log_record", "store_records"]
 
 
 def open_direct(settings: Settings) -> "DirectDestination":
@@ -43,27 +44,31 @@ def store_records(
     records: Iterable[StoredRecord],
     limits: BlobLimits | None = None,
 ) -> None:
-    """Make a segment of records, large contents as blobs beside it, and commit it. The same name is the same object."""
+    """Make a segment of records, large contents as blobs beside it, and commit it; what was deleted is left out.
+
+    The same name is the same object.
+    """
     owned: defaultdict[str, list[StoredRecord]] = defaultdict(list)
-    for one in store_contents(redis, keys, objects, records, limits or BlobLimits()):
+    for one in records:
         owned[owner_of(one.record)].append(one)
-    segment, sealed = build_segment(name, owned)
+    living = leave_out_dead(redis, keys, owned)
+    segment, sealed = build_segment(name, store_contents(redis, keys, objects, living, limits or BlobLimits()))
     objects.put(segment_key(keys, name), segment)
     commit_segments(redis, keys, [sealed])
 
 
-def read_record(content: bytes) -> LogRecord:
-    """Read what the index sums up; what it keeps as a whole is read with all that only a newer reader would know.
+def read_log_record(content: bytes) -> LogRecord:
+    """Read a record that may stand in a log.
 
     Raises: CorruptRecordError: these bytes are no record, or one that only segments hold.
     """
-    record = decode_known(content)
+    record = read_record(content)
     if isinstance(record, ContentRef):
         raise CorruptRecordError(
             f"log record of trajectory {record.trajectory_id}: expected contents with their bodies, found a reference"
             " to a blob; only shippers may refer to blobs"
         )
-    return cast("LogRecord", decode(content)) if isinstance(record, KEPT_WHOLE) else record
+    return record
 
 
 class DirectDestination:
@@ -80,7 +85,7 @@ class DirectDestination:
     def store(self, name: str, contents: Sequence[bytes]) -> str | None:
         """See Destination."""
         try:
-            records = [StoredRecord(read_record(content), content) for content in contents]
+            records = [StoredRecord(read_log_record(content), content) for content in contents]
         except CorruptRecordError as error:
             return str(error)
         self._store(name, records)
@@ -113,6 +118,8 @@ def _asked() -> Generator[None]:
     """Say whose refusal it is when Redis does not do what it is asked."""
     try:
         yield
+    except RedisUnreachableError:  # says it already
+        raise
     except RedisError as error:
         raise UnreachableError(
             f"Redis: expected to take a segment into the index, found {str(error) or type(error).__name__!r};"

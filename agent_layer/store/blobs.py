@@ -22,7 +22,18 @@ from agent_layer.schema.trajectory import Trajectory
 from agent_layer.store.keys import Keys
 from agent_layer.store.protocols import ObjectStore
 
-__all__ = ["BlobLimits", "Contents", "blob_key", "blob_name", "fill_in", "is_large", "list_blobs", "pack", "read_blob"]
+__all__ = [
+    "BlobLimits",
+    "Contents",
+    "blob_at",
+    "blob_key",
+    "blob_name",
+    "fill_in",
+    "is_large",
+    "list_blobs",
+    "pack",
+    "read_blob",
+]
 
 _NAME = re.compile(r"([0-9a-f]{32})-[0-9a-z]{26}")
 _MEDIA: Final = re.compile(rb'"data:[^"]{0,200}?;base64,')
@@ -59,10 +70,15 @@ def blob_key(keys: Keys, name: str) -> str:
     return f"{keys.namespace}/blob/{name[:2]}/{name}"
 
 
+def blob_at(key: str) -> str | None:
+    """Name of the blob that lies at a key; None where none of ours would lie."""
+    name = key.rpartition("/")[2]
+    return name if _NAME.fullmatch(name) else None
+
+
 def list_blobs(keys: Keys, objects: ObjectStore) -> Iterator[str]:
     """Names of all blobs of the namespace."""
-    names = (key.rpartition("/")[2] for key in objects.list(f"{keys.namespace}/blob/"))
-    yield from (name for name in names if _NAME.fullmatch(name))
+    yield from filter(None, map(blob_at, objects.list(f"{keys.namespace}/blob/")))
 
 
 def pack(body: bytes) -> bytes:

@@ -3,12 +3,12 @@
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from threading import Event
 from typing import TypedDict, cast
 
-from agent_layer.errors import BackPressureError, NotFoundError
+from agent_layer.errors import BackPressureError, CorruptRecordError, NotFoundError
 from agent_layer.schema.group import Group
 from agent_layer.schema.rollout import FINAL_STATUSES
 from agent_layer.schema.trajectory import Trajectory
@@ -56,6 +56,8 @@ class GroupDelivery:
     """Call it when the group need never come again, to any member; it counts also when it comes late or twice."""
     is_held: Callable[[], bool] = lambda: True
     """Ask whether the claim stands: not when the group is acknowledged, or was handed on while this process slept."""
+    unreadable: Sequence[str] = ()
+    """Accepted trajectories that are left out because stored bytes of theirs are not what was written."""
 
 
 class Follower:
@@ -92,13 +94,13 @@ class Follower:
                 continue  # the one before was acknowledged meanwhile
             if claim is None:
                 return
-            trajectories = self._read(claim.group)
+            read = self._read(claim.group)
             self._again.popleft()
-            if trajectories is None:
+            if read is None:
                 self._claims.postpone(claim.group.group_id)
                 behind = behind if was_held else claim.place
                 continue
-            yield self._deliver(claim.group, trajectories)
+            yield self._deliver(claim.group, read)
             if time.monotonic() - began > _LOOK_SECONDS:
                 behind, began = None, time.monotonic()
 
@@ -142,25 +144,40 @@ class Follower:
         self._again.appendleft(claim.group.group_id)
         return claim
 
-    def _read(self, group: Group) -> list[Trajectory] | None:
-        """Its trajectories without deleted ones; None when the index lacks one that should be there."""
+    def _read(self, group: Group) -> dict[str, Trajectory | None] | None:
+        """Its trajectories without deleted ones, None for unreadable ones; or None when the index lacks one of them."""
         members = group.trajectory_ids
         kept = [one for one, is_dead in zip(members, self._index.are_dead(members), strict=True) if not is_dead]
         rows = self._index.rows(kept)
         if len(rows) < len(kept) or not all(row.accepted and row.status in FINAL_STATUSES for row in rows):
             return None
         try:
-            return read_trajectories(self._index, self._objects, kept)
+            return dict(zip(kept, read_trajectories(self._index, self._objects, kept), strict=True))
+        except CorruptRecordError:  # the others, and the groups behind this one, need not suffer for it
+            return {one: self._read_alone(one) for one in kept}
         except NotFoundError:  # deleted since, or a rebuild has just begun: the next look will tell
             return None
 
-    def _deliver(self, group: Group, trajectories: list[Trajectory]) -> GroupDelivery:
+    def _read_alone(self, trajectory_id: str) -> Trajectory | None:
+        try:
+            return read_trajectories(self._index, self._objects, [trajectory_id])[0]
+        except (CorruptRecordError, NotFoundError) as error:
+            log.critical("trajectory unreadable trajectory=%s error=%s", trajectory_id, error)
+            return None
+
+    def _deliver(self, group: Group, read: Mapping[str, Trajectory | None]) -> GroupDelivery:
         def ack() -> AckAnswer:
             answer = self._claims.ack(group.group_id)
             self._was_acked.set()
             return answer
 
-        return GroupDelivery(group, trajectories, ack, lambda: self._claims.holds(group.group_id))
+        return GroupDelivery(
+            group=group,
+            trajectories=[one for one in read.values() if one is not None],
+            unreadable=[trajectory_id for trajectory_id, one in read.items() if one is None],
+            ack=ack,
+            is_held=lambda: self._claims.holds(group.group_id),
+        )
 
     def _check_room(self, max_unacked: int | None) -> None:
         if self._is_full:

@@ -42,17 +42,25 @@ _NUM_AT_ONCE = 8
 
 
 def store_contents(
-    redis: Redis, keys: Keys, objects: ObjectStore, records: Iterable[StoredRecord], limits: BlobLimits
-) -> list[StoredRecord]:
+    redis: Redis,
+    keys: Keys,
+    objects: ObjectStore,
+    records_by_owner: Mapping[str, Iterable[StoredRecord]],
+    limits: BlobLimits,
+) -> dict[str, list[StoredRecord]]:
     """Keep each content of a trajectory once, and store the large ones and media as blobs.
 
     Returns: the records that are left for the segment, in order, with references where blobs were made.
     """
-    kept = list(_without_repeats(records))
-    large = [one.record for one in kept if isinstance(one.record, Content) and is_large(one.record, limits)]
+    kept = {owner: list(_without_repeats(records)) for owner, records in records_by_owner.items()}
+    contents = (one.record for records in kept.values() for one in records if isinstance(one.record, Content))
+    large = [one for one in contents if is_large(one, limits)]
     held = {_identity(one): blob for one, blob in zip(large, _hold(redis, keys, large), strict=True)}
     _put(keys, objects, {blob.name: one.body for one in large if not (blob := held[_identity(one)]).is_stored})
-    return [_refer(one, blob.name) if (blob := held.get(_identity(one.record))) else one for one in kept]
+    return {
+        owner: [_refer(one, blob.name) if (blob := held.get(_identity(one.record))) else one for one in records]
+        for owner, records in kept.items()
+    }
 
 
 def remove_unneeded(redis: Redis, keys: Keys, objects: ObjectStore, orphans: Iterable[str] = ()) -> list[str]:

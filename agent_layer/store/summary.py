@@ -4,13 +4,13 @@ Ranks decide which of several records of one kind stands: the lowest. They are c
 """
 
 from collections.abc import Iterable, Sequence
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import msgspec
 
 from agent_layer.errors import BadInputError
 from agent_layer.schema.batch import TrainedBatch
-from agent_layer.schema.codec import LogRecord, encode
+from agent_layer.schema.codec import LogRecord, decode, decode_known, encode
 from agent_layer.schema.group import Group
 from agent_layer.schema.ids import split_trajectory_id
 from agent_layer.schema.observation import Observation
@@ -21,17 +21,29 @@ from agent_layer.schema.segment import BatchEntry, Block, GroupEntry, PolicyEntr
 from agent_layer.schema.step import ContentRef, StepPart
 from agent_layer.schema.tools import tools_of
 
-__all__ = ["ENDED", "KEPT_WHOLE", "STARTED", "OwnerEntry", "bears_on_reward", "describe_owner"]
+__all__ = ["ENDED", "KEPT_WHOLE", "STARTED", "OwnerEntry", "bears_on_reward", "describe_owner", "read_record"]
 
 STARTED, ENDED = 1, 2
 """What the gateway has told of a call, added up; 0 where only layers in the agent's process have told of it."""
 
+
+_LAST_SECOND = 253_402_300_799.0
+"""Of the year 9999."""
 
 KEPT_WHOLE = (Reward, PolicyVersion, TrainedBatch, Group)
 """Records that the index holds in their stored form; of others it holds a few fields."""
 
 OwnerEntry: TypeAlias = TrajectorySummary | PolicyEntry | BatchEntry | GroupEntry
 _OfOneRecord: TypeAlias = PolicyVersion | TrainedBatch | Group
+
+
+def read_record(content: bytes) -> LogRecord:
+    """Read what the index sums up; what it keeps as a whole is read with all that only a newer reader would know.
+
+    Raises: CorruptRecordError: these bytes are no record.
+    """
+    record = decode_known(content)
+    return cast("LogRecord", decode(content)) if isinstance(record, KEPT_WHOLE) else record
 
 
 def describe_owner(owner: str, records: Sequence[LogRecord]) -> list[OwnerEntry]:
@@ -54,7 +66,7 @@ def _entry_of(record: _OfOneRecord) -> PolicyEntry | BatchEntry | GroupEntry:
         case TrainedBatch():
             return BatchEntry(run=run, batch_id=record.batch_id, record=content)
         case Group():
-            return GroupEntry(run=run, group_id=record.group_id, closed_at=repr(record.closed_at), record=content)
+            return GroupEntry(run=run, group_id=record.group_id, closed_at=_written(record.closed_at), record=content)
 
 
 def _summarise_trajectory(trajectory_id: str, records: Sequence[LogRecord]) -> TrajectorySummary:
@@ -116,7 +128,7 @@ def _fields_of(started: AttemptStarted) -> dict[str, str]:
         "worker": started.worker,
         "labels": msgspec.json.encode(started.labels).decode() if started.labels else None,
         "declared": msgspec.json.encode(started.rewards).decode() if started.rewards else None,
-        "started_at": repr(started.started_at),
+        "started_at": _written(started.started_at),
         "input_hash": started.input_hash,
         "env": started.env,
         "env_version": started.env_version,
@@ -126,7 +138,7 @@ def _fields_of(started: AttemptStarted) -> dict[str, str]:
 
 def _guess(trajectory_id: str, run: str, at: float) -> Block:
     """What stands in for an AttemptStarted that was lost or is on its way, so that nothing stored is out of reach."""
-    fields = {"run": run, "started_at": repr(at)}
+    fields = {"run": run, "started_at": _written(at)}
     try:
         rollout_id, attempt = split_trajectory_id(trajectory_id)
         fields |= {"rollout_id": rollout_id, "attempt": str(attempt)}
@@ -136,7 +148,7 @@ def _guess(trajectory_id: str, run: str, at: float) -> Block:
 
 
 def _ending_of(outcome: Outcome) -> Block:
-    fields = {"status": outcome.status, "ended_at": repr(outcome.ended_at)}
+    fields = {"status": outcome.status, "ended_at": _written(outcome.ended_at)}
     known = {"cause": outcome.cause, "calls_at_end": None if outcome.num_calls is None else str(outcome.num_calls)}
     fields |= {name: value for name, value in known.items() if value is not None}
     return Block(f"{_sortable(outcome.ended_at)} {outcome.status} {outcome.cause}", fields)
@@ -156,5 +168,14 @@ def _versions_of(part: StepPart) -> list[int]:
     return [version for action in part.actions or () for version, _ in action.policy_versions or ()]
 
 
+def _known_time(at: float) -> float:
+    """The time, or the nearest that a calendar has: one writer's broken clock must not spoil what all others ask."""
+    return min(max(at, 0.0), _LAST_SECOND) if at == at else 0.0  # noqa: PLR0124  # what is no number differs from itself
+
+
+def _written(at: float) -> str:
+    return repr(_known_time(at))
+
+
 def _sortable(at: float) -> str:
-    return f"{at:017.6f}"
+    return f"{_known_time(at):017.6f}"

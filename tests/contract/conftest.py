@@ -1,19 +1,53 @@
-"""This file holds a store over each kind of object store, and the ways records get into it without a process."""
+"""This file holds a store over servers of each make, and the ways records get into it without a process."""
 
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from functools import cache
 
 import pytest
+from redis import Redis
 
+from agent_layer.local.addresses import free_port
 from agent_layer.schema.codec import LogRecord, encode, owner_of
 from agent_layer.schema.ids import new_id
+from agent_layer.schema.record import Logprobs, TokenIds
+from agent_layer.schema.reward import Reward
+from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
+from agent_layer.schema.step import Action, Content, PromptDelta, StepPart
 from agent_layer.settings import Settings
 from agent_layer.shipper.direct import store_records
 from agent_layer.store import Store, open_store
 from agent_layer.store.blobs import BlobLimits
-from agent_layer.store.protocols import ObjectStore
+from agent_layer.store.policies import list_policies
+from agent_layer.store.protocols import ObjectEntry, ObjectStore
 from agent_layer.store.rebuild import index_segment
 from agent_layer.store.segments import StoredRecord, build_segment, segment_key
+
+
+@pytest.fixture(scope="session")
+def started_redis(start_redis):
+    """``started_redis(name)``: URL of the one server of this make; Redis 7 is a cluster, of one node."""
+
+    @cache
+    def start(name):
+        if name != "redis7":
+            return start_redis(name)
+        url = start_redis(name, "--port", str(free_port()), "--bind", "127.0.0.1", "--cluster-enabled", "yes")
+        with Redis.from_url(url) as redis:
+            redis.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+            while b"cluster_state:ok" not in redis.execute_command("CLUSTER", "INFO"):
+                time.sleep(0.01)
+        return url
+
+    return start
+
+
+@pytest.fixture
+def redis_url(servers, redis_programs, started_redis) -> str:
+    """A server of the test's make; where there is no Redis 7, the carried one, and one test says so."""
+    _, redis = servers
+    return started_redis(redis if redis in redis_programs else "carried")
 
 
 @pytest.fixture
@@ -86,6 +120,12 @@ class Watched:
     def list(self, prefix: str) -> Iterator[str]:
         return self._objects.list(prefix)
 
+    def list_entries(self, prefix: str) -> Iterator[ObjectEntry]:
+        return self._objects.list_entries(prefix)
+
+    def list_unfinished(self, prefix: str) -> Iterator[ObjectEntry]:
+        return self._objects.list_unfinished(prefix)
+
     def delete(self, key: str) -> None:
         self._note("delete", key)
         self._objects.delete(key)
@@ -102,3 +142,47 @@ def watched(store: Store) -> Watched:
     """The store's objects from now on."""
     store.objects = Watched(store.objects)
     return store.objects
+
+
+def attempt_of(tid, at=100.0, score=1.0, run="r", num_choices=1):
+    """Everything that one accepted attempt with two calls leaves behind."""
+    own = {"trajectory_id": tid, "run": run}
+    rollout = {"rollout_id": tid.rpartition("-")[0], "group_id": "g"}
+    answer = Action(response_token_ids=TokenIds([3, 4]), logprobs=Logprobs([-0.5, -1.0]), policy_versions=[(4, 2)])
+    later = Action(response_token_ids=TokenIds([6]), logprobs=Logprobs([-2.0]), policy_versions=[(5, 1)])
+    follow_up = PromptDelta(delta=TokenIds([5]), parent_call=f"{tid}/a", prefix_length=4)
+    part = {**own, "source": "gateway", "agent": "solver"}
+    return [
+        AttemptStarted(**own, **rollout, attempt=0, task_id="t", task_type="math", started_at=at, labels={"k": "v"}),
+        StepPart(**part, call_id=f"{tid}/a", phase="start", at=at + 1, prompt=PromptDelta(delta=TokenIds([1, 2]))),
+        StepPart(**part, call_id=f"{tid}/a", phase="end", at=at + 2, actions=[answer], status="ok"),
+        Content(trajectory_id=tid, hash="h", body=b'"state"'),
+        StepPart(**part, call_id=f"{tid}/b", phase="start", at=at + 3, prompt=follow_up),
+        StepPart(**part, call_id=f"{tid}/b", phase="end", at=at + 4, actions=[later] * num_choices, status="ok"),
+        Reward(**own, reward_id=f"{tid}/r", at=at + 5, score=score),
+        Outcome(**own, status="completed", ended_at=at + 6, num_calls=2),
+        Accepted(**own, **rollout, accepted_at=at + 7),
+    ]
+
+
+def answers_of(store):
+    """What the store says about everything, for comparing."""
+    page = store.query(limit=1_000)
+    return (
+        page.items,
+        {row.trajectory_id: store.get(row.trajectory_id) for row in page.items},
+        [(one.group, [t.trajectory_id for t in one.trajectories]) for one in store.follow("new", "r", wait_seconds=0)],
+        list_policies(store.redis, store.keys, "r"),
+    )
+
+
+@pytest.fixture(name="attempt_of")
+def _attempt_of() -> Callable[..., list[LogRecord]]:
+    """``attempt_of(trajectory_id, at=100.0, score=1.0, run="r", num_choices=1)``: its records."""
+    return attempt_of
+
+
+@pytest.fixture(name="answers_of")
+def _answers_of() -> Callable[..., tuple[object, ...]]:
+    """``answers_of(store)``: what it says about everything, for comparing."""
+    return answers_of

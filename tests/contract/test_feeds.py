@@ -3,7 +3,6 @@
 import pytest
 from redis import Redis
 
-from agent_layer.errors import CorruptRecordError
 from agent_layer.schema.group import Group
 from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
 from agent_layer.store.claims import Claims, Consumer
@@ -87,17 +86,16 @@ def test_groups_that_somebody_else_acknowledges_do_not_come(write, follow, store
     assert ids(store.follow("another", "r", wait_seconds=0)) == ["g", "h", "i"]
 
 
-def test_what_cannot_be_read_is_given_when_it_can_be(write, store):
-    name = write(*accepted("a.0-0"), group("g", 1.0, "a.0-0"), group("h", 2.0))
-    key = segment_key(store.keys, name)
-    content = store.objects.get(key)
-    store.objects.put(key, b"x" * len(content))
-    with pytest.raises(CorruptRecordError):
-        store.read_groups("c", "r")
+def test_a_trajectory_that_cannot_be_read_is_named_and_holds_nobody_up(write, store, follow):
+    spoiled = segment_key(store.keys, write(*accepted("a.0-0")))
+    write(*accepted("a.1-0"), group("g", 1.0, "a.0-0", "a.1-0"), group("h", 2.0))
+    content = store.objects.get(spoiled)
+    store.objects.put(spoiled, b"x" * len(content))
 
-    store.objects.put(key, content)
+    first, second = follow("one")
 
-    assert ids(store.read_groups("c", "r")) == ["g", "h"]
+    assert (first.unreadable, [one.trajectory_id for one in first.trajectories]) == (["a.0-0"], ["a.1-0"])
+    assert (second.group.group_id, second.unreadable) == ("h", [])
 
 
 def test_deleted_trajectories_are_left_out_and_hold_nobody_up(write, store, follow):

@@ -1,0 +1,78 @@
+"""This file holds what counts, summaries and explanations promise: what plain Python would say of all."""
+
+from collections import defaultdict
+from itertools import product
+
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+
+from agent_layer.errors import BadInputError
+
+NUM_TRAJECTORIES = 300
+
+
+def test_counts_and_scans_see_what_a_plain_filter_would(full_store, models):
+    @hypothesis_settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @given(models.asked)
+    def check(asked):
+        wanted = models.answer(asked, "oldest")
+        assert full_store.count(**asked) == len(wanted)
+        assert [row.trajectory_id for row in full_store.scan(**asked)] == wanted
+
+    check()
+
+
+FIELDS = {
+    "run": lambda one: [one.run],
+    "task_type": lambda one: [one.task_type],
+    "status": lambda one: [one.status],
+    "agent": lambda one: set(one.agents),
+    "policy": lambda one: [max(one.versions, default=None)],
+}
+
+
+@pytest.mark.parametrize(
+    "by", [[], ["task_type"], ["policy"], ["task_type", "policy"], ["run", "status", "agent"], ["policy", "run"]]
+)
+@pytest.mark.parametrize("asked", [{}, {"run": "r", "reward": (0.0, None)}, {"agent": "solver", "since": 1_050.0}])
+def test_a_summary_says_what_a_plain_sum_would(full_store, by, asked, models):
+    lines = defaultdict(list)
+    for one in (model for model in models.all if model.passes(asked)):
+        for values in product(*(FIELDS[field](one) for field in by)):
+            lines[values].append(one.reward)
+
+    found = full_store.summarise(by, success=0.5, **asked)
+
+    assert {tuple(one.by.values()): (one.count, one.num_rewarded) for one in found} == {
+        values: (len(rewards), sum(reward is not None for reward in rewards)) for values, rewards in lines.items()
+    }
+    for one in found:
+        known = [reward for reward in lines[tuple(one.by.values())] if reward is not None]
+        assert list(one.by) == by
+        assert one.mean_reward == (pytest.approx(sum(known) / len(known)) if known else None)
+        assert one.success_rate == (sum(reward >= 0.5 for reward in known) / len(known) if known else None)
+
+
+def test_a_summary_by_something_unknown_is_refused(store):
+    with pytest.raises(BadInputError, match="summary by 'colour'"):
+        store.summarise(["colour"])
+
+
+def test_an_explanation_names_the_rarest_condition_and_the_work(full_store, models):
+    told = full_store.explain(run="r", task="t1", reward=(0.0, None), accepted=False)
+
+    counts = {name: sum(one.passes(asked) for one in models.all) for name, asked in EXPLAINED.items()}
+    assert told.conditions == counts
+    assert told.lead == "task=t1"
+    assert (told.num_trajectories, told.num_blocks) == (len(models.all), 1)
+    assert told.num_found <= told.num_tested <= counts["task=t1"]
+
+
+EXPLAINED = {
+    "run=r": {"run": "r"},
+    "task=t1": {"task": "t1"},
+    "rewarded": {"reward": (-99.0, None)},
+    "not accepted=1": {"accepted": False},
+    "0 <= reward <= inf": {"reward": (0.0, None)},
+}

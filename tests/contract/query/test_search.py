@@ -1,0 +1,97 @@
+"""This file holds what a search promises: the same answer as a plain filter over everything, page by page."""
+
+import random
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from agent_layer.errors import BadInputError
+from agent_layer.store.tombstones import forget
+
+NUM_TRAJECTORIES = 300
+
+
+def pages(store, asked, order, limit):
+    cursor = None
+    while True:
+        page = store.query(**asked, order=order, limit=limit, cursor=cursor)
+        assert len(page.items) == limit or page.cursor is None
+        yield from [row.trajectory_id for row in page.items]
+        if page.cursor is None:
+            return
+        cursor = page.cursor
+
+
+def test_a_search_answers_what_a_plain_filter_would(full_store, models):
+    @hypothesis_settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @given(models.asked, st.sampled_from(models.orders), st.integers(1, 60))
+    def check(asked, order, limit):
+        assert list(pages(full_store, asked, order, limit)) == models.answer(asked, order)
+
+    check()
+
+
+def test_every_filter_alone_answers_what_a_plain_filter_would(full_store, models):
+    for asked in [{}, {"run": "r"}, {"task": "t1"}, {"reward": (1.0, None)}, {"policy": (8, 8)}, {"accepted": False}]:
+        for order in models.orders:
+            assert list(pages(full_store, asked, order, 7)) == models.answer(asked, order), (asked, order)
+
+
+@pytest.mark.timeout(300)
+def test_an_index_of_many_blocks_answers_what_a_plain_filter_would(store, write, models):
+    many = list(models.make(seed=5, num_models=5_000, spread=3))
+    write(*(record for model in many for record in model.records()))
+    chance = random.Random(6)
+
+    for _ in range(40):
+        asked = {"task_type": chance.choice([None, "math"]), "reward": chance.choice([None, (0.3, 0.4), (1.0, None)])}
+        asked |= {"policy": chance.choice([None, (3, 4)]), "labels": chance.choice([None, {"team": "a"}])}
+        order, limit = chance.choice(models.orders), chance.choice([7, 400])
+        first = store.query(**asked, order=order, limit=limit)
+        second = store.query(**asked, order=order, limit=limit, cursor=first.cursor) if first.cursor else None
+        given = [row.trajectory_id for page in (first, second) if page for row in page.items]
+        assert given == models.answer(asked, order, many)[: 2 * limit], (asked, order)
+    assert store.explain().num_blocks == 3
+
+
+def test_new_trajectories_do_not_disturb_pages_that_follow(full_store, write, models):
+    first = full_store.query(limit=10)
+    newer = replace(models.all[0], id="new-0", started_at=9_999.0)
+    write(*newer.records())
+
+    second = full_store.query(limit=10, cursor=first.cursor)
+
+    assert [row.trajectory_id for row in first.items + second.items] == models.answer({}, "newest")[:20]
+
+
+def test_a_cursor_holds_when_its_trajectory_has_left(full_store, models):
+    first = full_store.query(limit=10)
+    forget(full_store.redis, full_store.keys, [first.items[-1].trajectory_id], 1.0)
+
+    second = full_store.query(limit=10, cursor=first.cursor)
+
+    assert [row.trajectory_id for row in second.items] == models.answer({}, "newest")[10:20]
+
+
+@pytest.mark.parametrize(
+    ("asked", "subject"),
+    [
+        ({"order": "best"}, "order 'best'"),
+        ({"limit": 0}, "limit 0"),
+        ({"cursor": "x"}, "cursor 'x'"),
+        ({"cursor": "oldest,1.0,x-0"}, "cursor"),
+        ({"since": "soon"}, "since 'soon'"),
+        ({"split": "test"}, "split 'test'"),
+        ({"status": "done"}, "status 'done'"),
+        ({"colour": "red"}, "filter 'colour'"),
+        ({"cause": "fate"}, "cause 'fate'"),
+        ({"step": -1}, "step -1"),
+        ({"step": "first"}, "step 'first'"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused_by_name(store, asked, subject):
+    with pytest.raises(BadInputError, match=subject):
+        store.query(**asked)
