@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from agent_layer.schema.ids import content_hash, new_id
 from agent_layer.schema.rollout import AttemptStarted, Outcome
 from agent_layer.schema.step import Content
-from agent_layer.store.blobs import list_blobs
+from agent_layer.store.blobs import blob_key, blob_name, list_blobs, pack
+from agent_layer.store.garbage import Grace
 from agent_layer.store.holding import find_orphans, remove_unneeded
+from agent_layer.store.packing import Limits
 from agent_layer.store.tombstones import forget, write_tombstones
 
 
@@ -69,6 +71,43 @@ def test_a_blob_goes_with_the_last_trajectory_that_needs_it(store, ship):
     assert len(remove(store)) == 1
     assert (blobs_in(store), remove(store)) == ([], [])
     assert store.redis.keys(store.keys.name("blob*")) == []
+
+
+def test_a_deletion_takes_the_blob_with_it(store, ship):
+    ship(*attempt_of("x.0-0", picture(1), picture(2)), *attempt_of("x.1-0", picture(1)))
+
+    store.delete("x.0-0")
+    assert len(blobs_in(store)) == 1
+    assert shows(store, "x.1-0")
+
+    store.delete("x.1-0")
+    assert blobs_in(store) == []
+
+
+def test_garbage_is_what_nobody_needs_and_is_old(store, ship):
+    ship(*attempt_of("x.0-0", picture(1)))
+    orphan = blob_name(b'"nobody"')
+    store.objects.put(blob_key(store.keys, orphan), pack(b'"nobody"'))
+
+    assert store.collect_garbage().removed == []
+    [would_go] = store.collect_garbage(grace=Grace(seconds=0.0), dry_run=True).removed
+    [gone] = store.collect_garbage(grace=Grace(seconds=0.0)).removed
+
+    assert would_go.key == gone.key == blob_key(store.keys, orphan)
+    assert orphan not in blobs_in(store)
+    assert shows(store, "x.0-0")
+
+
+def test_a_compaction_carries_references_along(store, ship):
+    for number in range(3):
+        ship(*attempt_of("x.0-0", picture(number)), *attempt_of(f"x.{number + 1}-0"))
+
+    store.compact(limits=Limits(least_age_seconds=0.0))
+    store.reindex(drop=True)
+
+    assert len(list(store.objects.list(f"{store.keys.namespace}/seg/"))) == 1
+    assert shows(store, "x.0-0")
+    assert store.check().findings == []
 
 
 def test_the_same_content_gets_a_new_blob_after_that(store, ship):
@@ -189,7 +228,7 @@ moments = st.sampled_from(["put blob", "put segment", "delete blob"])
 moves = st.tuples(deeds, st.integers(0, 3), st.sets(st.integers(0, 2), max_size=2))
 
 
-@pytest.mark.parametrize("objects_settings", ["directory"], indirect=True)  # S3 shows nothing else, and slowly
+@pytest.mark.parametrize("servers", [("directory", "carried")], indirect=True)  # S3 shows nothing else, and slowly
 @hypothesis_settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(history=st.lists(st.tuples(moves, moments, moves), max_size=8))
 def test_whatever_happens_in_the_middle_of_whatever_the_living_show_all_and_the_dead_nothing(
