@@ -43,9 +43,9 @@ _QUERY = _Duty(
 )
 _SHIP = _Duty(
     reads="feeds:* acked:* replaced:*",
-    writes=f"{_INDEX} ordinals outbox claims:*:waiting",
+    writes=f"{_INDEX} ordinals outbox claims:*:waiting blobs blob:* unneeded",
     commands="xrange xdel hset hdel hsetnx hgetall hmget sadd unlink",
-    scripts="store/blocks store/death store/merged store/commit store/rewards store/mark",
+    scripts="store/blocks store/death store/merged store/commit store/rewards store/mark store/blobs",
 )
 _FOLLOW = _Duty(
     reads="outbox",
@@ -74,7 +74,7 @@ _DRIVE_ENGINES = _Duty(
 _CARE = _Duty(
     writes="exported:* reindexing judged:* replaced:* merging compacting",
     commands="set del unlink scan info hlen srem exists pexpire pttl",
-    scripts="store/audit store/forget store/retire",
+    scripts="store/audit store/forget store/retire store/unneeded",
 )
 
 _DUTIES: dict[Role, tuple[_Duty, ...]] = {

@@ -18,7 +18,7 @@ from agent_layer.schema.policy import PolicyVersion
 from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
 from agent_layer.schema.segment import BatchEntry, Block, GroupEntry, PolicyEntry, TrajectorySummary
-from agent_layer.schema.step import StepPart
+from agent_layer.schema.step import ContentRef, StepPart
 from agent_layer.schema.tools import tools_of
 
 __all__ = ["ENDED", "KEPT_WHOLE", "STARTED", "OwnerEntry", "bears_on_reward", "describe_owner", "read_record"]
@@ -85,6 +85,7 @@ def _summarise_trajectory(trajectory_id: str, records: Sequence[LogRecord]) -> T
         policy_min=min(versions, default=None),
         policy_max=max(versions, default=None),
         rewards={record.reward_id: encode(record) for record in records if isinstance(record, Reward)},
+        blobs=sorted({record.blob for record in records if isinstance(record, ContentRef)}),
     )
 
 

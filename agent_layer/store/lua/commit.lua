@@ -87,6 +87,15 @@ local function basis_of(id, row)
   return {id, mark, declared or '', ended or '', status or '', cause or '', unpack(rewards)}
 end
 
+-- A committed segment's blobs are stored: whoever has the same content need not store it again.
+local function keep_blob(id, name)
+  redis.call('SADD', key('blob', name), id)
+  redis.call('HSET', key('t', id, 'blobs'), name, 1)
+  local content_hash = name:match('^%x+')
+  local current = redis.call('HGET', key('blobs'), content_hash)
+  if not current or current:match('^%S+') == name then redis.call('HSET', key('blobs'), content_hash, name .. ' 1') end
+end
+
 local is_merged = {}
 for _, name in ipairs(batch.merged) do is_merged[name] = true end
 
@@ -127,12 +136,14 @@ local function merge_trajectory(one)
   local row = key('t', id)
   if is_dead(id) then
     redis.call('SADD', key('rewrite'), one.segment)
+    for _, name in ipairs(said.blobs or {}) do release_blob(id, name) end
     forget_trajectory(id) -- whoever deleted it may have died half-way
     return
   end
   local before = read_filed(row)
   local is_more = merge_place(row .. ':chunks', one.segment, one.place)
   merge_row(id, row, said, before)
+  for _, name in ipairs(said.blobs or {}) do keep_blob(id, name) end
   for reward_id, reward in pairs(one.rewards) do
     redis.call('HSETNX', row .. ':rewards', reward_id, reward)
   end
