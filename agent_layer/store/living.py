@@ -1,11 +1,12 @@
-"""This file holds what of stored records lives: the dead are left out, also of the lists of groups."""
+"""This file holds what of stored records lives: the dead are left out, also of groups and of trained batches."""
 
-from collections.abc import Iterable, Sequence
-from typing import cast
+from collections.abc import Collection, Iterable, Sequence
+from typing import TypeVar, cast
 
 import msgspec
 from redis import Redis
 
+from agent_layer.schema.batch import TrainedBatch
 from agent_layer.schema.codec import decode, encode
 from agent_layer.schema.group import Group
 from agent_layer.schema.segment import SegmentFooter
@@ -15,7 +16,9 @@ from agent_layer.store.pages import pages_of
 from agent_layer.store.segments import StoredRecord
 from agent_layer.store.summary import read_record
 
-__all__ = ["deaths_of", "is_group", "living_records", "names_in", "owners_in"]
+__all__ = ["deaths_of", "is_batch", "is_group", "leave_out", "living_records", "members_of", "names_in", "owners_in"]
+
+_Listing = TypeVar("_Listing", Group, TrainedBatch)
 
 _PAGE = 1_000
 
@@ -25,15 +28,41 @@ def is_group(owner: str) -> bool:
     return owner.startswith("group:")
 
 
+def is_batch(owner: str) -> bool:
+    """Whether an owner is a step of training."""
+    return owner.startswith("batch:")
+
+
 def names_in(found: object) -> set[str]:
     """Segment names, as Redis gave them."""
     return {name.decode() for name in cast("Iterable[bytes]", found)}
 
 
 def owners_in(footer: SegmentFooter) -> set[str]:
-    """All owners who are named in a segment, members of its groups included."""
-    groups = [cast("Group", decode(entry.record)) for entry in footer.groups]
-    return {chunk.owner for chunk in footer.chunks}.union(*(group.trajectory_ids for group in groups))
+    """All owners who are named in a segment, members of its groups and of its trained batches included."""
+    members = (members_of(entry.record) for entry in (*footer.groups, *footer.batches))
+    return {chunk.owner for chunk in footer.chunks}.union(*members)
+
+
+def members_of(record: bytes) -> list[str]:
+    """Ids of the trajectories that an encoded group or trained batch names."""
+    match decode(record):
+        case Group(trajectory_ids=trajectory_ids):
+            return trajectory_ids
+        case TrainedBatch(rollouts=rollouts):
+            return [rollout.trajectory_id for rollout in rollouts]
+        case _:
+            return []
+
+
+def leave_out(record: _Listing, dead: Collection[str]) -> _Listing:
+    """The same group or trained batch without the dead."""
+    if isinstance(record, Group):
+        left = [member for member in record.trajectory_ids if member not in dead]
+        return msgspec.structs.replace(record, trajectory_ids=left)
+    rollouts = [rollout for rollout in record.rollouts if rollout.trajectory_id not in dead]
+    num_deleted = record.num_deleted + len(record.rollouts) - len(rollouts)
+    return msgspec.structs.replace(record, rollouts=rollouts, num_deleted=num_deleted)
 
 
 def deaths_of(redis: Redis, keys: Keys, owners: Iterable[str]) -> dict[str, float]:
@@ -50,19 +79,15 @@ def living_records(owner: str, contents: Sequence[bytes], dead: Iterable[str]) -
     dead = frozenset(dead)
     if owner in dead:
         return []
-    records = [StoredRecord(read_record(content), content) for content in dict.fromkeys(contents)]
-    return _among_the_living(records, dead) if is_group(owner) else records
+    living = (_shorten(StoredRecord(read_record(one), one), dead) for one in dict.fromkeys(contents))
+    return list({one.content: one for one in living if one}.values())
 
 
-def _among_the_living(records: Iterable[StoredRecord], dead: frozenset[str]) -> list[StoredRecord]:
-    kept: dict[bytes, StoredRecord] = {}
-    for one in records:
-        group = cast("Group", one.record)
-        left = [member for member in group.trajectory_ids if member not in dead]
-        if left == group.trajectory_ids:
-            kept[one.content] = one
-        elif left:
-            shorter = msgspec.structs.replace(group, trajectory_ids=left)
-            content = encode(shorter)
-            kept[content] = StoredRecord(shorter, content)
-    return list(kept.values())
+def _shorten(stored: StoredRecord, dead: Collection[str]) -> StoredRecord | None:
+    """A record without the dead; None for a group that lost all of its members to them."""
+    record = stored.record
+    if not isinstance(record, Group | TrainedBatch) or (shorter := leave_out(record, dead)) == record:
+        return stored
+    if isinstance(shorter, Group) and not shorter.trajectory_ids:
+        return None
+    return StoredRecord(shorter, encode(shorter))

@@ -97,7 +97,8 @@ def _begin(redis: Redis, keys: Keys, *, drop: bool) -> str:
 
 def drop_index(redis: Redis, keys: Keys) -> None:
     """Delete all that is rebuilt from segments."""
-    redis.unlink(keys.segments, keys.runs, keys.zones, keys.quarantine, keys.rewrite, keys.group_segments, keys.dead)
+    redis.unlink(keys.segments, keys.runs, keys.zones, keys.quarantine, keys.rewrite, keys.dead)
+    redis.unlink(keys.group_segments, keys.batch_segments)
     for family in _FAMILIES:
         found = redis.scan_iter(match=keys.name(family, "*"), count=_SCAN_COUNT)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]  # untyped in redis-py
         for key in cast("Iterator[bytes]", found):
