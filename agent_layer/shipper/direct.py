@@ -16,6 +16,7 @@ from agent_layer.store.commit import commit_segments
 from agent_layer.store.keys import Keys
 from agent_layer.store.objects import open_objects
 from agent_layer.store.outbox import forget_decisions, read_outbox
+from agent_layer.store.patience import RedisUnreachableError
 from agent_layer.store.protocols import ObjectStore
 from agent_layer.store.segments import StoredRecord, build_segment, segment_key
 from agent_layer.store.summary import KEPT_WHOLE
@@ -98,6 +99,8 @@ def _asked() -> Generator[None]:
     """Say whose refusal it is when Redis does not do what it is asked."""
     try:
         yield
+    except RedisUnreachableError:  # says it already
+        raise
     except RedisError as error:
         raise UnreachableError(
             f"Redis: expected to take a segment into the index, found {str(error) or type(error).__name__!r};"

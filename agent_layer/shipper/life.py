@@ -49,8 +49,7 @@ class Life:
 
     def _ship_as_long_as_wanted(self) -> bool:
         while not self._stop.is_set():
-            if is_locked(self._writers_lock):
-                self._wanted_at = time.monotonic()
+            self._look_for_writers()
             try:
                 if self._ship_or_leave():
                     return True
@@ -73,6 +72,10 @@ class Life:
         self._stop.wait(self._settings.ship_poll_seconds)
         return False
 
+    def _look_for_writers(self) -> None:
+        if is_locked(self._writers_lock):
+            self._wanted_at = time.monotonic()
+
     @property
     def _unwanted_seconds(self) -> float:
         return time.monotonic() - self._wanted_at
@@ -94,6 +97,7 @@ class Life:
 
     def _wait_after(self, error: Exception) -> bool:
         """Wait before the next try; says whether there is to be one. While anybody writes there always is."""
+        self._look_for_writers()  # a round that failed has lasted long, since each server was tried for a time
         if self._unwanted_seconds > self._settings.retry_seconds:
             log.error("shipping given up, logs stay directory=%s error=%s", self._directory, error)
             return False

@@ -2,20 +2,24 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import cast
 
-from agent_layer.errors import CorruptRecordError
+from agent_layer.errors import CorruptRecordError, NotFoundError
 from agent_layer.store.figures import Figures, count_calls_seen
 from agent_layer.store.filing import find_misfiled
 from agent_layer.store.findings import CheckReport, Finding
 from agent_layer.store.index import Index
+from agent_layer.store.leftovers import find_successors, is_left_over
+from agent_layer.store.living import names_in
+from agent_layer.store.merging import BrokenSegmentError, open_source
 from agent_layer.store.pages import pages_of
 from agent_layer.store.probes import lacking_in_index
 from agent_layer.store.protocols import ObjectStore
 from agent_layer.store.query import scan_trajectories
 from agent_layer.store.rebuild import Progress, index_segment, list_segments, read_segment, reindex
 from agent_layer.store.sealing import count_calls
-from agent_layer.store.segments import segment_key, segment_name
+from agent_layer.store.segments import is_ours, segment_key, segment_name
 from agent_layer.store.strays import count_strays
 from agent_layer.store.tombstones import list_tombstones
 
@@ -65,6 +69,8 @@ def _check_segment(index: Index, objects: ObjectStore, key: str, figures: Figure
     name = segment_name(key) or key
     try:
         segment = read_segment(objects, key)
+    except NotFoundError:  # merged into another one since it was listed
+        return []
     except CorruptRecordError as error:
         index.redis.hset(index.keys.quarantine, name, str(error))
         return [Finding(kind="corrupt", subject=name, detail=str(error))]
@@ -73,9 +79,22 @@ def _check_segment(index: Index, objects: ObjectStore, key: str, figures: Figure
     lacking = lacking_in_index(index, segment)
     whole = (one.trajectory_id for one in segment.footer.trajectories if one.trajectory_id not in lacking)
     suspects.update(find_misfiled(index, whole))
-    if lacking:
+    if lacking and not _is_merged(index, objects, name):
         return [Finding(kind="unindexed", subject=name, detail=f"the index lacks something of {', '.join(lacking)}")]
     return []
+
+
+def _is_merged(index: Index, objects: ObjectStore, name: str) -> bool:
+    """Whether the index needs nothing of a segment: others hold all that lives of it, or it is gone already."""
+    if not is_ours(index.keys, name):
+        return False
+    committed = names_in(index.redis.hkeys(index.keys.segments))
+    try:
+        segment = open_source(index.keys, objects, name, whole=True)
+        others = find_successors(index.keys, objects, committed, [name]).get(name, [])
+        return is_left_over(index.redis, index.keys, segment, others)
+    except BrokenSegmentError as error:
+        return error.name == name and isinstance(error.reason, NotFoundError)
 
 
 def _is_unindexed(index: Index, objects: ObjectStore, name: str) -> bool:
@@ -87,7 +106,7 @@ def _is_unindexed(index: Index, objects: ObjectStore, name: str) -> bool:
 def _check_entries(index: Index, segments: frozenset[str | None]) -> tuple[int, dict[str, set[str]]]:
     """Number of trajectories in the index; by what names them, segments that are not there."""
     num_trajectories = 0
-    marked = {name.decode() for name in cast("list[bytes]", index.redis.hkeys(index.keys.segments))}
+    marked = names_in(index.redis.hkeys(index.keys.segments))
     gone = {name: {name} for name in sorted(marked - segments)}
     for page in pages_of((row.trajectory_id for row in scan_trajectories(index, {})), _PAGE):
         num_trajectories += len(page)
@@ -117,6 +136,8 @@ def _find_missing(gone: dict[str, set[str]], index: Index, objects: ObjectStore)
     """Look again, now that the index has been read: what was shipped or merged since the first look is not missing."""
     present = frozenset(map(segment_name, list_segments(index.keys, objects))) if gone else frozenset[str | None]()
     for subject, segments in gone.items():
+        if subject in segments and not index.redis.hexists(index.keys.segments, subject):
+            continue
         named = {segment for segment, _ in index.chunks(subject)} or segments
         if lacking := sorted((segments & named) - present):
             yield Finding(kind="missing", subject=subject, detail=f"the index names {', '.join(lacking)}")
@@ -146,4 +167,5 @@ def _repair(index: Index, objects: ObjectStore, findings: list[Finding]) -> None
         return
     for finding in findings:
         if finding.kind == "unindexed":
-            index_segment(index.redis, index.keys, objects, finding.subject)
+            with suppress(NotFoundError):  # merged into another one since it was read
+                index_segment(index.redis, index.keys, objects, finding.subject)

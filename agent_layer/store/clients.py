@@ -1,36 +1,34 @@
 """This file holds the one place where Redis and S3 clients are made. All Redis replies are bytes."""
 
+import time
 from contextlib import suppress
 from typing import Protocol, TypedDict, cast
 from urllib.parse import urlsplit
 
 from redis import Redis
-from redis.backoff import ExponentialBackoff, NoBackoff
-from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import RedisError
+from redis.backoff import NoBackoff
+from redis.exceptions import BusyLoadingError, RedisError
 from redis.retry import Retry
 
 from agent_layer.errors import BadInputError, UnreachableError
 from agent_layer.settings import Settings
 from agent_layer.store.embedded import hold_server
+from agent_layer.store.patience import Patience, delays
 
 __all__ = ["Body", "S3Client", "open_redis", "open_s3"]
-
-_NUM_RETRIES = 6
-_FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS = 0.05, 1.0
-"""A server that restarts is waited for about three seconds before a command fails."""
 
 
 def open_redis(settings: Settings) -> Redis:
     """Connect to the server that the settings name, or to our own, which is started when it does not run.
+
+    What the client is asked is tried for ``retry_seconds``; then it raises RedisUnreachableError.
 
     Raises:
         UnreachableError: it does not answer within connect_seconds.
         BadInputError: logs go to an ingest server, whose Redis would not be one of our own.
     """
     url = _answering_url(settings)
-    retry = Retry(_backoff(settings), _NUM_RETRIES, (RedisConnectionError,))
-    return Redis.from_url(url, retry=retry, **_limits(settings))  # pyright: ignore[reportUnknownMemberType]  # untyped
+    return Redis.from_url(url, retry=_patience(settings, url), **_limits(settings))  # pyright: ignore[reportUnknownMemberType]  # untyped
 
 
 class _Limits(TypedDict):
@@ -43,24 +41,15 @@ def _limits(settings: Settings) -> _Limits:
     return {"socket_connect_timeout": settings.connect_seconds, "socket_timeout": settings.retry_seconds}
 
 
-class _Revival(ExponentialBackoff):
-    """Starts our own server again before a command is tried again: it ended with its keeper, if that was killed."""
+def _patience(settings: Settings, url: str) -> Patience:
+    """Our own server is started again before a command is tried again: it ended with its keeper, if that was killed."""
 
-    def __init__(self, settings: Settings) -> None:
-        super().__init__(cap=_LONGEST_RETRY_SECONDS, base=_FIRST_RETRY_SECONDS)
-        self._settings = settings
-
-    def compute(self, failures: int) -> float:
-        """See AbstractBackoff."""
+    def revive() -> None:
         with suppress(UnreachableError):  # then the next try says so
-            hold_server(self._settings)
-        return super().compute(failures)
+            hold_server(settings)
 
-
-def _backoff(settings: Settings) -> ExponentialBackoff:
-    if settings.redis_url is None:
-        return _Revival(settings)
-    return ExponentialBackoff(cap=_LONGEST_RETRY_SECONDS, base=_FIRST_RETRY_SECONDS)
+    server = _without_password(url)
+    return Patience(server, settings.retry_seconds, *([revive] if settings.redis_url is None else []))
 
 
 def _answering_url(settings: Settings) -> str:
@@ -70,7 +59,7 @@ def _answering_url(settings: Settings) -> str:
         return f"unix://{hold_server(settings)}"
     limit = settings.connect_seconds
     try:
-        _ping(settings.redis_url, limit)
+        _ping(settings.redis_url, limit, settings.retry_seconds)
     except ValueError as error:
         raise BadInputError(
             f"setting redis_url: expected redis://HOST:PORT, rediss://HOST:PORT or unix:///SOCKET, found"
@@ -79,8 +68,7 @@ def _answering_url(settings: Settings) -> str:
     except RedisError as error:
         raise UnreachableError(
             f"Redis at {_without_password(settings.redis_url)}: expected an answer within {limit:g} s, found"
-            f" {str(error) or type(error).__name__!r}; start it, correct AGENT_LAYER_REDIS_URL, or unset it to have one"
-            " of our own"
+            f" {str(error) or type(error).__name__!r}; {_remedy(error)}"
         ) from error
     return settings.redis_url
 
@@ -93,17 +81,33 @@ def _check_own(settings: Settings) -> None:
         )
 
 
-def _ping(url: str, limit_seconds: float) -> None:
+def _remedy(error: RedisError) -> str:
+    if "certificate" in str(error).lower():
+        return "name the certificate of its authority in AGENT_LAYER_REDIS_URL, as rediss://…?ssl_ca_certs=FILE"
+    return "start it, correct AGENT_LAYER_REDIS_URL, or unset it to have one of our own"
+
+
+def _ping(url: str, limit_seconds: float, loading_seconds: float) -> None:
+    """Ask once; a server that is there and still reads its file is waited for."""
     probe = Redis.from_url(  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
         url, retry=Retry(NoBackoff(), 0), socket_connect_timeout=limit_seconds, socket_timeout=limit_seconds
     )
+    waits = delays(loading_seconds)
     with probe:
-        probe.ping()  # pyright: ignore[reportUnknownMemberType]
+        while True:
+            try:
+                probe.ping()  # pyright: ignore[reportUnknownMemberType]
+            except BusyLoadingError:
+                if (wait := next(waits, None)) is None:
+                    raise
+                time.sleep(wait)
+            else:
+                return
 
 
 def _without_password(url: str) -> str:
     parts = urlsplit(url)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 class Body(Protocol):
@@ -135,17 +139,17 @@ class S3Client(Protocol):
 
 
 def open_s3(settings: Settings) -> S3Client:
-    """Make a client; credentials and region are boto3's own affair. Nothing is asked of the server yet."""
+    """Make a client that tries once; its credentials are those that boto3 finds now. Nothing is asked yet."""
     import boto3  # noqa: PLC0415  # takes 0.2 s, and only S3 needs it
     from botocore.config import Config  # noqa: PLC0415
 
     config = Config(
         connect_timeout=settings.connect_seconds,
-        read_timeout=settings.retry_seconds,
-        retries={"mode": "standard", "total_max_attempts": 3},
+        read_timeout=settings.retry_seconds / 2,  # so that whoever tries for that long tries twice
+        retries={"mode": "standard", "total_max_attempts": 1},
         max_pool_connections=32,
     )
-    make = cast("_MakeClient", boto3.client)  # pyright: ignore[reportUnknownMemberType]  # boto3 is untyped
+    make = cast("_MakeClient", boto3.Session().client)  # pyright: ignore[reportUnknownMemberType]  # boto3 is untyped
     return make("s3", endpoint_url=settings.s3_endpoint_url, config=config)
 
 

@@ -14,18 +14,21 @@ from agent_layer.schema.rollout import Cause, Outcome, RolloutStatus
 from agent_layer.schema.segment import PolicyEntry, SegmentFooter, TrajectorySummary
 from agent_layer.schema.task import RewardSpec
 from agent_layer.store.keys import Keys
+from agent_layer.store.pages import pages_of
 from agent_layer.store.segments import SealedSegment
 from agent_layer.store.summary import bears_on_reward
 
-__all__ = ["commit_segments", "rewards_of"]
+__all__ = ["commit_segments", "remember_replaced", "rewards_of"]
 
 _LARGEST_BATCH = 256
 """Rows, calls and rewards that one script merges at most, so that nobody waits long for Redis."""
 
 _LUA = Path(__file__).parent / "lua"
-_BLOCKS, _DEATH, _COMMIT, _REWARDS = (
-    (_LUA / f"{name}.lua").read_text() for name in ("blocks", "death", "commit", "rewards")
+_BLOCKS, _DEATH, _MERGED, _COMMIT, _REWARDS, _MARK = (
+    (_LUA / f"{name}.lua").read_text() for name in ("blocks", "death", "merged", "commit", "rewards", "mark")
 )
+_REPLACED_SECONDS = 86_400
+"""How long it is remembered what a segment was merged into; nobody enters what was read longer ago."""
 
 
 class _Filing(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,6 +70,8 @@ class IndexBatch(msgspec.Struct, frozen=True, kw_only=True):
     policies: list[_PolicyFiling]
     trained: list[_TrainedFiling]
     groups: list[_GroupFiling]
+    merged: list[str]
+    """Names of those segments that replace others."""
     again: bool
     """The index may have lost something of what it merged before, so that all is written again."""
 
@@ -80,36 +85,59 @@ def commit_segments(redis: Redis, keys: Keys, segments: Sequence[SealedSegment],
     Doing it again, or in another order with others, changes nothing. With ``again`` it also mends what is not filed as
     its row says.
     """
-    commit, enter = redis.register_script(_BLOCKS + _DEATH + _COMMIT), redis.register_script(_BLOCKS + _REWARDS)
-    for batch in _batches(segments, again=again):
+    commit = redis.register_script(_BLOCKS + _DEATH + _MERGED + _COMMIT)
+    enter, mark = redis.register_script(_BLOCKS + _REWARDS), redis.register_script(_BLOCKS + _MERGED + _MARK)
+    merged = [one.footer.name for one in segments if one.footer.replaces]
+    for batch in _batches(segments, merged, again=again):
         bases = cast("list[list[bytes]]", commit(keys=[keys.name()], args=[msgspec.msgpack.encode(batch)]))
         while bases:  # again for those of which what they follow from changed meanwhile
             bases = cast("list[list[bytes]]", enter(keys=[keys.name()], args=rewards_of(bases)))
     if segments:
-        redis.hset(keys.segments, mapping={one.footer.name: str(one.size_bytes) for one in segments})
+        mark(keys=[keys.name()], args=[said for one in segments for said in (one.footer.name, one.size_bytes)])
+    for one in segments:
+        _note_replaced(redis, keys, one.footer)
 
 
-def _batches(segments: Iterable[SealedSegment], *, again: bool) -> Iterator[IndexBatch]:
+def _note_replaced(redis: Redis, keys: Keys, footer: SegmentFooter) -> None:
+    """Let those that a segment replaces be looked at again, so that they go even if whoever merged them died."""
+    for page in pages_of(footer.replaces, _LARGEST_BATCH):
+        sizes = cast("list[bytes | None]", redis.hmget(keys.segments, page))
+        if committed := [name for name, size in zip(page, sizes, strict=True) if size is not None]:
+            remember_replaced(redis, keys, committed, footer.name)
+
+
+def remember_replaced(redis: Redis, keys: Keys, names: Sequence[str], by: str) -> None:
+    """Remember what segments were merged into (empty: nothing of them lives), and that their objects are to go."""
+    for page in pages_of(names, _LARGEST_BATCH):
+        pipeline = redis.pipeline(transaction=False)  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
+        pipeline.sadd(keys.rewrite, *page)
+        for name in page:
+            pipeline.set(keys.replaced(name), by, ex=_REPLACED_SECONDS)
+        pipeline.execute()
+
+
+def _batches(segments: Iterable[SealedSegment], merged: list[str], *, again: bool) -> Iterator[IndexBatch]:
     entries = (entry for one in segments for entry in _entries(one.footer))
     weighed = ((entry, _weight(entry)) for entry in entries)
     batch: list[_Entry] = []
     weight = 0
     for entry, more in weighed:
         if batch and weight + more > _LARGEST_BATCH:
-            yield _batch_of(batch, again=again)
+            yield _batch_of(batch, merged, again=again)
             batch, weight = [], 0
         batch.append(entry)
         weight += more
     if batch:
-        yield _batch_of(batch, again=again)
+        yield _batch_of(batch, merged, again=again)
 
 
-def _batch_of(entries: Sequence[_Entry], *, again: bool) -> IndexBatch:
+def _batch_of(entries: Sequence[_Entry], merged: list[str], *, again: bool) -> IndexBatch:
     return IndexBatch(
         trajectories=[one for one in entries if isinstance(one, _Filing)],
         policies=[one for one in entries if isinstance(one, _PolicyFiling)],
         trained=[one for one in entries if isinstance(one, _TrainedFiling)],
         groups=[one for one in entries if isinstance(one, _GroupFiling)],
+        merged=merged,
         again=again,
     )
 

@@ -36,21 +36,22 @@ class Position(NamedTuple):
     trajectory_id: str
 
 
-class BlockMap(NamedTuple):
-    """Where in the index something can be found."""
-
-    zones: "list[Zone]"
-    occurrences: list[frozenset[int]]
-    """For each name asked for, the blocks in which it occurs."""
-    buckets: list[int]
-    """Buckets of rewards that occur, lowest first."""
-
-
 class Zone(NamedTuple):
     """Between which ends the numbers of a block lie: (least, greatest) by column."""
 
     block: int
     ends: dict[str, tuple[float, float]]
+
+
+class BlockMap(NamedTuple):
+    """Where in the index something can be found."""
+
+    zones: list[Zone]
+    """Of the blocks in which all names occur."""
+    num_blocks: int
+    """Of the whole index."""
+    buckets: list[int]
+    """Buckets of rewards that occur, lowest first."""
 
 
 class Found(NamedTuple):
@@ -131,23 +132,26 @@ class Index:
         return [when is not None for when in self.redis.hmget(self.keys.dead, [owner_hash(one) for one in owners])]
 
     def read_map(self, names: Iterable[str] = ()) -> BlockMap:
-        """All blocks, and where the names occur."""
+        """Blocks in which all of the names occur; all blocks where there are no names."""
         pipeline = self.pipeline()
         pipeline.hgetall(self.keys.zones)
         pipeline.smembers(self.keys.values("bucket"))
         for name in names:
             pipeline.get(self.keys.blocks_with(name))
         zones, buckets, *bitmaps = cast("_Map", pipeline.execute())
-        return BlockMap(
-            [_zone_of(int(block), ends) for block, ends in zones.items()],
-            [frozenset(_set_bits(bitmap or b"")) for bitmap in bitmaps],
-            sorted(map(int, buckets)),
-        )
+        everywhere = [frozenset(_set_bits(bitmap or b"")) for bitmap in bitmaps]
+        first, *others = everywhere or [frozenset(map(int, zones))]
+        blocks = first.intersection(*others)
+        found = [(block, zones.get(str(block).encode())) for block in blocks]
+        return BlockMap([_zone_of(block, ends) for block, ends in found if ends], len(zones), sorted(map(int, buckets)))
 
-    def blocks_with_any(self, names: Iterable[str]) -> frozenset[int]:
-        """Blocks in which at least one of the names occurs."""
+    def zones_with_any(self, scope: BlockMap, names: Sequence[str] | None) -> list[Zone]:
+        """Those blocks in which at least one of the names occurs; all, where it does not matter (None)."""
+        if names is None:
+            return scope.zones
         bitmaps = cast("list[bytes | None]", self.redis.mget([self.keys.blocks_with(name) for name in names]))
-        return frozenset(block for bitmap in bitmaps for block in _set_bits(bitmap or b""))
+        blocks = frozenset(block for bitmap in bitmaps for block in _set_bits(bitmap or b""))
+        return [zone for zone in scope.zones if zone.block in blocks]
 
     def find(self, sought: Sought) -> Found:
         """The first members of some blocks; see lua/find.lua."""

@@ -66,8 +66,12 @@ class Keys:
 
     @property
     def rewrite(self) -> str:
-        """Set: names of segments that hold bytes of something deleted."""
+        """Set: names of segments that hold bytes of something deleted, or that another segment replaces."""
         return self.name("rewrite")
+
+    def replaced(self, segment: str) -> str:
+        """String, for a day: name of the segment that this one was merged into; empty where nothing of it lives."""
+        return self.name("replaced", segment)
 
     def policies(self, run: str) -> str:
         """Hash: number → encoded PolicyVersion."""
@@ -92,7 +96,7 @@ class Keys:
 
     @property
     def group_segments(self) -> str:
-        """Hash: group id → name of the segment that holds its record."""
+        """Hash: group id → names of the segments that hold its record, sorted, with spaces between."""
         return self.name("group-segments")
 
     @property
@@ -110,6 +114,16 @@ class Keys:
     def reindexing(self) -> str:
         """Hash: how far a rebuild has come that did not end."""
         return self.name("reindexing")
+
+    @property
+    def compacting(self) -> str:
+        """String: whose turn it is to compact or to collect garbage; expires."""
+        return self.name("compacting")
+
+    @property
+    def merging(self) -> str:
+        """Set: names of segments that others are being merged into, until they are committed."""
+        return self.name("merging")
 
     def acked(self, run: str, consumer: str) -> str:
         """Set of group ids that this consumer has acknowledged."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from agent_layer.errors import NotFoundError
+from agent_layer.store.protocols import ObjectEntry
 
 __all__ = ["MemoryObjects"]
 
@@ -28,6 +29,14 @@ class MemoryObjects:
     def list(self, prefix: str) -> Iterator[str]:
         """See ObjectStore."""
         yield from sorted(key for key in self._contents if key.startswith(prefix))
+
+    def list_entries(self, prefix: str) -> Iterator[ObjectEntry]:
+        """See ObjectStore. Nobody knows when these were made."""
+        yield from (ObjectEntry(key, len(self._contents[key]), 0.0) for key in self.list(prefix))
+
+    def list_unfinished(self, prefix: str) -> Iterator[ObjectEntry]:  # noqa: ARG002  # a dict is written at once
+        """See ObjectStore."""
+        yield from ()
 
     def delete(self, key: str) -> None:
         """See ObjectStore."""

@@ -1,14 +1,14 @@
 """This file holds objects in a directory, and the choice between that and S3."""
 
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from agent_layer.errors import NotFoundError, UnreachableError
 from agent_layer.settings import Settings
-from agent_layer.store.protocols import ObjectStore
+from agent_layer.store.protocols import ObjectEntry, ObjectStore
 
 __all__ = ["DirectoryObjects", "open_objects"]
 
@@ -35,11 +35,15 @@ class DirectoryObjects:
         unfinished = path.with_name(f".{path.name}.{os.getpid()}")
         with self._asked("store", key):
             path.parent.mkdir(parents=True, exist_ok=True)
-            with unfinished.open("wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            unfinished.replace(path)
+            try:
+                with unfinished.open("wb") as file:
+                    file.write(content)
+                    file.flush()
+                    os.fsync(file.fileno())
+                unfinished.replace(path)
+            except OSError:  # on a full disk, what is left of it would keep others out
+                unfinished.unlink(missing_ok=True)
+                raise
             _sync_directory(path.parent)
 
     def get(self, key: str, offset: int = 0, size: int | None = None) -> bytes:
@@ -52,14 +56,33 @@ class DirectoryObjects:
 
     def list(self, prefix: str) -> Iterator[str]:
         """See ObjectStore."""
-        beginning = self._directory / prefix.rpartition("/")[0]
-        paths = (path.relative_to(self._directory).as_posix() for path in beginning.rglob("[!.]*") if path.is_file())
-        yield from sorted(key for key in paths if key.startswith(prefix))
+        yield from self._keys(prefix, "[!.]*")
+
+    def list_entries(self, prefix: str) -> Iterator[ObjectEntry]:
+        """See ObjectStore."""
+        yield from self._entries(self._keys(prefix, "[!.]*"))
+
+    def list_unfinished(self, prefix: str) -> Iterator[ObjectEntry]:
+        """See ObjectStore. These files begin with a dot."""
+        yield from self._entries(self._keys(prefix, ".*"))
 
     def delete(self, key: str) -> None:
         """See ObjectStore."""
         with self._asked("delete", key):
             (self._directory / key).unlink(missing_ok=True)
+
+    def _keys(self, prefix: str, pattern: str) -> Iterable[str]:
+        beginning = self._directory / prefix.rpartition("/")[0]
+        paths = (path.relative_to(self._directory).as_posix() for path in beginning.rglob(pattern) if path.is_file())
+        return sorted(key for key in paths if key.startswith(prefix))
+
+    def _entries(self, keys: Iterable[str]) -> Iterator[ObjectEntry]:
+        for key in keys:
+            try:
+                found = (self._directory / key).stat()
+            except FileNotFoundError:  # deleted, or finished, since it was listed
+                continue
+            yield ObjectEntry(key, found.st_size, found.st_mtime)
 
     @contextmanager
     def _asked(self, deed: str, key: str) -> Generator[None]:

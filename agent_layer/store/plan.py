@@ -1,8 +1,8 @@
 """This file holds the plan of a search: which blocks can hold answers, and in which order to look at them. Pure.
 
-A block is passed over when a name that is asked for does not occur in it, when the numbers of its zone lie outside the
-ranges asked for, or when all that it can hold was given before. The others come in the order of the best that they can
-hold, so that a search for the first few ends as soon as no block left can hold a better one.
+Of the blocks in which every name that is asked for occurs, one is passed over when the numbers of its zone lie outside
+the ranges asked for, or when all that it can hold was given before. The others come in the order of the best that they
+can hold, so that a search for the first few ends as soon as no block left can hold a better one.
 """
 
 import math
@@ -62,27 +62,20 @@ def ordering_of(order: str) -> Ordering | None:
 
 
 def plan_blocks(
-    zones: Iterable[Zone],
-    occurrences: Iterable[frozenset[int]],
-    ranges: Sequence[NumberRange],
-    ordering: Ordering,
-    after: Position | None = None,
+    zones: Iterable[Zone], ranges: Sequence[NumberRange], ordering: Ordering, after: Position | None = None
 ) -> list[Zone]:
     """Blocks that can hold answers, best first.
 
     Args:
-        zones: all blocks.
-        occurrences: for each name asked for, the blocks in which it occurs.
+        zones: of the blocks in which all that is asked for occurs.
         ranges: in which numbers must lie.
         ordering: of the answer.
         after: where the answer begins.
     """
-    everywhere = list(occurrences)
     fitting = [
         zone
         for zone in zones
-        if all(zone.block in blocks for blocks in everywhere)
-        and all(_meets(zone, one) for one in ranges)
+        if all(_meets(zone, one) for one in ranges)
         and _has_ends(zone, ordering.column)
         and (after is None or not ordering.is_before(ordering.worst_of(zone), after[:2]))
     ]

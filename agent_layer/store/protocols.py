@@ -1,9 +1,18 @@
 """This file holds what the store asks of the place where its bytes lie."""
 
 from collections.abc import Iterator
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-__all__ = ["ObjectStore"]
+__all__ = ["ObjectEntry", "ObjectStore"]
+
+
+class ObjectEntry(NamedTuple):
+    """What a listing says of an object."""
+
+    key: str
+    size_bytes: int
+    modified_at: float
+    """Seconds since the epoch, by the store's clock."""
 
 
 class ObjectStore(Protocol):
@@ -28,6 +37,14 @@ class ObjectStore(Protocol):
 
     def list(self, prefix: str) -> Iterator[str]:
         """Give all keys that begin so, in order."""
+        ...
+
+    def list_entries(self, prefix: str) -> Iterator[ObjectEntry]:
+        """Give what ``list`` gives, with sizes and times."""
+        ...
+
+    def list_unfinished(self, prefix: str) -> Iterator[ObjectEntry]:
+        """Give what is left where writers died before an object was there; ``delete`` takes these keys, too."""
         ...
 
     def delete(self, key: str) -> None:

@@ -1,7 +1,7 @@
 """This file holds the search for trajectories: how an answer is found page by page, and how it can be explained."""
 
 from collections.abc import Iterator
-from typing import NamedTuple, get_args
+from typing import TYPE_CHECKING, NamedTuple, get_args
 
 import msgspec
 
@@ -10,6 +10,10 @@ from agent_layer.store.filters import Conditions, Filters, conditions_of
 from agent_layer.store.index import Index, Position, Sought, Zone, seek
 from agent_layer.store.plan import Order, Ordering, choose_buckets, ordering_of, plan_blocks, still_needed
 from agent_layer.store.rows import TrajectoryRow
+
+if TYPE_CHECKING:  # comes with an extra
+    import pandas
+    import pyarrow
 
 __all__ = ["Order", "Page", "Search", "find_trajectories", "scan_trajectories"]
 
@@ -24,6 +28,19 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     items: list[TrajectoryRow]
     cursor: str | None = None
     """Hand it back for the next page; None when this is the last."""
+
+    def to_arrow(self) -> "pyarrow.Table":
+        """Give the rows as a table of ``tables.trajectories.TRAJECTORY_SCHEMA``.
+
+        Raises: BadInputError: the extra ``arrow`` is not installed.
+        """
+        from agent_layer.store.tables.trajectories import tabulate_rows  # noqa: PLC0415  # comes with an extra
+
+        return tabulate_rows(self.items)
+
+    def to_pandas(self) -> "pandas.DataFrame":
+        """Give the same table as a data frame, indexed by trajectory id; raises what ``to_arrow`` does."""
+        return self.to_arrow().to_pandas().set_index("trajectory_id")  # pyright: ignore[reportUnknownMemberType]  # pandas is untyped
 
 
 class Search(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,11 +91,10 @@ def search(
 ) -> Search:
     """Look into blocks, best first, until none that is left can hold a better answer."""
     scope = index.read_map(conditions.names)
-    found = Search(positions=[], num_blocks=len(scope.zones), num_planned=0, num_read=0, num_tested=0)
+    found = Search(positions=[], num_blocks=scope.num_blocks, num_planned=0, num_read=0, num_tested=0)
     for buckets in choose_buckets(scope.buckets, conditions.ranges, ordering, after):
         any_of = None if buckets is None else [f"bucket={bucket}" for bucket in buckets]
-        where = scope.occurrences if any_of is None else [*scope.occurrences, index.blocks_with_any(any_of)]
-        planned = plan_blocks(scope.zones, where, conditions.ranges, ordering, after)
+        planned = plan_blocks(index.zones_with_any(scope, any_of), conditions.ranges, ordering, after)
         found = _look_into(index, seek(conditions, (), any_of), planned, ordering, _Wanted(limit, after), found)
         if ordering.column == "reward" and len(found.positions) == limit:
             break  # what is in lower buckets comes later

@@ -16,11 +16,11 @@ from agent_layer.store.index import Index
 from agent_layer.store.protocols import ObjectStore
 from agent_layer.store.segments import read_chunk, segment_key
 
-__all__ = ["not_found", "pick_step", "pick_steps", "read_trajectories"]
+__all__ = ["NUM_LOOKS", "not_found", "pick_step", "pick_steps", "read_trajectories"]
 
 _NUM_AT_ONCE = 16
 """Requests under way at the same time; a store far away answers each of them slowly."""
-_NUM_LOOKS = 5
+NUM_LOOKS = 5
 """A segment that is named may be gone when it is read, because it was merged into another one meanwhile."""
 
 
@@ -31,11 +31,11 @@ def read_trajectories(index: Index, objects: ObjectStore, trajectory_ids: Sequen
         NotFoundError: the index does not know one of them, or its bytes are gone.
         CorruptRecordError: stored bytes are not what their checksum says.
     """
-    for look in range(_NUM_LOOKS):
+    for look in range(NUM_LOOKS):
         try:
             return _read(index, objects, trajectory_ids)
         except NotFoundError:
-            if look == _NUM_LOOKS - 1:
+            if look == NUM_LOOKS - 1:
                 raise
     return []
 

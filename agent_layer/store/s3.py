@@ -1,78 +1,143 @@
 """This file holds objects in a bucket of S3, or of anything that speaks it."""
 
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
-from typing import TypedDict, cast
+import time
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from functools import partial
+from typing import TypedDict, TypeVar, cast
 from urllib.parse import urlsplit
 
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import BotoCoreError, ClientError, FlexibleChecksumError, HTTPClientError, SSLError
 
 from agent_layer.errors import NotFoundError, UnreachableError
 from agent_layer.settings import Settings
-from agent_layer.store.clients import open_s3
+from agent_layer.store.clients import S3Client, open_s3
+from agent_layer.store.patience import delays
+from agent_layer.store.protocols import ObjectEntry
 
 __all__ = ["S3Objects"]
+
+
+T = TypeVar("T")
+
+_TOO_MANY, _BROKEN = 429, 500
 
 
 class _Range(TypedDict, total=False):
     Range: str
 
 
+_PASSING = frozenset(
+    (
+        "SlowDown",
+        "RequestTimeout",
+        "Throttling",
+        "BadDigest",
+        "XAmzContentChecksumMismatch",
+        "XAmzContentSHA256Mismatch",
+    )
+)
+"""Refusals that the same request may not meet again. All with a status of 429, or from 500 up, are as well."""
+
+_STALE = frozenset(("ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "InvalidToken"))
+"""Refusals of credentials that may have been replaced since they were read."""
+
+
+class _Listed(TypedDict):
+    Key: str
+    Size: int
+    LastModified: datetime
+
+
 class S3Objects:
-    """Objects below a prefix of a bucket; see ObjectStore."""
+    """Objects below a prefix of a bucket; see ObjectStore. What fails is tried for ``retry_seconds``."""
 
     def __init__(self, settings: Settings) -> None:
         parts = urlsplit(settings.objects_location)
+        self._settings = settings
         self._location = settings.objects_location
         self._bucket = parts.netloc
         self._root = f"{parts.path.strip('/')}/".lstrip("/")
         self._client = open_s3(settings)
 
     def put(self, key: str, content: bytes) -> None:
-        """See ObjectStore."""
-        with self._asked("store", key):
-            self._client.put_object(Bucket=self._bucket, Key=self._root + key, Body=content)
+        """See ObjectStore. The object's checksum goes with it, and a server that finds another one takes nothing."""
+        self._ask("store", key, lambda s3: s3.put_object(Bucket=self._bucket, Key=self._root + key, Body=content))
 
     def get(self, key: str, offset: int = 0, size: int | None = None) -> bytes:
         """See ObjectStore."""
-        with self._asked("read", key):
+
+        def read(s3: S3Client) -> bytes:
             try:
-                found = self._client.get_object(Bucket=self._bucket, Key=self._root + key, **_range(offset, size))
+                found = s3.get_object(Bucket=self._bucket, Key=self._root + key, **_range(offset, size))
             except ClientError as error:
                 if _code(error) == "InvalidRange":  # begins beyond the end
                     return b""
                 raise
             return found["Body"].read()[:size]
 
+        return self._ask("read", key, read)
+
     def list(self, prefix: str) -> Iterator[str]:
+        """See ObjectStore."""
+        yield from (entry.key for entry in self.list_entries(prefix))
+
+    def list_unfinished(self, prefix: str) -> Iterator[ObjectEntry]:  # noqa: ARG002  # S3 shows no unfinished objects
+        """See ObjectStore."""
+        yield from ()
+
+    def list_entries(self, prefix: str) -> Iterator[ObjectEntry]:
         """See ObjectStore."""
         token: dict[str, str] = {}
         while True:
-            with self._asked("list", prefix):
-                page = self._client.list_objects_v2(Bucket=self._bucket, Prefix=self._root + prefix, **token)
-            for entry in cast("list[dict[str, str]]", page.get("Contents", [])):
-                yield entry["Key"].removeprefix(self._root)
+            page = self._ask("list", prefix, partial(self._list_page, prefix, token))
+            for entry in cast("list[_Listed]", page.get("Contents", [])):
+                key, modified_at = entry["Key"].removeprefix(self._root), entry["LastModified"].timestamp()
+                yield ObjectEntry(key, entry["Size"], modified_at)
             if not page.get("IsTruncated"):
                 return
             token = {"ContinuationToken": str(page["NextContinuationToken"])}
 
+    def _list_page(self, prefix: str, token: dict[str, str], s3: S3Client) -> dict[str, object]:
+        return s3.list_objects_v2(Bucket=self._bucket, Prefix=self._root + prefix, **token)
+
     def delete(self, key: str) -> None:
         """See ObjectStore."""
-        with self._asked("delete", key):
-            self._client.delete_object(Bucket=self._bucket, Key=self._root + key)
+        self._ask("delete", key, lambda s3: s3.delete_object(Bucket=self._bucket, Key=self._root + key))
 
-    @contextmanager
-    def _asked(self, deed: str, key: str) -> Generator[None]:
-        """Say what was asked for when S3 refuses it or does not answer."""
-        try:
-            yield
-        except (ClientError, BotoCoreError) as error:
-            if isinstance(error, ClientError) and _code(error) == "NoSuchKey":
-                raise NotFoundError(f"object {key!r} in {self._location}: expected it there, found none") from error
-            raise UnreachableError(
-                f"object store {self._location}: expected to {deed} {key!r}, found {error};"
-                " see AGENT_LAYER_OBJECTS_URL, AWS_ENDPOINT_URL_S3 and the credentials"
-            ) from error
+    def _ask(self, deed: str, key: str, ask: Callable[[S3Client], T]) -> T:
+        """Ask until S3 answers, or say what was asked for when it refuses or does not answer in time."""
+        waits = delays(self._settings.retry_seconds)
+        while True:
+            try:
+                return ask(self._client)
+            except (ClientError, BotoCoreError) as error:
+                if _code(error) == "NoSuchKey":
+                    raise NotFoundError(f"object {key!r} in {self._location}: expected it there, found none") from error
+                wait = next(waits, None) if _passes(error) else None
+                if wait is None:
+                    asked = f"object store {self._location}: expected to {deed} {key!r}"
+                    raise UnreachableError(f"{asked}, found {error}; see {_remedy(error)}") from error
+                if _code(error) in _STALE:
+                    self._client = open_s3(self._settings)
+            time.sleep(wait)
+
+
+def _passes(error: Exception) -> bool:
+    """Whether the same request may succeed later."""
+    if isinstance(error, ClientError):
+        about = cast("dict[str, dict[str, int]]", error.response)  # pyright: ignore[reportUnknownMemberType]  # untyped
+        status = about.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+        return status == _TOO_MANY or status >= _BROKEN or _code(error) in _PASSING | _STALE
+    return isinstance(error, HTTPClientError | FlexibleChecksumError) and not isinstance(error, SSLError)
+
+
+def _remedy(error: Exception) -> str:
+    if isinstance(error, SSLError):
+        return "AWS_CA_BUNDLE, the certificate of the server's authority"
+    if _code(error) in _STALE:
+        return "the credentials, which have expired"
+    return "AGENT_LAYER_OBJECTS_URL, AWS_ENDPOINT_URL_S3 and the credentials"
 
 
 def _range(offset: int, size: int | None) -> _Range:
@@ -83,5 +148,9 @@ def _range(offset: int, size: int | None) -> _Range:
     return {"Range": f"bytes={offset}-{offset + max(size, 1) - 1}"}
 
 
-def _code(error: ClientError) -> str:
-    return str(cast("dict[str, dict[str, str]]", error.response)["Error"]["Code"])
+def _code(error: Exception) -> str:
+    """S3's word for why it refused; empty when it did not answer."""
+    if not isinstance(error, ClientError):
+        return ""
+    about = cast("dict[str, dict[str, str]]", error.response)  # pyright: ignore[reportUnknownMemberType]  # untyped
+    return about.get("Error", {}).get("Code", "")

@@ -13,6 +13,7 @@ its trajectory, group or policy version (``owner_of``); the footer says where th
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from hashlib import blake2b
 from typing import NamedTuple
 
 import msgspec
@@ -29,9 +30,11 @@ from agent_layer.store.summary import OwnerEntry, describe_owner
 
 __all__ = [
     "SealedSegment",
+    "SegmentBuilder",
     "StoredRecord",
     "build_segment",
     "find_frames",
+    "is_ours",
     "read_chunk",
     "read_footer",
     "segment_key",
@@ -76,10 +79,54 @@ def segment_key(keys: Keys, name: str) -> str:
     return f"{keys.namespace}/seg/{day:%Y/%m/%d}/{name}{_ENDING}"
 
 
+def is_ours(keys: Keys, name: str) -> bool:
+    """Whether a segment's name says where its object lies, as all names do that we give."""
+    try:
+        return bool(segment_key(keys, name))
+    except BadInputError:
+        return False
+
+
 def segment_name(key: str) -> str | None:
     """Name of the segment that lies at a key; None where no segment of ours would lie."""
     name = key.rpartition("/")[2]
     return name.removesuffix(_ENDING) if name.endswith(_ENDING) else None
+
+
+class SegmentBuilder:
+    """Puts a segment together owner by owner; of the records only their packed form is kept."""
+
+    def __init__(self) -> None:
+        self._stored = bytearray()
+        self._chunks: list[Chunk] = []
+        self._entries: list[OwnerEntry] = []
+
+    def add(self, owner: str, records: Sequence[StoredRecord]) -> None:
+        """Add all that the segment is to hold of one owner, as ``owner_of`` names it."""
+        packed = _pack([one.content for one in records])
+        self._chunks.append(Chunk(owner=owner, offset=len(self._stored), size_bytes=len(packed)))
+        self._entries += describe_owner(owner, [one.record for one in records])
+        self._stored += packed
+
+    def digest(self) -> bytes:
+        """What tells apart segments that hold different things, whatever their names are."""
+        return blake2b(self._stored).digest()
+
+    def finish(self, name: str, replaces: Iterable[str] = ()) -> tuple[bytes, SealedSegment]:
+        """Give the segment's bytes, and what has to be known of it; see ``build_segment``."""
+        footer = SegmentFooter(
+            name=name,
+            created_at=made_at(name),
+            chunks=self._chunks,
+            trajectories=[one for one in self._entries if isinstance(one, TrajectorySummary)],
+            policies=[one for one in self._entries if isinstance(one, PolicyEntry)],
+            batches=[one for one in self._entries if isinstance(one, BatchEntry)],
+            groups=[one for one in self._entries if isinstance(one, GroupEntry)],
+            replaces=sorted(replaces),
+        )
+        packed = _pack([encode(footer)])
+        content = b"".join((self._stored, packed, _TRAILER.pack(len(packed), _FORMAT_VERSION, _MAGIC)))
+        return content, SealedSegment(footer, len(content))
 
 
 def build_segment(
@@ -92,28 +139,10 @@ def build_segment(
         records_by_owner: what it is to hold; owners as ``owner_of`` names them.
         replaces: names of segments whose living records are all among these.
     """
-    stored = bytearray()
-    chunks: list[Chunk] = []
-    entries: list[OwnerEntry] = []
+    builder = SegmentBuilder()
     for owner, records in records_by_owner.items():
-        packed = _pack([one.content for one in records])
-        chunks.append(Chunk(owner=owner, offset=len(stored), size_bytes=len(packed)))
-        entries += describe_owner(owner, [one.record for one in records])
-        stored += packed
-    footer = SegmentFooter(
-        name=name,
-        created_at=made_at(name),
-        chunks=chunks,
-        trajectories=[one for one in entries if isinstance(one, TrajectorySummary)],
-        policies=[one for one in entries if isinstance(one, PolicyEntry)],
-        batches=[one for one in entries if isinstance(one, BatchEntry)],
-        groups=[one for one in entries if isinstance(one, GroupEntry)],
-        replaces=sorted(replaces),
-    )
-    packed = _pack([encode(footer)])
-    trailer = _TRAILER.pack(len(packed), _FORMAT_VERSION, _MAGIC)
-    content = bytes(stored + packed + trailer)
-    return content, SealedSegment(footer, len(content))
+        builder.add(owner, records)
+    return builder.finish(name, replaces)
 
 
 def read_footer(objects: ObjectStore, key: str) -> SealedSegment:

@@ -1,12 +1,12 @@
 """This file holds the store as its readers see it: one object that answers questions about trajectories."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Unpack, cast
+from typing import TYPE_CHECKING, Unpack, cast
 
 from redis import Redis
 
-from agent_layer.errors import BadInputError
+from agent_layer.errors import BadInputError, CorruptRecordError
 from agent_layer.recorder.log import open_recorder
 from agent_layer.recorder.shipping import ensure_shipper
 from agent_layer.schema.codec import LogRecord
@@ -19,20 +19,28 @@ from agent_layer.settings import Settings, load_settings
 from agent_layer.store.check import check_store
 from agent_layer.store.claims import ONLY_MEMBER, Consumer, acknowledge
 from agent_layer.store.clients import open_redis
+from agent_layer.store.compaction import CompactionReport, compact
+from agent_layer.store.cooling import cool_index
 from agent_layer.store.explain import Explanation, explain_search
 from agent_layer.store.filters import Filters
 from agent_layer.store.findings import CheckReport
 from agent_layer.store.follow import MAX_UNACKED, Follower, Following, GroupDelivery
+from agent_layer.store.garbage import GcReport, Grace, collect_garbage
 from agent_layer.store.index import Index
 from agent_layer.store.judging import RewardOptions, agree, make_reward, read_rewards
 from agent_layer.store.keys import Keys
 from agent_layer.store.objects import open_objects
+from agent_layer.store.packing import Limits
 from agent_layer.store.protocols import ObjectStore
 from agent_layer.store.query import Order, Page, find_trajectories, scan_trajectories
 from agent_layer.store.reading import not_found, pick_step, read_trajectories
 from agent_layer.store.rebuild import Progress, ReindexReport, reindex
 from agent_layer.store.rows import TrajectoryRow
+from agent_layer.store.streaming import stream_steps, stream_trajectories
 from agent_layer.store.summaries import By, Summary, count_trajectories, summarise_trajectories
+
+if TYPE_CHECKING:  # comes with an extra
+    import pyarrow
 
 __all__ = ["Store", "open_store"]
 
@@ -81,6 +89,41 @@ class Store:
     def explain(self, *, order: Order = "newest", limit: int = 32, **filters: Unpack[Filters]) -> Explanation:
         """Tell how ``query`` finds its answer: which condition leads, how much of the index it looks at, how long."""
         return explain_search(self._index, filters, order, limit)
+
+    def read(
+        self,
+        rows: Iterable[TrajectoryRow],
+        *,
+        contents: bool = True,
+        on_corrupt: Callable[[CorruptRecordError], None] | None = None,
+    ) -> Iterator[tuple[TrajectoryRow, Trajectory]]:
+        """Read the trajectories of rows, a few ahead, in constant memory; see ``streaming.stream_trajectories``."""
+        return stream_trajectories(self._index, self.objects, rows, contents=contents, on_corrupt=on_corrupt)
+
+    def iter_steps(self, **filters: Unpack[Filters]) -> Iterator[Step]:
+        """Give the steps of all trajectories that pass the filters, oldest first, in constant memory.
+
+        With ``step=`` only those of each. Messages and other contents are not read: ``state`` has their hashes.
+        """
+        for _, steps in stream_steps(self.read(self.scan(**filters), contents=False), filters.get("step")):
+            yield from steps
+
+    def steps(
+        self, *, columns: Sequence[str] | None = None, contents: bool = False, **filters: Unpack[Filters]
+    ) -> "pyarrow.RecordBatchReader":
+        """Give the same steps as a stream of Arrow batches; ``read_all()`` makes a table of it, DuckDB reads it as is.
+
+        Args:
+            columns: of ``tables.steps.STEP_COLUMNS``; None: all.
+            contents: also read messages, tools and framework states; else their columns are null.
+            filters: see ``query``.
+
+        Raises: BadInputError: there is no such column, or the extra ``arrow`` is not installed.
+        """
+        from agent_layer.store.tables.stream import tabulate_stream  # noqa: PLC0415  # comes with an extra
+
+        found = stream_steps(self.read(self.scan(**filters), contents=contents), filters.get("step"))
+        return tabulate_stream(found, columns=columns, contents=contents)
 
     def row(self, trajectory_id: str) -> TrajectoryRow:
         """What the index knows of one trajectory.
@@ -193,6 +236,10 @@ class Store:
         """Rebuild the index from the objects alone; see ``rebuild.reindex``."""
         return reindex(self.redis, self.keys, self.objects, drop=drop, progress=progress)
 
+    def cool(self) -> int:
+        """Take the index out of Redis and leave the objects; see ``cooling.cool_index``. ``reindex`` brings it back."""
+        return cool_index(self._index)
+
     def quarantine(self) -> dict[str, str]:
         """Segments of which some bytes cannot be read, by name, and why; what is whole of them is served."""
         found = cast("dict[bytes, bytes]", self.redis.hgetall(self.keys.quarantine))
@@ -201,6 +248,25 @@ class Store:
     def check(self, *, repair: bool = False, progress: Progress | None = None) -> CheckReport:
         """Compare index and objects both ways; see ``check.check_store``."""
         return check_store(self._index, self.objects, repair=repair, progress=progress)
+
+    def compact(
+        self,
+        *,
+        limits: Limits | None = None,
+        only_dead: bool = False,
+        dry_run: bool = False,
+        progress: Progress | None = None,
+    ) -> CompactionReport:
+        """Merge small segments, and rewrite those with bytes of something deleted; see ``compaction.compact``."""
+        return compact(
+            self._index, self.objects, limits=limits, only_dead=only_dead, dry_run=dry_run, progress=progress
+        )
+
+    def collect_garbage(
+        self, *, grace: Grace | None = None, dry_run: bool = False, progress: Progress | None = None
+    ) -> GcReport:
+        """Remove objects that nobody needs; see ``garbage.collect_garbage``."""
+        return collect_garbage(self._index, self.objects, grace=grace, dry_run=dry_run, progress=progress)
 
 
 def open_store(settings: Settings | None = None) -> Store:

@@ -98,8 +98,8 @@ def _scans(index: Index, conditions: Conditions) -> Iterator[Sought]:
     scope = index.read_map(conditions.names)
     for buckets in choose_buckets(scope.buckets, conditions.ranges, _ORDERING):
         any_of = None if buckets is None else [f"bucket={bucket}" for bucket in buckets]
-        where = scope.occurrences if any_of is None else [*scope.occurrences, index.blocks_with_any(any_of)]
-        planned = [zone.block for zone in plan_blocks(scope.zones, where, conditions.ranges, _ORDERING)]
+        zones = index.zones_with_any(scope, any_of)
+        planned = [zone.block for zone in plan_blocks(zones, conditions.ranges, _ORDERING)]
         for begin in range(0, len(planned), _BLOCKS_AT_ONCE):
             yield seek(conditions, planned[begin : begin + _BLOCKS_AT_ONCE], any_of)
 

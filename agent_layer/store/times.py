@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from agent_layer.errors import BadInputError
 
-__all__ = ["format_time", "parse_range", "parse_time"]
+__all__ = ["format_time", "parse_range", "parse_span", "parse_time"]
 
 _AGO = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
@@ -32,6 +32,16 @@ def parse_time(text: str, subject: str, now: float) -> float:
             " write one of these"
         ) from error
     return moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()
+
+
+def parse_span(text: str, subject: str) -> float:
+    """Read a span such as ``90s`` or ``2h``; give seconds.
+
+    Raises: BadInputError: it is none.
+    """
+    if span := _AGO.fullmatch(text):
+        return float(span[1]) * _SECONDS[span[2]]
+    raise BadInputError(f"{subject} {text!r}: expected a span such as 90s, 2h or 3d; write one of these")
 
 
 def parse_range(text: str, subject: str) -> tuple[float | None, float | None]:

@@ -64,7 +64,8 @@ def test_the_configuration_is_one_that_a_trainer_takes(tmp_path: Path):
 @pytest.mark.parametrize("line", COMMANDS)
 def test_the_commands_and_their_options_exist(line: str):
     words = shlex.split(line)
-    path = words[:2] if words[0] in ("store", "engines", "export") else words[:1]
+    is_deep = words[:2] == ["store", "export"]
+    path = words[: 3 if is_deep else 2] if words[0] in ("store", "engines", "export") else words[:1]
     shown = subprocess.run(
         [sys.executable, "-m", "agent_layer.cli", *path, "--help"],
         capture_output=True,

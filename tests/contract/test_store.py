@@ -1,14 +1,16 @@
 """This file holds what every store promises its readers, over a directory and over S3."""
 
+import math
 import random
 
 import msgspec
 import pytest
 
-from agent_layer.errors import NotFoundError
+from agent_layer.errors import BadInputError, NotFoundError
 from agent_layer.schema.group import Group
 from agent_layer.schema.policy import PolicyVersion
 from agent_layer.schema.record import TokenIds
+from agent_layer.schema.rollout import AttemptStarted, Outcome
 from agent_layer.schema.step import StepPart
 from agent_layer.schema.trajectory import assemble_trajectory
 from agent_layer.store.segments import segment_key
@@ -128,3 +130,35 @@ def test_dropping_first_forgets_what_no_segment_says_but_no_acknowledgement(stor
     assert [row.trajectory_id for row in store.query().items] == ["x.0-0"]
     assert list(store.follow("c", "r", wait_seconds=0)) == []
     assert progress == [(1, 1)]
+
+
+def test_a_namespace_that_is_done_with_leaves_redis_and_comes_back(store, write, attempt_of, answers_of):
+    write(*attempt_of("x.0-0"), Group(group_id="g", run="r", task_id="t", closed_at=9.0, trajectory_ids=["x.0-0"]))
+    before = answers_of(store)
+
+    assert store.cool() == 1
+    assert store.query().items == []
+    assert [key for key in store.redis.keys(store.keys.name("*")) if b":t:" in key or b":b:" in key] == []
+
+    store.reindex()
+    assert answers_of(store) == before
+
+
+def test_a_namespace_in_which_something_goes_on_stays(store, write, attempt_of):
+    write(*attempt_of("x.0-0")[:4])
+
+    with pytest.raises(BadInputError, match="found 1 trajectories that run"):
+        store.cool()
+
+
+@pytest.mark.parametrize("at", [math.nan, math.inf, -math.inf, -5.0, 1e18])
+def test_a_broken_clock_spoils_no_search_and_no_commit(store, write, at):
+    own = {"trajectory_id": "r.0-0", "run": "run"}
+    started = AttemptStarted(**own, rollout_id="r.0", attempt=0, task_id="t", started_at=at)
+    ended = Outcome(**own, status="completed", ended_at=at)
+    write(started, ended, Group(group_id="g", run="run", task_id="t", closed_at=at))
+
+    [row] = store.query().items
+
+    assert (row.trajectory_id, row.status) == ("r.0-0", "completed")
+    assert store.redis.zcard(store.keys.closed_groups("run")) == 1

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import threading
 import urllib.request
 from pathlib import Path
@@ -107,3 +108,114 @@ def own_redis(tmp_path):
     redis = OwnRedis(tmp_path / "own")
     yield redis
     redis.send(signal.SIGCONT)
+
+
+REFUSALS = {
+    "is broken": (500, "InternalError"),
+    "slows down": (503, "SlowDown"),
+    "is full": (507, "XMinioStorageFull"),
+    "has forgotten who we are": (400, "ExpiredToken"),
+    "says it is corrupt": (400, "BadDigest"),
+}
+
+
+class Proxy:
+    """Stands before a server; while ``mood`` is set, no request gets through, or not as it was."""
+
+    def __init__(self, target: tuple[str, int]) -> None:
+        self.mood: str | None = None
+        self.heads: list[bytes] = []
+        """How each connection began."""
+        self.num_spoiled = 0
+        self.num_spoils_left: int | None = None
+        """Of the mood; None: no end."""
+        self.target = target
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._stop = threading.Event()
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self) -> None:
+        self._stop.set()
+        self._listener.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        with client:
+            first = client.recv(65536)
+            self.heads.append(first)
+            if self.mood == "garbles" or not self._spoils():
+                self._forward(client, first)
+            elif self.mood == "hangs":
+                self._stop.wait(30)
+            elif self.mood == "resets":
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+            else:
+                status, code = REFUSALS[self.mood]
+                body = f"<Error><Code>{code}</Code><Message>Not now.</Message></Error>"
+                head = f"HTTP/1.1 {status} No\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+                client.sendall((head + body).encode())
+
+    def _spoils(self) -> bool:
+        if self.mood is None or self.num_spoils_left == 0:
+            return False
+        self.num_spoiled += 1
+        self.num_spoils_left = self.num_spoils_left and self.num_spoils_left - 1
+        return True
+
+    def _forward(self, client: socket.socket, first: bytes) -> None:
+        with socket.create_connection(self.target) as server:
+            server.sendall(self._passed(first))
+            back = threading.Thread(target=_pump, args=(server, client, self._passed), daemon=True)
+            back.start()
+            _pump(client, server, self._passed)
+            back.join()
+
+    def _passed(self, content: bytes) -> bytes:
+        is_spoilt = self.mood == "garbles" and b"payload" in content and self._spoils()
+        return content.replace(b"payload", b"PAYLOAD") if is_spoilt else content
+
+
+def _pump(source: socket.socket, drain: socket.socket, passed) -> None:
+    try:
+        while content := source.recv(65536):
+            drain.sendall(passed(content))
+        drain.shutdown(socket.SHUT_WR)
+    except OSError:
+        return
+
+
+@pytest.fixture(name="proxy_of")
+def _proxy_of():
+    """``proxy_of((host, port))``: a proxy before that server."""
+    made: list[Proxy] = []
+
+    def make(target: tuple[str, int]) -> Proxy:
+        made.append(Proxy(target))
+        return made[-1]
+
+    yield make
+    for proxy in made:
+        proxy.close()
+
+
+@pytest.fixture
+def proxy(s3_endpoint, proxy_of) -> Proxy:
+    """Before moto."""
+    host, _, port = s3_endpoint.removeprefix("http://").partition(":")
+    return proxy_of((host, int(port)))
+
+
+@pytest.fixture
+def s3_settings(settings, proxy) -> Settings:
+    """Objects in S3 behind the proxy, whose patience is short."""
+    url = f"s3://tests/{settings.namespace}"
+    return settings.model_copy(update={"objects_url": url, "s3_endpoint_url": proxy.url, "retry_seconds": 0.3})

@@ -1,105 +1,24 @@
 """S3 that refuses, hangs or hangs up, Redis that takes no writes: shipping goes on when they do, nothing is lost."""
 
-import socket
-import threading
-from collections.abc import Iterator
+import time
 
-import boto3
 import pytest
 from redis import Redis
 
 from agent_layer.errors import UnreachableError
 from agent_layer.recorder import Recorder, open_recorder
 from agent_layer.schema.reward import Reward
-from agent_layer.settings import Settings
 from agent_layer.store.objects import open_objects
 from agent_layer.store.store import open_store
 
-SLOW_DOWN = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
-BROKEN = b"<Error><Code>InternalError</Code><Message>We encountered an internal error.</Message></Error>"
+MOODS = ["is broken", "slows down", "hangs", "resets", "is full", "has forgotten who we are", "says it is corrupt"]
 
 
 def reward(name: str) -> Reward:
     return Reward(trajectory_id="r.0-0", reward_id=name, run="r", at=1.0, name=name, score=1.0)
 
 
-class Proxy:
-    """Stands before a server; while ``mood`` is set, no request gets through."""
-
-    def __init__(self, target: tuple[str, int]) -> None:
-        self.mood: str | None = None
-        self.num_spoiled = 0
-        self._target = target
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
-        self._stop = threading.Event()
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def close(self) -> None:
-        self._stop.set()
-        self._listener.close()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                client, _ = self._listener.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
-
-    def _serve(self, client: socket.socket) -> None:
-        with client:
-            if self.mood is None:
-                self._forward(client)
-                return
-            self.num_spoiled += 1
-            client.recv(65536)
-            if self.mood == "hangs":
-                self._stop.wait(30)
-            elif self.mood == "resets":
-                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
-            else:
-                status, body = (b"503 Slow Down", SLOW_DOWN) if self.mood == "slows down" else (b"500 Broken", BROKEN)
-                client.sendall(
-                    b"HTTP/1.1 %s\r\nContent-Length: %d\r\nConnection: close\r\n\r\n" % (status, len(body)) + body
-                )
-
-    def _forward(self, client: socket.socket) -> None:
-        with socket.create_connection(self._target) as server:
-            back = threading.Thread(target=_pump, args=(server, client), daemon=True)
-            back.start()
-            _pump(client, server)
-            back.join()
-
-
-def _pump(source: socket.socket, drain: socket.socket) -> None:
-    try:
-        while content := source.recv(65536):
-            drain.sendall(content)
-        drain.shutdown(socket.SHUT_WR)
-    except OSError:
-        return
-
-
-@pytest.fixture
-def proxy(s3_endpoint) -> Iterator[Proxy]:
-    host, _, port = s3_endpoint.removeprefix("http://").partition(":")
-    proxy = Proxy((host, int(port)))
-    yield proxy
-    proxy.close()
-
-
-@pytest.fixture
-def s3_settings(settings, s3_endpoint, proxy) -> Settings:
-    """Objects in S3 behind the proxy, whose patience is short."""
-    bucket = f"{settings.namespace}-bucket"
-    boto3.client("s3", endpoint_url=s3_endpoint).create_bucket(Bucket=bucket)
-    return settings.model_copy(
-        update={"objects_url": f"s3://{bucket}", "s3_endpoint_url": proxy.url, "retry_seconds": 0.3}
-    )
-
-
-@pytest.mark.parametrize("mood", ["is broken", "slows down", "hangs", "resets"])
+@pytest.mark.parametrize("mood", MOODS)
 def test_what_s3_does_not_take_stays_in_the_log_and_arrives_later(s3_settings, proxy, ship_here, mood):
     recorder = Recorder(s3_settings)
     name = recorder.append(reward("a"))
@@ -109,7 +28,7 @@ def test_what_s3_does_not_take_stays_in_the_log_and_arrives_later(s3_settings, p
     with pytest.raises(UnreachableError, match="expected to store"):
         ship_here(open_objects(s3_settings))
     assert not recorder.is_settled(name)
-    assert proxy.num_spoiled > 0
+    assert 2 <= proxy.num_spoiled <= 12
 
     proxy.mood = None
     assert ship_here(open_objects(s3_settings)) == 1
@@ -125,6 +44,27 @@ def test_a_shipper_outlives_an_outage_of_s3(s3_settings, proxy):
     assert recorder.flush(timeout=1.5).pending == 1
     proxy.mood = None
     assert recorder.flush(timeout=30).pending == 0
+    assert (s3_settings.log_dir / "shipper.log").read_text().count("shipping failed") == 1
+
+
+@pytest.mark.parametrize("mood", MOODS)
+def test_whoever_asks_s3_directly_gets_one_sentence_in_time(s3_settings, proxy, mood):
+    objects, began = open_objects(s3_settings), time.monotonic()
+    proxy.mood = mood
+
+    with pytest.raises(UnreachableError, match=r"expected to read 'key', found .*; see ") as refused:
+        objects.get("key")
+    assert "\n" not in str(refused.value)
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("mood", MOODS)
+def test_a_short_fault_of_s3_is_not_noticed(s3_settings, proxy, mood):
+    objects = open_objects(s3_settings.model_copy(update={"retry_seconds": 4.0}))
+    objects.put("key", b"content")
+    proxy.mood, proxy.num_spoils_left = mood, 2
+
+    assert objects.get("key") == b"content"
 
 
 @pytest.mark.parametrize(

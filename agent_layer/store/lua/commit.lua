@@ -1,7 +1,7 @@
 -- Merge what segments say into the index. Every value is a set, a minimum, a maximum or the first by rank, so that
 -- neither the order of merges nor merging again changes anything; what was deleted stays so. (Ordinals differ by the
 -- order of merges: no answer shows them.)
--- ARGV[1]: msgpack of an IndexBatch, see commit.py. Stands behind blocks.lua and death.lua.
+-- ARGV[1]: msgpack of an IndexBatch, see commit.py. Stands behind blocks.lua, death.lua and merged.lua.
 -- Returns, of each trajectory whose reward may have changed, what it follows from: id, mark, declared, ended, status,
 -- cause, then its rewards.
 local batch = cmsgpack.unpack(ARGV[1])
@@ -88,6 +88,40 @@ local function basis_of(id, row)
   return {id, mark, declared or '', ended or '', status or '', cause or '', unpack(rewards)}
 end
 
+local is_merged = {}
+for _, name in ipairs(batch.merged) do is_merged[name] = true end
+
+-- Say where the bytes lie; not where they no longer do, because their segment was merged into one that is named here.
+-- Says whether there is more of the trajectory than before.
+local function merge_place(id, segment, place)
+  local chunks = key('t', id, 'chunks')
+  local function is_here(name) return redis.call('HEXISTS', chunks, name) == 1 end
+  if was_merged(segment, is_here) then
+    redis.call('SADD', key('rewrite'), segment)
+    return false
+  end
+  local is_more = redis.call('HSET', chunks, segment, place) == 1
+  if not is_merged[segment] then return is_more end
+  for _, name in ipairs(redis.call('HKEYS', chunks)) do
+    if was_merged(name, is_here) then redis.call('HDEL', chunks, name) end
+  end
+  return false
+end
+
+local function merge_group_place(id, segment)
+  local held, names = {[segment] = true}, {}
+  for name in (redis.call('HGET', key('group-segments'), id) or ''):gmatch('%S+') do held[name] = true end
+  for name in pairs(held) do
+    if was_merged(name, function(other) return held[other] end) then
+      redis.call('SADD', key('rewrite'), name)
+    else
+      names[#names + 1] = name
+    end
+  end
+  table.sort(names)
+  redis.call('HSET', key('group-segments'), id, table.concat(names, ' '))
+end
+
 local bases = {}
 local function merge_trajectory(one)
   local said = one.said
@@ -99,7 +133,7 @@ local function merge_trajectory(one)
     return
   end
   local before = read_filed(row)
-  redis.call('HSET', row .. ':chunks', one.segment, one.place)
+  local is_more = merge_place(id, one.segment, one.place)
   merge_row(id, row, said, before)
   for reward_id, reward in pairs(one.rewards) do
     redis.call('HSETNX', row .. ':rewards', reward_id, reward)
@@ -108,6 +142,8 @@ local function merge_trajectory(one)
   if after.run then redis.call('SADD', key('runs'), after.run) end
   if after.started_at and (before.status ~= after.status or before.accepted ~= after.accepted) then
     announce('kind', 'trajectory', 'trajectory_id', id, 'status', after.status or '')
+  elseif is_more and redis.call('HEXISTS', row, 'ended') == 1 then -- a late reward, or steps of another log
+    announce('kind', 'addition', 'trajectory_id', id)
   end
   if one.is_judged then bases[#bases + 1] = basis_of(id, row) end
 end
@@ -137,12 +173,13 @@ for _, group in ipairs(batch.groups) do
     redis.call('SADD', key('rewrite'), group.segment)
     forget_group(group.group_id)
   else
-    local known = redis.call('HGET', key('group-segments'), group.group_id)
-    if not known or group.segment < known then
-      redis.call('HSET', key('group-segments'), group.group_id, group.segment)
-    end
+    merge_group_place(group.group_id, group.segment)
     local is_new = redis.call('SETNX', key('group', group.group_id), group.record) == 1
-    if is_new then announce('kind', 'group', 'group_id', group.group_id, 'run', group.run) end
+    if is_new then
+      announce('kind', 'group', 'group_id', group.group_id, 'run', group.run)
+    elseif is_merged[group.segment] then -- without the members that were deleted
+      redis.call('SET', key('group', group.group_id), group.record)
+    end
     local is_back = redis.call('ZADD', key('groups', group.run), group.closed_at, group.group_id) == 1
     if is_new or is_back then offer_late(group) end
   end

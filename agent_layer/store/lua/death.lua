@@ -14,8 +14,9 @@ local function forget_trajectory(id)
 end
 
 local function forget_group(id)
-  local segment = redis.call('HGET', key('group-segments'), id)
-  if segment then redis.call('SADD', key('rewrite'), segment) end
+  for segment in (redis.call('HGET', key('group-segments'), id) or ''):gmatch('%S+') do
+    redis.call('SADD', key('rewrite'), segment)
+  end
   redis.call('HDEL', key('group-segments'), id)
   redis.call('DEL', key('group', id))
   for _, run in ipairs(redis.call('SMEMBERS', key('runs'))) do redis.call('ZREM', key('groups', run), id) end

@@ -1,6 +1,7 @@
 -- Enter rewards that were worked out from what the index held, unless that has changed meanwhile.
 -- ARGV: trajectory id, mark of what the reward followed from, reward ('' for null); and so on. Stands behind blocks.lua.
 -- Returns the bases (see commit.lua) of those whose mark has changed.
+local NUM_EVENTS_KEPT = 10000
 local changed = {}
 for i = 1, #ARGV, 3 do
   local id, mark, reward = ARGV[i], ARGV[i + 1], ARGV[i + 2]
@@ -17,6 +18,9 @@ for i = 1, #ARGV, 3 do
     if ordinal then
       local block, at = place_of(ordinal)
       write_reward(block, at, known and tonumber(known), tonumber(reward))
+    end
+    if ended then
+      redis.call('XADD', key('events'), 'MAXLEN', '~', NUM_EVENTS_KEPT, '*', 'kind', 'addition', 'trajectory_id', id)
     end
   end
 end

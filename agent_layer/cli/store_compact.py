@@ -1,0 +1,73 @@
+"""This file holds the commands that make the store smaller: ``store compact`` and ``store gc``.
+
+Both can be stopped at any time (Ctrl-C, or worse); the next run goes on.
+"""
+
+from collections.abc import Iterable
+from typing import Annotated
+
+import typer
+
+from agent_layer.cli.progress import show_progress
+from agent_layer.store.findings import Finding
+from agent_layer.store.garbage import Grace
+from agent_layer.store.store import open_store
+from agent_layer.store.times import parse_span
+
+__all__ = ["register"]
+
+
+def register(group: typer.Typer) -> None:
+    """Add the commands."""
+    group.command()(compact)
+    group.command()(gc)
+
+
+def compact(
+    context: typer.Context,
+    only_dead: Annotated[
+        bool, typer.Option("--only-dead", help="Only rewrite what holds bytes of something deleted, all of it, now.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how much there is to do.")] = False,
+) -> None:
+    """Merge small segments, and rewrite those that hold bytes of something deleted; readers go on reading."""
+    store = open_store(context.obj)
+    with show_progress("segments") as progress:
+        report = store.compact(only_dead=only_dead, dry_run=dry_run, progress=progress)
+    deed = "would become" if dry_run else "became"
+    sizes = _size(report.bytes_removed) if dry_run else f"{_size(report.bytes_removed)} -> {_size(report.bytes_made)}"
+    typer.echo(
+        f"{report.num_removed} of {report.num_segments} segments {deed} {report.num_made} ({sizes}),"
+        f" {report.num_left} left that hold bytes of something deleted"
+    )
+    _end_with(report.findings)
+
+
+def gc(
+    context: typer.Context,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only name what would go.")] = False,
+    grace: Annotated[str, typer.Option(help="Nothing younger goes: 90s, 1h, 3d.")] = "1h",
+) -> None:
+    """Remove objects that nobody needs: replaced segments, unfinished objects, old tombstones."""
+    store = open_store(context.obj)
+    seconds = parse_span(grace, "--grace")
+    with show_progress("objects") as progress:
+        report = store.collect_garbage(grace=Grace(seconds=seconds), dry_run=dry_run, progress=progress)
+    for one in report.removed if dry_run else ():
+        typer.echo(f"{one.key}: {one.reason}")
+    deed = "would go" if dry_run else "removed"
+    typer.echo(f"{len(report.removed)} of {report.num_objects} objects {deed} ({_size(report.bytes_removed)})")
+    _end_with(report.findings)
+
+
+def _end_with(findings: Iterable[Finding]) -> None:
+    """Name what was left alone; where there is any, the command fails."""
+    lines = [f"left alone: {one.kind}: {one.subject}: {one.detail}" for one in findings]
+    for line in lines:
+        typer.echo(line, err=True)
+    if lines:
+        raise typer.Exit(1)
+
+
+def _size(num_bytes: int) -> str:
+    return f"{num_bytes / 1e6:.1f} MB"

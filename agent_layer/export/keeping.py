@@ -1,0 +1,100 @@
+"""This file holds how a dataset is made to agree with the store: once and whole, then by what changes."""
+
+from collections.abc import Callable, Iterable, Iterator
+
+from agent_layer.errors import CorruptRecordError
+from agent_layer.export.dataset import Dataset, Entry
+from agent_layer.export.feed import Feed
+from agent_layer.store.filters import Which
+from agent_layer.store.reading import pick_steps
+from agent_layer.store.rows import TrajectoryRow
+from agent_layer.store.store import Store
+from agent_layer.store.tables.steps import tabulate_steps
+
+__all__ = ["Keeper"]
+
+_BATCH = 1_024
+_BATCH_BYTES = 32 << 20
+
+
+class Keeper:
+    """Brings what a feed gives into a dataset.
+
+    Args:
+        store: where trajectories are read.
+        feed: of the dataset's filters, at the dataset's place.
+        dataset: what is kept.
+        contents: messages and tools, too.
+        step: those of each trajectory that are kept; None: all.
+        on_corrupt: told of each trajectory that cannot be read; what the dataset holds of it stays.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        feed: Feed,
+        dataset: Dataset,
+        *,
+        contents: bool,
+        step: Which | None,
+        on_corrupt: Callable[[CorruptRecordError], None],
+    ) -> None:
+        self._store = store
+        self._feed = feed
+        self._dataset = dataset
+        self._contents = contents
+        self._step: Which | None = step
+        self._on_corrupt = on_corrupt
+
+    def fill(
+        self, progress: Callable[[int], None] = lambda _: None, is_stopped: Callable[[], bool] = lambda: False
+    ) -> int | None:
+        """Make the dataset equal to what the store answers now; give the number of trajectories.
+
+        Args:
+            progress: told how many have been written.
+            is_stopped: asked after each part; the dataset is then sound, but not whole, and None is given.
+        """
+        answered: set[str] = set()
+        for batch in _batches(self._entries(_noted(self._feed.stored(), answered))):
+            self._dataset.put(batch)
+            progress(len(answered))
+            if is_stopped():
+                return None
+        self._dataset.drop(set(self._dataset.trajectory_ids) - answered)
+        self._feed.remember()
+        return len(answered)
+
+    def keep_current(self, wait_seconds: float) -> int:
+        """Wait for changes, and enter those that are due; give how many trajectories they concern."""
+        changed = self._feed.changed(wait_seconds)[:_BATCH]
+        rows = self._feed.wanted(changed)
+        for batch in _batches(self._entries(rows)):
+            self._dataset.put(batch)
+        self._dataset.drop(set(changed) - {row.trajectory_id for row in rows})
+        self._feed.remember(changed)
+        return len(changed)
+
+    def _entries(self, rows: Iterable[TrajectoryRow]) -> Iterator[Entry]:
+        for row, trajectory in self._store.read(rows, contents=self._contents, on_corrupt=self._on_corrupt):
+            steps = trajectory.steps if self._step is None else pick_steps(trajectory, self._step)
+            yield Entry(row=row, steps=tabulate_steps(trajectory, steps, contents=self._contents))
+
+
+def _noted(rows: Iterable[TrajectoryRow], trajectory_ids: set[str]) -> Iterator[TrajectoryRow]:
+    for row in rows:
+        trajectory_ids.add(row.trajectory_id)
+        yield row
+
+
+def _batches(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
+    batch: list[Entry] = []
+    num_bytes = 0
+    for entry in entries:
+        batch.append(entry)
+        num_bytes += entry.steps.nbytes
+        if len(batch) >= _BATCH or num_bytes >= _BATCH_BYTES:
+            yield batch
+            batch, num_bytes = [], 0
+    if batch:
+        yield batch

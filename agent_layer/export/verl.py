@@ -1,0 +1,130 @@
+"""This file holds the tasks of stored trajectories in the form in which veRL reads its own: one row for each task.
+
+    prompt        list<struct<role, content>>: what the model was first asked, text only
+    data_source   task type; veRL's reward functions go by it
+    ability       task type
+    reward_model  struct<style: "rule", ground_truth: grading of the task, as text>
+    extra_info    struct<index, split, run, task_id, trajectory_id, input (JSON of the task), tools (JSON)>
+
+See ``verl/utils/dataset/rl_dataset.py`` of veRL 0.9.
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Final, cast
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from agent_layer.export.files import replacing
+from agent_layer.schema.contents import resolve
+from agent_layer.schema.record import JsonObject
+from agent_layer.schema.trajectory import Trajectory
+from agent_layer.schema.untrusted import object_of, objects_of
+from agent_layer.store.rows import TrajectoryRow
+from agent_layer.store.tables.columns import JSON, json_text
+
+__all__ = ["VERL_SCHEMA", "first_of_each_task", "verl_row", "write_verl"]
+
+_BATCH = 512
+
+_MESSAGE = pa.struct([pa.field("role", pa.string()), pa.field("content", pa.string())])
+_REWARD = pa.struct([pa.field("style", pa.string()), pa.field("ground_truth", pa.string())])
+_EXTRA = pa.struct(
+    [
+        pa.field("index", pa.int64()),
+        *(pa.field(name, pa.string()) for name in ("split", "run", "task_id", "trajectory_id")),
+        pa.field("input", JSON),
+        pa.field("tools", JSON),
+    ]
+)
+
+VERL_SCHEMA: Final = pa.schema(
+    [
+        pa.field("prompt", pa.list_(_MESSAGE)),
+        pa.field("data_source", pa.string()),
+        pa.field("ability", pa.string()),
+        pa.field("reward_model", _REWARD),
+        pa.field("extra_info", _EXTRA),
+    ]
+)
+
+
+def first_of_each_task(rows: Iterable[TrajectoryRow]) -> Iterator[TrajectoryRow]:
+    """Leave out later tries at a task; tasks of two runs are two."""
+    seen: set[tuple[str | None, str | None]] = set()
+    for row in rows:
+        if (key := (row.run, row.task_id)) not in seen and row.task_id is not None:
+            seen.add(key)
+            yield row
+
+
+def verl_row(trajectory: Trajectory, index: int) -> JsonObject | None:
+    """Give the row of a trajectory's task; None where nothing says what was asked, or not in text alone."""
+    started, task = trajectory.started, trajectory.task
+    prompt = _prompt_of(trajectory)
+    if started is None or not prompt:
+        return None
+    first = next(iter(trajectory.steps), None)
+    tools = first.state.tools if first else None
+    grading = task.grading if task else None
+    return {
+        "prompt": prompt,
+        "data_source": started.task_type,
+        "ability": started.task_type,
+        "reward_model": {"style": "rule", "ground_truth": grading if isinstance(grading, str) else json_text(grading)},
+        "extra_info": {
+            "index": index,
+            "split": started.split,
+            "run": started.run,
+            "task_id": started.task_id,
+            "trajectory_id": trajectory.trajectory_id,
+            "input": json_text(task.input) if task else None,
+            "tools": json_text(resolve(trajectory.contents, tools)) if tools else None,
+        },
+    }
+
+
+def write_verl(path: Path, tasks: Iterable[JsonObject | None]) -> tuple[int, int]:
+    """Write rows into a Parquet file; give how many, and how many None there were between them.
+
+    Raises: BadInputError: the file cannot be written.
+    """
+    remaining, num_written, num_left_out = iter(tasks), 0, 0
+    with replacing(path) as unfinished, pq.ParquetWriter(unfinished, VERL_SCHEMA, compression="zstd") as writer:
+        while batch := list(islice(remaining, _BATCH)):
+            rows = [row for row in batch if row is not None]
+            if rows:  # an empty group of rows is what ``datasets`` cannot read
+                writer.write_table(pa.Table.from_pylist(rows, schema=VERL_SCHEMA))
+            num_written, num_left_out = num_written + len(rows), num_left_out + len(batch) - len(rows)
+    return num_written, num_left_out
+
+
+def _prompt_of(trajectory: Trajectory) -> list[JsonObject] | None:
+    """What the policy was first asked; where no model was asked anything, the input of the task."""
+    for step in trajectory.steps:
+        if step.role == "policy" and step.state.messages:
+            messages = [_message(resolve(trajectory.contents, one)) for one in step.state.messages]
+            return None if None in messages else cast("list[JsonObject]", messages)
+    asked = trajectory.task.input if trajectory.task else None
+    if asked is None:
+        return None
+    return [{"role": "user", "content": asked if isinstance(asked, str) else msgspec.json.encode(asked).decode()}]
+
+
+def _message(value: object) -> JsonObject | None:
+    """A message as role and text; None where that would not be all of it."""
+    message = object_of(value)
+    text = _text(message.get("content"))
+    if text is None or message.get("tool_calls") or not isinstance(message.get("role"), str):
+        return None
+    return {"role": message["role"], "content": text}
+
+
+def _text(content: object) -> str | None:
+    if isinstance(content, str):
+        return content
+    texts = [part.get("text") for part in objects_of(content)]
+    return "".join(cast("list[str]", texts)) if texts and all(isinstance(text, str) for text in texts) else None

@@ -1,0 +1,275 @@
+"""This file holds compaction: small segments become few, and bytes of what was deleted go, while readers read.
+
+In this order: new object, read back, index, then the old ones leave the index, then their objects go. Whatever is
+stopped anywhere in between is finished by the next run; until then some records are stored twice and read once. A
+name that stands in ``merging`` or ``rewrite`` tells the next run where to look.
+"""
+
+import logging
+import time
+from collections.abc import Collection, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import cast
+
+import msgspec
+
+from agent_layer.errors import CorruptRecordError, NotFoundError
+from agent_layer.schema.segment import SegmentFooter
+from agent_layer.store.commit import commit_segments
+from agent_layer.store.findings import Finding
+from agent_layer.store.index import Index
+from agent_layer.store.leftovers import find_successors, is_left_over
+from agent_layer.store.living import deaths_of, names_in, owners_in
+from agent_layer.store.merging import BrokenSegmentError, Merger, Source, merge_sources, open_source
+from agent_layer.store.packing import Limits, is_due, merged_name, plan_packs
+from agent_layer.store.pages import pages_of
+from agent_layer.store.protocols import ObjectStore
+from agent_layer.store.rebuild import Progress, index_segment, read_segment
+from agent_layer.store.retiring import retire_segments
+from agent_layer.store.segments import SealedSegment, is_ours, segment_key
+from agent_layer.store.tombstones import forget, write_tombstones
+from agent_layer.store.turns import Turn, check_whole, take_turn
+
+__all__ = ["CompactionReport", "compact"]
+
+_NUM_AT_ONCE = 16
+_PART_BYTES = 8 << 20
+"""Read back at once."""
+
+log = logging.getLogger(__name__)
+
+
+class CompactionReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What was merged and rewritten, or would be."""
+
+    num_segments: int
+    """Committed segments before."""
+    num_removed: int = 0
+    """Segments that went: merged, rewritten, or left over from a run that was stopped."""
+    num_made: int = 0
+    bytes_removed: int = 0
+    bytes_made: int = 0
+    num_left: int = 0
+    """Segments that hold bytes of something deleted and could not be, or need not yet be, rewritten."""
+    findings: list[Finding] = []
+    """Segments that cannot be read and were left alone."""
+    dry_run: bool = False
+
+
+def compact(
+    index: Index,
+    objects: ObjectStore,
+    *,
+    limits: Limits | None = None,
+    only_dead: bool = False,
+    dry_run: bool = False,
+    progress: Progress | None = None,
+) -> CompactionReport:
+    """Merge small segments, and rewrite those that hold bytes of something deleted.
+
+    Args:
+        index: of the namespace.
+        objects: where its segments lie.
+        limits: which segments, and how far; see there.
+        only_dead: rewrite every segment that holds bytes of something deleted, now, and no other.
+        dry_run: only say how much there is to do.
+        progress: called with (segments done, segments to do).
+
+    Raises:
+        BadInputError: the index is being rebuilt, or that did not end.
+        LeaseLostError: another process compacts or collects garbage.
+        CorruptRecordError: the object store does not give back what was stored; nothing was removed.
+    """
+    check_whole(index.redis, index.keys)
+    limits = limits or Limits()
+    with take_turn(index.redis, index.keys, limits.wait_seconds, limits.turn_seconds) as turn:
+        return _Compaction(index, objects, limits, turn).run(only_dead=only_dead, dry_run=dry_run, progress=progress)
+
+
+class _Compaction:
+    """One run."""
+
+    def __init__(self, index: Index, objects: ObjectStore, limits: Limits, turn: Turn) -> None:
+        self._index, self._redis, self._keys = index, index.redis, index.keys
+        self._objects = objects
+        self._limits = limits
+        self._turn = turn
+        self._findings: dict[str, Finding] = {}
+        self._removed: dict[str, int] = {}
+        self._made: list[int] = []
+
+    def run(self, *, only_dead: bool, dry_run: bool, progress: Progress | None) -> CompactionReport:
+        num_segments = self._redis.hlen(self._keys.segments)
+        if not dry_run:
+            self._finish_what_was_begun()
+        sizes = self._read_sizes()
+        noted = self._noted().intersection(sizes)
+        due = noted if only_dead else self._find_due(noted, sizes)
+        packs = plan_packs({name: sizes[name] for name in due} if only_dead else sizes, due, self._limits, time.time())
+        num_done, num_all = 0, sum(map(len, packs))
+        for pack in packs:
+            if not dry_run:
+                self._merge(pack, sizes, due)
+            num_done += len(pack)
+            if progress:
+                progress(num_done, num_all)
+        return CompactionReport(
+            num_segments=num_segments,
+            num_removed=num_all if dry_run else len(self._removed),
+            num_made=len(packs) if dry_run else len(self._made),
+            bytes_removed=sum(sizes[name] for pack in packs for name in pack)
+            if dry_run
+            else sum(self._removed.values()),
+            bytes_made=sum(self._made),
+            num_left=self._redis.scard(self._keys.rewrite),
+            findings=list(self._findings.values()),
+            dry_run=dry_run,
+        )
+
+    # -- what an earlier run left -----------------------------------------------------------------
+    def _finish_what_was_begun(self) -> None:
+        for name in names_in(self._redis.smembers(self._keys.merging)):
+            self._adopt(name)
+        noted, committed = self._noted(), self._read_sizes()
+        successors = find_successors(self._keys, self._objects, committed, noted)
+        for name in sorted(noted):
+            self._turn.keep()
+            if name in successors or name not in committed:
+                self._settle(name, successors.get(name, []), is_committed=name in committed)
+
+    def _adopt(self, name: str) -> None:
+        """Commit a segment that is stored already, if it is whole; it is then like all others."""
+        try:
+            read_segment(self._objects, segment_key(self._keys, name))
+            index_segment(self._redis, self._keys, self._objects, name)
+        except NotFoundError:
+            log.info("segment was never stored name=%s", name)
+        except CorruptRecordError as error:
+            self._leave_alone(BrokenSegmentError(name, error))
+        self._redis.srem(self._keys.merging, name)
+
+    def _settle(self, name: str, others: Sequence[Source], *, is_committed: bool) -> None:
+        """Remove a segment of which others hold everything; commit one that is not, but that somebody may need."""
+        try:
+            source = open_source(self._keys, self._objects, name, whole=True)
+            is_free = is_left_over(self._redis, self._keys, source, others)
+        except BrokenSegmentError as error:
+            if isinstance(error.reason, NotFoundError) and error.name == name and (others or not is_committed):
+                self._redis.hdel(self._keys.segments, name)  # it went, and a rebuild that had read it marked it again
+                self._redis.srem(self._keys.rewrite, name)
+            else:
+                self._leave_alone(error)
+            return
+        if is_free:
+            self._retire([source], [one.footer for one in others])
+        elif not is_committed:
+            self._adopt(name)
+
+    # -- what is to be done -----------------------------------------------------------------------
+    def _read_sizes(self) -> dict[str, int]:
+        """Sizes of committed segments that can be read, by name."""
+        stored = cast("dict[bytes, bytes]", self._redis.hgetall(self._keys.segments))
+        left_out = names_in(self._redis.hkeys(self._keys.quarantine))
+        sizes = {name.decode(): int(size) for name, size in stored.items()}
+        return {name: size for name, size in sizes.items() if name not in left_out and is_ours(self._keys, name)}
+
+    def _noted(self) -> set[str]:
+        """Names of segments that hold bytes of something deleted, or are left over. Damaged ones are findings."""
+        damaged = cast("dict[bytes, bytes]", self._redis.hgetall(self._keys.quarantine))
+        found = {name for name in names_in(self._redis.smembers(self._keys.rewrite)) if is_ours(self._keys, name)}
+        for name in found.intersection(names_in(damaged)):
+            detail = f"it may hold bytes of something deleted: {damaged[name.encode()].decode()}"
+            self._findings[name] = Finding(kind="corrupt", subject=name, detail=detail)
+        return found.difference(names_in(damaged))
+
+    def _find_due(self, noted: Collection[str], sizes: dict[str, int]) -> set[str]:
+        due: set[str] = set()
+        for page in pages_of(sorted(noted), _NUM_AT_ONCE):
+            for source in self._open(page, sizes):
+                deaths = deaths_of(self._redis, self._keys, owners_in(source.footer))
+                of_owner = {chunk.owner: chunk.size_bytes for chunk in source.footer.chunks}
+                if is_due(of_owner, deaths, self._limits, time.time()):
+                    due.add(source.footer.name)
+        return due
+
+    # -- one pack ---------------------------------------------------------------------------------
+    def _merge(self, pack: Sequence[str], sizes: dict[str, int], due: Collection[str]) -> None:
+        sources = self._open(pack, sizes)
+        while len(sources) > 1 or any(one.footer.name in due for one in sources):
+            try:
+                self._replace(sources)
+            except BrokenSegmentError as error:
+                self._leave_alone(error)
+                sources = [one for one in sources if one.footer.name != error.name]
+            else:
+                return
+
+    def _open(self, names: Iterable[str], sizes: dict[str, int]) -> list[Source]:
+        """Open segments, small ones in memory; those that cannot be opened are left alone."""
+
+        def read(name: str) -> Source | BrokenSegmentError:
+            try:
+                return open_source(self._keys, self._objects, name, whole=sizes.get(name, 0) < self._limits.small_bytes)
+            except BrokenSegmentError as error:
+                return error
+
+        with ThreadPoolExecutor(_NUM_AT_ONCE) as threads:
+            opened = list(threads.map(read, sorted(names)))
+        for error in opened:
+            if isinstance(error, BrokenSegmentError):
+                self._leave_alone(error)
+        self._turn.keep()
+        return [one for one in opened if isinstance(one, Source)]
+
+    def _replace(self, sources: Sequence[Source]) -> None:
+        owners = set[str]().union(*(owners_in(one.footer) for one in sources))
+        deaths = deaths_of(self._redis, self._keys, owners)
+        merger = merge_sources(sources, deaths, self._turn.keep)
+        if merger.emptied:
+            dead_at = write_tombstones(self._keys, self._objects, merger.emptied, "deleted")
+            forget(self._redis, self._keys, merger.emptied, dead_at)
+        names = [one.footer.name for one in sources]
+        if not all(self._redis.hmget(self._keys.segments, names)):
+            return  # another process merged one of them meanwhile
+        news = [] if merger.is_empty else [self._store(merger, sources)]
+        self._retire(sources, news)
+
+    def _store(self, merger: Merger, sources: Sequence[Source]) -> SegmentFooter:
+        names = [one.footer.name for one in sources]
+        name = merged_name(names, merger.builder.digest())
+        replaces = set(names).union(*(one.footer.replaces for one in sources))
+        content, sealed = merger.builder.finish(name, replaces)
+        self._redis.sadd(self._keys.merging, name)
+        self._put(content, sealed)
+        commit_segments(self._redis, self._keys, [sealed])
+        self._redis.srem(self._keys.merging, name)
+        self._made.append(len(content))
+        log.info("segments merged name=%s num_segments=%d num_bytes=%d", name, len(names), len(content))
+        return sealed.footer
+
+    def _put(self, content: bytes, sealed: SealedSegment) -> None:
+        key = segment_key(self._keys, sealed.footer.name)
+        self._objects.put(key, content)
+        self._turn.keep()
+        for begin in range(0, len(content), _PART_BYTES):
+            if self._objects.get(key, begin, _PART_BYTES) != content[begin : begin + _PART_BYTES]:
+                self._objects.delete(key)
+                raise CorruptRecordError(
+                    f"segment {key}: expected to read what was just stored, found other bytes; the segments that it"
+                    " was to replace are all there; look after the object store"
+                )
+
+    def _retire(self, sources: Sequence[Source], news: Sequence[SegmentFooter]) -> None:
+        gone = retire_segments(self._redis, self._keys, self._objects, [one.footer for one in sources], news)
+        sizes = {one.footer.name: one.size_bytes for one in sources}
+        self._removed |= {name: sizes[name] for name in gone}
+
+    def _leave_alone(self, error: BrokenSegmentError) -> None:
+        """Say what is wrong with a segment that cannot be read; one that another process removed is no finding."""
+        name, reason = error.name, error.reason
+        if isinstance(reason, NotFoundError):
+            if self._redis.hexists(self._keys.segments, name):
+                self._findings[name] = Finding(kind="missing", subject=name, detail=str(reason))
+            return
+        self._redis.hset(self._keys.quarantine, name, str(reason))
+        self._findings[name] = Finding(kind="corrupt", subject=name, detail=str(reason))

@@ -1,0 +1,203 @@
+"""This file holds garbage collection: objects that nobody needs go; whatever may be the only copy of something stays.
+
+A segment that is not indexed may be the truth that no index knows yet: it goes only where other, committed segments
+hold every living record of it, byte for byte. Nothing that is younger than the grace period is touched.
+"""
+
+import time
+from collections.abc import Iterator
+
+import msgspec
+
+from agent_layer.errors import CorruptRecordError, NotFoundError
+from agent_layer.recorder.frames import read_frames
+from agent_layer.schema.codec import decode
+from agent_layer.schema.segment import SegmentFooter, Tombstone
+from agent_layer.store.findings import Finding
+from agent_layer.store.index import Index, owner_hash
+from agent_layer.store.leftovers import find_successors, is_left_over
+from agent_layer.store.living import names_in, owners_in
+from agent_layer.store.merging import BrokenSegmentError, Source, open_source
+from agent_layer.store.packing import Limits
+from agent_layer.store.protocols import ObjectEntry, ObjectStore
+from agent_layer.store.rebuild import Progress
+from agent_layer.store.retiring import retire_segments
+from agent_layer.store.segments import is_ours, read_footer, segment_key, segment_name
+from agent_layer.store.turns import Turn, check_whole, take_turn
+
+__all__ = ["GcReport", "Grace", "Removed", "collect_garbage"]
+
+
+class Grace(msgspec.Struct, frozen=True, kw_only=True):
+    """How old things have to be before they may go."""
+
+    seconds: float = 3_600.0
+    """Since an object was stored; far longer than anybody takes from storing one to indexing it."""
+    tombstone_seconds: float = 30 * 86_400.0
+    """Since a deletion; far longer than any log waits to be shipped, which could bring back the dead."""
+
+
+class Removed(msgspec.Struct, frozen=True, kw_only=True):
+    """An object that went, or would."""
+
+    key: str
+    size_bytes: int
+    reason: str
+
+
+class GcReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What went, or would, and what looks odd but stays."""
+
+    num_objects: int
+    """Looked at."""
+    removed: list[Removed]
+    findings: list[Finding]
+    dry_run: bool = False
+
+    @property
+    def bytes_removed(self) -> int:
+        """Of all objects that went."""
+        return sum(one.size_bytes for one in self.removed)
+
+
+def collect_garbage(
+    index: Index,
+    objects: ObjectStore,
+    *,
+    grace: Grace | None = None,
+    dry_run: bool = False,
+    progress: Progress | None = None,
+) -> GcReport:
+    """Remove what nobody needs: segments that others replace, unfinished objects, tombstones of what is nowhere left.
+
+    Raises:
+        BadInputError: the index is being rebuilt, or that did not end.
+        LeaseLostError: another process compacts or collects garbage.
+    """
+    check_whole(index.redis, index.keys)
+    limits = Limits()
+    with take_turn(index.redis, index.keys, limits.wait_seconds, limits.turn_seconds) as turn:
+        collection = _Collection(index, objects, grace or Grace(), turn, dry_run=dry_run)
+        return collection.run(progress or (lambda _done, _all: None))
+
+
+class _Collection:
+    """One run."""
+
+    def __init__(self, index: Index, objects: ObjectStore, grace: Grace, turn: Turn, *, dry_run: bool) -> None:
+        self._redis, self._keys = index.redis, index.keys
+        self._objects = objects
+        self._grace = grace
+        self._turn = turn
+        self._dry_run = dry_run
+        self._now = time.time()
+        self._removed: list[Removed] = []
+        self._findings: list[Finding] = []
+
+    def run(self, progress: Progress) -> GcReport:
+        root = f"{self._keys.namespace}/"
+        segments = list(self._objects.list_entries(f"{root}seg/"))
+        tombstones = list(self._objects.list_entries(f"{root}dead/"))
+        unfinished = list(self._objects.list_unfinished(root))
+        for entry in self._aged(unfinished, self._grace.seconds):
+            self._remove(entry, "its writer died before it was whole")
+        self._collect_segments(segments, progress)
+        self._collect_tombstones(list(self._aged(tombstones, self._grace.tombstone_seconds)), segments)
+        return GcReport(
+            num_objects=len(segments) + len(tombstones) + len(unfinished),
+            removed=self._removed,
+            findings=self._findings,
+            dry_run=self._dry_run,
+        )
+
+    def _aged(self, entries: list[ObjectEntry], seconds: float) -> Iterator[ObjectEntry]:
+        return (one for one in entries if self._now - one.modified_at >= seconds)
+
+    def _remove(self, entry: ObjectEntry, reason: str) -> None:
+        if not self._dry_run:
+            self._objects.delete(entry.key)
+        self._removed.append(Removed(key=entry.key, size_bytes=entry.size_bytes, reason=reason))
+
+    # -- segments ---------------------------------------------------------------------------------
+    def _collect_segments(self, entries: list[ObjectEntry], progress: Progress) -> None:
+        aged = {name: one for one in self._aged(entries, self._grace.seconds) if (name := self._name_of(one))}
+        committed = names_in(self._redis.hkeys(self._keys.segments))
+        left_alone = names_in(self._redis.hkeys(self._keys.quarantine))
+        successors = find_successors(self._keys, self._objects, committed, aged)
+        for num_done, (name, entry) in enumerate(sorted(aged.items()), start=1):
+            self._turn.keep()
+            if name not in left_alone and (name in successors or name not in committed):
+                self._look_at(name, entry, successors.get(name, []), is_committed=name in committed)
+            progress(num_done, len(aged))
+
+    def _name_of(self, entry: ObjectEntry) -> str | None:
+        """Name of the segment whose object this is; None where no index would look for it here."""
+        name = segment_name(entry.key)
+        return name if name and is_ours(self._keys, name) and segment_key(self._keys, name) == entry.key else None
+
+    def _look_at(self, name: str, entry: ObjectEntry, others: list[Source], *, is_committed: bool) -> None:
+        try:
+            source = open_source(self._keys, self._objects, name, whole=True)
+            others = others or self._replaced_by(source)
+            is_free = is_left_over(self._redis, self._keys, source, others)
+        except BrokenSegmentError as error:
+            if not isinstance(error.reason, NotFoundError):
+                self._findings.append(Finding(kind="corrupt", subject=error.name, detail=str(error.reason)))
+            return
+        if is_free:
+            self._retire(source, entry, others)
+        elif not is_committed:
+            detail = "no index names it, and nothing replaces it; run 'agent-layer store reindex'"
+            self._findings.append(Finding(kind="unindexed", subject=name, detail=detail))
+
+    def _replaced_by(self, source: Source) -> list[Source]:
+        """Committed segments that one which was never committed was to replace, and those that did so instead."""
+        names = source.footer.replaces
+        committed = names_in(self._redis.hkeys(self._keys.segments))
+        found = find_successors(self._keys, self._objects, committed, names)
+        sources = {one.footer.name: one for ours in found.values() for one in ours}
+        for name in committed.intersection(names):
+            sources[name] = open_source(self._keys, self._objects, name, whole=False)
+        sources.pop(source.footer.name, None)
+        return list(sources.values())
+
+    def _retire(self, source: Source, entry: ObjectEntry, others: list[Source]) -> None:
+        news = [one.footer for one in others]
+        is_gone = self._dry_run or retire_segments(self._redis, self._keys, self._objects, [source.footer], news)
+        if is_gone:
+            reason = f"all of it is in {', '.join(one.name for one in news) or 'no living trajectory'}"
+            self._removed.append(Removed(key=entry.key, size_bytes=entry.size_bytes, reason=reason))
+
+    # -- tombstones -------------------------------------------------------------------------------
+    def _collect_tombstones(self, aged: list[ObjectEntry], segments: list[ObjectEntry]) -> None:
+        stones = {entry: found for entry in aged if (found := self._read_stones(entry))}
+        if not stones or (named := self._hashes_in(segments)) is None:
+            return
+        for entry, hashes in stones.items():
+            if not named.intersection(hashes):
+                self._remove(entry, "nothing stored belongs to whom it names")
+                if not self._dry_run:
+                    self._redis.hdel(self._keys.dead, *hashes)
+
+    def _read_stones(self, entry: ObjectEntry) -> list[str]:
+        contents, _ = read_frames(self._objects.get(entry.key))
+        return [stone.owner_hash for one in contents if isinstance(stone := decode(one), Tombstone)]
+
+    def _hashes_in(self, segments: list[ObjectEntry]) -> set[str] | None:
+        """Hashes of all owners in any segment; None where some segment does not say."""
+        found: set[str] = set()
+        for entry in segments:
+            self._turn.keep()
+            footer = self._read_footer(entry)
+            if footer is None:
+                return None
+            found.update(owner_hash(owner) for owner in owners_in(footer))
+        return found
+
+    def _read_footer(self, entry: ObjectEntry) -> SegmentFooter | None:
+        try:
+            return read_footer(self._objects, entry.key).footer
+        except NotFoundError:  # went since it was listed
+            return SegmentFooter(name=entry.key, created_at=0.0)
+        except CorruptRecordError:
+            return None

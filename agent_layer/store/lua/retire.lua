@@ -1,0 +1,31 @@
+-- Take segments out of the index of those owners for whom another segment stands in. Stands behind blocks.lua.
+-- ARGV[1]: msgpack of a list of {owner, name that stands in, names that go}.
+-- Returns owners for whom nothing stands in: they still need the names that were to go.
+local function leave_trajectory(id, new, olds)
+  local chunks = key('t', id, 'chunks')
+  if redis.call('HEXISTS', chunks, new) == 0 then return false end
+  redis.call('HDEL', chunks, unpack(olds))
+  return true
+end
+
+local function leave_group(id, new, olds)
+  local names, is_there = {}, false
+  local goes = {}
+  for _, name in ipairs(olds) do goes[name] = true end
+  for name in (redis.call('HGET', key('group-segments'), id) or ''):gmatch('%S+') do
+    is_there = is_there or name == new
+    if not goes[name] then names[#names + 1] = name end
+  end
+  if is_there then redis.call('HSET', key('group-segments'), id, table.concat(names, ' ')) end
+  return is_there
+end
+
+local needed = {}
+for _, one in ipairs(cmsgpack.unpack(ARGV[1])) do
+  local owner, new, olds = unpack(one)
+  local group = owner:match('^group:(.*)')
+  local is_free
+  if group then is_free = leave_group(group, new, olds) else is_free = leave_trajectory(owner, new, olds) end
+  if not is_free and not is_dead(owner) then needed[#needed + 1] = owner end
+end
+return needed

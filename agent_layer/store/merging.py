@@ -1,0 +1,92 @@
+"""This file holds how several segments become one: a chunk per owner, each record once, without the dead."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from agent_layer.errors import CorruptRecordError, NotFoundError
+from agent_layer.schema.segment import Chunk, SegmentFooter
+from agent_layer.store.keys import Keys
+from agent_layer.store.living import is_group, living_records
+from agent_layer.store.memory import MemoryObjects
+from agent_layer.store.protocols import ObjectStore
+from agent_layer.store.segments import SegmentBuilder, StoredRecord, read_chunk, read_footer, segment_key
+
+__all__ = ["BrokenSegmentError", "Merger", "Source", "merge_sources", "open_source", "read_living"]
+
+
+class BrokenSegmentError(Exception):
+    """A segment cannot be read: why, is its cause."""
+
+    def __init__(self, name: str, reason: CorruptRecordError | NotFoundError) -> None:
+        super().__init__(name, reason)
+        self.name = name
+        self.reason = reason
+
+
+class Source(NamedTuple):
+    """A segment that is open for reading."""
+
+    footer: SegmentFooter
+    size_bytes: int
+    objects: ObjectStore
+    """Where to read it: a small one is in memory."""
+    key: str
+
+
+class Merger(NamedTuple):
+    """What several segments become."""
+
+    builder: SegmentBuilder
+    is_empty: bool
+    """Nothing of them lives."""
+    emptied: list[str]
+    """Groups that live, as far as anybody said, but all of whose members are dead."""
+
+
+def open_source(keys: Keys, objects: ObjectStore, name: str, *, whole: bool) -> Source:
+    """Open a segment; with ``whole`` all of it is fetched at once.
+
+    Raises: BrokenSegmentError: it is not there, or not a segment.
+    """
+    key = segment_key(keys, name)
+    try:
+        held = MemoryObjects({key: objects.get(key)}) if whole else objects
+        footer, size_bytes = read_footer(held, key)
+    except (CorruptRecordError, NotFoundError) as error:
+        raise BrokenSegmentError(name, error) from error
+    return Source(footer, size_bytes, held, key)
+
+
+def merge_sources(sources: Sequence[Source], dead: Iterable[str], beat: Callable[[], None]) -> Merger:
+    """Merge segments owner by owner; ``beat`` is called often.
+
+    Raises: BrokenSegmentError: one of them cannot be read.
+    """
+    places: dict[str, list[tuple[Source, Chunk]]] = {}
+    for source in sources:
+        for chunk in source.footer.chunks:
+            places.setdefault(chunk.owner, []).append((source, chunk))
+    dead, builder, emptied = frozenset(dead), SegmentBuilder(), list[str]()
+    is_empty = True
+    for owner, ours in places.items():
+        if owner in dead:
+            continue
+        records = {one.content: one for source, chunk in ours for one in read_living(source, chunk, dead)}
+        if records:
+            builder.add(owner, list(records.values()))
+            is_empty = False
+        elif is_group(owner):
+            emptied.append(owner)
+        beat()
+    return Merger(builder, is_empty, emptied)
+
+
+def read_living(source: Source, chunk: Chunk, dead: Iterable[str]) -> list[StoredRecord]:
+    """Read what lives of one chunk.
+
+    Raises: BrokenSegmentError: it is not what was written, or was written by a later version.
+    """
+    try:
+        return living_records(chunk.owner, read_chunk(source.objects, source.key, chunk), dead)
+    except (CorruptRecordError, NotFoundError) as error:
+        raise BrokenSegmentError(source.footer.name, error) from error

@@ -1,0 +1,138 @@
+"""This file holds how long a Redis that cannot serve now is asked again, and the error that says so in the end.
+
+There is one loop, around each command, and none inside it: connecting anew belongs to the command that needs it.
+"""
+
+import random
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from typing import TypeVar, cast
+
+from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import NoPermissionError, OutOfMemoryError, ReadOnlyError, RedisError, ResponseError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+from redis.retry import Retry
+
+from agent_layer.errors import UnreachableError
+
+__all__ = ["Patience", "RedisUnreachableError", "delays"]
+
+T = TypeVar("T")
+
+_FIRST_DELAY_SECONDS, _LONGEST_DELAY_SECONDS = 0.05, 1.0
+
+_PASSING = re.compile(r"\b(LOADING|READONLY|OOM|MISCONF|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|NOREPLICAS|BUSY)\b")
+"""What Redis says when it may do later what it does not do now. Redis 6.2 wraps it into an error of the script."""
+
+_NOT_ALLOWED = re.compile(r"\bNOPERM\b|can't (run this command|access at least one)|no permissions")
+
+_REMEDIES = {
+    "OOM": "raise its maxmemory, or free some of it",
+    "READONLY": "point AGENT_LAYER_REDIS_URL at the server that takes writes",
+    "LOADING": "wait until it has read its append-only file",
+    "MISCONF": "free its disk",
+}
+_CODES: dict[type[RedisError], str] = {OutOfMemoryError: "OOM", ReadOnlyError: "READONLY"}
+
+_is_asking: ContextVar[bool] = ContextVar("is_asking", default=False)
+
+
+class RedisUnreachableError(UnreachableError, RedisError):
+    """Redis did not do in time what it was asked; whoever waits for it as for any error of Redis goes on doing so."""
+
+
+def delays(seconds: float) -> Iterator[float]:
+    """Give how long to wait before each next try: ever longer, up to 1 s, until so many seconds are over."""
+    deadline, delay = time.monotonic() + seconds, _FIRST_DELAY_SECONDS
+    while (left := deadline - time.monotonic()) > 0:
+        yield min(left, delay * random.uniform(0.5, 1))
+        delay = min(2 * delay, _LONGEST_DELAY_SECONDS)
+
+
+class Patience(Retry):
+    """What redis-py calls a retry: for a time instead of a number of times, and of refusals that pass as well.
+
+    A refusal is tried over a new connection, so that a server that lost its role to another one is left.
+
+    Args:
+        server: how errors name it.
+        seconds: how long a command is tried.
+        revive: called before each next try.
+    """
+
+    def __init__(self, server: str, seconds: float, revive: Callable[[], object] = lambda: None) -> None:
+        super().__init__(NoBackoff(), 0)
+        self._server = server
+        self._seconds = seconds
+        self._revive = revive
+
+    def call_with_retry(
+        self,
+        do: Callable[[], T],
+        fail: Callable[..., object],
+        is_retryable: Callable[[Exception], bool] | None = None,  # noqa: ARG002  # redis-py's; nobody here gives it
+        with_failure_count: bool = False,  # noqa: FBT001, FBT002  # redis-py's
+    ) -> T:
+        """See redis-py's Retry.
+
+        Raises: RedisUnreachableError: the server could not in time, or this user may not.
+        """
+        if _is_asking.get():
+            return do()
+        token = _is_asking.set(True)
+        try:
+            return self._ask(do, lambda error, num: fail(error, num) if with_failure_count else fail(error))
+        finally:
+            _is_asking.reset(token)
+
+    def _ask(self, do: Callable[[], T], fail: Callable[[Exception, int], object]) -> T:
+        waits = delays(self._seconds)
+        num_failures = 0
+        while True:
+            try:
+                return do()
+            except RedisUnreachableError:
+                raise
+            except (RedisError, OSError) as error:
+                if not _passes(error):
+                    raise self._refused(error) from error
+                num_failures += 1
+                fail(error, num_failures)
+                if (wait := next(waits, None)) is None:
+                    raise self._gave_up(error) from error
+                time.sleep(wait)
+                self._revive()
+
+    def _gave_up(self, error: Exception) -> RedisUnreachableError:
+        remedy = _REMEDIES.get(_code(error), "start it, or correct AGENT_LAYER_REDIS_URL")
+        found = str(error) or type(error).__name__
+        return RedisUnreachableError(
+            f"Redis at {self._server}: expected it to serve within {self._seconds:g} s, found {found!r}; {remedy}"
+        )
+
+    def _refused(self, error: Exception) -> Exception:
+        if not isinstance(error, NoPermissionError) and not _NOT_ALLOWED.search(str(error)):
+            return error
+        return RedisUnreachableError(
+            f"Redis at {self._server}: expected this user to be allowed what its role needs, found {str(error)!r};"
+            " 'agent-layer store acl' prints the rights of each role"
+        )
+
+
+def _passes(error: Exception) -> bool:
+    """Whether the same command may succeed later."""
+    if isinstance(error, ResponseError):
+        return bool(_code(error))
+    return isinstance(error, RedisConnectionError | RedisTimeoutError | OSError)
+
+
+def _code(error: Exception) -> str:
+    """Redis's word for why it did not; empty when it means the command."""
+    for kind, code in _CODES.items():
+        if isinstance(error, kind):
+            return code
+    found = _PASSING.search(str(error))
+    return cast("str", found[1]) if found else "LOADING" if "loading the dataset" in str(error) else ""

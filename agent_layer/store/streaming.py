@@ -1,0 +1,129 @@
+"""This file holds how many trajectories are read one after another: a few ahead, and only what is asked for of each.
+
+Messages, tools and framework states are ``Content`` records. They lie beside the steps, in the same chunk, or, where
+they are large, in objects of their own. A reader that does not ask for them leaves the former undecoded and the latter
+alone.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar, cast
+
+import msgspec
+
+from agent_layer.errors import CorruptRecordError, NotFoundError
+from agent_layer.schema.codec import decode
+from agent_layer.schema.step import Step
+from agent_layer.schema.trajectory import Trajectory, TrajectoryRecord, assemble_trajectory
+from agent_layer.store.filters import Which
+from agent_layer.store.index import Index
+from agent_layer.store.protocols import ObjectStore
+from agent_layer.store.reading import NUM_LOOKS, pick_steps
+from agent_layer.store.rows import TrajectoryRow
+from agent_layer.store.segments import read_chunk, segment_key
+
+__all__ = ["stream_steps", "stream_trajectories"]
+
+A = TypeVar("A")
+B = TypeVar("B")
+
+_NUM_THREADS = 8
+_NUM_AHEAD = 16
+"""Trajectories that are read, or wait to be taken, at the same time."""
+
+
+class _Kind(msgspec.Struct):
+    """What tells the kind of a stored record; everything else of it is passed over."""
+
+    type: str
+
+
+_KIND = msgspec.msgpack.Decoder(_Kind)
+
+
+def stream_trajectories(
+    index: Index,
+    objects: ObjectStore,
+    rows: Iterable[TrajectoryRow],
+    *,
+    contents: bool = True,
+    on_corrupt: Callable[[CorruptRecordError], None] | None = None,
+) -> Iterator[tuple[TrajectoryRow, Trajectory]]:
+    """Read the trajectories of rows in the order given, in memory that does not grow with their number.
+
+    Those that were deleted meanwhile are left out.
+
+    Args:
+        index: says where they lie.
+        objects: give their bytes.
+        rows: may be endless.
+        contents: False: ``contents`` of each stays empty.
+        on_corrupt: told of each that cannot be read, which is then left out; None: it is raised.
+
+    Raises: CorruptRecordError: stored bytes are not what their checksum says.
+    """
+
+    def read(row: TrajectoryRow) -> tuple[TrajectoryRow, Trajectory] | CorruptRecordError | None:
+        try:
+            trajectory = _read(index, objects, row.trajectory_id, contents=contents)
+        except CorruptRecordError as error:
+            return error
+        return None if trajectory is None else (row, trajectory)
+
+    for found in _ahead(read, rows):
+        if isinstance(found, tuple):
+            yield found
+        elif found is not None:
+            if on_corrupt is None:
+                raise found
+            on_corrupt(found)
+
+
+def stream_steps(
+    found: Iterable[tuple[TrajectoryRow, Trajectory]], which: Which | None
+) -> Iterator[tuple[Trajectory, Sequence[Step]]]:
+    """Give each trajectory with the steps that are meant; None: all of them."""
+    for _, trajectory in found:
+        yield trajectory, trajectory.steps if which is None else pick_steps(trajectory, which)
+
+
+def _read(index: Index, objects: ObjectStore, trajectory_id: str, *, contents: bool) -> Trajectory | None:
+    for look in range(NUM_LOOKS):
+        try:
+            stored = _stored(index, objects, trajectory_id)
+        except NotFoundError:
+            if look == NUM_LOOKS - 1:
+                raise
+        else:
+            kept = stored if contents else [record for record in stored if not _is_content(record)]
+            records = [cast("TrajectoryRecord", decode(record)) for record in kept]
+            return assemble_trajectory(trajectory_id, records) if stored else None
+    return None
+
+
+def _stored(index: Index, objects: ObjectStore, trajectory_id: str) -> list[bytes]:
+    places = index.chunks(trajectory_id)
+    return [record for name, chunk in places for record in read_chunk(objects, segment_key(index.keys, name), chunk)]
+
+
+def _is_content(record: bytes) -> bool:
+    try:
+        return _KIND.decode(record).type == "content"
+    except msgspec.MsgspecError:  # ``decode`` says what is wrong with it
+        return False
+
+
+def _ahead(read: Callable[[A], B], items: Iterable[A]) -> Iterator[B]:
+    waiting: deque[Future[B]] = deque()
+    with ThreadPoolExecutor(_NUM_THREADS) as threads:
+        try:
+            for item in items:
+                waiting.append(threads.submit(read, item))
+                if len(waiting) >= _NUM_AHEAD:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for one in waiting:
+                one.cancel()

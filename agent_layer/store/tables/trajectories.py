@@ -1,0 +1,81 @@
+"""This file holds the table of trajectories: one row for each, with what a query shows of it."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from operator import attrgetter
+from typing import Final, cast
+
+import msgspec
+import pyarrow as pa
+
+from agent_layer.store.rows import TrajectoryRow
+from agent_layer.store.tables.arrays import batch_of
+from agent_layer.store.tables.columns import LABELS, MOMENT, Column, schema_of
+
+__all__ = ["TRAJECTORY_COLUMNS", "TRAJECTORY_SCHEMA", "rows_of", "tabulate_rows"]
+
+
+def _plain(name: str, kind: pa.DataType, meaning: str) -> Column[TrajectoryRow]:
+    return Column(name, kind, attrgetter(name), meaning)
+
+
+def _time(name: str, meaning: str) -> Column[TrajectoryRow]:
+    def read(row: TrajectoryRow) -> datetime | None:
+        told: str | None = getattr(row, name)
+        return None if told is None else datetime.fromisoformat(told)
+
+    return Column(name, MOMENT, read, meaning)
+
+
+def _labels(row: TrajectoryRow) -> list[dict[str, str]]:
+    return [{"key": key, "value": value} for key, value in row.labels.items()]
+
+
+TRAJECTORY_COLUMNS: Final[tuple[Column[TrajectoryRow], ...]] = (
+    _plain("trajectory_id", pa.string(), "ROLLOUT-ATTEMPT; unique"),
+    _plain("rollout_id", pa.string(), "one of the group's tries at the task"),
+    _plain("attempt", pa.int32(), "counts from 0"),
+    _plain("task_id", pa.string(), "what was asked"),
+    _plain("task_type", pa.string(), "kind of task, such as math"),
+    _plain("run", pa.string(), "training run"),
+    _plain("split", pa.string(), "train or eval"),
+    _plain("group_id", pa.string(), "rollouts that count together"),
+    _plain("status", pa.string(), "completed, truncated, failed, lost, ..."),
+    _plain("cause", pa.string(), "who brought the end about; null for a plain completion"),
+    _plain("accepted", pa.bool_(), "this attempt, and no other, counts for its rollout"),
+    _plain("reward", pa.float64(), "of the rollout; null is no judgement"),
+    _plain("num_steps", pa.int32(), "choices of all model calls"),
+    _plain("policy_min", pa.int64(), "smallest version that sampled any token"),
+    _plain("policy_max", pa.int64(), "largest version that sampled any token"),
+    _plain("agents", pa.list_(pa.string()), "names of the agents that made calls, sorted"),
+    _plain("tools", pa.list_(pa.string()), "names of the tools that were asked for or answered, sorted"),
+    _time("started_at", "cut to milliseconds"),
+    _time("ended_at", "cut to milliseconds"),
+    Column("labels", LABELS, _labels, "labels of its task"),
+    _plain("worker", pa.string(), "who ran it"),
+    _plain("input_hash", pa.string(), "content hash of its task's input"),
+    _plain("env", pa.string(), "environment"),
+    _plain("env_version", pa.string(), "its version"),
+)
+
+TRAJECTORY_SCHEMA: Final = schema_of(TRAJECTORY_COLUMNS)
+
+
+def tabulate_rows(rows: Iterable[TrajectoryRow]) -> pa.Table:
+    """Put rows into a table of ``TRAJECTORY_SCHEMA``, in their order."""
+    return pa.Table.from_batches([batch_of(TRAJECTORY_COLUMNS, list(rows))])
+
+
+def rows_of(table: pa.Table) -> list[TrajectoryRow]:
+    """Read rows back from a table that ``tabulate_rows`` made."""
+    return [_row_of(fields) for fields in cast("list[dict[str, object]]", table.to_pylist())]
+
+
+def _row_of(fields: dict[str, object]) -> TrajectoryRow:
+    labels = {label["key"]: label["value"] for label in cast("list[dict[str, str]]", fields["labels"])}
+    times = {name: _written(value) for name, value in fields.items() if isinstance(value, datetime)}
+    return msgspec.convert({**fields, **times, "labels": labels}, TrajectoryRow)
+
+
+def _written(at: datetime) -> str:
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,14 @@
+"""This file holds which servers the contract is tested over; one that is missing is named here."""
+
+import pytest
+from redis import Redis
+
+
+@pytest.mark.parametrize(("name", "versions"), [("carried", {6}), ("redis7", range(7, 100)), ("valkey", {7})])
+def test_the_contract_runs_over_redis_of_this_make(started_redis, name, versions):
+    with Redis.from_url(started_redis(name)) as redis:
+        server = redis.info()
+
+    assert int(server["redis_version"].partition(".")[0]) in versions  # Valkey says which Redis it is like
+    assert server["aof_enabled"] == 1
+    assert server["maxmemory_policy"] == "noeviction"

@@ -1,0 +1,86 @@
+"""This file holds what tests of the store's commands share: attempts with everything in them, and the command."""
+
+import sys
+
+import pytest
+
+from agent_layer.cli.main import main
+from agent_layer.recorder.log import open_recorder
+from agent_layer.schema.ids import content_hash
+from agent_layer.schema.observation import Observation
+from agent_layer.schema.record import Logprobs, TokenIds
+from agent_layer.schema.reward import Reward
+from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
+from agent_layer.schema.step import Action, Content, PromptDelta, StepPart, StepState
+from agent_layer.schema.task import Task
+
+MESSAGES = (b'{"role":"system","content":"be brief"}', b'{"role":"user","content":"6 times 7?"}')
+
+
+def attempt_of(tid, at=100.0, score=1.0, task="t", num_steps=2, run="r"):
+    own = {"trajectory_id": tid, "run": run}
+    told = Task(id=task, run=run, task_type="math", input="6 times 7?", grading="42", labels={"level": "1"})
+    hashes = [content_hash(body) for body in MESSAGES]
+    yield AttemptStarted(
+        **own,
+        rollout_id=tid[:-2],
+        attempt=0,
+        task_id=task,
+        task_type="math",
+        started_at=at,
+        task=told,
+        labels=told.labels,
+    )
+    yield from (Content(trajectory_id=tid, hash=content_hash(body), body=body) for body in MESSAGES)
+    for number in range(num_steps):
+        part = {**own, "source": "gateway", "call_id": f"{tid}/{number}", "agent": "solver"}
+        answer = Action(
+            message={"role": "assistant", "content": "42"},
+            response_token_ids=TokenIds([3, 4 + number]),
+            logprobs=Logprobs([-0.5, -0.25]),
+            policy_versions=[(2, 2)],
+            finish_reason="stop",
+        )
+        start = {"prompt": PromptDelta(delta=TokenIds([1, 2])), "state": StepState(messages=hashes)}
+        yield StepPart(**part, phase="start", at=at + number, **start, capture_level="tokens")
+        yield StepPart(**part, phase="end", at=at + number + 0.5, actions=[answer], status="ok")
+    yield Observation(**own, observation_id=f"{tid}.o", name="look", at=at + 5, call_id=f"{tid}/0", output={"a": 1})
+    if score is not None:
+        yield Reward(**own, reward_id=f"{tid}.r", at=at + 6, score=score)
+    yield Outcome(**own, status="completed", ended_at=at + 7)
+    yield Accepted(**own, rollout_id=tid[:-2], accepted_at=at + 8)
+
+
+@pytest.fixture
+def record(settings):
+    """``record(*attempts)``: puts records into the store, each argument those of one attempt."""
+
+    def record(*attempts):
+        recorder = open_recorder(settings)
+        for records in attempts:
+            recorder.append(*records)
+        assert recorder.flush().pending == 0
+
+    return record
+
+
+@pytest.fixture
+def make_attempt():
+    """``make_attempt("x.0-0", …)`` gives the records of an attempt."""
+    return attempt_of
+
+
+@pytest.fixture
+def agent_layer(settings, monkeypatch, capfd):
+    """``agent_layer("store", "check")`` gives (exit status, stdout, stderr)."""
+    for name, value in settings.environment().items():
+        monkeypatch.setenv(name, value)
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["agent-layer", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capfd.readouterr()
+        return ended.value.code, out, err
+
+    return run

@@ -1,0 +1,183 @@
+"""This file holds the promise of ``store export parquet --follow``: in the end the dataset is the answer."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pyarrow.parquet
+import pytest
+
+from agent_layer.export import dataset
+from agent_layer.export.dataset import Dataset, Plan
+from agent_layer.export.feed import Feed
+from agent_layer.export.keeping import Keeper
+from agent_layer.store import open_store
+from agent_layer.store.tables.trajectories import TRAJECTORY_SCHEMA, rows_of
+from agent_layer.store.tombstones import forget
+
+
+@pytest.fixture
+def follow(settings, tmp_path):
+    """``follow()`` starts an exporter into ``tmp_path / "d"``."""
+    started = []
+
+    def follow(*arguments):
+        command = [sys.executable, "-m", "agent_layer.cli", "store", "export", "parquet", tmp_path / "d", "--follow"]
+        environment = {**os.environ, **settings.environment()}
+        process = subprocess.Popen(
+            [*map(str, command), *arguments],
+            env=environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+        started.append(process)
+        return process
+
+    yield follow
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def table_in(directory, name):
+    return pyarrow.parquet.read_table(directory / name)
+
+
+def rewards_in(directory):
+    """Reward by trajectory; no trajectory may stand there twice, and the steps must be those of the trajectories."""
+    rows = rows_of(table_in(directory, "trajectories").select(TRAJECTORY_SCHEMA.names))
+    assert len({row.trajectory_id for row in rows}) == len(rows)
+    return {row.trajectory_id: row.reward for row in rows}
+
+
+def steps_in(directory):
+    rows = table_in(directory, "steps").select(["trajectory_id", "index", "rollout_reward"]).to_pylist()
+    assert len({(row["trajectory_id"], row["index"]) for row in rows}) == len(rows)
+    return {(row["trajectory_id"], row["index"]): row["rollout_reward"] for row in rows}
+
+
+def agrees(directory, store, **filters):
+    """Whether the dataset is what the store answers."""
+    if not (directory / "trajectories").exists() or not (directory / "steps").exists():
+        return False
+    rows = list(store.scan(**filters))
+    rewards = {row.trajectory_id: row.reward for row in rows}
+    steps = {(row.trajectory_id, index): row.reward for row in rows for index in range(row.num_steps)}
+    return rewards_in(directory) == rewards and steps_in(directory) == steps
+
+
+def test_what_ends_and_what_is_judged_later_arrives(record, make_attempt, follow, settings, wait_until, tmp_path):
+    record(make_attempt("x.0-0"))
+    store, exporter = open_store(settings), follow("--reward", "0.5..")
+    wait_until(lambda: agrees(tmp_path / "d", store, reward=(0.5, None)), 60)
+
+    record(make_attempt("x.1-0", score=None), make_attempt("x.2-0", score=1.0))
+    store.reward("x.1-0", 0.5)
+    store.reward("x.0-0", 0.0)
+
+    wait_until(lambda: sorted(rewards_in(tmp_path / "d").items()) == [("x.1-0", 0.5), ("x.2-0", 1.0)], 60)
+    exporter.send_signal(signal.SIGINT)
+    assert exporter.wait(30) == 0
+    assert agrees(tmp_path / "d", store, reward=(0.5, None))
+
+
+def test_two_exporters_of_one_directory_are_one_too_many(follow, wait_until, tmp_path):
+    follow()
+    wait_until((tmp_path / "d" / "dataset.json").exists, 60)
+
+    second = follow()
+
+    assert second.wait(60) == 2
+    assert b"expected no one else to write it" in second.stderr.read()
+
+
+def test_killed_at_any_moment_nothing_is_lost_and_nothing_is_there_twice(
+    record, make_attempt, follow, settings, wait_until, tmp_path
+):
+    chance = random.Random(7)
+    store, num_made = open_store(settings), 0
+    for _ in range(5):
+        exporter = follow()
+        for _ in range(chance.randrange(1, 4)):
+            record(*(make_attempt(f"x.{num_made + n}-0", at=100.0 + num_made + n) for n in range(20)))
+            num_made += 20
+            store.reward(f"x.{chance.randrange(num_made)}-0", chance.random())
+        time.sleep(chance.uniform(0.0, 5.0))  # a moment that nobody chose
+        exporter.kill()
+        exporter.wait(30)
+
+    exporter = follow()
+    wait_until(lambda: agrees(tmp_path / "d", store), 90)
+    exporter.send_signal(signal.SIGTERM)
+    assert exporter.wait(30) == 0
+    assert not list((tmp_path / "d").rglob(".unfinished-*"))
+
+
+def test_what_is_deleted_leaves_the_dataset(record, make_attempt, keep, settings, tmp_path):
+    record(*(make_attempt(f"x.{n}-0", at=100.0 + n) for n in range(3)))
+    keep()
+    store = open_store(settings)
+
+    forget(store.redis, store.keys, ["x.1-0"], 1.0)
+    keep()
+
+    assert sorted(rewards_in(tmp_path / "d")) == ["x.0-0", "x.2-0"]
+    assert agrees(tmp_path / "d", store)
+
+
+class Killed(BaseException):
+    """Stands for a kill: nothing of ours may catch it."""
+
+
+@pytest.fixture
+def keep(settings, tmp_path, monkeypatch):
+    """``keep()`` fills the dataset and enters changes; ``die_at=n`` dies before the n-th file takes its place."""
+
+    place = dataset.Parts._write
+    monkeypatch.setattr("agent_layer.export.dataset._FULL_BYTES", 40_000)  # several parts
+    monkeypatch.setattr("agent_layer.export.feed._LINGER_SECONDS", 0.0)
+
+    def keep(die_at=None):
+        left = [die_at]
+
+        def write(parts, number, table):
+            if left[0] is not None:
+                left[0] -= 1
+                if left[0] < 0:
+                    raise Killed
+            place(parts, number, table)
+
+        monkeypatch.setattr(dataset.Parts, "_write", write)
+        store = open_store(settings)
+        plan = Plan(tables=["trajectories", "steps"], contents=False, filters={})
+        with Dataset(tmp_path / "d", plan, 0.0) as kept:
+            feed = Feed(store, kept)
+            keeper = Keeper(store, feed, kept, contents=False, step=None, on_corrupt=lambda _: None)
+            if not feed.resume():
+                keeper.fill()
+            while keeper.keep_current(0.01):
+                pass
+
+    return keep
+
+
+@pytest.mark.parametrize("die_at", range(9))
+def test_dying_before_any_file_is_replaced_is_made_good(record, make_attempt, keep, settings, tmp_path, die_at):
+    store = open_store(settings)
+    record(*(make_attempt(f"x.{n}-0", at=100.0 + n) for n in range(8)))
+    keep()
+    store.reward("x.1-0", 0.25)
+    record(*(make_attempt(f"y.{n}-0", at=200.0 + n) for n in range(4)))
+
+    try:
+        keep(die_at)
+    except Killed:
+        assert len(rewards_in(tmp_path / "d")) >= 8
+    keep()
+
+    assert agrees(tmp_path / "d", store)
+    assert rewards_in(tmp_path / "d")["x.1-0"] == 0.25

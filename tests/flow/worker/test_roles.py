@@ -1,0 +1,173 @@
+"""This file holds that each role's Redis user can do all of its work, and nothing that is not its work."""
+
+import asyncio
+import threading
+
+import pytest
+from redis import Redis
+from redis.exceptions import NoPermissionError
+
+from agent_layer.dispatcher import Dispatcher, connect
+from agent_layer.errors import UnreachableError
+from agent_layer.local.scripted import ScriptedEngine, serve
+from agent_layer.recorder import Recorder, open_recorder
+from agent_layer.schema.policy import PolicyVersion
+from agent_layer.schema.reward import Reward
+from agent_layer.settings import Settings
+from agent_layer.shipper.destination import open_destination
+from agent_layer.shipper.ship import Shipper
+from agent_layer.store import open_store
+from agent_layer.store.acl import ROLES, rules_of
+from agent_layer.store.clients import open_redis
+from agent_layer.store.engines import EngineBoard
+from agent_layer.store.keys import Keys
+from agent_layer.store.policies import register_policy
+
+from .conftest import Site, serve_gateway
+
+NAMESPACE = "roles"
+
+
+@pytest.fixture(scope="module", params=["carried", "redis7", "valkey"])
+def guarded(request, start_redis):
+    """A server that knows one user for each role; its administrator."""
+    with Redis.from_url(start_redis(request.param)) as admin:
+        version = float(".".join(admin.info()["redis_version"].split(".")[:2]))
+        for role in ROLES:
+            admin.execute_command("ACL", "SETUSER", role, *rules_of(role, Keys(NAMESPACE), version), ">secret")
+        yield admin
+
+
+@pytest.fixture
+def settings_of(guarded, tmp_path):
+    """``settings_of(role)``: of one machine; all share the objects."""
+    socket = guarded.connection_pool.connection_kwargs["path"]
+
+    def choose(role, **changes):
+        return Settings(
+            dir=tmp_path / role,
+            redis_url=f"unix://{role}:secret@{socket}",
+            objects_url=(tmp_path / "objects").as_uri(),
+            namespace=NAMESPACE,
+            api_key="operator-key",
+            log_roll_seconds=0.05,
+            ship_poll_seconds=0.01,
+            ship_linger_seconds=0.2,
+            heartbeat_seconds=0.1,
+            stop_seconds=5.0,
+            retry_seconds=5.0,
+            **changes,
+        )
+
+    guarded.acl_log_reset()
+    yield choose
+    for key in guarded.scan_iter("*"):
+        guarded.delete(key)
+
+
+def refusals(admin):
+    return [(entry["username"], entry["object"], entry["context"]) for entry in admin.acl_log()]
+
+
+async def test_each_role_does_its_work_and_asks_for_nothing_else(guarded, settings_of, chatter, task):
+    gateway, trainer, reader = (settings_of(role) for role in ("gateway", "trainer", "reader"))
+    async with serve(ScriptedEngine()) as engine:
+        with open_redis(gateway) as redis:
+            async with serve_gateway(gateway, redis, Keys(NAMESPACE), engine) as url:
+                worker = settings_of("worker", gateway_url=url)
+                store = open_store(reader)
+                site = Site(settings=worker, engine=engine, dispatcher=connect(trainer), store=store)
+                trajectories = await site.run(chatter, task("a", group_size=2))
+                deliveries = await asyncio.to_thread(train, trainer, engine)
+    for settings in (gateway, trainer, worker):
+        open_recorder(settings).close()
+
+    assert len(trajectories) == len(deliveries[0].trajectories) == 2
+    look(store, Dispatcher(store.redis, reader))
+    open_store(settings_of("operator")).reindex(drop=True)
+    assert open_store(settings_of("operator")).check().findings == []
+    assert store.get(trajectories[0].trajectory_id).reward == 0.5
+    assert refusals(guarded) == []
+
+
+def train(settings, engine):
+    """What a trainer asks of Redis between two steps."""
+    store = open_store(settings)
+    board = EngineBoard(store.redis, store.keys, 0.1)
+    policy = PolicyVersion(run="default", number=1, location="w", created_at=1.0)
+    register_policy(store.redis, store.keys, policy, open_recorder(settings).append)
+    board.switch(engine.url, 1, "w", lambda: None)
+    deliveries = list(store.follow("trainer", "default", wait_seconds=2.0))
+    for one in deliveries:
+        one.ack()
+    return deliveries
+
+
+def look(store, dispatcher):
+    """What readers ask."""
+    for order in ("newest", "oldest", "reward"):
+        assert store.query(order=order, accepted=True, reward=(0.1, None)).items
+    dispatcher.stats()
+    dispatcher.groups()
+    dispatcher.workers()
+    EngineBoard(store.redis, store.keys).engines()
+
+
+def test_a_shipper_that_may_nothing_else_ships(guarded, settings_of):
+    settings = settings_of("shipper")
+    recorder = Recorder(settings)
+    recorder.append(Reward(trajectory_id="x.0-0", reward_id="a", run="r", at=1.0, name="a", score=1.0))
+    recorder.close()
+    destination = open_destination(settings)
+    Shipper(settings.log_dir, destination, threading.Event()).ship_pending()
+    destination.close()
+
+    assert [one.name for one in open_store(settings_of("reader")).get("x.0-0").rewards] == ["a"]
+    assert refusals(guarded) == []
+
+
+FORBIDDEN = [
+    *("FLUSHALL", "FLUSHDB", "CONFIG GET *", "KEYS *", "SAVE", "ACL LIST", "SHUTDOWN", "MONITOR", "EVAL return{} 0"),
+    *("HGETALL al:{other}:t:x", "XADD al:{other}:outbox * a b"),
+]
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_no_role_reaches_other_namespaces_or_the_server_itself(settings_of, role):
+    with Redis.from_url(settings_of(role).redis_url) as redis:
+        for command in FORBIDDEN:
+            with pytest.raises(NoPermissionError):
+                redis.execute_command(*command.split())
+
+
+WRITES = {
+    "reader": [
+        "HSET t:x a b",
+        "SADD acked:r:c g",
+        "HSET feeds:r c g",
+        "XADD outbox * a b",
+        "DEL zones",
+        "HSET engine:e state serving",
+    ],
+    "worker": ["HSET engine:e state serving", "HSET claims:r:c:train:sessions m s", "SET exported:c 1"],
+    "gateway": ["ZADD q:ready 1 a", "HSET claims:r:c:train:sessions m s"],
+    "shipper": ["ZADD q:ready 1 a", "HSET engine:e state serving", "HSET claims:r:c:train:sessions m s"],
+    "trainer": ["SET exported:c 1", "SCAN 0"],
+}
+ONLY_READ = ["SADD acked:r:c g", "HSET feeds:r c g"]
+"""By whoever ships; from Redis 7 on, that can be said."""
+
+
+@pytest.mark.parametrize("role", WRITES)
+def test_what_is_another_roles_work_is_refused(guarded, settings_of, role):
+    tells_reading = not guarded.info()["redis_version"].startswith("6") and role != "trainer"
+    with Redis.from_url(settings_of(role).redis_url) as redis:
+        for line in WRITES[role] + (ONLY_READ if tells_reading else []):
+            command, key, *values = line.split()
+            with pytest.raises(NoPermissionError):
+                redis.execute_command(command, key if command == "SCAN" else Keys(NAMESPACE).name(key), *values)
+
+
+def test_a_reader_that_tries_to_write_is_told_which_command_prints_the_rights(settings_of, task):
+    with pytest.raises(UnreachableError, match="'agent-layer store acl' prints the rights of each role"):
+        connect(settings_of("reader")).submit([task()])
