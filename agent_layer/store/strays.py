@@ -17,7 +17,7 @@ _LUA = Path(__file__).parent / "lua"
 _STRAYS = "".join((_LUA / f"{name}.lua").read_text() for name in ("blocks", "strays"))
 _PARTS = 16
 """Of a block, each looked at by scripts of its own."""
-_NAMES_AT_ONCE = 1_024
+_NAMES_AT_ONCE = 256
 """Bitmaps that one script looks into at most, so that nobody waits long for Redis."""
 _SCAN_COUNT = 1_000
 
