@@ -11,7 +11,7 @@ from agent_layer.store.query import check_order, search
 
 __all__ = ["Explanation", "explain_search"]
 
-_BLOCKS_AT_ONCE = 16
+_BLOCKS_AT_ONCE = 4
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
