@@ -1,7 +1,7 @@
 """This file holds what of stored records lives: the dead are left out, also of groups and of trained batches."""
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import TypeVar, cast
+from typing import cast
 
 import msgspec
 from redis import Redis
@@ -17,8 +17,6 @@ from agent_layer.store.segments import StoredRecord
 from agent_layer.store.summary import read_record
 
 __all__ = ["deaths_of", "is_batch", "is_group", "leave_out", "living_records", "members_of", "names_in", "owners_in"]
-
-_Listing = TypeVar("_Listing", Group, TrainedBatch)
 
 _PAGE = 1_000
 
@@ -55,14 +53,11 @@ def members_of(record: bytes) -> list[str]:
             return []
 
 
-def leave_out(record: _Listing, dead: Collection[str]) -> _Listing:
-    """The same group or trained batch without the dead."""
-    if isinstance(record, Group):
-        left = [member for member in record.trajectory_ids if member not in dead]
-        return msgspec.structs.replace(record, trajectory_ids=left)
-    rollouts = [rollout for rollout in record.rollouts if rollout.trajectory_id not in dead]
-    num_deleted = record.num_deleted + len(record.rollouts) - len(rollouts)
-    return msgspec.structs.replace(record, rollouts=rollouts, num_deleted=num_deleted)
+def leave_out(batch: TrainedBatch, dead: Collection[str]) -> TrainedBatch:
+    """The same batch without the dead, who are counted."""
+    rollouts = [rollout for rollout in batch.rollouts if rollout.trajectory_id not in dead]
+    num_deleted = batch.num_deleted + len(batch.rollouts) - len(rollouts)
+    return msgspec.structs.replace(batch, rollouts=rollouts, num_deleted=num_deleted)
 
 
 def deaths_of(redis: Redis, keys: Keys, owners: Iterable[str]) -> dict[str, float]:
@@ -85,9 +80,14 @@ def living_records(owner: str, contents: Sequence[bytes], dead: Iterable[str]) -
 
 def _shorten(stored: StoredRecord, dead: Collection[str]) -> StoredRecord | None:
     """A record without the dead; None for a group that lost all of its members to them."""
-    record = stored.record
-    if not isinstance(record, Group | TrainedBatch) or (shorter := leave_out(record, dead)) == record:
-        return stored
-    if isinstance(shorter, Group) and not shorter.trajectory_ids:
+    match stored.record:
+        case Group(trajectory_ids=[_, *_] as members) as group:
+            left = [member for member in members if member not in dead]
+            shorter = msgspec.structs.replace(group, trajectory_ids=left) if left else None
+        case TrainedBatch() as batch:
+            shorter = leave_out(batch, dead)
+        case _:
+            return stored
+    if shorter is None:
         return None
-    return StoredRecord(shorter, encode(shorter))
+    return stored if shorter == stored.record else StoredRecord(shorter, encode(shorter))
