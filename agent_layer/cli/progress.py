@@ -16,6 +16,7 @@ __all__ = ["show_progress"]
 def show_progress(subject: str) -> Generator[Progress]:
     """Draw a bar while the block runs; what it is given is called with (things done, things in all)."""
     columns = (TextColumn(subject), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with ProgressBar(*columns, console=Console(stderr=True), transient=True) as bar:
+    console = Console(stderr=True)
+    with ProgressBar(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(subject, total=None)
         yield lambda num_done, num_all: bar.update(task, completed=num_done, total=num_all)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from agent_layer.cli import store_compact
+from agent_layer.cli import store_compact, store_delete, store_expire
 from agent_layer.cli.acl import acl
 from agent_layer.cli.progress import show_progress
 from agent_layer.cli.store_export import export_group
@@ -23,8 +23,10 @@ def register(app: typer.Typer) -> None:
     group.command()(cool)
     group.command("import")(import_messages)
     group.add_typer(export_group(), name="export")
-    group.command()(acl)
+    store_delete.register(group)
+    store_expire.register(group)
     store_compact.register(group)
+    group.command()(acl)
     app.add_typer(group, name="store")
 
 

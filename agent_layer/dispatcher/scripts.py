@@ -50,7 +50,7 @@ class Scripts:
     """The atomic steps of one namespace's queue. Seconds go in and come out; the server's clock counts."""
 
     def __init__(self, redis: Redis, keys: Keys) -> None:
-        self._keys = [keys.queue(), keys.outbox, keys.group(""), keys.trajectory("")]
+        self._keys = [keys.queue(), keys.outbox, keys.group(""), keys.trajectory(""), keys.dead]
         self._add = _load(redis, "add")
         self._claim = _load(redis, "claim")
         self._heartbeat = _load(redis, "heartbeat")

@@ -52,6 +52,8 @@ class TrajectorySummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     policy_max: int | None = None
     rewards: dict[str, bytes] = {}
     """Reward id → encoded Reward."""
+    blobs: list[str] = []
+    """Names of the blobs that hold contents of it."""
 
 
 class PolicyEntry(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from agent_layer.store.keys import Keys
 
-__all__ = ["ROLES", "Role", "rules_of"]
+__all__ = ["ROLES", "Role", "granted_scripts", "rules_of"]
 
 Role: TypeAlias = Literal["gateway", "worker", "trainer", "shipper", "reader", "operator"]
 
@@ -42,10 +42,10 @@ _QUERY = _Duty(
     scripts="store/scan store/find store/tally store/count",
 )
 _SHIP = _Duty(
-    reads="feeds:* acked:*",
-    writes=f"{_INDEX} ordinals outbox claims:*:waiting",
+    reads="feeds:* acked:* replaced:*",
+    writes=f"{_INDEX} ordinals outbox claims:*:waiting blobs blob:* unneeded",
     commands="xrange xdel hset hdel hsetnx hgetall hmget sadd unlink",
-    scripts="store/blocks store/death store/commit store/rewards",
+    scripts="store/blocks store/death store/merged store/commit store/rewards store/mark store/blobs",
 )
 _FOLLOW = _Duty(
     reads="outbox",
@@ -72,9 +72,9 @@ _DRIVE_ENGINES = _Duty(
     commands="hset hsetnx hincrby hget hexists del sadd srem xadd zadd zrem multi exec watch unwatch discard",
 )
 _CARE = _Duty(
-    writes="exported:* reindexing judged:*",
-    commands="set del unlink scan info hlen hstrlen strlen object|encoding memory|usage",
-    scripts="store/audit store/forget",
+    writes="exported:* reindexing judged:* replaced:* merging compacting",
+    commands="set del unlink scan info hlen srem exists pexpire pttl",
+    scripts="store/audit store/forget store/retire store/unneeded",
 )
 
 _DUTIES: dict[Role, tuple[_Duty, ...]] = {
@@ -88,7 +88,7 @@ _DUTIES: dict[Role, tuple[_Duty, ...]] = {
 
 ROLES: tuple[Role, ...] = tuple(_DUTIES)
 
-_DECLARED = {"store": ("",), "dispatcher": ("q", "outbox", "group:", "t:")}
+_DECLARED = {"store": ("",), "dispatcher": ("q", "outbox", "group:", "t:", "dead")}
 """Keys that scripts are called with: what the names of others begin with. Redis 7 wants them writable."""
 
 _CALL = re.compile(r"redis\.p?call\(([^,)]*)")
@@ -118,6 +118,11 @@ def rules_of(role: Role, keys: Keys, redis: float = 6.2) -> list[str]:
         *(f"~{pattern}" for pattern in _patterns(keys, written | declared)),
         *(f"{'%R' if redis >= 7 else ''}~{pattern}" for pattern in _patterns(keys, read - declared)),
     ]
+
+
+def granted_scripts() -> set[str]:
+    """All scripts that some role may run, as ``package/name``."""
+    return {name for duties in _DUTIES.values() for duty in duties for name in duty.scripts.split()}
 
 
 def _commands_in(scripts: list[str]) -> Iterator[str]:

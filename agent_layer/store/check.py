@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import cast
 
 from agent_layer.errors import CorruptRecordError, NotFoundError
+from agent_layer.store.broken import find_broken_blobs
 from agent_layer.store.figures import Figures, count_calls_seen
 from agent_layer.store.filing import find_misfiled
 from agent_layer.store.findings import CheckReport, Finding
@@ -55,6 +56,7 @@ def check_store(
         _repair(index, objects, findings)
     if is_repaired or not findings:  # of an index that lacks something, nothing can be said
         findings += _find_short(index)
+    findings += find_broken_blobs(index, objects)
     return CheckReport(
         num_segments=len(segments),
         num_trajectories=num_trajectories,
@@ -162,7 +164,8 @@ def _find_short(index: Index) -> Iterator[Finding]:
 
 def _repair(index: Index, objects: ObjectStore, findings: list[Finding]) -> None:
     if any(one.kind in _REBUILT for one in findings):
-        index.redis.delete(index.keys.reindexing)  # what an earlier rebuild had entered may be what is wrong
+        index.redis.hset(index.keys.reindexing, "drop", 1)
+        index.redis.hdel(index.keys.reindexing, "done_to")  # what an earlier rebuild entered may be what is wrong
         reindex(index.redis, index.keys, objects, drop=True)
         return
     for finding in findings:

@@ -143,7 +143,9 @@ def _batch_of(entries: Sequence[_Entry], merged: list[str], *, again: bool) -> I
 
 
 def _weight(entry: _Entry) -> int:
-    return 1 + len(entry.said.calls) + len(entry.rewards) if isinstance(entry, _Filing) else 1
+    if not isinstance(entry, _Filing):
+        return 1
+    return 1 + len(entry.said.calls) + len(entry.rewards) + len(entry.said.blobs)
 
 
 def _entries(footer: SegmentFooter) -> Iterator[_Entry]:
@@ -176,16 +178,21 @@ def _policy_filing(policy: PolicyEntry) -> _PolicyFiling:
 
 
 def _parts_of(summary: TrajectorySummary) -> Iterator[TrajectorySummary]:
-    """A summary as several, none with more calls or rewards than one script merges."""
-    half = _LARGEST_BATCH // 2
-    if len(summary.calls) <= half and len(summary.rewards) <= half:
+    """A summary as several, none with more calls, rewards or blobs than one script merges."""
+    third = _LARGEST_BATCH // 3
+    if max(len(summary.calls), len(summary.rewards), len(summary.blobs)) <= third:
         yield summary
         return
-    calls, rewards = iter(summary.calls.items()), iter(summary.rewards.items())
-    first = msgspec.structs.replace(summary, calls=dict(islice(calls, half)), rewards=dict(islice(rewards, half)))
-    yield first
-    while (more_calls := dict(islice(calls, half))) | (more_rewards := dict(islice(rewards, half))):
-        yield TrajectorySummary(trajectory_id=summary.trajectory_id, calls=more_calls, rewards=more_rewards)
+    calls, rewards, blobs = iter(summary.calls.items()), iter(summary.rewards.items()), iter(summary.blobs)
+
+    def next_of(base: TrajectorySummary) -> TrajectorySummary:
+        part = {"calls": dict(islice(calls, third)), "rewards": dict(islice(rewards, third))}
+        return msgspec.structs.replace(base, **part, blobs=list(islice(blobs, third)))
+
+    yield next_of(summary)
+    nothing = TrajectorySummary(trajectory_id=summary.trajectory_id)
+    while (more := next_of(nothing)) != nothing:
+        yield more
 
 
 def _as_text(content: bytes) -> msgspec.Raw:

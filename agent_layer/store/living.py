@@ -6,14 +6,14 @@ from typing import cast
 import msgspec
 from redis import Redis
 
-from agent_layer.schema.codec import LogRecord, decode, decode_known, encode
+from agent_layer.schema.codec import decode, encode
 from agent_layer.schema.group import Group
 from agent_layer.schema.segment import SegmentFooter
 from agent_layer.store.index import owner_hash
 from agent_layer.store.keys import Keys
 from agent_layer.store.pages import pages_of
 from agent_layer.store.segments import StoredRecord
-from agent_layer.store.summary import KEPT_WHOLE
+from agent_layer.store.summary import read_record
 
 __all__ = ["deaths_of", "is_group", "living_records", "names_in", "owners_in"]
 
@@ -50,7 +50,7 @@ def living_records(owner: str, contents: Sequence[bytes], dead: Iterable[str]) -
     dead = frozenset(dead)
     if owner in dead:
         return []
-    records = [_read(content) for content in dict.fromkeys(contents)]
+    records = [StoredRecord(read_record(content), content) for content in dict.fromkeys(contents)]
     return _among_the_living(records, dead) if is_group(owner) else records
 
 
@@ -66,9 +66,3 @@ def _among_the_living(records: Iterable[StoredRecord], dead: frozenset[str]) -> 
             content = encode(shorter)
             kept[content] = StoredRecord(shorter, content)
     return list(kept.values())
-
-
-def _read(content: bytes) -> StoredRecord:
-    """Read what the index sums up; what it keeps as a whole is read with all that only a newer reader would know."""
-    record = decode_known(content)
-    return StoredRecord(cast("LogRecord", decode(content)) if isinstance(record, KEPT_WHOLE) else record, content)

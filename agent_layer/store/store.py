@@ -1,8 +1,9 @@
 """This file holds the store as its readers see it: one object that answers questions about trajectories."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Unpack, cast
+from typing import TYPE_CHECKING, Unpack
 
 from redis import Redis
 
@@ -16,25 +17,19 @@ from agent_layer.schema.step import Step
 from agent_layer.schema.task import Split
 from agent_layer.schema.trajectory import Trajectory
 from agent_layer.settings import Settings, load_settings
-from agent_layer.store.check import check_store
+from agent_layer.store.blobs import Contents, fill_in, read_blob
+from agent_layer.store.care import StoreCare
 from agent_layer.store.claims import ONLY_MEMBER, Consumer, acknowledge
 from agent_layer.store.clients import open_redis
-from agent_layer.store.compaction import CompactionReport, compact
-from agent_layer.store.cooling import cool_index
 from agent_layer.store.explain import Explanation, explain_search
 from agent_layer.store.filters import Filters
-from agent_layer.store.findings import CheckReport
 from agent_layer.store.follow import MAX_UNACKED, Follower, Following, GroupDelivery
-from agent_layer.store.garbage import GcReport, Grace, collect_garbage
-from agent_layer.store.index import Index
 from agent_layer.store.judging import RewardOptions, agree, make_reward, read_rewards
 from agent_layer.store.keys import Keys
 from agent_layer.store.objects import open_objects
-from agent_layer.store.packing import Limits
 from agent_layer.store.protocols import ObjectStore
 from agent_layer.store.query import Order, Page, find_trajectories, scan_trajectories
 from agent_layer.store.reading import not_found, pick_step, read_trajectories
-from agent_layer.store.rebuild import Progress, ReindexReport, reindex
 from agent_layer.store.rows import TrajectoryRow
 from agent_layer.store.streaming import stream_steps, stream_trajectories
 from agent_layer.store.summaries import By, Summary, count_trajectories, summarise_trajectories
@@ -45,15 +40,12 @@ if TYPE_CHECKING:  # comes with an extra
 __all__ = ["Store", "open_store"]
 
 
-class Store:
+class Store(StoreCare):
     """Reads trajectories: the index says which and where, the objects give their bytes."""
 
     def __init__(self, settings: Settings, redis: Redis, objects: ObjectStore) -> None:
-        self.redis = redis
-        self.keys = Keys(settings.namespace)
-        self.objects = objects
+        super().__init__(redis, Keys(settings.namespace), objects)
         self._settings = settings
-        self._index = Index(redis, self.keys)
         self._followers: dict[Consumer, Follower] = {}
 
     def query(
@@ -134,18 +126,30 @@ class Store:
             return row
         raise not_found(trajectory_id, self.keys.namespace)
 
-    def get(self, trajectory_id: str) -> Trajectory:
+    def get(self, trajectory_id: str, *, blobs: bool = True) -> Trajectory:
         """Read a trajectory whole: steps, observations, rewards, contents.
 
+        Args:
+            trajectory_id: which one.
+            blobs: also fetch large contents and media; ``contents`` does so later, one by one.
+
         Raises:
-            NotFoundError: there is none of this id.
+            NotFoundError: there is none of this id, or a blob is gone.
             CorruptRecordError: stored bytes are not what their checksum says.
         """
-        return read_trajectories(self._index, self.objects, [trajectory_id])[0]
+        trajectory = read_trajectories(self._index, self.objects, [trajectory_id])[0]
+        return fill_in(self.keys, self.objects, trajectory) if blobs else trajectory
+
+    def contents(self, trajectory: Trajectory) -> Mapping[str, bytes]:
+        """All its messages, tools, states and media by hash, as JSON text; those in blobs are fetched when read.
+
+        Reading one raises NotFoundError when its blob is gone, CorruptRecordError when it is not what its name says.
+        """
+        return Contents(trajectory, partial(read_blob, self.keys, self.objects))
 
     def step(self, trajectory_id: str, step: int) -> Step:
         """Read one step, its whole prompt filled in; raises what ``get`` does, or NotFoundError for the step."""
-        return pick_step(self.get(trajectory_id), step)
+        return pick_step(self.get(trajectory_id, blobs=False), step)
 
     def follow(
         self, consumer: str, run: str, split: Split | None = "train", **how: Unpack[Following]
@@ -231,42 +235,6 @@ class Store:
         Raises: BackPressureError: disk or quota stayed full.
         """
         open_recorder(self._settings).append(*records)
-
-    def reindex(self, *, drop: bool = False, progress: Progress | None = None) -> ReindexReport:
-        """Rebuild the index from the objects alone; see ``rebuild.reindex``."""
-        return reindex(self.redis, self.keys, self.objects, drop=drop, progress=progress)
-
-    def cool(self) -> int:
-        """Take the index out of Redis and leave the objects; see ``cooling.cool_index``. ``reindex`` brings it back."""
-        return cool_index(self._index)
-
-    def quarantine(self) -> dict[str, str]:
-        """Segments of which some bytes cannot be read, by name, and why; what is whole of them is served."""
-        found = cast("dict[bytes, bytes]", self.redis.hgetall(self.keys.quarantine))
-        return {name.decode(): reason.decode() for name, reason in sorted(found.items())}
-
-    def check(self, *, repair: bool = False, progress: Progress | None = None) -> CheckReport:
-        """Compare index and objects both ways; see ``check.check_store``."""
-        return check_store(self._index, self.objects, repair=repair, progress=progress)
-
-    def compact(
-        self,
-        *,
-        limits: Limits | None = None,
-        only_dead: bool = False,
-        dry_run: bool = False,
-        progress: Progress | None = None,
-    ) -> CompactionReport:
-        """Merge small segments, and rewrite those with bytes of something deleted; see ``compaction.compact``."""
-        return compact(
-            self._index, self.objects, limits=limits, only_dead=only_dead, dry_run=dry_run, progress=progress
-        )
-
-    def collect_garbage(
-        self, *, grace: Grace | None = None, dry_run: bool = False, progress: Progress | None = None
-    ) -> GcReport:
-        """Remove objects that nobody needs; see ``garbage.collect_garbage``."""
-        return collect_garbage(self._index, self.objects, grace=grace, dry_run=dry_run, progress=progress)
 
 
 def open_store(settings: Settings | None = None) -> Store:

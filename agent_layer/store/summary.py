@@ -4,13 +4,13 @@ Ranks decide which of several records of one kind stands: the lowest. They are c
 """
 
 from collections.abc import Iterable, Sequence
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import msgspec
 
 from agent_layer.errors import BadInputError
 from agent_layer.schema.batch import TrainedBatch
-from agent_layer.schema.codec import LogRecord, encode
+from agent_layer.schema.codec import LogRecord, decode, decode_known, encode
 from agent_layer.schema.group import Group
 from agent_layer.schema.ids import split_trajectory_id
 from agent_layer.schema.observation import Observation
@@ -18,10 +18,10 @@ from agent_layer.schema.policy import PolicyVersion
 from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
 from agent_layer.schema.segment import BatchEntry, Block, GroupEntry, PolicyEntry, TrajectorySummary
-from agent_layer.schema.step import StepPart
+from agent_layer.schema.step import ContentRef, StepPart
 from agent_layer.schema.tools import tools_of
 
-__all__ = ["ENDED", "KEPT_WHOLE", "STARTED", "OwnerEntry", "bears_on_reward", "describe_owner"]
+__all__ = ["ENDED", "KEPT_WHOLE", "STARTED", "OwnerEntry", "bears_on_reward", "describe_owner", "read_record"]
 
 STARTED, ENDED = 1, 2
 """What the gateway has told of a call, added up; 0 where only layers in the agent's process have told of it."""
@@ -35,6 +35,15 @@ KEPT_WHOLE = (Reward, PolicyVersion, TrainedBatch, Group)
 
 OwnerEntry: TypeAlias = TrajectorySummary | PolicyEntry | BatchEntry | GroupEntry
 _OfOneRecord: TypeAlias = PolicyVersion | TrainedBatch | Group
+
+
+def read_record(content: bytes) -> LogRecord:
+    """Read what the index sums up; what it keeps as a whole is read with all that only a newer reader would know.
+
+    Raises: CorruptRecordError: these bytes are no record.
+    """
+    record = decode_known(content)
+    return cast("LogRecord", decode(content)) if isinstance(record, KEPT_WHOLE) else record
 
 
 def describe_owner(owner: str, records: Sequence[LogRecord]) -> list[OwnerEntry]:
@@ -76,6 +85,7 @@ def _summarise_trajectory(trajectory_id: str, records: Sequence[LogRecord]) -> T
         policy_min=min(versions, default=None),
         policy_max=max(versions, default=None),
         rewards={record.reward_id: encode(record) for record in records if isinstance(record, Reward)},
+        blobs=sorted({record.blob for record in records if isinstance(record, ContentRef)}),
     )
 
 

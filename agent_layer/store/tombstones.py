@@ -4,9 +4,10 @@ They lie under ``{namespace}/dead/`` and are read before segments are. A tombsto
 """
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypeVar
 
 from redis import Redis
 
@@ -19,7 +20,9 @@ from agent_layer.store.index import owner_hash
 from agent_layer.store.keys import Keys
 from agent_layer.store.protocols import ObjectStore
 
-__all__ = ["bury", "forget", "list_tombstones", "write_tombstones"]
+__all__ = ["bury", "forget", "leave_out_dead", "list_tombstones", "write_tombstones"]
+
+T = TypeVar("T")
 
 _LUA = Path(__file__).parent / "lua"
 _FORGET = "".join((_LUA / f"{name}.lua").read_text() for name in ("blocks", "death", "forget"))
@@ -75,3 +78,13 @@ def bury(redis: Redis, keys: Keys, stones: Iterable[Tombstone]) -> None:
     times = {stone.owner_hash: repr(stone.deleted_at) for stone in stones}
     if times:
         redis.hset(keys.dead, mapping={**times})
+
+
+def leave_out_dead(redis: Redis, keys: Keys, records_by_owner: Mapping[str, T]) -> dict[str, T]:
+    """Drop what belongs to something that was deleted, so that its bytes are not stored again."""
+    if not records_by_owner:
+        return {}
+    buried = redis.hmget(keys.dead, [owner_hash(owner) for owner in records_by_owner])
+    return {
+        owner: records for (owner, records), when in zip(records_by_owner.items(), buried, strict=True) if when is None
+    }

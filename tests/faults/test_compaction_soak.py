@@ -12,6 +12,7 @@ from agent_layer.recorder import Recorder
 from agent_layer.schema.codec import decode
 from agent_layer.schema.rollout import AttemptStarted
 from agent_layer.schema.step import Content
+from agent_layer.shipper.direct import open_direct
 from agent_layer.shipper.ship import Shipper
 from agent_layer.store.index import Index
 from agent_layer.store.packing import Limits
@@ -40,9 +41,12 @@ def contents_of(number: int) -> list:
     ]
 
 
+def shipper_of(settings):
+    return Shipper(settings.log_dir, open_direct(settings), threading.Event())
+
+
 def ship_for_ever(settings):
-    store = open_store(settings)
-    shipper = Shipper(settings.log_dir, store.keys, store.redis, store.objects, threading.Event())
+    shipper = shipper_of(settings)
     while True:
         shipper.ship_pending()
         time.sleep(0.005)
@@ -148,8 +152,10 @@ def write_and_kill(store, machines, work, start) -> int:
 def settle(store, machines, num_appended: int) -> None:
     """Ship and compact what is left, all that is doomed being dead."""
     for machine in machines:
-        while Shipper(machine.log_dir, store.keys, store.redis, store.objects, threading.Event()).ship_pending():
+        shipper = shipper_of(machine)
+        while shipper.ship_pending():
             pass
+        shipper.close()
     delete(store, *(f"doomed.{number}-0" for number in range(num_appended)))
     assert store.compact(limits=NOW).findings == []
     assert store.compact(limits=NOW, only_dead=True).num_left == 0

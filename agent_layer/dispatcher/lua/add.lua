@@ -16,6 +16,7 @@ end
 
 local function is_known(group)
   return redis.call('EXISTS', key('g', group), STORED_GROUP .. group) > 0
+    or redis.call('HEXISTS', DELETED, redis.sha1hex('group:' .. group)) == 1 -- its attempts would be dropped
 end
 
 local function num_asked()

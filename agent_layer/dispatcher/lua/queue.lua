@@ -1,7 +1,8 @@
 -- This file holds what all scripts of the queue share; it is put in front of each of them.
 --
 -- KEYS[1] prefix of the dispatcher's keys, KEYS[2] the outbox, KEYS[3] and KEYS[4] what the keys of groups and of
--- trajectories in the index begin with. Everything else is derived from them, in their slot.
+-- trajectories in the index begin with, KEYS[5] hash of what was deleted. Everything else is derived from them, in
+-- their slot.
 --   r:<rollout>   hash: group member status ready score attempts failures token worker queued_at at ended accepted error:<attempt>
 --   g:<group>     hash: run task_id task_type split group_size open state task queued_at closed_at
 --   ready         set of names of ready sets, each 'run/need,need'
@@ -14,7 +15,7 @@
 -- All times are milliseconds of this server's clock.
 
 local OUTBOX = KEYS[2]
-local STORED_GROUP, STORED_TRAJECTORY = KEYS[3], KEYS[4] -- they outlive the queue: the index is rebuilt, the queue is not
+local STORED_GROUP, STORED_TRAJECTORY, DELETED = KEYS[3], KEYS[4], KEYS[5] -- they outlive the queue: the index is rebuilt
 local TIME = redis.call('TIME')
 local NOW = TIME[1] * 1000 + math.floor(TIME[2] / 1000)
 local KEEP_SECONDS = 86400 -- how long rollouts of a closed group can still be asked about

@@ -88,20 +88,28 @@ local function basis_of(id, row)
   return {id, mark, declared or '', ended or '', status or '', cause or '', unpack(rewards)}
 end
 
+-- A committed segment's blobs are stored: whoever has the same content need not store it again.
+local function keep_blob(id, name)
+  redis.call('SADD', key('blob', name), id)
+  redis.call('HSET', key('t', id, 'blobs'), name, 1)
+  local content_hash = name:match('^%x+')
+  local current = redis.call('HGET', key('blobs'), content_hash)
+  if not current or current:match('^%S+') == name then redis.call('HSET', key('blobs'), content_hash, name .. ' 1') end
+end
+
 local is_merged = {}
 for _, name in ipairs(batch.merged) do is_merged[name] = true end
 
 -- Say where the bytes lie; not where they no longer do, because their segment was merged into one that is named here.
--- Says whether there is more of the trajectory than before.
-local function merge_place(id, segment, place)
-  local chunks = key('t', id, 'chunks')
+-- Gives whether more is stored than before.
+local function merge_place(chunks, segment, place)
   local function is_here(name) return redis.call('HEXISTS', chunks, name) == 1 end
   if was_merged(segment, is_here) then
     redis.call('SADD', key('rewrite'), segment)
     return false
   end
-  local is_more = redis.call('HSET', chunks, segment, place) == 1
-  if not is_merged[segment] then return is_more end
+  local is_new = redis.call('HSET', chunks, segment, place) == 1
+  if not is_merged[segment] then return is_new end
   for _, name in ipairs(redis.call('HKEYS', chunks)) do
     if was_merged(name, is_here) then redis.call('HDEL', chunks, name) end
   end
@@ -129,12 +137,14 @@ local function merge_trajectory(one)
   local row = key('t', id)
   if is_dead(id) then
     redis.call('SADD', key('rewrite'), one.segment)
+    for _, name in ipairs(said.blobs or {}) do release_blob(id, name) end
     forget_trajectory(id) -- whoever deleted it may have died half-way
     return
   end
   local before = read_filed(row)
-  local is_more = merge_place(id, one.segment, one.place)
+  local is_more = merge_place(row .. ':chunks', one.segment, one.place)
   merge_row(id, row, said, before)
+  for _, name in ipairs(said.blobs or {}) do keep_blob(id, name) end
   for reward_id, reward in pairs(one.rewards) do
     redis.call('HSETNX', row .. ':rewards', reward_id, reward)
   end
@@ -169,15 +179,15 @@ for _, trained in ipairs(batch.trained) do
   redis.call('HSETNX', key('batches', trained.run), trained.batch_id, trained.record)
 end
 for _, group in ipairs(batch.groups) do
+  redis.call('SADD', key('runs'), group.run)
   if is_dead('group:' .. group.group_id) then
     redis.call('SADD', key('rewrite'), group.segment)
     forget_group(group.group_id)
   else
     merge_group_place(group.group_id, group.segment)
     local is_new = redis.call('SETNX', key('group', group.group_id), group.record) == 1
-    if is_new then
-      announce('kind', 'group', 'group_id', group.group_id, 'run', group.run)
-    elseif is_merged[group.segment] then -- without the members that were deleted
+    if is_new then announce('kind', 'group', 'group_id', group.group_id, 'run', group.run) end
+    if not is_new and is_merged[group.segment] then -- without the members that were deleted
       redis.call('SET', key('group', group.group_id), group.record)
     end
     local is_back = redis.call('ZADD', key('groups', group.run), group.closed_at, group.group_id) == 1

@@ -1,6 +1,12 @@
 -- What stands behind blocks.lua before commit.lua and forget.lua: how what was deleted leaves the index.
 local NUM_EVENTS_KEPT = 10000
 
+-- Let go of a blob; what nobody needs any more may be removed: see unneeded.lua.
+local function release_blob(id, name)
+  redis.call('SREM', key('blob', name), id)
+  if redis.call('EXISTS', key('blob', name)) == 0 then redis.call('SADD', key('unneeded'), name) end
+end
+
 local function forget_trajectory(id)
   local row = key('t', id)
   for _, segment in ipairs(redis.call('HKEYS', key('t', id, 'chunks'))) do
@@ -10,7 +16,8 @@ local function forget_trajectory(id)
     unfile(row)
     redis.call('XADD', key('events'), 'MAXLEN', '~', NUM_EVENTS_KEPT, '*', 'kind', 'deleted', 'trajectory_id', id)
   end
-  redis.call('DEL', row, key('t', id, 'chunks'), key('t', id, 'calls'), key('t', id, 'rewards'))
+  for _, name in ipairs(redis.call('HKEYS', key('t', id, 'blobs'))) do release_blob(id, name) end
+  redis.call('DEL', row, key('t', id, 'chunks'), key('t', id, 'calls'), key('t', id, 'rewards'), key('t', id, 'blobs'))
 end
 
 local function forget_group(id)

@@ -4,6 +4,7 @@ import pytest
 
 from agent_layer.schema.codec import decode, owner_of
 from agent_layer.schema.group import Group
+from agent_layer.schema.ids import new_id
 from agent_layer.schema.policy import PolicyVersion
 from agent_layer.schema.record import Logprobs, TokenIds
 from agent_layer.schema.reward import Reward
@@ -77,7 +78,7 @@ class Scene:
             {row.trajectory_id: self._store.get(row.trajectory_id) for row in page.items},
             [
                 (one.group, [t.trajectory_id for t in one.trajectories])
-                for one in self._store.follow("new", "r", wait_seconds=0)
+                for one in self._store.follow(new_id(), "r", wait_seconds=0)
             ],
             list_policies(self._store.redis, self._store.keys, "r"),
         )

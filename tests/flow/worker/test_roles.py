@@ -84,8 +84,7 @@ async def test_each_role_does_its_work_and_asks_for_nothing_else(guarded, settin
 
     assert len(trajectories) == len(deliveries[0].trajectories) == 2
     look(store, Dispatcher(store.redis, reader))
-    open_store(settings_of("operator")).reindex(drop=True)
-    assert open_store(settings_of("operator")).check().findings == []
+    care(settings_of("operator"), trajectories[1].trajectory_id)
     assert store.get(trajectories[0].trajectory_id).reward == 0.5
     assert refusals(guarded) == []
 
@@ -101,6 +100,19 @@ def train(settings, engine):
     for one in deliveries:
         one.ack()
     return deliveries
+
+
+def care(settings, trajectory_id):
+    """What an operator does to the store."""
+    store = open_store(settings)
+    store.reward(trajectory_id, 0.25, name="opinion", reward_id="mine")
+    assert open_recorder(settings).flush().pending == 0
+    open_recorder(settings).close()
+    store.reindex(drop=True)
+    store.compact()
+    store.collect_garbage()
+    store.delete(trajectory_id)
+    assert store.check(repair=True).findings == []
 
 
 def look(store, dispatcher):

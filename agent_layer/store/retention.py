@@ -1,0 +1,197 @@
+"""This file holds expiry: which trajectories have been kept for long enough, by rules that all have to hold.
+
+Three kinds are always kept: attempts without an end, members of groups that are not closed, and members of closed
+groups that somebody who follows the run has not acknowledged.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import Literal, NamedTuple, cast
+
+import msgspec
+
+from agent_layer.errors import BadInputError
+from agent_layer.schema.rollout import FINAL_STATUSES
+from agent_layer.store.deletion import DeletionReport, carry_out, plan_deletion, report_on
+from agent_layer.store.filters import Filters
+from agent_layer.store.index import Index
+from agent_layer.store.pages import pages_of
+from agent_layer.store.protocols import ObjectStore
+from agent_layer.store.query import find_trajectories, scan_trajectories
+from agent_layer.store.rows import TrajectoryRow
+from agent_layer.store.superseded import asking_of, find_superseded
+from agent_layer.store.times import parse_time
+from agent_layer.store.turns import check_whole
+from agent_layer.store.unread import Readers, Standing
+
+__all__ = ["ExpiryReport", "ExpiryRules", "expire_trajectories"]
+
+_PAGE = 256
+
+
+class ExpiryRules(Filters, total=False):
+    """What a trajectory must be to expire; filters count among the rules."""
+
+    older_than: float | str | None
+    """Ended before then, or where no end is known, started: seconds since the epoch, RFC 3339, or a span such as
+    ``30d``."""
+    policy_below: int | None
+    """All of its tokens are of versions below this one. (The filter ``policy`` asks for any token in a range.)"""
+    duplicates: Literal["newest"] | None
+    """Its task was asked for again later, in the same run and split, and that gave something that counts. Tasks are the
+    same when type, environment and hash of the input are."""
+    stale_env: str | tuple[str, str] | None
+    """It is of this environment, in another version than the newest one that is stored, or than the one named
+    beside it."""
+    unread: bool
+    """Members of groups that were not acknowledged expire too."""
+
+
+class ExpiryReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What expired, or would."""
+
+    deletion: DeletionReport
+    counts: dict[tuple[str, str, str], int]
+    """(run, status, task type) → trajectories."""
+    num_running: int
+    """Kept though the rules hold: they, or their groups, go on."""
+    num_unread: int
+    """Kept though the rules hold: their groups were not acknowledged."""
+
+
+class _Verdict(NamedTuple):
+    row: TrajectoryRow
+    kept_because: Literal["running", "unread"] | None
+
+
+def expire_trajectories(
+    index: Index, objects: ObjectStore, rules: ExpiryRules, *, dry_run: bool, purge: Callable[[], object] | None
+) -> ExpiryReport:
+    """Delete what the rules let expire; with ``dry_run`` only say what that would be.
+
+    Raises: BadInputError: there is no rule, or one that cannot be asked for; or the index is being rebuilt.
+    """
+    check_whole(index.redis, index.keys)
+    kept: Counter[str] = Counter()
+    counts: Counter[tuple[str, str, str]] = Counter()
+
+    def expired() -> Iterator[TrajectoryRow]:
+        for row, kept_because in _judge(index, rules):
+            if kept_because:
+                kept[kept_because] += 1
+            else:
+                counts[row.run or "", row.status or "", row.task_type or ""] += 1
+                yield row
+
+    deletion = plan_deletion(index, expired())
+    if not dry_run:
+        carry_out(index, objects, deletion, "expired", purge)
+    return ExpiryReport(
+        deletion=report_on(index, deletion, dry_run=dry_run),
+        counts=dict(sorted(counts.items())),
+        num_running=kept["running"],
+        num_unread=kept["unread"],
+    )
+
+
+def _judge(index: Index, rules: ExpiryRules) -> Iterator[_Verdict]:
+    """All trajectories for which the rules hold, and why some of them are kept."""
+    filters, tests = _read_rules(index, rules)
+    readers = Readers(index)
+    found = (row for row in scan_trajectories(index, filters) if all(holds(row) for holds in tests))
+    for page in pages_of(found, _PAGE):
+        standing = readers.standing_of(row.group_id for row in page if row.group_id)
+        for row in page:
+            yield _Verdict(row, _reason_to_keep(row, standing, unread=rules.get("unread", False)))
+
+
+def _reason_to_keep(
+    row: TrajectoryRow, standing: dict[str, Standing], *, unread: bool
+) -> Literal["running", "unread"] | None:
+    group_is = standing.get(row.group_id or "")
+    if row.status not in FINAL_STATUSES or group_is == "open":
+        return "running"
+    return "unread" if group_is == "unread" and not unread else None
+
+
+def _read_rules(index: Index, rules: ExpiryRules) -> tuple[Filters, list[Callable[[TrajectoryRow], bool]]]:
+    """Tell filters, which the index applies, from tests of each row.
+
+    Raises: BadInputError: there is no rule.
+    """
+    told = {name: value for name, value in rules.items() if name not in _OWN_RULES and value not in (None, {})}
+    filters = cast("Filters", told)
+    tests = list(_tests_of(index, filters, rules))
+    if not tests and not filters:
+        raise BadInputError(
+            "expire: expected at least one rule, found none, which would delete everything; say for example how old"
+            " what expires must be"
+        )
+    return cast("Filters", _narrowed(rules) | told), tests
+
+
+def _narrowed(rules: ExpiryRules) -> dict[str, object]:
+    """What a search can know of the rules that it does not apply itself."""
+    env, older_than = _stale_env(rules), rules.get("older_than")
+    names: dict[str, object] = {"env": env[0]} if env else {}
+    return names if older_than is None else names | {"until": older_than}  # it started before it ended
+
+
+_OWN_RULES = ExpiryRules.__annotations__.keys() - Filters.__annotations__.keys()
+
+
+def _tests_of(index: Index, filters: Filters, rules: ExpiryRules) -> Iterator[Callable[[TrajectoryRow], bool]]:
+    if (older_than := rules.get("older_than")) is not None:
+        yield _ended_before(older_than)
+    if (policy_below := rules.get("policy_below")) is not None:
+        yield lambda row: row.policy_max is not None and row.policy_max < policy_below
+    if env := _stale_env(rules):
+        current = env[1] or _newest_version(index, env[0])
+        yield lambda row: row.env == env[0] and row.env_version not in (None, current)
+    if rules.get("duplicates") is not None:
+        superseded = find_superseded(scan_trajectories(index, filters))
+        yield lambda row: asking_of(row) in superseded
+
+
+def _ended_before(moment: float | str) -> Callable[[TrajectoryRow], bool]:
+    latest = parse_time(moment, "older_than", time.time()) if isinstance(moment, str) else moment
+
+    def holds(row: TrajectoryRow) -> bool:
+        known = row.ended_at or row.started_at
+        return known is not None and parse_time(known, "time", 0.0) < latest
+
+    return holds
+
+
+def _stale_env(rules: ExpiryRules) -> tuple[str, str | None] | None:
+    match rules.get("stale_env"):
+        case str(name):
+            return name, None
+        case (name, version):
+            return name, version
+        case _:
+            return None
+
+
+def _newest_version(index: Index, env: str) -> str:
+    """Version of the environment that the newest trajectory names which names one.
+
+    Raises: BadInputError: none does.
+    """
+    for row in _newest_first(index, {"env": env}):
+        if row.env_version is not None:
+            return row.env_version
+    raise BadInputError(
+        f"environment {env!r}: expected a stored trajectory that names a version of it, found none; name the version"
+        " that is not stale"
+    )
+
+
+def _newest_first(index: Index, filters: Filters) -> Iterable[TrajectoryRow]:
+    cursor: str | None = None
+    while True:
+        page = find_trajectories(index, filters, "newest", _PAGE, cursor)
+        yield from page.items
+        if (cursor := page.cursor) is None:
+            return

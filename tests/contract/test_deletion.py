@@ -1,0 +1,227 @@
+"""This file holds what deletion promises: nobody finds it, nothing brings it back, and no object holds a byte of it."""
+
+import pytest
+import zstandard
+
+from agent_layer.errors import BadInputError, NotFoundError
+from agent_layer.recorder.frames import unframe
+from agent_layer.schema.group import Group
+from agent_layer.schema.policy import PolicyVersion
+from agent_layer.schema.reward import Reward
+from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
+from agent_layer.schema.step import Action, Content, StepPart
+from agent_layer.schema.task import Task
+from agent_layer.store.segments import find_frames, segment_key
+
+SECRET = b"what nobody may read any more"
+
+
+def attempt_of(tid, task="task-one", user="user-seven", *, text=SECRET, group="g", ended=True):
+    """An accepted attempt whose words, task, label and answer can be searched for."""
+    own, at = {"trajectory_id": tid, "run": "r"}, 100.0
+    rollout = {"rollout_id": tid.rpartition("-")[0], "group_id": group}
+    words = text.decode()
+    started = AttemptStarted(
+        **own,
+        **rollout,
+        attempt=0,
+        task_id=task,
+        started_at=at,
+        labels={"user": user},
+        task=Task(id=task, run="r", input=words),
+    )
+    part = {**own, "source": "gateway", "call_id": f"{tid}/a", "agent": "solver"}
+    action = Action(message={"role": "assistant", "content": words}, policy_versions=[(1, 1)])
+    records = [
+        started,
+        StepPart(**part, phase="start", at=at + 1),
+        StepPart(**part, phase="end", at=at + 2, actions=[action], status="ok"),
+        Content(trajectory_id=tid, hash="h", body=text),
+        Reward(**own, reward_id=f"{tid}/r", at=at + 3, score=1.0),
+    ]
+    if ended:
+        records.append(Outcome(**own, status="completed", ended_at=at + 4, num_calls=1))
+        records.append(Accepted(**own, **rollout, accepted_at=at + 5))
+    return records
+
+
+def group_of(*trajectory_ids, group_id="g", task="task-one"):
+    return Group(group_id=group_id, run="r", task_id=task, closed_at=9.0, trajectory_ids=list(trajectory_ids))
+
+
+def found_in_bucket(store, *needles):
+    """Which of the needles occur in any object, in its raw bytes or in one of its frames unpacked."""
+    found = set()
+    for key in store.objects.list(""):
+        content = store.objects.get(key)
+        frames = [unframe(content, offset) for offset, _ in find_frames(content)]
+        unpacked = [
+            zstandard.ZstdDecompressor().decompress(one) if key.endswith(".seg") else one for one in frames if one
+        ]
+        found |= {needle for needle in needles for one in (key.encode(), content, *unpacked) if needle in one}
+    return found
+
+
+def ids(store, **filters):
+    return sorted(row.trajectory_id for row in store.query(limit=100, **filters).items)
+
+
+EVERYTHING = (SECRET, b"task-one", b"user-seven", b"x.0-0")
+
+
+@pytest.mark.parametrize(
+    "meant", [{"task": "task-one"}, {"labels": {"user": "user-seven"}}, {"task": "task-one", "run": "r"}]
+)
+def test_a_search_of_the_bucket_finds_no_byte_of_what_was_deleted(store, write, meant):
+    write(*attempt_of("x.0-0")[:3], *attempt_of("y.0-0", "task-two", "user-eight", text=b"harmless", group="h")[:4])
+    write(*attempt_of("x.0-0")[3:], *attempt_of("y.0-0", "task-two", "user-eight", text=b"harmless", group="h")[4:])
+    write(group_of("x.0-0"), group_of("y.0-0", group_id="h", task="task-two"))
+    assert found_in_bucket(store, *EVERYTHING) == set(EVERYTHING)
+
+    report = store.delete(**meant)
+
+    assert found_in_bucket(store, *EVERYTHING, b"harmless") == {b"harmless"}
+    assert (report.num_trajectories, report.num_groups, report.num_segments_to_rewrite) == (1, 1, 3)
+    assert (report.num_segments_left, report.num_running, report.open_groups) == (0, 0, [])
+    assert report.num_bytes > 0
+    assert ids(store) == ["y.0-0"]
+    assert store.get("y.0-0").accepted
+    assert store.check().findings == []
+
+
+def test_one_trajectory_is_deleted_by_its_id(store, write):
+    write(*attempt_of("x.0-0"), *attempt_of("y.0-0", group="h"))
+
+    assert store.delete("x.0-0").num_trajectories == 1
+
+    assert ids(store) == ["y.0-0"]
+    with pytest.raises(NotFoundError, match=r"x\.0-0"):
+        store.get("x.0-0")
+    assert found_in_bucket(store, b"x.0-0", b"y.0-0") == {b"y.0-0"}
+    assert store.delete("x.0-0").num_trajectories == 0, "once more does no harm"
+
+
+def test_a_trajectory_of_which_only_contents_are_stored_is_deleted_too(store, write):
+    write(Content(trajectory_id="x.0-0", hash="h", body=SECRET))
+
+    assert store.delete("x.0-0").num_trajectories == 1
+
+    assert found_in_bucket(store, SECRET, b"x.0-0") == set()
+
+
+@pytest.mark.parametrize(
+    ("asked", "filters"), [(None, {}), (None, {"task": None, "labels": {}}), ("x.0-0", {"task": "task-one"})]
+)
+def test_a_condition_is_needed_and_only_one(store, write, asked, filters):
+    write(*attempt_of("x.0-0"))
+
+    with pytest.raises(BadInputError, match="either a trajectory id or at least one filter"):
+        store.delete(asked, **filters)
+
+    assert ids(store) == ["x.0-0"]
+
+
+def test_a_trajectory_that_never_was_is_no_success(store):
+    with pytest.raises(NotFoundError, match="'nobody'"):
+        store.delete("nobody")
+
+
+def test_a_dry_run_changes_nothing_and_counts_the_same(store, write):
+    write(*attempt_of("x.0-0"), group_of("x.0-0"))
+    objects = list(store.objects.list(""))
+
+    shown = store.delete(task="task-one", dry_run=True)
+
+    assert ids(store) == ["x.0-0"]
+    assert list(store.objects.list("")) == objects
+    assert store.redis.scard(store.keys.rewrite) == 0
+    done = store.delete(task="task-one")
+    assert shown.dry_run
+    assert not done.dry_run
+    assert (shown.num_trajectories, shown.num_bytes) == (done.num_trajectories, done.num_bytes)
+    assert (shown.num_groups, shown.num_segments_to_rewrite) == (done.num_groups, done.num_segments_to_rewrite)
+
+
+def test_bytes_may_stay_until_the_next_purge(store, write):
+    write(*attempt_of("x.0-0"))
+
+    assert store.delete("x.0-0", purge=False).num_segments_left == 1
+    assert ids(store) == []
+    assert SECRET in found_in_bucket(store, SECRET)
+
+    assert store.delete("x.0-0").num_segments_left == 0
+    assert found_in_bucket(store, SECRET) == set()
+
+
+def test_a_group_of_which_somebody_lives_is_delivered_without_the_dead(store, write):
+    write(*attempt_of("x.0-0"), *attempt_of("x.1-0", user="user-eight"), group_of("x.0-0", "x.1-0"))
+
+    assert store.delete(labels={"user": "user-seven"}).num_groups == 0
+
+    (delivery,) = store.follow("c", "r", wait_seconds=0)
+    assert [one.trajectory_id for one in delivery.trajectories] == ["x.1-0"]
+
+    assert store.delete(labels={"user": "user-eight"}).num_groups == 1, "its other member had died before"
+    assert list(store.follow("another", "r", wait_seconds=0)) == []
+
+
+def test_a_group_without_members_lives_as_long_as_an_attempt_of_it(store, write):
+    write(*attempt_of("x.0-0", ended=False), *attempt_of("x.1-0", user="user-eight", ended=False), group_of())
+
+    assert store.delete(labels={"user": "user-seven"}).num_groups == 0
+    assert store.delete(labels={"user": "user-eight"}).num_groups == 1
+
+
+def test_a_task_takes_its_groups_with_it_even_those_without_any_attempt(store, write):
+    write(group_of(), group_of(group_id="h", task="task-two"), *attempt_of("y.0-0", "task-two", group="h"))
+
+    report = store.delete(task="task-one")
+
+    assert (report.num_trajectories, report.num_groups) == (0, 1)
+    assert found_in_bucket(store, b"task-one", b"task-two") == {b"task-two"}
+
+
+def test_what_an_attempt_that_runs_says_later_is_dropped(store, write):
+    write(*attempt_of("x.0-0", ended=False))
+
+    assert store.delete("x.0-0").num_running == 1
+    write(*attempt_of("x.0-0"))
+
+    assert ids(store) == []
+    store.delete("x.0-0")
+    assert found_in_bucket(store, SECRET) == set()
+
+
+def test_neither_a_replay_nor_a_rebuild_brings_the_dead_back(store, write):
+    records = [*attempt_of("x.0-0"), group_of("x.0-0"), *attempt_of("y.0-0", "task-two", group="h")]
+    write(*records)
+    write(PolicyVersion(run="r", number=1, location="w", created_at=1.0))
+    store.delete(task="task-one")
+
+    write(*records)
+    assert ids(store) == ["y.0-0"]
+    store.reindex(drop=True)
+    assert ids(store) == ["y.0-0"]
+    assert store.redis.exists(store.keys.group("g")) == 0
+    store.redis.delete(*store.redis.keys(store.keys.name("*")))
+    store.reindex()
+    assert ids(store) == ["y.0-0"]
+
+    store.delete(task="task-one")
+    assert found_in_bucket(store, SECRET, b"y.0-0") == {SECRET, b"y.0-0"}, "y says it too"
+    assert found_in_bucket(store, b"x.0-0") == set()
+    assert store.check().findings == []
+
+
+def test_a_quarantined_segment_that_cannot_be_rewritten_is_counted(store, write):
+    name = write(*attempt_of("x.0-0"))
+    key = segment_key(store.keys, name)
+    content = bytearray(store.objects.get(key))
+    content[20] ^= 1
+    store.objects.put(key, bytes(content))
+
+    report = store.delete("x.0-0")
+
+    assert report.num_trajectories == 1
+    assert ids(store) == []
+    assert (report.num_segments_left == 0) == (found_in_bucket(store, b"x.0-0") == set())

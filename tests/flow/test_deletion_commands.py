@@ -1,0 +1,122 @@
+"""This file holds what ``store delete`` and ``store expire`` promise to whoever types them."""
+
+import sys
+
+import pytest
+
+from agent_layer.cli.main import main
+from agent_layer.dispatcher import connect
+from agent_layer.recorder.log import open_recorder
+from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
+from agent_layer.schema.step import Content
+from agent_layer.schema.task import Task
+from agent_layer.store import open_store
+
+
+def attempt_of(tid, task, user, group=None):
+    own, rollout_id = {"trajectory_id": tid, "run": "r"}, tid.rpartition("-")[0]
+    yield AttemptStarted(
+        **own, rollout_id=rollout_id, attempt=0, task_id=task, started_at=1.0, labels={"user": user}, group_id=group
+    )
+    yield Content(trajectory_id=tid, hash="h", body=f"what {user} said".encode())
+    yield Outcome(**own, status="completed", ended_at=2.0)
+    yield Accepted(**own, rollout_id=rollout_id, accepted_at=3.0, group_id=group)
+
+
+@pytest.fixture
+def stored(settings):
+    """A store with attempts of two users, put there by recorder and shipper."""
+    recorder = open_recorder(settings)
+    recorder.append(*attempt_of("x.0-0", "task-one", "user-seven"), *attempt_of("y.0-0", "task-two", "user-eight"))
+    assert recorder.flush().pending == 0
+    return open_store(settings)
+
+
+@pytest.fixture
+def agent_layer(settings, monkeypatch, capfd):
+    """``agent_layer("store", "delete", "x.0-0")`` gives (exit status, stdout, stderr)."""
+    for name, value in settings.environment().items():
+        monkeypatch.setenv(name, value)
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["agent-layer", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capfd.readouterr()
+        return ended.value.code, out, err
+
+    return run
+
+
+def ids(store):
+    return sorted(row.trajectory_id for row in store.query().items)
+
+
+def test_a_dry_run_says_what_would_go_and_the_deletion_what_went(agent_layer, stored):
+    status, out, _ = agent_layer("store", "delete", "--label", "user=user-seven", "--dry-run")
+    assert (status, out.startswith("would delete 1 trajectories and 0 groups: ")) == (0, True)
+    assert ids(stored) == ["x.0-0", "y.0-0"]
+
+    status, out, _ = agent_layer("store", "delete", "--label", "user=user-seven")
+    assert (status, out.startswith("deleted 1 trajectories and 0 groups: "), out.count("\n")) == (0, True, 1)
+    assert ids(stored) == ["y.0-0"]
+    assert stored.redis.scard(stored.keys.rewrite) == 0
+
+
+def test_one_is_deleted_by_its_id_and_bytes_may_stay_for_now(agent_layer, stored):
+    status, out, _ = agent_layer("store", "delete", "x.0-0", "--keep-bytes")
+
+    assert status == 0
+    assert out.splitlines()[1] == "1 segments still hold bytes of something dead; they go with the next compaction"
+    assert ids(stored) == ["y.0-0"]
+
+
+@pytest.mark.usefixtures("stored")
+@pytest.mark.parametrize(
+    ("arguments", "finding"),
+    [
+        (["delete"], "would delete everything"),
+        (["delete", "x.0-0", "--task", "task-one"], "found both"),
+        (["delete", "z-0"], "trajectory 'z-0'"),
+        (["delete", "--label", "user"], "NAME=VALUE"),
+        (["expire"], "at least one rule"),
+        (["expire", "--older-than", "long"], "older_than 'long'"),
+        (["expire", "--stale-env", "maze"], "environment 'maze'"),
+        (["expire", "--duplicates", "oldest"], "oldest"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_exit_2(agent_layer, arguments, finding):
+    status, out, err = agent_layer("store", *arguments)
+
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert finding in err
+
+
+def test_expiry_is_shown_first_and_done_with_yes(agent_layer, stored):
+    status, out, err = agent_layer("store", "expire", "--older-than", "30d", "--task", "task-one")
+    assert (status, err) == (0, "nothing was changed; add --yes to do it\n")
+    assert out.splitlines()[-1].startswith("would delete 1 trajectories")
+    assert out.splitlines()[1].split() == ["r", "completed", "default", "1"]
+    assert ids(stored) == ["x.0-0", "y.0-0"]
+
+    status, out, err = agent_layer("store", "expire", "--older-than", "30d", "--task", "task-one", "--yes")
+    assert (status, err) == (0, "")
+    assert out.splitlines()[-1].startswith("deleted 1 trajectories")
+    assert ids(stored) == ["y.0-0"]
+
+
+def test_a_task_that_is_still_tried_is_named_and_can_be_cancelled(agent_layer, stored, settings):
+    dispatcher = connect(settings)
+    [group_id] = dispatcher.submit([Task(id="task-three", run="r", input="of user-nine")])
+
+    status, _, err = agent_layer("store", "delete", "--task", "task-three")
+    assert (status, f"open: {group_id}: " in err) == (0, True)
+    status, out, err = agent_layer("store", "delete", "--task", "task-three", "--cancel")
+    assert (status, err, " 1 groups" in out) == (0, "", True)
+
+    assert dispatcher.groups() == []
+    assert not stored.redis.exists(stored.keys.queue("g", group_id))
+    dispatcher.submit([Task(id="task-three", run="r", input="of user-nine")])
+    assert dispatcher.groups() == [], "its attempts would be dropped"
+    assert open_recorder(settings).flush().pending == 0
+    assert not stored.redis.exists(stored.keys.group(group_id))
