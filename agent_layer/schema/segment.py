@@ -69,6 +69,7 @@ class BatchEntry(msgspec.Struct, frozen=True, kw_only=True):
     """What one update learned from."""
 
     run: str
+    step: str
     batch_id: str
     record: bytes
     """Encoded TrainedBatch."""

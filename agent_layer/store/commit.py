@@ -14,6 +14,7 @@ from agent_layer.schema.rollout import Cause, Outcome, RolloutStatus
 from agent_layer.schema.segment import PolicyEntry, SegmentFooter, TrajectorySummary
 from agent_layer.schema.task import RewardSpec
 from agent_layer.store.keys import Keys
+from agent_layer.store.living import members_of
 from agent_layer.store.pages import pages_of
 from agent_layer.store.segments import SealedSegment
 from agent_layer.store.summary import bears_on_reward
@@ -48,6 +49,7 @@ class _GroupFiling(msgspec.Struct, frozen=True, kw_only=True):
     run: str
     group_id: str
     closed_at: str
+    members: list[str]
     record: msgspec.Raw
 
 
@@ -58,8 +60,12 @@ class _PolicyFiling(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _TrainedFiling(msgspec.Struct, frozen=True, kw_only=True):
+    segment: str
     run: str
+    step: str
     batch_id: str
+    members: list[str]
+    """Ids of the trajectories that it names."""
     record: msgspec.Raw
 
 
@@ -143,9 +149,13 @@ def _batch_of(entries: Sequence[_Entry], merged: list[str], *, again: bool) -> I
 
 
 def _weight(entry: _Entry) -> int:
-    if not isinstance(entry, _Filing):
-        return 1
-    return 1 + len(entry.said.calls) + len(entry.rewards) + len(entry.said.blobs)
+    match entry:
+        case _Filing():
+            return 1 + len(entry.said.calls) + len(entry.rewards) + len(entry.said.blobs)
+        case _PolicyFiling():
+            return 1
+        case _:
+            return 1 + len(entry.members)
 
 
 def _entries(footer: SegmentFooter) -> Iterator[_Entry]:
@@ -162,13 +172,21 @@ def _entries(footer: SegmentFooter) -> Iterator[_Entry]:
     for policy in footer.policies:
         yield _policy_filing(policy)
     for batch in footer.batches:
-        yield _TrainedFiling(run=batch.run, batch_id=batch.batch_id, record=_as_text(batch.record))
+        yield _TrainedFiling(
+            segment=footer.name,
+            run=batch.run,
+            step=batch.step,
+            batch_id=batch.batch_id,
+            members=members_of(batch.record),
+            record=_as_text(batch.record),
+        )
     for group in footer.groups:
         yield _GroupFiling(
             segment=footer.name,
             run=group.run,
             group_id=group.group_id,
             closed_at=group.closed_at,
+            members=members_of(group.record),
             record=_as_text(group.record),
         )
 

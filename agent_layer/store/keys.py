@@ -86,6 +86,11 @@ class Keys:
         return self.name("batches", run)
 
     @property
+    def batch_segments(self) -> str:
+        """Hash: 'run:step' → names of the segments that hold what it learned from, sorted, with spaces between."""
+        return self.name("batch-segments")
+
+    @property
     def runs(self) -> str:
         """Set of all run names."""
         return self.name("runs")

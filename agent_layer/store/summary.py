@@ -64,7 +64,7 @@ def _entry_of(record: _OfOneRecord) -> PolicyEntry | BatchEntry | GroupEntry:
         case PolicyVersion():
             return PolicyEntry(run=run, number=str(record.number), record=content)
         case TrainedBatch():
-            return BatchEntry(run=run, batch_id=record.batch_id, record=content)
+            return BatchEntry(run=run, step=str(record.step), batch_id=record.batch_id, record=content)
         case Group():
             return GroupEntry(run=run, group_id=record.group_id, closed_at=_written(record.closed_at), record=content)
 

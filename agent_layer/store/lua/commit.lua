@@ -116,9 +116,13 @@ local function merge_place(chunks, segment, place)
   return false
 end
 
-local function merge_group_place(id, segment)
+-- The same for what lists trajectories: a group, or a step of training. One that names the dead is to be rewritten.
+local function merge_listing_place(hash, id, segment, members)
+  for _, member in ipairs(members) do
+    if is_dead(member) then redis.call('SADD', key('rewrite'), segment) end
+  end
   local held, names = {[segment] = true}, {}
-  for name in (redis.call('HGET', key('group-segments'), id) or ''):gmatch('%S+') do held[name] = true end
+  for name in (redis.call('HGET', hash, id) or ''):gmatch('%S+') do held[name] = true end
   for name in pairs(held) do
     if was_merged(name, function(other) return held[other] end) then
       redis.call('SADD', key('rewrite'), name)
@@ -127,7 +131,7 @@ local function merge_group_place(id, segment)
     end
   end
   table.sort(names)
-  redis.call('HSET', key('group-segments'), id, table.concat(names, ' '))
+  redis.call('HSET', hash, id, table.concat(names, ' '))
 end
 
 local bases = {}
@@ -176,7 +180,12 @@ for _, policy in ipairs(batch.policies) do
   redis.call('HSETNX', key('policies', policy.run), policy.number, policy.record)
 end
 for _, trained in ipairs(batch.trained) do
-  redis.call('HSETNX', key('batches', trained.run), trained.batch_id, trained.record)
+  local batches = key('batches', trained.run)
+  local known = redis.call('HGET', batches, trained.batch_id)
+  if not known or #trained.record < #known then -- the one without rollouts that were deleted
+    redis.call('HSET', batches, trained.batch_id, trained.record)
+  end
+  merge_listing_place(key('batch-segments'), trained.run .. ':' .. trained.step, trained.segment, trained.members)
 end
 for _, group in ipairs(batch.groups) do
   redis.call('SADD', key('runs'), group.run)
@@ -184,7 +193,7 @@ for _, group in ipairs(batch.groups) do
     redis.call('SADD', key('rewrite'), group.segment)
     forget_group(group.group_id)
   else
-    merge_group_place(group.group_id, group.segment)
+    merge_listing_place(key('group-segments'), group.group_id, group.segment, group.members)
     local is_new = redis.call('SETNX', key('group', group.group_id), group.record) == 1
     if is_new then announce('kind', 'group', 'group_id', group.group_id, 'run', group.run) end
     if not is_new and is_merged[group.segment] then -- without the members that were deleted
