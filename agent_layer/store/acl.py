@@ -45,7 +45,7 @@ _SHIP = _Duty(
     reads="feeds:* acked:* replaced:*",
     writes=f"{_INDEX} ordinals outbox claims:*:waiting",
     commands="xrange xdel hset hdel hsetnx hgetall hmget sadd unlink",
-    scripts="store/blocks store/death store/merged store/commit store/rewards store/mark",
+    scripts="store/blocks store/events store/basis store/death store/merged store/commit store/rewards store/mark",
 )
 _FOLLOW = _Duty(
     reads="outbox",

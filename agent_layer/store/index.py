@@ -6,7 +6,6 @@ Scans run inside Redis, over a bounded number of blocks at a time, so that no se
 import struct
 from collections.abc import Iterable, Sequence
 from hashlib import sha1
-from pathlib import Path
 from typing import NamedTuple, TypeAlias, cast
 
 import msgspec
@@ -18,13 +17,13 @@ from agent_layer.schema.segment import Chunk
 from agent_layer.store.filters import Conditions
 from agent_layer.store.keys import Keys
 from agent_layer.store.rows import TrajectoryRow, read_row
+from agent_layer.store.scripts import load_script
 
 __all__ = ["COLUMNS", "BlockMap", "Found", "Index", "Position", "Sought", "Tally", "Zone", "owner_hash", "seek"]
 
 COLUMNS = ("started_at", "reward", "policy_min", "policy_max", "num_steps")
 """Numbers that blocks keep, in the order in which a zone has their ends."""
 
-_LUA = Path(__file__).parent / "lua"
 _ENDS = struct.Struct(f"<{2 * len(COLUMNS)}d")
 
 
@@ -99,13 +98,9 @@ class Index:
     def __init__(self, redis: Redis, keys: Keys) -> None:
         self.redis = redis
         self.keys = keys
-        read = {
-            name: (_LUA / f"{name}.lua").read_text() for name in ("scan", "find", "tally", "count", "blocks", "audit")
-        }
-        self._find, self._tally, self._count = (
-            redis.register_script(read["scan"] + read[name]) for name in ("find", "tally", "count")
+        self._find, self._tally, self._count, self._audit = (
+            load_script(redis, name) for name in ("find", "tally", "count", "audit")
         )
-        self._audit = redis.register_script(read["blocks"] + read["audit"])
 
     def rows(self, trajectory_ids: Iterable[str]) -> list[TrajectoryRow]:
         """Rows in the order asked for; ids that the index does not know are left out."""

@@ -6,7 +6,6 @@ They lie under ``{namespace}/dead/`` and are read before segments are. A tombsto
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TypeVar
 
 from redis import Redis
@@ -18,14 +17,14 @@ from agent_layer.schema.ids import new_id
 from agent_layer.schema.segment import Tombstone
 from agent_layer.store.index import owner_hash
 from agent_layer.store.keys import Keys
+from agent_layer.store.pages import pages_of
 from agent_layer.store.protocols import ObjectStore
+from agent_layer.store.scripts import load_script
 
 __all__ = ["bury", "forget", "leave_out_dead", "list_tombstones", "write_tombstones"]
 
 T = TypeVar("T")
 
-_LUA = Path(__file__).parent / "lua"
-_FORGET = "".join((_LUA / f"{name}.lua").read_text() for name in ("blocks", "death", "forget"))
 _OWNERS_AT_ONCE = 64
 """That one script takes out of the index at most, so that nobody waits long for Redis."""
 _ENDING = ".dead"
@@ -50,9 +49,9 @@ def write_tombstones(keys: Keys, objects: ObjectStore, owners: Sequence[str], re
 
 def forget(redis: Redis, keys: Keys, owners: Sequence[str], deleted_at: float) -> None:
     """Take these out of the index, and note which segments hold bytes of them."""
-    script = redis.register_script(_FORGET)
-    for begin in range(0, len(owners), _OWNERS_AT_ONCE):
-        script(keys=[keys.name()], args=[repr(deleted_at), *owners[begin : begin + _OWNERS_AT_ONCE]])
+    script = load_script(redis, "forget")
+    for page in pages_of(owners, _OWNERS_AT_ONCE):
+        script(keys=[keys.name()], args=[repr(deleted_at), *page])
 
 
 def list_tombstones(keys: Keys, objects: ObjectStore) -> Iterator[Tombstone]:

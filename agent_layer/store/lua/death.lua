@@ -1,5 +1,4 @@
--- What stands behind blocks.lua before commit.lua and forget.lua: how what was deleted leaves the index.
-local NUM_EVENTS_KEPT = 10000
+-- How what was deleted leaves the index. Stands behind blocks.lua and events.lua.
 
 local function forget_trajectory(id)
   local row = key('t', id)
@@ -8,7 +7,7 @@ local function forget_trajectory(id)
   end
   if redis.call('EXISTS', row) == 1 then
     unfile(row)
-    redis.call('XADD', key('events'), 'MAXLEN', '~', NUM_EVENTS_KEPT, '*', 'kind', 'deleted', 'trajectory_id', id)
+    announce('kind', 'deleted', 'trajectory_id', id)
   end
   redis.call('DEL', row, key('t', id, 'chunks'), key('t', id, 'calls'), key('t', id, 'rewards'))
 end
