@@ -4,7 +4,7 @@ Scans run inside Redis, over a bounded number of blocks at a time, so that no se
 """
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha1
 from typing import NamedTuple, TypeAlias, cast
 
@@ -16,14 +16,28 @@ from redis.commands.core import Script
 from agent_layer.schema.segment import Chunk
 from agent_layer.store.filters import Conditions
 from agent_layer.store.keys import Keys
+from agent_layer.store.pages import pages_of
 from agent_layer.store.rows import TrajectoryRow, read_row
 from agent_layer.store.scripts import load_script
 
-__all__ = ["COLUMNS", "BlockMap", "Found", "Index", "Position", "Sought", "Tally", "Zone", "owner_hash", "seek"]
+__all__ = [
+    "COLUMNS",
+    "BlockMap",
+    "Found",
+    "Index",
+    "Position",
+    "Sought",
+    "Tally",
+    "Zone",
+    "owner_hash",
+    "seek",
+    "seek_in_turns",
+]
 
 COLUMNS = ("started_at", "reward", "policy_min", "policy_max", "num_steps")
 """Numbers that blocks keep, in the order in which a zone has their ends."""
 
+_BLOCKS_AT_ONCE = 16
 _ENDS = struct.Struct(f"<{2 * len(COLUMNS)}d")
 
 
@@ -193,6 +207,13 @@ def seek(conditions: Conditions, blocks: Sequence[int], any_of: Sequence[str] | 
         any=any_of,
         ranges=conditions.ranges,
     )
+
+
+def seek_in_turns(
+    conditions: Conditions, blocks: Sequence[int], any_of: Sequence[str] | None = None
+) -> Iterator[Sought]:
+    """What scans are told that together look into all of these blocks, each into a few, so that nobody waits long."""
+    return (seek(conditions, page, any_of) for page in pages_of(blocks, _BLOCKS_AT_ONCE))
 
 
 def _zone_of(block: int, packed: bytes) -> Zone:

@@ -17,6 +17,7 @@ from agent_layer.schema.ids import new_id
 from agent_layer.schema.segment import Tombstone
 from agent_layer.store.index import owner_hash
 from agent_layer.store.keys import Keys
+from agent_layer.store.living import deaths_of
 from agent_layer.store.pages import pages_of
 from agent_layer.store.protocols import ObjectStore
 from agent_layer.store.scripts import load_script
@@ -81,9 +82,5 @@ def bury(redis: Redis, keys: Keys, stones: Iterable[Tombstone]) -> None:
 
 def leave_out_dead(redis: Redis, keys: Keys, records_by_owner: Mapping[str, T]) -> dict[str, T]:
     """Drop what belongs to something that was deleted, so that its bytes are not stored again."""
-    if not records_by_owner:
-        return {}
-    buried = redis.hmget(keys.dead, [owner_hash(owner) for owner in records_by_owner])
-    return {
-        owner: records for (owner, records), when in zip(records_by_owner.items(), buried, strict=True) if when is None
-    }
+    deaths = deaths_of(redis, keys, records_by_owner)
+    return {owner: records for owner, records in records_by_owner.items() if owner not in deaths}
