@@ -102,6 +102,10 @@ class Settings(BaseSettings):
     ship_poll_seconds: float = 0.05
     ship_linger_seconds: float = 2.0
     """How long a shipper without writers stays, in case another comes."""
+    blob_bytes: int = Field(default=64 << 10, ge=1)
+    """Messages and states that are larger become objects of their own, which are read only when they are asked for."""
+    media_blob_bytes: int = Field(default=4 << 10, ge=1)
+    """The same for images and other media; smaller ones cost less beside the steps than as an object."""
     flush_seconds: float = 30.0
     connect_seconds: float = 5.0
     retry_seconds: float = 30.0

@@ -14,6 +14,8 @@ from trainer_adapter.replaying import Replay, rebuild_batch
 
 __all__ = ["register"]
 
+_OUT = "Directory for the batches, one msgpack file each; none for a batch of which rollouts were deleted."
+
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
@@ -25,12 +27,13 @@ def replay(
     *,
     run: Annotated[str | None, typer.Option(help="Else AGENT_LAYER_RUN.")] = None,
     step: Annotated[int | None, typer.Option(min=1, help="This update only; the first is 1.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Directory for the batches, one msgpack file each.")] = None,
+    out: Annotated[Path | None, typer.Option(help=_OUT)] = None,
 ) -> None:
     """Rebuild what each update of a run learned from, and compare it with what was trained, byte for byte.
 
     Judgements that came after an update change nothing. Of a step that was trained again after a kill, the later
-    batch is rebuilt: the weights that learned from the earlier one are gone.
+    batch is rebuilt: the weights that learned from the earlier one are gone. Rollouts that were deleted since are
+    counted, and all others compared.
     """
     settings: Settings = context.obj
     store = open_store(settings)
@@ -39,7 +42,7 @@ def replay(
         replayed = rebuild_batch(record, store.get)
         differences += replayed.differences
         typer.echo(_line(replayed))
-        if out is not None:
+        if out is not None and not record.num_deleted:
             _write(out, replayed)
     if differences:
         raise CorruptRecordError(
@@ -61,11 +64,13 @@ def _choose(store: Store, run: str, step: int | None) -> list[TrainedBatch]:
 
 def _line(replayed: Replay) -> str:
     record = replayed.record
-    counts = f"{len(record.rollouts):4d} rollouts {record.num_samples:4d} samples {record.batch_hash}"
-    line = f"step {record.step:4d}  version {record.policy_version:4d}  {counts}"
-    if not replayed.differences:
-        return f"{line}  identical"
-    return "\n".join([f"{line}  differs", *(f"  {difference}" for difference in replayed.differences)])
+    num_rollouts = len(record.rollouts) + record.num_deleted
+    counts = f"{num_rollouts:4d} rollouts {record.num_samples:4d} samples {record.batch_hash}"
+    verdict = "differs" if replayed.differences else "identical"
+    if record.num_deleted:
+        verdict = f"deleted: {record.num_deleted} rollouts, the rest {verdict}"
+    line = f"step {record.step:4d}  version {record.policy_version:4d}  {counts}  {verdict}"
+    return "\n".join([line, *(f"  {difference}" for difference in replayed.differences)])
 
 
 def _write(directory: Path, replayed: Replay) -> None:

@@ -1,7 +1,8 @@
 """This file holds how the batch of an update is rebuilt from stored records, byte for byte, as it was then.
 
 A batch follows from steps, which nobody changes, and from the judgements that stood when it was trained, whose ids its
-record names: what people or scorers say later is not seen. Whatever differs all the same is named.
+record names: what people or scorers say later is not seen. Whatever differs all the same is named. Of a batch of
+which rollouts were deleted, each of the others is compared by its own hash.
 """
 
 import time
@@ -27,9 +28,10 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
 
     record: TrainedBatch
     content: bytes
-    """The encoded batch."""
+    """The encoded batch; where rollouts were deleted, of what is left."""
     differences: list[str]
-    """One sentence for each part that is not what was trained; empty when all bytes are the same."""
+    """One sentence for each part that is not what was trained; empty when all bytes that were not deleted are the
+    same."""
 
 
 def record_batch(batch: TrainingBatch, run: str, step: int, policy_version: int) -> TrainedBatch:
@@ -78,13 +80,13 @@ def rebuild_batch(record: TrainedBatch, read: Callable[[str], Trajectory]) -> Re
     for trained in record.rollouts:
         try:
             rollout = _rebuild(trained, read(trained.trajectory_id))
-        except AgentLayerError as error:  # deleted, damaged, or no longer what can be trained
+        except AgentLayerError as error:  # lost, damaged, or no longer what can be trained
             differences.append(f"trajectory {trained.trajectory_id}: {error}")
             continue
         rollouts.append((trained.group_id, rollout))
         differences += _differences(trained, rollout)
     content = encode(make_batch(rollouts))
-    if not differences and content_hash(content) != record.batch_hash:
+    if not differences and not record.num_deleted and content_hash(content) != record.batch_hash:
         differences.append("the batch: its rollouts are what they were, but the record of their order is not")
     where = f"step {record.step} of run {record.run}, "
     return Replay(record=record, content=content, differences=[where + difference for difference in differences])

@@ -81,7 +81,7 @@ def _send(store: Store, sender: OtlpSender, trajectory_ids: Sequence[str], *, co
 def _read(store: Store, trajectory_id: str, *, contents: bool) -> Iterator[Trace]:
     """Give the trajectory's trace; none, with a word about it, where it cannot be read."""
     try:
-        yield trace_of(store.get(trajectory_id), contents=contents)
+        yield trace_of(store.get(trajectory_id, blobs=contents), contents=contents)
     except (CorruptRecordError, NotFoundError) as error:
         typer.echo(f"left out: {error}", err=True)
 

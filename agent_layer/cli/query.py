@@ -72,11 +72,11 @@ def show(
 ) -> None:
     """Show one trajectory, or one step of it."""
     store = open_store(context.obj)
-    row, whole = store.row(trajectory), store.get(trajectory)
+    row, whole = store.row(trajectory), store.get(trajectory, blobs=step is None)
     if step is None:
         shown = show_trajectory(row, whole)
     else:
-        shown = {**show_row(row), "step": show_step(whole, pick_step(whole, step))}
+        shown = {**show_row(row), "step": show_step(whole, pick_step(whole, step), store.contents(whole))}
     if format_ == "json":
         write_lines([shown])
     else:
@@ -88,9 +88,10 @@ def _lines(store: Store, row: TrajectoryRow, which: Which | None) -> Iterator[Js
     if which is None:
         yield show_row(row)
         return
-    trajectory = store.get(row.trajectory_id)
+    trajectory = store.get(row.trajectory_id, blobs=False)
+    contents = store.contents(trajectory)
     for step in pick_steps(trajectory, which):
-        yield {**show_row(row), "step": show_step(trajectory, step)}
+        yield {**show_row(row), "step": show_step(trajectory, step, contents)}
 
 
 def _check_versions(store: Store, filters: Filters) -> None:

@@ -61,7 +61,7 @@ def _await_stored(settings: Settings, trajectory_id: str) -> None:
 
 def _report(store: Store, given: Reward) -> list[str]:
     """What the judgement changed, and whether it counts at all."""
-    row, trajectory = store.row(given.trajectory_id), store.get(given.trajectory_id)
+    row, trajectory = store.row(given.trajectory_id), store.get(given.trajectory_id, blobs=False)
     replaced = next((one for one in trajectory.rewards if one.reward_id == given.supersedes), None)
     before = "" if replaced is None else f", {_shown(replaced.score)} by {replaced.source} before"
     lines = [f"{given.trajectory_id}: {given.name} = {_shown(given.score)}{before}; its reward is {_shown(row.reward)}"]

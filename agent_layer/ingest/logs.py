@@ -19,7 +19,7 @@ from agent_layer.ingest.custody import Custody, OwnLog
 from agent_layer.ingest.times import check_times
 from agent_layer.recorder.frames import read_frames
 from agent_layer.settings import Settings
-from agent_layer.store.summary import read_record
+from agent_layer.shipper.direct import read_log_record
 
 __all__ = ["LogReceiver", "read_log"]
 
@@ -110,7 +110,7 @@ def read_log(name: str, frames: bytes) -> list[bytes]:
         )
     for content in contents:
         try:
-            check_times(read_record(content))
+            check_times(read_log_record(content))
         except (CorruptRecordError, BadInputError) as error:
             raise BadInputError(f"log {name}: {error}") from error
     return contents

@@ -35,8 +35,12 @@ class TrainedBatch(Record, frozen=True, kw_only=True, tag="trained_batch"):
     trained_at: float
     """Seconds since the epoch, UTC."""
     rollouts: list[TrainedRollout]
-    """[num_rollouts] in the order of the batch; those without samples count in the baseline of their group."""
+    """In the order of the batch, without those that were deleted since; those without samples count in the baseline
+    of their group."""
+    num_deleted: int = 0
+    """Rollouts that it learned from and that were deleted since: nothing here names them."""
     num_samples: int
+    """Of all rollouts, deleted ones included."""
     batch_hash: str
-    """Content hash of the encoded batch, whose parts are named by ``rollouts``."""
+    """Content hash of the encoded batch, deleted rollouts included."""
     schema_version: int = msgspec.field(default_factory=current_version)

@@ -18,7 +18,7 @@ from agent_layer.schema.record import Logprobs, Record, TokenIds
 from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
 from agent_layer.schema.segment import SegmentFooter, Tombstone
-from agent_layer.schema.step import Content, Step, StepPart
+from agent_layer.schema.step import Content, ContentRef, Step, StepPart
 from agent_layer.schema.task import Task
 from agent_layer.schema.trajectory import Trajectory
 
@@ -28,6 +28,7 @@ LogRecord: TypeAlias = (
     AttemptStarted
     | StepPart
     | Content
+    | ContentRef
     | Observation
     | Reward
     | Outcome
@@ -44,6 +45,7 @@ _KINDS: dict[str, type[Record]] = {
         AttemptStarted,
         StepPart,
         Content,
+        ContentRef,
         Observation,
         Reward,
         Outcome,

@@ -52,6 +52,8 @@ class TrajectorySummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     policy_max: int | None = None
     rewards: dict[str, bytes] = {}
     """Reward id → encoded Reward."""
+    blobs: list[str] = []
+    """Names of the blobs that hold contents of it."""
 
 
 class PolicyEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,6 +69,7 @@ class BatchEntry(msgspec.Struct, frozen=True, kw_only=True):
     """What one update learned from."""
 
     run: str
+    step: str
     batch_id: str
     record: bytes
     """Encoded TrainedBatch."""

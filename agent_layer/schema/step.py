@@ -14,6 +14,7 @@ __all__ = [
     "Action",
     "CaptureLevel",
     "Content",
+    "ContentRef",
     "GraphPlace",
     "PartSource",
     "PolicyRun",
@@ -52,6 +53,19 @@ class Content(Record, frozen=True, kw_only=True, tag="content"):
     hash: str
     body: bytes
     """JSON text, UTF-8; ``hash`` is its content hash."""
+    schema_version: int = msgspec.field(default_factory=current_version)
+
+
+class ContentRef(Record, frozen=True, kw_only=True, tag="content_ref"):
+    """Stands in a segment for a content that is large, or media: its body is an object of its own, a blob."""
+
+    trajectory_id: str
+    hash: str
+    """What the content is referred to by."""
+    blob: str
+    """Name of the blob: the content hash of the body as it is stored, then '-' and an id."""
+    size_bytes: int
+    """Of the body."""
     schema_version: int = msgspec.field(default_factory=current_version)
 
 

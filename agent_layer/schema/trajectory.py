@@ -12,12 +12,14 @@ from agent_layer.schema.observation import Observation
 from agent_layer.schema.record import Record, TokenIds, current_version
 from agent_layer.schema.reward import Reward, rollout_reward
 from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
-from agent_layer.schema.step import Content, Step, StepPart
+from agent_layer.schema.step import Content, ContentRef, Step, StepPart
 from agent_layer.schema.task import Task
 
 __all__ = ["Trajectory", "TrajectoryRecord", "assemble_trajectory", "restore_prompts"]
 
-TrajectoryRecord: TypeAlias = AttemptStarted | StepPart | Content | Observation | Reward | Outcome | Accepted
+TrajectoryRecord: TypeAlias = (
+    AttemptStarted | StepPart | Content | ContentRef | Observation | Reward | Outcome | Accepted
+)
 StepKey: TypeAlias = tuple[str, int]
 """Call and choice."""
 
@@ -38,7 +40,9 @@ class Trajectory(Record, frozen=True, kw_only=True, tag="trajectory"):
     outcome: Outcome | None = None
     accepted: Accepted | None = None
     contents: dict[str, bytes] = {}
-    """JSON text by content hash."""
+    """JSON text by content hash, as far as it lies beside the steps or was fetched."""
+    blobs: dict[str, str] = {}
+    """Names of the blobs that hold the other contents, by content hash."""
 
     @property
     def task(self) -> Task | None:
@@ -72,6 +76,7 @@ def assemble_trajectory(trajectory_id: str, records: Iterable[TrajectoryRecord])
         outcome=outcome,
         accepted=min(_only(Accepted, found), key=lambda record: record.accepted_at, default=None),
         contents={record.hash: record.body for record in _only(Content, found)},
+        blobs={record.hash: record.blob for record in sorted(_only(ContentRef, found), key=lambda one: one.blob)},
     )
 
 

@@ -9,9 +9,12 @@ from redis.exceptions import RedisError
 
 from agent_layer.errors import CorruptRecordError, UnreachableError
 from agent_layer.schema.codec import LogRecord, encode, owner_of
+from agent_layer.schema.step import ContentRef
 from agent_layer.settings import Settings
+from agent_layer.store.blobs import BlobLimits
 from agent_layer.store.clients import open_redis
 from agent_layer.store.commit import commit_segments
+from agent_layer.store.holding import store_contents
 from agent_layer.store.keys import Keys
 from agent_layer.store.objects import open_objects
 from agent_layer.store.outbox import forget_decisions, read_outbox
@@ -21,7 +24,7 @@ from agent_layer.store.segments import StoredRecord, build_segment, segment_key
 from agent_layer.store.summary import read_record
 from agent_layer.store.tombstones import leave_out_dead
 
-__all__ = ["DirectDestination", "open_direct", "store_records"]
+__all__ = ["DirectDestination", "open_direct", "read_log_record", "store_records"]
 
 
 def open_direct(settings: Settings) -> "DirectDestination":
@@ -29,22 +32,43 @@ def open_direct(settings: Settings) -> "DirectDestination":
 
     Raises: UnreachableError: Redis does not answer.
     """
-    return DirectDestination(Keys(settings.namespace), open_redis(settings), open_objects(settings))
+    limits = BlobLimits(settings.blob_bytes, settings.media_blob_bytes)
+    return DirectDestination(Keys(settings.namespace), open_redis(settings), open_objects(settings), limits)
 
 
 def store_records(
-    redis: Redis, keys: Keys, objects: ObjectStore, name: str, records: Iterable[tuple[LogRecord, bytes]]
+    redis: Redis,
+    keys: Keys,
+    objects: ObjectStore,
+    name: str,
+    records: Iterable[StoredRecord],
+    limits: BlobLimits | None = None,
 ) -> None:
-    """Make a segment of records, each beside its stored form, and commit it; what was deleted is left out.
+    """Make a segment of records, large contents as blobs beside it, and commit it; what was deleted is left out.
 
     The same name is the same object.
     """
     owned: defaultdict[str, list[StoredRecord]] = defaultdict(list)
-    for record, content in records:
-        owned[owner_of(record)].append(StoredRecord(record, content))
-    segment, sealed = build_segment(name, leave_out_dead(redis, keys, owned))
+    for one in records:
+        owned[owner_of(one.record)].append(one)
+    living = leave_out_dead(redis, keys, owned)
+    segment, sealed = build_segment(name, store_contents(redis, keys, objects, living, limits or BlobLimits()))
     objects.put(segment_key(keys, name), segment)
     commit_segments(redis, keys, [sealed])
+
+
+def read_log_record(content: bytes) -> LogRecord:
+    """Read a record that may stand in a log.
+
+    Raises: CorruptRecordError: these bytes are no record, or one that only segments hold.
+    """
+    record = read_record(content)
+    if isinstance(record, ContentRef):
+        raise CorruptRecordError(
+            f"log record of trajectory {record.trajectory_id}: expected contents with their bodies, found a reference"
+            " to a blob; only shippers may refer to blobs"
+        )
+    return record
 
 
 class DirectDestination:
@@ -52,15 +76,16 @@ class DirectDestination:
 
     num_at_once = 4
 
-    def __init__(self, keys: Keys, redis: Redis, objects: ObjectStore) -> None:
+    def __init__(self, keys: Keys, redis: Redis, objects: ObjectStore, limits: BlobLimits | None = None) -> None:
         self._keys = keys
         self._redis = redis
         self._objects = objects
+        self._limits = limits
 
     def store(self, name: str, contents: Sequence[bytes]) -> str | None:
         """See Destination."""
         try:
-            records = [(read_record(content), content) for content in contents]
+            records = [StoredRecord(read_log_record(content), content) for content in contents]
         except CorruptRecordError as error:
             return str(error)
         self._store(name, records)
@@ -74,7 +99,7 @@ class DirectDestination:
         num_segments = 0
         with _asked():
             while (decisions := read_outbox(self._redis, self._keys)) is not None:
-                self._store(decisions.name, [(record, encode(record)) for record in decisions.records])
+                self._store(decisions.name, [StoredRecord(record, encode(record)) for record in decisions.records])
                 forget_decisions(self._redis, self._keys, decisions)
                 num_segments += 1
         return num_segments
@@ -83,9 +108,9 @@ class DirectDestination:
         """See Destination."""
         self._redis.close()
 
-    def _store(self, name: str, records: Iterable[tuple[LogRecord, bytes]]) -> None:
+    def _store(self, name: str, records: Iterable[StoredRecord]) -> None:
         with _asked():
-            store_records(self._redis, self._keys, self._objects, name, records)
+            store_records(self._redis, self._keys, self._objects, name, records, self._limits)
 
 
 @contextmanager

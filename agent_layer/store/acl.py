@@ -31,21 +31,22 @@ class _Duty(NamedTuple):
 
 
 _INDEX = (
-    "t:* b:* v:* values:* zones segments quarantine dead rewrite policies:* batches:* runs group:* groups:*"
+    "t:* b:* v:* values:* zones segments quarantine rewrite policies:* batches:* batch-segments runs group:* groups:*"
     " group-segments events"
 )
 
 _CONNECT = _Duty(commands="ping hello")
 _QUERY = _Duty(
-    reads=f"{_INDEX} ordinals reindexing",
-    commands="get mget hget hgetall hmget hkeys hvals hexists exists smembers scard zcard xrange xrevrange xread",
-    scripts="store/scan store/find store/tally store/count",
+    reads=f"{_INDEX} dead ordinals reindexing",
+    commands="get mget hget hgetall hmget hkeys hvals hscan hexists exists smembers scard zcard xrange xrevrange xread",
+    scripts="store/scan store/find store/tally store/count store/audit",
 )
 _SHIP = _Duty(
-    reads="feeds:* acked:* replaced:*",
-    writes=f"{_INDEX} ordinals outbox claims:*:waiting",
+    reads="feeds:* acked:* dead replaced:*",
+    writes=f"{_INDEX} ordinals outbox claims:*:waiting blobs blob:* unneeded",
     commands="xrange xdel hset hdel hsetnx hgetall hmget sadd unlink",
-    scripts="store/blocks store/events store/basis store/death store/merged store/commit store/rewards store/mark",
+    scripts="store/blocks store/events store/basis store/death store/merged store/commit store/rewards store/mark"
+    " store/blobs",
 )
 _FOLLOW = _Duty(
     reads="outbox",
@@ -72,9 +73,9 @@ _DRIVE_ENGINES = _Duty(
     commands="hset hsetnx hincrby hget hexists del sadd srem xadd zadd zrem multi exec watch unwatch discard",
 )
 _CARE = _Duty(
-    writes="exported:* reindexing judged:* replaced:* merging compacting",
-    commands="set del unlink scan info hlen srem exists pexpire pttl",
-    scripts="store/audit store/forget store/retire",
+    writes="exported:* reindexing judged:* dead replaced:* merging compacting",
+    commands="set del unlink srem pttl pexpire scan info hlen hstrlen strlen object|encoding memory|usage",
+    scripts="store/forget store/retire store/unneeded",
 )
 
 _DUTIES: dict[Role, tuple[_Duty, ...]] = {

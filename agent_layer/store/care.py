@@ -12,6 +12,7 @@ from agent_layer.store.deletion import DeletionReport, delete_trajectories
 from agent_layer.store.filters import Filters
 from agent_layer.store.findings import CheckReport
 from agent_layer.store.garbage import GcReport, Grace, collect_garbage
+from agent_layer.store.holding import remove_unneeded
 from agent_layer.store.index import Index
 from agent_layer.store.keys import Keys
 from agent_layer.store.packing import Limits
@@ -108,7 +109,12 @@ class StoreCare:
         dry_run: bool = False,
         progress: Progress | None = None,
     ) -> CompactionReport:
-        """Merge small segments, and rewrite those with bytes of something deleted; see ``compaction.compact``."""
+        """Merge small segments, and rewrite those with bytes of something deleted; see ``compaction.compact``.
+
+        Blobs that nobody needs any more go first.
+        """
+        if not dry_run:
+            remove_unneeded(self.redis, self.keys, self.objects)
         return compact(
             self._index, self.objects, limits=limits, only_dead=only_dead, dry_run=dry_run, progress=progress
         )

@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import cast
 
 from agent_layer.errors import CorruptRecordError, NotFoundError
+from agent_layer.store.broken import find_broken_blobs
 from agent_layer.store.figures import Figures, count_calls_seen
 from agent_layer.store.findings import CheckReport, Finding
 from agent_layer.store.index import Index
@@ -51,6 +52,7 @@ def check_store(
         _repair(index, objects, findings)
     if is_repaired or not findings:  # of an index that lacks something, nothing can be said
         findings += _find_short(index)
+    findings += find_broken_blobs(index, objects)
     return CheckReport(
         num_segments=len(segments),
         num_trajectories=num_trajectories,

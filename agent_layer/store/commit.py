@@ -13,6 +13,7 @@ from agent_layer.schema.rollout import Cause, Outcome, RolloutStatus
 from agent_layer.schema.segment import PolicyEntry, SegmentFooter, TrajectorySummary
 from agent_layer.schema.task import RewardSpec
 from agent_layer.store.keys import Keys
+from agent_layer.store.living import members_of
 from agent_layer.store.pages import pages_of
 from agent_layer.store.scripts import load_script
 from agent_layer.store.segments import SealedSegment
@@ -44,6 +45,7 @@ class _GroupFiling(msgspec.Struct, frozen=True, kw_only=True):
     run: str
     group_id: str
     closed_at: str
+    members: list[str]
     record: msgspec.Raw
 
 
@@ -54,8 +56,12 @@ class _PolicyFiling(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _TrainedFiling(msgspec.Struct, frozen=True, kw_only=True):
+    segment: str
     run: str
+    step: str
     batch_id: str
+    members: list[str]
+    """Ids of the trajectories that it names."""
     record: msgspec.Raw
 
 
@@ -138,7 +144,13 @@ def _batch_of(entries: Sequence[_Entry], merged: list[str], *, again: bool) -> I
 
 
 def _weight(entry: _Entry) -> int:
-    return 1 + len(entry.said.calls) + len(entry.rewards) if isinstance(entry, _Filing) else 1
+    match entry:
+        case _Filing():
+            return 1 + len(entry.said.calls) + len(entry.rewards) + len(entry.said.blobs)
+        case _PolicyFiling():
+            return 1
+        case _:
+            return 1 + len(entry.members)
 
 
 def _entries(footer: SegmentFooter) -> Iterator[_Entry]:
@@ -155,13 +167,21 @@ def _entries(footer: SegmentFooter) -> Iterator[_Entry]:
     for policy in footer.policies:
         yield _policy_filing(policy)
     for batch in footer.batches:
-        yield _TrainedFiling(run=batch.run, batch_id=batch.batch_id, record=_as_text(batch.record))
+        yield _TrainedFiling(
+            segment=footer.name,
+            run=batch.run,
+            step=batch.step,
+            batch_id=batch.batch_id,
+            members=members_of(batch.record),
+            record=_as_text(batch.record),
+        )
     for group in footer.groups:
         yield _GroupFiling(
             segment=footer.name,
             run=group.run,
             group_id=group.group_id,
             closed_at=group.closed_at,
+            members=members_of(group.record),
             record=_as_text(group.record),
         )
 
@@ -171,16 +191,21 @@ def _policy_filing(policy: PolicyEntry) -> _PolicyFiling:
 
 
 def _parts_of(summary: TrajectorySummary) -> Iterator[TrajectorySummary]:
-    """A summary as several, none with more calls or rewards than one script merges."""
-    half = _LARGEST_BATCH // 2
-    if len(summary.calls) <= half and len(summary.rewards) <= half:
+    """A summary as several, none with more calls, rewards or blobs than one script merges."""
+    third = _LARGEST_BATCH // 3
+    if max(len(summary.calls), len(summary.rewards), len(summary.blobs)) <= third:
         yield summary
         return
-    calls, rewards = iter(summary.calls.items()), iter(summary.rewards.items())
-    first = msgspec.structs.replace(summary, calls=dict(islice(calls, half)), rewards=dict(islice(rewards, half)))
-    yield first
-    while (more_calls := dict(islice(calls, half))) | (more_rewards := dict(islice(rewards, half))):
-        yield TrajectorySummary(trajectory_id=summary.trajectory_id, calls=more_calls, rewards=more_rewards)
+    calls, rewards, blobs = iter(summary.calls.items()), iter(summary.rewards.items()), iter(summary.blobs)
+
+    def next_of(base: TrajectorySummary) -> TrajectorySummary:
+        part = {"calls": dict(islice(calls, third)), "rewards": dict(islice(rewards, third))}
+        return msgspec.structs.replace(base, **part, blobs=list(islice(blobs, third)))
+
+    yield next_of(summary)
+    nothing = TrajectorySummary(trajectory_id=summary.trajectory_id)
+    while (more := next_of(nothing)) != nothing:
+        yield more
 
 
 def _as_text(content: bytes) -> msgspec.Raw:

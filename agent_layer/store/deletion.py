@@ -14,6 +14,7 @@ import msgspec
 
 from agent_layer.errors import BadInputError
 from agent_layer.schema.rollout import FINAL_STATUSES
+from agent_layer.store.batches import segments_of_batches
 from agent_layer.store.emptied import find_emptied, groups_of_task
 from agent_layer.store.filters import Filters
 from agent_layer.store.index import Index
@@ -43,7 +44,7 @@ class DeletionReport(msgspec.Struct, frozen=True, kw_only=True):
     num_bytes: int
     """Of the frames in which the trajectories lie."""
     num_segments_to_rewrite: int
-    """Segments that hold these frames, or groups that name them."""
+    """Segments that hold these frames, or groups or trained batches that name them."""
     num_segments_left: int = 0
     """Segments that still hold bytes of something dead, of this deletion or an earlier one."""
     open_groups: list[str] = []
@@ -61,7 +62,8 @@ class Deletion(msgspec.Struct, frozen=True, kw_only=True):
     num_running: int
     num_bytes: int
     segments: frozenset[str]
-    """Names of those that hold bytes of it, or groups that name it."""
+    """Names of those that hold bytes of it, or groups or trained batches that name it."""
+    runs: frozenset[str]
 
 
 def delete_trajectories(
@@ -95,11 +97,12 @@ def plan_deletion(index: Index, rows: Iterable[TrajectoryRow], whole: Filters | 
         whole: the filters that found them; where they name a task and nothing but its run, its groups without any
             stored attempt are meant too.
     """
-    trajectory_ids, segments = list[str](), set[str]()
+    trajectory_ids, segments, runs = list[str](), set[str](), set[str]()
     candidates = dict.fromkeys(_groups_meant(index, whole or {}))
     num_running = num_bytes = 0
     for page in pages_of(rows, _PAGE):
         trajectory_ids += [row.trajectory_id for row in page]
+        runs |= {row.run for row in page if row.run}
         candidates |= dict.fromkeys(row.group_id for row in page if row.group_id)
         num_running += sum(row.status not in FINAL_STATUSES for row in page)
         for places in _places(index, trajectory_ids[-len(page) :]):
@@ -108,7 +111,9 @@ def plan_deletion(index: Index, rows: Iterable[TrajectoryRow], whole: Filters | 
     for page in pages_of(candidates, _PAGE):  # also of those that live: they are written again without the dead
         held = cast("list[bytes | None]", index.redis.hmget(index.keys.group_segments, page))
         segments |= {name for names in held if names for name in names.decode().split()}
-    emptied = find_emptied(index, candidates, frozenset(trajectory_ids))
+    condemned = frozenset(trajectory_ids)
+    segments |= segments_of_batches(index.redis, index.keys, runs, condemned)
+    emptied = find_emptied(index, candidates, condemned)
     return Deletion(
         trajectory_ids=trajectory_ids,
         group_ids=emptied.closed,
@@ -116,6 +121,7 @@ def plan_deletion(index: Index, rows: Iterable[TrajectoryRow], whole: Filters | 
         num_running=num_running,
         num_bytes=num_bytes,
         segments=frozenset(segments),
+        runs=frozenset(runs),
     )
 
 
@@ -136,10 +142,11 @@ def carry_out(
     times = [
         write_tombstones(index.keys, objects, page, reason) for page in pages_of(owners, _LARGEST_OBJECT)
     ]  # all of them first: whatever happens next, a rebuild knows the whole of it
-    for page in pages_of(deletion.segments, _PAGE):
-        index.redis.sadd(index.keys.rewrite, *page)
+    _note(index, deletion.segments)
     if times:
         forget(index.redis, index.keys, owners, max(times))
+        trained = frozenset(deletion.trajectory_ids)  # while this went on, perhaps; commits note later ones
+        _note(index, segments_of_batches(index.redis, index.keys, deletion.runs, trained))
         _clear_queue(index, deletion.group_ids)
     if purge:
         purge()
@@ -192,6 +199,11 @@ def _places(index: Index, trajectory_ids: Iterable[str]) -> list[dict[bytes, byt
     for trajectory_id in trajectory_ids:
         pipeline.hgetall(index.keys.chunks(trajectory_id))
     return cast("list[dict[bytes, bytes]]", pipeline.execute())
+
+
+def _note(index: Index, segments: Iterable[str]) -> None:
+    for page in pages_of(segments, _PAGE):
+        index.redis.sadd(index.keys.rewrite, *page)
 
 
 def _clear_queue(index: Index, group_ids: Iterable[str]) -> None:

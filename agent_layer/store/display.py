@@ -3,7 +3,7 @@
 Values are JSON values throughout (dicts, lists, text, numbers, None), ready for any JSON writer.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 import msgspec
@@ -44,10 +44,15 @@ def show_trajectory(row: TrajectoryRow, trajectory: Trajectory) -> JsonObject:
     }
 
 
-def show_step(trajectory: Trajectory, step: Step) -> JsonObject:
+def show_step(trajectory: Trajectory, step: Step, contents: Mapping[str, bytes] | None = None) -> JsonObject:
     """One decision of the model, with what the world answered to it.
 
     Observations follow a call; where the call has several choices, its first one shows them.
+
+    Args:
+        trajectory: that the step belongs to.
+        step: which one.
+        contents: what references stand for, such as ``Store.contents``; None: what the trajectory has fetched.
     """
     return {
         "index": step.index,
@@ -60,7 +65,7 @@ def show_step(trajectory: Trajectory, step: Step) -> JsonObject:
         "graph": step.graph and msgspec.to_builtins(step.graph),
         "conversation": step.conversation,
         "parent": _parent(trajectory.steps, step),
-        "state": _state(step.state, trajectory.contents),
+        "state": _state(step.state, trajectory.contents if contents is None else contents),
         "action": _action(step),
         "observations": [
             _observation(one) for one in trajectory.observations if one.call_id == step.call_id and step.choice == 0
@@ -95,7 +100,7 @@ def _parent(steps: Sequence[Step], step: Step) -> int | None:
     return next((one.index for one in steps if one.call_id == call and one.choice == choice), None)
 
 
-def _state(state: StepState, contents: dict[str, bytes]) -> JsonObject:
+def _state(state: StepState, contents: Mapping[str, bytes]) -> JsonObject:
     messages = state.messages
     return {
         "messages": None if messages is None else [_expand(hash_, contents) for hash_ in messages],
@@ -105,9 +110,9 @@ def _state(state: StepState, contents: dict[str, bytes]) -> JsonObject:
     }
 
 
-def _expand(hash_: str | None, contents: dict[str, bytes]) -> object:
+def _expand(hash_: str | None, contents: Mapping[str, bytes]) -> object:
     """Fill in what the hash refers to; a hash whose content is not stored stays a hash."""
-    return resolve(contents, hash_) if hash_ in contents else hash_
+    return resolve(contents, hash_) if hash_ is not None and hash_ in contents else hash_
 
 
 def _action(step: Step) -> JsonObject:

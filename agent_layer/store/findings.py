@@ -8,13 +8,13 @@ from agent_layer.store.figures import Figures
 
 __all__ = ["CheckReport", "Finding", "FindingKind"]
 
-FindingKind: TypeAlias = Literal["corrupt", "unindexed", "missing", "misfiled", "undead", "short"]
-"""``corrupt``: bytes of a segment are not what they should be, only a copy of it helps. ``unindexed``: the index lacks
-something that a segment says. ``missing``: the index names bytes that are not there. ``misfiled``: searches do not find
-a trajectory as its row says. ``undead``: the index does not know that something was deleted. ``short``: an accepted
-attempt lacks calls that its gateway counted; nothing brings them back."""
+FindingKind: TypeAlias = Literal["corrupt", "unindexed", "missing", "misfiled", "undead", "short", "lost"]
+"""``corrupt``: bytes of a segment or blob are not what they should be, only a copy helps. ``unindexed``: the index
+lacks something that a segment says. ``missing``: the index names bytes that are not there. ``misfiled``: searches do
+not find a trajectory as its row says. ``undead``: the index does not know that something was deleted. ``short``: an
+accepted attempt lacks calls that its gateway counted. ``lost``: a blob is gone. Nothing brings these back."""
 
-_BEYOND_REPAIR: frozenset[str] = frozenset({"corrupt", "short"})
+_BEYOND_REPAIR: frozenset[str] = frozenset({"corrupt", "short", "lost"})
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,7 +13,9 @@ from agent_layer.errors import CorruptRecordError, NotFoundError
 from agent_layer.recorder.frames import read_frames
 from agent_layer.schema.codec import decode
 from agent_layer.schema.segment import SegmentFooter, Tombstone
+from agent_layer.store.blobs import blob_at
 from agent_layer.store.findings import Finding
+from agent_layer.store.holding import find_orphans, remove_unneeded
 from agent_layer.store.index import Index, owner_hash
 from agent_layer.store.leftovers import find_successors, is_left_over
 from agent_layer.store.living import names_in, owners_in
@@ -98,13 +100,15 @@ class _Collection:
         root = f"{self._keys.namespace}/"
         segments = list(self._objects.list_entries(f"{root}seg/"))
         tombstones = list(self._objects.list_entries(f"{root}dead/"))
+        blobs = list(self._objects.list_entries(f"{root}blob/"))
         unfinished = list(self._objects.list_unfinished(root))
         for entry in self._aged(unfinished, self._grace.seconds):
             self._remove(entry, "its writer died before it was whole")
         self._collect_segments(segments, progress)
+        self._collect_blobs(blobs)
         self._collect_tombstones(list(self._aged(tombstones, self._grace.tombstone_seconds)), segments)
         return GcReport(
-            num_objects=len(segments) + len(tombstones) + len(unfinished),
+            num_objects=len(segments) + len(tombstones) + len(blobs) + len(unfinished),
             removed=self._removed,
             findings=self._findings,
             dry_run=self._dry_run,
@@ -167,6 +171,16 @@ class _Collection:
         if is_gone:
             reason = f"all of it is in {', '.join(one.name for one in news) or 'no living trajectory'}"
             self._removed.append(Removed(key=entry.key, size_bytes=entry.size_bytes, reason=reason))
+
+    # -- blobs ------------------------------------------------------------------------------------
+    def _collect_blobs(self, entries: list[ObjectEntry]) -> None:
+        by_name = {name: one for one in entries if (name := blob_at(one.key))}
+        aged = [name for one in self._aged(entries, self._grace.seconds) if (name := blob_at(one.key))]
+        gone = find_orphans(self._redis, self._keys, self._objects, aged)
+        if not self._dry_run:
+            gone = remove_unneeded(self._redis, self._keys, self._objects, gone)
+        for entry in (by_name[name] for name in gone if name in by_name):
+            self._removed.append(Removed(key=entry.key, size_bytes=entry.size_bytes, reason="nobody living needs it"))
 
     # -- tombstones -------------------------------------------------------------------------------
     def _collect_tombstones(self, aged: list[ObjectEntry], segments: list[ObjectEntry]) -> None:

@@ -32,6 +32,10 @@ class Keys:
         """Hash: reward id → encoded Reward."""
         return self.name("t", trajectory_id, "rewards")
 
+    def blobs_of(self, trajectory_id: str) -> str:
+        """Hash: name of each blob that it needs → 1 when a committed segment says so, 0 while that is on its way."""
+        return self.name("t", trajectory_id, "blobs")
+
     def in_block(self, block: int, name: str) -> str:
         """String: a bitmap of those members of a block that are what the name says, or a column of float64s."""
         return self.name("b", block, name)
@@ -82,6 +86,11 @@ class Keys:
         return self.name("batches", run)
 
     @property
+    def batch_segments(self) -> str:
+        """Hash: 'run:step' → names of the segments that hold what it learned from, sorted, with spaces between."""
+        return self.name("batch-segments")
+
+    @property
     def runs(self) -> str:
         """Set of all run names."""
         return self.name("runs")
@@ -114,6 +123,20 @@ class Keys:
     def reindexing(self) -> str:
         """Hash: how far a rebuild has come that did not end."""
         return self.name("reindexing")
+
+    @property
+    def blobs(self) -> str:
+        """Hash: content hash → 'name 1' of the blob that holds it; 0 while it may not be stored yet."""
+        return self.name("blobs")
+
+    def blob(self, name: str) -> str:
+        """Set: trajectories that need a blob."""
+        return self.name("blob", name)
+
+    @property
+    def unneeded(self) -> str:
+        """Set: names of blobs that nobody needs any more and that are to be removed."""
+        return self.name("unneeded")
 
     @property
     def compacting(self) -> str:

@@ -1,11 +1,12 @@
-"""This file holds what of stored records lives: the dead are left out, also of the lists of groups."""
+"""This file holds what of stored records lives: the dead are left out, also of groups and of trained batches."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import cast
 
 import msgspec
 from redis import Redis
 
+from agent_layer.schema.batch import TrainedBatch
 from agent_layer.schema.codec import decode, encode
 from agent_layer.schema.group import Group
 from agent_layer.schema.segment import SegmentFooter
@@ -15,7 +16,17 @@ from agent_layer.store.pages import pages_of
 from agent_layer.store.segments import StoredRecord
 from agent_layer.store.summary import read_record
 
-__all__ = ["deaths_of", "is_group", "living_records", "names_in", "owners_in"]
+__all__ = [
+    "batch_without",
+    "deaths_of",
+    "group_without",
+    "is_batch",
+    "is_group",
+    "living_records",
+    "members_of",
+    "names_in",
+    "owners_in",
+]
 
 _PAGE = 1_000
 
@@ -25,15 +36,44 @@ def is_group(owner: str) -> bool:
     return owner.startswith("group:")
 
 
+def is_batch(owner: str) -> bool:
+    """Whether an owner is a step of training."""
+    return owner.startswith("batch:")
+
+
 def names_in(found: object) -> set[str]:
     """Segment names, as Redis gave them."""
     return {name.decode() for name in cast("Iterable[bytes]", found)}
 
 
 def owners_in(footer: SegmentFooter) -> set[str]:
-    """All owners who are named in a segment, members of its groups included."""
-    groups = [cast("Group", decode(entry.record)) for entry in footer.groups]
-    return {chunk.owner for chunk in footer.chunks}.union(*(group.trajectory_ids for group in groups))
+    """All owners who are named in a segment, members of its groups and of its trained batches included."""
+    members = (members_of(entry.record) for entry in (*footer.groups, *footer.batches))
+    return {chunk.owner for chunk in footer.chunks}.union(*members)
+
+
+def members_of(record: bytes) -> list[str]:
+    """Ids of the trajectories that an encoded group or trained batch names."""
+    match decode(record):
+        case Group(trajectory_ids=trajectory_ids):
+            return trajectory_ids
+        case TrainedBatch(rollouts=rollouts):
+            return [rollout.trajectory_id for rollout in rollouts]
+        case _:
+            return []
+
+
+def group_without(group: Group, dead: Collection[str]) -> Group:
+    """The same group without the dead."""
+    left = [member for member in group.trajectory_ids if member not in dead]
+    return msgspec.structs.replace(group, trajectory_ids=left)
+
+
+def batch_without(batch: TrainedBatch, dead: Collection[str]) -> TrainedBatch:
+    """The same trained batch without the dead, who are counted in it."""
+    rollouts = [rollout for rollout in batch.rollouts if rollout.trajectory_id not in dead]
+    num_deleted = batch.num_deleted + len(batch.rollouts) - len(rollouts)
+    return msgspec.structs.replace(batch, rollouts=rollouts, num_deleted=num_deleted)
 
 
 def deaths_of(redis: Redis, keys: Keys, owners: Iterable[str]) -> dict[str, float]:
@@ -50,19 +90,20 @@ def living_records(owner: str, contents: Sequence[bytes], dead: Iterable[str]) -
     dead = frozenset(dead)
     if owner in dead:
         return []
-    records = [StoredRecord(read_record(content), content) for content in dict.fromkeys(contents)]
-    return _among_the_living(records, dead) if is_group(owner) else records
+    living = (_shorten(StoredRecord(read_record(one), one), dead) for one in dict.fromkeys(contents))
+    return list({one.content: one for one in living if one}.values())
 
 
-def _among_the_living(records: Iterable[StoredRecord], dead: frozenset[str]) -> list[StoredRecord]:
-    kept: dict[bytes, StoredRecord] = {}
-    for one in records:
-        group = cast("Group", one.record)
-        left = [member for member in group.trajectory_ids if member not in dead]
-        if left == group.trajectory_ids:
-            kept[one.content] = one
-        elif left:
-            shorter = msgspec.structs.replace(group, trajectory_ids=left)
-            content = encode(shorter)
-            kept[content] = StoredRecord(shorter, content)
-    return list(kept.values())
+def _shorten(stored: StoredRecord, dead: Collection[str]) -> StoredRecord | None:
+    """A record without the dead; None for a group that lost all of its members to them."""
+    match stored.record:
+        case Group() as group:
+            shorter = group_without(group, dead)
+            is_empty = bool(group.trajectory_ids) and not shorter.trajectory_ids
+        case TrainedBatch() as batch:
+            shorter, is_empty = batch_without(batch, dead), False
+        case _:
+            return stored
+    if is_empty:
+        return None
+    return stored if shorter == stored.record else StoredRecord(shorter, encode(shorter))

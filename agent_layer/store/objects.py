@@ -7,6 +7,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from agent_layer.errors import NotFoundError, UnreachableError
+from agent_layer.schema.ids import new_id
 from agent_layer.settings import Settings
 from agent_layer.store.protocols import ObjectEntry, ObjectStore
 
@@ -32,7 +33,7 @@ class DirectoryObjects:
     def put(self, key: str, content: bytes) -> None:
         """See ObjectStore."""
         path = self._directory / key
-        unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+        unfinished = path.with_name(f".{path.name}.{new_id()}")
         with self._asked("store", key):
             path.parent.mkdir(parents=True, exist_ok=True)
             try:

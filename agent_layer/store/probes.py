@@ -9,7 +9,7 @@ from agent_layer.schema.group import Group
 from agent_layer.schema.policy import PolicyVersion
 from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import Accepted
-from agent_layer.schema.step import Content, StepPart
+from agent_layer.schema.step import Content, ContentRef, StepPart
 from agent_layer.schema.trajectory import TrajectoryRecord
 from agent_layer.store.index import Index
 from agent_layer.store.keys import Keys
@@ -63,6 +63,8 @@ def _command_of(keys: Keys, record: LogRecord) -> tuple[str, ...]:  # noqa: PLR0
             return "HEXISTS", keys.batches(record.run), record.batch_id
         case StepPart():
             return "HEXISTS", keys.calls(record.trajectory_id), record.call_id
+        case ContentRef():
+            return "HEXISTS", keys.blobs_of(record.trajectory_id), record.blob
         case Reward():
             return "HEXISTS", keys.rewards(record.trajectory_id), record.reward_id
         case Accepted():

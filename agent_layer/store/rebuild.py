@@ -20,6 +20,7 @@ from agent_layer.store.protocols import ObjectStore
 from agent_layer.store.salvage import salvage_segment
 from agent_layer.store.segments import SealedSegment, read_chunk, read_footer, segment_key, segment_name
 from agent_layer.store.tombstones import bury, list_tombstones
+from agent_layer.store.turns import check_right
 
 __all__ = [
     "Progress",
@@ -67,6 +68,7 @@ def reindex(
     and engines are not in segments and are left alone. A rebuild that was stopped goes on where it was when it is
     called again.
     """
+    check_right(redis, keys)
     done_to = _begin(redis, keys, drop=drop)
     bury(redis, keys, list_tombstones(keys, objects))
     segments = list_segments(keys, objects)
@@ -98,7 +100,8 @@ def _begin(redis: Redis, keys: Keys, *, drop: bool) -> str:
 
 def drop_index(redis: Redis, keys: Keys) -> None:
     """Delete all that is rebuilt from segments."""
-    redis.unlink(keys.segments, keys.runs, keys.zones, keys.quarantine, keys.rewrite, keys.group_segments, keys.dead)
+    redis.unlink(keys.segments, keys.runs, keys.zones, keys.quarantine, keys.rewrite, keys.dead)
+    redis.unlink(keys.group_segments, keys.batch_segments)
     for family in _FAMILIES:
         found = redis.scan_iter(match=keys.name(family, "*"), count=_SCAN_COUNT)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]  # untyped in redis-py
         for key in cast("Iterator[bytes]", found):

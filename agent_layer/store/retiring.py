@@ -10,7 +10,7 @@ from redis import Redis
 from agent_layer.schema.segment import SegmentFooter
 from agent_layer.store.commit import remember_replaced
 from agent_layer.store.keys import Keys
-from agent_layer.store.living import is_group
+from agent_layer.store.living import is_batch, is_group
 from agent_layer.store.pages import pages_of
 from agent_layer.store.protocols import ObjectStore
 from agent_layer.store.scripts import load_script
@@ -66,7 +66,7 @@ def _leaves(olds: Iterable[SegmentFooter], news: Iterable[SegmentFooter]) -> Ite
 def _filed(footer: SegmentFooter) -> Iterator[str]:
     """Owners of whom the index says where their bytes lie."""
     yield from (one.trajectory_id for one in footer.trajectories)
-    yield from (chunk.owner for chunk in footer.chunks if is_group(chunk.owner))
+    yield from (chunk.owner for chunk in footer.chunks if is_group(chunk.owner) or is_batch(chunk.owner))
 
 
 def _leave(redis: Redis, keys: Keys, leaves: Iterable[_Leave]) -> set[str]:

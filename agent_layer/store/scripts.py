@@ -16,6 +16,8 @@ STANDS_BEHIND: dict[str, tuple[str, ...]] = {
     "count": ("scan",),
     "audit": ("blocks",),
     "retire": ("blocks",),
+    "blobs": ("blocks",),
+    "unneeded": ("blocks",),
     "mark": ("blocks", "merged"),
     "rewards": ("blocks", "events", "basis"),
     "forget": ("blocks", "events", "death"),

@@ -1,6 +1,7 @@
 """This file holds the store as its readers see it: one object that answers questions about trajectories."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Unpack
 
@@ -16,6 +17,7 @@ from agent_layer.schema.step import Step
 from agent_layer.schema.task import Split
 from agent_layer.schema.trajectory import Trajectory
 from agent_layer.settings import Settings, load_settings
+from agent_layer.store.blobs import Contents, fill_in, read_blob
 from agent_layer.store.care import StoreCare
 from agent_layer.store.claims import ONLY_MEMBER, Consumer, acknowledge
 from agent_layer.store.clients import open_redis
@@ -124,18 +126,30 @@ class Store(StoreCare):
             return row
         raise not_found(trajectory_id, self.keys.namespace)
 
-    def get(self, trajectory_id: str) -> Trajectory:
+    def get(self, trajectory_id: str, *, blobs: bool = True) -> Trajectory:
         """Read a trajectory whole: steps, observations, rewards, contents.
 
+        Args:
+            trajectory_id: which one.
+            blobs: also fetch large contents and media; ``contents`` does so later, one by one.
+
         Raises:
-            NotFoundError: there is none of this id.
+            NotFoundError: there is none of this id, or a blob is gone.
             CorruptRecordError: stored bytes are not what their checksum says.
         """
-        return read_trajectories(self._index, self.objects, [trajectory_id])[0]
+        trajectory = read_trajectories(self._index, self.objects, [trajectory_id])[0]
+        return fill_in(self.keys, self.objects, trajectory) if blobs else trajectory
+
+    def contents(self, trajectory: Trajectory) -> Mapping[str, bytes]:
+        """All its messages, tools, states and media by hash, as JSON text; those in blobs are fetched when read.
+
+        Reading one raises NotFoundError when its blob is gone, CorruptRecordError when it is not what its name says.
+        """
+        return Contents(trajectory, partial(read_blob, self.keys, self.objects))
 
     def step(self, trajectory_id: str, step: int) -> Step:
         """Read one step, its whole prompt filled in; raises what ``get`` does, or NotFoundError for the step."""
-        return pick_step(self.get(trajectory_id), step)
+        return pick_step(self.get(trajectory_id, blobs=False), step)
 
     def follow(
         self, consumer: str, run: str, split: Split | None = "train", **how: Unpack[Following]

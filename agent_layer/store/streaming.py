@@ -16,6 +16,7 @@ from agent_layer.errors import CorruptRecordError, NotFoundError
 from agent_layer.schema.codec import decode
 from agent_layer.schema.step import Step
 from agent_layer.schema.trajectory import Trajectory, TrajectoryRecord, assemble_trajectory
+from agent_layer.store.blobs import fill_in
 from agent_layer.store.filters import Which
 from agent_layer.store.index import Index
 from agent_layer.store.protocols import ObjectStore
@@ -98,7 +99,8 @@ def _read(index: Index, objects: ObjectStore, trajectory_id: str, *, contents: b
         else:
             kept = stored if contents else [record for record in stored if not _is_content(record)]
             records = [cast("TrajectoryRecord", decode(record)) for record in kept]
-            return assemble_trajectory(trajectory_id, records) if stored else None
+            trajectory = assemble_trajectory(trajectory_id, records) if stored else None
+            return fill_in(index.keys, objects, trajectory) if trajectory and contents else trajectory
     return None
 
 

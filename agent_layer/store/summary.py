@@ -26,7 +26,7 @@ from agent_layer.schema.segment import (
     SegmentFooter,
     TrajectorySummary,
 )
-from agent_layer.schema.step import StepPart
+from agent_layer.schema.step import ContentRef, StepPart
 from agent_layer.schema.tools import tools_of
 
 __all__ = ["ENDED", "STARTED", "OwnerEntry", "bears_on_reward", "describe_owner", "footer_of", "read_record"]
@@ -87,7 +87,7 @@ def _entry_of(record: _OfOneRecord) -> PolicyEntry | BatchEntry | GroupEntry:
         case PolicyVersion():
             return PolicyEntry(run=run, number=str(record.number), record=content)
         case TrainedBatch():
-            return BatchEntry(run=run, batch_id=record.batch_id, record=content)
+            return BatchEntry(run=run, step=str(record.step), batch_id=record.batch_id, record=content)
         case Group():
             return GroupEntry(run=run, group_id=record.group_id, closed_at=_written(record.closed_at), record=content)
 
@@ -108,6 +108,7 @@ def _summarise_trajectory(trajectory_id: str, records: Sequence[LogRecord]) -> T
         policy_min=min(versions, default=None),
         policy_max=max(versions, default=None),
         rewards={record.reward_id: encode(record) for record in records if isinstance(record, Reward)},
+        blobs=sorted({record.blob for record in records if isinstance(record, ContentRef)}),
     )
 
 

@@ -14,7 +14,7 @@ from redis.lock import Lock
 from agent_layer.errors import BadInputError, LeaseLostError
 from agent_layer.store.keys import Keys
 
-__all__ = ["Turn", "check_whole", "take_turn"]
+__all__ = ["Turn", "check_right", "check_whole", "take_turn"]
 
 
 class Turn:
@@ -45,11 +45,22 @@ class Turn:
         self._kept_at = now
 
 
-def check_whole(redis: Redis, keys: Keys) -> None:
-    """Refuse to go by an index that is not whole.
+def check_right(redis: Redis, keys: Keys) -> None:
+    """Stop before anything is changed whom Redis allows only a part of what care needs.
 
-    Raises: BadInputError: it is being rebuilt, or that did not end.
+    Raises: UnreachableError: this user is no operator; see ``acl.py``.
     """
+    redis.exists(keys.merging)  # no other role may ask for this key
+
+
+def check_whole(redis: Redis, keys: Keys) -> None:
+    """Refuse to change what is stored where the index is not whole, or the user not allowed to.
+
+    Raises:
+        BadInputError: it is being rebuilt, or that did not end.
+        UnreachableError: see ``check_right``.
+    """
+    check_right(redis, keys)
     if redis.exists(keys.reindexing):
         raise BadInputError(
             f"namespace {keys.namespace!r}: expected a whole index, found a rebuild that did not end;"

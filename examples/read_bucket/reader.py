@@ -4,6 +4,9 @@
 
 Without a trajectory it lists what each segment holds, with one it prints the records of it as JSON lines. It is all
 that is needed to get at the data should everything else be gone; ARCHITECTURE.md describes the format.
+
+Records of type ``content_ref`` stand for large contents and media. Their ``blob`` names an object beside the segments,
+``blob/{first two letters}/{name}``: a frame like those below, whose content is the zstd-compressed body itself.
 """
 
 import base64

@@ -5,12 +5,14 @@ import zstandard
 
 from agent_layer.errors import BadInputError, NotFoundError
 from agent_layer.recorder.frames import unframe
+from agent_layer.schema.batch import TrainedBatch, TrainedRollout
 from agent_layer.schema.group import Group
 from agent_layer.schema.policy import PolicyVersion
 from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
 from agent_layer.schema.step import Action, Content, StepPart
 from agent_layer.schema.task import Task
+from agent_layer.store.batches import list_batches
 from agent_layer.store.segments import find_frames, segment_key
 
 SECRET = b"what nobody may read any more"
@@ -49,6 +51,24 @@ def group_of(*trajectory_ids, group_id="g", task="task-one"):
     return Group(group_id=group_id, run="r", task_id=task, closed_at=9.0, trajectory_ids=list(trajectory_ids))
 
 
+def batch_of(*trajectory_ids, step=1):
+    """What a step learned from; the task's name stands in an id, as it may."""
+    rollouts = [
+        TrainedRollout(
+            trajectory_id=tid, group_id=f"group-of-{tid}", reward=1.0, reward_ids=[f"{tid}/r"], samples_hash="s"
+        )
+        for tid in trajectory_ids
+    ]
+    own = {"run": "r", "batch_id": f"b{step}", "step": step, "policy_version": 0, "trained_at": 10.0 + step}
+    return TrainedBatch(**own, rollouts=rollouts, num_samples=len(rollouts), batch_hash="h")
+
+
+def named_in_batches(store):
+    """Of each step of the run: which trajectories it names, and how many it does not name any more."""
+    batches = list_batches(store.redis, store.keys, "r")
+    return [([one.trajectory_id for one in batch.rollouts], batch.num_deleted) for batch in batches]
+
+
 def found_in_bucket(store, *needles):
     """Which of the needles occur in any object, in its raw bytes or in one of its frames unpacked."""
     found = set()
@@ -76,17 +96,21 @@ def test_a_search_of_the_bucket_finds_no_byte_of_what_was_deleted(store, write, 
     write(*attempt_of("x.0-0")[:3], *attempt_of("y.0-0", "task-two", "user-eight", text=b"harmless", group="h")[:4])
     write(*attempt_of("x.0-0")[3:], *attempt_of("y.0-0", "task-two", "user-eight", text=b"harmless", group="h")[4:])
     write(group_of("x.0-0"), group_of("y.0-0", group_id="h", task="task-two"))
+    write(batch_of("x.0-0", "y.0-0"), batch_of("y.0-0", step=2))
+    write(batch_of("x.0-0", step=3))
     assert found_in_bucket(store, *EVERYTHING) == set(EVERYTHING)
 
     report = store.delete(**meant)
 
     assert found_in_bucket(store, *EVERYTHING, b"harmless") == {b"harmless"}
-    assert (report.num_trajectories, report.num_groups, report.num_segments_to_rewrite) == (1, 1, 3)
+    assert (report.num_trajectories, report.num_groups, report.num_segments_to_rewrite) == (1, 1, 5)
     assert (report.num_segments_left, report.num_running, report.open_groups) == (0, 0, [])
     assert report.num_bytes > 0
     assert ids(store) == ["y.0-0"]
     assert store.get("y.0-0").accepted
+    assert named_in_batches(store) == [(["y.0-0"], 1), (["y.0-0"], 0), ([], 1)]
     assert store.check().findings == []
+    assert not any(b"x.0-0" in record for record in store.redis.hvals(store.keys.batches("r")))
 
 
 def test_one_trajectory_is_deleted_by_its_id(store, write):
@@ -210,6 +234,25 @@ def test_neither_a_replay_nor_a_rebuild_brings_the_dead_back(store, write):
     store.delete(task="task-one")
     assert found_in_bucket(store, SECRET, b"y.0-0") == {SECRET, b"y.0-0"}, "y says it too"
     assert found_in_bucket(store, b"x.0-0") == set()
+    assert store.check().findings == []
+
+
+def test_a_batch_names_nobody_who_is_dead_whenever_it_is_written(store, write):
+    write(*attempt_of("x.0-0"), *attempt_of("y.0-0", "task-two", group="h"))
+    write(batch_of("x.0-0", "y.0-0"))
+    assert store.delete("x.0-0", purge=False).num_segments_left == 2
+    assert named_in_batches(store) == [(["y.0-0"], 1)], "though the object still says so"
+    store.compact(only_dead=True)
+    assert found_in_bucket(store, b"x.0-0") == set()
+
+    write(batch_of("x.0-0", "y.0-0"), batch_of("y.0-0", "x.0-0", step=2), group_of("x.0-0", "y.0-0", group_id="late"))
+    assert found_in_bucket(store, b"x.0-0") == {b"x.0-0"}
+    store.reindex(drop=True)
+    assert named_in_batches(store) == [(["y.0-0"], 1)] * 2
+    store.compact(only_dead=True)
+
+    assert found_in_bucket(store, b"x.0-0", b"y.0-0") == {b"y.0-0"}
+    assert named_in_batches(store) == [(["y.0-0"], 1)] * 2
     assert store.check().findings == []
 
 

@@ -1,5 +1,7 @@
 """This file holds what every object store has to do, over a directory and over S3."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from agent_layer.errors import NotFoundError, UnreachableError
@@ -39,6 +41,16 @@ def test_putting_again_replaces(objects):
 
     assert objects.get("key") == b"new"
     assert list(objects.list("")) == ["key"]
+
+
+def test_writers_of_the_same_key_do_not_get_in_each_others_way(objects):
+    contents = [bytes([number]) * 100_000 for number in range(8)]
+
+    with ThreadPoolExecutor(8) as threads:
+        for _ in threads.map(lambda content: objects.put("same", content), contents * 4):
+            assert objects.get("same") in contents
+
+    assert list(objects.list("")) == ["same"]
 
 
 def test_listing_gives_the_keys_that_begin_so_in_order(objects):

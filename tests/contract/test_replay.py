@@ -133,6 +133,19 @@ def test_of_a_step_that_was_trained_again_the_later_batch_stands(store, write, l
     assert isinstance(learned, TrainedBatch)
 
 
+def test_of_a_batch_that_lost_rollouts_the_rest_is_still_compared(store, learned):
+    assert replayed(store).record.num_deleted == 0
+    store.delete("x.0-0")
+
+    rest = replayed(store)
+    assert rest.differences == []
+    assert [one.trajectory_id for one in rest.record.rollouts] == ["x.1-0"]
+    assert (rest.record.num_deleted, rest.record.batch_hash) == (1, learned.batch_hash)
+    (left,) = rest.record.rollouts
+    changed = msgspec.structs.replace(rest.record, rollouts=[msgspec.structs.replace(left, samples_hash="another")])
+    assert "expected samples with the hash another" in rebuild_batch(changed, store.get).differences[0]
+
+
 @pytest.fixture
 def replay(objects_settings, monkeypatch, capsys):
     """``replay("--run", "r")`` gives what the command prints."""
@@ -155,6 +168,16 @@ def test_the_command_writes_what_was_trained(store, learned, replay, tmp_path):
     assert msgspec.msgpack.decode(written.read_bytes())["rewards"] == [0.0, 1.0]
     with pytest.raises(NotFoundError, match="step 2 of run 'r'"):
         replay("--run", "r", "--step", "2")
+
+
+@pytest.mark.parametrize("purge", [True, False])
+def test_the_command_counts_what_was_deleted_and_writes_no_part_of_a_batch(store, learned, replay, tmp_path, purge):
+    store.delete("x.0-0", purge=purge)
+
+    said = replay("--run", "r", "--out", str(tmp_path / "batches"))
+
+    assert said.endswith(f"2 rollouts    2 samples {learned.batch_hash}  deleted: 1 rollouts, the rest identical\n")
+    assert not (tmp_path / "batches").exists()
 
 
 def test_the_command_fails_when_anything_differs(store, write, replay):

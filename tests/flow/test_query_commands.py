@@ -11,7 +11,7 @@ from agent_layer.schema.policy import PolicyVersion
 from agent_layer.schema.record import Logprobs, TokenIds
 from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
-from agent_layer.schema.step import Action, PromptDelta, StepPart
+from agent_layer.schema.step import Action, Content, PromptDelta, StepPart, StepState
 from agent_layer.store import open_store
 
 
@@ -104,6 +104,22 @@ def test_a_trajectory_is_shown_whole_or_one_step_of_it(agent_layer):
     assert whole["steps"] == [part["step"]]
     assert [one["score"] for one in whole["rewards"]] == [1.0]
     assert whole["outcome"]["status"] == "completed"
+
+
+def test_what_lies_in_blobs_is_shown_with_what_refers_to_it(settings, agent_layer):
+    said = Content(trajectory_id="x.0-0", hash="h", body=json.dumps("word " * 20_000).encode())
+    part = {"trajectory_id": "x.0-0", "run": "r", "source": "gateway", "call_id": "a"}
+    recorder = open_recorder(settings)
+    recorder.append(*attempt_of("x.0-0", 100.0, 0.0), said)
+    recorder.append(StepPart(**part, phase="start", at=99.0, state=StepState(messages=["h"])))
+    assert recorder.flush().pending == 0
+
+    [whole] = rows(agent_layer("show", "x.0-0", "--format", "json"))
+    [queried] = rows(agent_layer("query", "--step", "0", "--format", "jsonl"))
+
+    assert whole["steps"][0]["state"]["messages"] == ["word " * 20_000]
+    assert queried["step"] == whole["steps"][0]
+    assert open_store(settings).get("x.0-0", blobs=False).contents == {}
 
 
 @pytest.mark.usefixtures("stored")

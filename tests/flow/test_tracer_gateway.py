@@ -1,7 +1,9 @@
 """The tracer in front of a real gateway, recorder, shipper and store; the engine alone is scripted."""
 
 import asyncio
+import base64
 import json
+import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
@@ -25,6 +27,8 @@ from agent_layer.schema.contents import resolve
 from agent_layer.schema.gateway import OpenRequest
 from agent_layer.schema.task import Limits
 from agent_layer.store import open_store
+from agent_layer.store.blobs import list_blobs
+from agent_layer.store.display import show_step
 from tracer.tracing import Tracing, active, trace_into
 
 OPERATOR = "operator-key"
@@ -256,3 +260,21 @@ async def test_a_rollout_that_a_worker_opened_is_entered(gateway, client):
     assert (report.pending, report.lost) == (0, 0)
     ((_, trajectory),) = await read_all(gateway, [(0, rollout.trajectory_id)])
     assert (trajectory.steps[0].agent, trajectory.accepted) == ("solver", None)
+
+
+async def test_a_screenshot_that_every_turn_shows_is_one_blob_and_is_shown_when_asked_for(gateway, client):
+    url = f"data:image/png;base64,{base64.b64encode(random.Random(0).randbytes(300_000)).decode()}"
+    look = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}
+    messages = [look]
+    async with tracer.rollout(task="t") as rollout:
+        for turn in range(3):
+            answer = await client.chat.completions.create(model="any", messages=messages)
+            said = {"role": "assistant", "content": answer.choices[0].message.content}
+            messages += [said, {"role": "user", "content": f"turn {turn}"}, look]
+
+    [(_, trajectory)] = await read_all(gateway, [(0, rollout.trajectory_id)])
+    store = await asyncio.to_thread(open_store, gateway)
+
+    assert len(list(list_blobs(store.keys, store.objects))) == len(trajectory.blobs) == 1
+    for step in store.get(rollout.trajectory_id, blobs=False).steps:
+        assert show_step(trajectory, step)["state"]["messages"].count(look) == step.index + 1

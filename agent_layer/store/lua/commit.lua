@@ -76,6 +76,15 @@ local function merge_row(id, row, said, before)
   if said.policy_max then merge_policy(row, 'policy_max', said.policy_max, math.max) end
 end
 
+-- A committed segment's blobs are stored: whoever has the same content need not store it again.
+local function keep_blob(id, name)
+  redis.call('SADD', key('blob', name), id)
+  redis.call('HSET', key('t', id, 'blobs'), name, 1)
+  local content_hash = name:match('^%x+')
+  local current = redis.call('HGET', key('blobs'), content_hash)
+  if not current or current:match('^%S+') == name then redis.call('HSET', key('blobs'), content_hash, name .. ' 1') end
+end
+
 local is_merged = {}
 for _, name in ipairs(batch.merged) do is_merged[name] = true end
 
@@ -95,9 +104,13 @@ local function merge_place(chunks, segment, place)
   return false
 end
 
-local function merge_group_place(id, segment)
+-- The same for what lists trajectories: a group, or a step of training. One that names the dead is to be rewritten.
+local function merge_listing_place(hash, id, segment, members)
+  for _, member in ipairs(members) do
+    if is_dead(member) then redis.call('SADD', key('rewrite'), segment) end
+  end
   local held, names = {[segment] = true}, {}
-  for name in (redis.call('HGET', key('group-segments'), id) or ''):gmatch('%S+') do held[name] = true end
+  for name in (redis.call('HGET', hash, id) or ''):gmatch('%S+') do held[name] = true end
   for name in pairs(held) do
     if was_merged(name, function(other) return held[other] end) then
       redis.call('SADD', key('rewrite'), name)
@@ -106,7 +119,7 @@ local function merge_group_place(id, segment)
     end
   end
   table.sort(names)
-  redis.call('HSET', key('group-segments'), id, table.concat(names, ' '))
+  redis.call('HSET', hash, id, table.concat(names, ' '))
 end
 
 local bases = {}
@@ -116,12 +129,14 @@ local function merge_trajectory(one)
   local row = key('t', id)
   if is_dead(id) then
     redis.call('SADD', key('rewrite'), one.segment)
+    for _, name in ipairs(said.blobs or {}) do release_blob(id, name) end
     forget_trajectory(id) -- whoever deleted it may have died half-way
     return
   end
   local before = read_filed(row)
   local is_more = merge_place(row .. ':chunks', one.segment, one.place)
   merge_row(id, row, said, before)
+  for _, name in ipairs(said.blobs or {}) do keep_blob(id, name) end
   for reward_id, reward in pairs(one.rewards) do
     redis.call('HSETNX', row .. ':rewards', reward_id, reward)
   end
@@ -153,7 +168,12 @@ for _, policy in ipairs(batch.policies) do
   redis.call('HSETNX', key('policies', policy.run), policy.number, policy.record)
 end
 for _, trained in ipairs(batch.trained) do
-  redis.call('HSETNX', key('batches', trained.run), trained.batch_id, trained.record)
+  local batches = key('batches', trained.run)
+  local known = redis.call('HGET', batches, trained.batch_id)
+  if not known or #trained.record < #known then -- the one without rollouts that were deleted
+    redis.call('HSET', batches, trained.batch_id, trained.record)
+  end
+  merge_listing_place(key('batch-segments'), trained.run .. ':' .. trained.step, trained.segment, trained.members)
 end
 for _, group in ipairs(batch.groups) do
   redis.call('SADD', key('runs'), group.run)
@@ -161,7 +181,7 @@ for _, group in ipairs(batch.groups) do
     redis.call('SADD', key('rewrite'), group.segment)
     forget_group(group.group_id)
   else
-    merge_group_place(group.group_id, group.segment)
+    merge_listing_place(key('group-segments'), group.group_id, group.segment, group.members)
     local is_new = redis.call('SETNX', key('group', group.group_id), group.record) == 1
     if is_new then announce('kind', 'group', 'group_id', group.group_id, 'run', group.run) end
     if not is_new and is_merged[group.segment] then -- without the members that were deleted

@@ -1,5 +1,11 @@
 -- How what was deleted leaves the index. Stands behind blocks.lua and events.lua.
 
+-- Let go of a blob; what nobody needs any more may be removed: see unneeded.lua.
+local function release_blob(id, name)
+  redis.call('SREM', key('blob', name), id)
+  if redis.call('EXISTS', key('blob', name)) == 0 then redis.call('SADD', key('unneeded'), name) end
+end
+
 local function forget_trajectory(id)
   local row = key('t', id)
   for _, segment in ipairs(redis.call('HKEYS', key('t', id, 'chunks'))) do
@@ -9,7 +15,8 @@ local function forget_trajectory(id)
     unfile(row)
     announce('kind', 'deleted', 'trajectory_id', id)
   end
-  redis.call('DEL', row, key('t', id, 'chunks'), key('t', id, 'calls'), key('t', id, 'rewards'))
+  for _, name in ipairs(redis.call('HKEYS', key('t', id, 'blobs'))) do release_blob(id, name) end
+  redis.call('DEL', row, key('t', id, 'chunks'), key('t', id, 'calls'), key('t', id, 'rewards'), key('t', id, 'blobs'))
 end
 
 local function forget_group(id)

@@ -8,24 +8,31 @@ local function leave_trajectory(id, new, olds)
   return true
 end
 
-local function leave_group(id, new, olds)
+-- Hash of segments and field, of owners who are neither trajectory nor policy.
+local function listed_at(owner)
+  local group, batch = owner:match('^group:(.*)'), owner:match('^batch:(.*)')
+  if group then return key('group-segments'), group end
+  if batch then return key('batch-segments'), batch end
+end
+
+local function leave_list(hash, id, new, olds)
   local names, is_there = {}, false
   local goes = {}
   for _, name in ipairs(olds) do goes[name] = true end
-  for name in (redis.call('HGET', key('group-segments'), id) or ''):gmatch('%S+') do
+  for name in (redis.call('HGET', hash, id) or ''):gmatch('%S+') do
     is_there = is_there or name == new
     if not goes[name] then names[#names + 1] = name end
   end
-  if is_there then redis.call('HSET', key('group-segments'), id, table.concat(names, ' ')) end
+  if is_there then redis.call('HSET', hash, id, table.concat(names, ' ')) end
   return is_there
 end
 
 local needed = {}
 for _, one in ipairs(cmsgpack.unpack(ARGV[1])) do
   local owner, new, olds = unpack(one)
-  local group = owner:match('^group:(.*)')
+  local hash, id = listed_at(owner)
   local is_free
-  if group then is_free = leave_group(group, new, olds) else is_free = leave_trajectory(owner, new, olds) end
+  if hash then is_free = leave_list(hash, id, new, olds) else is_free = leave_trajectory(owner, new, olds) end
   if not is_free and not is_dead(owner) then needed[#needed + 1] = owner end
 end
 return needed

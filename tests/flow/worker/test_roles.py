@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 
 import pytest
 from redis import Redis
@@ -13,14 +14,18 @@ from agent_layer.local.scripted import ScriptedEngine, serve
 from agent_layer.recorder import Recorder, open_recorder
 from agent_layer.schema.policy import PolicyVersion
 from agent_layer.schema.reward import Reward
+from agent_layer.schema.rollout import AttemptStarted, Outcome
 from agent_layer.settings import Settings
 from agent_layer.shipper.destination import open_destination
 from agent_layer.shipper.ship import Shipper
 from agent_layer.store import open_store
 from agent_layer.store.acl import ROLES, rules_of
+from agent_layer.store.batches import list_batches
 from agent_layer.store.clients import open_redis
 from agent_layer.store.engines import EngineBoard
+from agent_layer.store.garbage import Grace
 from agent_layer.store.keys import Keys
+from agent_layer.store.packing import Limits
 from agent_layer.store.policies import register_policy
 
 from .conftest import Site, serve_gateway
@@ -84,8 +89,10 @@ async def test_each_role_does_its_work_and_asks_for_nothing_else(guarded, settin
 
     assert len(trajectories) == len(deliveries[0].trajectories) == 2
     look(store, Dispatcher(store.redis, reader))
-    care(settings_of("operator"), trajectories[1].trajectory_id)
-    assert store.get(trajectories[0].trajectory_id).reward == 0.5
+    kept, deleted = (one.trajectory_id for one in trajectories)
+    care(settings_of("operator"), deleted)
+    assert [one.trajectory_id for one in store.query().items] == [kept]
+    assert store.get(kept).reward == 0.5
     assert refusals(guarded) == []
 
 
@@ -103,15 +110,17 @@ def train(settings, engine):
 
 
 def care(settings, trajectory_id):
-    """What an operator does to the store."""
+    """What an operator does to a store."""
     store = open_store(settings)
     store.reward(trajectory_id, 0.25, name="opinion", reward_id="mine")
     assert open_recorder(settings).flush().pending == 0
     open_recorder(settings).close()
     store.reindex(drop=True)
-    store.compact()
-    store.collect_garbage()
-    store.delete(trajectory_id)
+    assert store.check().findings == []
+    store.expire(older_than=time.time() - 3_600)
+    assert store.delete(trajectory_id).num_segments_left == 0
+    store.compact(limits=Limits(least_age_seconds=0.0, small_bytes=1 << 20))
+    assert store.collect_garbage(grace=Grace(seconds=0.0)).findings == []
     assert store.check(repair=True).findings == []
 
 
@@ -119,23 +128,62 @@ def look(store, dispatcher):
     """What readers ask."""
     for order in ("newest", "oldest", "reward"):
         assert store.query(order=order, accepted=True, reward=(0.1, None)).items
+    assert store.count(accepted=True) == 2
+    store.summarise(by=["task_type"])
+    store.explain(accepted=True)
+    assert store.quarantine() == {}
+    assert list_batches(store.redis, store.keys, "default") == []
     dispatcher.stats()
     dispatcher.groups()
     dispatcher.workers()
     EngineBoard(store.redis, store.keys).engines()
 
 
-def test_a_shipper_that_may_nothing_else_ships(guarded, settings_of):
-    settings = settings_of("shipper")
+def ship(settings, *records):
     recorder = Recorder(settings)
-    recorder.append(Reward(trajectory_id="x.0-0", reward_id="a", run="r", at=1.0, name="a", score=1.0))
+    for record in records:
+        recorder.append(record)
     recorder.close()
     destination = open_destination(settings)
     Shipper(settings.log_dir, destination, threading.Event()).ship_pending()
     destination.close()
 
+
+def test_a_shipper_that_may_nothing_else_ships(guarded, settings_of):
+    ship(settings_of("shipper"), Reward(trajectory_id="x.0-0", reward_id="a", run="r", at=1.0, name="a", score=1.0))
+
     assert [one.name for one in open_store(settings_of("reader")).get("x.0-0").rewards] == ["a"]
     assert refusals(guarded) == []
+
+
+CARE = [
+    lambda store: store.delete("x.0-0"),
+    lambda store: store.delete(run="r", purge=False),
+    lambda store: store.expire(run="r", older_than=time.time() + 60),
+    lambda store: store.compact(),
+    lambda store: store.collect_garbage(grace=Grace(seconds=0.0, tombstone_seconds=0.0)),
+    lambda store: store.reindex(drop=True),
+]
+
+
+@pytest.mark.parametrize("role", [role for role in ROLES if role not in ("operator", "shipper")])
+def test_whoever_is_no_operator_is_stopped_before_anything_of_a_store_is_changed(guarded, settings_of, role):
+    started = AttemptStarted(trajectory_id="x.0-0", run="r", rollout_id="x.0", attempt=0, task_id="t", started_at=1.0)
+    ended = Outcome(trajectory_id="x.0-0", run="r", status="completed", ended_at=2.0)
+    ship(settings_of("shipper"), started, ended)
+    operator = open_store(settings_of("operator"))
+    objects = sorted(operator.objects.list(""))
+
+    for act in CARE:
+        with pytest.raises(UnreachableError, match="'agent-layer store acl' prints the rights of each role"):
+            act(open_store(settings_of(role)))
+
+    assert sorted(operator.objects.list("")) == objects
+    assert operator.check().findings == []
+    assert {user for user, _, _ in refusals(guarded)} == {role}
+    for act in CARE:
+        act(operator)
+    assert operator.count() == 0
 
 
 FORBIDDEN = [

@@ -1,0 +1,164 @@
+"""This file holds blobs: large contents and media as objects of their own, so that they are read only when asked for.
+
+A blob lies at ``{namespace}/blob/{first two letters}/{name}``: one frame ``[u32 length | u32 crc32 | zstd(body)]``. Its
+name begins with the content hash of the body; trajectories that show the same share it. ``holding.py`` says who needs
+which.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Final
+
+import msgspec
+import zstandard
+
+from agent_layer.errors import CorruptRecordError, NotFoundError
+from agent_layer.recorder.frames import frame, unframe
+from agent_layer.schema.ids import content_hash, new_id
+from agent_layer.schema.step import Content
+from agent_layer.schema.trajectory import Trajectory
+from agent_layer.store.keys import Keys
+from agent_layer.store.protocols import ObjectStore
+
+__all__ = [
+    "BlobLimits",
+    "Contents",
+    "blob_at",
+    "blob_key",
+    "blob_name",
+    "fill_in",
+    "is_large",
+    "list_blobs",
+    "pack",
+    "read_blob",
+]
+
+_NAME = re.compile(r"([0-9a-f]{32})-[0-9a-z]{26}")
+_MEDIA: Final = re.compile(rb'"data:[^"]{0,200}?;base64,')
+"""As the gateway takes images out of messages: the JSON string of a data URL, and nothing else."""
+_LEVEL = 1
+_NUM_AT_ONCE = 16
+"""Blobs fetched at the same time; a store far away answers each of them slowly."""
+
+
+class BlobLimits(msgspec.Struct, frozen=True):
+    """Above which sizes contents become blobs."""
+
+    any_bytes: int = 64 << 10
+    media_bytes: int = 4 << 10
+
+
+def is_large(content: Content, limits: BlobLimits) -> bool:
+    """Whether a content is to be an object of its own."""
+    least = limits.media_bytes if _MEDIA.match(content.body) else limits.any_bytes
+    return len(content.body) > least
+
+
+def blob_name(body: bytes) -> str:
+    """Name a new blob; no name is given twice."""
+    return f"{content_hash(body)}-{new_id()}"
+
+
+def blob_key(keys: Keys, name: str) -> str:
+    """Key of the object of a blob.
+
+    Raises: CorruptRecordError: there can be no blob of this name.
+    """
+    _hash_in(name)
+    return f"{keys.namespace}/blob/{name[:2]}/{name}"
+
+
+def blob_at(key: str) -> str | None:
+    """Name of the blob that lies at a key; None where none of ours would lie."""
+    name = key.rpartition("/")[2]
+    return name if _NAME.fullmatch(name) else None
+
+
+def list_blobs(keys: Keys, objects: ObjectStore) -> Iterator[str]:
+    """Names of all blobs of the namespace."""
+    yield from filter(None, map(blob_at, objects.list(f"{keys.namespace}/blob/")))
+
+
+def pack(body: bytes) -> bytes:
+    """Give the stored form of a body."""
+    return frame(zstandard.ZstdCompressor(level=_LEVEL).compress(body))
+
+
+def read_blob(keys: Keys, objects: ObjectStore, name: str) -> bytes:
+    """Fetch a body.
+
+    Raises:
+        NotFoundError: its object is gone.
+        CorruptRecordError: what lies there is not what the name says.
+    """
+    try:
+        packed = objects.get(blob_key(keys, name))
+    except NotFoundError as error:
+        raise NotFoundError(
+            f"blob {name}: expected it at {blob_key(keys, name)!r}, found no object; restore it from a copy, or read"
+            " the trajectory without its blobs"
+        ) from error
+    body = _unpack(packed)
+    if body is None or content_hash(body) != _hash_in(name):
+        raise CorruptRecordError(
+            f"blob {name}: expected bytes with this hash, found others; restore the object from a copy"
+        )
+    return body
+
+
+def fill_in(keys: Keys, objects: ObjectStore, trajectory: Trajectory) -> Trajectory:
+    """Fetch all contents that lie in blobs; raises what ``read_blob`` does."""
+    absent = {hash_: name for hash_, name in trajectory.blobs.items() if hash_ not in trajectory.contents}
+    if not absent:
+        return trajectory
+    with ThreadPoolExecutor(min(_NUM_AT_ONCE, len(absent))) as threads:
+        bodies = list(threads.map(partial(read_blob, keys, objects), absent.values()))
+    fetched = dict(zip(absent, bodies, strict=True))
+    return msgspec.structs.replace(trajectory, contents=trajectory.contents | fetched)
+
+
+class Contents(Mapping[str, bytes]):
+    """All contents of a trajectory by hash; those in blobs are fetched when they are read, and then kept."""
+
+    def __init__(self, trajectory: Trajectory, fetch: Callable[[str], bytes]) -> None:
+        self._known = dict(trajectory.contents)
+        self._blobs = trajectory.blobs
+        self._fetch = fetch
+
+    def __getitem__(self, content_hash: str) -> bytes:
+        """Give a body; raises what ``read_blob`` does."""
+        if content_hash not in self._known:
+            self._known[content_hash] = self._fetch(self._blobs[content_hash])
+        return self._known[content_hash]
+
+    def __contains__(self, content_hash: object) -> bool:
+        """Whether the trajectory has it; nothing is fetched."""
+        return content_hash in self._known or content_hash in self._blobs
+
+    def __iter__(self) -> Iterator[str]:
+        """Hashes, nothing is fetched."""
+        return iter(self._known | self._blobs)
+
+    def __len__(self) -> int:
+        """Number of contents."""
+        return len(self._known | self._blobs)
+
+
+def _unpack(packed: bytes) -> bytes | None:
+    content = unframe(packed)
+    try:
+        return None if content is None else zstandard.ZstdDecompressor().decompress(content)
+    except zstandard.ZstdError:
+        return None
+
+
+def _hash_in(name: str) -> str:
+    found = _NAME.fullmatch(name)
+    if found is None:
+        raise CorruptRecordError(
+            f"blob {name!r}: expected a content hash, '-' and an id, found another name; the record that refers to it"
+            " was written by something else"
+        )
+    return found[1]

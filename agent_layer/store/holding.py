@@ -1,0 +1,158 @@
+"""This file holds who needs which blob, from before it is stored until nobody needs it and it is removed.
+
+1. A shipper has its trajectories *hold* a blob before it stores it. Content that is held already gets the same name;
+   where a committed segment refers to it, it need not be stored again. Otherwise the name is new.
+2. Blobs are stored, then the segment that refers to them, then it is committed.
+3. Death lets go. A blob that lost its last holder is noted as unneeded. Whoever removes it has its name struck off
+   first, in the script that finds that nobody holds it: from then on the same content gets a new name. However late a
+   removal or a repeated one arrives, it never hits a blob that somebody needs.
+4. A shipper that stores a blob for somebody who died meanwhile finds out at its commit, which notes the blob again.
+
+A rebuild of the index adds holders and forgets none. Blobs that no one in Redis knows of (it was lost before a log was
+committed) are orphans: removed once they are old, and only when every segment is indexed.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple, cast
+
+import msgspec
+from redis import Redis
+
+from agent_layer.schema.codec import LogRecord, decode, encode
+from agent_layer.schema.step import Content, ContentRef
+from agent_layer.store.blobs import BlobLimits, blob_key, blob_name, is_large, pack
+from agent_layer.store.keys import Keys
+from agent_layer.store.pages import pages_of
+from agent_layer.store.protocols import ObjectStore
+from agent_layer.store.rebuild import list_segments
+from agent_layer.store.scripts import load_script
+from agent_layer.store.segments import StoredRecord, segment_name
+
+__all__ = ["find_orphans", "remove_unneeded", "store_contents"]
+
+_AT_ONCE = 256
+"""That one script handles at most, so that nobody waits long for Redis."""
+_NUM_AT_ONCE = 8
+
+
+def store_contents(
+    redis: Redis,
+    keys: Keys,
+    objects: ObjectStore,
+    records_by_owner: Mapping[str, Iterable[StoredRecord]],
+    limits: BlobLimits,
+) -> dict[str, list[StoredRecord]]:
+    """Keep each content of a trajectory once, and store the large ones and media as blobs.
+
+    Returns: the records that are left for the segment, in order, with references where blobs were made.
+    """
+    kept = {owner: list(_without_repeats(records)) for owner, records in records_by_owner.items()}
+    contents = (one.record for records in kept.values() for one in records if isinstance(one.record, Content))
+    large = [one for one in contents if is_large(one, limits)]
+    held = {_identity(one): blob for one, blob in zip(large, _hold(redis, keys, large), strict=True)}
+    _put(keys, objects, {blob.name: one.body for one in large if not (blob := held[_identity(one)]).is_stored})
+    return {
+        owner: [_refer(one, blob.name) if (blob := held.get(_identity(one.record))) else one for one in records]
+        for owner, records in kept.items()
+    }
+
+
+def remove_unneeded(redis: Redis, keys: Keys, objects: ObjectStore, orphans: Iterable[str] = ()) -> list[str]:
+    """Remove the blobs that nobody needs any more; gives their names. Purges and garbage collection call it.
+
+    Args:
+        redis: of the namespace.
+        keys: of the namespace.
+        objects: of the namespace.
+        orphans: what ``find_orphans`` found, to be removed too.
+    """
+    noted = {name.decode() for name in cast("set[bytes]", redis.smembers(keys.unneeded))}
+    names = _removable(redis, keys, sorted(noted.union(orphans)), is_looking=False)
+    with ThreadPoolExecutor(_NUM_AT_ONCE) as threads:
+        for _ in threads.map(objects.delete, [blob_key(keys, name) for name in names]):
+            pass
+    for page in pages_of(names, _AT_ONCE):
+        redis.srem(keys.unneeded, *page)
+    return names
+
+
+def find_orphans(redis: Redis, keys: Keys, objects: ObjectStore, names: Iterable[str]) -> list[str]:
+    """Tell which blobs nobody needs; none while some segment is not indexed, which might need them.
+
+    Args:
+        redis: of the namespace.
+        keys: of the namespace.
+        objects: of the namespace.
+        names: of blobs that were stored longer ago than anybody takes from storing one to committing its segment.
+    """
+    committed = {name.decode() for name in cast("list[bytes]", redis.hkeys(keys.segments))}
+    if not committed.issuperset(filter(None, map(segment_name, list_segments(keys, objects)))):
+        return []
+    return _removable(redis, keys, names, is_looking=True)
+
+
+def _without_repeats(records: Iterable[StoredRecord]) -> Iterator[StoredRecord]:
+    seen: set[tuple[str, str]] = set()
+    for one in records:
+        name = _identity(one.record)
+        if name is None or name not in seen:
+            yield one
+        if name is not None:
+            seen.add(name)
+
+
+def _identity(record: LogRecord) -> tuple[str, str] | None:
+    """What two contents have in common that are one; None for other records."""
+    return (record.trajectory_id, record.hash) if isinstance(record, Content) else None
+
+
+class _Held(NamedTuple):
+    """The blob of a content."""
+
+    name: str
+    is_stored: bool
+    """Or never to be, because whom it belongs to is dead."""
+
+
+def _hold(redis: Redis, keys: Keys, contents: Sequence[Content]) -> list[_Held]:
+    script = load_script(redis, "blobs")
+    held: list[_Held] = []
+    for page in pages_of(contents, _AT_ONCE):
+        names = [blob_name(one.body) for one in page]
+        asked = [(one.trajectory_id, name.partition("-")[0], name) for one, name in zip(page, names, strict=True)]
+        given = cast("list[bytes]", script(keys=[keys.name()], args=[msgspec.msgpack.encode(asked)]))
+        told = (one.decode().split() for one in given)
+        held += [_Held(name, is_stored == "1") for name, is_stored in told]
+    return held
+
+
+def _put(keys: Keys, objects: ObjectStore, bodies: Mapping[str, bytes]) -> None:
+    def put(name: str) -> None:
+        objects.put(blob_key(keys, name), pack(bodies[name]))
+
+    with ThreadPoolExecutor(_NUM_AT_ONCE) as threads:
+        for _ in threads.map(put, bodies):
+            pass
+
+
+def _refer(one: StoredRecord, blob: str) -> StoredRecord:
+    whole = cast("Content", decode(one.content))  # with all that only a newer reader would know
+    reference = ContentRef(
+        trajectory_id=whole.trajectory_id,
+        hash=whole.hash,
+        blob=blob,
+        size_bytes=len(whole.body),
+        schema_version=whole.schema_version,
+        unknown=whole.unknown,
+    )
+    return StoredRecord(reference, encode(reference))
+
+
+def _removable(redis: Redis, keys: Keys, names: Iterable[str], *, is_looking: bool) -> list[str]:
+    script = load_script(redis, "unneeded")
+    mode = "0" if is_looking else "1"
+    found: list[str] = []
+    for page in pages_of(names, _AT_ONCE):
+        found += [name.decode() for name in cast("list[bytes]", script(keys=[keys.name()], args=[mode, *page]))]
+    return found
