@@ -8,6 +8,7 @@ from typing import cast
 from agent_layer.errors import CorruptRecordError, NotFoundError
 from agent_layer.store.broken import find_broken_blobs
 from agent_layer.store.figures import Figures, count_calls_seen
+from agent_layer.store.filing import find_misfiled
 from agent_layer.store.findings import CheckReport, Finding
 from agent_layer.store.index import Index
 from agent_layer.store.leftovers import find_successors, is_left_over
@@ -19,7 +20,8 @@ from agent_layer.store.protocols import ObjectStore
 from agent_layer.store.query import scan_trajectories
 from agent_layer.store.rebuild import Progress, index_segment, list_segments, read_segment, reindex
 from agent_layer.store.sealing import count_calls
-from agent_layer.store.segments import is_ours, segment_name
+from agent_layer.store.segments import is_ours, segment_key, segment_name
+from agent_layer.store.strays import count_strays
 from agent_layer.store.tombstones import list_tombstones
 
 __all__ = ["check_store"]
@@ -40,13 +42,15 @@ def check_store(
     segments = list_segments(index.keys, objects)
     findings = list(_find_undead(index, objects))
     figures: Figures = Counter()
+    suspects: set[str] = set()
     for num_done, key in enumerate(segments, start=1):
-        findings += _check_segment(index, objects, key, figures)
+        findings += _check_segment(index, objects, key, figures, suspects)
         if progress:
             progress(num_done, len(segments))
-    num_trajectories, gone, misfiled = _check_entries(index, frozenset(map(segment_name, segments)))
+    num_trajectories, gone = _check_entries(index, frozenset(map(segment_name, segments)))
+    findings = [one for one in findings if one.kind != "unindexed" or _is_unindexed(index, objects, one.subject)]
     findings += _find_missing(gone, index, objects)
-    findings += misfiled
+    findings += _find_misfiled(index, suspects)
     is_repaired = repair and bool(findings)
     if is_repaired:
         _repair(index, objects, findings)
@@ -62,7 +66,8 @@ def check_store(
     )
 
 
-def _check_segment(index: Index, objects: ObjectStore, key: str, figures: Figures) -> list[Finding]:
+def _check_segment(index: Index, objects: ObjectStore, key: str, figures: Figures, suspects: set[str]) -> list[Finding]:
+    """Compare the index with one segment; what seems to be misfiled is added to the suspects."""
     name = segment_name(key) or key
     try:
         segment = read_segment(objects, key)
@@ -73,7 +78,10 @@ def _check_segment(index: Index, objects: ObjectStore, key: str, figures: Figure
         return [Finding(kind="corrupt", subject=name, detail=str(error))]
     index.redis.hdel(index.keys.quarantine, name)
     figures.update(count_calls_seen(record for records in segment.records.values() for record in records))
-    if (lacking := lacking_in_index(index, segment)) and not _is_merged(index, objects, name):
+    lacking = lacking_in_index(index, segment)
+    whole = (one.trajectory_id for one in segment.footer.trajectories if one.trajectory_id not in lacking)
+    suspects.update(find_misfiled(index, whole))
+    if lacking and not _is_merged(index, objects, name):
         return [Finding(kind="unindexed", subject=name, detail=f"the index lacks something of {', '.join(lacking)}")]
     return []
 
@@ -91,9 +99,15 @@ def _is_merged(index: Index, objects: ObjectStore, name: str) -> bool:
         return error.name == name and isinstance(error.reason, NotFoundError)
 
 
-def _check_entries(index: Index, segments: frozenset[str | None]) -> tuple[int, dict[str, set[str]], list[Finding]]:
-    """Number of trajectories in the index; by what names them, segments that are not there; what is filed wrongly."""
-    num_trajectories, misfiled = 0, list[Finding]()
+def _is_unindexed(index: Index, objects: ObjectStore, name: str) -> bool:
+    """Look again, in case the segment was on its way into the index."""
+    key = segment_key(index.keys, name)
+    return any(one.kind == "unindexed" for one in _check_segment(index, objects, key, Counter(), set()))
+
+
+def _check_entries(index: Index, segments: frozenset[str | None]) -> tuple[int, dict[str, set[str]]]:
+    """Number of trajectories in the index; by what names them, segments that are not there."""
+    num_trajectories = 0
     marked = names_in(index.redis.hkeys(index.keys.segments))
     gone = {name: {name} for name in sorted(marked - segments)}
     for page in pages_of((row.trajectory_id for row in scan_trajectories(index, {})), _PAGE):
@@ -101,10 +115,16 @@ def _check_entries(index: Index, segments: frozenset[str | None]) -> tuple[int, 
         for trajectory_id in page:
             if lacking := {segment for segment, _ in index.chunks(trajectory_id)} - segments:
                 gone[trajectory_id] = lacking
-        for trajectory_id in index.misfiled(page):
-            detail = "bitmaps or columns of its block differ from its row"
-            misfiled.append(Finding(kind="misfiled", subject=trajectory_id, detail=detail))
-    return num_trajectories, gone, misfiled
+    return num_trajectories, gone
+
+
+def _find_misfiled(index: Index, suspects: set[str]) -> Iterator[Finding]:
+    """Look at suspects again, in case they were just changing, and for what is filed under nobody."""
+    for trajectory_id in find_misfiled(index, sorted(suspects)):
+        detail = "its block or its reward differs from what its row and its judgements say"
+        yield Finding(kind="misfiled", subject=trajectory_id, detail=detail)
+    for block, num_strays in count_strays(index.redis, index.keys).items():
+        yield Finding(kind="misfiled", subject=f"block {block}", detail=f"{num_strays} bits stand for no trajectory")
 
 
 def _find_undead(index: Index, objects: ObjectStore) -> Iterator[Finding]:
@@ -144,6 +164,7 @@ def _find_short(index: Index) -> Iterator[Finding]:
 
 def _repair(index: Index, objects: ObjectStore, findings: list[Finding]) -> None:
     if any(one.kind in _REBUILT for one in findings):
+        index.redis.delete(index.keys.reindexing)  # what an earlier rebuild had entered may be what is wrong
         reindex(index.redis, index.keys, objects, drop=True)
         return
     for finding in findings:

@@ -19,7 +19,7 @@ from agent_layer.store.scripts import load_script
 from agent_layer.store.segments import SealedSegment
 from agent_layer.store.summary import bears_on_reward
 
-__all__ = ["commit_segments", "remember_replaced"]
+__all__ = ["commit_segments", "remember_replaced", "rewards_of"]
 
 _LARGEST_BATCH = 256
 """Rows, calls and rewards that one script merges at most, so that nobody waits long for Redis."""
@@ -92,7 +92,7 @@ def commit_segments(redis: Redis, keys: Keys, segments: Sequence[SealedSegment],
     for batch in _batches(segments, merged, again=again):
         bases = cast("list[list[bytes]]", commit(keys=[keys.name()], args=[msgspec.msgpack.encode(batch)]))
         while bases:  # again for those of which what they follow from changed meanwhile
-            bases = cast("list[list[bytes]]", enter(keys=[keys.name()], args=_rewards_of(bases)))
+            bases = cast("list[list[bytes]]", enter(keys=[keys.name()], args=rewards_of(bases)))
     if segments:
         mark(keys=[keys.name()], args=[said for one in segments for said in (one.footer.name, one.size_bytes)])
     for one in segments:
@@ -213,8 +213,12 @@ def _as_text(content: bytes) -> msgspec.Raw:
     return msgspec.Raw(b"\xdb" + len(content).to_bytes(4, "big") + content)
 
 
-def _rewards_of(bases: Iterable[Sequence[bytes]]) -> list[str]:
-    """Arguments of rewards.lua: rewards worked out by the one rule in Python."""
+def rewards_of(bases: Iterable[Sequence[bytes]]) -> list[str]:
+    """Work rewards out by the one rule in Python.
+
+    Args: bases: what commit.lua and rewards.lua return.
+    Returns: what rewards.lua takes: trajectory id, mark, reward (empty for null); and so on.
+    """
     arguments: list[str] = []
     for basis in bases:
         trajectory_id, mark, declared, ended, status, cause = (value.decode() for value in basis[:6])

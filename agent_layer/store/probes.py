@@ -1,73 +1,126 @@
 """This file holds what is asked of the index to know whether it holds all that a segment says."""
 
-from collections.abc import Iterator
-from typing import NamedTuple, cast
+from collections.abc import Callable, Iterator
+from functools import partial
+from operator import eq
+from typing import NamedTuple, TypeAlias, cast
 
-from agent_layer.schema.batch import TrainedBatch
-from agent_layer.schema.codec import LogRecord
-from agent_layer.schema.group import Group
-from agent_layer.schema.policy import PolicyVersion
-from agent_layer.schema.reward import Reward
-from agent_layer.schema.rollout import Accepted
-from agent_layer.schema.step import Content, ContentRef, StepPart
-from agent_layer.schema.trajectory import TrajectoryRecord
+import msgspec
+
+from agent_layer.schema.segment import Chunk, SegmentFooter, TrajectorySummary
 from agent_layer.store.index import Index
 from agent_layer.store.keys import Keys
 from agent_layer.store.rebuild import Segment
 
 __all__ = ["lacking_in_index"]
 
+_Stored: TypeAlias = "list[bytes | None]"
+_FIELDS = ("opened", "ended", "status", "accepted", "agents", "tools", "policy_min", "policy_max")
+
 
 class _Probe(NamedTuple):
-    """A question to Redis, and the answer of an index that holds what a segment says."""
+    """A question to Redis, and whether the answer is one of an index that holds what a segment says."""
 
     subject: str
     command: tuple[str, ...]
-    answer: object
+    holds: Callable[[object], bool]
 
 
 def lacking_in_index(index: Index, segment: Segment) -> list[str]:
-    """Name those of whom the index lacks something that the segment says; the dead lack nothing."""
-    dead = index.are_dead([chunk.owner for chunk in segment.footer.chunks])
-    living = {chunk.owner for chunk, is_dead in zip(segment.footer.chunks, dead, strict=True) if not is_dead}
-    probes = list(_probes(index.keys, segment, living))
+    """Name those of whom the index lacks something that the segment says; of the dead it need only know which bytes
+    are to go.
+    """
+    chunks = segment.footer.chunks
+    dead = {
+        chunk.owner
+        for chunk, is_dead in zip(chunks, index.are_dead([one.owner for one in chunks]), strict=True)
+        if is_dead
+    }
+    probes = list(_probes(index.keys, segment, dead))
     pipeline = index.pipeline()
     for probe in probes:
         pipeline.execute_command(*probe.command)  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
     found = cast("list[object]", pipeline.execute())
-    return list({probe.subject: None for probe, one in zip(probes, found, strict=True) if one != probe.answer})
+    return list({probe.subject: None for probe, one in zip(probes, found, strict=True) if not probe.holds(one)})
 
 
-def _probes(keys: Keys, segment: Segment, living: set[str]) -> Iterator[_Probe]:
-    name = segment.footer.name
-    yield _Probe("the segment itself", ("HGET", keys.segments, name), str(segment.size_bytes).encode())
-    for chunk in segment.footer.chunks:
-        if chunk.owner not in living:
-            continue
-        records = segment.records[chunk.owner]
-        if any(isinstance(record, TrajectoryRecord) for record in records):
-            place = f"{chunk.offset} {chunk.size_bytes}".encode()
-            yield _Probe(chunk.owner, ("HGET", keys.chunks(chunk.owner), name), place)
-        for command in {_command_of(keys, record): None for record in records if not isinstance(record, Content)}:
-            yield _Probe(chunk.owner, command, 1)
+def _probes(keys: Keys, segment: Segment, dead: set[str]) -> Iterator[_Probe]:
+    footer = segment.footer
+    size = str(segment.size_bytes).encode()
+    yield _Probe("the segment itself", ("HGET", keys.segments, footer.name), partial(eq, size))
+    if dead:
+        yield _Probe("what was deleted", ("SISMEMBER", keys.rewrite, footer.name), bool)
+    places = {chunk.owner: chunk for chunk in footer.chunks}
+    for summary in footer.trajectories:
+        if summary.trajectory_id not in dead:
+            yield from _probes_of(keys, footer.name, summary, places[summary.trajectory_id])
+    yield from _probes_of_others(keys, footer, dead)
 
 
-def _command_of(keys: Keys, record: LogRecord) -> tuple[str, ...]:  # noqa: PLR0911  # one for each kind
-    """What asks whether the index knows of a record. Contents are not known to it."""
-    match record:
-        case Group():
-            return "EXISTS", keys.group(record.group_id)
-        case PolicyVersion():
-            return "HEXISTS", keys.policies(record.run), str(record.number)
-        case TrainedBatch():
-            return "HEXISTS", keys.batches(record.run), record.batch_id
-        case StepPart():
-            return "HEXISTS", keys.calls(record.trajectory_id), record.call_id
-        case ContentRef():
-            return "HEXISTS", keys.blobs_of(record.trajectory_id), record.blob
-        case Reward():
-            return "HEXISTS", keys.rewards(record.trajectory_id), record.reward_id
-        case Accepted():
-            return "HEXISTS", keys.trajectory(record.trajectory_id), "accepted"
-        case _:
-            return "HEXISTS", keys.trajectory(record.trajectory_id), "started_at"
+def _probes_of(keys: Keys, segment: str, said: TrajectorySummary, chunk: Chunk) -> Iterator[_Probe]:
+    owner, place = said.trajectory_id, f"{chunk.offset} {chunk.size_bytes}".encode()
+    yield _Probe(owner, ("HGET", keys.chunks(owner), segment), partial(eq, place))
+    row = ("HMGET", keys.trajectory(owner), *_FIELDS)
+    yield _Probe(owner, row, partial(_row_holds, said))
+    if said.calls:
+        calls = ("HMGET", keys.calls(owner), *said.calls)
+        yield _Probe(owner, calls, partial(_calls_hold, said))
+    if said.rewards:
+        rewards = ("HMGET", keys.rewards(owner), *said.rewards)
+        yield _Probe(owner, rewards, _are_known)
+    if said.blobs:
+        yield _Probe(owner, ("HMGET", keys.blobs_of(owner), *said.blobs), _are_known)
+
+
+def _row_holds(said: TrajectorySummary, row: object) -> bool:
+    """Whether a row says at least what one segment does: other segments may know better."""
+    opened, ended, status, accepted, agents, tools, policy_min, policy_max = cast("_Stored", row)
+    return (
+        (said.opening is None or _stands(opened, said.opening.rank))
+        and (said.ending is None or _stands(ended, said.ending.rank))
+        and not (said.is_started and status is None)
+        and not (said.is_accepted and accepted is None)
+        and set(said.agents) <= _names(agents)
+        and set(said.tools) <= _names(tools)
+        and (said.policy_min is None or (policy_min is not None and int(policy_min) <= said.policy_min))
+        and (said.policy_max is None or (policy_max is not None and int(policy_max) >= said.policy_max))
+    )
+
+
+def _stands(stored: bytes | None, rank: str) -> bool:
+    return stored is not None and stored <= rank.encode()
+
+
+def _names(stored: bytes | None) -> set[str]:
+    return set(msgspec.json.decode(stored, type=list[str])) if stored else set()
+
+
+def _calls_hold(said: TrajectorySummary, stored: object) -> bool:
+    for call, (told, num_choices) in zip(cast("_Stored", stored), said.calls.values(), strict=True):
+        known_told, known_choices = map(int, (call or b"0 -1").split())
+        if told & ~known_told or known_choices < num_choices:
+            return False
+    return True
+
+
+def _probes_of_others(keys: Keys, footer: SegmentFooter, dead: set[str]) -> Iterator[_Probe]:
+    for group in footer.groups:
+        owner = f"group:{group.group_id}"
+        if owner not in dead:
+            yield _Probe(owner, ("EXISTS", keys.group(group.group_id)), bool)
+            yield _Probe(owner, ("ZSCORE", keys.closed_groups(group.run), group.group_id), _is_known)
+            yield _Probe(owner, ("HEXISTS", keys.group_segments, group.group_id), bool)
+    for policy in footer.policies:
+        owner = f"policy:{policy.run}:{policy.number}"
+        yield _Probe(owner, ("HEXISTS", keys.policies(policy.run), policy.number), bool)
+        yield _Probe(owner, ("SISMEMBER", keys.runs, policy.run), bool)
+    for batch in footer.batches:
+        yield _Probe(f"batch:{batch.batch_id}", ("HEXISTS", keys.batches(batch.run), batch.batch_id), bool)
+
+
+def _is_known(found: object) -> bool:
+    return found is not None
+
+
+def _are_known(found: object) -> bool:
+    return None not in cast("_Stored", found)

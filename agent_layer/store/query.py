@@ -19,6 +19,8 @@ __all__ = ["Order", "Page", "Search", "find_trajectories", "scan_trajectories"]
 
 _MOST_BLOCKS = 32
 """Looked at in one call: one at first, because the newest often do; never so many that others wait."""
+_MOST_TESTED = 8_192
+"""Members that one call should look at, which takes Redis 4 to 8 ms; where they lie close, calls take fewer blocks."""
 _PAGE = 512
 
 
@@ -130,7 +132,10 @@ def _look_into(
         behind = [one for one in fresh.positions if after is None or ordering.is_before(after, one)]
         best = ordering.sort({*best, *behind})[:limit]
         num_read, num_tested = num_read + len(blocks), num_tested + fresh.num_tested
-        num_at_once = min(2 * num_at_once, _MOST_BLOCKS)
+        if 2 * fresh.num_tested <= _MOST_TESTED:
+            num_at_once = min(2 * num_at_once, _MOST_BLOCKS)
+        elif fresh.num_tested > _MOST_TESTED:
+            num_at_once = max(1, num_at_once // 2)
     return Search(
         positions=best,
         num_blocks=found.num_blocks,

@@ -19,6 +19,7 @@ from agent_layer.store.pages import pages_of
 from agent_layer.store.protocols import ObjectStore
 from agent_layer.store.salvage import salvage_segment
 from agent_layer.store.segments import SealedSegment, read_chunk, read_footer, segment_key, segment_name
+from agent_layer.store.strays import count_strays
 from agent_layer.store.tombstones import bury, list_tombstones
 from agent_layer.store.turns import check_right
 
@@ -82,6 +83,8 @@ def reindex(
             redis.hset(keys.reindexing, "done_to", segments[num_done - 1])
             if progress:
                 progress(num_done, len(segments))
+    if not drop:
+        count_strays(redis, keys, clear=True)
     redis.delete(keys.reindexing)
     return ReindexReport(num_segments=len(segments), num_resumed=num_resumed, corrupt=corrupt)
 

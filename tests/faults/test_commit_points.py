@@ -6,29 +6,37 @@ import sys
 from itertools import count
 from multiprocessing import get_context
 
-import msgspec
 import pytest
 from redis import Redis
 
 from agent_layer.recorder import Recorder
+from agent_layer.schema.batch import TrainedBatch
+from agent_layer.schema.group import Group
+from agent_layer.schema.policy import PolicyVersion
 from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import AttemptStarted, Outcome
 from agent_layer.schema.step import Action, StepPart
+from agent_layer.shipper.direct import DirectDestination
+from agent_layer.store.batches import list_batches
 from agent_layer.store.objects import DirectoryObjects, open_objects
+from agent_layer.store.policies import list_policies
 from agent_layer.store.store import Store
 
-DECIDED = {"kind": "accepted", "rollout_id": "r.0", "group_id": "g", "run": "r", "at": "5.5"}
+NUM_CALLS = 300
+"""More than one script merges, so that a trajectory is entered by several."""
+DECIDED = {"kind": "accepted", "group_id": "", "run": "r", "at": "5.5"}
 
 
 class Fate:
-    """Kills this process at its n-th turn."""
+    """Kills this process at its n-th turn; a file tells what each turn was."""
 
-    def __init__(self, turn: int) -> None:
-        self._left = turn
+    def __init__(self, turn: int, diary) -> None:
+        self._left, self._diary = turn, diary
 
-    def turn(self) -> None:
+    def turn(self, point: str) -> None:
         self._left -= 1
         if self._left < 0:
+            self._diary.write_text(point)
             os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -38,9 +46,9 @@ class DeadlyObjects(DirectoryObjects):
     fate: Fate
 
     def put(self, key, content):
-        self.fate.turn()
+        self.fate.turn("before PUT")
         super().put(key, content)
-        self.fate.turn()
+        self.fate.turn("after PUT")
 
 
 class DeadlyRedis(Redis):
@@ -49,74 +57,86 @@ class DeadlyRedis(Redis):
     fate: Fate
 
     def execute_command(self, *args, **options):
-        self.fate.turn()
+        named = f"{args[0]} {str(args[1])[:8]}" if args[0] == "EVALSHA" else str(args[0])
+        self.fate.turn(f"before {named}")
         answer = super().execute_command(*args, **options)
-        self.fate.turn()
+        self.fate.turn(f"after {named}")
         return answer
 
 
 def record_attempt(settings, redis, keys, number: int) -> str:
-    """Two logs of one attempt, and a decision about it."""
-    trajectory_id = f"r.{number}-0"
-    own = {"trajectory_id": trajectory_id, "run": "r"}
-    call = {**own, "call_id": "c", "source": "gateway"}
+    """Two logs: a start, and all that follows; then decisions about it."""
+    name = f"r.{number}"
+    own = {"trajectory_id": f"{name}-0", "run": "r"}
+    calls = [{**own, "call_id": str(call), "source": "gateway"} for call in range(NUM_CALLS)]
     action = Action(policy_versions=[(number, 1)])
+    batch = {"policy_version": number, "trained_at": 1.0, "rollouts": [], "num_samples": 0, "batch_hash": "h"}
     for records in (
         [
-            AttemptStarted(**own, rollout_id=f"r.{number}", attempt=0, task_id="t", started_at=1.0),
-            StepPart(**call, phase="start", at=2.0),
+            AttemptStarted(**own, rollout_id=name, attempt=0, task_id="t", started_at=1.0),
+            *(StepPart(**call, phase="start", at=2.0) for call in calls),
         ],
         [
-            StepPart(**call, phase="end", at=3.0, status="ok", actions=[action, action]),
+            *(StepPart(**call, phase="end", at=3.0, status="ok", actions=[action, action]) for call in calls),
             Reward(**own, reward_id=f"w{number}", at=3.0, score=0.5),
-            Outcome(**own, status="completed", ended_at=4.0, num_calls=1),
+            Outcome(**own, status="completed", ended_at=4.0, num_calls=NUM_CALLS),
+            Group(group_id=f"g{number}", run="r", task_id="t", closed_at=number + 1.0, trajectory_ids=[f"{name}-0"]),
+            PolicyVersion(run="r", number=number, location="w", created_at=1.0),
+            TrainedBatch(run="r", batch_id=f"b{number}", step=number, **batch),
         ],
     ):
         recorder = Recorder(settings)
         recorder.append(*records)
         recorder.close()
-    redis.xadd(keys.outbox, {**DECIDED, "trajectory_id": trajectory_id})
-    return trajectory_id
+    redis.xadd(keys.outbox, {**DECIDED, "rollout_id": name, "trajectory_id": f"{name}-0"})
+    return f"{name}-0"
 
 
 @pytest.fixture
-def ship_and_die(settings, redis, ship_here):
-    """``ship_and_die(turn)``: whether a shipper was killed at this turn; False: it came to its end before."""
+def ship_and_die(settings, redis, ship_here, tmp_path):
+    """``ship_and_die(turn)``: the point at which a shipper was killed; None: it came to its end before."""
 
     def work(turn: int) -> None:
-        fate = Fate(turn)
+        fate = Fate(turn, tmp_path / "diary")
         objects = DeadlyObjects(settings.dir / "objects")
         deadly = DeadlyRedis(connection_pool=redis.connection_pool)
         objects.fate = deadly.fate = fate
-        sys.addaudithook(lambda event, _: fate.turn() if event == "os.remove" else None)  # the log goes
+        sys.addaudithook(lambda event, _: fate.turn("before the log goes") if event == "os.remove" else None)
+        DirectDestination.num_at_once = 1  # in this process: one log after the other, so that turns have an order
         ship_here(objects, deadly)
 
-    def start(turn: int) -> bool:
+    def start(turn: int) -> str | None:
         victim = get_context("fork").Process(target=work, args=(turn,))
         victim.start()
         victim.join()
         assert victim.exitcode in (0, -signal.SIGKILL)
-        return victim.exitcode != 0
+        return (tmp_path / "diary").read_text() if victim.exitcode else None
 
     return start
 
 
+@pytest.mark.timeout(300)
 def test_whatever_the_point_the_next_shipper_does_the_rest_and_nothing_twice(
     settings, redis, keys, ship_here, ship_and_die
 ):
     store = Store(settings, redis, open_objects(settings))
+    points = []
     for turn in count():
         trajectory_id = record_attempt(settings, redis, keys, turn)
-        was_killed = ship_and_die(turn)
+        point = ship_and_die(turn)
         ship_here()
 
+        points.append(point)
+        print(f"turn {turn}: {point}")  # noqa: T201  # shown when it fails
         row = store.row(trajectory_id)
-        assert (row.num_steps, row.reward, row.status, row.accepted) == (2, 0.5, "completed", True), f"turn {turn}"
-        assert not [*settings.log_dir.glob("*-*.log")]
-        assert redis.xlen(keys.outbox) == 0
-        if not was_killed:
+        assert (row.num_steps, row.reward, row.status, row.accepted) == (2 * NUM_CALLS, 0.5, "completed", True), point
+        assert contents_of(store, trajectory_id) == (2 * NUM_CALLS, NUM_CALLS, 1, True), point
+        assert counts_of(store) == [turn + 1, turn + 1, 0, turn + 1, turn + 1, turn + 1, turn + 1], point
+        assert not [*settings.log_dir.glob("*-*.log")], point
+        assert redis.xlen(keys.outbox) == 0, point
+        if point is None:
             break
-    assert turn > 15
+    assert_every_kind(points)
     assert store.check().findings == []
     assert len(list(store.objects.list(""))) == redis.hlen(keys.segments)
     before = answers(store)
@@ -124,6 +144,32 @@ def test_whatever_the_point_the_next_shipper_does_the_rest_and_nothing_twice(
     assert answers(store) == before
 
 
+def assert_every_kind(points) -> None:
+    """The points at which the issue asks a process to stop; between the scripts of one segment several times."""
+    scripts = [point for point in points if point and "EVALSHA" in point]
+    assert {"before PUT", "after PUT", "before the log goes", None} <= set(points)
+    assert len(scripts) >= 16, scripts
+
+
+def contents_of(store: Store, trajectory_id: str) -> tuple[int, int, int, bool]:
+    """Steps, calls, rewards, acceptance."""
+    trajectory = store.get(trajectory_id)
+    calls = {step.call_id for step in trajectory.steps}
+    return len(trajectory.steps), len(calls), len(trajectory.rewards), trajectory.accepted is not None
+
+
+def counts_of(store: Store) -> list[int]:
+    return [
+        store.count(),
+        store.count(status="completed", reward=(0.5, 0.5)),
+        store.count(status="running"),
+        store.count(accepted=True, policy=(0, None)),
+        store.redis.zcard(store.keys.closed_groups("r")),
+        len(list_policies(store.redis, store.keys, "r")),
+        len(list_batches(store.redis, store.keys, "r")),
+    ]
+
+
 def answers(store: Store) -> list[object]:
-    rows = store.query(run="r", limit=200).items
-    return [(row, msgspec.msgpack.encode(store.get(row.trajectory_id), enc_hook=list)) for row in rows]
+    rows = store.query(run="r", limit=500).items
+    return [counts_of(store), [(row, contents_of(store, row.trajectory_id)) for row in rows]]

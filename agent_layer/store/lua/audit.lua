@@ -1,33 +1,60 @@
 -- Which of some trajectories are not filed under what their rows say; reads only. Stands behind blocks.lua.
 -- ARGV: trajectory ids. Returns ids.
-local function is_filed(id)
-  local row = key('t', id)
-  local filed, ordinal = read_filed(row), redis.call('HGET', row, 'ordinal')
-  if not filed.started_at then return not ordinal end
-  if not ordinal then return false end
-  local block, at = place_of(ordinal)
-  if redis.call('HGET', ids_key(block, at), at) ~= id then return false end
-  for name in pairs(names_of(filed)) do
-    if redis.call('GETBIT', key('b', block, name), at) == 0 or redis.call('GETBIT', key('v', name), block) == 0 then
-      return false
-    end
-  end
-  if redis.call('GETBIT', key('b', block, 'rewarded'), at) ~= (filed.reward and 1 or 0) then return false end
-  if filed.reward and redis.call('GETBIT', key('b', block, 'bucket=' .. bucket_of(tonumber(filed.reward))), at) == 0 then
+local known = {} -- what was looked up already and is as it should be
+
+local function is_member(set, value)
+  local asked = set .. '\0' .. value
+  known[asked] = known[asked] or redis.call('SISMEMBER', set, value) == 1
+  return known[asked]
+end
+
+local function occurs(block, name)
+  local asked = block .. '\0' .. name
+  known[asked] = known[asked] or redis.call('GETBIT', key('v', name), block) == 1
+  return known[asked]
+end
+
+local function is_named(block, at, name, what)
+  return redis.call('GETBIT', in_block(block, name), at) == 1 and occurs(block, name)
+    and (not COUNTED[what[1]] or is_member(key('values', what[1]), what[2]))
+end
+
+local function has_names(block, at, filed)
+  local names = names_of(filed)
+  if filed.reward then
+    local bucket = bucket_of(tonumber(filed.reward))
+    names['bucket=' .. bucket], names.rewarded = {'bucket', bucket}, {'rewarded'}
+  elseif redis.call('GETBIT', in_block(block, 'rewarded'), at) == 1 then
     return false
   end
+  for name, what in pairs(names) do if not is_named(block, at, name, what) then return false end end
+  return true
+end
+
+local function has_numbers(block, at, filed)
   local ends = redis.call('HGET', key('zones'), block)
-  ends = ends and {struct.unpack(ENDS, ends)}
+  if not ends then return false end
+  ends = {struct.unpack(ENDS, ends)}
   for i, column in ipairs(COLUMNS) do
-    local stored = redis.call('GETRANGE', key('b', block, column), 8 * at, 8 * at + 7)
-    local found = #stored == 8 and struct.unpack('<d', stored) or NOT_KNOWN
-    local wanted = tonumber(filed[column])
-    if wanted and not (found == wanted and ends and ends[2 * i - 1] <= wanted and wanted <= ends[2 * i]) then
-      return false
-    end
+    local stored = redis.call('GETRANGE', in_block(block, column), 8 * at, 8 * at + 7)
+    if #stored ~= 8 then return false end
+    local found, wanted = struct.unpack('<d', stored), tonumber(filed[column])
+    if wanted and not (found == wanted and ends[2 * i - 1] <= wanted and wanted <= ends[2 * i]) then return false end
     if not wanted and found == found then return false end
   end
   return true
+end
+
+local function is_filed(id)
+  local row = key('t', id)
+  local filed = read_filed(row)
+  if not filed.started_at then return not filed.ordinal end
+  if not filed.ordinal then return false end
+  if redis.call('HLEN', row .. ':calls') ~= (tonumber(filed.num_calls) or 0) then return false end
+  if filed.run and not is_member(key('runs'), filed.run) then return false end
+  local block, at = place_of(filed.ordinal)
+  return redis.call('HGET', ids_key(block, at), at) == id and has_names(block, at, filed)
+    and has_numbers(block, at, filed)
 end
 
 local misfiled = {}

@@ -53,6 +53,7 @@ local function names_of(filed)
   return names
 end
 
+local is_mending = false -- whether all is written, what seems to be there already too
 local occurring = {} -- bitmaps that this script has found or made to hold somebody
 local begins = {} -- what the keys of a block begin with
 
@@ -67,9 +68,10 @@ end
 
 local function mark(block, at, name, what)
   local bitmap = in_block(block, name)
-  if redis.call('SETBIT', bitmap, at, 1) == 1 or occurring[bitmap] then return end
+  local is_known = redis.call('SETBIT', bitmap, at, 1) == 1 and not is_mending
+  if is_known or occurring[bitmap] then return end
   occurring[bitmap] = true
-  if redis.call('SETBIT', key('v', name), block, 1) == 0 and COUNTED[what[1]] then
+  if (redis.call('SETBIT', key('v', name), block, 1) == 0 or is_mending) and COUNTED[what[1]] then
     redis.call('SADD', key('values', what[1]), what[2])
   end
 end
@@ -143,25 +145,25 @@ local function ids_key(block, at)
   return in_block(block, 'ids:' .. math.floor(at / IDS_TOGETHER))
 end
 
--- File a trajectory under what its row says now. 'before' is what was filed last; without it all is written again.
+-- File a trajectory under what its row says now. 'before' is what it said last.
 local function file(id, row, before)
   local after = read_filed(row)
   if not after.started_at then return after end
-  local ordinal, is_new = after.ordinal, false
+  local ordinal, is_whole = after.ordinal, is_mending
   if not ordinal then
-    ordinal, is_new, before = redis.call('INCR', key('ordinals')) - 1, true, {}
+    ordinal, is_whole, before = redis.call('INCR', key('ordinals')) - 1, true, {}
     redis.call('HSET', row, 'ordinal', ordinal)
   end
   local block, at = place_of(ordinal)
   ends_of(block)
-  if is_new or not before then redis.call('HSET', ids_key(block, at), at, id) end
-  local left, joined = (is_new or not before) and {} or names_of(before), names_of(after)
+  if is_whole then redis.call('HSET', ids_key(block, at), at, id) end
+  local left, joined = before.ordinal and names_of(before) or {}, names_of(after)
   for name, what in pairs(left) do if not joined[name] then unmark(block, at, name, what) end end
-  for name, what in pairs(joined) do if not left[name] then mark(block, at, name, what) end end
+  for name, what in pairs(joined) do if is_whole or not left[name] then mark(block, at, name, what) end end
   for _, column in ipairs(COLUMNS) do
     if column == 'reward' then
-      if not before or is_new then write_reward(block, at, nil, tonumber(after.reward)) end -- else rewards.lua does
-    elseif not before or before[column] ~= after[column] then
+      if is_whole then write_reward(block, at, nil, tonumber(after.reward)) end -- else rewards.lua does
+    elseif is_whole or before[column] ~= after[column] then
       write(block, at, column, tonumber(after[column]))
     end
   end

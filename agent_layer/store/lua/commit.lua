@@ -5,6 +5,7 @@
 -- ARGV[1]: msgpack of an IndexBatch, see commit.py.
 -- Returns the basis (see basis.lua) of each trajectory whose reward may have changed.
 local batch = cmsgpack.unpack(ARGV[1])
+is_mending = batch.again
 
 local OPENING = {'rollout_id', 'attempt', 'run', 'task_id', 'task_type', 'split', 'group_id', 'worker', 'labels',
   'declared', 'started_at', 'input_hash', 'env', 'env_version'}
@@ -140,7 +141,7 @@ local function merge_trajectory(one)
   for reward_id, reward in pairs(one.rewards) do
     redis.call('HSETNX', row .. ':rewards', reward_id, reward)
   end
-  local after = file(id, row, not batch.again and before or nil)
+  local after = file(id, row, before)
   if after.run then redis.call('SADD', key('runs'), after.run) end
   if after.started_at and (before.status ~= after.status or before.accepted ~= after.accepted) then
     announce('kind', 'trajectory', 'trajectory_id', id, 'status', after.status or '')

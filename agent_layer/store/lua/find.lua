@@ -21,8 +21,11 @@ local function is_wanted(value, start)
 end
 
 local function keep(value, start, block, at)
-  local place = #found + 1
-  while place > 1 and is_before(value, start, found[place - 1][1], found[place - 1][2]) do place = place - 1 end
+  local place, behind = 1, #found + 1
+  while place < behind do
+    local middle = floor((place + behind) / 2)
+    if is_before(value, start, found[middle][1], found[middle][2]) then behind = middle else place = middle + 1 end
+  end
   table.insert(found, place, {value, start, block, at})
   local last, worst = found[limit], found[#found]
   while last and is_before(last[1], last[2], worst[1], worst[2]) do

@@ -1,0 +1,119 @@
+"""This file holds what an index is promised that lost any of its keys: a check says so, and all answers come back."""
+
+import random
+
+import pytest
+
+from agent_layer.schema.batch import TrainedBatch
+from agent_layer.schema.group import Group
+from agent_layer.schema.observation import Observation
+from agent_layer.schema.policy import PolicyVersion
+from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
+from agent_layer.schema.step import Action, StepPart
+from agent_layer.store.batches import list_batches
+from agent_layer.store.tombstones import forget, write_tombstones
+
+SEEDS = range(12)
+SHARED = ("ordinals", "events", "reindexing", "quarantine")
+"""What no segment says, or nobody misses."""
+
+
+@pytest.fixture
+def objects_settings(settings):
+    """One kind of object store is enough here: what is lost is in Redis."""
+    return settings
+
+
+@pytest.fixture
+def full_store(store, write, attempt_of):
+    """Trajectories in several segments each, one without a reward, one without a start, one of steps only, one dead."""
+    write(*attempt_of("a.0-0", at=100.0, score=0.5), *attempt_of("b.0-0", at=90.0, score=-1.0, num_choices=2))
+    split = attempt_of("c.0-0", at=80.0, score=1.0)
+    write(*split[:2], PolicyVersion(run="r", number=0, location="w", created_at=1.0))
+    write(*split[2:5])
+    write(*split[5:])
+    write(StepPart(trajectory_id="d.0-0", call_id="c", run="s", source="hook", phase="start", at=5.0))
+    started = AttemptStarted(
+        trajectory_id="e.0-0", run="s", rollout_id="e.0", attempt=0, task_id="u", started_at=70.0, labels={"k": "w"}
+    )
+    seen = Observation(trajectory_id="e.0-0", observation_id="o", run="s", at=71.0, name="search", output=None)
+    part = StepPart(
+        trajectory_id="e.0-0",
+        call_id="c",
+        run="s",
+        source="gateway",
+        phase="end",
+        at=72.0,
+        agent="judge",
+        actions=[Action(policy_versions=[(9, 1)])],
+    )
+    write(started, seen)
+    write(part)
+    write(Outcome(trajectory_id="e.0-0", run="s", status="failed", cause="infra", ended_at=75.0))
+    write(Accepted(trajectory_id="e.0-0", run="s", rollout_id="e.0", accepted_at=76.0))
+    write(Group(group_id="g", run="r", task_id="t", closed_at=9.0, trajectory_ids=["a.0-0", "b.0-0"]))
+    batch = {"policy_version": 0, "trained_at": 1.0, "rollouts": [], "num_samples": 0, "batch_hash": "h"}
+    write(TrainedBatch(run="r", batch_id="b", step=1, **batch))
+    write(*attempt_of("dead.0-0"), *attempt_of("f.0-0", at=60.0))
+    deleted_at = write_tombstones(store.keys, store.objects, ["dead.0-0"], "deleted")
+    forget(store.redis, store.keys, ["dead.0-0"], deleted_at)
+    return store
+
+
+def everything(store, answers_of):
+    """All answers of a store, numbers included that are counted in bitmaps and summed up in columns."""
+    filters = [{}, {"run": "r"}, {"accepted": True}, {"reward": (0.4, None)}, {"policy": (5, 9)}, {"tool": "search"}]
+    filters += [{"labels": {"k": "v"}}, {"step": "last"}, {"status": "failed"}, {"agent": "judge"}]
+    return (
+        answers_of(store),
+        [store.count(**one) for one in filters],
+        [[row.trajectory_id for row in store.query(**one, order="reward").items] for one in filters],
+        store.summarise(["run", "status", "policy"]),
+        store.summarise(["agent"]),
+        list_batches(store.redis, store.keys, "r"),
+    )
+
+
+def index_keys(store):
+    begin = store.keys.name("")
+    names = sorted(key.decode().removeprefix(begin) for key in store.redis.scan_iter(match=f"{begin}*"))
+    return [name for name in names if not name.startswith((*SHARED, "acked", "claims", "feeds"))]
+
+
+def lose(store, names):
+    store.redis.delete(*(store.keys.name(name) for name in names))
+
+
+@pytest.mark.parametrize("mend", ["check", "reindex"])
+def test_any_one_key_that_is_lost_is_noticed_and_comes_back(full_store, answers_of, mend):
+    before = everything(full_store, answers_of)
+    assert full_store.check().findings == []
+    unnoticed, unmended = [], []
+
+    for name in index_keys(full_store):
+        lose(full_store, [name])
+        if full_store.check(repair=mend == "check").findings == []:
+            unnoticed.append(name)
+        if mend == "reindex":
+            full_store.reindex()
+        if everything(full_store, answers_of) != before or full_store.check().findings:
+            unmended.append(name)
+            full_store.reindex(drop=True)
+
+    assert (unnoticed, unmended) == ([], [])
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_whatever_is_lost_is_noticed_and_comes_back(full_store, answers_of, seed):
+    before, chance = everything(full_store, answers_of), random.Random(seed)
+    names = index_keys(full_store)
+    lose(full_store, chance.sample(names, chance.randrange(2, len(names))))
+
+    assert full_store.check().findings
+    if seed % 2:
+        full_store.reindex()
+    else:
+        assert full_store.check(repair=True).is_sound
+
+    assert full_store.check().findings == []
+    assert everything(full_store, answers_of) == before

@@ -1,0 +1,148 @@
+"""A rebuild of the index that is killed at any moment goes on where it was; those who write meanwhile lose nothing."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from agent_layer.recorder import Recorder
+from agent_layer.schema.reward import Reward
+from agent_layer.schema.rollout import AttemptStarted, Outcome
+from agent_layer.store import open_store
+
+NUM_SEGMENTS = 200
+REINDEX = [sys.executable, "-m", "agent_layer.cli", "store", "reindex", "--drop"]
+
+
+def attempt_of(number: int):
+    own = {"trajectory_id": f"r.{number}-0", "run": "r"}
+    yield AttemptStarted(**own, rollout_id=f"r.{number}", attempt=0, task_id="t", started_at=float(number))
+    yield Reward(**own, reward_id=f"w{number}", at=number + 1.0, score=number / 100)
+    yield Outcome(**own, status="completed", ended_at=number + 2.0)
+
+
+def answers_of(store):
+    return (
+        list(store.scan()),
+        [store.count(**one) for one in ({}, {"status": "running"}, {"reward": (0.5, None)}, {"run": "r"})],
+        store.summarise(["run", "status"]),
+    )
+
+
+@pytest.fixture
+def store(settings, ship_here):
+    """A store of many segments; each trajectory lies in two of them, so that the order of entering counts."""
+    for number in range(NUM_SEGMENTS // 2):
+        first, *rest = attempt_of(number)
+        for records in ([first], rest):
+            recorder = Recorder(settings)
+            recorder.append(*records)
+            recorder.close()
+    ship_here()
+    store = open_store(settings)
+    assert len(store.redis.hkeys(store.keys.segments)) == NUM_SEGMENTS
+    return store
+
+
+@pytest.fixture
+def start(settings):
+    """``start()``: a process that rebuilds the index; gives it."""
+    running = []
+
+    def start() -> subprocess.Popen:
+        own = os.environ | settings.environment()
+        running.append(subprocess.Popen(REINDEX, env=own, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+        return running[-1]
+
+    yield start
+    for process in running:
+        process.kill()
+        process.communicate()
+
+
+def moments(store):
+    """Conditions to kill a rebuild at: it has begun to empty the index, has entered little, has entered much."""
+    redis, keys = store.redis, store.keys
+
+    def num_entered():
+        done_to = redis.hget(keys.reindexing, "done_to")
+        return -1 if done_to is None else redis.hlen(keys.segments)
+
+    return [
+        lambda: redis.hexists(keys.reindexing, "drop"),
+        lambda: num_entered() >= 32,
+        lambda: num_entered() >= 96,
+    ]
+
+
+@pytest.mark.timeout(300)
+def test_a_killed_rebuild_is_taken_up_and_all_answers_come_back(store, start, wait_until):
+    before, num_resumed = answers_of(store), []
+    for moment in moments(store):
+        process = start()
+        wait_until(lambda moment=moment, process=process: moment() or process.poll() is not None, 60)
+        process.send_signal(signal.SIGKILL)
+        process.wait(10)
+        was_killed = store.redis.exists(store.keys.reindexing)
+
+        report = store.reindex(drop=True)
+
+        num_resumed.append(report.num_resumed)
+        assert report.corrupt == []
+        assert report.num_segments == NUM_SEGMENTS
+        assert answers_of(store) == before
+        assert not store.redis.exists(store.keys.reindexing)
+        assert was_killed or report.num_resumed == 0
+    assert max(num_resumed) > 0, num_resumed
+    assert store.check().findings == []
+
+
+def test_the_command_takes_a_rebuild_up_too(store, start):
+    before = answers_of(store)
+    calls = []
+
+    class InterruptedRebuildError(Exception):
+        pass
+
+    def stop(num_done, num_all):
+        calls.append((num_done, num_all))
+        if num_done > NUM_SEGMENTS // 2:
+            raise InterruptedRebuildError
+
+    with pytest.raises(InterruptedRebuildError):
+        store.reindex(drop=True, progress=stop)
+    assert store.count() < len(before[0])
+
+    process = start()
+    said, _ = process.communicate(timeout=60)
+
+    assert process.returncode == 0
+    assert f"{NUM_SEGMENTS} of {NUM_SEGMENTS}" in said
+    assert answers_of(store) == before
+    assert calls == sorted(calls)
+    assert {num_all for _, num_all in calls} == {NUM_SEGMENTS}
+
+
+def test_what_is_shipped_during_a_rebuild_is_there_after_it(settings, store, ship_here):
+    before, written = {row.trajectory_id for row in store.scan()}, set()
+
+    def write_on(num_done, _):
+        number = 1_000 + num_done
+        recorder = Recorder(settings)
+        recorder.append(*attempt_of(number))
+        recorder.close()
+        thread = threading.Thread(target=ship_here)
+        thread.start()
+        thread.join()
+        written.add(f"r.{number}-0")
+
+    for _ in range(2):
+        store.reindex(drop=True, progress=write_on)
+
+    assert {row.trajectory_id for row in store.scan()} == before | written
+    assert len(written) > 3
+    assert store.count(status="completed") == len(before | written)
+    assert store.check().findings == []

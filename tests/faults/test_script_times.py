@@ -1,0 +1,210 @@
+"""No call of a script keeps Redis, and so everybody's heartbeats, for long.
+
+What counts is the server's processor time, the least of several turns: what else the machine does at that moment says
+nothing about a script. How long heartbeats wait in the end is in bench_store_beats.py.
+"""
+
+import struct
+from collections import defaultdict
+
+import msgspec
+import pytest
+from redis import Redis
+
+from agent_layer.schema.codec import encode, owner_of
+from agent_layer.schema.group import Group
+from agent_layer.schema.ids import new_id
+from agent_layer.schema.reward import Reward
+from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
+from agent_layer.schema.step import Action, StepPart
+from agent_layer.store.claims import Consumer, acknowledge
+from agent_layer.store.clients import open_redis
+from agent_layer.store.commit import commit_segments
+from agent_layer.store.filing import find_misfiled
+from agent_layer.store.index import Index
+from agent_layer.store.query import find_trajectories
+from agent_layer.store.segments import StoredRecord, build_segment
+from agent_layer.store.strays import count_strays
+from agent_layer.store.summaries import count_trajectories, summarise_trajectories
+from agent_layer.store.tombstones import forget
+
+LONGEST_MS = 15.0
+NUM_TRAJECTORIES, NUM_CALLS = 256, 8
+NUM_BLOCKS, BLOCK = 48, 2_048
+NUM_TRIES = 3
+MOST_ENTRIES = 256
+
+
+class WatchedRedis(Redis):
+    """Keeps what scripts were given, and how long they kept the server's processor."""
+
+    took: tuple[float, ...] = ()
+    given: tuple[bytes, ...] = ()
+
+    def execute_command(self, *args, **options):
+        if args[0] != "EVALSHA":
+            return super().execute_command(*args, **options)
+        before = self._cpu_ms()
+        answer = super().execute_command(*args, **options)
+        self.took += (self._cpu_ms() - before,)
+        if isinstance(args[-1], bytes):
+            self.given += (args[-1],)
+        return answer
+
+    def _cpu_ms(self) -> float:
+        info = super().execute_command("INFO", "cpu")
+        return 1_000 * (info["used_cpu_user"] + info["used_cpu_sys"])
+
+    def longest_ms(self, act) -> float:
+        """The longest of the scripts that ``act`` runs, each with the least that it took in several turns."""
+        turns = [self._once(act) for _ in range(1 + NUM_TRIES)][1:]  # in the first one the server learns the scripts
+        return max(min(took) for took in zip(*turns, strict=True))
+
+    def _once(self, act) -> tuple[float, ...]:
+        self.took, self.given = (), ()
+        act()
+        return self.took
+
+
+class Row(msgspec.Struct):
+    """As commit.lua is given it."""
+
+    said: dict[str, object]
+    rewards: dict[str, msgspec.Raw]
+
+
+class Batch(msgspec.Struct):
+    """As commit.lua is given it."""
+
+    trajectories: list[Row]
+    policies: list[msgspec.Raw]
+    trained: list[msgspec.Raw]
+    groups: list[msgspec.Raw]
+
+    @property
+    def weight(self) -> int:
+        """Rows, calls and rewards that one script merges."""
+        rows = sum(1 + len(one.said.get("calls", ())) + len(one.rewards) for one in self.trajectories)
+        return rows + len(self.policies) + len(self.trained) + len(self.groups)
+
+
+@pytest.fixture
+def watched(own_redis, settings):
+    """A client of a server that nobody else uses."""
+    with open_redis(settings.model_copy(update={"redis_url": own_redis.url})) as redis:
+        yield WatchedRedis(connection_pool=redis.connection_pool)
+
+
+def attempt_of(name: str, num_calls: int, number: int = 0):
+    """One trajectory with everything that a row can have."""
+    own = {"trajectory_id": f"{name}-0", "run": f"run-{number % 3}"}
+    yield AttemptStarted(
+        **own,
+        rollout_id=name,
+        attempt=0,
+        task_id=f"task-{number // 8}",
+        task_type=("math", "code")[number % 2],
+        group_id=f"g{number // 8}",
+        started_at=float(number),
+        labels={"team": str(number % 5), "suite": str(number % 7)},
+        input_hash=f"{number // 8:064d}",
+        env="env",
+        env_version="1",
+    )
+    for call in range(num_calls):
+        part = {**own, "call_id": f"{name}/{call}", "source": "gateway", "agent": ("solver", "judge")[call % 2]}
+        yield StepPart(**part, phase="start", at=number + 1.0)
+        action = Action(policy_versions=[(number % 50, 1)])
+        yield StepPart(**part, phase="end", at=number + 2.0, actions=[action], status="ok")
+    yield Reward(**own, reward_id=f"{name}/r", at=number + 3.0, score=(number % 101) / 100)
+    yield Outcome(**own, status="completed", ended_at=number + 4.0, num_calls=num_calls)
+    yield Accepted(**own, rollout_id=name, accepted_at=number + 5.0)
+
+
+def sealed_of(records):
+    owned = defaultdict(list)
+    for record in records:
+        owned[owner_of(record)].append(StoredRecord(record, encode(record)))
+    return build_segment(new_id(), owned)
+
+
+def fill_block(redis, keys) -> list[str]:
+    """Fill one block with trajectories of one call each; gives their ids."""
+    records = (record for number in range(BLOCK) for record in attempt_of(f"n{number}", 1, number))
+    commit_segments(redis, keys, [sealed_of(records)[1]])
+    return [f"n{number}-0" for number in range(BLOCK)]
+
+
+def copy_block(redis, keys) -> None:
+    """Make more blocks of the first one, each with later starts."""
+    begin = keys.in_block(0, "")
+    starts = struct.unpack(f"<{BLOCK}d", redis.get(keys.in_block(0, "started_at")))
+    least, greatest, *ends = struct.unpack("<10d", redis.hget(keys.zones, 0))
+    names = list(redis.scan_iter(match=f"{begin}*"))
+    for block in range(1, NUM_BLOCKS):
+        for key in names:
+            redis.copy(key, keys.in_block(block, key.decode().removeprefix(begin)))
+        later = [start + block * BLOCK for start in starts]
+        redis.set(keys.in_block(block, "started_at"), struct.pack(f"<{BLOCK}d", *later))
+        ends_now = struct.pack("<10d", least + block * BLOCK, greatest + block * BLOCK, *ends)
+        redis.hset(keys.zones, block, ends_now)
+    for key in redis.scan_iter(match=keys.blocks_with("*")):
+        redis.set(key, b"\xff" * (NUM_BLOCKS // 8))
+
+
+def test_a_large_segment_is_committed_in_small_scripts(watched, keys):
+    records = [one for number in range(NUM_TRAJECTORIES) for one in attempt_of(f"m{number}", NUM_CALLS, number)]
+    records += attempt_of("long", 5_000)
+    own = {"run": "run-0", "task_id": "t"}
+    records += [Group(group_id=f"g{n}", closed_at=float(n), trajectory_ids=[f"m{n}-0"], **own) for n in range(600)]
+    _, sealed = sealed_of(records)
+    first = watched.longest_ms(lambda: commit_segments(watched, keys, [sealed]))
+    again = watched.longest_ms(lambda: commit_segments(watched, keys, [sealed], again=True))
+
+    weights = [msgspec.msgpack.decode(given, type=Batch).weight for given in watched.given if given[:1] == b"\x86"]
+    print(f"commit {first:.1f} ms, again {again:.1f} ms, at most {max(weights)} entries of {len(weights)}")  # noqa: T201
+    assert max(weights) <= MOST_ENTRIES
+    assert len(weights) >= (NUM_TRAJECTORIES * (NUM_CALLS + 2) + 5_600) / MOST_ENTRIES
+    assert max(first, again) <= LONGEST_MS
+
+
+def test_no_audit_or_deletion_keeps_redis_for_long(watched, keys):
+    index, ids = Index(watched, keys), fill_block(watched, keys)
+    doomed = iter(ids)
+    assert_short(
+        watched,
+        {
+            "audit": lambda: list(find_misfiled(index, ids[:512])),
+            "strays": lambda: count_strays(watched, keys),
+            "forget": lambda: forget(watched, keys, [next(doomed) for _ in range(256)], 1.0),
+            "acknowledge": lambda: acknowledge(watched, keys, Consumer("c", "r"), ids[:512]),
+        },
+    )
+
+
+def test_no_search_or_count_keeps_redis_for_long(watched, keys):
+    index = Index(watched, keys)
+    fill_block(watched, keys)
+    copy_block(watched, keys)
+    rewarded, sampled = {"reward": (0.1, 0.9)}, {"policy": (0, 48)}
+    label = {"labels": {"team": "1"}, "run": "run-1"}
+    assert_short(
+        watched,
+        {
+            "find newest": lambda: find_trajectories(index, {}, limit=512),
+            "find oldest": lambda: find_trajectories(index, {}, "oldest", 512),
+            "find by reward": lambda: find_trajectories(index, {"policy": (10, 40)}, "reward", 512),
+            "find by policy": lambda: find_trajectories(index, {"reward": (0.2, 0.9)}, "policy", 512),
+            "find by label": lambda: find_trajectories(index, label, "oldest", 512),
+            "count": lambda: count_trajectories(index, {"accepted": True}),
+            "count by numbers": lambda: count_trajectories(index, {**sampled, "since": 0.0}),
+            "tally": lambda: summarise_trajectories(index, ["policy"], {}),
+            "tally by numbers": lambda: summarise_trajectories(index, ["policy"], {**rewarded, **sampled}),
+        },
+    )
+
+
+def assert_short(watched, acts) -> None:
+    took = {name: watched.longest_ms(act) for name, act in acts.items()}
+    print({name: round(longest, 1) for name, longest in took.items()})  # noqa: T201  # figures for who looks
+    assert {name: longest for name, longest in took.items() if longest > LONGEST_MS} == {}
