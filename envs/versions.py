@@ -14,7 +14,7 @@ from agent_layer.schema.ids import content_hash
 from envs.environment import Environment
 from envs.registry import find_object
 
-__all__ = ["declared_version", "environment_named", "verifier_hash_of", "version_of"]
+__all__ = ["environment_named", "verifier_hash_of", "version_of"]
 
 
 @cache
@@ -26,7 +26,7 @@ def verifier_hash_of(scorer: Callable[..., object]) -> str:
 
 def version_of(code: Callable[..., object]) -> str | None:
     """What the code declares, else a hash of its file; None where it has neither."""
-    if (declared := declared_version(code)) is not None:
+    if (declared := _declared_version(code)) is not None:
         return declared
     try:
         file = inspect.getsourcefile(inspect.unwrap(code))
@@ -35,7 +35,7 @@ def version_of(code: Callable[..., object]) -> str | None:
     return content_hash(Path(file).read_bytes()) if file else None
 
 
-def declared_version(code: object) -> str | None:
+def _declared_version(code: object) -> str | None:
     """What the code says of itself; None where it says nothing."""
     declared: object = getattr(code, "version", None)
     return str(declared) if isinstance(declared, str | int) else None
@@ -51,4 +51,4 @@ def environment_named(name: str) -> tuple[str | None, str | None]:
     found = find_object(name, "agent")
     if isinstance(found, type) and issubclass(found, Environment):
         return name, version_of(found)
-    return None, declared_version(cast("object", found))
+    return None, _declared_version(cast("object", found))

@@ -1,16 +1,15 @@
 """This file holds the commands that show what the dispatcher holds: tasks, rollouts, workers, groups, dead."""
 
-import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Literal, TypeAlias, cast
 
 import msgspec
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from agent_layer.cli.output import draw_table, write_lines
 from agent_layer.dispatcher.client import connect
 from agent_layer.dispatcher.records import GroupState, RolloutState
 from agent_layer.schema.record import JsonObject
@@ -19,8 +18,6 @@ from agent_layer.store.times import format_time
 __all__ = ["register"]
 
 Format: TypeAlias = Annotated[Literal["table", "jsonl"], typer.Option("--format")]
-
-_PIPE_WIDTH = 240
 
 
 def register(app: typer.Typer) -> None:
@@ -84,8 +81,7 @@ def _row(state: GroupState | RolloutState) -> JsonObject:
 def _print(rows: Iterable[Mapping[str, object]], format_: Literal["table", "jsonl"]) -> None:
     found = list(rows)
     if format_ == "jsonl":
-        for row in found:
-            sys.stdout.write(msgspec.json.encode(row).decode() + "\n")
+        write_lines(found)
         return
     if not found:
         typer.echo("none")
@@ -95,7 +91,7 @@ def _print(rows: Iterable[Mapping[str, object]], format_: Literal["table", "json
         table.add_column(column)
     for row in found:
         table.add_row(*(escape(_cell(row.get(column))) for column in found[0]))
-    Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH).print(table)
+    draw_table(table)
 
 
 def _cell(value: object) -> str:

@@ -1,14 +1,13 @@
 """This file holds the commands that list trajectories and show them: ``query`` and ``show``."""
 
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Annotated, Literal, cast
 
-import msgspec
 import typer
 
 from agent_layer.cli.filters import parse_which, takes_filters
-from agent_layer.cli.text import describe_trajectory, print_table
+from agent_layer.cli.output import write_lines
+from agent_layer.cli.text import describe_trajectory, print_rows
 from agent_layer.errors import BadInputError
 from agent_layer.schema.record import JsonObject
 from agent_layer.store.display import show_row, show_step, show_trajectory
@@ -58,14 +57,14 @@ def query(
         typer.echo(store.count(**asked))
         return
     if explain:
-        _write_lines([msgspec.structs.asdict(store.explain(order=cast("Order", order), limit=limit, **asked))])
+        write_lines([store.explain(order=cast("Order", order), limit=limit, **asked)])
         return
     page = store.query(order=cast("Order", order), limit=limit, cursor=cursor, **asked)
     lines = [line for row in page.items for line in _lines(store, row, which)]
     if format_ == "jsonl":
-        _write_lines(lines)
+        write_lines(lines)
     else:
-        print_table(lines)
+        print_rows(lines)
     if page.cursor:
         typer.echo(f"more: add --cursor '{page.cursor}'", err=True)
 
@@ -84,7 +83,7 @@ def show(
     else:
         shown = {**show_row(row), "step": show_step(whole, pick_step(whole, step), store.contents(whole))}
     if format_ == "json":
-        _write_lines([shown])
+        write_lines([shown])
     else:
         typer.echo("\n".join(describe_trajectory(shown)))
 
@@ -98,11 +97,6 @@ def _lines(store: Store, row: TrajectoryRow, which: Which | None) -> Iterator[Js
     contents = store.contents(trajectory)
     for step in pick_steps(trajectory, which):
         yield {**show_row(row), "step": show_step(trajectory, step, contents)}
-
-
-def _write_lines(lines: Sequence[JsonObject]) -> None:
-    sys.stdout.buffer.writelines(msgspec.json.encode(line) + b"\n" for line in lines)
-    sys.stdout.flush()
 
 
 def _check_versions(store: Store, filters: Filters) -> None:

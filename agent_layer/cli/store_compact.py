@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from agent_layer.cli.output import describe_size
 from agent_layer.cli.progress import show_progress
 from agent_layer.store.findings import Finding
 from agent_layer.store.garbage import Grace
@@ -39,7 +40,11 @@ def compact(
     with show_progress("segments") as progress:
         report = store.compact(only_dead=only_dead, dry_run=dry_run, progress=progress)
     deed = "would become" if dry_run else "became"
-    sizes = _size(report.bytes_removed) if dry_run else f"{_size(report.bytes_removed)} -> {_size(report.bytes_made)}"
+    sizes = (
+        describe_size(report.bytes_removed)
+        if dry_run
+        else f"{describe_size(report.bytes_removed)} -> {describe_size(report.bytes_made)}"
+    )
     typer.echo(
         f"{report.num_removed} of {report.num_segments} segments {deed} {report.num_made} ({sizes}),"
         f" {report.num_left} left that hold bytes of something deleted"
@@ -65,7 +70,7 @@ def gc(
     for one in report.removed if dry_run else ():
         typer.echo(f"{one.key}: {one.reason}")
     deed = "would go" if dry_run else "removed"
-    typer.echo(f"{len(report.removed)} of {report.num_objects} objects {deed} ({_size(report.bytes_removed)})")
+    typer.echo(f"{len(report.removed)} of {report.num_objects} objects {deed} ({describe_size(report.bytes_removed)})")
     _end_with(report.findings)
 
 
@@ -76,7 +81,3 @@ def _end_with(findings: Iterable[Finding]) -> None:
         typer.echo(line, err=True)
     if lines:
         raise typer.Exit(1)
-
-
-def _size(num_bytes: int) -> str:
-    return f"{num_bytes / 1e6:.1f} MB"

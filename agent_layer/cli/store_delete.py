@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from agent_layer.cli.filters import takes_filters
+from agent_layer.cli.output import describe_size
 from agent_layer.cli.progress import show_progress
 from agent_layer.dispatcher.client import connect
 from agent_layer.store.deletion import DeletionReport
@@ -54,7 +55,7 @@ def describe_deletion(report: DeletionReport) -> str:
     running = f" ({report.num_running} of them without an end)" if report.num_running else ""
     return (
         f"{report.num_trajectories} trajectories{running} and {report.num_groups} groups:"
-        f" {_size(report.num_bytes)} in {report.num_segments_to_rewrite} segments"
+        f" {describe_size(report.num_bytes)} in {report.num_segments_to_rewrite} segments"
     )
 
 
@@ -68,11 +69,3 @@ def warn_of_bytes(report: DeletionReport, *, keep_bytes: bool) -> None:
         return
     typer.echo(f"{left}; 'agent-layer store check' tells what is wrong with them, then delete again", err=True)
     raise typer.Exit(1)
-
-
-def _size(num_bytes: float) -> str:
-    for unit in ("bytes", "KB", "MB", "GB"):
-        if num_bytes < 1_000:
-            return f"{num_bytes:.3g} {unit}"
-        num_bytes /= 1_000
-    return f"{num_bytes:.3g} TB"

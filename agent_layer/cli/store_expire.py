@@ -1,14 +1,13 @@
 """This file holds the command that deletes what was kept for long enough: ``store expire``."""
 
-import sys
 from typing import Annotated, Literal
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from agent_layer.cli.filters import takes_filters
+from agent_layer.cli.output import draw_table
 from agent_layer.cli.progress import show_progress
 from agent_layer.cli.store_delete import describe_deletion, warn_of_bytes
 from agent_layer.store.filters import Filters
@@ -16,8 +15,6 @@ from agent_layer.store.retention import ExpiryReport
 from agent_layer.store.store import open_store
 
 __all__ = ["register"]
-
-_PIPE_WIDTH = 240
 
 
 def register(group: typer.Typer) -> None:
@@ -86,7 +83,7 @@ def _print(report: ExpiryReport) -> None:
         table = Table("run", "status", "type", "count", box=None, pad_edge=False)
         for (run, status, task_type), count in report.counts.items():
             table.add_row(escape(run), status, escape(task_type), str(count))
-        Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH).print(table)
+        draw_table(table)
     if report.num_running:
         typer.echo(f"kept: {report.num_running} that run, or whose groups are not closed")
     if report.num_unread:

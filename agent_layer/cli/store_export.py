@@ -11,10 +11,9 @@ from typing import IO, TYPE_CHECKING, Annotated, TypeAlias
 
 import msgspec
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from agent_layer.cli.filters import parse_which, takes_filters
+from agent_layer.cli.progress import show_progress
 from agent_layer.errors import CorruptRecordError
 from agent_layer.export.feed import Feed
 from agent_layer.export.files import replacing
@@ -74,8 +73,9 @@ def parquet(
         feed = Feed(store, dataset, **_dated(asked, dataset.made_at))
         keeper = Keeper(store, feed, dataset, contents=contents, step=which, on_corrupt=left_out.note)
         if not (feed.resume() and follow):
-            with _progress(store.count(**asked)) as progress:
-                num_written = keeper.fill(progress, is_stopped)
+            num_all = store.count(**asked)
+            with show_progress("trajectories") as progress:
+                num_written = keeper.fill(lambda num_done: progress(num_done, num_all), is_stopped)
             if num_written is None:
                 typer.echo("stopped: not all is written; the same command again goes on", err=True)
                 raise typer.Exit(1)
@@ -169,10 +169,10 @@ def _ended(store: Store, filters: Filters) -> Iterator[TrajectoryRow]:
 
 
 def _write_lines(file: IO[bytes], lines: Iterable[bytes], num_lines: int) -> None:
-    with _progress(num_lines) as progress:
+    with show_progress("trajectories") as progress:
         for number, line in enumerate(lines, start=1):
             file.write(line)
-            progress(number)
+            progress(number, num_lines)
     file.flush()
 
 
@@ -189,11 +189,3 @@ class _LeftOut:
     def end(self) -> None:
         if self._any:
             raise typer.Exit(1)
-
-
-@contextmanager
-def _progress(num_all: int) -> Generator[Callable[[int], None]]:
-    columns = (TextColumn("trajectories"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=num_all)
-        yield lambda num_done: bar.update(task, completed=num_done)

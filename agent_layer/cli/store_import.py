@@ -1,14 +1,12 @@
 """This file holds the command that imports logs of messages: ``store import``."""
 
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from agent_layer.cli.progress import show_progress
 from agent_layer.errors import BackPressureError, BadInputError, NotFoundError
 from agent_layer.ingest.logged import read_line
 from agent_layer.ingest.messages import Batch, records_of, trajectory_id_of_line
@@ -44,14 +42,14 @@ def import_messages(
     store, recorder = open_store(context.obj), open_recorder(context.obj)
     batch = Batch(run=name, split=split, task_type=kind, at=file.stat().st_mtime)
     num_new = 0
-    with _progress(num_lines) as progress:
+    with show_progress("conversations") as progress:
         for num_done, (number, line) in enumerate(_lines(file), start=1):
             if not _is_known(store, trajectory_id := trajectory_id_of_line(line, name)):
                 recorder.append(*records_of(read_line(line, f"{file} line {number}"), trajectory_id, batch))
                 num_new += 1
             if num_done % _FLUSH_LINES == 0 or num_done == num_lines:
                 _flush(recorder)
-                progress(num_done)
+                progress(num_done, num_lines)
     typer.echo(f"{num_lines} conversations, {num_new} of them new, in run {name}")
 
 
@@ -83,11 +81,3 @@ def _flush(recorder: Recorder) -> None:
             f"import: expected all records to be stored by now, but {pending} are still in the local log; nothing is"
             " lost, see 'agent-layer doctor', and import the file again"
         )
-
-
-@contextmanager
-def _progress(num_lines: int) -> Generator[Callable[[int], None]]:
-    columns = (TextColumn("conversations"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=num_lines)
-        yield lambda num_done: bar.update(task, completed=num_done)

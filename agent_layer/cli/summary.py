@@ -1,14 +1,12 @@
 """This file holds the command that tells how trajectories did: ``summary``."""
 
-import sys
 from typing import Annotated, Literal, cast
 
-import msgspec
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from agent_layer.cli.filters import takes_filters
+from agent_layer.cli.output import draw_table, write_lines
 from agent_layer.store.filters import Filters
 from agent_layer.store.store import open_store
 from agent_layer.store.summaries import By, Summary
@@ -46,8 +44,7 @@ def summary(
     fields = [field.strip() for field in by.split(",") if field.strip()]
     lines = open_store(context.obj).summarise(cast("list[By]", fields), success=success, **filters)
     if format_ == "jsonl":
-        sys.stdout.buffer.writelines(msgspec.json.encode(line) + b"\n" for line in lines)
-        sys.stdout.flush()
+        write_lines(lines)
     else:
         _print(fields, lines)
 
@@ -58,7 +55,7 @@ def _print(fields: list[str], lines: list[Summary]) -> None:
         shared = ["" if value is None else str(value) for value in line.by.values()]
         mean, rate = (_number(value) for value in (line.mean_reward, line.success_rate))
         table.add_row(*shared, str(line.count), str(line.num_rewarded), mean, rate)
-    Console().print(table)
+    draw_table(table)
 
 
 def _number(value: float | None) -> str:

@@ -1,19 +1,17 @@
 """This file holds how trajectories read as text: a table of rows, and one trajectory step by step."""
 
-import sys
 from collections.abc import Iterator, Sequence
 from typing import cast
 
 import msgspec
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from agent_layer.cli.output import draw_table
 from agent_layer.schema.record import JsonObject
 
-__all__ = ["describe_trajectory", "print_table"]
+__all__ = ["describe_trajectory", "print_rows"]
 
-_PIPE_WIDTH = 240
 _LONGEST_CELL = 60
 _HEADER = ("run", "task_id", "task_type", "group_id", "status", "cause", "accepted", "reward", "policy", "started_at")
 _COLUMNS = (
@@ -30,8 +28,8 @@ _COLUMNS = (
 )
 
 
-def print_table(rows: Sequence[JsonObject]) -> None:
-    """Print one line for each row; rows with a step end with what was said in it."""
+def print_rows(rows: Sequence[JsonObject]) -> None:
+    """Draw one line for each row; rows with a step end with what was said in it."""
     table = Table(box=None, pad_edge=False)
     columns = (*_COLUMNS, "step") if rows and "step" in rows[0] else _COLUMNS
     longest_id = max((len(str(row["trajectory_id"])) for row in rows), default=0)
@@ -39,7 +37,7 @@ def print_table(rows: Sequence[JsonObject]) -> None:
         table.add_column(column, no_wrap=True, min_width=longest_id if column == "trajectory_id" else None)
     for row in rows:
         table.add_row(*(escape(_cell(row, column)) for column in columns))
-    Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH).print(table)
+    draw_table(table)
 
 
 def describe_trajectory(shown: JsonObject) -> Iterator[str]:

@@ -26,7 +26,7 @@ from agent_layer.schema.untrusted import object_of, objects_of
 from agent_layer.store.rows import TrajectoryRow
 from agent_layer.store.tables.columns import JSON, json_text
 
-__all__ = ["VERL_SCHEMA", "first_of_each_task", "verl_row", "write_verl"]
+__all__ = ["first_of_each_task", "verl_row", "write_verl"]
 
 _BATCH = 512
 
@@ -41,7 +41,7 @@ _EXTRA = pa.struct(
     ]
 )
 
-VERL_SCHEMA: Final = pa.schema(
+_SCHEMA: Final = pa.schema(
     [
         pa.field("prompt", pa.list_(_MESSAGE)),
         pa.field("data_source", pa.string()),
@@ -93,11 +93,11 @@ def write_verl(path: Path, tasks: Iterable[JsonObject | None]) -> tuple[int, int
     Raises: BadInputError: the file cannot be written.
     """
     remaining, num_written, num_left_out = iter(tasks), 0, 0
-    with replacing(path) as unfinished, pq.ParquetWriter(unfinished, VERL_SCHEMA, compression="zstd") as writer:
+    with replacing(path) as unfinished, pq.ParquetWriter(unfinished, _SCHEMA, compression="zstd") as writer:
         while batch := list(islice(remaining, _BATCH)):
             rows = [row for row in batch if row is not None]
             if rows:  # an empty group of rows is what ``datasets`` cannot read
-                writer.write_table(pa.Table.from_pylist(rows, schema=VERL_SCHEMA))
+                writer.write_table(pa.Table.from_pylist(rows, schema=_SCHEMA))
             num_written, num_left_out = num_written + len(rows), num_left_out + len(batch) - len(rows)
     return num_written, num_left_out
 

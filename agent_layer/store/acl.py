@@ -45,7 +45,8 @@ _SHIP = _Duty(
     reads="feeds:* acked:* dead replaced:*",
     writes=f"{_INDEX} ordinals outbox claims:*:waiting blobs blob:* unneeded",
     commands="xrange xdel hset hdel hsetnx hgetall hmget sadd unlink",
-    scripts="store/blocks store/death store/merged store/commit store/rewards store/mark store/blobs",
+    scripts="store/blocks store/events store/basis store/death store/merged store/commit store/rewards store/mark"
+    " store/blobs",
 )
 _FOLLOW = _Duty(
     reads="outbox",

@@ -7,7 +7,6 @@ acknowledged takes 75 bytes.
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias, cast, get_args
 
 import msgspec
@@ -20,6 +19,8 @@ from agent_layer.schema.group import Group
 from agent_layer.schema.ids import check_name, new_id
 from agent_layer.schema.task import Split
 from agent_layer.store.keys import Keys
+from agent_layer.store.pages import pages_of
+from agent_layer.store.scripts import load_script
 
 __all__ = ["ONLY_MEMBER", "AckAnswer", "Claim", "Claims", "Consumer", "Place", "acknowledge"]
 
@@ -33,8 +34,6 @@ ONLY_MEMBER = "only"
 _BATCH_GROUPS = 256
 """Groups that one script call acknowledges at most, so that nobody waits long for Redis."""
 
-_LUA = Path(__file__).parent / "lua" / "claims"
-_SHARED = (_LUA / "shared.lua").read_text()
 _ALL_SPLITS = ",".join(get_args(Split))
 
 
@@ -86,11 +85,11 @@ class Claims:
         self._session = new_id()
         self._num_turns = 0
         self._prefix = keys.name()
-        self._join = _load(redis, "join")
-        self._take = _load(redis, "take")
-        self._renew = _load(redis, "renew")
-        self._postpone = _load(redis, "postpone")
-        self._ack = _load(redis, "ack")
+        self._join = load_script(redis, "claims/join")
+        self._take = load_script(redis, "claims/take")
+        self._renew = load_script(redis, "claims/renew")
+        self._postpone = load_script(redis, "claims/postpone")
+        self._ack = load_script(redis, "claims/ack")
 
     def join(self) -> list[str]:
         """Take the member's name over; give the groups that it holds since before, by time of closing."""
@@ -155,13 +154,9 @@ class Claims:
 
 def acknowledge(redis: Redis, keys: Keys, consumer: Consumer, group_ids: Sequence[str]) -> None:
     """Acknowledge groups, whoever holds them; twice does no harm."""
-    ack, about = _load(redis, "ack"), [consumer.run, consumer.name, consumer.member, "", 0, _ALL_SPLITS]
-    for begin in range(0, len(group_ids), _BATCH_GROUPS):
-        ack(keys=[keys.name()], args=[*about, *group_ids[begin : begin + _BATCH_GROUPS]])
-
-
-def _load(redis: Redis, name: str) -> Script:
-    return redis.register_script(_SHARED + (_LUA / f"{name}.lua").read_text())
+    ack, about = load_script(redis, "claims/ack"), [consumer.run, consumer.name, consumer.member, "", 0, _ALL_SPLITS]
+    for page in pages_of(group_ids, _BATCH_GROUPS):
+        ack(keys=[keys.name()], args=[*about, *page])
 
 
 def _group_of(record: bytes) -> Group:

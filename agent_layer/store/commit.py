@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from pathlib import Path
 from typing import cast
 
 import msgspec
@@ -16,6 +15,7 @@ from agent_layer.schema.task import RewardSpec
 from agent_layer.store.keys import Keys
 from agent_layer.store.living import members_of
 from agent_layer.store.pages import pages_of
+from agent_layer.store.scripts import load_script
 from agent_layer.store.segments import SealedSegment
 from agent_layer.store.summary import bears_on_reward
 
@@ -24,10 +24,6 @@ __all__ = ["commit_segments", "remember_replaced", "rewards_of"]
 _LARGEST_BATCH = 256
 """Rows, calls and rewards that one script merges at most, so that nobody waits long for Redis."""
 
-_LUA = Path(__file__).parent / "lua"
-_BLOCKS, _DEATH, _MERGED, _COMMIT, _REWARDS, _MARK = (
-    (_LUA / f"{name}.lua").read_text() for name in ("blocks", "death", "merged", "commit", "rewards", "mark")
-)
 _REPLACED_SECONDS = 86_400
 """How long it is remembered what a segment was merged into; nobody enters what was read longer ago."""
 
@@ -91,8 +87,7 @@ def commit_segments(redis: Redis, keys: Keys, segments: Sequence[SealedSegment],
     Doing it again, or in another order with others, changes nothing. With ``again`` it also mends what is not filed as
     its row says.
     """
-    commit = redis.register_script(_BLOCKS + _DEATH + _MERGED + _COMMIT)
-    enter, mark = redis.register_script(_BLOCKS + _REWARDS), redis.register_script(_BLOCKS + _MERGED + _MARK)
+    commit, enter, mark = (load_script(redis, name) for name in ("commit", "rewards", "mark"))
     merged = [one.footer.name for one in segments if one.footer.replaces]
     for batch in _batches(segments, merged, again=again):
         bases = cast("list[list[bytes]]", commit(keys=[keys.name()], args=[msgspec.msgpack.encode(batch)]))

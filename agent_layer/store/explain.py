@@ -5,13 +5,11 @@ import time
 import msgspec
 
 from agent_layer.store.filters import Conditions, Filters, NumberRange, conditions_of
-from agent_layer.store.index import Index, seek
+from agent_layer.store.index import Index, seek_in_turns
 from agent_layer.store.plan import Order
 from agent_layer.store.query import check_order, search
 
 __all__ = ["Explanation", "explain_search"]
-
-_BLOCKS_AT_ONCE = 4
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,7 +79,4 @@ def _range_text(asked: NumberRange) -> str:
 
 def _count_alone(index: Index, conditions: Conditions) -> int:
     blocks = [zone.block for zone in index.read_map().zones]
-    return sum(
-        index.count(seek(conditions, blocks[begin : begin + _BLOCKS_AT_ONCE]))
-        for begin in range(0, len(blocks), _BLOCKS_AT_ONCE)
-    )
+    return sum(index.count(sought) for sought in seek_in_turns(conditions, blocks))

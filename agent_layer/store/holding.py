@@ -14,7 +14,6 @@ committed) are orphans: removed once they are old, and only when every segment i
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import NamedTuple, cast
 
 import msgspec
@@ -27,15 +26,11 @@ from agent_layer.store.keys import Keys
 from agent_layer.store.pages import pages_of
 from agent_layer.store.protocols import ObjectStore
 from agent_layer.store.rebuild import list_segments
+from agent_layer.store.scripts import load_script
 from agent_layer.store.segments import StoredRecord, segment_name
 
 __all__ = ["find_orphans", "remove_unneeded", "store_contents"]
 
-_LUA = Path(__file__).parent / "lua"
-_HOLD, _UNNEEDED = (
-    "".join((_LUA / f"{name}.lua").read_text() for name in names)
-    for names in (("blocks", "blobs"), ("blocks", "unneeded"))
-)
 _AT_ONCE = 256
 """That one script handles at most, so that nobody waits long for Redis."""
 _NUM_AT_ONCE = 8
@@ -121,7 +116,7 @@ class _Held(NamedTuple):
 
 
 def _hold(redis: Redis, keys: Keys, contents: Sequence[Content]) -> list[_Held]:
-    script = redis.register_script(_HOLD)
+    script = load_script(redis, "blobs")
     held: list[_Held] = []
     for page in pages_of(contents, _AT_ONCE):
         names = [blob_name(one.body) for one in page]
@@ -155,7 +150,7 @@ def _refer(one: StoredRecord, blob: str) -> StoredRecord:
 
 
 def _removable(redis: Redis, keys: Keys, names: Iterable[str], *, is_looking: bool) -> list[str]:
-    script = redis.register_script(_UNNEEDED)
+    script = load_script(redis, "unneeded")
     mode = "0" if is_looking else "1"
     found: list[str] = []
     for page in pages_of(names, _AT_ONCE):

@@ -4,9 +4,8 @@ Scans run inside Redis, over a bounded number of blocks at a time, so that no se
 """
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha1
-from pathlib import Path
 from typing import NamedTuple, TypeAlias, cast
 
 import msgspec
@@ -17,14 +16,29 @@ from redis.commands.core import Script
 from agent_layer.schema.segment import Chunk
 from agent_layer.store.filters import Conditions
 from agent_layer.store.keys import Keys
+from agent_layer.store.pages import pages_of
 from agent_layer.store.rows import TrajectoryRow, read_row
+from agent_layer.store.scripts import load_script
 
-__all__ = ["COLUMNS", "BlockMap", "Found", "Index", "Position", "Sought", "Tally", "Zone", "owner_hash", "seek"]
+__all__ = [
+    "COLUMNS",
+    "BlockMap",
+    "Found",
+    "Index",
+    "Position",
+    "Sought",
+    "Tally",
+    "Zone",
+    "owner_hash",
+    "seek",
+    "seek_in_turns",
+]
 
 COLUMNS = ("started_at", "reward", "policy_min", "policy_max", "num_steps")
 """Numbers that blocks keep, in the order in which a zone has their ends."""
 
-_LUA = Path(__file__).parent / "lua"
+_BLOCKS_AT_ONCE = 4
+"""Each takes a script up to 2 ms, and nobody should wait long for Redis."""
 _ENDS = struct.Struct(f"<{2 * len(COLUMNS)}d")
 
 
@@ -99,13 +113,9 @@ class Index:
     def __init__(self, redis: Redis, keys: Keys) -> None:
         self.redis = redis
         self.keys = keys
-        read = {
-            name: (_LUA / f"{name}.lua").read_text() for name in ("scan", "find", "tally", "count", "blocks", "audit")
-        }
-        self._find, self._tally, self._count = (
-            redis.register_script(read["scan"] + read[name]) for name in ("find", "tally", "count")
+        self._find, self._tally, self._count, self._audit = (
+            load_script(redis, name) for name in ("find", "tally", "count", "audit")
         )
-        self._audit = redis.register_script(read["blocks"] + read["audit"])
 
     def rows(self, trajectory_ids: Iterable[str]) -> list[TrajectoryRow]:
         """Rows in the order asked for; ids that the index does not know are left out."""
@@ -198,6 +208,13 @@ def seek(conditions: Conditions, blocks: Sequence[int], any_of: Sequence[str] | 
         any=any_of,
         ranges=conditions.ranges,
     )
+
+
+def seek_in_turns(
+    conditions: Conditions, blocks: Sequence[int], any_of: Sequence[str] | None = None
+) -> Iterator[Sought]:
+    """What scans are told that together look into all of these blocks, each into a few, so that nobody waits long."""
+    return (seek(conditions, page, any_of) for page in pages_of(blocks, _BLOCKS_AT_ONCE))
 
 
 def _zone_of(block: int, packed: bytes) -> Zone:

@@ -94,7 +94,7 @@ def agree(redis: Redis, keys: Keys, reward: Reward) -> Reward:
     Neither the crash of one nor the haste of another then leaves two judgements of one id that differ. Words are not
     kept in Redis, where no redaction has seen them.
     """
-    key = keys.name("judged", reward.trajectory_id, reward.reward_id)
+    key = keys.judged(reward.trajectory_id, reward.reward_id)
     wordless = msgspec.structs.replace(reward, comment=None, error=None)
     redis.set(key, encode(wordless), nx=True, ex=_AGREED_SECONDS)
     stored = redis.get(key)

@@ -160,6 +160,10 @@ class Keys:
         """What a consumer's members hold: ('waiting'), ('members'), ('sessions'), ('turns'), ('held', member)."""
         return self.name("claims", run, consumer, split, *part)
 
+    def judged(self, trajectory_id: str, reward_id: str) -> str:
+        """String, for a day: what was said first under an id that may be said twice."""
+        return self.name("judged", trajectory_id, reward_id)
+
     def exported(self, consumer: str) -> str:
         """String: id of the newest event whose trajectory this consumer has sent elsewhere."""
         return self.name("exported", consumer)

@@ -75,14 +75,14 @@ def find_trajectories(
     )
 
 
-def scan_trajectories(index: Index, filters: Filters) -> Iterator[TrajectoryRow]:
-    """Give all trajectories that pass the filters, oldest first, a page at a time.
+def scan_trajectories(index: Index, filters: Filters, order: Order = "oldest") -> Iterator[TrajectoryRow]:
+    """Give all trajectories that pass the filters, a page at a time.
 
     Raises: BadInputError: a filter is not one that can be asked for.
     """
     cursor: str | None = None
     while True:
-        page = find_trajectories(index, filters, "oldest", _PAGE, cursor)
+        page = find_trajectories(index, filters, order, _PAGE, cursor)
         yield from page.items
         if (cursor := page.cursor) is None:
             return

@@ -15,6 +15,7 @@ from agent_layer.schema.segment import SegmentFooter
 from agent_layer.store.commit import commit_segments
 from agent_layer.store.keys import Keys
 from agent_layer.store.memory import MemoryObjects
+from agent_layer.store.pages import pages_of
 from agent_layer.store.protocols import ObjectStore
 from agent_layer.store.salvage import salvage_segment
 from agent_layer.store.segments import SealedSegment, read_chunk, read_footer, segment_key, segment_name
@@ -112,9 +113,8 @@ def drop_index(redis: Redis, keys: Keys) -> None:
 
 def _read_ahead(threads: ThreadPoolExecutor, objects: ObjectStore, segments: Sequence[str]) -> Iterator["list[_Read]"]:
     """Read segments a batch at a time; while one is entered, the next is on its way."""
-    batches = [segments[at : at + _SEGMENTS_TOGETHER] for at in range(0, len(segments), _SEGMENTS_TOGETHER)]
     coming: deque[Iterator[_Read]] = deque()
-    for batch in batches:
+    for batch in pages_of(segments, _SEGMENTS_TOGETHER):
         coming.append(threads.map(partial(_read_or_salvage, objects), batch))
         if len(coming) > 1:
             yield list(coming.popleft())

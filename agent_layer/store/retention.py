@@ -6,7 +6,7 @@ groups that somebody who follows the run has not acknowledged.
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Literal, NamedTuple, cast
 
 import msgspec
@@ -18,7 +18,7 @@ from agent_layer.store.filters import Filters
 from agent_layer.store.index import Index
 from agent_layer.store.pages import pages_of
 from agent_layer.store.protocols import ObjectStore
-from agent_layer.store.query import find_trajectories, scan_trajectories
+from agent_layer.store.query import scan_trajectories
 from agent_layer.store.rows import TrajectoryRow
 from agent_layer.store.superseded import asking_of, find_superseded
 from agent_layer.store.times import parse_time
@@ -179,19 +179,10 @@ def _newest_version(index: Index, env: str) -> str:
 
     Raises: BadInputError: none does.
     """
-    for row in _newest_first(index, {"env": env}):
+    for row in scan_trajectories(index, {"env": env}, "newest"):
         if row.env_version is not None:
             return row.env_version
     raise BadInputError(
         f"environment {env!r}: expected a stored trajectory that names a version of it, found none; name the version"
         " that is not stale"
     )
-
-
-def _newest_first(index: Index, filters: Filters) -> Iterable[TrajectoryRow]:
-    cursor: str | None = None
-    while True:
-        page = find_trajectories(index, filters, "newest", _PAGE, cursor)
-        yield from page.items
-        if (cursor := page.cursor) is None:
-            return

@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import NamedTuple, cast
 
 import msgspec
@@ -14,12 +13,11 @@ from agent_layer.store.keys import Keys
 from agent_layer.store.living import is_batch, is_group
 from agent_layer.store.pages import pages_of
 from agent_layer.store.protocols import ObjectStore
+from agent_layer.store.scripts import load_script
 from agent_layer.store.segments import segment_key
 
 __all__ = ["retire_segments"]
 
-_LUA = Path(__file__).parent / "lua"
-_RETIRE = "".join((_LUA / f"{name}.lua").read_text() for name in ("blocks", "retire"))
 _OWNERS_AT_ONCE = 64
 """That one script handles at most, so that nobody waits long for Redis."""
 _NAMES_AT_ONCE = 64
@@ -73,7 +71,7 @@ def _filed(footer: SegmentFooter) -> Iterator[str]:
 
 def _leave(redis: Redis, keys: Keys, leaves: Iterable[_Leave]) -> set[str]:
     """Names that are still needed."""
-    script = redis.register_script(_RETIRE)
+    script = load_script(redis, "retire")
     needed: set[str] = set()
     for page in pages_of(leaves, _OWNERS_AT_ONCE):
         found = cast("list[bytes]", script(keys=[keys.name()], args=[msgspec.msgpack.encode(page)]))

@@ -4,10 +4,9 @@ from collections import defaultdict
 
 from agent_layer.errors import CorruptRecordError
 from agent_layer.schema.codec import LogRecord, decode, owner_of
-from agent_layer.schema.ids import made_at
-from agent_layer.schema.segment import BatchEntry, Chunk, GroupEntry, PolicyEntry, SegmentFooter, TrajectorySummary
+from agent_layer.schema.segment import Chunk
 from agent_layer.store.segments import SealedSegment, find_frames, unpack
-from agent_layer.store.summary import OwnerEntry, describe_owner
+from agent_layer.store.summary import describe_owner, footer_of
 
 __all__ = ["salvage_segment"]
 
@@ -24,17 +23,8 @@ def salvage_segment(content: bytes, name: str) -> SealedSegment | None:
             records[owner] += found
     if not chunks:
         return None
-    entries: list[OwnerEntry] = [entry for owner, ours in records.items() for entry in describe_owner(owner, ours)]
-    footer = SegmentFooter(
-        name=name,
-        created_at=made_at(name),
-        chunks=chunks,
-        trajectories=[one for one in entries if isinstance(one, TrajectorySummary)],
-        policies=[one for one in entries if isinstance(one, PolicyEntry)],
-        batches=[one for one in entries if isinstance(one, BatchEntry)],
-        groups=[one for one in entries if isinstance(one, GroupEntry)],
-    )
-    return SealedSegment(footer, len(content))
+    entries = [entry for owner, ours in records.items() for entry in describe_owner(owner, ours)]
+    return SealedSegment(footer_of(name, chunks, entries), len(content))
 
 
 def _records_in(packed: bytes, size: int) -> list[LogRecord]:

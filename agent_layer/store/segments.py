@@ -23,10 +23,10 @@ from agent_layer.errors import BadInputError, CorruptRecordError
 from agent_layer.recorder.frames import FRAME_HEADER, frame, unframe
 from agent_layer.schema.codec import LogRecord, decode_footer, encode
 from agent_layer.schema.ids import made_at
-from agent_layer.schema.segment import BatchEntry, Chunk, GroupEntry, PolicyEntry, SegmentFooter, TrajectorySummary
+from agent_layer.schema.segment import Chunk, SegmentFooter
 from agent_layer.store.keys import Keys
 from agent_layer.store.protocols import ObjectStore
-from agent_layer.store.summary import OwnerEntry, describe_owner
+from agent_layer.store.summary import OwnerEntry, describe_owner, footer_of
 
 __all__ = [
     "SealedSegment",
@@ -114,16 +114,7 @@ class SegmentBuilder:
 
     def finish(self, name: str, replaces: Iterable[str] = ()) -> tuple[bytes, SealedSegment]:
         """Give the segment's bytes, and what has to be known of it; see ``build_segment``."""
-        footer = SegmentFooter(
-            name=name,
-            created_at=made_at(name),
-            chunks=self._chunks,
-            trajectories=[one for one in self._entries if isinstance(one, TrajectorySummary)],
-            policies=[one for one in self._entries if isinstance(one, PolicyEntry)],
-            batches=[one for one in self._entries if isinstance(one, BatchEntry)],
-            groups=[one for one in self._entries if isinstance(one, GroupEntry)],
-            replaces=sorted(replaces),
-        )
+        footer = footer_of(name, self._chunks, self._entries, replaces)
         packed = _pack([encode(footer)])
         content = b"".join((self._stored, packed, _TRAILER.pack(len(packed), _FORMAT_VERSION, _MAGIC)))
         return content, SealedSegment(footer, len(content))

@@ -8,7 +8,7 @@ import msgspec
 
 from agent_layer.errors import BadInputError
 from agent_layer.store.filters import Conditions, Filters, conditions_of
-from agent_layer.store.index import Index, Sought, Tally, seek
+from agent_layer.store.index import Index, Sought, Tally, seek_in_turns
 from agent_layer.store.plan import Ordering, choose_buckets, plan_blocks
 
 __all__ = ["By", "Summary", "count_trajectories", "summarise_trajectories"]
@@ -17,8 +17,6 @@ By: TypeAlias = Literal["run", "split", "task_type", "env", "env_version", "stat
 """``policy`` is the newest version that a trajectory's tokens came from."""
 
 _FILED_AS = {"task_type": "type"}
-_BLOCKS_AT_ONCE = 4
-"""Each takes a script up to 2 ms, and nobody should wait long for Redis."""
 _ORDERING = Ordering("started_at", descending=False)
 """Any will do: all blocks are looked into."""
 _MOST_LINES = 10_000
@@ -101,8 +99,7 @@ def _scans(index: Index, conditions: Conditions) -> Iterator[Sought]:
         any_of = None if buckets is None else [f"bucket={bucket}" for bucket in buckets]
         zones = index.zones_with_any(scope, any_of)
         planned = [zone.block for zone in plan_blocks(zones, conditions.ranges, _ORDERING)]
-        for begin in range(0, len(planned), _BLOCKS_AT_ONCE):
-            yield seek(conditions, planned[begin : begin + _BLOCKS_AT_ONCE], any_of)
+        yield from seek_in_turns(conditions, planned, any_of)
 
 
 def _narrowed(conditions: Conditions, shared: Mapping[str, str]) -> Conditions:

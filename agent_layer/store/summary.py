@@ -12,25 +12,32 @@ from agent_layer.errors import BadInputError
 from agent_layer.schema.batch import TrainedBatch
 from agent_layer.schema.codec import LogRecord, decode, decode_known, encode
 from agent_layer.schema.group import Group
-from agent_layer.schema.ids import split_trajectory_id
+from agent_layer.schema.ids import made_at, split_trajectory_id
 from agent_layer.schema.observation import Observation
 from agent_layer.schema.policy import PolicyVersion
 from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
-from agent_layer.schema.segment import BatchEntry, Block, GroupEntry, PolicyEntry, TrajectorySummary
+from agent_layer.schema.segment import (
+    BatchEntry,
+    Block,
+    Chunk,
+    GroupEntry,
+    PolicyEntry,
+    SegmentFooter,
+    TrajectorySummary,
+)
 from agent_layer.schema.step import ContentRef, StepPart
 from agent_layer.schema.tools import tools_of
 
-__all__ = ["ENDED", "KEPT_WHOLE", "STARTED", "OwnerEntry", "bears_on_reward", "describe_owner", "read_record"]
+__all__ = ["ENDED", "STARTED", "OwnerEntry", "bears_on_reward", "describe_owner", "footer_of", "read_record"]
 
 STARTED, ENDED = 1, 2
 """What the gateway has told of a call, added up; 0 where only layers in the agent's process have told of it."""
 
-
 _LAST_SECOND = 253_402_300_799.0
 """Of the year 9999."""
 
-KEPT_WHOLE = (Reward, PolicyVersion, TrainedBatch, Group)
+_KEPT_WHOLE = (Reward, PolicyVersion, TrainedBatch, Group)
 """Records that the index holds in their stored form; of others it holds a few fields."""
 
 OwnerEntry: TypeAlias = TrajectorySummary | PolicyEntry | BatchEntry | GroupEntry
@@ -43,7 +50,7 @@ def read_record(content: bytes) -> LogRecord:
     Raises: CorruptRecordError: these bytes are no record.
     """
     record = decode_known(content)
-    return cast("LogRecord", decode(content)) if isinstance(record, KEPT_WHOLE) else record
+    return cast("LogRecord", decode(content)) if isinstance(record, _KEPT_WHOLE) else record
 
 
 def describe_owner(owner: str, records: Sequence[LogRecord]) -> list[OwnerEntry]:
@@ -51,6 +58,22 @@ def describe_owner(owner: str, records: Sequence[LogRecord]) -> list[OwnerEntry]
     entries: list[OwnerEntry] = [_entry_of(record) for record in records if isinstance(record, _OfOneRecord)]
     ours = [record for record in records if not isinstance(record, _OfOneRecord)]
     return [*entries, _summarise_trajectory(owner, ours)] if ours else entries
+
+
+def footer_of(
+    name: str, chunks: Sequence[Chunk], entries: Sequence[OwnerEntry], replaces: Iterable[str] = ()
+) -> SegmentFooter:
+    """Say what is inside a segment; see ``SegmentFooter``."""
+    return SegmentFooter(
+        name=name,
+        created_at=made_at(name),
+        chunks=list(chunks),
+        trajectories=[one for one in entries if isinstance(one, TrajectorySummary)],
+        policies=[one for one in entries if isinstance(one, PolicyEntry)],
+        batches=[one for one in entries if isinstance(one, BatchEntry)],
+        groups=[one for one in entries if isinstance(one, GroupEntry)],
+        replaces=sorted(replaces),
+    )
 
 
 def bears_on_reward(summary: TrajectorySummary) -> bool:

@@ -5,16 +5,16 @@ from typing import NamedTuple, TypeAlias
 
 from agent_layer.store.rows import TrajectoryRow
 
-__all__ = ["Asking", "TaskKey", "asking_of", "find_superseded"]
+__all__ = ["Asking", "asking_of", "find_superseded"]
 
-TaskKey: TypeAlias = tuple[str | None, ...]
+_TaskKey: TypeAlias = tuple[str | None, ...]
 """Run, split, task type, environment and hash of the input: what makes two tasks the same."""
 
 
 class Asking(NamedTuple):
     """One asking for a task."""
 
-    task: TaskKey
+    task: _TaskKey
     name: str
     """Of its group, or of the rollout that is in no group."""
 
@@ -32,7 +32,7 @@ def find_superseded(rows: Iterable[TrajectoryRow]) -> frozenset[Asking]:
         asked_at[asking] = min(asked_at.get(asking, row.started_at), row.started_at)
         if row.accepted:
             answered.add(asking)
-    newest: dict[TaskKey, tuple[str, str]] = {}
+    newest: dict[_TaskKey, tuple[str, str]] = {}
     for asking in answered:
         age = asked_at[asking], asking.name
         newest[asking.task] = max(newest.get(asking.task, age), age)

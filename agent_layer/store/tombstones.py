@@ -6,7 +6,6 @@ They lie under ``{namespace}/dead/`` and are read before segments are. A tombsto
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TypeVar
 
 from redis import Redis
@@ -18,14 +17,15 @@ from agent_layer.schema.ids import new_id
 from agent_layer.schema.segment import Tombstone
 from agent_layer.store.index import owner_hash
 from agent_layer.store.keys import Keys
+from agent_layer.store.living import deaths_of
+from agent_layer.store.pages import pages_of
 from agent_layer.store.protocols import ObjectStore
+from agent_layer.store.scripts import load_script
 
 __all__ = ["bury", "forget", "leave_out_dead", "list_tombstones", "write_tombstones"]
 
 T = TypeVar("T")
 
-_LUA = Path(__file__).parent / "lua"
-_FORGET = "".join((_LUA / f"{name}.lua").read_text() for name in ("blocks", "death", "forget"))
 _OWNERS_AT_ONCE = 64
 """That one script takes out of the index at most, so that nobody waits long for Redis."""
 _ENDING = ".dead"
@@ -50,9 +50,9 @@ def write_tombstones(keys: Keys, objects: ObjectStore, owners: Sequence[str], re
 
 def forget(redis: Redis, keys: Keys, owners: Sequence[str], deleted_at: float) -> None:
     """Take these out of the index, and note which segments hold bytes of them."""
-    script = redis.register_script(_FORGET)
-    for begin in range(0, len(owners), _OWNERS_AT_ONCE):
-        script(keys=[keys.name()], args=[repr(deleted_at), *owners[begin : begin + _OWNERS_AT_ONCE]])
+    script = load_script(redis, "forget")
+    for page in pages_of(owners, _OWNERS_AT_ONCE):
+        script(keys=[keys.name()], args=[repr(deleted_at), *page])
 
 
 def list_tombstones(keys: Keys, objects: ObjectStore) -> Iterator[Tombstone]:
@@ -82,9 +82,5 @@ def bury(redis: Redis, keys: Keys, stones: Iterable[Tombstone]) -> None:
 
 def leave_out_dead(redis: Redis, keys: Keys, records_by_owner: Mapping[str, T]) -> dict[str, T]:
     """Drop what belongs to something that was deleted, so that its bytes are not stored again."""
-    if not records_by_owner:
-        return {}
-    buried = redis.hmget(keys.dead, [owner_hash(owner) for owner in records_by_owner])
-    return {
-        owner: records for (owner, records), when in zip(records_by_owner.items(), buried, strict=True) if when is None
-    }
+    deaths = deaths_of(redis, keys, records_by_owner)
+    return {owner: records for owner, records in records_by_owner.items() if owner not in deaths}

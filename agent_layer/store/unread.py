@@ -64,7 +64,7 @@ class Readers:
         return self._by_run[run]
 
     def _find_readers(self, run: str) -> Iterator[_Reader]:
-        feeds = cast("dict[bytes, bytes]", self._index.redis.hgetall(self._index.keys.name("feeds", run)))
+        feeds = cast("dict[bytes, bytes]", self._index.redis.hgetall(self._index.keys.feeds(run)))
         splits: dict[str, set[str]] = {}
         for feed in feeds:
             consumer, _, split = feed.decode().rpartition(":")

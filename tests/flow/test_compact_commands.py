@@ -54,9 +54,9 @@ def care(store, settings, monkeypatch, capfd):
 def test_compact_says_what_it_did(store, care):
     status, out, _ = care("compact", "--dry-run")
     assert (status, store.redis.hlen(store.keys.segments)) == (0, 3)
-    assert re.match(r"3 of 3 segments would become 1 \(0\.0 MB\), 0 left", out)
+    assert re.match(r"3 of 3 segments would become 1 \([\d.]+ KB\), 0 left", out)
 
-    assert re.match(r"3 of 3 segments became 1 \(0\.0 MB -> 0\.0 MB\), 0 left", care("compact")[1])
+    assert re.match(r"3 of 3 segments became 1 \([\d.]+ KB -> [\d.]+ \w+\), 0 left", care("compact")[1])
     assert care("compact")[1].startswith("0 of 1 segments became 0")
     assert store.check().findings == []
 
@@ -81,7 +81,7 @@ def test_what_cannot_be_read_is_named_and_fails_the_command(store, care):
 
 
 def test_gc_removes_nothing_that_is_needed(care):
-    assert care("gc", "--grace", "0s")[:2] == (0, "0 of 3 objects removed (0.0 MB)\n")
+    assert care("gc", "--grace", "0s")[:2] == (0, "0 of 3 objects removed (0 bytes)\n")
     status, _, err = care("gc", "--grace", "soon")
     assert status == 2
     assert "--grace 'soon'" in err

@@ -1,4 +1,4 @@
--- Which of some trajectories are not filed under what their rows say. Stands behind blocks.lua; reads only.
+-- Which of some trajectories are not filed under what their rows say; reads only. Stands behind blocks.lua.
 -- ARGV: trajectory ids. Returns ids.
 local known = {} -- what was looked up already and is as it should be
 

@@ -1,4 +1,4 @@
--- What stands before commit.lua, rewards.lua, forget.lua and audit.lua: how trajectories are filed.
+-- How trajectories are filed. Stands before whatever files them or looks into how they are filed; see scripts.py.
 --
 -- Each trajectory has an ordinal; 2048 ordinals in a row are a block. A block has a bitmap for each value that one of
 -- its members has ('run=r', 'tool=search'), a column of float64s for each number, and hashes that give back the ids.

@@ -1,18 +1,15 @@
 -- Merge what segments say into the index. Every value is a set, a minimum, a maximum or the first by rank, so that
 -- neither the order of merges nor merging again changes anything; what was deleted stays so. (Ordinals differ by the
 -- order of merges: no answer shows them.)
--- ARGV[1]: msgpack of an IndexBatch, see commit.py. Stands behind blocks.lua, death.lua and merged.lua.
--- Returns, of each trajectory whose reward may have changed, what it follows from: id, mark, declared, ended, status,
--- cause, then its rewards.
+-- Stands behind blocks.lua, events.lua, basis.lua, death.lua and merged.lua.
+-- ARGV[1]: msgpack of an IndexBatch, see commit.py.
+-- Returns the basis (see basis.lua) of each trajectory whose reward may have changed.
 local batch = cmsgpack.unpack(ARGV[1])
 is_mending = batch.again
 
 local OPENING = {'rollout_id', 'attempt', 'run', 'task_id', 'task_type', 'split', 'group_id', 'worker', 'labels',
   'declared', 'started_at', 'input_hash', 'env', 'env_version'}
 local ENDING = {'status', 'cause', 'ended_at', 'calls_at_end'}
-local function announce(...)
-  redis.call('XADD', key('events'), 'MAXLEN', '~', NUM_EVENTS_KEPT, '*', ...)
-end
 
 -- Of several blocks of the same fields the one with the lowest rank stands, as a whole.
 local function keep_first(row, rank_field, block, fields)
@@ -78,14 +75,6 @@ local function merge_row(id, row, said, before)
   if said.tools then merge_names(row, 'tools', said.tools) end
   if said.policy_min then merge_policy(row, 'policy_min', said.policy_min, math.min) end
   if said.policy_max then merge_policy(row, 'policy_max', said.policy_max, math.max) end
-end
-
-local function basis_of(id, row)
-  local opened, ended, declared, status, cause =
-    unpack(redis.call('HMGET', row, 'opened', 'ended', 'declared', 'status', 'cause'))
-  local rewards = redis.call('HVALS', row .. ':rewards')
-  local mark = (opened or '') .. '|' .. (ended or '') .. '|' .. #rewards
-  return {id, mark, declared or '', ended or '', status or '', cause or '', unpack(rewards)}
 end
 
 -- A committed segment's blobs are stored: whoever has the same content need not store it again.
@@ -159,7 +148,7 @@ local function merge_trajectory(one)
   elseif is_more and redis.call('HEXISTS', row, 'ended') == 1 then -- a late reward, or steps of another log
     announce('kind', 'addition', 'trajectory_id', id)
   end
-  if one.is_judged then bases[#bases + 1] = basis_of(id, row) end
+  if one.is_judged then bases[#bases + 1] = basis_of(id) end
 end
 
 -- Let consumers that have come further already know of a group; see claims/shared.lua.

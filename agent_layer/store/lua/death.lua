@@ -1,5 +1,4 @@
--- What stands behind blocks.lua before commit.lua and forget.lua: how what was deleted leaves the index.
-local NUM_EVENTS_KEPT = 10000
+-- How what was deleted leaves the index. Stands behind blocks.lua and events.lua.
 
 -- Let go of a blob; what nobody needs any more may be removed: see unneeded.lua.
 local function release_blob(id, name)
@@ -14,7 +13,7 @@ local function forget_trajectory(id)
   end
   if redis.call('EXISTS', row) == 1 then
     unfile(row)
-    redis.call('XADD', key('events'), 'MAXLEN', '~', NUM_EVENTS_KEPT, '*', 'kind', 'deleted', 'trajectory_id', id)
+    announce('kind', 'deleted', 'trajectory_id', id)
   end
   for _, name in ipairs(redis.call('HKEYS', key('t', id, 'blobs'))) do release_blob(id, name) end
   redis.call('DEL', row, key('t', id, 'chunks'), key('t', id, 'calls'), key('t', id, 'rewards'), key('t', id, 'blobs'))

@@ -1,5 +1,6 @@
 -- Let trajectories and groups be dead: nothing of them stays in the index, and nothing that is merged brings them back.
--- ARGV: when, then owners (a trajectory's id, or 'group:' and a group's id). Stands behind blocks.lua and death.lua.
+-- Stands behind blocks.lua, events.lua and death.lua.
+-- ARGV: when, then owners (a trajectory's id, or 'group:' and a group's id).
 for i = 2, #ARGV do
   local owner = ARGV[i]
   redis.call('HSETNX', key('dead'), redis.sha1hex(owner), ARGV[1])

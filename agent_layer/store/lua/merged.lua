@@ -1,4 +1,4 @@
--- What stands behind blocks.lua before commit.lua and mark.lua: whether a segment was merged into another one.
+-- Whether a segment was merged into another one. Stands behind blocks.lua.
 --
 -- Whoever read a segment before it was merged away may enter it afterwards. Its object is gone by then, or about to go.
 local LONGEST_CHAIN = 100

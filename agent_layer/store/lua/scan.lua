@@ -1,4 +1,4 @@
--- What stands before find.lua and tally.lua: the walk over those members of blocks that meet conditions. Reads only.
+-- The walk over those members of blocks that meet conditions; reads only. Stands before find.lua, tally.lua, count.lua.
 -- KEYS[1]: prefix of the namespace. ARGV[1], msgpack, see index.py: blocks, names (bitmaps that a member must be in),
 -- without (bitmaps that it must not be in), any (bitmaps of which it must be in one; nil: it need not), ranges
 -- ({column, least, greatest}; what is not known lies in no range).

@@ -12,7 +12,7 @@ from agent_layer.store.rows import TrajectoryRow
 from agent_layer.store.tables.arrays import batch_of
 from agent_layer.store.tables.columns import LABELS, MOMENT, Column, schema_of
 
-__all__ = ["TRAJECTORY_COLUMNS", "TRAJECTORY_SCHEMA", "rows_of", "tabulate_rows"]
+__all__ = ["TRAJECTORY_SCHEMA", "rows_of", "tabulate_rows"]
 
 
 def _plain(name: str, kind: pa.DataType, meaning: str) -> Column[TrajectoryRow]:
@@ -31,7 +31,7 @@ def _labels(row: TrajectoryRow) -> list[dict[str, str]]:
     return [{"key": key, "value": value} for key, value in row.labels.items()]
 
 
-TRAJECTORY_COLUMNS: Final[tuple[Column[TrajectoryRow], ...]] = (
+_COLUMNS: Final[tuple[Column[TrajectoryRow], ...]] = (
     _plain("trajectory_id", pa.string(), "ROLLOUT-ATTEMPT; unique"),
     _plain("rollout_id", pa.string(), "one of the group's tries at the task"),
     _plain("attempt", pa.int32(), "counts from 0"),
@@ -58,12 +58,12 @@ TRAJECTORY_COLUMNS: Final[tuple[Column[TrajectoryRow], ...]] = (
     _plain("env_version", pa.string(), "its version"),
 )
 
-TRAJECTORY_SCHEMA: Final = schema_of(TRAJECTORY_COLUMNS)
+TRAJECTORY_SCHEMA: Final = schema_of(_COLUMNS)
 
 
 def tabulate_rows(rows: Iterable[TrajectoryRow]) -> pa.Table:
     """Put rows into a table of ``TRAJECTORY_SCHEMA``, in their order."""
-    return pa.Table.from_batches([batch_of(TRAJECTORY_COLUMNS, list(rows))])
+    return pa.Table.from_batches([batch_of(_COLUMNS, list(rows))])
 
 
 def rows_of(table: pa.Table) -> list[TrajectoryRow]:

@@ -1,0 +1,99 @@
+"""This file holds that scripts say what they stand behind, define nothing in vain, and agree with Python on figures."""
+
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_layer.cli.filters import takes_filters
+from agent_layer.store import scripts
+from agent_layer.store.filters import Filters, bucket_of, conditions_of
+from agent_layer.store.index import COLUMNS
+from agent_layer.store.scripts import STANDS_BEHIND
+
+LUA = Path(scripts.__file__).parent / "lua"
+FILES = {str(path.relative_to(LUA)).removesuffix(".lua"): path.read_text() for path in LUA.rglob("*.lua")}
+HEADS = {name: text[: re.search(r"^(?!--)", text, re.MULTILINE).start()] for name, text in FILES.items()}
+
+
+def numbers_in(name: str) -> dict[str, int]:
+    """Figures that a file names in capitals."""
+    told: dict[str, int] = {}
+    for names, values in re.findall(r"^local ([A-Z_, ]+) = ([\d, ]+)", FILES[name], re.MULTILINE):
+        told |= dict(zip(names.split(", "), map(int, values.split(", ")), strict=True))
+    return told
+
+
+def test_every_file_is_a_script_or_stands_before_one():
+    before = {one for names in STANDS_BEHIND.values() for one in names}
+
+    assert STANDS_BEHIND.keys() | before == FILES.keys()
+    assert not STANDS_BEHIND.keys() & before
+
+
+@pytest.mark.parametrize("name", sorted(name for name in STANDS_BEHIND if "/" not in name))
+def test_a_script_says_what_it_stands_behind(name):
+    (said,) = re.findall(r"Stands behind ((?:[a-z]+\.lua(?:, | and )?)+)\.", HEADS[name])
+
+    assert tuple(re.findall(r"([a-z]+)\.lua", said)) == STANDS_BEHIND[name]
+
+
+@pytest.mark.parametrize("name", sorted(FILES))
+def test_what_a_file_defines_is_used_by_some_script(name):
+    wholes = ["".join(FILES[one] for one in (*before, last)) for last, before in STANDS_BEHIND.items()]
+    for defined in re.findall(r"^local function (\w+)", FILES[name], re.MULTILINE):
+        counts = [len(re.findall(rf"\b{defined}\b", whole)) for whole in wholes if FILES[name] in whole]
+        assert max(counts) > 1, defined
+
+
+def test_scans_walk_blocks_of_the_size_that_trajectories_are_filed_in():
+    filed, scanned, found = (numbers_in(name) for name in ("blocks", "scan", "find"))
+
+    assert scanned["NUM_WORDS"] * scanned["WORD_BITS"] == filed["BLOCK"]
+    assert found["IDS_TOGETHER"] == filed["IDS_TOGETHER"]
+
+
+def test_columns_have_one_order():
+    (told,) = re.findall(r"^local COLUMNS = \{(.*)\}", FILES["blocks"], re.MULTILINE)
+
+    assert tuple(re.findall(r"'(\w+)'", told)) == COLUMNS
+
+
+def test_long_values_are_filed_under_their_hash_from_the_same_length_on():
+    longest = numbers_in("blocks")["LONGEST_VALUE"]
+
+    assert conditions_of({"run": "r" * longest}).names == (f"run={'r' * longest}",)
+    assert len(conditions_of({"run": "r" * (longest + 1)}).names[0]) == len("run=") + 40
+
+
+def test_a_reward_lies_in_the_bucket_that_a_search_looks_in(redis, keys):
+    ask = redis.register_script(FILES["blocks"] + "return bucket_of(tonumber(ARGV[1]))")
+
+    @given(st.floats(-20, 20) | st.sampled_from([0.05 * n for n in range(-201, 202)]))
+    def check(reward):
+        assert int(ask(keys=[keys.name()], args=[repr(reward)])) == bucket_of(reward)
+
+    check()
+
+
+def test_every_filter_by_value_is_filed():
+    (single,) = re.findall(r"^local SINGLE = \{(.*?)\}", FILES["blocks"], re.MULTILINE | re.DOTALL)
+    (lists,) = re.findall(r"^local LISTS = \{(.*?)\}", FILES["blocks"], re.MULTILINE | re.DOTALL)
+    filed = {*re.findall(r"= '(\w+)'", single + lists), "label"}
+    values = {"split": "train", "status": "failed", "cause": "policy", "labels": {"k": "v"}, "accepted": True}
+    ranges = {"policy", "reward", "since", "until", "step"}
+
+    for name in Filters.__annotations__.keys() - ranges:
+        (condition,) = conditions_of({name: values.get(name, "x")}).names
+        assert condition.partition("=")[0] in filed, name
+
+
+def test_every_filter_is_an_option():
+    def command(*, filters: Filters) -> None: ...
+
+    options = set(inspect.signature(takes_filters(command)).parameters)
+
+    assert Filters.__annotations__.keys() - {"step"} == options - {"label"} | {"labels"}
