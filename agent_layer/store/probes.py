@@ -112,13 +112,21 @@ def _probes_of_others(keys: Keys, footer: SegmentFooter, dead: set[str]) -> Iter
         if owner not in dead:
             yield _Probe(owner, ("EXISTS", keys.group(group.group_id)), bool)
             yield _Probe(owner, ("ZSCORE", keys.closed_groups(group.run), group.group_id), _is_known)
-            yield _Probe(owner, ("HEXISTS", keys.group_segments, group.group_id), bool)
+            yield _Probe(owner, ("HGET", keys.group_segments, group.group_id), partial(_is_listed, footer.name))
+            yield _Probe(owner, ("SISMEMBER", keys.runs, group.run), bool)
     for policy in footer.policies:
         owner = f"policy:{policy.run}:{policy.number}"
         yield _Probe(owner, ("HEXISTS", keys.policies(policy.run), policy.number), bool)
         yield _Probe(owner, ("SISMEMBER", keys.runs, policy.run), bool)
     for batch in footer.batches:
-        yield _Probe(f"batch:{batch.batch_id}", ("HEXISTS", keys.batches(batch.run), batch.batch_id), bool)
+        step = f"{batch.run}:{batch.step}"
+        owner = f"batch:{step}"
+        yield _Probe(owner, ("HEXISTS", keys.batches(batch.run), batch.batch_id), bool)
+        yield _Probe(owner, ("HGET", keys.batch_segments, step), partial(_is_listed, footer.name))
+
+
+def _is_listed(segment: str, found: object) -> bool:
+    return found is not None and segment in cast("bytes", found).decode().split()
 
 
 def _is_known(found: object) -> bool:

@@ -71,9 +71,8 @@ local function mark(block, at, name, what)
   local is_known = redis.call('SETBIT', bitmap, at, 1) == 1 and not is_mending
   if is_known or occurring[bitmap] then return end
   occurring[bitmap] = true
-  if (redis.call('SETBIT', key('v', name), block, 1) == 0 or is_mending) and COUNTED[what[1]] then
-    redis.call('SADD', key('values', what[1]), what[2])
-  end
+  redis.call('SETBIT', key('v', name), block, 1)
+  if COUNTED[what[1]] then redis.call('SADD', key('values', what[1]), what[2]) end
 end
 
 local function unmark(block, at, name, what)
