@@ -29,6 +29,12 @@ local function key(...)
   return table.concat({prefix, ...}, ':')
 end
 
+-- A list with all of another behind it; unlike unpack, which Redis bounds, for as many as there are.
+local function join(list, more)
+  for _, one in ipairs(more) do list[#list + 1] = one end
+  return list
+end
+
 local function is_dead(owner)
   return redis.call('HEXISTS', key('dead'), redis.sha1hex(owner)) == 1
 end
@@ -49,7 +55,9 @@ local function names_of(filed)
   for field, name in pairs(LISTS) do
     for _, value in ipairs(filed[field] and cjson.decode(filed[field]) or {}) do add(name, value) end
   end
-  for label, value in pairs(filed.labels and cjson.decode(filed.labels) or {}) do add('label', label .. '=' .. value) end
+  for label, value in pairs(filed.labels and cjson.decode(filed.labels) or {}) do
+    add('label', label:gsub('[%z=]', '\0%0') .. '=' .. value) -- so that its name ends at the first plain '='
+  end
   return names
 end
 
@@ -143,25 +151,26 @@ local function ids_key(block, at)
   return in_block(block, 'ids:' .. math.floor(at / IDS_TOGETHER))
 end
 
--- File a trajectory under what its row says now. 'before' is what was filed last; without it all is written again.
-local function file(id, row, before)
+-- File a trajectory under what its row says now. 'before' is what was filed last; 'again': write what is so already, too.
+local function file(id, row, before, again)
   local after = read_filed(row)
   if not after.started_at then return after end
   local ordinal, is_new = after.ordinal, false
   if not ordinal then
-    ordinal, is_new, before = redis.call('INCR', key('ordinals')) - 1, true, {}
+    ordinal, is_new = redis.call('INCR', key('ordinals')) - 1, true
     redis.call('HSET', row, 'ordinal', ordinal)
   end
   local block, at = place_of(ordinal)
+  local is_all = is_new or again
   ends_of(block)
-  if is_new or not before then redis.call('HSET', ids_key(block, at), at, id) end
-  local left, joined = (is_new or not before) and {} or names_of(before), names_of(after)
+  if is_all then redis.call('HSET', ids_key(block, at), at, id) end
+  local left, joined = is_new and {} or names_of(before), names_of(after)
   for name, what in pairs(left) do if not joined[name] then unmark(block, at, name, what) end end
-  for name, what in pairs(joined) do if not left[name] then mark(block, at, name, what) end end
+  for name, what in pairs(joined) do if again or not left[name] then mark(block, at, name, what) end end
   for _, column in ipairs(COLUMNS) do
     if column == 'reward' then
-      if not before or is_new then write_reward(block, at, nil, tonumber(after.reward)) end -- else rewards.lua does
-    elseif not before or before[column] ~= after[column] then
+      if is_all then write_reward(block, at, nil, tonumber(after.reward)) end -- else rewards.lua does
+    elseif is_all or before[column] ~= after[column] then
       write(block, at, column, tonumber(after[column]))
     end
   end

@@ -84,7 +84,7 @@ local function basis_of(id, row)
     unpack(redis.call('HMGET', row, 'opened', 'ended', 'declared', 'status', 'cause'))
   local rewards = redis.call('HVALS', row .. ':rewards')
   local mark = (opened or '') .. '|' .. (ended or '') .. '|' .. #rewards
-  return {id, mark, declared or '', ended or '', status or '', cause or '', unpack(rewards)}
+  return join({id, mark, declared or '', ended or '', status or '', cause or ''}, rewards)
 end
 
 local is_merged = {}
@@ -136,7 +136,7 @@ local function merge_trajectory(one)
   for reward_id, reward in pairs(one.rewards) do
     redis.call('HSETNX', row .. ':rewards', reward_id, reward)
   end
-  local after = file(id, row, not batch.again and before or nil)
+  local after = file(id, row, before, batch.again)
   if after.run then redis.call('SADD', key('runs'), after.run) end
   if after.started_at and (before.status ~= after.status or before.accepted ~= after.accepted) then
     announce('kind', 'trajectory', 'trajectory_id', id, 'status', after.status or '')

@@ -12,7 +12,7 @@ for i = 1, #ARGV, 3 do
   local now = (opened or '') .. '|' .. (ended or '') .. '|' .. #rewards
   if not (opened or ended) and #rewards == 0 then -- deleted
   elseif mark ~= now then
-    changed[#changed + 1] = {id, now, declared or '', ended or '', status or '', cause or '', unpack(rewards)}
+    changed[#changed + 1] = join({id, now, declared or '', ended or '', status or '', cause or ''}, rewards)
   elseif reward ~= (known or '') then
     if reward == '' then redis.call('HDEL', row, 'reward') else redis.call('HSET', row, 'reward', reward) end
     if ordinal then
