@@ -13,29 +13,33 @@ from agent_layer.store.times import parse_range
 
 __all__ = ["parse_which", "takes_filters"]
 
-_RANGE_HELP = "Both ends included, one may be left out: 5.., ..0.5, 10..20, or one number."
+_RANGE_HELP = "10..20 with both ends, 5.. or ..0.5, or one number."
 _TIME_HELP = "RFC 3339 in UTC, or so long ago: 90s, 2h, 3d."
 
 
 def _options(
     *,
-    run: Annotated[str | None, typer.Option()] = None,
-    split: Annotated[str | None, typer.Option(help="train or eval.")] = None,
-    task: Annotated[str | None, typer.Option()] = None,
-    task_type: Annotated[str | None, typer.Option()] = None,
+    run: Annotated[str | None, typer.Option(help="Name of a training or evaluation run.")] = None,
+    split: Annotated[str | None, typer.Option(help="train, or eval for what nobody trains on.")] = None,
+    task: Annotated[str | None, typer.Option(help="Id of a task, whichever run tried it.")] = None,
+    task_type: Annotated[str | None, typer.Option(help="Kind of task, as the task says it.")] = None,
     input_hash: Annotated[str | None, typer.Option(help="Hash of the task's input, as rows show it.")] = None,
-    env: Annotated[str | None, typer.Option(help="Environment.")] = None,
-    env_version: Annotated[str | None, typer.Option(help="Its version.")] = None,
-    policy: Annotated[str | None, typer.Option(help=f"Policy versions. {_RANGE_HELP}")] = None,
+    env: Annotated[str | None, typer.Option(help="Name of the environment that it ran in.")] = None,
+    env_version: Annotated[str | None, typer.Option(help="Version of that environment.")] = None,
+    policy: Annotated[str | None, typer.Option(help=f"Some token is of such a policy version. {_RANGE_HELP}")] = None,
     reward: Annotated[str | None, typer.Option(help=f"Reward of the rollout. {_RANGE_HELP}")] = None,
-    status: Annotated[str | None, typer.Option(help="running, completed, truncated, failed, lost, ...")] = None,
+    status: Annotated[
+        str | None, typer.Option(help="running, completed, truncated, failed, cancelled, dead or lost.")
+    ] = None,
     cause: Annotated[str | None, typer.Option(help="Who brought the end about: policy, infra, verifier, user.")] = None,
     agent: Annotated[str | None, typer.Option(help="Name of an agent that made a call.")] = None,
     tool: Annotated[str | None, typer.Option(help="Name of a tool that was asked for or answered.")] = None,
     label: Annotated[list[str] | None, typer.Option(help="NAME=VALUE; may be repeated, then all must hold.")] = None,
     since: Annotated[str | None, typer.Option(help=f"Started then or later. {_TIME_HELP}")] = None,
     until: Annotated[str | None, typer.Option(help=f"Started then or earlier. {_TIME_HELP}")] = None,
-    accepted: Annotated[bool, typer.Option("--accepted/--any", help="Only what counts for its rollout.")] = False,
+    accepted: Annotated[
+        bool, typer.Option("--accepted/--any", help="Only the attempt that counts for its rollout, or all.")
+    ] = False,
 ) -> Filters:
     return Filters(
         run=run,

@@ -36,14 +36,19 @@ def query(
         str | None,
         typer.Option(help="Show this step of each: an index from 0, last, or tool:NAME for all that called it."),
     ] = None,
-    order: Annotated[str, typer.Option(help="newest, oldest, reward or policy.")] = "newest",
+    order: Annotated[
+        str, typer.Option(help="newest, oldest, reward (best first) or policy (latest first).")
+    ] = "newest",
     limit: Annotated[int, typer.Option()] = 32,
-    cursor: Annotated[str | None, typer.Option(help="Of the page before; goes on behind it.")] = None,
+    cursor: Annotated[str | None, typer.Option(help="Go on after a page: the cursor that it ended with.")] = None,
     count: Annotated[bool, typer.Option("--count", help="Only say how many there are.")] = False,
-    explain: Annotated[bool, typer.Option("--explain", help="Say how the answer is found.")] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Say how the answer is found, not the answer.")] = False,
     format_: Annotated[Literal["table", "jsonl"], typer.Option("--format")] = "table",
 ) -> None:
-    """List trajectories, or with --step that step of each."""
+    """List trajectories that pass all options given, or with --step that step of each.
+
+    Example: --run r1 --reward 0.5.. --order reward. 'agent-layer show ID' shows one of them.
+    """
     store = open_store(context.obj)
     _check_versions(store, filters)
     which = None if step is None else parse_which(step)

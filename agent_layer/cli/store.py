@@ -17,7 +17,9 @@ __all__ = ["register"]
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    group = typer.Typer(help="Care of the store.", no_args_is_help=True)
+    group = typer.Typer(
+        help="Look after what is stored: check, rebuild, compact, delete, import and export.", no_args_is_help=True
+    )
     group.command()(reindex)
     group.command()(check)
     group.command()(cool)
@@ -32,7 +34,9 @@ def register(app: typer.Typer) -> None:
 
 def reindex(
     context: typer.Context,
-    drop: Annotated[bool, typer.Option("--drop", help="Empty the index first.")] = False,
+    drop: Annotated[
+        bool, typer.Option("--drop", help="Empty the index first, so that nothing stays that no object says.")
+    ] = False,
 ) -> None:
     """Rebuild the Redis index from the objects alone; one that was stopped goes on where it was."""
     store = open_store(context.obj)

@@ -27,11 +27,15 @@ def register(group: typer.Typer) -> None:
 def compact(
     context: typer.Context,
     only_dead: Annotated[
-        bool, typer.Option("--only-dead", help="Only rewrite what holds bytes of something deleted, all of it, now.")
+        bool, typer.Option("--only-dead", help="Merge nothing, but let all bytes of something deleted go now.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how much there is to do.")] = False,
 ) -> None:
-    """Merge small segments, and rewrite those that hold bytes of something deleted; readers go on reading."""
+    """Merge small segments, and rewrite those that hold bytes of something deleted; readers go on reading.
+
+    A segment is an object that holds many records; fewer of them are read faster. Run it once an hour or so:
+    bytes of something deleted are then gone within about a day. It may be stopped at any time.
+    """
     store = open_store(context.obj)
     with show_progress("segments") as progress:
         report = store.compact(only_dead=only_dead, dry_run=dry_run, progress=progress)
@@ -51,9 +55,14 @@ def compact(
 def gc(
     context: typer.Context,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only name what would go.")] = False,
-    grace: Annotated[str, typer.Option(help="Nothing younger goes: 90s, 1h, 3d.")] = "1h",
+    grace: Annotated[
+        str, typer.Option(help="What was stored less than this ago stays: 90s, 1h, 3d. Tombstones stay for 30 days.")
+    ] = "1h",
 ) -> None:
-    """Remove objects that nobody needs: replaced segments, unfinished objects, old tombstones."""
+    """Remove objects that nobody needs: replaced segments, unfinished objects, old tombstones.
+
+    What may be the only copy of anything stays, and is named. Crashes leave such objects; 'store compact' leaves none.
+    """
     store = open_store(context.obj)
     seconds = parse_span(grace, "--grace")
     with show_progress("objects") as progress:

@@ -23,18 +23,22 @@ def register(group: typer.Typer) -> None:
 @takes_filters
 def delete(
     context: typer.Context,
-    trajectory: Annotated[str | None, typer.Argument(help="Its id; or say with options which are meant.")] = None,
+    trajectory: Annotated[str | None, typer.Argument(help="Id of one; or say with options which are meant.")] = None,
     *,
     filters: Filters,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing, only say what would go.")] = False,
     keep_bytes: Annotated[
-        bool, typer.Option("--keep-bytes", help="Leave the bytes in the objects to the next compaction.")
+        bool, typer.Option("--keep-bytes", help="Faster: leave the bytes in the objects to the next 'store compact'.")
     ] = False,
     cancel: Annotated[
-        bool, typer.Option("--cancel", help="Cancel groups of theirs that the dispatcher still tries.")
+        bool, typer.Option("--cancel", help="First cancel their groups that the dispatcher still tries.")
     ] = False,
 ) -> None:
-    """Delete trajectories for ever: no search, rebuild or replay brings them back, and no object holds their bytes."""
+    """Delete trajectories for ever: no search, rebuild or replay brings them back, and no object holds their bytes.
+
+    Meant is one id, or all that pass every option given: --label user=u7, or --task t1 --run r1. Nothing asks again, so
+    look with --dry-run first. Closed groups of which nothing is left go too. Stopped half-way, run it again.
+    """
     store = open_store(context.obj)
     if cancel and not dry_run:
         connect(context.obj).cancel(store.delete(trajectory, dry_run=True, **filters).open_groups)

@@ -27,24 +27,33 @@ def expire(
     context: typer.Context,
     *,
     filters: Filters,
-    older_than: Annotated[str | None, typer.Option(help="Ended before then: RFC 3339, or so long ago: 30d.")] = None,
-    policy_below: Annotated[int | None, typer.Option(help="All tokens are of policy versions below this one.")] = None,
+    older_than: Annotated[
+        str | None, typer.Option(help="Rule: it ended before then. RFC 3339 in UTC, or so long ago: 30d.")
+    ] = None,
+    policy_below: Annotated[
+        int | None, typer.Option(help="Rule: all of its tokens are of policy versions below this one.")
+    ] = None,
     duplicates: Annotated[
-        Literal["newest"] | None, typer.Option(help="newest: its task was asked for again later, and answered.")
+        Literal["newest"] | None,
+        typer.Option(help="Rule: its task was asked for again later, and answered; the newest stays."),
     ] = None,
     stale_env: Annotated[
         str | None,
-        typer.Option(help="NAME or NAME=VERSION: of this environment, in another version than the newest or this."),
+        typer.Option(
+            help="Rule: it ran in environment NAME, in another version than the newest; or than VERSION: NAME=VERSION."
+        ),
     ] = None,
-    unread: Annotated[
-        bool, typer.Option("--unread", help="Also what a consumer of its run has not acknowledged.")
-    ] = False,
+    unread: Annotated[bool, typer.Option("--unread", help="Let go also what a consumer has not acknowledged.")] = False,
     keep_bytes: Annotated[
-        bool, typer.Option("--keep-bytes", help="Leave the bytes in the objects to the next compaction.")
+        bool, typer.Option("--keep-bytes", help="Faster: leave the bytes in the objects to the next 'store compact'.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do it; without, only what would go is shown.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do it. Nothing asks again.")] = False,
 ) -> None:
-    """Show which trajectories all of the rules let expire, and with --yes delete them for ever."""
+    """Delete what was kept for long enough: trajectories for which every rule and filter given holds.
+
+    Without --yes it only shows what would go. What still runs stays, and so does what a consumer of its run has yet to
+    acknowledge. Example: --older-than 30d --split eval.
+    """
     with show_progress("segments") as progress:
         report = open_store(context.obj).expire(
             dry_run=not yes,

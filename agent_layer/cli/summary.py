@@ -14,6 +14,12 @@ from agent_layer.store.summaries import By, Summary
 __all__ = ["register"]
 
 
+_BY_HELP = (
+    "A line for each value of these, with commas between: run, split, task_type, env, env_version, status, cause,"
+    " agent, tool, policy (the newest version in it)."
+)
+
+
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command()(summary)
@@ -25,12 +31,16 @@ def summary(
     *,
     filters: Filters,
     by: Annotated[
-        str, typer.Option(help="Among run, split, task_type, env, env_version, status, cause, agent, tool, policy.")
+        str,
+        typer.Option(help=_BY_HELP),
     ] = "task_type",
-    success: Annotated[float, typer.Option(help="Least reward of a success.")] = 1.0,
+    success: Annotated[float, typer.Option(help="A rollout succeeds with this reward or a higher one.")] = 1.0,
     format_: Annotated[Literal["table", "jsonl"], typer.Option("--format")] = "table",
 ) -> None:
-    """Count trajectories and average their rewards, such as --by task_type,policy."""
+    """Count trajectories that pass all options given, average their rewards and say how many succeeded.
+
+    Example: --run r1 --by task_type,policy.
+    """
     fields = [field.strip() for field in by.split(",") if field.strip()]
     lines = open_store(context.obj).summarise(cast("list[By]", fields), success=success, **filters)
     if format_ == "jsonl":

@@ -9,7 +9,7 @@ from agent_layer.errors import CorruptRecordError
 from agent_layer.schema.batch import TrainedBatch
 from agent_layer.schema.codec import decode
 from agent_layer.store.keys import Keys
-from agent_layer.store.living import batch_without, deaths_of
+from agent_layer.store.living import deaths_of, leave_out
 from agent_layer.store.pages import pages_of
 
 __all__ = ["list_batches", "segments_of_batches"]
@@ -26,7 +26,7 @@ def list_batches(redis: Redis, keys: Keys, run: str) -> list[TrainedBatch]:
     latest = list({batch.step: batch for batch in found}.values())
     named = {rollout.trajectory_id for batch in latest for rollout in batch.rollouts}
     dead = deaths_of(redis, keys, named)
-    return [batch_without(batch, dead) for batch in latest]
+    return [leave_out(batch, dead) for batch in latest]
 
 
 def segments_of_batches(redis: Redis, keys: Keys, runs: Iterable[str], trajectory_ids: Collection[str]) -> set[str]:

@@ -164,7 +164,8 @@ def _find_short(index: Index) -> Iterator[Finding]:
 
 def _repair(index: Index, objects: ObjectStore, findings: list[Finding]) -> None:
     if any(one.kind in _REBUILT for one in findings):
-        index.redis.delete(index.keys.reindexing)  # what an earlier rebuild had entered may be what is wrong
+        index.redis.hset(index.keys.reindexing, "drop", 1)
+        index.redis.hdel(index.keys.reindexing, "done_to")  # what an earlier rebuild entered may be what is wrong
         reindex(index.redis, index.keys, objects, drop=True)
         return
     for finding in findings:

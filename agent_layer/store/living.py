@@ -16,17 +16,7 @@ from agent_layer.store.pages import pages_of
 from agent_layer.store.segments import StoredRecord
 from agent_layer.store.summary import read_record
 
-__all__ = [
-    "batch_without",
-    "deaths_of",
-    "group_without",
-    "is_batch",
-    "is_group",
-    "living_records",
-    "members_of",
-    "names_in",
-    "owners_in",
-]
+__all__ = ["deaths_of", "is_batch", "is_group", "leave_out", "living_records", "members_of", "names_in", "owners_in"]
 
 _PAGE = 1_000
 
@@ -63,14 +53,8 @@ def members_of(record: bytes) -> list[str]:
             return []
 
 
-def group_without(group: Group, dead: Collection[str]) -> Group:
-    """The same group without the dead."""
-    left = [member for member in group.trajectory_ids if member not in dead]
-    return msgspec.structs.replace(group, trajectory_ids=left)
-
-
-def batch_without(batch: TrainedBatch, dead: Collection[str]) -> TrainedBatch:
-    """The same trained batch without the dead, who are counted in it."""
+def leave_out(batch: TrainedBatch, dead: Collection[str]) -> TrainedBatch:
+    """The same batch without the dead, who are counted."""
     rollouts = [rollout for rollout in batch.rollouts if rollout.trajectory_id not in dead]
     num_deleted = batch.num_deleted + len(batch.rollouts) - len(rollouts)
     return msgspec.structs.replace(batch, rollouts=rollouts, num_deleted=num_deleted)
@@ -97,13 +81,13 @@ def living_records(owner: str, contents: Sequence[bytes], dead: Iterable[str]) -
 def _shorten(stored: StoredRecord, dead: Collection[str]) -> StoredRecord | None:
     """A record without the dead; None for a group that lost all of its members to them."""
     match stored.record:
-        case Group() as group:
-            shorter = group_without(group, dead)
-            is_empty = bool(group.trajectory_ids) and not shorter.trajectory_ids
+        case Group(trajectory_ids=[_, *_] as members) as group:
+            left = [member for member in members if member not in dead]
+            shorter = msgspec.structs.replace(group, trajectory_ids=left) if left else None
         case TrainedBatch() as batch:
-            shorter, is_empty = batch_without(batch, dead), False
+            shorter = leave_out(batch, dead)
         case _:
             return stored
-    if is_empty:
+    if shorter is None:
         return None
     return stored if shorter == stored.record else StoredRecord(shorter, encode(shorter))

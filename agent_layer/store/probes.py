@@ -69,7 +69,10 @@ def _probes_of(keys: Keys, segment: str, said: TrajectorySummary, chunk: Chunk) 
         rewards = ("HMGET", keys.rewards(owner), *said.rewards)
         yield _Probe(owner, rewards, _are_known)
     if said.blobs:
-        yield _Probe(owner, ("HMGET", keys.blobs_of(owner), *said.blobs), _are_known)
+        known = ("HMGET", keys.blobs_of(owner), *said.blobs)
+        yield _Probe(owner, known, partial(eq, [b"1"] * len(said.blobs)))
+    for name in said.blobs:  # or it would be removed as one that nobody needs
+        yield _Probe(owner, ("SISMEMBER", keys.blob(name), owner), bool)
 
 
 def _row_holds(said: TrajectorySummary, row: object) -> bool:

@@ -9,12 +9,13 @@ from agent_layer.schema.group import Group
 from agent_layer.schema.observation import Observation
 from agent_layer.schema.policy import PolicyVersion
 from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
-from agent_layer.schema.step import Action, StepPart
+from agent_layer.schema.step import Action, ContentRef, StepPart
 from agent_layer.store.batches import list_batches
+from agent_layer.store.blobs import blob_key, blob_name, pack
 from agent_layer.store.tombstones import forget, write_tombstones
 
 SEEDS = range(12)
-SHARED = ("ordinals", "events", "reindexing", "quarantine")
+SHARED = ("ordinals", "events", "reindexing", "quarantine", "replaced", "unneeded", "compacting", "blobs")
 """What no segment says, or nobody misses."""
 
 
@@ -49,6 +50,10 @@ def full_store(store, write, attempt_of):
     )
     write(started, seen)
     write(part)
+    body = b'"what is large"'
+    shown = ContentRef(trajectory_id="e.0-0", hash="h", blob=blob_name(body), size_bytes=len(body))
+    store.objects.put(blob_key(store.keys, shown.blob), pack(body))
+    write(shown)
     write(Outcome(trajectory_id="e.0-0", run="s", status="failed", cause="infra", ended_at=75.0))
     write(Accepted(trajectory_id="e.0-0", run="s", rollout_id="e.0", accepted_at=76.0))
     write(Group(group_id="g", run="r", task_id="t", closed_at=9.0, trajectory_ids=["a.0-0", "b.0-0"]))
