@@ -17,6 +17,7 @@ __all__ = ["build", "main"]
 
 EXIT_FAILED = 1
 EXIT_BAD_INPUT = 2
+EXIT_STOPPED = 130
 
 
 def build() -> typer.Typer:
@@ -75,6 +76,11 @@ def main() -> None:
     except AgentLayerError as error:
         _say(error)
         sys.exit(EXIT_FAILED)
+    except KeyboardInterrupt:  # while commands were being loaded; later, typer ends them in the same way
+        sys.exit(EXIT_STOPPED)
+    except UnicodeEncodeError as error:  # the bytes of an argument that are no text come as lone surrogates
+        _say(BadInputError(f"{error.object!r}: expected text in UTF-8, found other bytes; write it in UTF-8"))
+        sys.exit(EXIT_BAD_INPUT)
     except ModuleNotFoundError as error:  # commands import what an extra brings when they run
         _say(_missing("this command", error.name))
         sys.exit(EXIT_BAD_INPUT)

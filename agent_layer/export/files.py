@@ -19,6 +19,11 @@ def replacing(path: Path) -> Generator[Path]:
 
     Raises: BadInputError: the place cannot be written to.
     """
+    if (path.exists() and not path.is_file()) or not path.name:  # a device or a directory is nothing to be replaced
+        raise BadInputError(
+            f"export to {str(path)!r}: expected the name of a file, found what is none; choose another, '-' is standard"
+            " output where a command says so"
+        )
     unfinished = path.with_name(f"{UNFINISHED}{path.name}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

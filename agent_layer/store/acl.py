@@ -75,7 +75,7 @@ _DRIVE_ENGINES = _Duty(
 _CARE = _Duty(
     writes="exported:* reindexing judged:* dead replaced:* merging compacting",
     commands="set del unlink srem pttl pexpire scan info hlen hstrlen strlen object|encoding memory|usage",
-    scripts="store/forget store/retire store/unneeded",
+    scripts="store/forget store/retire store/unneeded store/strays",
 )
 
 _DUTIES: dict[Role, tuple[_Duty, ...]] = {

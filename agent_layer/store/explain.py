@@ -7,7 +7,7 @@ import msgspec
 from agent_layer.store.filters import Conditions, Filters, NumberRange, conditions_of
 from agent_layer.store.index import Index, seek_in_turns
 from agent_layer.store.plan import Order
-from agent_layer.store.query import check_order, search
+from agent_layer.store.query import LARGEST_SEARCH, check_order, search
 
 __all__ = ["Explanation", "explain_search"]
 
@@ -41,7 +41,7 @@ def explain_search(index: Index, filters: Filters, order: Order = "newest", limi
     """
     conditions = conditions_of(filters)
     began = time.perf_counter()
-    found = search(index, conditions, check_order(order, limit), limit)
+    found = search(index, conditions, check_order(order, limit), min(limit, LARGEST_SEARCH))
     seconds = time.perf_counter() - began
     counts = {_shown(one): _count_alone(index, one) for one in _single(conditions)}
     return Explanation(

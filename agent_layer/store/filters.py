@@ -1,6 +1,7 @@
 """This file holds what may be asked of trajectories, and what that means for bitmaps and columns."""
 
 import math
+import re
 import time
 from collections.abc import Iterator, Mapping
 from hashlib import sha1
@@ -92,6 +93,8 @@ _CHOICES: dict[str, tuple[str, ...]] = {
 _ACCEPTED = "accepted=1"
 _REWARDED = "rewarded"
 """Filed by all that have a reward."""
+_LABEL_ENDS = re.compile("[\0=]")
+"""In the name of a label these stand behind a null, so that it ends at the first plain '='; as in lua/blocks.lua."""
 _LAST_BUCKET = 200
 _LONGEST_VALUE = 64
 """Longer ones are filed under their hash; the same number stands in lua/blocks.lua."""
@@ -99,7 +102,7 @@ _LONGEST_VALUE = 64
 
 def bucket_of(reward: float) -> int:
     """Bucket of 0.05 that a reward is filed in; those beyond 10 share the last ones. lua/blocks.lua has the same."""
-    return max(-_LAST_BUCKET, min(_LAST_BUCKET, math.floor(reward * 20)))
+    return math.floor(max(-_LAST_BUCKET, min(_LAST_BUCKET, reward * 20)))
 
 
 def conditions_of(filters: Filters) -> Conditions:
@@ -123,12 +126,16 @@ def _exact(filters: Filters) -> Iterator[str]:
         if (value := filters.get(filter_)) is not None:
             yield _named(field, str(value))
     for label, value in (filters.get("labels") or {}).items():
-        yield _named("label", f"{label}={value}")
+        yield _named("label", f"{_LABEL_ENDS.sub(_escaped, label)}={value}")
     match filters.get("step"):
         case ("tool", str(name)):
             yield _named("tool", name)
         case _:
             pass
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return f"\0{found[0]}"
 
 
 def _named(field: str, value: str) -> str:
@@ -147,9 +154,10 @@ def _ranges(filters: Filters) -> Iterator[NumberRange]:
     }
     for column, (low, high) in bounds.items():
         if (low, high) != (None, None):
-            yield NumberRange(
-                column, -math.inf if low is None else float(low), math.inf if high is None else float(high)
-            )
+            ends = -math.inf if low is None else float(low), math.inf if high is None else float(high)
+            if any(map(math.isnan, ends)):
+                raise BadInputError(f"range of {column}: expected numbers as its ends, found {ends}; write others")
+            yield NumberRange(column, *ends)
 
 
 def _least_steps(step: Which | None) -> int | None:

@@ -1,5 +1,6 @@
 """This file holds the search for trajectories: how an answer is found page by page, and how it can be explained."""
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple, get_args
 
@@ -8,6 +9,7 @@ import msgspec
 from agent_layer.errors import BadInputError
 from agent_layer.store.filters import Conditions, Filters, conditions_of
 from agent_layer.store.index import Index, Position, Sought, Zone, seek
+from agent_layer.store.pages import pages_of
 from agent_layer.store.plan import Order, Ordering, choose_buckets, ordering_of, plan_blocks, still_needed
 from agent_layer.store.rows import TrajectoryRow
 
@@ -15,13 +17,15 @@ if TYPE_CHECKING:  # comes with an extra
     import pandas
     import pyarrow
 
-__all__ = ["Order", "Page", "Search", "find_trajectories", "scan_trajectories"]
+__all__ = ["LARGEST_SEARCH", "Order", "Page", "Search", "find_trajectories", "scan_trajectories"]
 
 _MOST_BLOCKS = 32
 """Looked at in one call: one at first, because the newest often do; never so many that others wait."""
 _MOST_TESTED = 8_192
 """Members that one call should look at, which takes Redis 4 to 8 ms; where they lie close, calls take fewer blocks."""
 _PAGE = 512
+LARGEST_SEARCH = 1_024
+"""A longer answer is put together from several searches: what one asks of Redis at a time stays small."""
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,10 +71,16 @@ def find_trajectories(
 
     Raises: BadInputError: a filter, the order, the limit or the cursor is not one that can be asked for.
     """
-    ordering = check_order(order, limit)
-    found = search(index, conditions_of(filters), ordering, limit + 1, _read_cursor(cursor, order)).positions
+    conditions, ordering = conditions_of(filters), check_order(order, limit)
+    found, after = list[Position](), _read_cursor(cursor, order)
+    while (num_wanted := min(limit + 1 - len(found), LARGEST_SEARCH)) > 0:
+        more = search(index, conditions, ordering, num_wanted, after).positions
+        found += more
+        if len(more) < num_wanted:
+            break
+        after = more[-1]
     return Page(
-        items=index.rows(one.trajectory_id for one in found[:limit]),
+        items=[row for page in pages_of(found[:limit], _PAGE) for row in index.rows(one.trajectory_id for one in page)],
         cursor=_write_cursor(found[limit - 1], order) if len(found) > limit else None,
     )
 
@@ -167,8 +177,9 @@ def _read_cursor(cursor: str | None, order: str) -> Position | None:
         return None
     try:
         given, value, started_at, trajectory_id = cursor.split(",", 3)
-        if given == order:
-            return Position(float(value), float(started_at), trajectory_id)
+        place = Position(float(value), float(started_at), trajectory_id)
+        if given == order and not (math.isnan(place.value) or math.isnan(place.started_at)):
+            return place
     except ValueError:
         pass
     raise BadInputError(

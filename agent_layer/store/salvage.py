@@ -5,14 +5,16 @@ from collections import defaultdict
 from agent_layer.errors import CorruptRecordError
 from agent_layer.schema.codec import LogRecord, decode, owner_of
 from agent_layer.schema.segment import Chunk
-from agent_layer.store.segments import SealedSegment, find_frames, unpack
+from agent_layer.store.segments import SealedSegment, find_frames, is_of_later_format, unpack
 from agent_layer.store.summary import describe_owner, footer_of
 
 __all__ = ["salvage_segment"]
 
 
 def salvage_segment(content: bytes, name: str) -> SealedSegment | None:
-    """Make a footer for a segment whose own cannot be read; None where nothing of it is whole."""
+    """Make a footer for a segment whose own cannot be read; None where nothing of it is whole, or can be understood."""
+    if is_of_later_format(content):
+        return None
     chunks: list[Chunk] = []
     records: defaultdict[str, list[LogRecord]] = defaultdict(list)
     for offset, size in find_frames(content):

@@ -16,6 +16,7 @@ STANDS_BEHIND: dict[str, tuple[str, ...]] = {
     "count": ("scan",),
     "audit": ("blocks",),
     "retire": ("blocks",),
+    "strays": ("blocks",),
     "blobs": ("blocks",),
     "unneeded": ("blocks",),
     "mark": ("blocks", "merged"),

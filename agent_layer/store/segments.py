@@ -34,6 +34,7 @@ __all__ = [
     "StoredRecord",
     "build_segment",
     "find_frames",
+    "is_of_later_format",
     "is_ours",
     "read_chunk",
     "read_footer",
@@ -164,6 +165,13 @@ def read_chunk(objects: ObjectStore, key: str, chunk: Chunk) -> list[bytes]:
     """
     packed = objects.get(key, chunk.offset, chunk.size_bytes)
     return unpack(packed, chunk.size_bytes, f"part of {chunk.owner} in segment {key}")
+
+
+def is_of_later_format(content: bytes) -> bool:
+    """Whether a later version of ours wrote this segment: nothing is wrong with it, but nobody here can read it."""
+    trailer = content[-_TRAILER.size :]
+    _, version, magic = _TRAILER.unpack(trailer) if len(trailer) == _TRAILER.size else (0, 0, b"")
+    return magic == _MAGIC and version > _FORMAT_VERSION
 
 
 def find_frames(content: bytes) -> list[tuple[int, int]]:

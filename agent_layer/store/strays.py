@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
-from pathlib import Path
 from typing import cast
 
 from redis import Redis
@@ -10,11 +9,10 @@ from redis import Redis
 from agent_layer.store.index import COLUMNS
 from agent_layer.store.keys import Keys
 from agent_layer.store.pages import pages_of
+from agent_layer.store.scripts import load_script
 
 __all__ = ["count_strays"]
 
-_LUA = Path(__file__).parent / "lua"
-_STRAYS = "".join((_LUA / f"{name}.lua").read_text() for name in ("blocks", "strays"))
 _PARTS = 16
 """Of a block, each looked at by scripts of its own."""
 _NAMES_AT_ONCE = 256
@@ -24,7 +22,7 @@ _SCAN_COUNT = 1_000
 
 def count_strays(redis: Redis, keys: Keys, *, clear: bool = False) -> dict[int, int]:
     """Count, by block, the bits that say something of nobody; only blocks that have some."""
-    script, found = redis.register_script(_STRAYS), defaultdict[int, int](int)
+    script, found = load_script(redis, "strays"), defaultdict[int, int](int)
     for block, names in sorted(_bitmaps(redis, keys).items()):
         for page in pages_of(names, _NAMES_AT_ONCE):
             for part in range(_PARTS):

@@ -37,6 +37,9 @@ STARTED, ENDED = 1, 2
 _LAST_SECOND = 253_402_300_799.0
 """Of the year 9999."""
 
+_LARGEST_VERSION = 2**53
+"""Up to here Redis and its scripts count without loss."""
+
 _KEPT_WHOLE = (Reward, PolicyVersion, TrainedBatch, Group)
 """Records that the index holds in their stored form; of others it holds a few fields."""
 
@@ -188,7 +191,8 @@ def _calls_of(parts: Iterable[StepPart]) -> dict[str, tuple[int, int]]:
 
 
 def _versions_of(part: StepPart) -> list[int]:
-    return [version for action in part.actions or () for version, _ in action.policy_versions or ()]
+    told = (version for action in part.actions or () for version, _ in action.policy_versions or ())
+    return [min(max(version, -_LARGEST_VERSION), _LARGEST_VERSION) for version in told]
 
 
 def _known_time(at: float) -> float:

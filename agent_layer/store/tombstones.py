@@ -56,11 +56,13 @@ def forget(redis: Redis, keys: Keys, owners: Sequence[str], deleted_at: float) -
 
 
 def list_tombstones(keys: Keys, objects: ObjectStore) -> Iterator[Tombstone]:
-    """Read all tombstones.
+    """Read all tombstones; what others have put beside them is passed over.
 
     Raises: CorruptRecordError: some cannot be read; without them the dead would come back.
     """
     for key in objects.list(f"{keys.namespace}/dead/"):
+        if not key.endswith(_ENDING):
+            continue
         contents, num_torn = read_frames(objects.get(key))
         if num_torn:
             raise CorruptRecordError(

@@ -33,7 +33,13 @@ def started_redis(start_redis):
     def start(name):
         if name != "redis7":
             return start_redis(name)
-        url = start_redis(name, "--port", str(free_port()), "--bind", "127.0.0.1", "--cluster-enabled", "yes")
+        ports = [
+            "--port",
+            str(free_port()),
+            "--cluster-port",
+            str(free_port()),
+        ]  # else the port + 10,000, if there is one
+        url = start_redis(name, *ports, "--bind", "127.0.0.1", "--cluster-enabled", "yes")
         with Redis.from_url(url) as redis:
             redis.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
             while b"cluster_state:ok" not in redis.execute_command("CLUSTER", "INFO"):

@@ -49,6 +49,17 @@ def test_a_segment_that_is_restored_leaves_quarantine(store, put, attempt_of):
     assert store.quarantine() == {}
 
 
+def test_what_others_put_beside_tombstones_is_passed_over(store, write, attempt_of):
+    write(*attempt_of("x.0-0"), *attempt_of("y.0-0"))
+    store.delete("x.0-0")
+    store.objects.put(f"{store.keys.namespace}/dead/notes.txt", b"not ours")
+
+    store.reindex(drop=True)
+
+    assert store.check().findings == []
+    assert [row.trajectory_id for row in store.query().items] == ["y.0-0"]
+
+
 def test_a_sound_store_has_no_findings(store, write, attempt_of):
     write(*attempt_of("x.0-0"), PolicyVersion(run="r:1", number=0, location="w", created_at=1.0))
     write(*attempt_of("x.1-0"), Group(group_id="g:h", run="r", task_id="t", closed_at=9.0))

@@ -115,3 +115,12 @@ def test_a_segment_lies_under_the_day_of_its_making():
 def test_a_name_that_is_no_id_is_refused():
     with pytest.raises(BadInputError, match="segment 'notes!'"):
         segment_key(Keys("space"), "notes!")
+
+
+def test_a_segment_of_a_later_format_is_not_taken_apart():
+    content, _ = build_segment(NAME, {"r.0-0": [stored("r.0-0")]})
+    later = content[:-12] + (2).to_bytes(4, "little") + content[-8:]
+
+    with pytest.raises(CorruptRecordError, match="written by a later version"):
+        read_footer(OneObject(later), "key")
+    assert salvage_segment(later, NAME) is None

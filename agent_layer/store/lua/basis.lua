@@ -8,6 +8,8 @@ local function basis_of(id)
     unpack(redis.call('HMGET', row, 'opened', 'ended', 'declared', 'status', 'cause'))
   local rewards = redis.call('HVALS', row .. ':rewards')
   local mark = (opened or '') .. '|' .. (ended or '') .. '|' .. #rewards
-  return {id, mark, declared or '', ended or '', status or '', cause or '', unpack(rewards)}
+  local basis = {id, mark, declared or '', ended or '', status or '', cause or ''}
+  for _, reward in ipairs(rewards) do basis[#basis + 1] = reward end -- unpack knows no thousands
+  return basis
 end
 

@@ -29,6 +29,7 @@ local function key(...)
   return table.concat({prefix, ...}, ':')
 end
 
+-- A list with all of another behind it; unlike unpack, which Redis bounds, for as many as there are.
 local function is_dead(owner)
   return redis.call('HEXISTS', key('dead'), redis.sha1hex(owner)) == 1
 end
@@ -49,7 +50,9 @@ local function names_of(filed)
   for field, name in pairs(LISTS) do
     for _, value in ipairs(filed[field] and cjson.decode(filed[field]) or {}) do add(name, value) end
   end
-  for label, value in pairs(filed.labels and cjson.decode(filed.labels) or {}) do add('label', label .. '=' .. value) end
+  for label, value in pairs(filed.labels and cjson.decode(filed.labels) or {}) do
+    add('label', label:gsub('[%z=]', '\0%0') .. '=' .. value) -- so that its name ends at the first plain '='
+  end
   return names
 end
 

@@ -12,26 +12,25 @@ local function is_before(value, start, other_value, other_start)
   return start ~= other_start and (start > other_start) == descending
 end
 
-local found, level = {}, {} -- in order; those that stand where 'after' stands
+local found, level = {}, {} -- the best so far and some more; those that stand where 'after' stands
+local most = 2 * limit -- so many are found before they are put in order
 
 local function is_wanted(value, start)
-  if bound and is_before(bound[1], bound[2], value, start) then return false end
+  return not (bound and is_before(bound[1], bound[2], value, start))
+end
+
+-- Put what was found in order, and drop what is behind the last one that is wanted.
+local function trim()
+  table.sort(found, function(one, other) return is_before(one[1], one[2], other[1], other[2]) end)
   local last = found[limit]
-  return not (last and is_before(last[1], last[2], value, start))
+  if not last then return end
+  while is_before(last[1], last[2], found[#found][1], found[#found][2]) do found[#found] = nil end
+  bound, most = last, 2 * #found
 end
 
 local function keep(value, start, block, at)
-  local place, behind = 1, #found + 1
-  while place < behind do
-    local middle = floor((place + behind) / 2)
-    if is_before(value, start, found[middle][1], found[middle][2]) then behind = middle else place = middle + 1 end
-  end
-  table.insert(found, place, {value, start, block, at})
-  local last, worst = found[limit], found[#found]
-  while last and is_before(last[1], last[2], worst[1], worst[2]) do
-    found[#found] = nil
-    worst = found[#found]
-  end
+  found[#found + 1] = {value, start, block, at}
+  if #found >= most then trim() end
 end
 
 local function visitor_of(block)
@@ -52,6 +51,7 @@ for _, block in ipairs(asked.blocks) do
   num_tested = num_tested + walk(block, descending, visitor_of(block))
 end
 
+trim()
 local answer = {num_tested}
 local function give(one)
   local value, start, block, at = unpack(one)

@@ -1,5 +1,6 @@
 """This file holds what a search promises: the same answer as a plain filter over everything, page by page."""
 
+import math
 import random
 from dataclasses import replace
 
@@ -76,6 +77,58 @@ def test_a_cursor_holds_when_its_trajectory_has_left(full_store, models):
     assert [row.trajectory_id for row in second.items] == models.answer({}, "newest")[10:20]
 
 
+@pytest.mark.parametrize("limit", [30, 299, 300, 10**30])
+def test_a_long_answer_is_put_together_from_several_searches(full_store, models, monkeypatch, limit):
+    monkeypatch.setattr("agent_layer.store.query.LARGEST_SEARCH", 7)
+
+    for order in models.orders:
+        page = full_store.query(order=order, limit=limit)
+
+        assert [row.trajectory_id for row in page.items] == models.answer({}, order)[:limit]
+        assert bool(page.cursor) == (len(models.answer({}, order)) > limit)
+
+
+def test_rewards_beyond_all_measure_are_found(store, write, models):
+    (model,) = models.make(1, num_models=1)
+    judged = replace(model, status="completed", cause=None)
+    huge, small = replace(judged, id="huge.0-0", reward=1e308), replace(judged, id="small.0-0", reward=-1e308)
+    write(*huge.records(), *small.records())
+
+    first = store.query(order="reward", limit=1)
+
+    assert [row.trajectory_id for row in first.items] == ["huge.0-0"]
+    assert [row.trajectory_id for row in store.query(order="reward", cursor=first.cursor).items] == ["small.0-0"]
+    assert [row.trajectory_id for row in store.query(reward=(1e308, None)).items] == ["huge.0-0"]
+    assert store.count(reward=(-1e308, 1e308)) == 2
+
+
+def test_labels_whose_names_hold_an_equals_sign_are_told_apart(store, write, models):
+    (model,) = models.make(1, num_models=1)
+    told = {"x.0-0": {"a=b": "c"}, "x.1-0": {"a": "b=c"}, "x.2-0": {"a\0": "b=c"}}
+    write(*(record for id_, labels in told.items() for record in replace(model, id=id_, labels=labels).records()))
+
+    for id_, labels in told.items():
+        assert [row.trajectory_id for row in store.query(labels=labels).items] == [id_]
+    assert store.check().findings == []
+
+
+def test_what_is_entered_again_leaves_what_it_was_filed_under(store, write, models):
+    (model,) = models.make(1, num_models=1)
+    for status, cause in (("running", None), ("failed", "infra")):
+        write(*replace(model, id="x.0-0", status=status, cause=cause, accepted=False).records())
+
+    assert [row.status for row in store.query().items] == ["failed"]
+    assert (store.count(status="running"), store.query(status="running").items) == (0, [])
+
+
+def test_a_version_that_no_trainer_makes_does_not_spoil_what_all_others_ask(store, write, models):
+    (model,) = models.make(1, num_models=1)
+    write(*replace(model, id="x.0-0", versions=[2**63 - 1], agents=["a"], tools=[""]).records())
+
+    assert [row.policy_max for row in store.query().items] == [2**53]
+    assert store.count(policy=(2**53, None)) == 1
+
+
 @pytest.mark.parametrize(
     ("asked", "subject"),
     [
@@ -90,6 +143,8 @@ def test_a_cursor_holds_when_its_trajectory_has_left(full_store, models):
         ({"cause": "fate"}, "cause 'fate'"),
         ({"step": -1}, "step -1"),
         ({"step": "first"}, "step 'first'"),
+        ({"reward": (math.nan, 1.0)}, "range of reward"),
+        ({"cursor": "newest,nan,0.0,x-0"}, "cursor"),
     ],
 )
 def test_what_cannot_be_asked_is_refused_by_name(store, asked, subject):

@@ -1,6 +1,7 @@
 """This file holds the promises of ``store export jsonl`` and ``store export verl``."""
 
 import json
+import os
 
 import pandas
 import pytest
@@ -40,6 +41,23 @@ def test_a_place_that_cannot_be_written_to_is_one_sentence(agent_layer, tmp_path
 
     assert status == 2
     assert "expected a place that can be written to" in err
+
+
+def test_what_is_no_file_is_never_replaced(agent_layer, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+
+    for place in (tmp_path / "pipe", ""):
+        status, _, err = agent_layer("store", "export", "jsonl", place)
+        assert (status, err.count("expected the name of a file")) == (2, 1)
+
+    assert (tmp_path / "pipe").is_fifo()
+
+
+def test_an_argument_that_is_no_text_is_one_sentence(agent_layer):
+    status, _, err = agent_layer("query", "--run", b"\xff".decode(errors="surrogateescape"))
+
+    assert status == 2
+    assert "expected text in UTF-8" in err
 
 
 def test_each_task_is_one_row_of_verl(record, make_attempt, agent_layer, tmp_path):
