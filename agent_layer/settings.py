@@ -1,23 +1,21 @@
-"""This file holds every setting. It alone reads the environment; everything else is handed a ``Settings``.
+"""This file holds every setting. Everything else is handed a ``Settings``; only environment.py reads variables too.
 
 Without any setting all state lives in one directory: Redis on a private socket, objects beside it.
 """
 
-import os
 import socket
-from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import AliasChoices, Field, ValidationError, field_validator
+from pydantic import AliasChoices, Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from agent_layer.errors import BadInputError
 from agent_layer.schema.ids import check_name
 
-__all__ = ["Inheritance", "Settings", "agent_environment", "inheritance", "load_settings", "program_environment"]
+__all__ = ["Settings", "load_settings"]
 
 
 class Settings(BaseSettings):
@@ -111,27 +109,55 @@ class Settings(BaseSettings):
     retry_seconds: float = 30.0
     """How long a failing object store or Redis is tried again before an error."""
 
-    lease_seconds: float = 30.0
-    heartbeat_seconds: float = 10.0
+    lease_seconds: float = Field(default=20.0, gt=0)
+    """A worker that does not show itself for so long has its rollouts handed to others."""
+    heartbeat_seconds: float = Field(default=10.0, gt=0)
+    """How often it shows itself; at most half of ``lease_seconds``."""
     claim_seconds: float = Field(default=30.0, gt=0)
     """A member of a consumer that does not show itself for so long has its groups handed to others; it does so three
     times as often."""
     max_attempts: int = 3
+    """Failures after which a rollout is given up; its worker's death is one, being given back is none."""
     retry_base_seconds: float = 0.5
+    """Longest delay after a first failure, of a rollout or a scorer; doubled with each further one, up to 64 times."""
     max_queued_rollouts: int = 1_000_000
+    """A submit that would leave more than these waiting is refused."""
+    stop_failure_rate: float = Field(default=0.5, ge=0)
+    """A run of which more than this share of the newest attempts failed is paused, and says why; 1: never."""
+    stop_failure_window: int = Field(default=64, ge=1, le=10_000)
+    """Newest attempts that are looked at; with fewer, no run is paused."""
     seal_seconds: float = 60.0
     """Longest wait for an attempt's calls to be stored before the attempt counts as lost."""
     score_seconds: float = 300.0
+    """Longest judgement of a scorer, where the task says nothing of it."""
+    score_attempts: int = Field(default=3, ge=1)
+    """How often a scorer that fails is asked, before its reward is null."""
+    start_seconds: float = Field(default=300.0, gt=0)
+    """Longest start of a process of agents or scorers, which imports their code."""
+    max_starts: int = Field(default=8, ge=1)
+    """Attempts of a worker that are opened, forked or reset at the same time, however many run."""
     request_seconds: float = 600.0
     """Longest model call."""
     close_seconds: float = 10.0
     """How long calls that still run may go on when their rollout is closed."""
     idle_seconds: float = 86_400.0
     """A rollout of which the gateway hears nothing for so long is closed."""
+    paused_seconds: float = 86_400.0
+    """How long a gateway keeps an attempt that nobody holds, so that somebody can go on from its checkpoint."""
     max_body_bytes: int = 64 << 20
     """Longest request that the gateway reads."""
     stop_seconds: float = 20.0
     """How long a worker that is told to stop may take to store what has already run."""
+    work_drain_seconds: float = Field(default=30.0, ge=0)
+    """How long rollouts of a worker that is told to end may go on before they are given back."""
+    work_start_seconds: float = Field(default=120.0, gt=0)
+    """Longest wait for a worker that was placed to show itself, before another is ended for it."""
+    pulse_file: Path | None = None
+    """File that a worker renews whenever a heartbeat of it was answered; None: none."""
+    ray_address: str | None = Field(
+        default=None, validation_alias=AliasChoices("ray_address", "AGENT_LAYER_RAY_ADDRESS", "RAY_ADDRESS")
+    )
+    """Cluster on which ``work --on ray`` places workers; None: a Ray of this machine, started for it."""
     drain_seconds: float = 120.0
     """Longest wait for calls in flight at a switch of weights."""
     switch_mode: Literal["wait", "abort"] = "wait"
@@ -143,6 +169,15 @@ class Settings(BaseSettings):
     """How often a gateway asks engines how busy they are, and whether they are well; each answer may take so long."""
     gateway_seconds: float = 5.0
     """A gateway that has not shown itself for so long is not waited for."""
+
+    @model_validator(mode="after")
+    def _beats_in_time(self) -> Self:
+        if self.lease_seconds < 2 * self.heartbeat_seconds:
+            raise ValueError(
+                f"lease_seconds: expected at least two heartbeats ({2 * self.heartbeat_seconds:g} s), found"
+                f" {self.lease_seconds:g}; raise it, or lower heartbeat_seconds"
+            )
+        return self
 
     @field_validator("namespace", "run")
     @classmethod
@@ -226,60 +261,7 @@ def load_settings(**overrides: object) -> Settings:
         return Settings(**overrides)  # pyright: ignore[reportArgumentType]  # pydantic checks them
     except ValidationError as error:
         first = error.errors()[0]
-        name = "_".join(str(part) for part in first["loc"])
+        subject = " ".join(["setting", *(str(part) for part in first["loc"])])
         raise BadInputError(
-            f"setting {name}: {first['msg'].removeprefix('Value error, ')}; see 'agent-layer --help'"
+            f"{subject}: {first['msg'].removeprefix('Value error, ')}; see 'agent-layer --help'"
         ) from error
-
-
-class Inheritance(NamedTuple):
-    """What the starter of a process said of the attempt that it is for."""
-
-    rollout_id: str
-    attempt: int
-    base_url: str | None
-    """Address of the attempt's model; None: clients keep their own."""
-    api_key: str
-    traceparent: str
-    """W3C trace context; empty when there is none."""
-    has_log: bool
-    """Whether the process may record in the directory that the settings name."""
-
-
-def inheritance(variables: Mapping[str, str] | None = None) -> Inheritance | None:
-    """Read which attempt a process was started for; None: for none.
-
-    Args:
-        variables: None: those of this process.
-
-    Raises: BadInputError: it is named, but there is neither an address of its model nor a directory for records.
-    """
-    told = os.environ if variables is None else variables
-    rollout_id, attempt = told.get("AGENT_LAYER_ROLLOUT"), told.get("AGENT_LAYER_ATTEMPT", "0")
-    if rollout_id is None:
-        return None
-    base_url, has_log = told.get("OPENAI_BASE_URL"), "AGENT_LAYER_DIR" in told
-    if not (base_url or has_log) or not attempt.isdecimal():
-        raise BadInputError(
-            f"AGENT_LAYER_ROLLOUT={rollout_id}: expected AGENT_LAYER_ATTEMPT and OPENAI_BASE_URL beside it, found"
-            f" {attempt!r} and {base_url!r}; start the agent with 'agent-layer work -- COMMAND', or unset it"
-        )
-    is_ours = f"/r/{rollout_id}-{attempt}/" in (base_url or "")
-    return Inheritance(
-        rollout_id=rollout_id,
-        attempt=int(attempt),
-        base_url=base_url if is_ours or not has_log else None,
-        api_key=told.get("OPENAI_API_KEY", ""),
-        traceparent=told.get("TRACEPARENT", ""),
-        has_log=has_log,
-    )
-
-
-def agent_environment() -> dict[str, str]:
-    """Give this process's variables without those that only the operator may know; for the agents that it starts."""
-    return {name: value for name, value in os.environ.items() if not name.startswith(("AGENT_LAYER_", "AWS_"))}
-
-
-def program_environment() -> dict[str, str]:
-    """Give this process's variables; for programs of the same person that it starts."""
-    return dict(os.environ)

@@ -1,5 +1,6 @@
 """Environments, the workers that run agents in them, and the scorers that judge what came out."""
 
 from envs.environment import Environment, StepResult
+from envs.resuming.declaring import resumable
 
-__all__ = ["Environment", "StepResult"]
+__all__ = ["Environment", "StepResult", "resumable"]

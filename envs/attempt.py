@@ -1,4 +1,4 @@
-"""This file holds one attempt: prepared, run, closed, scored, sealed, and what is reported of it.
+"""This file holds one attempt: prepared, run, closed, judged, sealed, and what is reported of it.
 
 ``run`` takes up a slot of the worker; ``finish`` does not. Whatever goes wrong becomes a report, with the cause that
 decides whether it may teach the model anything.
@@ -12,16 +12,26 @@ import msgspec
 from redis.exceptions import RedisError
 
 from agent_layer.dispatcher import Lease, Report
-from agent_layer.dispatcher.records import Ending as LeaseEnding
-from agent_layer.errors import AgentLayerError, BackPressureError, BadInputError, CaptureError
+from agent_layer.dispatcher.records import LeaseEnding
+from agent_layer.errors import (
+    AgentLayerError,
+    BackPressureError,
+    CaptureError,
+    LeaseLostError,
+    RedactionError,
+    UnreachableError,
+)
 from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import Outcome, PhaseTimes
-from agent_layer.schema.trajectory import Trajectory
-from envs.failures import Ending
+from envs.failures import Ending, RefusedTaskError
 from envs.heartbeat import Phase
-from envs.running import AgentRun, Stop
-from envs.scoring import Scorer, declared_rewards, judge, load_scorer, missing_scores, reported_scores, rewards_of
-from envs.workplace import Workplace, close_attempt, open_attempt
+from envs.judging import ClosedAttempt
+from envs.opening import close_attempt, open_attempt
+from envs.progress import Progress
+from envs.resuming.holding import Holding
+from envs.running import STOPPED, AgentRun, StopReason
+from envs.scoring import AGENT, declared_rewards
+from envs.workplace import Workplace
 from tracer import Rollout
 
 __all__ = ["Attempt"]
@@ -43,14 +53,22 @@ class Attempt:
         self._task = lease.task
         self._place = place
         self._on_phase = on_phase
-        self._scorer: Scorer | None = None
+        scorer = lease.task.scorer or place.scorer
+        self._scorer = None if scorer == AGENT else scorer
+        """Name of who judges; None: the agent itself."""
+        self._progress: Progress | None = None
         self._agent_run: AgentRun | None = None
-        self._stop: Stop | None = None
+        self._holding = Holding(lease, place, self._end_paused)
+        self._stop: StopReason | None = None
         self._ending = Ending()
         self._if_refused: LeaseEnding = "retry"
         """How the lease ends when the attempt does not count."""
         self._result: object = None
-        self._has_outcome = False
+        self._outcome: Outcome | None = None
+        self._goes_on = False
+        """Whether another holder may go on with it."""
+        self._is_usable = True
+        """Whether an attempt that counts has a reward."""
         self._times = PhaseTimes(queued_seconds=lease.queued_seconds)
 
     @property
@@ -58,32 +76,88 @@ class Attempt:
         """Whether the gateway did not open it."""
         return self.rollout is None and self._if_refused == "release"
 
-    def stop(self, why: Stop) -> None:
-        """End the run of the agent early."""
+    def stop(self, why: StopReason, ending: Ending | None = None) -> None:
+        """End the run of the agent early; see AgentRun."""
         self._stop = self._stop or why
         if self._agent_run is not None:
-            self._agent_run.stop(why)
+            self._agent_run.stop(why, ending)
+
+    def pause(self) -> bool:
+        """Ask the agent to pause at its next step boundary; False: it cannot, and goes on."""
+        return self._holding.pause()
+
+    def note_sign(self, seconds_ago: float, *, is_calling: bool) -> None:
+        """The gateway recorded something of it so long ago, or has a call of it in flight."""
+        if self._progress is not None:
+            self._progress.note_sign(seconds_ago)
+            self._progress.is_calling = is_calling
+
+    def end_if_idle(self) -> None:
+        """End an attempt of which nothing was recorded for longer than its task allows."""
+        limit, progress = self._task.limits.idle_seconds, self._progress
+        if limit is None or progress is None or progress.quiet_seconds <= limit:
+            return
+        error = f"nothing was recorded for longer than idle_seconds ({limit:g})"
+        if progress.is_calling:
+            ending = Ending(status="lost", cause="infra", error=f"{error} while a model call was in flight")
+        else:
+            ending = Ending(status="failed", cause="user", error=error)
+        self.stop("limit", ending)
+
+    def give_up(self) -> None:
+        """Write down that the worker ends before the attempt has; of one that goes on elsewhere nothing."""
+        if not (self._holding.is_taken_on or self._holding.goes_on("lost", "drain")):
+            self._ending = STOPPED["drain"]
+            with suppress(BackPressureError):
+                self._write_outcome(None)
 
     async def run(self) -> None:
         """Open the attempt and let the agent run."""
         self._on_phase(self.lease, "running")
-        try:
-            self._scorer = load_scorer(self._task.scorer or self._place.scorer)
-        except BadInputError as error:
-            self._refuse(Ending(status="failed", cause="verifier", error=str(error)), "dead")
-            return
         began = time.monotonic()
+        progress = None
         try:
+            if self._scorer is not None and (error := await self._place.scoring.check(self._scorer)) is not None:
+                self._refuse(Ending(status="failed", cause="verifier", error=error), "dead")
+                return
+            progress = await self._place.gate.enter()
             rewards = declared_rewards(self._task, self._scorer)
-            self.rollout = await self._place.call(open_attempt, self._place, self.lease, rewards)
+            checkpoint = await self._holding.read()
+            opened = await self._place.call(open_attempt, self._place, self.lease, rewards, checkpoint)
+            self.rollout = self._holding.attach(opened, checkpoint)
         except AgentLayerError as error:
-            self._refuse(Ending(status="lost", cause="infra", error=str(error)), "release")
+            if progress is not None:
+                progress.start()
+            self._refuse_unopened(error)
             return
         self._note(prepare_seconds=time.monotonic() - began)
-        await self._run_agent(self.rollout)
+        await self._run_agent(self.rollout, progress)
 
     async def finish(self) -> Report | None:
-        """Close, score and seal the attempt; None when the lease is gone, so that there is nobody to tell."""
+        """Close, score and seal the attempt; None when the lease is gone, so that there is nobody to tell.
+
+        Of an attempt that goes on elsewhere no end is recorded.
+        """
+        if self.rollout is None and self._holding.is_taken_on and self._if_refused == "release":
+            self._goes_on = True
+            return self._report()
+        if self.rollout and self._holding.goes_on(self._ending.status, self._stop):
+            self._goes_on = True
+            await self._holding.leave(self.rollout)
+            return self._report()
+        try:
+            await self._end()
+        except LeaseLostError:
+            self._goes_on = True
+            return None
+        return self._report()
+
+    async def clear(self) -> None:
+        """Remove what was kept for another holder, now that its end was taken: until then another may go on from it."""
+        if not self._goes_on and self._stop != "lost":
+            await self._holding.clear()
+
+    async def _end(self) -> None:
         try:
             num_calls = await self._close(self.rollout) if self.rollout else None
             if self.rollout and num_calls is not None and self._ending.status in ("completed", "truncated"):
@@ -93,64 +167,59 @@ class Attempt:
         except CaptureError as error:
             self._refuse(Ending(status="failed", cause="infra", error=str(error)), "dead")
             self._write_outcome(None)
+        except LeaseLostError:
+            raise
         except (AgentLayerError, RedisError, OSError) as error:
             self._ending = Ending(status="lost", cause="infra", error=f"{type(error).__name__}: {error}")
             with suppress(BackPressureError):  # where the disk is full, the report alone has to do
                 self._write_outcome(None)
-        return self._report()
 
     async def _close(self, rollout: Rollout) -> int:
-        return await self._place.call(close_attempt, self._place, rollout, self._task.split)
+        is_cancelled = self._stop == "cancel"
+        return await self._place.call(close_attempt, self._place, rollout, self._task.split, abort=is_cancelled)
 
-    async def _run_agent(self, rollout: Rollout) -> None:
-        self._agent_run = AgentRun(self._place.target, self._task, rollout)
+    def _end_paused(self) -> None:
+        if self._agent_run is not None:
+            self._agent_run.stop("pause")
+
+    async def _run_agent(self, rollout: Rollout, progress: Progress) -> None:
+        limit = self._task.limits.wall_seconds
+        if limit is not None:
+            limit = max(0.0, limit - self._holding.used_seconds)
+        self._agent_run = AgentRun(self._place.target, self._task, rollout, limit, progress)
+        progress.note_sign()
+        self._progress = progress
         if self._stop is not None:
             self._agent_run.stop(self._stop)
         ran = await self._agent_run.wait(self._place.settings.close_seconds)
         self._ending, self._result = ran.ending, ran.result
-        self._if_refused = "release" if self._stop == "drain" else "retry"
+        self._progress = None
+        self._if_refused = _lease_ending(self._ending, self._stop)
         self._note(run_seconds=ran.seconds)
 
     async def _accept(self, rollout: Rollout, num_calls: int) -> None:
         """Judge the attempt, write down how it ended, and wait until all of it is stored."""
         began = time.monotonic()
-        rewards = await self._judge(rollout, num_calls)
+        closed = ClosedAttempt(
+            place=self._place,
+            task=self._task,
+            rollout=rollout,
+            num_calls=num_calls,
+            scorer=self._scorer,
+            result=self._result,
+        )
+        rewards, self._ending = await closed.judge(self._ending, lambda: self._on_phase(self.lease, "scoring"))
         self._note(score_seconds=time.monotonic() - began)
-        self._write_outcome(num_calls, *rewards)
+        outcome = self._write_outcome(num_calls, *rewards)
         self._on_phase(self.lease, "sealing")
-        await self._wait_stored(rollout, num_calls)
+        await closed.wait_stored()
+        self._is_usable = await closed.has_reward(outcome)
 
-    async def _judge(self, rollout: Rollout, num_calls: int) -> list[Reward]:
-        task, trajectory_id = self._task, rollout.trajectory_id
-        is_truncated = self._ending.status == "truncated"
-        if self._scorer is None and not is_truncated:
-            return rewards_of(task, trajectory_id, reported_scores(task, self._result), "agent")
-        self._on_phase(self.lease, "scoring")
-        await self._wait_stored(rollout, num_calls)
-        trajectory = await self._place.call(self._place.store.get, trajectory_id)
-        rewards = await self._score(self._scorer, trajectory) if self._scorer else []
-        if is_truncated and self._ending.cause == "policy":
-            known = rewards if self._scorer else trajectory.rewards
-            rewards += rewards_of(task, trajectory_id, missing_scores(task, known), "rule")
-        return rewards
-
-    async def _score(self, scorer: Scorer, trajectory: Trajectory) -> list[Reward]:
-        async with self._place.scoring:
-            rewards = await judge(scorer, self._task, trajectory, self._result, self._place.settings.score_seconds)
-        if failed := [reward for reward in rewards if reward.status in ("verifier_error", "timeout")]:
-            self._ending = msgspec.structs.replace(self._ending, cause="verifier", error=failed[0].error)
-        return rewards
-
-    async def _wait_stored(self, rollout: Rollout, num_calls: int) -> None:
-        seconds = self._place.settings.seal_seconds
-        await self._place.sealing.wait_stored(rollout.trajectory_id, num_calls, rollout.logs, seconds)
-
-    def _write_outcome(self, num_calls: int | None, *rewards: Reward) -> None:
+    def _write_outcome(self, num_calls: int | None, *rewards: Reward) -> Outcome:
         """Record the end; the first record of it stands, so no second is written."""
-        if self._has_outcome:
-            return
-        self._has_outcome = True
-        outcome = Outcome(
+        if self._outcome is not None:
+            return self._outcome
+        outcome = self._outcome = Outcome(
             trajectory_id=self.lease.trajectory_id,
             run=self._task.run,
             status=self._ending.status,
@@ -164,19 +233,39 @@ class Attempt:
         log = self._place.recorder.append(*rewards, outcome)
         if self.rollout is not None:
             self.rollout.logs.add(log)
+        return outcome
 
     def _report(self) -> Report | None:
         if self._stop in ("cancel", "lost"):
             return None
         match self._ending.status:
+            case "paused":
+                return Report(lease=self.lease, ending="pause")
             case "completed" | "truncated" as counts:
-                return Report(lease=self.lease, ending=counts)
+                cause = self._ending.cause
+                error = (self._ending.error or "") if cause == "verifier" else ""
+                return Report(lease=self.lease, ending=counts, usable=self._is_usable, cause=cause, error=error)
             case _:
                 error = f"{self._ending.cause}: {self._ending.error}"
-                return Report(lease=self.lease, ending=self._if_refused, error=error)
+                return Report(lease=self.lease, ending=self._if_refused, cause=self._ending.cause, error=error)
+
+    def _refuse_unopened(self, error: AgentLayerError) -> None:
+        """What cannot begin anywhere is over; else it would go back to its place, and be the first to come again."""
+        if isinstance(error, RefusedTaskError | RedactionError):
+            self._refuse(Ending(status="failed", cause="user", error=str(error)), "dead")
+            return
+        is_over = self._holding.is_taken_on and not isinstance(error, UnreachableError)
+        self._refuse(Ending(status="lost", cause="infra", error=str(error)), "retry" if is_over else "release")
 
     def _refuse(self, ending: Ending, lease_ending: LeaseEnding) -> None:
         self._ending, self._if_refused = ending, lease_ending
 
     def _note(self, **seconds: float) -> None:
         self._times = msgspec.structs.replace(self._times, **seconds)
+
+
+def _lease_ending(ending: Ending, stop: StopReason | None) -> LeaseEnding:
+    """How the lease ends of an attempt that does not count."""
+    if ending.status == "paused":
+        return "pause"
+    return "release" if stop == "drain" or not ending.is_own else "retry"

@@ -1,18 +1,25 @@
-"""This file holds agents that are commands: any program, in any language, that speaks to the model over HTTP."""
+"""This file holds agents that are commands: any program, in any language, that speaks to the model over HTTP.
+
+Above each stands a keeper: when the command has ended, or the worker is gone, it kills whatever the command left.
+"""
 
 import asyncio
 import os
+import shutil
 import signal
+import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 
 import msgspec
 
+from agent_layer.environment import agent_environment
 from agent_layer.errors import AgentFailedError, BadInputError
 from agent_layer.schema.task import Task
-from agent_layer.settings import agent_environment
-from envs.guard import Guard
+from envs.host import keeper
+from envs.progress import current_progress
 from tracer import Rollout, propagation
 
 __all__ = ["CommandTarget", "variables_of"]
@@ -26,9 +33,8 @@ _GRACE_SECONDS = 2.0
 class CommandTarget:
     """Runs a command for each attempt; its result is its last line of output, read as JSON if it is any."""
 
-    def __init__(self, command: Sequence[str], guard: Guard) -> None:
+    def __init__(self, command: Sequence[str]) -> None:
         self._command = list(command)
-        self._guard = guard
 
     async def __call__(self, task: Task, rollout: Rollout) -> object:
         """Run the command.
@@ -38,32 +44,31 @@ class CommandTarget:
             BadInputError: there is no such program.
         """
         process = await self._start(agent_environment() | variables_of(task, rollout))
-        self._guard.watch(process.pid)
+        current_progress().start()
+        reading = asyncio.gather(_tail(process.stdout), _tail(process.stderr))
         try:
-            output, errors = await asyncio.gather(_tail(process.stdout), _tail(process.stderr))
+            output, errors = await asyncio.shield(reading)  # to the end: a pipe that is full is not seen to close
             status = await process.wait()
         finally:
             await _end(process)
-            self._guard.forget(process.pid)
         if status != 0:
             said = errors[-2000:].decode("utf-8", "replace").strip()
             raise AgentFailedError(f"command {self._command[0]!r}: expected exit status 0, found {status}: {said}")
         return _result_of(output)
 
     async def _start(self, variables: dict[str, str]) -> Process:
-        try:
-            return await asyncio.create_subprocess_exec(
-                *self._command,
-                env=variables,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=PIPE,
-                stderr=PIPE,
-                process_group=0,
-            )
-        except OSError as error:
+        if (program := shutil.which(self._command[0])) is None:
             raise BadInputError(
-                f"command {self._command[0]!r}: expected a program that can be started, found {error}; check its path"
-            ) from error
+                f"command {self._command[0]!r}: expected a program that can be started, found none; check its path"
+            )
+        return await asyncio.create_subprocess_exec(
+            *(sys.executable, "-I", "-S", str(Path(keeper.__file__)), "-", program, *self._command[1:]),
+            env=variables,
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=PIPE,
+            process_group=0,
+        )
 
 
 def variables_of(task: Task, rollout: Rollout) -> dict[str, str]:
@@ -84,11 +89,15 @@ async def _tail(stream: asyncio.StreamReader | None) -> bytes:
 async def _end(process: Process) -> None:
     """End the command and all that it started."""
     _signal(process, signal.SIGTERM)
-    with suppress(TimeoutError):
-        async with asyncio.timeout(_GRACE_SECONDS):
-            await process.wait()
-    _signal(process, signal.SIGKILL)
+    try:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_GRACE_SECONDS):
+                await process.wait()
+    finally:
+        if process.returncode is None and process.stdin is not None:
+            process.stdin.write(keeper.AT_ONCE)
     await process.wait()
+    _signal(process, signal.SIGKILL)  # where the keeper cannot see what is below it
 
 
 def _signal(process: Process, number: signal.Signals) -> None:

@@ -14,6 +14,7 @@ from agent_layer.schema.record import JsonObject
 from agent_layer.schema.step import StepPart, StepState
 from agent_layer.schema.task import Task
 from envs.failures import ModelCallError
+from envs.progress import current_progress
 from tracer import Rollout
 from tracer.contents import Contents, json_value
 
@@ -35,7 +36,7 @@ class StepResult(msgspec.Struct, frozen=True, kw_only=True):
 
 @runtime_checkable
 class Environment(Protocol):
-    """One world for one attempt. It is the worker's own code: it sees the whole task, the model never does.
+    """One world for one attempt. It sees the task without its grading, which only scorers see.
 
     A class may declare its ``version`` (text or number), to be raised when it answers otherwise than before; without
     one, the file in which it stands is its version. Trajectories name it.
@@ -75,6 +76,7 @@ async def _play(environment: Environment, task: Task, rollout: Rollout, client: 
     messages: list[JsonObject] = []
     total: float | None = None
     result = StepResult(observation=await environment.reset(task))
+    current_progress().start()
     while not result.done:
         messages.append({"role": "user", "content": _text(result.observation)})
         call_id = new_id()

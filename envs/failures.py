@@ -5,11 +5,11 @@ from typing import cast
 
 import msgspec
 
-from agent_layer.errors import AgentFailedError, UnreachableError
+from agent_layer.errors import AgentFailedError, BadInputError, UnreachableError
 from agent_layer.recorder.blotting import Blotter
 from agent_layer.schema.rollout import Cause, RolloutStatus
 
-__all__ = ["Ending", "ModelCallError", "describe", "ending_of"]
+__all__ = ["EndedError", "Ending", "ModelCallError", "RefusedTaskError", "describe", "ending_of"]
 
 _LIMIT_CODE = "rollout_limit"
 """How the gateway's refusal reads when the task's turns or tokens are used up."""
@@ -28,6 +28,10 @@ class ModelCallError(AgentFailedError):
         return str(self.args[0])
 
 
+class RefusedTaskError(BadInputError):
+    """The gateway does not take an attempt at this task, whoever asks and however often."""
+
+
 class Ending(msgspec.Struct, frozen=True, kw_only=True):
     """How the run of an attempt ended."""
 
@@ -35,6 +39,19 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
     cause: Cause | None = None
     """None for a plain completion."""
     error: str | None = None
+    is_own: bool = True
+    """False: it was ended for the sake of another attempt, and does not count as a failure of its task."""
+
+
+class EndedError(AgentFailedError):
+    """The agent ended elsewhere, where it was seen how."""
+
+    def __init__(self, ending: Ending) -> None:
+        super().__init__(ending)
+        self.ending = ending
+
+    def __str__(self) -> str:
+        return self.ending.error or self.ending.status
 
 
 def ending_of(error: BaseException) -> Ending:
@@ -43,6 +60,8 @@ def ending_of(error: BaseException) -> Ending:
     Out of turns or tokens: the policy ran out, it is scored as it stands. No answer, or an answer of 500 and above:
     the infrastructure failed. Everything else is the agent's own fault.
     """
+    if isinstance(error, EndedError):
+        return error.ending
     chain = list(_chain(error))
     text = describe(error)
     if any(getattr(one, "code", None) == _LIMIT_CODE or _LIMIT_CODE in describe(one) for one in chain):

@@ -24,7 +24,17 @@ from envs.failures import describe
 from envs.registry import find_object
 from envs.versions import verifier_hash_of
 
-__all__ = ["AGENT", "Scorer", "declared_rewards", "judge", "load_scorer", "missing_scores", "reported_scores"]
+__all__ = [
+    "AGENT",
+    "Scorer",
+    "declared_rewards",
+    "judge",
+    "load_scorer",
+    "missing_scores",
+    "null_rewards",
+    "reported_scores",
+    "rewards_of",
+]
 
 AGENT = "agent"
 """Name of the scorer that leaves the judgement to the agent."""
@@ -48,7 +58,7 @@ def load_scorer(name: str) -> Scorer | None:
     return cast("Scorer", found)
 
 
-def declared_rewards(task: Task, scorer: Scorer | None) -> dict[str, RewardSpec]:
+def declared_rewards(task: Task, scorer: Scorer | str | None) -> dict[str, RewardSpec]:
     """Rewards that count. Under a scorer never an undeclared one, which the agent could have reported itself."""
     return task.rewards or ({"reward": RewardSpec()} if scorer else {})
 

@@ -7,7 +7,10 @@ from typing import Protocol, TypeAlias, cast, runtime_checkable
 from agent_layer.errors import BadInputError
 from agent_layer.schema.task import Task, TaskView
 from envs.environment import Environment, play
+from envs.progress import current_progress
 from envs.registry import find_object
+from envs.resuming.declaring import is_resumable, resumable
+from envs.resuming.graphs import check_graph, run_graph
 from tracer import Rollout
 from tracer.contents import json_value
 
@@ -36,16 +39,17 @@ def load_target(name: str) -> Target:
 
 
 def target_of(found: object, name: str) -> Target:
-    """Make a target of a coroutine function, a compiled graph or an Environment class.
+    """Make a target of a coroutine function, a compiled graph or an Environment class; resumable if that is.
 
     Raises: BadInputError: it is none of these.
     """
     if isinstance(found, _Graph):
-        return _run_graph(found)
+        return resumable(_resume_graph(found, name)) if is_resumable(found) else _run_graph(found)
     if isinstance(found, type) and issubclass(found, Environment):
         return _run_environment(cast("Callable[[], Environment]", found))
     if inspect.iscoroutinefunction(cast("object", found)):
-        return _run_function(cast("_AgentFunction", found))
+        run = _run_function(cast("_AgentFunction", found))
+        return resumable(run) if is_resumable(cast("object", found)) else run
     raise BadInputError(
         f"agent {name!r}: expected a coroutine function agent(task, rollout), a compiled graph or an Environment class,"
         f" found {type(cast('object', found)).__name__}; make it one of these"
@@ -54,6 +58,7 @@ def target_of(found: object, name: str) -> Target:
 
 def _run_function(function: _AgentFunction) -> Target:
     async def run(task: Task, rollout: Rollout) -> object:
+        current_progress().start()
         return await function(task.view(), rollout)
 
     return run
@@ -70,10 +75,25 @@ def _run_graph(graph: _Graph) -> Target:
     """The task's input is the state that the graph begins in; a plain text becomes the first message of the user."""
 
     async def run(task: Task, rollout: Rollout) -> object:  # noqa: ARG001  # the hooks find the rollout in the context
-        is_state = isinstance(task.input, dict)
-        return _result_of(await graph.ainvoke(task.input if is_state else {"messages": [("user", str(task.input))]}))
+        current_progress().start()
+        return _result_of(await graph.ainvoke(_begin_of(task)))
 
     return run
+
+
+def _resume_graph(found: object, name: str) -> Target:
+    graph = check_graph(found, name)
+
+    async def run(task: Task, rollout: Rollout) -> object:
+        current_progress().start()
+        return _result_of(await run_graph(graph, _begin_of(task), rollout))
+
+    return run
+
+
+def _begin_of(task: Task) -> object:
+    is_state = isinstance(task.input, dict)
+    return task.input if is_state else {"messages": [("user", str(task.input))]}
 
 
 def _result_of(end: object) -> object:

@@ -6,7 +6,8 @@ blocks (gateway, Redis, store) runs in a few threads; claims and reports go in b
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable
 from contextlib import suppress
 
 from redis.exceptions import RedisError
@@ -16,8 +17,10 @@ from agent_layer.dispatcher.records import Beat
 from agent_layer.schema.record import JsonObject
 from envs.attempt import Attempt
 from envs.heartbeat import Heartbeat
+from envs.idling import IdleWatch
 from envs.reporting import Reporter
-from envs.workplace import Workplace, renew_keys
+from envs.waiting import wait_within
+from envs.workplace import Workplace
 
 __all__ = ["Worker"]
 
@@ -25,7 +28,7 @@ _CLAIM_SECONDS = 1.0
 """Longest wait of one claim, so that a worker that is told to stop does not hold on."""
 _UNSEALED_PER_SLOT = 8
 """Attempts that may wait to be stored, for each slot; above that nothing is claimed."""
-_LONGEST_PAUSE_SECONDS = 10.0
+_LONGEST_DELAY_SECONDS = 10.0
 """Between claims while the gateway opens nothing."""
 
 _log = logging.getLogger(__name__)
@@ -56,42 +59,69 @@ class Worker:
         """By token; they are scored, sealed and reported."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = asyncio.Event()
+        """Set: nothing is claimed any more."""
+        self._giving_back = asyncio.Event()
+        """Set: what runs is not waited for any more."""
         self._slot_freed = asyncio.Event()
-        self._pause_seconds = 0.0
+        self._delay_seconds = 0.0
         """Before the next claim; grows while the gateway opens nothing."""
+        self.endings: Counter[str] = Counter()
+        """How many leases ended how, of those whose reports were taken."""
         self._reporter = Reporter(queue, place.pool)
         about: JsonObject = {"agent": place.agent, "slots": slots, "offers": " ".join(self._capabilities)}
-        self._heartbeat = Heartbeat(queue, place.worker, about, self._pass_on, self._renew_keys)
+        self._heartbeat = Heartbeat(queue, place.worker, about, self._pass_on, self._told_to_drain)
         self._loop = asyncio.get_running_loop()
+
+    @property
+    def name(self) -> str:
+        """As leases show it."""
+        return self._place.worker
+
+    @property
+    def num_running(self) -> int:
+        """Attempts whose agents run."""
+        return len(self._running)
+
+    def drain(self, seconds: float) -> None:
+        """Claim nothing more, let what runs go on for so long, then ``stop``."""
+        if not self._stopping.is_set():
+            self._stopping.set()
+            self._slot_freed.set()
+            self._loop.call_later(seconds, self.stop)
 
     def stop(self) -> None:
         """Claim nothing more, give back what runs, and finish what has run."""
         self._stopping.set()
         self._slot_freed.set()
+        self._giving_back.set()
 
     async def work(self) -> None:
         """Work until told to stop."""
         self._heartbeat.start()
         try:
             async with asyncio.TaskGroup() as group:
-                services = [group.create_task(self._place.sealing.run()), group.create_task(self._reporter.run())]
+                watch = IdleWatch(self._place, self._running.values)
+                services = [group.create_task(one.run()) for one in (self._place.sealing, self._reporter, watch)]
                 while not self._stopping.is_set():
                     for lease in await self._claim():
                         self._start(lease, group)
-                await self._drain()
+                await self._let_finish()
+                await self._give_back()
                 for service in services:
                     service.cancel()
         finally:
             await asyncio.to_thread(self._heartbeat.stop)
+        with suppress(RedisError):  # after the last heartbeat, which would show the worker again
+            await self._place.call(self._queue.leave, self._place.worker)
 
     async def _claim(self) -> list[Lease]:
         """Ask for as many rollouts as there are free slots, after waiting for one; while turned away, for one."""
-        if self._pause_seconds:
-            await _wait(self._stopping, self._pause_seconds)
-            self._pause_seconds = min(2 * self._pause_seconds, _LONGEST_PAUSE_SECONDS)
+        if self._delay_seconds:
+            await wait_within(self._stopping, self._delay_seconds)
+            self._delay_seconds = min(2 * self._delay_seconds, _LONGEST_DELAY_SECONDS)
         if (free := self._num_free()) == 0:
             self._slot_freed.clear()
-            await _wait(self._slot_freed, _CLAIM_SECONDS)
+            await wait_within(self._slot_freed, _CLAIM_SECONDS)
             free = self._num_free()
         if free == 0 or self._stopping.is_set():
             return []
@@ -99,14 +129,14 @@ class Worker:
             return await self._place.call(
                 self._queue.claim,
                 self._place.worker,
-                1 if self._pause_seconds else free,
+                1 if self._delay_seconds else free,
                 self._capabilities,
                 run=self._run,
                 wait_seconds=_CLAIM_SECONDS,
             )
         except RedisError as error:
             _log.warning("claiming waits for redis error=%s", error)
-            await _wait(self._stopping, _CLAIM_SECONDS)
+            await wait_within(self._stopping, _CLAIM_SECONDS)
             return []
 
     def _num_free(self) -> int:
@@ -131,56 +161,78 @@ class Worker:
             self._note_opening(attempt)
             self._finishing[token] = self._running.pop(token)
             self._slot_freed.set()
-            if (report := await attempt.finish()) is not None:
-                await self._report(report)
+            report = await attempt.finish()
+            if report is None or await self._report(report):
+                await attempt.clear()
         finally:
             self._running.pop(token, None)
             self._finishing.pop(token, None)
             self._slot_freed.set()
             self._heartbeat.drop(attempt.lease)
 
-    async def _report(self, report: Report) -> None:
+    async def _report(self, report: Report) -> bool:
+        """Say how a lease ended; whether that was taken."""
         refusal = await self._reporter.settle(report)
         if refusal is not None:
             _log.warning("report refused error=%s", refusal)
-        elif report.error:
+            return False
+        self.endings[report.ending] += 1
+        if report.error:
             _log.warning("attempt failed trajectory=%s error=%s", report.lease.trajectory_id, report.error)
+        return True
 
     def _note_opening(self, attempt: Attempt) -> None:
         """A gateway that is away is not hammered."""
         if attempt.rollout is not None:
-            self._pause_seconds = 0.0
-        elif attempt.is_turned_away and self._pause_seconds == 0.0:
-            self._pause_seconds = self._queue.settings.retry_base_seconds
+            self._delay_seconds = 0.0
+        elif attempt.is_turned_away and self._delay_seconds == 0.0:
+            self._delay_seconds = self._queue.settings.retry_base_seconds
 
     def _pass_on(self, lease: Lease, beat: Beat) -> None:
-        """From the heartbeat's thread: end an attempt whose lease does not hold any more."""
+        """From the heartbeat's thread: end an attempt whose lease does not hold any more, or have it pause."""
         attempt = self._running.get(lease.token) or self._finishing.get(lease.token)
-        if attempt is not None and beat != "go":
+        if attempt is None:
+            return
+        if beat in ("cancel", "lost"):
             _log.warning("lease ended trajectory=%s why=%s", lease.trajectory_id, beat)
             self._loop.call_soon_threadsafe(attempt.stop, beat)
+        elif beat == "pause":
+            self._loop.call_soon_threadsafe(attempt.pause)
 
-    def _renew_keys(self, trajectory_ids: Sequence[str]) -> None:
-        """From the heartbeat's thread, which no gateway may hold up."""
-        self._place.pool.submit(renew_keys, self._place, trajectory_ids)
+    def _told_to_drain(self) -> None:
+        """From the heartbeat's thread: somebody wants this worker to end."""
+        if not self._stopping.is_set():
+            self._loop.call_soon_threadsafe(self.drain, self._queue.settings.work_drain_seconds)
 
-    async def _drain(self) -> None:
-        """Give back what runs at once, and later what could not be stored in time."""
+    async def _let_finish(self) -> None:
+        """Wait until nothing is left to do, or what runs is to be given back."""
+        if not self._tasks or self._giving_back.is_set():
+            return
+        given_back = asyncio.create_task(self._giving_back.wait())
+        telling = asyncio.create_task(self._place.call(self._heartbeat.tell, draining="yes"))
+        await asyncio.wait({telling, given_back}, return_when=asyncio.FIRST_COMPLETED)
+        while self._tasks and not self._giving_back.is_set():
+            await asyncio.wait({*self._tasks, given_back}, return_when=asyncio.FIRST_COMPLETED)
+        for task in (given_back, telling):
+            task.cancel()
+
+    async def _give_back(self) -> None:
+        """Give back what runs, what is resumable at its next boundary; and later what could not be stored in time."""
+        seconds = self._queue.settings.stop_seconds
         for attempt in self._running.values():
+            if not attempt.pause():
+                attempt.stop("drain")
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=seconds / 2)
+        for attempt in self._running.values():  # that came to no boundary
             attempt.stop("drain")
         if self._tasks:
-            await asyncio.wait(self._tasks, timeout=self._queue.settings.stop_seconds)
-        late = [attempt.lease for attempt in (*self._running.values(), *self._finishing.values())]
+            await asyncio.wait(self._tasks, timeout=seconds / 2)
+        late = [*self._running.values(), *self._finishing.values()]
         for task in self._tasks:
             task.cancel()
-        reports = [Report(lease=lease, ending="release", error="infra: the worker stopped") for lease in late]
+        for attempt in late:
+            attempt.give_up()
+        reports = [Report(lease=one.lease, ending="release", error="infra: the worker stopped") for one in late]
         with suppress(RedisError):  # the leases lapse by themselves
             await self._place.call(self._queue.settle, reports)
-            await self._place.call(self._queue.leave, self._place.worker)
-
-
-async def _wait(event: asyncio.Event, seconds: float) -> None:
-    """Wait for the event, not longer than that."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await event.wait()

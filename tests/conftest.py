@@ -4,8 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
@@ -22,6 +21,11 @@ from agent_layer.store.clients import open_redis
 from agent_layer.store.embedded import hold_server
 from agent_layer.store.engines import Engine, EngineBoard
 from agent_layer.store.keys import Keys
+
+from .waiting import until, wait_until
+from .working import dispatcher, pace, said, stack, start_worker, write_module
+
+__all__ = ["dispatcher", "pace", "said", "stack", "start_worker", "write_module"]  # found here by pytest
 
 _numbers = count()
 
@@ -49,7 +53,7 @@ def _clean_environment() -> Iterator[None]:
 def redis_url() -> Iterator[str]:
     """One server for all tests, started the way a user's is; it ends with this process."""
     with TemporaryDirectory(prefix="al-tests-") as directory:
-        yield f"unix://{hold_server(Settings(dir=Path(directory)))}"
+        yield f"unix://{hold_server(Settings(dir=Path(directory), connect_seconds=30.0))}"
 
 
 @pytest.fixture
@@ -137,7 +141,7 @@ class Ingest:
     def kill(self) -> None:
         """With -9, and wait for its end."""
         self.process.kill()
-        self.process.wait(10)
+        self.process.wait(30)
         self.process.stdout.close()
 
 
@@ -185,17 +189,16 @@ def machine(tmp_path: Path, settings: Settings) -> Iterator[Callable[..., Settin
         stop_shippers(one.dir)
 
 
-@pytest.fixture
-def wait_until() -> Callable[..., None]:
-    """``wait_until(condition, seconds=10)``: returns once the condition holds, fails at the deadline."""
+@pytest.fixture(name="wait_until")
+def _wait_until() -> Callable[..., object]:
+    """``wait_until(condition, seconds=30)``, see there."""
+    return wait_until
 
-    def wait(condition: Callable[[], object], seconds: float = 10.0) -> None:
-        deadline = time.monotonic() + seconds
-        while not condition():
-            assert time.monotonic() < deadline, f"{condition} did not hold within {seconds:g} s"
-            time.sleep(0.005)
 
-    return wait
+@pytest.fixture(name="until")
+def _until() -> Callable[..., Awaitable[object]]:
+    """``await until(condition, seconds=30)``, see there."""
+    return until
 
 
 def stop_shippers(directory: Path) -> None:

@@ -6,13 +6,22 @@ from urllib.parse import quote, urlsplit
 
 import msgspec
 
-from agent_layer.errors import AgentLayerError, BadInputError, NotFoundError, NotWholeError, UnreachableError
+from agent_layer.errors import (
+    AgentLayerError,
+    BadInputError,
+    LeaseLostError,
+    NotFoundError,
+    NotWholeError,
+    UnreachableError,
+)
 from agent_layer.schema.gateway import (
     ClosedRollout,
     CloseRequest,
     EndedRollout,
     EndRequest,
     EndStatus,
+    HolderRequest,
+    MarkedRollout,
     OpenedRollout,
     OpenRequest,
     RenewedRollouts,
@@ -22,14 +31,17 @@ from agent_layer.schema.gateway import (
 
 __all__ = ["GatewayClient"]
 
-_ERRORS: dict[int, type[AgentLayerError]] = {404: NotFoundError, 409: NotWholeError}
+_ERRORS: dict[int, type[AgentLayerError]] = {404: NotFoundError, 409: NotWholeError, 412: LeaseLostError}
+_TURNED_AWAY = frozenset({401, 403, 407, 408, 425, 429})
+"""The same request may be taken later, or from somebody with another key."""
 
 
 class GatewayClient:
     """Talks to one gateway as its operator. Holds no connection, so threads may share it.
 
-    Every method raises UnreachableError (no answer, or a fault of the gateway), NotFoundError (the gateway does not
-    know this rollout, for example because it was started anew), NotWholeError, or BadInputError (it refuses).
+    Every method raises UnreachableError (no answer, a fault of the gateway, or a key that it does not take),
+    NotFoundError (the gateway does not know this rollout, for example because it was started anew), NotWholeError,
+    LeaseLostError (another holder went on with it), or BadInputError (it refuses).
     """
 
     def __init__(
@@ -52,20 +64,37 @@ class GatewayClient:
         """Open one attempt; its calls are accepted from now on."""
         return msgspec.json.decode(self._post("/rollouts", request), type=OpenedRollout)
 
-    def renew(self, trajectory_ids: Sequence[str], lease_seconds: float) -> list[str]:
-        """Let the keys of these attempts hold for so long from now; give those that are not open. Never waits long."""
+    def renew(self, trajectory_ids: Sequence[str], lease_seconds: float) -> RenewedRollouts:
+        """Let the keys of these attempts hold for so long from now; give what is known of each. Never waits long."""
         request = RenewRequest(trajectory_ids=list(trajectory_ids), lease_seconds=lease_seconds)
         answer = self._post("/rollouts/renew", request, answer_seconds=self._connect_seconds)
-        return msgspec.json.decode(answer, type=RenewedRollouts).unknown
+        return msgspec.json.decode(answer, type=RenewedRollouts)
 
     def reward(self, request: RewardRequest) -> None:
         """Judge a rollout; for clients whose address and key are those of the rollout itself."""
         self._post("/reward", request)
 
-    def close(self, rollout_id: str, attempt: int) -> ClosedRollout:
-        """Refuse new calls of the attempt, let running ones end, and count them."""
-        answer = self._post(f"/rollouts/{quote(rollout_id)}/close", CloseRequest(attempt=attempt))
-        return msgspec.json.decode(answer, type=ClosedRollout)
+    def mark(self, rollout_id: str, attempt: int, key: str | None = None) -> MarkedRollout:
+        """Tell how far the attempt has come, for a checkpoint; from now on it outlives its holder."""
+        answer = self._post(f"/rollouts/{quote(rollout_id)}/mark", HolderRequest(attempt=attempt, key=key))
+        return msgspec.json.decode(answer, type=MarkedRollout)
+
+    def pause(self, rollout_id: str, attempt: int, key: str | None = None) -> MarkedRollout:
+        """Cut off the attempt's calls and take its key; it waits for ``open`` with ``resume``."""
+        answer = self._post(f"/rollouts/{quote(rollout_id)}/pause", HolderRequest(attempt=attempt, key=key))
+        return msgspec.json.decode(answer, type=MarkedRollout)
+
+    def close(self, rollout_id: str, attempt: int, *, key: str | None = None, abort: bool = False) -> ClosedRollout:
+        """Refuse new calls of the attempt, let running ones end (or cut them off at once), and count them.
+
+        Args:
+            rollout_id: which rollout.
+            attempt: which try.
+            key: that of the attempt, so that only who holds it closes it; None: whoever holds it.
+            abort: do not wait for running calls.
+        """
+        request = CloseRequest(attempt=attempt, key=key, abort=abort)
+        return msgspec.json.decode(self._post(f"/rollouts/{quote(rollout_id)}/close", request), type=ClosedRollout)
 
     def end(
         self,
@@ -100,7 +129,8 @@ class GatewayClient:
         return answer
 
     def _refusal(self, status: int, path: str, answer: bytes) -> AgentLayerError:
-        kind = _ERRORS.get(status, UnreachableError if status >= 500 else BadInputError)
+        is_passing = status >= 500 or status in _TURNED_AWAY
+        kind = _ERRORS.get(status, UnreachableError if is_passing else BadInputError)
         return kind(f"gateway {self.url}: POST {path} was answered {status}: {_sentence(answer)}")
 
 

@@ -8,7 +8,15 @@ from zlib import crc32
 import msgspec
 
 from agent_layer.errors import UnreachableError
-from agent_layer.schema.gateway import ClosedRollout, EndedRollout, EndStatus, OpenedRollout, OpenRequest
+from agent_layer.schema.gateway import (
+    ClosedRollout,
+    EndedRollout,
+    EndStatus,
+    MarkedRollout,
+    OpenedRollout,
+    OpenRequest,
+    RenewedRollouts,
+)
 from agent_layer.schema.ids import new_id, split_trajectory_id
 from tracer.gateway import GatewayClient
 
@@ -38,21 +46,29 @@ class SeveralGateways(GatewayClient):
         named = msgspec.structs.replace(request, rollout_id=rollout_id)
         return self._home(rollout_id, request.attempt or 0).open(named)
 
-    def renew(self, trajectory_ids: Sequence[str], lease_seconds: float) -> list[str]:
+    def renew(self, trajectory_ids: Sequence[str], lease_seconds: float) -> RenewedRollouts:
         """See GatewayClient; what a gateway has that is gone is not open."""
-        owned, unknown = defaultdict[GatewayClient, list[str]](list), list[str]()
+        owned, renewed = defaultdict[GatewayClient, list[str]](list), RenewedRollouts(unknown=[])
         for name in trajectory_ids:
             owned[self._home(*split_trajectory_id(name))].append(name)
         for gateway, names in owned.items():
             try:
-                unknown += gateway.renew(names, lease_seconds)
+                renewed += gateway.renew(names, lease_seconds)
             except UnreachableError:
-                unknown += names
-        return unknown
+                renewed += RenewedRollouts(unknown=names)
+        return renewed
 
-    def close(self, rollout_id: str, attempt: int) -> ClosedRollout:
+    def mark(self, rollout_id: str, attempt: int, key: str | None = None) -> MarkedRollout:
         """See GatewayClient."""
-        return self._home(rollout_id, attempt).close(rollout_id, attempt)
+        return self._home(rollout_id, attempt).mark(rollout_id, attempt, key)
+
+    def pause(self, rollout_id: str, attempt: int, key: str | None = None) -> MarkedRollout:
+        """See GatewayClient."""
+        return self._home(rollout_id, attempt).pause(rollout_id, attempt, key)
+
+    def close(self, rollout_id: str, attempt: int, *, key: str | None = None, abort: bool = False) -> ClosedRollout:
+        """See GatewayClient."""
+        return self._home(rollout_id, attempt).close(rollout_id, attempt, key=key, abort=abort)
 
     def end(
         self,

@@ -5,6 +5,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+import msgspec
+
+from agent_layer.errors import BadInputError
 from agent_layer.schema.codec import LogRecord
 from agent_layer.schema.reward import Reward, RewardSource
 from agent_layer.schema.trace import TraceContext, span_id_of
@@ -16,7 +19,7 @@ if TYPE_CHECKING:
     from agent_layer.schema.gateway import OpenedRollout
     from tracer.observations import ToolUse
 
-__all__ = ["Rollout", "Sink"]
+__all__ = ["Keeper", "Rollout", "Sink"]
 
 
 class Sink(Protocol):
@@ -32,6 +35,22 @@ class Sink(Protocol):
 
     def flush(self, timeout: float | None = None) -> "FlushReport":
         """Wait until everything this process appended is in the store."""
+        ...
+
+
+class Keeper(Protocol):
+    """Keeps what an attempt saves of itself; whoever holds the attempt provides it."""
+
+    async def keep(self, state: bytes) -> bool:
+        """Store a state, and note that the attempt may go on from there under another holder.
+
+        Returns: whether this one is to pause here.
+        Raises: LeaseLostError: another holder went on with the attempt already.
+        """
+        ...
+
+    async def stay_paused(self) -> object:
+        """Never returns: the run of the agent is ended here, as paused."""
         ...
 
 
@@ -72,6 +91,10 @@ class Rollout:
     """By thread and interrupt of a graph: what it asked a person."""
     logs: set[str] = field(default_factory=set[str], repr=False, compare=False)
     """Names of the logs that hold records of this attempt."""
+    keeper: Keeper | None = field(default=None, repr=False, compare=False)
+    """None: nobody could go on with the attempt."""
+    kept: bytes | None = field(default=None, repr=False, compare=False)
+    """The state from which this holder goes on; None: it begins."""
 
     @classmethod
     def of(cls, opened: "OpenedRollout", *, run: str, sink: Sink, trace: TraceContext | None = None) -> "Rollout":
@@ -106,6 +129,35 @@ class Rollout:
     def append(self, *records: LogRecord) -> None:
         """Keep records of this attempt."""
         self.logs.add(self.sink.append(*records))
+
+    @property
+    def saved(self) -> object:
+        """What was last saved of the attempt before this run of the agent: where it goes on; None: it begins."""
+        return None if self.kept is None else msgspec.msgpack.decode(self.kept)
+
+    async def save(self, state: object) -> None:
+        """Save where the attempt is, at a boundary between steps: no model call of it should be running.
+
+        Should the worker die, or the run be paused, an agent that is declared resumable begins again with ``saved``,
+        anywhere. Does not return when the attempt is to pause here. Outside of a worker nothing is saved.
+
+        Args: state: text, bytes, numbers, lists and dicts of these.
+
+        Raises:
+            BadInputError: the state holds something else.
+            LeaseLostError: another holder went on with the attempt; end here.
+        """
+        if self.keeper is None:
+            return
+        try:
+            content = msgspec.msgpack.encode(state)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise BadInputError(
+                f"attempt {self.trajectory_id}: expected a state of text, bytes, numbers, lists and dicts to save,"
+                f" found {error}; save what it can be made of again"
+            ) from error
+        if await self.keeper.keep(content):
+            await self.keeper.stay_paused()
 
     def reward(
         self,

@@ -7,13 +7,14 @@ model calls; what it judges itself goes to the gateway too; other records of it 
 
 from collections.abc import Mapping
 
+from agent_layer.environment import Inheritance, read_inheritance
 from agent_layer.recorder.log import FlushReport, open_recorder
 from agent_layer.schema.codec import LogRecord
 from agent_layer.schema.gateway import RewardRequest
 from agent_layer.schema.ids import check_name, trajectory_id_of
 from agent_layer.schema.reward import Reward
 from agent_layer.schema.trace import parse_trace
-from agent_layer.settings import Inheritance, Settings, inheritance
+from agent_layer.settings import Settings
 from tracer.gateway import GatewayClient
 from tracer.handle import Rollout, Sink
 from tracer.traceparent import new_trace
@@ -59,7 +60,7 @@ def rollout_from_environment(settings: Settings, variables: Mapping[str, str] | 
 
     Raises: BadInputError: the environment names something that is no rollout, or no address of a gateway.
     """
-    return None if (found := inheritance(variables)) is None else _rollout_of(found, settings)
+    return None if (found := read_inheritance(variables)) is None else _rollout_of(found, settings)
 
 
 def _rollout_of(found: Inheritance, settings: Settings) -> Rollout:

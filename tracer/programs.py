@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
+from agent_layer.environment import program_environment
 from agent_layer.errors import AgentFailedError, BadInputError
 from agent_layer.recorder.logfile import CLOSED, OPEN
-from agent_layer.settings import Settings, program_environment
+from agent_layer.settings import Settings
 from tracer.handle import Rollout
 from tracer.propagation import OPERATORS, place_of_logs, variables_of
 

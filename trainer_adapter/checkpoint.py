@@ -26,6 +26,8 @@ class Cursor(Record, frozen=True, kw_only=True):
     """Groups asked for so far."""
     open_positions: list[int] = []
     """Which of them, counted from 0 in order of asking, were not trained or dropped yet."""
+    open_starts: list[int] = []
+    """[num_open] policy version from which each may begin; empty where an older trainer did not say."""
     success_rates: dict[str, float] = {}
     """By task id, what the curriculum has learned."""
     taken: list[str] = []

@@ -48,6 +48,10 @@ def train(
 
 
 def _line(progress: StepProgress) -> str:
+    return f"{_result(progress)}{_groups(progress)}"
+
+
+def _result(progress: StepProgress) -> str:
     success = "-" if progress.success is None else f"{progress.success:.2f}"
     reward = "-" if progress.reward_mean is None else f"{progress.reward_mean:+.3f}"
     return (
@@ -56,3 +60,12 @@ def _line(progress: StepProgress) -> str:
         f"  seconds: wait {progress.wait_seconds:.1f} update {progress.update_seconds:.1f}"
         f" switch {progress.switch_seconds:.2f}"
     )
+
+
+def _groups(progress: StepProgress) -> str:
+    """What became of its groups, where that is worth a word."""
+    short, dropped, surplus = progress.num_short_groups, progress.num_dropped_groups, progress.num_surplus_rollouts
+    told = f"  groups: short {short} dropped {dropped}" if short + dropped else ""
+    if progress.kept_seconds is None or progress.surplus_seconds is None:
+        return told
+    return f"{told}  kept {progress.kept_seconds:.1f} s, surplus of {surplus} {progress.surplus_seconds:.1f} s"

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from agent_layer.errors import BadInputError
+from agent_layer.schema.task import Partial
 from trainer_adapter.schedule import Schedule
 
 __all__ = ["Algorithm", "Curriculum", "Keep", "Optimizer", "Rollouts", "TrainConfig", "load_config", "write_config"]
@@ -40,9 +41,22 @@ class Rollouts(_Section, frozen=True):
     groups_per_step: Positive | None = None
     """Groups that one update learns from; None: one of each task."""
     group_size: Annotated[int, Meta(ge=2)] = 8
-    """Rollouts of one group; with a curriculum, on average."""
+    """Usable rollouts of one group; with a curriculum, on average."""
+    launch: Annotated[float, Meta(ge=1)] | None = None
+    """Rollouts launched for each that is to be usable, such as 1.25: those too slow to be among them are cancelled.
+    So learning is biased towards what ends early: compare ``kept_seconds`` and ``surplus_seconds`` of the steps."""
+    partial: Partial | None = None
+    """What becomes of a group in which too few rollouts are usable; None: what its task says, else it is delivered."""
+    priority: Annotated[int, Meta(ge=-1000, le=1000)] | None = None
+    """Of its rollouts beside others of all runs; None: what tasks say, else 0. Eval tasks have -1 by default."""
     max_staleness: Count = 1
     """Updates by which weights may be older than those that are trained; 0 is on-policy."""
+    ask_ahead_steps: Count = 1
+    """Steps whose groups wait in the queue for the version from which they may begin, so that no worker waits until the
+    trainer asks; 0: only what may begin at once is asked for. A curriculum shares rollouts out when it asks, so that it
+    learns so many steps later."""
+    pause_at_switch: bool = False
+    """Pause agents that can, from their next step on, while engines are given new weights; they go on later."""
     extra_groups: Count = 0
     """Groups by which a step may be extended when some of its groups teach nothing, their rewards being equal."""
     temperature: Annotated[float, Meta(gt=0)] | None = None

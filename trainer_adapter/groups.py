@@ -1,24 +1,24 @@
-"""This file holds the feed: it asks for so many groups that none can grow too stale, and takes them in as they close.
-
-Let a step train g groups. With F groups asked for and not yet trained, the newest will be trained F / g steps from now,
-by weights that are F / g - 1 versions younger than those that begin it. So F <= g * (1 + max_staleness).
-"""
+"""This file holds the feed: it asks for as many groups as cannot grow too stale, and takes them in as they close."""
 
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from itertools import groupby
+from math import ceil
+from typing import NamedTuple
 
 import msgspec
 
 from agent_layer.dispatcher.client import Dispatcher
-from agent_layer.errors import AgentLayerError
 from agent_layer.schema.batch import TrainedBatch
 from agent_layer.schema.task import Task
 from agent_layer.store.follow import GroupDelivery
 from agent_layer.store.store import Store
+from trainer_adapter.admission import admit
 from trainer_adapter.checkpoint import Cursor
-from trainer_adapter.config import TrainConfig
+from trainer_adapter.config import Rollouts, TrainConfig
 from trainer_adapter.curriculum import allot_rollouts, update_rates
+from trainer_adapter.standing import Standing
 
 __all__ = ["CONSUMER", "GroupFeed", "task_order"]
 
@@ -26,11 +26,20 @@ CONSUMER = "trainer"
 """Name under which groups are acknowledged."""
 
 
+class _Asked(NamedTuple):
+    """One group that is asked for."""
+
+    position: int
+    start: int
+    """Policy version from which it may begin."""
+
+
 class GroupFeed:
     """Tasks out, whole groups in.
 
     Groups are asked for by position: position p is task p mod n, in that epoch's order, of epoch p div n. The same
-    position is the same group, so that asking again after a restart repeats nothing.
+    position is the same group, so that asking again after a restart repeats nothing. How many are asked for, and when
+    each may begin, is told in ``admission``.
     """
 
     def __init__(
@@ -41,39 +50,62 @@ class GroupFeed:
         self._seed = config.seed
         self._plan = config.rollouts
         self._dispatcher = dispatcher
+        self._standing = Standing(run, dispatcher, pause_at_switch=config.rollouts.pause_at_switch)
         self._store = store
         self._rates = dict(cursor.success_rates)
         self._num_asked = cursor.num_asked
-        self._open: dict[str, int] = {}
-        """Position by group id."""
+        self._open: dict[str, _Asked] = {}
+        """By group id, what is asked for and neither trained nor dropped."""
         self.acknowledge(cursor.taken)
-        self._submit(cursor.open_positions)
+        starts = cursor.open_starts or [0] * len(cursor.open_positions)
+        self._submit(map(_Asked, cursor.open_positions, starts))
 
     @property
     def groups_per_step(self) -> int:
         """Groups that one step trains."""
         return self._plan.groups_per_step or len(self._tasks)
 
-    def ask(self) -> None:
-        """Submit groups as long as none among them can become too stale."""
-        room = self.groups_per_step * (1 + self._plan.max_staleness) - len(self._open)
-        positions = range(self._num_asked, self._num_asked + max(0, room))
-        self._submit(positions)
-        self._num_asked = positions.stop
+    def ask(self, policy_version: int) -> None:
+        """Submit groups as long as none among them can become too stale.
+
+        Args:
+            policy_version: of the weights that train next.
+        """
+        starts = admit(
+            [asked.start for asked in self._open.values()],
+            policy_version,
+            groups_per_step=self.groups_per_step,
+            max_staleness=self._plan.max_staleness,
+            ask_ahead_steps=self._plan.ask_ahead_steps,
+        )
+        self._submit(map(_Asked, range(self._num_asked, self._num_asked + len(starts)), starts))
+        self._num_asked += len(starts)
 
     def follow(self, stop: Callable[[], bool]) -> Iterator[GroupDelivery]:
         """Give whole groups as they close, until ``stop`` says so.
 
-        Raises: AgentLayerError: none closed for ``patience_seconds``; something that should run does not.
+        Raises:
+            AgentLayerError: the run was paused because too many attempts fail, or no group closed for
+                ``patience_seconds``.
         """
         patience = self._plan.patience_seconds
+        self._standing.begin_wait()
         # no limit of unacknowledged ones: they are acknowledged at a checkpoint, and asked for only as they are trained
-        yield from self._store.follow(CONSUMER, self._run, wait_seconds=patience, stop=stop, max_unacked=None)
+        for delivery in self._store.follow(
+            CONSUMER,
+            self._run,
+            wait_seconds=patience,
+            stop=lambda: stop() or self._standing.is_failing(),
+            max_unacked=None,
+        ):
+            yield delivery
+            self._standing.begin_wait()
         if not stop():
-            raise AgentLayerError(
-                f"run {self._run}: expected a group of rollouts to close within {patience:.0f} s, but none did;"
-                " is a worker running? 'agent-layer workers' and 'agent-layer dead' tell"
-            )
+            raise self._standing.why_no_group(patience)
+
+    def switching(self, policy_version: int) -> AbstractContextManager[None]:
+        """Give the block in which engines are given a version; what waits for it is given out afterwards."""
+        return self._standing.switching(policy_version)
 
     def note(self, batch: TrainedBatch) -> None:
         """Record what an update is about to learn from, so that it can be rebuilt whatever is judged later.
@@ -98,31 +130,37 @@ class GroupFeed:
 
     def cursor(self, step: int, policy_version: int | None, taken: Sequence[str]) -> Cursor:
         """Say where the feed stands, for a checkpoint."""
+        waiting = sorted(self._open.values())
         return Cursor(
             step=step,
             policy_version=policy_version,
             num_asked=self._num_asked,
-            open_positions=sorted(self._open.values()),
+            open_positions=[asked.position for asked in waiting],
+            open_starts=[asked.start for asked in waiting],
             success_rates=self._rates,
             taken=list(taken),
         )
 
-    def _submit(self, positions: Iterable[int]) -> None:
+    def _submit(self, wanted: Iterable[_Asked]) -> None:
         num_tasks = len(self._tasks)
-        for epoch, members in groupby(positions, lambda position: position // num_tasks):
-            wanted, order = list(members), task_order(num_tasks, self._seed, epoch)
-            tasks = self._sized([self._tasks[order[position % num_tasks]] for position in wanted])
-            group_ids = self._dispatcher.submit(tasks, run=self._run, round=epoch)
-            self._open |= dict(zip(group_ids, wanted, strict=True))
+        for epoch, members in groupby(wanted, lambda asked: asked.position // num_tasks):
+            places, order = list(members), task_order(num_tasks, self._seed, epoch)
+            tasks = [self._tasks[order[asked.position % num_tasks]] for asked in places]
+            asking = zip(tasks, self._shares(tasks), places, strict=True)
+            group_ids = self._dispatcher.submit(
+                [_as_asked(task, share, asked.start, self._plan) for task, share, asked in asking],
+                run=self._run,
+                round=epoch,
+            )
+            self._open |= dict(zip(group_ids, places, strict=True))
 
-    def _sized(self, tasks: Sequence[Task]) -> list[Task]:
-        """Tasks with the number of rollouts that each is to get."""
+    def _shares(self, tasks: Sequence[Task]) -> list[int]:
+        """[num_tasks] usable rollouts that each is to get."""
         size, curriculum = self._plan.group_size, self._plan.curriculum
-        shares = [size] * len(tasks)
-        if curriculum:
-            rates = [self._rates.get(task.id, 0.5) for task in tasks]
-            shares = allot_rollouts(size * len(tasks), rates, curriculum.floor, curriculum.minimum)
-        return [msgspec.structs.replace(task, group_size=share) for task, share in zip(tasks, shares, strict=True)]
+        if not curriculum:
+            return [size] * len(tasks)
+        rates = [self._rates.get(task.id, 0.5) for task in tasks]
+        return allot_rollouts(size * len(tasks), rates, curriculum.floor, curriculum.minimum)
 
 
 def task_order(num_tasks: int, seed: int, epoch: int) -> list[int]:
@@ -130,3 +168,17 @@ def task_order(num_tasks: int, seed: int, epoch: int) -> list[int]:
     order = list(range(num_tasks))
     random.Random(f"{seed} {epoch}").shuffle(order)  # an order, not a secret
     return order
+
+
+def _as_asked(task: Task, size: int, start: int, plan: Rollouts) -> Task:
+    """A task with what the configuration wants of it."""
+    # rounded first: 10 * 1.1 is a little more than 11
+    launch = None if plan.launch is None else ceil(round(size * plan.launch, 6))
+    return msgspec.structs.replace(
+        task,
+        group_size=size,
+        launch=launch,
+        partial=plan.partial or task.partial,
+        priority=task.priority if plan.priority is None else plan.priority,
+        from_policy=start if start > 0 else None,
+    )

@@ -1,10 +1,11 @@
-"""This file holds what a step takes in: whole groups as samples, without what is too old, and counts. Pure."""
+"""This file holds what a step takes in: closed groups as samples, without what is too old, and counts. Pure."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from agent_layer.schema.group import Group
+from agent_layer.schema.group import Fill, Group
 from agent_layer.schema.reward import current_rewards
 from agent_layer.schema.trajectory import Trajectory
 from agent_layer.store.follow import GroupDelivery
@@ -12,6 +13,10 @@ from trainer_adapter.advantages import GroupSamples, RolloutSamples, teaches
 from trainer_adapter.samples import SampleSet, samples_of
 
 __all__ = ["GroupIntake", "StepCounts", "count_step", "read_group", "rollout_of", "success_by_task"]
+
+
+_FEWEST_REWARDS = 2
+"""That have a baseline: the one rollout of a group would be compared with itself."""
 
 
 class GroupIntake(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,6 +39,31 @@ class GroupIntake(msgspec.Struct, frozen=True, kw_only=True):
         return self.num_stale_rollouts > 0 and not self.samples.rollouts
 
     @property
+    def is_void(self) -> bool:
+        """Whether so little is left of it that nothing can learn from it: it is no part of a step."""
+        num_rewards = sum(rollout.reward is not None for rollout in self.samples.rollouts)
+        return num_rewards < _FEWEST_REWARDS
+
+    @property
+    def fill(self) -> Fill:
+        """Whether as many rollouts as asked for have rewards."""
+        is_short = sum(reward is not None for reward in self.rewards) < self.group.group_size
+        return self.group.fill or ("short" if is_short else "whole")
+
+    @property
+    def num_null_rewards(self) -> int:
+        """Rollouts without a reward, those included that died or were refilled; a dropped group had some rewards."""
+        num_known = sum(reward is not None for reward in self.rewards)
+        if self.fill == "dropped":
+            num_known = self.group.num_usable or 0
+        return self.num_rollouts - num_known
+
+    @property
+    def num_rollouts(self) -> int:
+        """Rollouts asked for, and those accepted beyond."""
+        return max(self.group.group_size, len(self.rewards))
+
+    @property
     def teaches(self) -> bool:
         """Whether its rewards differ."""
         return teaches([rollout.reward for rollout in self.samples.rollouts])
@@ -46,6 +76,13 @@ class StepCounts(msgspec.Struct, frozen=True, kw_only=True):
     """Asked for, those that died included."""
     num_null_rewards: int
     num_dead_groups: int
+    num_whole_groups: int
+    num_short_groups: int
+    num_dropped_groups: int
+    num_surplus_rollouts: int
+    kept_seconds: float | None
+    """Of the usable rollouts of groups that had a surplus, as a mean."""
+    surplus_seconds: float | None
     num_stale_rollouts: int
     num_dropped_steps: int
     num_calls: int
@@ -87,11 +124,18 @@ def count_step(groups: Sequence[GroupIntake]) -> StepCounts:
     """Count what one step takes in."""
     rewards = [reward for group in groups for reward in group.rewards if reward is not None]
     ages = [age for group in groups for age in group.ages]
-    num_rollouts = sum(group.group.group_size for group in groups)
+    fills = Counter(group.fill for group in groups)
+    cut = [group.group for group in groups if group.group.num_surplus]
     return StepCounts(
-        num_rollouts=num_rollouts,
-        num_null_rewards=num_rollouts - len(rewards),
+        num_rollouts=sum(group.num_rollouts for group in groups),
+        num_null_rewards=sum(group.num_null_rewards for group in groups),
         num_dead_groups=sum(not group.teaches for group in groups),
+        num_whole_groups=fills["whole"],
+        num_short_groups=fills["short"],
+        num_dropped_groups=fills["dropped"],
+        num_surplus_rollouts=sum(group.num_surplus for group in cut),
+        kept_seconds=_mean((group.num_usable or 0, group.kept_seconds) for group in cut),
+        surplus_seconds=_mean((group.num_surplus, group.surplus_seconds) for group in cut),
         num_stale_rollouts=sum(group.num_stale_rollouts for group in groups),
         num_dropped_steps=sum(group.num_dropped_steps for group in groups),
         num_calls=sum(group.num_calls for group in groups),
@@ -109,6 +153,13 @@ def success_by_task(groups: Sequence[GroupIntake], above: float) -> dict[str, fl
         known = [reward > above for reward in group.rewards if reward is not None]
         found.setdefault(group.group.task_id, []).extend(known)
     return {task_id: sum(known) / len(known) for task_id, known in found.items() if known}
+
+
+def _mean(parts: Iterable[tuple[int, float | None]]) -> float | None:
+    """Mean over parts of so many members each, with their own means; None without any."""
+    known = [(num, mean) for num, mean in parts if mean is not None]
+    total = sum(num for num, _ in known)
+    return sum(num * mean for num, mean in known) / total if total else None
 
 
 def _ages(found: SampleSet, policy_version: int) -> list[int]:

@@ -49,7 +49,7 @@ class TrainingLoop:
         self._is_published = True
         """Whether that is what the trainer's weights are."""
         self._taken: list[str] = []
-        """Groups that the weights have learned from, or that were too old, since the last checkpoint."""
+        """Groups that the weights have learned from, or that nothing can learn from, since the last checkpoint."""
 
     def run(self, cursor: Cursor, stop: Callable[[], bool]) -> Iterator[StepProgress]:
         """Train until the last step, or until ``stop`` says so; then make a checkpoint.
@@ -64,18 +64,19 @@ class TrainingLoop:
         self._step, self._stop = cursor.step, stop
         newest = self._publisher.newest()
         self._version = newest if cursor.policy_version == newest else self._publish()
-        self._publisher.serve(self._version)
+        with self._feed.switching(self._version):
+            self._publisher.serve(self._version)
         try:
-            yield from self._steps(stop)
+            yield from self._steps()
         except AgentLayerError:  # raised between updates only, where the weights are whole
             self._checkpoint()
             raise
         self._checkpoint()
 
-    def _steps(self, stop: Callable[[], bool]) -> Iterator[StepProgress]:
-        deliveries = self._feed.follow(stop)
-        while self._step < self._config.steps and not stop():
-            self._feed.ask()
+    def _steps(self) -> Iterator[StepProgress]:
+        deliveries = self._feed.follow(self._stop)
+        while self._step < self._config.steps and not self._stop():
+            self._feed.ask(self._version)
             began = time.monotonic()
             if (groups := self._take(deliveries)) is None:
                 return
@@ -84,7 +85,8 @@ class TrainingLoop:
     def _take(self, deliveries: Iterator[GroupDelivery]) -> list[GroupIntake] | None:
         """Wait for the groups of one step; None when the wait was ended.
 
-        Those that are too old are replaced; for those that teach nothing, up to ``extra_groups`` others come on top.
+        Those of which too little is left are replaced; for those that teach nothing, up to ``extra_groups`` others come
+        on top.
         """
         groups: list[GroupIntake] = []
         while not self._is_enough(groups):
@@ -94,15 +96,24 @@ class TrainingLoop:
             groups.append(group)
             if group.is_stale:
                 self._publisher.serve(self._version)
-            if group.is_stale or (self._config.rollouts.extra_groups and not group.teaches):
-                self._feed.finish([group.group.group_id])
-                self._feed.ask()
+            if group.is_void or (self._config.rollouts.extra_groups and not group.teaches):
+                self._replace(groups)
         return groups
 
+    def _replace(self, groups: Sequence[GroupIntake]) -> None:
+        """Ask for another group in the place of the last, unless so many failed that something is broken."""
+        last = groups[-1]
+        if last.is_void:  # nothing learns from it, so that it need not wait for an update
+            self._taken.append(last.group.group_id)
+        self._feed.finish([last.group.group_id])
+        if len(groups) >= self._feed.groups_per_step:
+            self._check_health(count_step(groups))
+        self._feed.ask(self._version)
+
     def _is_enough(self, groups: Sequence[GroupIntake]) -> bool:
-        young = [group for group in groups if not group.is_stale]
-        num_extra = min(self._config.rollouts.extra_groups, sum(not group.teaches for group in young))
-        return len(young) >= self._feed.groups_per_step + num_extra
+        kept = [group for group in groups if not group.is_void]
+        num_extra = min(self._config.rollouts.extra_groups, sum(not group.teaches for group in kept))
+        return len(kept) >= self._feed.groups_per_step + num_extra
 
     def _train(self, groups: Sequence[GroupIntake], wait_seconds: float) -> StepProgress:
         counts = count_step(groups)
@@ -110,18 +121,19 @@ class TrainingLoop:
         times: dict[str, float] = {"wait": wait_seconds}
         keep_equal = self._config.algorithm.is_regularised(self._step, self._config.steps)
         batch = select_batch((group.samples for group in groups), keep_equal=keep_equal)
-        young = [group for group in groups if not group.is_stale]
-        by_task = success_by_task(young, self._config.rollouts.success_above)
+        kept = [group for group in groups if not group.is_void]
+        by_task = success_by_task(kept, self._config.rollouts.success_above)
         with _timed(times, "update"):
             metrics = self._update(batch)
         self._step += 1
-        self._taken += [group.group.group_id for group in groups]
+        self._taken += [group.group.group_id for group in kept]
         self._feed.finish(self._taken)  # before the switch, which may fail: the checkpoint must not wait for them
         self._feed.learn(by_task)
         with _timed(times, "switch"):
             if batch.samples:
                 self._version = self._publish()
-                self._publisher.serve(self._version, is_required=True, stop=self._stop)
+                with self._feed.switching(self._version):
+                    self._publisher.serve(self._version, is_required=True, stop=self._stop)
         with _timed(times, "checkpoint"):
             if self._step % self._config.keep.checkpoint_steps == 0:
                 self._checkpoint()
@@ -158,7 +170,7 @@ class TrainingLoop:
         if counts.num_null_rewards > most * counts.num_rollouts:
             raise AgentLayerError(
                 f"run {self._run}, step {self._step}: expected at most {most:.0%} of rollouts without a reward, found"
-                f" {counts.num_null_rewards} of {counts.num_rollouts}; 'agent-layer dead' and"
+                f" {counts.num_null_rewards} of {counts.num_rollouts}; 'agent-layer dead list' and"
                 f" 'agent-layer query --run {self._run} --status failed' show why"
             )
 
@@ -184,6 +196,12 @@ class TrainingLoop:
             success_by_task=by_task,
             num_null_rewards=counts.num_null_rewards,
             num_dead_groups=counts.num_dead_groups,
+            num_whole_groups=counts.num_whole_groups,
+            num_short_groups=counts.num_short_groups,
+            num_dropped_groups=counts.num_dropped_groups,
+            num_surplus_rollouts=counts.num_surplus_rollouts,
+            kept_seconds=counts.kept_seconds,
+            surplus_seconds=counts.surplus_seconds,
             num_stale_rollouts=counts.num_stale_rollouts,
             num_dropped_steps=counts.num_dropped_steps,
             staleness_mean=counts.staleness_mean,

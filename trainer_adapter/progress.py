@@ -35,6 +35,18 @@ class StepProgress(Record, frozen=True, kw_only=True):
     """Rollouts that failed for a cause other than the policy; they are in no baseline."""
     num_dead_groups: int = 0
     """Groups whose rewards are all equal: they teach nothing."""
+    num_whole_groups: int = 0
+    """With as many usable rollouts as asked for."""
+    num_short_groups: int = 0
+    """With fewer; those with at least two rewards are trained all the same."""
+    num_dropped_groups: int = 0
+    """That came empty because too few of their rollouts were usable; others were asked for in their place."""
+    num_surplus_rollouts: int = 0
+    """That were running when enough others of their group had ended, and were cancelled."""
+    kept_seconds: float | None = None
+    """Mean time of the usable rollouts of groups that had a surplus; None: there were none."""
+    surplus_seconds: float | None = None
+    """Mean time that this surplus had run. Much longer than ``kept_seconds``: learning favours what ends early."""
     num_stale_rollouts: int = 0
     """Rollouts left out because a token was older than ``max_staleness`` allows."""
     num_dropped_steps: int = 0

@@ -63,7 +63,9 @@ def train_run(
         publisher = WeightPublisher(settings, run, redis, recorder)
         publisher.register_base(config.model)
         feed = GroupFeed(run, tasks, config, Dispatcher(redis, settings), open_store(settings), cursor)
-        feed.ask()  # before the model is loaded: workers need not wait for it
+        newest = publisher.newest()
+        # before the model is loaded: workers need not wait for it
+        feed.ask(newest if cursor.policy_version == newest else newest + 1)
         trainer = EmbeddedTrainer(config)
         if directory:
             trainer.load(directory)

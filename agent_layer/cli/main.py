@@ -10,6 +10,7 @@ import typer
 from typer.exceptions import TyperException
 
 from agent_layer import __version__
+from agent_layer.cli.chapters import arrange
 from agent_layer.errors import AgentLayerError, BadInputError, NotFoundError, UnreachableError
 from agent_layer.settings import load_settings
 
@@ -32,6 +33,7 @@ def build() -> typer.Typer:
     app.callback()(_global_options)
     for point in entry_points(group="agent_layer.commands"):
         _load(point)(app)
+    arrange(app)
     return app
 
 

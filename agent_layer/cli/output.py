@@ -1,4 +1,4 @@
-"""This file holds how commands write what they found: as a table, as lines of JSON; and how sizes read."""
+"""This file holds how commands write what they found: as a table, as lines of JSON; and how sizes and times read."""
 
 import sys
 from collections.abc import Iterable
@@ -7,15 +7,20 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-__all__ = ["describe_size", "draw_table", "write_lines"]
+__all__ = ["describe_seconds", "describe_size", "draw_table", "open_console", "write_lines"]
 
 _PIPE_WIDTH = 240
 """Columns of a table that goes to no terminal: enough that nothing is cut."""
 
 
+def open_console() -> Console:
+    """Make a console as wide as the terminal, or wide enough for everything where there is none."""
+    return Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH)
+
+
 def draw_table(table: Table) -> None:
     """Draw a table as wide as the terminal."""
-    Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH).print(table)
+    open_console().print(table)
 
 
 def write_lines(records: Iterable[object]) -> None:
@@ -31,3 +36,13 @@ def describe_size(num_bytes: float) -> str:
             return f"{num_bytes:.3g} {unit}"
         num_bytes /= 1_000
     return f"{num_bytes:.3g} TB"
+
+
+def describe_seconds(seconds: float) -> str:
+    """Write how long something takes with its two largest units: 3.2s, 42s, 3m20s, 2h5m, 3d4h."""
+    if seconds < 60:
+        return f"{seconds:.1f}s" if seconds < 9.95 else f"{int(seconds)}s"
+    for large, small, size, smaller, end in (("m", "s", 60, 1, 3_600), ("h", "m", 3_600, 60, 86_400)):
+        if seconds < end:
+            return f"{int(seconds // size)}{large}{int(seconds % size // smaller)}{small}"
+    return f"{int(seconds // 86_400)}d{int(seconds % 86_400 // 3_600)}h"

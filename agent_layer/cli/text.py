@@ -4,40 +4,35 @@ from collections.abc import Iterator, Sequence
 from typing import cast
 
 import msgspec
-from rich.markup import escape
-from rich.table import Table
 
-from agent_layer.cli.output import draw_table
+from agent_layer.cli.dispatch_sight import Column, Sight, draw
+from agent_layer.cli.output import open_console
 from agent_layer.schema.record import JsonObject
 
 __all__ = ["describe_trajectory", "print_rows"]
 
-_LONGEST_CELL = 60
 _HEADER = ("run", "task_id", "task_type", "group_id", "status", "cause", "accepted", "reward", "policy", "started_at")
 _COLUMNS = (
-    "trajectory_id",
-    "run",
-    "task_id",
-    "status",
-    "accepted",
-    "reward",
-    "num_steps",
-    "policy",
-    "agents",
-    "started_at",
+    Column("trajectory_id", 0),
+    Column("run", 5),
+    Column("task_id", 4),
+    Column("status", 1, is_state=True),
+    Column("accepted", 7),
+    Column("reward", 0, is_number=True),
+    Column("num_steps", 2, is_number=True),
+    Column("policy", 3, is_number=True),
+    Column("agents", 6),
+    Column("started_at", 8),
 )
+_STEP = Column("step", 0, is_text=True)
 
 
 def print_rows(rows: Sequence[JsonObject]) -> None:
     """Draw one line for each row; rows with a step end with what was said in it."""
-    table = Table(box=None, pad_edge=False)
-    columns = (*_COLUMNS, "step") if rows and "step" in rows[0] else _COLUMNS
-    longest_id = max((len(str(row["trajectory_id"])) for row in rows), default=0)
-    for column in columns:
-        table.add_column(column, no_wrap=True, min_width=longest_id if column == "trajectory_id" else None)
-    for row in rows:
-        table.add_row(*(escape(_cell(row, column)) for column in columns))
-    draw_table(table)
+    columns = (*_COLUMNS, _STEP) if rows and "step" in rows[0] else _COLUMNS
+    cells = [{column.name: _line(_cell(row, column.name)) for column in columns} for row in rows]
+    console = open_console()
+    console.print(draw(Sight(summary=[], columns=columns, cells=cells, rows=[], key=()), console.width))
 
 
 def describe_trajectory(shown: JsonObject) -> Iterator[str]:
@@ -57,6 +52,9 @@ def describe_trajectory(shown: JsonObject) -> Iterator[str]:
     yield from ([""] if rewards else [])
     for reward in rewards:
         yield _describe_reward(reward)
+    for resume in cast("list[JsonObject]", shown.get("resumes", [])):
+        num_abandoned = len(cast("list[str]", resume["abandoned"]))
+        yield f"resumed {resume['at']} by {_text(resume['worker'])}, {num_abandoned} calls abandoned"
     for alarm in cast("list[JsonObject]", shown.get("alarms", [])):
         yield f"alarm: {alarm['detail']}"
 
@@ -134,9 +132,13 @@ def _cell(row: JsonObject, column: str) -> str:
         case "step":
             step = cast("JsonObject", row["step"])
             said = " ".join(_describe_message(cast("JsonObject | None", cast("JsonObject", step["action"])["message"])))
-            return said.strip()[:_LONGEST_CELL]
+            return said.strip()
         case _:
             return _text(row[column])
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())
 
 
 def _text(value: object) -> str:

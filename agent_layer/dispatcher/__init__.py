@@ -2,10 +2,12 @@
 
 from agent_layer.dispatcher.client import Dispatcher, connect
 from agent_layer.dispatcher.queue import Queue
-from agent_layer.dispatcher.records import GroupState, Lease, QueueStats, Report, RolloutState, WorkerState
+from agent_layer.dispatcher.records import Beats, Lease, Report
+from agent_layer.dispatcher.states import GroupState, QueueStats, RolloutState, RunState, WorkerState
 from agent_layer.dispatcher.tasks import check_task, parse_tasks, read_tasks
 
 __all__ = [
+    "Beats",
     "Dispatcher",
     "GroupState",
     "Lease",
@@ -13,6 +15,7 @@ __all__ = [
     "QueueStats",
     "Report",
     "RolloutState",
+    "RunState",
     "WorkerState",
     "check_task",
     "connect",

@@ -1,29 +1,34 @@
 """This file holds the dispatcher as those see it who submit tasks, wait for them and look at them."""
 
 import time
-from collections.abc import Sequence
-from typing import cast
+from collections.abc import AsyncGenerator, Sequence
+from typing import Self
 
 import msgspec
 from redis import Redis
 
+from agent_layer.dispatcher.dying import drop_dead, retry_dead
+from agent_layer.dispatcher.following import Named, OfRun, follow, hear, newest_closed
 from agent_layer.dispatcher.queue import Queue
-from agent_layer.dispatcher.records import GroupState, QueueStats, RolloutState, WorkerState
-from agent_layer.dispatcher.tasks import check_task
+from agent_layer.dispatcher.states import GroupState, QueueStats, RolloutState, RunState, WorkerState
+from agent_layer.dispatcher.tasks import check_lifetime, check_task
+from agent_layer.errors import BadInputError
 from agent_layer.schema.task import Task
 from agent_layer.settings import Settings, load_settings
 from agent_layer.store.clients import open_redis
 from agent_layer.store.keys import Keys
+from agent_layer.store.pages import pages_of
 
 __all__ = ["Dispatcher", "connect"]
 
 _MOST_GROUPS = 1000
-"""Groups that one look shows, so that it does not hold up the server."""
-_LONGEST_BLOCK_SECONDS = 1.0
+"""Open groups that are shown to whoever names none."""
+_LARGEST_WEIGHT = 1000
+_NAMES_PER_CALL = 256
 
 
 def connect(settings: Settings | None = None) -> "Dispatcher":
-    """Open the dispatcher of the settings' namespace.
+    """Open the dispatcher of the settings' namespace; as a context manager, it closes its connections in the end.
 
     Raises: UnreachableError: Redis does not answer.
     """
@@ -32,10 +37,23 @@ def connect(settings: Settings | None = None) -> "Dispatcher":
 
 
 class Dispatcher:
-    """The queue of one namespace, from outside the workers. Threads may share it."""
+    """The queue of one namespace, from outside the workers. Threads may share it.
+
+    Whatever it is asked raises UnreachableError when Redis does not answer for ``retry_seconds``.
+    """
 
     def __init__(self, redis: Redis, settings: Settings) -> None:
         self.queue = Queue(redis, Keys(settings.namespace), settings)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close its connections to Redis."""
+        self.queue.redis.close()
 
     def submit(
         self,
@@ -62,7 +80,10 @@ class Dispatcher:
         """
         changes: dict[str, str | int | None] = {"run": run, "group_size": group_size}
         changes = {name: value for name, value in changes.items() if value is not None}
-        return self.queue.add([check_task(msgspec.structs.replace(task, **changes)) for task in tasks], round)
+        asked = [check_task(msgspec.structs.replace(task, **changes)) for task in tasks]
+        for task in asked:
+            check_lifetime(task, self.queue.settings.score_seconds)
+        return self.queue.add(asked, round)
 
     def wait(self, group_ids: Sequence[str] | None = None, timeout: float | None = None) -> list[GroupState]:
         """Wait until groups are closed.
@@ -75,60 +96,148 @@ class Dispatcher:
             the time was up.
         """
         deadline = time.monotonic() + timeout if timeout is not None else None
-        ids = [group.group_id for group in self.groups()] if group_ids is None else list(group_ids)
-        states: dict[str, GroupState] = {}
-        while True:
-            newest_id = self._newest_closed()
+        ids = list(self.queue.views.open_ids()) if group_ids is None else list(group_ids)
+        newest_id = newest_closed(self.queue.redis, self._closed)
+        states = {group.group_id: group for group in self.groups(ids)}
+        while is_open := [one for one, state in states.items() if not state.is_closed]:
             self.queue.reap()
-            is_open = [id_ for id_ in ids if id_ not in states or not states[id_].is_closed]
-            states |= {group.group_id: group for group in self.groups(is_open)} if is_open else {}
-            left = _LONGEST_BLOCK_SECONDS if deadline is None else deadline - time.monotonic()
-            if left <= 0 or all(state.is_closed for state in states.values()):
-                return [states[id_] for id_ in ids if id_ in states]
-            self._block(newest_id, min(left, _LONGEST_BLOCK_SECONDS))
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                states |= {group.group_id: group for group in self.groups(is_open)}
+                break
+            heard = hear(self.queue.redis, self._closed, newest_id, 1.0 if left is None else left)
+            newest_id, closed = heard.newest_id, {group_id for group_id, _ in heard.closings}
+            asked = [one for one in is_open if one in closed] if heard.is_whole else is_open
+            states |= {group.group_id: group for group in self.groups(asked)}
+        return [states[one] for one in ids if one in states]
+
+    def finished(
+        self, group_ids: Sequence[str] | None = None, run: str | None = None
+    ) -> AsyncGenerator[GroupState, None]:
+        """Give groups as they close: ``async for group in dispatcher.finished(ids)``. Each comes once.
+
+        Groups that had closed before come first, as long as the dispatcher knows them: for a week. Any number of these
+        may go on at once. Whoever leaves the loop early calls ``aclose()`` on what this gave, or cancels its task.
+
+        Args:
+            group_ids: which; the iteration ends when all of them have come. None: those that are open now.
+            run: instead of these, all of a run, also those that are submitted later; it goes on until it is closed.
+                ``store.follow`` gives groups with their trajectories, and remembers which were acknowledged.
+
+        Raises:
+            BadInputError: both are named.
+            NotFoundError: a group is named that the dispatcher does not know.
+            UnreachableError: Redis did not answer for ``retry_seconds``.
+        """
+        if run is not None:
+            if group_ids is not None:
+                raise BadInputError("finished: expected group ids or a run, found both; leave one out")
+            return follow(self.queue, OfRun(self.queue, run))
+        ids = self.queue.views.open_ids() if group_ids is None else group_ids
+        return follow(self.queue, Named(self.queue, list(ids)))
 
     def groups(self, group_ids: Sequence[str] | None = None) -> list[GroupState]:
         """Those groups that are known, or the oldest 1,000 open ones."""
-        scripts = self.queue.scripts
         if group_ids is None:
-            return scripts.groups([], _MOST_GROUPS)
-        parts = [group_ids[at : at + _MOST_GROUPS] for at in range(0, len(group_ids), _MOST_GROUPS)]
-        return [group for part in parts for group in scripts.groups(part, _MOST_GROUPS)]
+            return self.queue.views.groups([], _MOST_GROUPS)
+        return list(self.queue.views.groups_of(iter(group_ids)))
 
     def rollouts(self, group_ids: Sequence[str] | None = None) -> list[RolloutState]:
         """Rollouts of those groups, or of the oldest 1,000 open ones."""
-        return self.queue.scripts.rollouts(list(group_ids or ()), _MOST_GROUPS) if group_ids != [] else []
+        if group_ids is None:
+            return self.queue.views.rollouts([], _MOST_GROUPS)
+        return self.queue.views.rollouts(group_ids, len(group_ids)) if group_ids else []
 
     def dead(self, limit: int = 100) -> list[RolloutState]:
         """Rollouts that were given up, with their errors, newest first."""
-        return self.queue.scripts.dead(limit)
+        return self.queue.views.dead([], limit)
+
+    def retry_dead(self, rollout_ids: Sequence[str]) -> list[str]:
+        """Try rollouts again that were given up.
+
+        One whose group is still open goes back to its place. A group that was decided stays as it is: what died of it
+        is asked for again as a group of its own, under an id that follows from its own: twice asks once.
+
+        Returns: ids of the groups in which they are tried.
+        Raises: NotFoundError: one is not dead, or was forgotten; none is tried again then.
+        """
+        return retry_dead(self.queue, rollout_ids)
+
+    def drop_dead(self, rollout_ids: Sequence[str]) -> int:
+        """Forget rollouts that were given up; how many there were of these."""
+        return drop_dead(self.queue, rollout_ids)
+
+    def runs(self, runs: Sequence[str] = ()) -> list[RunState]:
+        """How these runs go, or all that were ever asked for."""
+        return self.queue.views.runs(runs)
 
     def workers(self) -> list[WorkerState]:
         """Workers that were seen in the last day, longest silent first."""
-        return self.queue.scripts.workers()
+        return self.queue.views.workers()
+
+    def drain(self, workers: Sequence[str]) -> list[str]:
+        """Tell workers to claim nothing more and to end when what they run has ended; those that are known."""
+        return [name for page in pages_of(workers, _NAMES_PER_CALL) for name in self.queue.scripts.drain(page)]
 
     def stats(self) -> QueueStats:
         """How much is queued, delayed, leased and dead."""
-        return self.queue.scripts.stats()
+        return self.queue.views.stats()
 
     def cancel(self, group_ids: Sequence[str]) -> int:
         """Cancel the rollouts of these groups that are not final; how many. The groups close with what they have."""
         return self.queue.cancel(group_ids)
 
-    def pause(self, run: str) -> None:
-        """Give out no rollout of the run until it is resumed; running ones go on."""
-        self.queue.pause(run)
+    def share(self, run: str, *, weight: float | None = None, quota: int | None = None) -> None:
+        """Change how a run is served beside others of the same priority.
+
+        Args:
+            run: whose share it is.
+            weight: it is given out in proportion to this; 1 at first.
+            quota: most leases at once; 0 takes the limit away.
+
+        Raises: BadInputError: a number is out of bounds.
+        """
+        if weight is not None and not 0 < weight <= _LARGEST_WEIGHT:
+            raise BadInputError(f"run {run!r}: expected a weight above 0 up to {_LARGEST_WEIGHT}, found {weight:g}")
+        if quota is not None and quota < 0:
+            raise BadInputError(f"run {run!r}: expected a quota of 0 (none) or more leases, found {quota}")
+        self.queue.scripts.share(run, weight, quota)
+
+    def pause(self, run: str, *, running: bool = False, why: str = "") -> None:
+        """Give out no rollout of the run until it is resumed.
+
+        Args:
+            run: whose.
+            running: let attempts that run pause at their next step boundary, too, if their agents can; they go on later
+                as the same attempts. False: they go on.
+            why: shown to whoever asks.
+        """
+        self.queue.pause(run, why, leased_too=running)
 
     def resume(self, run: str) -> None:
         """Give out rollouts of the run again."""
         self.queue.resume(run)
 
-    def _newest_closed(self) -> str:
-        found = cast("list[tuple[bytes, object]]", self.queue.redis.xrevrange(self._closed, count=1))
-        return found[0][0].decode() if found else "0-0"
+    def begin_pause(self, run: str, why: str) -> bool:
+        """Pause a run for a while, running attempts too, unless it is paused; ``end_pause`` ends it.
 
-    def _block(self, newest_id: str, seconds: float) -> None:
-        self.queue.redis.xread({self._closed: newest_id}, count=1, block=max(1, round(seconds * 1000)))
+        Returns: False where somebody paused it before; it stays as it is then.
+        """
+        return self.queue.scripts.pause(run, why, leased_too=True, if_it_goes=True)
+
+    def end_pause(self, run: str, why: str) -> bool:
+        """Let a run go on that was paused for this reason; failures before still count.
+
+        Returns: False where it is not: what others paused meanwhile stays paused.
+        """
+        return self.queue.scripts.resume(run, why)
+
+    def serve(self, run: str, policy_version: int) -> None:
+        """Say that calls of a run are answered by this policy version from now on: what waits for it is given out.
+
+        A run of which nobody says this is given out by the versions that are registered.
+        """
+        self.queue.scripts.serve(run, policy_version)
 
     @property
     def _closed(self) -> str:

@@ -8,27 +8,34 @@ lapses. Retries keep the rollout's place in the order of asking.
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import TypeAlias, cast
 
 from redis import Redis
 
-from agent_layer.dispatcher.records import Beat, Ending, Lease, Report
-from agent_layer.dispatcher.scripts import Refusal, Scripts
+from agent_layer.dispatcher.delays import retry_delay
+from agent_layer.dispatcher.looking import Views
+from agent_layer.dispatcher.records import Beats, Lease, LeaseEnding, Report
+from agent_layer.dispatcher.scripts import Refusal, Rules, Scripts
+from agent_layer.dispatcher.tasks import num_launched
 from agent_layer.errors import BackPressureError, BadInputError, LeaseLostError
 from agent_layer.schema.ids import group_id_of
 from agent_layer.schema.rollout import Cause, Outcome
 from agent_layer.schema.task import Task
 from agent_layer.settings import Settings
 from agent_layer.store.keys import Keys
+from agent_layer.store.pages import pages_of
 
 __all__ = ["Queue"]
 
 _ROWS_PER_CALL = 256
-"""Rollouts that one script call adds, so that no call holds up the server for long."""
+"""Rollouts that one script call adds, leases, keeps or settles, so that no call holds up the server for long."""
+_GROUPS_PER_CALL = 32
 _LONGEST_BLOCK_SECONDS = 1.0
 """A wait is cut into blocks of this length, well below any socket time limit."""
-_LARGEST_EXPONENT = 6
-"""A back-off is never longer than 2 to this many times the first."""
-_ACCEPTING: dict[str, Ending] = {"completed": "completed", "truncated": "truncated"}
+_Entries: TypeAlias = tuple[bytes, list[tuple[bytes, object]]]
+"""Name of a stream, and entries of it with their ids."""
+_ACCEPTING: dict[str, LeaseEnding] = {"completed": "completed", "truncated": "truncated"}
 
 
 class Queue:
@@ -40,7 +47,9 @@ class Queue:
         self.redis = redis
         self.keys = keys
         self.settings = settings
-        self.scripts = Scripts(redis, keys)
+        rules = Rules(settings.max_attempts, settings.stop_failure_window, settings.stop_failure_rate)
+        self.scripts = Scripts(redis, keys, rules)
+        self.views = Views(redis, keys)
         self._jitter = jitter
 
     def add(self, tasks: Iterable[Task], round_index: int = 0) -> list[str]:
@@ -52,15 +61,22 @@ class Queue:
         Raises: BackPressureError: the queue has no room; what fitted before is queued, and adding again goes on.
         """
         groups = [(group_id_of(task.run, task.id, round_index), task) for task in tasks]
+        self._add(groups)
+        return [group_id for group_id, _ in groups]
+
+    def add_group(self, group_id: str, task: Task) -> None:
+        """Queue one group under an id of the caller's own; once, as ``add`` does."""
+        self._add([(group_id, task)])
+
+    def _add(self, groups: Sequence[tuple[str, Task]]) -> None:
         for batch in _batches(groups):
             added = self.scripts.add(batch, self.settings.max_queued_rollouts)
             if isinstance(added, int):
                 raise BackPressureError(
                     f"queue of namespace {self.settings.namespace!r}: expected room for"
-                    f" {sum(task.group_size for _, task in batch)} more rollouts below max_queued_rollouts"
+                    f" {sum(num_launched(task) for _, task in batch)} more rollouts below max_queued_rollouts"
                     f" ({self.settings.max_queued_rollouts}), found {added} queued; submit again when some have run"
                 )
-        return [group_id for group_id, _ in groups]
 
     def claim(
         self, worker: str, num: int, capabilities: Iterable[str] = (), *, run: str = "", wait_seconds: float = 0.0
@@ -69,47 +85,74 @@ class Queue:
 
         Args:
             worker: name under which the leases are shown.
-            num: most leases to give.
+            num: most leases to give; above 256, 256.
             capabilities: what the worker can do; rollouts that need more are left to others.
             run: only rollouts of this run; empty: of any.
             wait_seconds: how long to wait while there is none.
         """
         deadline = time.monotonic() + wait_seconds
         offered = list(capabilities)
+        seconds = self.settings.lease_seconds
+        look = partial(self.scripts.claim, worker, min(num, _ROWS_PER_CALL), offered, lease_seconds=seconds, run=run)
         while True:
-            claim = self.scripts.claim(
-                worker,
-                num,
-                offered,
-                lease_seconds=self.settings.lease_seconds,
-                max_attempts=self.settings.max_attempts,
-                run=run,
-            )
+            claim = look()
+            if claim.is_due:
+                self.scripts.reap(self.settings.lease_seconds)
+                claim = look(is_reaped=True)
             left = deadline - time.monotonic()
             if claim.leases or left <= 0:
                 return claim.leases
             self._wait(claim.wake_id, min(left, claim.due_seconds or left))
 
-    def heartbeat(self, worker: str, about: bytes, leases: Sequence[tuple[Lease, str]]) -> list[Beat]:
-        """Keep leases and show the worker.
+    def heartbeat(self, worker: str, about: bytes, leases: Sequence[tuple[Lease, str]]) -> Beats:
+        """Keep leases and show the worker. Many leases are many calls, between which others are served.
 
         Args:
             worker: whose leases they are.
             about: what the worker says of itself, a JSON object.
             leases: [num_leases] with the rollout's status: running, scoring or sealing.
 
-        Returns: [num_leases] what is to be done with each.
+        Returns: what is to be done with each, and whether the worker is to end.
         """
-        return self.scripts.heartbeat(worker, about, leases, self.settings.lease_seconds)
+        pages = list(pages_of(leases, _ROWS_PER_CALL)) or [[]]
+        told = [self.scripts.heartbeat(worker, about, page, self.settings.lease_seconds) for page in pages]
+        return Beats(
+            is_draining=any(beats.is_draining for beats in told),
+            leases=[beat for beats in told for beat in beats.leases],
+        )
+
+    def listen(self, worker: str, after_id: str, seconds: float) -> str:
+        """Wait until the worker has something to hear, such as that a rollout was cancelled: its next heartbeat tells.
+
+        Args:
+            worker: who waits.
+            after_id: what this gave before; at first '0-0'.
+            seconds: longest wait.
+
+        Returns: the same as ``after_id`` when there was nothing.
+        """
+        name = self.keys.queue("calls", worker)
+        block_ms = max(1, round(min(seconds, _LONGEST_BLOCK_SECONDS) * 1000))
+        told = cast("list[_Entries]", self.redis.xread({name: after_id}, block=block_ms))
+        return told[0][1][-1][0].decode() if told else after_id
+
+    def checkpoint(self, lease: Lease, name: str) -> str | None:
+        """Note from where the attempt may go on under another lease.
+
+        Returns: the name that this one replaces, for its owner to remove; None where it is the first.
+        Raises: LeaseLostError: somebody else holds the rollout, or it is decided.
+        """
+        told = self.scripts.checkpoint(lease, name)
+        if isinstance(told, Refusal):
+            raise _lease_lost(lease, told)
+        return told
 
     def settle(self, reports: Sequence[Report]) -> list[LeaseLostError | None]:
         """End leases, many in one step; None where the report was taken.
 
         Saying the same again is fine; an error tells who holds the rollout instead, and the attempt counts for nothing.
         """
-        delays = [self._delay(report) for report in reports]
-        refusals = self.scripts.settle(reports, delays, self.settings.max_attempts)
-        return [refusal and _lease_lost(one.lease, refusal) for one, refusal in zip(reports, refusals, strict=True)]
+        return [error for page in pages_of(reports, _ROWS_PER_CALL) for error in self._settle(page)]
 
     def commit(self, lease: Lease, outcome: Outcome) -> None:
         """Accept a sealed attempt, once and for all.
@@ -130,7 +173,8 @@ class Queue:
 
         Raises: LeaseLostError: somebody else holds the rollout, or it is decided.
         """
-        self._settle_one(Report(lease=lease, ending="retry" if retryable else "dead", error=f"{cause}: {error}"))
+        ending: LeaseEnding = "retry" if retryable else "dead"
+        self._settle_one(Report(lease=lease, ending=ending, cause=cause, error=f"{cause}: {error}"))
 
     def release(self, lease: Lease, error: str = "infra: the worker stopped") -> None:
         """Hand the rollout on at once; this attempt does not count as a failure.
@@ -140,30 +184,47 @@ class Queue:
         self._settle_one(Report(lease=lease, ending="release", error=error))
 
     def reap(self) -> int:
-        """Take back lapsed leases, as every claim does too; how many."""
-        return self.scripts.reap(self.settings.max_attempts)
+        """Take back lapsed leases, as every claim does before; how many."""
+        return self.scripts.reap(self.settings.lease_seconds)
 
     def cancel(self, group_ids: Sequence[str]) -> int:
         """Cancel the rollouts of these groups that are not final; how many. Their groups close with what they have."""
-        return self.scripts.cancel(group_ids)
+        num_cancelled = at = 0
+        while page := group_ids[at : at + _GROUPS_PER_CALL]:
+            num, num_groups = self.scripts.cancel(page)
+            num_cancelled, at = num_cancelled + num, at + num_groups
+        return num_cancelled
 
-    def pause(self, run: str) -> None:
-        """Give out no rollout of the run until it is resumed; running ones go on."""
-        self.redis.sadd(self.keys.queue("paused"), run)
+    def pause(self, run: str, why: str = "", *, leased_too: bool = False) -> None:
+        """Give out no rollout of the run until it is resumed.
+
+        Args:
+            run: whose.
+            why: shown to whoever asks.
+            leased_too: let running attempts pause at their next step boundary, if their agents can; else they go on.
+        """
+        self.scripts.pause(run, why, leased_too=leased_too, if_it_goes=False)
 
     def resume(self, run: str) -> None:
-        """Give out rollouts of the run again."""
-        self.redis.srem(self.keys.queue("paused"), run)
-        self.redis.xadd(self.keys.queue("wake"), {"run": run}, maxlen=64)
+        """Give out rollouts of the run again; failures before count no more."""
+        self.scripts.resume(run, "")
 
     def leave(self, worker: str) -> None:
         """Forget a worker that ends."""
-        self.redis.zrem(self.keys.queue("workers"), worker)
-        self.redis.hdel(self.keys.queue("worker"), worker)
+        queue = self.keys.queue
+        self.redis.zrem(queue("workers"), worker)
+        self.redis.hdel(queue("worker"), worker)
+        self.redis.srem(queue("draining"), worker)
+        self.redis.unlink(queue("calls", worker))
 
     def _wait(self, wake_id: str, seconds: float) -> None:
         block_ms = max(1, round(min(seconds, _LONGEST_BLOCK_SECONDS) * 1000))
         self.redis.xread({self.keys.queue("wake"): wake_id}, count=1, block=block_ms)
+
+    def _settle(self, reports: Sequence[Report]) -> Iterator[LeaseLostError | None]:
+        refusals = self.scripts.settle(reports, [self._delay(report) for report in reports])
+        for report, refusal in zip(reports, refusals, strict=True):
+            yield refusal and _lease_lost(report.lease, refusal)
 
     def _settle_one(self, report: Report) -> None:
         error = self.settle([report])[0]
@@ -171,22 +232,21 @@ class Queue:
             raise error
 
     def _delay(self, report: Report) -> float:
-        """Exponential back-off with full jitter in its upper half; attempts count from 0."""
+        """Seconds before the rollout may be claimed again; each attempt before this one doubles them."""
         if report.ending != "retry":
             return 0.0
-        exponent = min(report.lease.attempt, _LARGEST_EXPONENT)
-        return self.settings.retry_base_seconds * 2**exponent * (1 + self._jitter()) / 2
+        return retry_delay(self.settings.retry_base_seconds, report.lease.attempt, self._jitter())
 
 
 def _batches(groups: Sequence[tuple[str, Task]]) -> Iterator[list[tuple[str, Task]]]:
     batch: list[tuple[str, Task]] = []
     num_rollouts = 0
     for group_id, task in groups:
-        if batch and num_rollouts + task.group_size > _ROWS_PER_CALL:
+        if batch and num_rollouts + num_launched(task) > _ROWS_PER_CALL:
             yield batch
             batch, num_rollouts = [], 0
         batch.append((group_id, task))
-        num_rollouts += task.group_size
+        num_rollouts += num_launched(task)
     if batch:
         yield batch
 

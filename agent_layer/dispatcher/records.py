@@ -1,32 +1,22 @@
-"""This file holds what the dispatcher says and is told: leases, reports, and the state of what it holds."""
+"""This file holds what workers are told and say: leases, answers to heartbeats, and reports."""
 
 from typing import Literal, TypeAlias
 
 import msgspec
 
 from agent_layer.schema.ids import trajectory_id_of
-from agent_layer.schema.rollout import RolloutStatus
-from agent_layer.schema.task import Split, Task
+from agent_layer.schema.rollout import Cause
+from agent_layer.schema.task import Task
 
-__all__ = [
-    "Beat",
-    "Claim",
-    "Ending",
-    "GroupState",
-    "Lease",
-    "QueueStats",
-    "Report",
-    "RolloutState",
-    "WorkerState",
-    "needs_of",
-]
+__all__ = ["Beat", "Beats", "Claim", "Lease", "LeaseEnding", "Report", "needs_of"]
 
-Beat: TypeAlias = Literal["go", "cancel", "lost"]
-"""Answer to a heartbeat: go on; the rollout was cancelled; the lease is not held any more."""
+Beat: TypeAlias = Literal["go", "pause", "cancel", "lost"]
+"""Answer to a heartbeat: go on; let the attempt rest at its next step boundary, if it can; the rollout was cancelled;
+the lease is not held any more."""
 
-Ending: TypeAlias = Literal["completed", "truncated", "retry", "release", "dead"]
-"""How a lease ends. The first two accept the attempt; ``retry`` counts as a failure, ``release`` does not, and
-``dead`` is never tried again."""
+LeaseEnding: TypeAlias = Literal["completed", "truncated", "pause", "retry", "release", "dead"]
+"""How a lease ends. The first two accept the attempt. ``pause`` keeps it: it goes on from its checkpoint, under another
+lease. ``retry`` counts as a failure, ``release`` does not, and ``dead`` is never tried again."""
 
 
 class Lease(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,6 +30,8 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     task: Task
     queued_seconds: float
     """How long the rollout could have been claimed before it was."""
+    checkpoint: str | None = None
+    """From where the attempt goes on that another lease had begun; None: it begins."""
 
     @property
     def trajectory_id(self) -> str:
@@ -51,81 +43,34 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     """What one look at the queue gave, and what to wait for before the next."""
 
     leases: list[Lease]
-    wake_id: str
-    """Newest entry of the wake stream at the time of the look."""
-    due_seconds: float | None
-    """Until a rollout has waited out its back-off; None when none waits."""
+    is_due: bool = False
+    """Nothing was leased, because leases lapsed or back-offs ended that are to be reaped before."""
+    wake_id: str = "0-0"
+    """Newest entry of the wake stream at the time of a look that gave nothing."""
+    due_seconds: float | None = None
+    """After such a look: until a back-off or a lease ends; None when there is neither."""
+
+
+class Beats(msgspec.Struct, frozen=True, kw_only=True):
+    """Answers to one heartbeat."""
+
+    is_draining: bool
+    """The worker is to claim nothing more, and to end when what it runs has ended."""
+    leases: list[Beat]
+    """[num_leases] in the order in which they were named."""
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """What a worker says at the end of a lease."""
 
     lease: Lease
-    ending: Ending
+    ending: LeaseEnding
     error: str = ""
     """What went wrong, its cause first, as in ``infra: the gateway is gone``."""
-
-
-class RolloutState(msgspec.Struct, frozen=True, kw_only=True):
-    """One rollout as the dispatcher sees it."""
-
-    rollout_id: str
-    group_id: str
-    status: RolloutStatus
-    since: float
-    """Seconds since the epoch, UTC: when it was last queued, leased or ended."""
-    num_attempts: int
-    """Attempts begun."""
-    num_failures: int
-    """Attempts that count towards the greatest number."""
-    worker: str | None = None
-    """Its newest holder."""
-    accepted: int | None = None
-    """The attempt that counts; None while there is none."""
-    errors: list[str] = []
-    """What ended earlier attempts, oldest first."""
-
-
-class GroupState(msgspec.Struct, frozen=True, kw_only=True):
-    """One group as the dispatcher sees it."""
-
-    group_id: str
-    run: str
-    task_id: str
-    task_type: str
-    split: Split
-    group_size: int
-    num_open: int
-    """Rollouts that have no final status yet."""
-    is_closed: bool
-    queued_at: float
-    """Seconds since the epoch, UTC."""
-    num_accepted: int | None = None
-    """None until the group is closed."""
-    closed_at: float | None = None
-
-
-class WorkerState(msgspec.Struct, frozen=True, kw_only=True):
-    """One worker as its heartbeats show it."""
-
-    worker: str
-    seen_at: float
-    """Seconds since the epoch, UTC."""
-    silent_seconds: float
-    about: dict[str, str | int]
-    """What the worker says of itself: target, slots, how many run."""
-
-
-class QueueStats(msgspec.Struct, frozen=True, kw_only=True):
-    """How much the dispatcher holds, over all runs."""
-
-    num_queued: int
-    num_delayed: int
-    """Rollouts that wait out a back-off."""
-    num_leased: int
-    num_dead: int
-    num_open_groups: int
-    paused_runs: list[str]
+    cause: Cause | None = None
+    """Whose fault a failure is; None: the infrastructure's. Of an accepted attempt ``verifier``: its scorer failed."""
+    usable: bool = True
+    """Of an accepted attempt: whether it has a reward, and so counts towards the size of its group."""
 
 
 def needs_of(task: Task) -> list[str]:

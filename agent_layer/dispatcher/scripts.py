@@ -1,43 +1,58 @@
 """This file holds the Lua scripts of the queue as typed functions. Each call is one atomic step on the server."""
 
 from collections.abc import Iterable, Sequence
+from functools import cache
 from pathlib import Path
-from typing import Literal, TypeAlias, TypeVar, cast
+from typing import NamedTuple, TypeAlias, cast
 
 import msgspec
 from redis import Redis
 from redis.commands.core import Script
 
-from agent_layer.dispatcher.records import (
-    Beat,
-    Claim,
-    GroupState,
-    Lease,
-    QueueStats,
-    Report,
-    RolloutState,
-    WorkerState,
-    needs_of,
-)
+from agent_layer.dispatcher.records import Beat, Beats, Claim, Lease, Report, needs_of
+from agent_layer.dispatcher.tasks import num_launched
 from agent_layer.schema.codec import decode, encode
 from agent_layer.schema.task import Task
 from agent_layer.store.keys import Keys
 
-__all__ = ["Refusal", "Scripts", "View"]
+__all__ = ["STANDS_BEHIND", "Refusal", "Rules", "Scripts", "keys_of", "load_script"]
 
-T = TypeVar("T")
-
-View: TypeAlias = Literal["groups", "rollouts", "workers", "dead", "stats"]
-
-_LeaseFields: TypeAlias = tuple[bytes, int, int, bytes, bytes, int]
+_LeaseFields: TypeAlias = tuple[bytes, bytes, int, bytes, bytes, int, bytes]
+_Leased: TypeAlias = tuple[list[_LeaseFields]]
+_NothingToLease: TypeAlias = tuple[list[_LeaseFields], bytes, int]
 _Answer: TypeAlias = tuple[bytes, bytes, bytes, int]
 
 _LUA = Path(__file__).parent / "lua"
-_SHARED = (_LUA / "queue.lua").read_text()
+
+_ENDS = ("queue", "runs", "ready", "groups", "leases")
+STANDS_BEHIND: dict[str, tuple[str, ...]] = {
+    "add": ("queue", "ready", "runs", "groups"),
+    "claim": ("queue",),
+    "settle": _ENDS,
+    "reap": _ENDS,
+    "cancel": _ENDS,
+    "dead": ("queue", "runs", "ready"),
+    "run": ("queue", "runs", "ready"),
+    "drain": ("queue", "ready"),
+    "heartbeat": ("queue",),
+    "checkpoint": ("queue",),
+    "look": ("queue", "states"),
+}
+"""Each script → the files before it, in their order: each uses what those before it define."""
+
+
+class Rules(NamedTuple):
+    """When a rollout is given up, and when its run is stopped."""
+
+    max_attempts: int
+    window: int
+    """Newest attempts of a run that are looked at."""
+    rate: float
+    """Share of them that may fail."""
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a report was not taken."""
+    """Why something that was said of a lease was not taken."""
 
     status: str
     """Of the rollout; 'unknown' when the dispatcher has none of that name."""
@@ -49,15 +64,19 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
 class Scripts:
     """The atomic steps of one namespace's queue. Seconds go in and come out; the server's clock counts."""
 
-    def __init__(self, redis: Redis, keys: Keys) -> None:
-        self._keys = [keys.queue(), keys.outbox, keys.group(""), keys.trajectory(""), keys.dead]
-        self._add = _load(redis, "add")
-        self._claim = _load(redis, "claim")
-        self._heartbeat = _load(redis, "heartbeat")
-        self._settle = _load(redis, "settle")
-        self._reap = _load(redis, "reap")
-        self._cancel = _load(redis, "cancel")
-        self._look = _load(redis, "look")
+    def __init__(self, redis: Redis, keys: Keys, rules: Rules) -> None:
+        self._keys = keys_of(keys)
+        self._rules = rules
+        self._add = load_script(redis, "add")
+        self._claim = load_script(redis, "claim")
+        self._heartbeat = load_script(redis, "heartbeat")
+        self._checkpoint = load_script(redis, "checkpoint")
+        self._settle = load_script(redis, "settle")
+        self._reap = load_script(redis, "reap")
+        self._cancel = load_script(redis, "cancel")
+        self._dead = load_script(redis, "dead")
+        self._run = load_script(redis, "run")
+        self._drain = load_script(redis, "drain")
 
     def add(self, groups: Sequence[tuple[str, Task]], max_queued: int) -> list[bool] | int:
         """Queue (group id, task) pairs; True where the group is new. Or the number queued, if that leaves no room."""
@@ -66,70 +85,97 @@ class Scripts:
         return added[1] if added[:1] == [-1] else [one == 1 for one in added]
 
     def claim(
-        self, worker: str, num: int, capabilities: Iterable[str], *, lease_seconds: float, max_attempts: int, run: str
+        self,
+        worker: str,
+        num: int,
+        capabilities: Iterable[str],
+        *,
+        lease_seconds: float,
+        run: str,
+        is_reaped: bool = False,
     ) -> Claim:
-        """Lease up to ``num`` rollouts of a run, or of any when it is empty."""
-        arguments = [num, _ms(lease_seconds), max_attempts, worker, run, *capabilities]
-        leases, wake_id, due_ms = cast("tuple[list[_LeaseFields], bytes, int]", self._claim(self._keys, arguments))
-        return Claim(
-            leases=[_lease(*fields) for fields in leases],
-            wake_id=wake_id.decode(),
-            due_seconds=due_ms / 1000 if due_ms >= 0 else None,
-        )
+        """Lease up to ``num`` rollouts of a run, or of any when it is empty; nothing before what is due is reaped."""
+        arguments = [num, _ms(lease_seconds), worker, run, int(is_reaped), *capabilities]
+        told = cast("_Leased | _NothingToLease | tuple[()]", self._claim(self._keys, arguments))
+        if len(told) == 0:
+            return Claim(leases=[], is_due=True)
+        if len(told) == 1:
+            return Claim(leases=[_lease(fields) for fields in told[0]])
+        _, wake_id, due_ms = told
+        return Claim(leases=[], wake_id=wake_id.decode(), due_seconds=due_ms / 1000 if due_ms >= 0 else None)
 
-    def heartbeat(
-        self, worker: str, about: bytes, leases: Iterable[tuple[Lease, str]], lease_seconds: float
-    ) -> list[Beat]:
+    def heartbeat(self, worker: str, about: bytes, leases: Iterable[tuple[Lease, str]], lease_seconds: float) -> Beats:
         """Renew (lease, status) pairs and show the worker."""
         flat = [field for lease, status in leases for field in (lease.rollout_id, lease.token, status)]
-        answers = cast("list[bytes]", self._heartbeat(self._keys, [_ms(lease_seconds), worker, about, *flat]))
-        return [cast("Beat", answer.decode()) for answer in answers]
+        own, *answers = cast("list[bytes]", self._heartbeat(self._keys, [_ms(lease_seconds), worker, about, *flat]))
+        return Beats(is_draining=own == b"drain", leases=[cast("Beat", answer.decode()) for answer in answers])
 
-    def settle(self, reports: Sequence[Report], delays: Sequence[float], max_attempts: int) -> list[Refusal | None]:
+    def checkpoint(self, lease: Lease, name: str) -> str | Refusal | None:
+        """Note from where the attempt may go on; the name that this one replaces, None where it is the first."""
+        told = cast("_Answer", self._checkpoint(self._keys, [lease.rollout_id, lease.token, name]))
+        return _refusal(*told) or told[1].decode() or None
+
+    def settle(self, reports: Sequence[Report], delays: Sequence[float]) -> list[Refusal | None]:
         """End leases; ``delays`` are seconds before each retry. None where the report was taken."""
         flat = [
             field
-            for one, delay_seconds in zip(reports, delays, strict=True)
-            for field in (one.lease.rollout_id, one.lease.token, one.ending, one.error, _ms(delay_seconds))
+            for report, delay in zip(reports, delays, strict=True)
+            for field in _report_fields(report, delay_seconds=delay)
         ]
-        answers = cast("list[_Answer]", self._settle(self._keys, [max_attempts, *flat]))
+        answers = cast("list[_Answer]", self._settle(self._keys, [*self._rules, *flat]))
         return [_refusal(*answer) for answer in answers]
 
-    def reap(self, max_attempts: int) -> int:
-        """Take back lapsed leases; how many."""
-        return cast("int", self._reap(self._keys, [max_attempts]))
+    def reap(self, lease_seconds: float) -> int:
+        """Take back lapsed leases; how many. Leases last ``lease_seconds``."""
+        return cast("int", self._reap(self._keys, [*self._rules, _ms(lease_seconds)]))
 
-    def cancel(self, group_ids: Sequence[str]) -> int:
-        """Cancel what is not final; how many rollouts."""
-        return cast("int", self._cancel(self._keys, list(group_ids)))
+    def cancel(self, group_ids: Sequence[str]) -> tuple[int, int]:
+        """Cancel what is not final; how many rollouts, and in how many of the groups: the others are still to come."""
+        num, num_groups = cast("list[int]", self._cancel(self._keys, list(group_ids)))
+        return num, num_groups
 
-    def groups(self, group_ids: Sequence[str], limit: int) -> list[GroupState]:
-        """Those groups, or the oldest open ones when none is named."""
-        return self._see(list[GroupState], "groups", limit, *group_ids)
+    def retry_dead(self, rollout_ids: Sequence[str]) -> list[str]:
+        """Try again where the group is open. Each: '' (done), 'closed' (it is not open) or 'unknown' (not dead)."""
+        return [answer.decode() for answer in cast("list[bytes]", self._dead(self._keys, ["retry", *rollout_ids]))]
 
-    def rollouts(self, group_ids: Sequence[str], limit: int) -> list[RolloutState]:
-        """Rollouts of those groups, or of the oldest open ones when none is named."""
-        return self._see(list[RolloutState], "rollouts", limit, *group_ids)
+    def drop_dead(self, rollout_ids: Sequence[str]) -> int:
+        """Forget dead rollouts; how many there were."""
+        return cast("list[bytes]", self._dead(self._keys, ["drop", *rollout_ids])).count(b"")
 
-    def dead(self, limit: int) -> list[RolloutState]:
-        """Rollouts that were given up, newest first."""
-        return self._see(list[RolloutState], "dead", limit)
+    def pause(self, run: str, why: str, *, leased_too: bool, if_it_goes: bool) -> bool:
+        """Give out nothing of a run, and let what is leased pause, too, if asked; False where it was paused before."""
+        return self._run(self._keys, ["pause", run, why, int(leased_too), int(if_it_goes)]) == 1
 
-    def workers(self) -> list[WorkerState]:
-        """Workers by when they last showed themselves."""
-        return self._see(list[WorkerState], "workers")
+    def resume(self, run: str, why: str) -> bool:
+        """Give out what a run has again; False where it is not stopped for this reason. Empty: for whichever."""
+        return self._run(self._keys, ["resume", run, why]) == 1
 
-    def stats(self) -> QueueStats:
-        """Counts over everything."""
-        return self._see(QueueStats, "stats")
+    def serve(self, run: str, number: int) -> None:
+        """Give out what waits for this policy version."""
+        self._run(self._keys, ["serve", run, number])
 
-    def _see(self, form: type[T], what: View, *arguments: str | int) -> T:
-        packed = cast("bytes", self._look(self._keys, [what, *arguments]))
-        return msgspec.msgpack.decode(packed, type=form)
+    def share(self, run: str, weight: float | None, quota: int | None) -> None:
+        """Change how a run is served beside others; a quota of 0 is none."""
+        self._run(self._keys, ["share", run, "" if weight is None else repr(weight), "" if quota is None else quota])
+
+    def drain(self, workers: Sequence[str]) -> list[str]:
+        """Tell workers to end; those that are known."""
+        return [name.decode() for name in cast("list[bytes]", self._drain(self._keys, list(workers)))]
 
 
-def _load(redis: Redis, name: str) -> Script:
-    return redis.register_script(_SHARED + (_LUA / f"{name}.lua").read_text())
+def keys_of(keys: Keys) -> list[str]:
+    """Give what all scripts of the queue are called with."""
+    return [keys.queue(), keys.outbox, keys.group(""), keys.trajectory(""), keys.dead, keys.policies("")]
+
+
+def load_script(redis: Redis, name: str) -> Script:
+    """Give a script as a function; Redis is sent its text when it is first called there."""
+    return redis.register_script(_text_of(name))
+
+
+@cache
+def _text_of(name: str) -> str:
+    return "".join((_LUA / f"{one}.lua").read_text() for one in (*STANDS_BEHIND[name], name))
 
 
 def _ms(seconds: float) -> int:
@@ -137,19 +183,28 @@ def _ms(seconds: float) -> int:
 
 
 def _group_fields(group_id: str, task: Task) -> tuple[str | int | bytes, ...]:
-    needs = ",".join(needs_of(task))
     whose = (group_id, task.run, task.id, task.task_type, task.split)
-    return (*whose, task.group_size, needs, task.priority, encode(task))
+    sizes = (task.group_size, num_launched(task), task.partial)
+    start = "" if task.from_policy is None else task.from_policy
+    expected = "" if task.expected_seconds is None else _ms(task.expected_seconds)
+    return (*whose, *sizes, ",".join(needs_of(task)), task.priority, start, expected, encode(task))
 
 
-def _lease(rollout_id: bytes, token: int, attempt: int, group_id: bytes, task: bytes, queued_ms: int) -> Lease:
+def _report_fields(report: Report, *, delay_seconds: float) -> tuple[str | int, ...]:
+    lease, what = report.lease, (report.ending, report.cause or "", report.error)
+    return (lease.rollout_id, lease.token, *what, _ms(delay_seconds), int(report.usable))
+
+
+def _lease(fields: _LeaseFields) -> Lease:
+    rollout_id, token, attempt, group_id, task, queued_ms, checkpoint = fields
     return Lease(
-        token=str(token),
+        token=token.decode(),
         rollout_id=rollout_id.decode(),
         attempt=attempt,
         group_id=group_id.decode(),
         task=cast("Task", decode(task)),
         queued_seconds=queued_ms / 1000,
+        checkpoint=checkpoint.decode() or None,
     )
 
 

@@ -6,16 +6,21 @@ from pathlib import Path
 import msgspec
 
 from agent_layer.errors import BadInputError
+from agent_layer.schema.codec import check_storable
 from agent_layer.schema.ids import check_name, content_hash
 from agent_layer.schema.record import JsonObject
-from agent_layer.schema.task import Split, Task
+from agent_layer.schema.task import NOT_SAMPLING, Limits, Partial, Split, Task
 
-__all__ = ["check_task", "line_places", "parse_tasks", "read_tasks"]
+__all__ = ["check_lifetime", "check_task", "line_places", "num_launched", "parse_tasks", "read_tasks"]
 
 _LONGEST_ID = 96
 """Leaves room for what group, member and attempt add."""
 _LARGEST_GROUP = 4096
 _LARGEST_PRIORITY = 1000
+_PRIORITIES: dict[Split, int] = {"train": 0, "eval": -1}
+"""Of tasks that say nothing of it: what measures a run is not to delay it."""
+_LARGEST_VERSION = 1 << 31
+_LONGEST_SECONDS = 30 * 86_400
 
 
 class _Strict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -32,6 +37,8 @@ class _LimitsLine(_Strict, frozen=True):
     turns: int | None = None
     tokens: int | None = None
     idle_seconds: float | None = None
+    score_seconds: float | None = None
+    sandbox_seconds: float | None = None
 
 
 class _TaskLine(_Strict, frozen=True):
@@ -44,10 +51,14 @@ class _TaskLine(_Strict, frozen=True):
     scorer: str | None = None
     rewards: dict[str, _RewardLine] = {}
     group_size: int | None = None
+    launch: int | None = None
+    partial: Partial = "deliver"
     sampling: JsonObject = {}
     limits: _LimitsLine = _LimitsLine()
-    priority: int = 0
+    priority: int | None = None
     needs: list[str] = []
+    from_policy: int | None = None
+    expected_seconds: float | None = None
     seed: int | None = None
     labels: dict[str, str] = {}
 
@@ -117,11 +128,69 @@ def check_task(task: Task, subject: str | None = None) -> Task:
             check_name(name, f"{where}: {what}")
     _check_bounds(where, "length of the id", len(task.id), 1, _LONGEST_ID)
     _check_bounds(where, "group_size", task.group_size, 1, _LARGEST_GROUP)
+    _check_bounds(where, "launch", num_launched(task), task.group_size, _LARGEST_GROUP)
     _check_bounds(where, "priority", task.priority, -_LARGEST_PRIORITY, _LARGEST_PRIORITY)
+    _check_bounds(where, "from_policy", task.from_policy or 0, 0, _LARGEST_VERSION)
+    _check_bounds(where, "expected_seconds", task.expected_seconds or 1, 0, _LONGEST_SECONDS)
+    _check_limits(where, task.limits)
+    _check_sampling(where, task)
+    check_storable(task, where)
     return task
 
 
-def _check_bounds(where: str, what: str, value: int, low: int, high: int) -> None:
+def num_launched(task: Task) -> int:
+    """Rollouts that the task is begun with."""
+    return task.group_size if task.launch is None else task.launch
+
+
+def check_lifetime(task: Task, score_seconds: float) -> None:
+    """Check that agent and scorer can be done while the task's sandbox lives.
+
+    Args:
+        task: with its limits.
+        score_seconds: for tasks that say nothing of it.
+
+    Raises: BadInputError: they cannot.
+    """
+    limits, where = task.limits, f"task {task.id!r}"
+    if limits.sandbox_seconds is None:
+        return
+    if limits.wall_seconds is None:
+        raise BadInputError(
+            f"{where}: expected limits.wall_seconds beside sandbox_seconds ({limits.sandbox_seconds:g}), found none;"
+            " say how long the agent may take, or the sandbox may end before it"
+        )
+    score = score_seconds if limits.score_seconds is None else limits.score_seconds
+    if limits.wall_seconds + score > limits.sandbox_seconds:
+        raise BadInputError(
+            f"{where}: expected wall_seconds ({limits.wall_seconds:g}) and score_seconds ({score:g}) to fit into"
+            f" sandbox_seconds ({limits.sandbox_seconds:g}), but together they are longer; give the"
+            " sandbox more time or agent and scorer less"
+        )
+
+
+def _check_limits(where: str, limits: Limits) -> None:
+    for name, value in {
+        "wall_seconds": limits.wall_seconds,
+        "idle_seconds": limits.idle_seconds,
+        "score_seconds": limits.score_seconds,
+        "sandbox_seconds": limits.sandbox_seconds,
+        "turns": limits.turns,
+        "tokens": limits.tokens,
+    }.items():
+        if value is not None and not value > 0:
+            raise BadInputError(f"{where}: expected limits.{name} above 0, found {value:g}; correct it or leave it out")
+
+
+def _check_sampling(where: str, task: Task) -> None:
+    if fixed := NOT_SAMPLING.intersection(task.sampling):
+        raise BadInputError(
+            f"{where}: expected sampling to name what shapes an answer, found {', '.join(sorted(fixed))}, which the"
+            " agent or the gateway decides; leave it out"
+        )
+
+
+def _check_bounds(where: str, what: str, value: float, low: int, high: int) -> None:
     if not low <= value <= high:
         raise BadInputError(f"{where}: expected {what} from {low} to {high}, found {value}; correct the line")
 
@@ -131,8 +200,9 @@ def _parse(line: bytes, where: str, run: str, split: Split, group_size: int | No
         fields = msgspec.to_builtins(msgspec.json.decode(line, type=_TaskLine))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadInputError(
-            f"{where}: expected a JSON object with the fields of a task, found: {error}; nothing was queued"
+            f"{where}: expected a JSON object with the fields of a task, found: {error}; nothing was queued, see"
+            " 'agent-layer submit -h'"
         ) from error
     asked = {"run": run, "split": split, "id": fields.get("id") or content_hash(line)}
     size = {"group_size": group_size} if group_size is not None else {}
-    return msgspec.convert({**fields, **asked, **size, "type": "task"}, Task)
+    return msgspec.convert({"priority": _PRIORITIES[split], **fields, **asked, **size, "type": "task"}, Task)

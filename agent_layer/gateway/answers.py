@@ -33,6 +33,10 @@ _STATUS: dict[type[AgentLayerError], int] = {
 }
 
 
+_FINAL = frozenset({"rollout_limit", "rollout_closed", "rollout_paused"})
+"""Of refusals that stand however often the agent asks."""
+
+
 class RefusedError(Exception):
     """A request that is answered with an error, for a reason that only the gateway knows."""
 
@@ -59,7 +63,7 @@ async def answer_errors(request: web.Request, handler: Handler) -> web.StreamRes
 
 def refusal(path: str, status: int, code: str, message: str) -> web.Response:
     """Answer a request to this address with an error; SDKs are told not to try again what will not change."""
-    headers = {"x-should-retry": "false"} if code in ("rollout_limit", "rollout_closed") else None
+    headers = {"x-should-retry": "false"} if code in _FINAL else None
     text = message.encode("utf-8", "replace").decode()  # what a request said may be no text, and is told in errors
     body = msgspec.json.encode(shape_of(path)(status, code, text))
     return web.Response(status=status, body=body, content_type="application/json", headers=headers)

@@ -14,12 +14,14 @@ from agent_layer.gateway.answers import answer_errors, as_json
 from agent_layer.gateway.calls import Calls
 from agent_layer.gateway.counters import Counters, CountingLog, SettlingLog
 from agent_layer.gateway.engines.desk import EngineDesk
+from agent_layer.gateway.handover import Handover
 from agent_layer.gateway.lifecycle import Lifecycle
 from agent_layer.gateway.metrics import backlog_bytes, metrics_text
 from agent_layer.gateway.model_desk import ModelDesk
 from agent_layer.gateway.places import Places
 from agent_layer.gateway.policy_book import PolicyBook
 from agent_layer.gateway.registry import Rollouts
+from agent_layer.gateway.retries import AnswerShelf
 from agent_layer.gateway.sealing import Sealer
 from agent_layer.gateway.siblings import Siblings
 from agent_layer.gateway.tending import give_up_all, tend
@@ -59,17 +61,22 @@ class Gateway:
         self._log = CountingLog(log, self._counters)
         keys = Keys(settings.namespace)
         board = EngineBoard(redis, keys, settings.gateway_seconds)
-        self._rollouts = Rollouts(settings.idle_seconds, self._counters)
+        self._rollouts = Rollouts(settings.idle_seconds, self._counters, paused_seconds=settings.paused_seconds)
         self._access = Access([settings.api_key, *settings.former_keys], self._rollouts, self._counters)
         self._engines = EngineWatch(board, new_id(), settings)
         self._desk = EngineDesk(settings, redis, self._engines, self._access.check_operator)
         self._places = Places(settings, self._engines, PolicyBook(redis, keys, self._log))
-        self._sealer = Sealer(settings=settings, rollouts=self._rollouts, log=self._log, redis=redis, keys=keys)
+        self._shelf = AnswerShelf()
+        self._sealer = Sealer(
+            settings=settings, rollouts=self._rollouts, log=self._log, redis=redis, keys=keys, shelf=self._shelf
+        )
+        self._handover = Handover(rollouts=self._rollouts, sealer=self._sealer, counters=self._counters)
         self._lifecycle = Lifecycle(
             settings=settings,
             access=self._access,
             rollouts=self._rollouts,
             sealer=self._sealer,
+            handover=self._handover,
             counters=self._counters,
             model_name=self._model,
             siblings=siblings,
@@ -97,13 +104,15 @@ class Gateway:
 
     async def _live(self, _: web.Application) -> AsyncGenerator[None]:
         upstream = Upstream(self._settings.connect_seconds, self._settings.request_seconds)
-        self._calls = Calls(settings=self._settings, log=self._log, places=self._places, upstream=upstream)
+        self._calls = Calls(
+            settings=self._settings, log=self._log, places=self._places, upstream=upstream, shelf=self._shelf
+        )
         with closing(upstream):
             await self._engines.look()
             tasks = [
                 asyncio.create_task(self._engines.run(), name="engine watch"),
                 asyncio.create_task(self._calls.hangups.run(), name="watch over clients"),
-                asyncio.create_task(tend(self._rollouts, self._sealer), name="tending of rollouts"),
+                asyncio.create_task(tend(self._rollouts, self._sealer, self._handover), name="tending of rollouts"),
             ]
             if self._siblings:
                 tasks.append(asyncio.create_task(self._siblings.hangups.run(), name="watch over passed clients"))

@@ -48,7 +48,7 @@ class Calls:
     log: Log
     places: Places
     upstream: Upstream
-    shelf: AnswerShelf = field(default_factory=AnswerShelf)
+    shelf: AnswerShelf
     hangups: HangUps = field(default_factory=HangUps)
     _name: str = field(default_factory=lambda: new_id()[-8:])
     """Makes the ids of this process differ from those of another; minting each anew costs a system call."""
@@ -86,9 +86,11 @@ class Calls:
         question = Question(
             rollout=rollout, request=request, asked=asked, call=call, headers=http.headers, dialect=dialect
         )
+        rollout.num_asking += 1
         try:
             return await self._ask_in_time(question, http)
         finally:
+            rollout.num_asking -= 1
             call.done.set()
 
     async def _ask_in_time(self, question: Question, http: web.Request) -> web.StreamResponse:

@@ -13,7 +13,7 @@ from agent_layer.gateway.dialects.dialect import Dialect, Exchange
 from agent_layer.gateway.policy_runs import runs_of
 from agent_layer.gateway.provider import Provider
 from agent_layer.gateway.retries import Call
-from agent_layer.gateway.rollouts import Asked, LiveRollout
+from agent_layer.gateway.rollouts import Asked, EndedCall, LiveRollout
 from agent_layer.schema.codec import LogRecord
 from agent_layer.schema.step import Action, PolicyRun, StepPart, StepStatus
 from agent_layer.store.engines import Engine
@@ -75,6 +75,7 @@ class Flight(msgspec.Struct, kw_only=True):
         for content in asked.contents:
             rollout.stored.add(content.hash)
         rollout.num_started += 1
+        rollout.note_sign()
         call.is_started = True
         return cls(question=question, engine=engine, log=log, start=start)
 
@@ -139,6 +140,10 @@ class Flight(msgspec.Struct, kw_only=True):
             part = self._continued(part)
         rollout.logs.add(self.log.append(self._moved(part) if self.is_moved else part))
         rollout.num_ended += 1
+        rollout.ended.append(
+            EndedCall(call.call_id, sum(len(one.response_token_ids or ()) for one in part.actions or ()))
+        )
+        rollout.note_sign()
         call.is_good = is_whole
         if is_whole and self.start.role != "aux" and part.capture_level != "tokens":
             rollout.untokened.append(call.call_id)

@@ -1,4 +1,4 @@
-"""This file holds the addresses by which rollouts are opened, renewed, rewarded, closed and ended."""
+"""This file holds the addresses by which rollouts are opened, renewed, handed on, rewarded, closed and ended."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,6 +12,7 @@ from agent_layer.gateway.address import address_of
 from agent_layer.gateway.answers import as_json
 from agent_layer.gateway.bodies import read_body
 from agent_layer.gateway.counters import Counters
+from agent_layer.gateway.handover import Handover
 from agent_layer.gateway.opening import rollout_of
 from agent_layer.gateway.registry import Rollouts
 from agent_layer.gateway.rollouts import LiveRollout
@@ -20,9 +21,9 @@ from agent_layer.gateway.siblings import Siblings
 from agent_layer.schema.gateway import (
     CloseRequest,
     EndRequest,
+    HolderRequest,
     OpenedRollout,
     OpenRequest,
-    RenewedRollouts,
     RenewRequest,
     RewardRequest,
 )
@@ -41,6 +42,7 @@ class Lifecycle:
     access: Access
     rollouts: Rollouts
     sealer: Sealer
+    handover: Handover
     counters: Counters
     model_name: Callable[[], str]
     """Gives the name of the policy's model, for agents that want one."""
@@ -52,6 +54,8 @@ class Lifecycle:
         return [
             web.post("/rollouts", self._open),
             web.post("/rollouts/renew", self._renew),
+            web.post("/rollouts/{rollout_id}/mark", self._mark),
+            web.post("/rollouts/{rollout_id}/pause", self._pause),
             web.post("/rollouts/{rollout_id}/close", self._close),
             web.post("/rollouts/{rollout_id}/end", self._end),
             web.post("/r/{trajectory_id}/reward", self._reward),
@@ -63,10 +67,10 @@ class Lifecycle:
         asked = await read_body(request, OpenRequest)
         asked = msgspec.structs.replace(asked, trace=asked.trace or parse_trace(request.headers))
         wanted = rollout_of(asked, self.settings.run, self.siblings.new_rollout_id if self.siblings else new_id)
-        await self._take_place(wanted)
-        rollout = self.rollouts.add(wanted)
-        if rollout is wanted:
-            self._record_start(rollout)
+        if asked.resume is None:
+            rollout, abandoned = await self._begin(wanted), list[str]()
+        else:
+            rollout, abandoned = await self.handover.resume(wanted.trajectory_id, asked.resume)
         if asked.lease_seconds is not None:
             self.rollouts.renew(rollout.trajectory_id, asked.lease_seconds)
         opened = OpenedRollout(
@@ -76,8 +80,16 @@ class Lifecycle:
             base_url=f"{self._address_of(request)}/r/{rollout.trajectory_id}/v1",
             api_key=rollout.api_key,
             model=self.model_name(),
+            abandoned=abandoned,
         )
         return as_json(opened)
+
+    async def _begin(self, wanted: LiveRollout) -> LiveRollout:
+        await self._take_place(wanted)
+        rollout = self.rollouts.add(wanted)
+        if rollout is wanted:
+            self._record_start(rollout)
+        return rollout
 
     async def _take_place(self, wanted: LiveRollout) -> None:
         """Give up the attempt before this one: whoever made it is gone.
@@ -106,13 +118,28 @@ class Lifecycle:
     async def _renew(self, request: web.Request) -> web.Response:
         self.access.check_operator(request)
         asked = await read_body(request, RenewRequest)
-        unknown = [one for one in asked.trajectory_ids if not self.rollouts.renew(one, asked.lease_seconds)]
-        return as_json(RenewedRollouts(unknown=unknown))
+        return as_json(self.rollouts.renew_all(asked))
 
     async def _close(self, request: web.Request) -> web.Response:
         self.access.check_operator(request)
         asked = await read_body(request, CloseRequest)
-        return as_json(await self.sealer.close(self._find(request, asked.attempt)))
+        rollout = self._find(request, asked.attempt)
+        rollout.check_holder(asked.key)
+        return as_json(await self.sealer.close(rollout, abort=asked.abort))
+
+    async def _mark(self, request: web.Request) -> web.Response:
+        return as_json(self.handover.mark(await self._held(request)))
+
+    async def _pause(self, request: web.Request) -> web.Response:
+        return as_json(await self.handover.pause(await self._held(request)))
+
+    async def _held(self, request: web.Request) -> LiveRollout:
+        """Find the attempt that a request is about, for whoever holds it."""
+        self.access.check_operator(request)
+        asked = await read_body(request, HolderRequest)
+        rollout = self._find(request, asked.attempt)
+        rollout.check_holder(asked.key)
+        return rollout
 
     async def _end(self, request: web.Request) -> web.Response:
         self.access.check_operator(request)

@@ -20,6 +20,8 @@ _HELP: Final[dict[str, str]] = {
     "refused_keys": "Requests whose key opened nothing.",
     "rollouts_opened": "Attempts that were opened.",
     "rollouts_closed": "Attempts that were closed.",
+    "rollouts_paused": "Attempts that nobody held any more and that were kept for another holder.",
+    "rollouts_resumed": "Attempts with which another holder went on.",
     "rollouts_open": "Attempts that are open now.",
     "log_backlog_bytes": "Bytes in the log directory that are not shipped yet.",
 }

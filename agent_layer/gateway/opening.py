@@ -5,11 +5,10 @@ from collections.abc import Callable
 
 from agent_layer.errors import BadInputError
 from agent_layer.gateway.budgets import Budget
-from agent_layer.gateway.dialects.chat import NOT_SAMPLING
 from agent_layer.gateway.rollouts import LiveRollout, new_key
 from agent_layer.schema.gateway import OpenRequest, start_of
 from agent_layer.schema.ids import check_name, new_id
-from agent_layer.schema.task import Limits
+from agent_layer.schema.task import NOT_SAMPLING, Limits
 
 __all__ = ["rollout_of"]
 

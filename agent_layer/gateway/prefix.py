@@ -5,6 +5,7 @@ A new sequence is hashed once, from its beginning, with a look at every length t
 """
 
 from bisect import bisect_left
+from collections.abc import Callable
 from hashlib import blake2b
 from typing import Generic, TypeVar
 
@@ -76,3 +77,8 @@ class PrefixTable(Generic[K]):
         if self._lengths[place : place + 1] != [sequence.length]:
             self._lengths.insert(place, sequence.length)
         self._keys[sequence.length, sequence.hash] = key
+
+    def keep_only(self, is_wanted: Callable[[K], bool]) -> None:
+        """Let go of all other sequences."""
+        self._keys = {place: key for place, key in self._keys.items() if is_wanted(key)}
+        self._lengths = sorted({length for length, _ in self._keys})

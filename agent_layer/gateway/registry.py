@@ -8,12 +8,13 @@ from typing import Literal, TypeAlias
 from agent_layer.errors import BadInputError, NotFoundError
 from agent_layer.gateway.counters import Counters
 from agent_layer.gateway.rollouts import LiveRollout
+from agent_layer.schema.gateway import RenewedRollouts, RenewRequest
 from agent_layer.schema.ids import trajectory_id_of
 
 __all__ = ["Lapse", "Rollouts"]
 
-Lapse: TypeAlias = Literal["idle", "expired"]
-"""Why a rollout is given up: nobody used it, or nobody renewed its key."""
+Lapse: TypeAlias = Literal["idle", "expired", "forgotten"]
+"""Why nobody holds a rollout any more: it was not used, its key was not renewed, or it was paused for too long."""
 
 _MAX_CLOSED = 10_000
 """Closed rollouts that are still answered for; each is a few hundred bytes."""
@@ -24,12 +25,21 @@ class Rollouts:
 
     Args:
         idle_seconds: a rollout that is not used for so long has lapsed.
+        paused_seconds: so has a paused one with which nobody goes on for so long.
         counters: told of every rollout that is closed.
         clock: seconds, from any beginning.
     """
 
-    def __init__(self, idle_seconds: float, counters: Counters, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        idle_seconds: float,
+        counters: Counters,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        paused_seconds: float = 86_400.0,
+    ) -> None:
         self.now = clock
+        self._paused_seconds = paused_seconds
         self._counters = counters
         self._idle_seconds = idle_seconds
         self._live: dict[str, LiveRollout] = {}
@@ -45,8 +55,13 @@ class Rollouts:
     def add(self, rollout: LiveRollout) -> LiveRollout:
         """Take a rollout in; the same attempt opened again is the one that is there.
 
-        Raises: BadInputError: the attempt was closed before.
+        Raises: BadInputError: the attempt was closed before, or is paused.
         """
+        if (found := self._live.get(rollout.trajectory_id)) and found.paused_at is not None:
+            raise BadInputError(
+                f"rollout {rollout.trajectory_id}: it is paused, and its key opens nothing; resume it from its"
+                " checkpoint, or open another attempt"
+            )
         if rollout.trajectory_id in self._closed:
             raise BadInputError(
                 f"rollout {rollout.trajectory_id}: it is closed and cannot be opened again; open another attempt"
@@ -56,6 +71,24 @@ class Rollouts:
         rollout_id, attempt = rollout.started.rollout_id, rollout.started.attempt
         self._newest[rollout_id] = max(attempt, self._newest.get(rollout_id, attempt))
         return found
+
+    def find_kept(self, trajectory_id: str) -> LiveRollout:
+        """Find an attempt with which somebody may go on.
+
+        Raises: NotFoundError: there is none; it must be tried again from the beginning.
+        """
+        if found := self._live.get(trajectory_id):
+            return found
+        why = "closed for good" if trajectory_id in self._closed else "not known here; was the gateway started anew?"
+        raise NotFoundError(
+            f"rollout {trajectory_id}: expected an attempt to go on with, found it {why}; count the attempt as lost and"
+            " open another"
+        )
+
+    def hand_on(self, rollout: LiveRollout) -> None:
+        """Put what another holder goes on with in the place of what there was."""
+        rollout.used_at = self.now()
+        self._live[rollout.trajectory_id] = rollout
 
     def find_newest(self, rollout: LiveRollout) -> LiveRollout | None:
         """Find the newest attempt at the same rollout; None when none was opened yet."""
@@ -93,10 +126,21 @@ class Rollouts:
 
     def renew(self, trajectory_id: str, lease_seconds: float) -> bool:
         """Let a key hold for so long from now; False: there is no open rollout of this name."""
-        if (rollout := self._live.get(trajectory_id)) is None or self._lapse_of(rollout) == "expired":
+        rollout = self._live.get(trajectory_id)
+        if rollout is None or rollout.paused_at is not None or self._lapse_of(rollout) == "expired":
             return False
         rollout.end_of_key = self.now() + lease_seconds
         return True
+
+    def renew_all(self, asked: RenewRequest) -> RenewedRollouts:
+        """Renew many keys, and tell what each rollout does."""
+        unknown = [one for one in asked.trajectory_ids if not self.renew(one, asked.lease_seconds)]
+        known = [self._live[one] for one in asked.trajectory_ids if one in self._live]
+        return RenewedRollouts(
+            unknown=unknown,
+            quiet_seconds={one.trajectory_id: round(one.quiet_seconds, 3) for one in known},
+            calling=[one.trajectory_id for one in known if one.num_asking],
+        )
 
     def lapsed(self) -> Iterator[tuple[LiveRollout, Lapse]]:
         """Open rollouts that are to be given up. One whose call runs is used."""
@@ -119,6 +163,8 @@ class Rollouts:
 
     def _lapse_of(self, rollout: LiveRollout) -> Lapse | None:
         now = self.now()
+        if rollout.paused_at is not None:
+            return "forgotten" if now - rollout.paused_at >= self._paused_seconds else None
         if rollout.end_of_key is not None and now >= rollout.end_of_key:
             return "expired"
         return "idle" if now - rollout.used_at > self._idle_seconds else None

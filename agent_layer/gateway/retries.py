@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -87,6 +88,16 @@ class CallTable:
             self._by_key[asking.idempotency_key, asking.digest] = call
         return call
 
+    def abandon(self, call_ids: Collection[str]) -> None:
+        """Take no request for a repetition of these calls any more; their ids stay taken."""
+        self._newest = {name: call for name, call in self._newest.items() if call.call_id not in call_ids}
+        self._by_key = {name: call for name, call in self._by_key.items() if call.call_id not in call_ids}
+        self._by_digest = {name: call for name, call in self._by_digest.items() if call.call_id not in call_ids}
+
+    def all(self) -> Collection[Call]:
+        """Every call that was begun."""
+        return self._by_id.values()
+
 
 @dataclass(slots=True)
 class AnswerShelf:
@@ -105,3 +116,9 @@ class AnswerShelf:
             oldest, size = self._calls.popitem(last=False)
             oldest.answer = None
             self._bytes -= size
+
+    def clear(self, calls: Iterable[Call]) -> None:
+        """Let go of answers that nobody may ask for any more; with small ones, the shelf would fill up for hours."""
+        for call in calls:
+            self._bytes -= self._calls.pop(call, 0)
+            call.answer = None

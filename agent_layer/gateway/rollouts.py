@@ -1,7 +1,9 @@
 """This file holds one attempt whose calls come through this gateway: its key, its budget and what it said so far."""
 
 import asyncio
+import hmac
 import secrets
+import time
 from dataclasses import dataclass, field
 
 import msgspec
@@ -19,7 +21,7 @@ from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import AttemptStarted, Outcome
 from agent_layer.schema.step import Content, StepState
 
-__all__ = ["Asked", "LiveRollout", "Place", "new_key"]
+__all__ = ["Asked", "EndedCall", "LiveRollout", "Place", "new_key"]
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -30,6 +32,13 @@ class Place(msgspec.Struct, frozen=True):
     conversation: str
     num_messages: int
     """Messages that were asked."""
+
+
+class EndedCall(msgspec.Struct, frozen=True):
+    """A call that has ended, and what it cost."""
+
+    call_id: str
+    num_sampled: int
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,13 +73,28 @@ class LiveRollout:
     is_ours: bool = True
     """The gateway writes its beginning and end; False: a worker does."""
     is_open: bool = True
+    paused_at: float | None = None
+    """By the clock of ``Rollouts``: since when nobody holds it, so that its key opens nothing; None: somebody does."""
+    is_marked: bool = False
+    """There is a checkpoint of it, from which another holder may go on."""
+    is_resumed: bool = False
+    """Somebody did."""
     used_at: float = 0.0
     """By the clock of ``Rollouts``."""
     end_of_key: float | None = None
     """By the same clock; None: the key holds until the rollout is closed."""
+    num_asking: int = 0
+    """Questions that wait for an answer, at an engine or for a place at one."""
+    sign_at: float = field(default_factory=time.monotonic)
+    """When a call last began or ended."""
     num_started: int = 0
     num_ended: int = 0
     num_sampled: int = 0
+    """Abandoned calls are given back: no holder's death uses up what the policy may do."""
+    ended: list[EndedCall] = field(default_factory=list[EndedCall])
+    """In order of their end, until it is closed."""
+    abandoned: set[str] = field(default_factory=set[str])
+    """Ids of ended calls that a resume left behind."""
     untokened: list[str] = field(default_factory=list[str])
     """Calls of the policy that were answered without token ids or log-probabilities."""
     rewards: list[Reward] = field(default_factory=list[Reward])
@@ -97,8 +121,34 @@ class LiveRollout:
         """Name of the attempt."""
         return self.started.trajectory_id
 
+    def check_holder(self, key: str | None) -> None:
+        """Raise RefusedError for whoever names a key that does not hold the attempt, or not any more."""
+        if key is None or (self.paused_at is None and hmac.compare_digest(key.encode(), self.api_key.encode())):
+            return
+        raise RefusedError(
+            412,
+            "rollout_handed_on",
+            f"rollout {self.trajectory_id}: whoever says this does not hold it any more, for it is paused or another"
+            " went on with it; leave it alone",
+        )
+
+    @property
+    def quiet_seconds(self) -> float:
+        """Time since the last call began or ended."""
+        return time.monotonic() - self.sign_at
+
+    def note_sign(self) -> None:
+        """A call has begun or ended."""
+        self.sign_at = time.monotonic()
+
     def check_is_open(self) -> None:
-        """Raise RefusedError when the attempt is closed."""
+        """Raise RefusedError when the attempt is closed, or nobody holds it."""
+        if self.paused_at is not None:
+            raise RefusedError(
+                410,
+                "rollout_paused",
+                f"rollout {self.trajectory_id}: it is paused and goes on elsewhere; end the agent",
+            )
         if not self.is_open:
             raise RefusedError(
                 410,
@@ -109,7 +159,7 @@ class LiveRollout:
     def check_may_call(self) -> None:
         """Raise RefusedError when the attempt is closed or has used up its budget."""
         self.check_is_open()
-        if spent := self.budget.spent(self.num_started, self.num_sampled):
+        if spent := self.budget.spent(self.num_started - len(self.abandoned), self.num_sampled):
             raise RefusedError(
                 429, "rollout_limit", f"rollout {self.trajectory_id}: its limit of {spent} is used up; end here"
             )
@@ -138,7 +188,7 @@ class LiveRollout:
 
     def forget_calls(self) -> None:
         """Let go of what only further calls would need."""
-        self.calls, self.stored = CallTable(), set()
+        self.calls, self.stored, self.ended = CallTable(), set(), []
         self.sequences, self.talks, self.said = PrefixTable[Place](), PrefixTable[Place](), Recall()
 
     def _new_contents(self, parts: list[Part]) -> list[Content]:

@@ -11,6 +11,7 @@ from agent_layer.errors import BackPressureError, CaptureError, NotWholeError
 from agent_layer.gateway.answers import RefusedError
 from agent_layer.gateway.counters import SettlingLog
 from agent_layer.gateway.registry import Rollouts
+from agent_layer.gateway.retries import AnswerShelf
 from agent_layer.gateway.rollouts import LiveRollout
 from agent_layer.gateway.waiting import wait_until
 from agent_layer.schema.codec import LogRecord, decode
@@ -37,20 +38,26 @@ class Sealer:
     log: SettlingLog
     redis: Redis
     keys: Keys
+    shelf: AnswerShelf
+    """Holds what was answered, for retries."""
 
     def record_start(self, rollout: LiveRollout) -> None:
         """Record the beginning, unless a worker does.
 
         Raises: BackPressureError: the log is full.
         """
+        self.check_room(rollout)
+        if rollout.is_ours:
+            rollout.logs.add(self.log.append(rollout.started))
+
+    def check_room(self, rollout: LiveRollout) -> None:
+        """Raise BackPressureError when the log is full."""
         if not self.log.has_room():
             raise BackPressureError(
                 f"rollout {rollout.trajectory_id}: expected room in the gateway's log to begin, found it over"
                 f" {self.settings.log_quota_bytes} bytes; open it again later, and see shipper.log in"
                 f" {self.settings.log_dir}"
             )
-        if rollout.is_ours:
-            rollout.logs.add(self.log.append(rollout.started))
 
     async def give_up(self, rollout: LiveRollout, why: str) -> None:
         """End an attempt that nobody will end: it is lost, unless a worker says something else of it.
@@ -62,34 +69,44 @@ class Sealer:
             rollout.outcome = _outcome_of(rollout, "lost", "infra", why)
             rollout.logs.add(self.log.append(rollout.outcome))
 
-    async def close(self, rollout: LiveRollout) -> ClosedRollout:
+    async def close(self, rollout: LiveRollout, *, abort: bool = False) -> ClosedRollout:
         """Refuse new calls, let the running ones end, cut off those that take longer than ``close_seconds``.
 
-        Calls are counted wherever they are stored; rewards that came through here are not, so they are waited for.
+        Calls are counted wherever they are stored; rewards that came through here and resumes are not, so they are
+        waited for.
 
-        Raises: NotWholeError: a reward is not stored within ``seal_seconds``.
+        Args:
+            rollout: which one.
+            abort: cut off all of them at once.
+
+        Raises: NotWholeError: a reward or resume is not stored within ``seal_seconds``.
         """
         self.rollouts.close(rollout)
-        if running := set(rollout.running):
+        if not abort and (running := set(rollout.running)):
             await asyncio.wait(running, timeout=self.settings.close_seconds)
         await self.cut_off(rollout)
-        if rollout.rewards:
+        if rollout.rewards or rollout.is_resumed:
             await self._wait_stored(rollout)
         return ClosedRollout(
             trajectory_id=rollout.trajectory_id,
             started=rollout.num_started,
             ended=rollout.num_ended,
-            untokened=rollout.untokened,
+            untokened=[call_id for call_id in rollout.untokened if call_id not in rollout.abandoned],
         )
 
     async def cut_off(self, rollout: LiveRollout) -> None:
         """Refuse new calls, and let the running ones end at once."""
         self.rollouts.close(rollout)
+        await self.stop_calls(rollout)
+        self.shelf.clear(rollout.calls.all())
+        rollout.forget_calls()
+
+    async def stop_calls(self, rollout: LiveRollout) -> None:
+        """Let the running calls end at once, down to the engine."""
         if running := set(rollout.running):
             for task in running:
                 task.cancel()
             await asyncio.wait(running)
-        rollout.forget_calls()
 
     async def end(self, rollout: LiveRollout, request: EndRequest) -> EndedRollout:
         """Close the attempt, wait until every call of it is stored, then judge and accept it.

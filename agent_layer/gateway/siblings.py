@@ -100,7 +100,7 @@ class Siblings:
 
     async def _renew(self, request: web.Request, asked: RenewRequest) -> web.StreamResponse:
         """Let each owner renew the keys of its own rollouts; what an owner that is gone had is unknown."""
-        owned, unknown = defaultdict[int, list[str]](list), list[str]()
+        owned, renewed = defaultdict[int, list[str]](list), RenewedRollouts(unknown=[])
         for name in asked.trajectory_ids:
             owned[owner_of(_rollout_in(name), len(self.urls))].append(name)
         async with self._session() as session:
@@ -110,12 +110,12 @@ class Siblings:
                     async with await self._send(session, request, slot, body) as reply:
                         answer = await reply.read()
                 except (UnreachableError, ClientError):
-                    unknown += names
+                    renewed += RenewedRollouts(unknown=names)
                     continue
                 if reply.status != 200:
                     return web.Response(status=reply.status, body=answer, content_type=reply.content_type)
-                unknown += msgspec.json.decode(answer, type=RenewedRollouts).unknown
-        return as_json(RenewedRollouts(unknown=unknown))
+                renewed += msgspec.json.decode(answer, type=RenewedRollouts)
+        return as_json(renewed)
 
     def _session(self) -> ClientSession:
         return ClientSession(timeout=ClientTimeout(total=None, sock_connect=self.wait_seconds), auto_decompress=False)

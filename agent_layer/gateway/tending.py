@@ -1,8 +1,9 @@
-"""This file holds what a gateway does by itself: it gives up rollouts whose openers are gone."""
+"""This file holds what a gateway does by itself: it gives up rollouts whose holders are gone, or keeps them paused."""
 
 import asyncio
 from typing import Final
 
+from agent_layer.gateway.handover import Handover
 from agent_layer.gateway.registry import Lapse, Rollouts
 from agent_layer.gateway.sealing import Sealer
 
@@ -12,15 +13,21 @@ _LOOK_SECONDS = 0.5
 _WHY: Final[dict[Lapse, str]] = {
     "idle": "nobody called the model or asked after the rollout for idle_seconds",
     "expired": "its key was not renewed in time: whoever opened the rollout is gone",
+    "forgotten": "it was paused, and nobody went on with it for paused_seconds",
 }
 
 
-async def tend(rollouts: Rollouts, sealer: Sealer) -> None:
-    """Give up what has lapsed, until cancelled. While the log is full nothing is, because its end must be recorded."""
+async def tend(rollouts: Rollouts, sealer: Sealer, handover: Handover) -> None:
+    """Look after what has lapsed, until cancelled: where there is a checkpoint, another holder may go on with it.
+
+    While the log is full nothing is given up, because its end must be recorded.
+    """
     while True:
         await asyncio.sleep(_LOOK_SECONDS)
         for rollout, lapse in list(rollouts.lapsed()):
-            if sealer.log.has_room():
+            if rollout.is_marked and lapse != "forgotten":
+                await handover.pause(rollout)
+            elif sealer.log.has_room():
                 await sealer.give_up(rollout, _WHY[lapse])
 
 

@@ -1,9 +1,11 @@
 """This file holds the leash: a child process that ends when whoever started it ends, however that happens.
 
-``python -m agent_layer.local.leash COMMAND …`` runs the command in a process group of its own and ends the group when
-its own standard input closes (the kernel closes it for a parent that is killed), on SIGTERM, or when the command ends.
+``python -m agent_layer.local.leash [--grace=SECONDS] COMMAND …`` runs the command in a process group of its own and
+ends the group when its own standard input closes (the kernel closes it for a parent that is killed), on SIGTERM, or
+when the command ends.
 """
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -19,6 +21,8 @@ __all__ = ["GRACE_SECONDS", "Leashed", "start_leashed"]
 GRACE_SECONDS = 10.0
 """Between asking a process group to end and ending it."""
 _POLL_SECONDS = 0.05
+_SET_DEATH_SIGNAL = 1
+"""Number of prctl."""
 
 
 @dataclass(frozen=True)
@@ -79,25 +83,41 @@ def start_leashed(command: Sequence[str], variables: Mapping[str, str], log: Pat
     return Leashed(process, log)
 
 
-def hold(command: Sequence[str]) -> int:
-    """Run the command until it ends or standard input closes; give its exit status."""
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, process_group=0)
+def hold(command: Sequence[str], grace_seconds: float = GRACE_SECONDS) -> int:
+    """Run the command until it ends or standard input closes; give its exit status.
+
+    Args:
+        command: program and arguments.
+        grace_seconds: between asking it to end and ending it, once standard input is closed.
+    """
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        process_group=0,
+        preexec_fn=_end_with_leash,  # noqa: PLW1509  # there is one thread yet
+    )
 
     def pass_on(*_: object) -> None:
         _signal(process, signal.SIGTERM)
 
     signal.signal(signal.SIGTERM, pass_on)
-    threading.Thread(target=_end_with_stdin, args=(process,), daemon=True).start()
+    threading.Thread(target=_end_with_stdin, args=(process, grace_seconds), daemon=True).start()
     status = process.wait()
     _signal(process, signal.SIGKILL)
     return status
 
 
-def _end_with_stdin(process: subprocess.Popen[bytes]) -> None:
+def _end_with_leash() -> None:
+    """Between fork and exec: be asked to end when the leash itself is killed (Linux)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_SET_DEATH_SIGNAL, signal.SIGTERM, 0, 0, 0)
+
+
+def _end_with_stdin(process: subprocess.Popen[bytes], grace_seconds: float) -> None:
     while os.read(0, 4096):
         pass
     _signal(process, signal.SIGTERM)
-    threading.Event().wait(GRACE_SECONDS)
+    threading.Event().wait(grace_seconds)
     _signal(process, signal.SIGKILL)
 
 
@@ -109,5 +129,11 @@ def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
         return
 
 
+def _main(arguments: Sequence[str]) -> int:
+    if arguments[0].startswith("--grace="):
+        return hold(arguments[1:], float(arguments[0].partition("=")[2]))
+    return hold(arguments)
+
+
 if __name__ == "__main__":
-    sys.exit(hold(sys.argv[1:]))
+    sys.exit(_main(sys.argv[1:]))

@@ -273,17 +273,23 @@ class Recorder:
 _recorders: dict[Path, Recorder] = {}
 
 
-def open_recorder(settings: "Settings", *, waits: bool = True) -> Recorder:
+def open_recorder(settings: "Settings", *, waits: bool = True, ships: bool = True) -> Recorder:
     """Give the recorder of this process for the settings' log directory, one whose records are shipped.
 
     Args:
         settings: where the logs lie, and how large they may grow.
         waits: see Recorder; the first to open the recorder of a directory decides.
+        ships: False: another process sees to a shipper, because this one may not know where to; decided likewise.
     """
     directory = settings.log_dir.absolute()
     if directory not in _recorders:
-        _recorders.setdefault(directory, Recorder(settings, partial(ensure_shipper, settings), waits=waits))
+        ship = partial(ensure_shipper, settings) if ships else _leave_shipping
+        _recorders.setdefault(directory, Recorder(settings, ship, waits=waits))
     return _recorders[directory]
+
+
+def _leave_shipping() -> None:
+    """Whoever opened the recorder said that others ship."""
 
 
 @atexit.register

@@ -1,17 +1,20 @@
 """This file holds how parts become steps: each field is taken from the highest authority that knows it."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from agent_layer.schema.joining import join_spans
 from agent_layer.schema.step import Action, Step, StepPart, StepState
 
-__all__ = ["assemble_step", "assemble_steps", "num_choices_of"]
+__all__ = ["ABANDONED", "assemble_step", "assemble_steps", "num_choices_of"]
 
 R = TypeVar("R", Action, StepState)
+
+ABANDONED: Final = "abandoned"
+"""Finding of a step that was done after the checkpoint from which its attempt went on."""
 
 _AUTHORITY = {"gateway": 0, "hook": 1, "handler": 2, "decorator": 3, "otel": 4, "import": 5}
 _OWN = frozenset({"unknown", "source", "phase", "at", "state", "actions", "findings", "schema_version"})
@@ -51,8 +54,13 @@ def assemble_step(parts: Sequence[StepPart], choice: int = 0) -> Step:
     return Step(**fields)
 
 
-def assemble_steps(parts: Iterable[StepPart]) -> list[Step]:
-    """Put all steps of one trajectory together, in order of start, then call id, then choice."""
+def assemble_steps(parts: Iterable[StepPart], abandoned: Collection[str] = ()) -> list[Step]:
+    """Put all steps of one trajectory together, in order of start, then call id, then choice.
+
+    Args:
+        parts: of all calls.
+        abandoned: ids of calls that a resume left behind; whatever became of them, their steps are ``aborted``.
+    """
     by_call: defaultdict[str, list[StepPart]] = defaultdict(list)
     for part in join_spans(list(parts)):
         by_call[part.call_id].append(part)
@@ -62,7 +70,12 @@ def assemble_steps(parts: Iterable[StepPart]) -> list[Step]:
         for choice in range(num_choices_of(call_parts))
     ]
     steps.sort(key=lambda step: (step.started_at, step.call_id, step.choice))
-    return [msgspec.structs.replace(step, index=index) for index, step in enumerate(steps)]
+    counted = [_abandon(step) if step.call_id in abandoned else step for step in steps]
+    return [msgspec.structs.replace(step, index=index) for index, step in enumerate(counted)]
+
+
+def _abandon(step: Step) -> Step:
+    return msgspec.structs.replace(step, status="aborted", findings=sorted({*step.findings, ABANDONED}))
 
 
 def _rank(part: StepPart) -> tuple[int, bool, float]:

@@ -16,7 +16,7 @@ from agent_layer.schema.observation import Observation
 from agent_layer.schema.policy import PolicyVersion
 from agent_layer.schema.record import Logprobs, Record, TokenIds
 from agent_layer.schema.reward import Reward
-from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
+from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome, Resumed
 from agent_layer.schema.segment import SegmentFooter, Tombstone
 from agent_layer.schema.step import Content, ContentRef, Step, StepPart
 from agent_layer.schema.task import Task
@@ -33,6 +33,7 @@ LogRecord: TypeAlias = (
     | Reward
     | Outcome
     | Accepted
+    | Resumed
     | Group
     | PolicyVersion
     | TrainedBatch
@@ -50,6 +51,7 @@ _KINDS: dict[str, type[Record]] = {
         Reward,
         Outcome,
         Accepted,
+        Resumed,
         Group,
         PolicyVersion,
         TrainedBatch,

@@ -20,10 +20,13 @@ __all__ = [
     "EndRequest",
     "EndStatus",
     "EndedRollout",
+    "HolderRequest",
+    "MarkedRollout",
     "OpenRequest",
     "OpenedRollout",
     "RenewRequest",
     "RenewedRollouts",
+    "Resumption",
     "RewardRequest",
     "start_of",
 ]
@@ -37,6 +40,17 @@ KEY_PREFIX: Final = "alrk_"
 
 class _Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """Parent of bodies that a client sends. None: the gateway chooses."""
+
+
+class Resumption(_Request, frozen=True, kw_only=True):
+    """From where an attempt goes on: what a mark told, kept in a checkpoint beside the agent's state."""
+
+    calls: int
+    """Calls that are kept: so many had ended at the mark. Whatever came after them is abandoned."""
+    seconds: float = 0.0
+    """How much of its time the attempt had used up."""
+    worker: str | None = None
+    """Who goes on with it."""
 
 
 class OpenRequest(_Request, frozen=True, kw_only=True):
@@ -66,6 +80,9 @@ class OpenRequest(_Request, frozen=True, kw_only=True):
     """The key holds for so long, and longer when it is renewed; None: until the rollout is closed."""
     trace: TraceContext | None = None
     """Trace that the attempt is to belong to."""
+    resume: Resumption | None = None
+    """Go on with this attempt, which the gateway must still know; None: open it. Sampling and limits stay as they were.
+    Whoever held it before is refused from then on, and its running calls are cut off."""
 
 
 class OpenedRollout(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,6 +94,28 @@ class OpenedRollout(msgspec.Struct, frozen=True, kw_only=True):
     base_url: str
     api_key: str
     model: str
+    abandoned: list[str] = []
+    """Ids of the calls that a resume leaves behind: they are never trained."""
+
+
+class HolderRequest(_Request, frozen=True, kw_only=True):
+    """Body of POST /rollouts/{rollout}/mark and /pause."""
+
+    attempt: int | None = None
+    """None: the newest."""
+    key: str | None = None
+    """Key of the attempt as this holder was given it: whoever lost the attempt to another is refused. None: not asked
+    for, as an operator's word needs none."""
+
+
+class MarkedRollout(msgspec.Struct, frozen=True, kw_only=True):
+    """How far an attempt has come; a checkpoint keeps it for the resume."""
+
+    trajectory_id: str
+    calls: int
+    """Calls that have ended so far, abandoned ones included."""
+    seconds: float
+    """How much of its time it has used up; pauses are not counted."""
 
 
 class RenewRequest(_Request, frozen=True, kw_only=True):
@@ -91,6 +130,18 @@ class RenewedRollouts(msgspec.Struct, frozen=True, kw_only=True):
 
     unknown: list[str]
     """Attempts that are not open here: closed, expired, or opened at a gateway that is gone."""
+    quiet_seconds: dict[str, float] = {}
+    """By open attempt: time since the last call of it began or ended, or since it was opened."""
+    calling: list[str] = []
+    """Open attempts that wait for an answer."""
+
+    def __add__(self, other: "RenewedRollouts") -> "RenewedRollouts":
+        """What two gateways say of their attempts."""
+        return RenewedRollouts(
+            unknown=self.unknown + other.unknown,
+            quiet_seconds=self.quiet_seconds | other.quiet_seconds,
+            calling=self.calling + other.calling,
+        )
 
 
 class RewardRequest(_Request, frozen=True, kw_only=True):
@@ -111,6 +162,10 @@ class CloseRequest(_Request, frozen=True, kw_only=True):
 
     attempt: int | None = None
     """None: the newest."""
+    key: str | None = None
+    """See ``HolderRequest``."""
+    abort: bool = False
+    """Cut running calls off at once, down to the engine, instead of letting them end."""
 
 
 class ClosedRollout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

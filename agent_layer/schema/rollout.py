@@ -15,6 +15,7 @@ __all__ = [
     "Cause",
     "Outcome",
     "PhaseTimes",
+    "Resumed",
     "RolloutStatus",
 ]
 
@@ -67,6 +68,20 @@ class AttemptStarted(Record, frozen=True, kw_only=True, tag="attempt_started"):
     """Which version of the environment answered."""
     trace: TraceContext | None = None
     """Trace that the attempt belongs to, where its opener said so."""
+
+
+class Resumed(Record, frozen=True, kw_only=True, tag="resumed"):
+    """Another holder went on with an attempt, from a checkpoint. What was done after that checkpoint does not count."""
+
+    trajectory_id: str
+    run: str
+    at: float
+    """Seconds since the epoch, UTC."""
+    schema_version: int = msgspec.field(default_factory=current_version)
+    worker: str | None = None
+    """Who goes on."""
+    abandoned: list[str] = []
+    """Ids of the calls that came after the checkpoint, those of earlier resumes included: never trained."""
 
 
 class PhaseTimes(Record, frozen=True, kw_only=True):

@@ -1,15 +1,26 @@
 """This file holds tasks: what an agent is asked, how it is graded, and what it may use up."""
 
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
 from agent_layer.schema.ids import content_hash
 from agent_layer.schema.record import JsonObject, Record, current_version
 
-__all__ = ["Limits", "RewardSpec", "Split", "Task", "TaskView", "hash_input"]
+__all__ = ["NOT_SAMPLING", "Limits", "Partial", "RewardSpec", "Split", "Task", "TaskView", "hash_input"]
 
 Split: TypeAlias = Literal["train", "eval"]
+
+Partial: TypeAlias = Literal["deliver", "refill", "drop"]
+"""What becomes of a group in which too few rollouts are usable: it is delivered as it is; it is filled up with new
+rollouts, three times at most, and then delivered; or nothing of it is delivered."""
+
+
+NOT_SAMPLING: Final = frozenset(
+    {"messages", "tools", "model", "stream", "stream_options", "logprobs", "top_logprobs", "return_token_ids", "user"}
+    | {"metadata", "store"}
+)
+"""What the agent or the gateway decides of a request; all other fields shape an answer, and a task may set them."""
 
 
 class RewardSpec(Record, frozen=True, kw_only=True):
@@ -30,6 +41,11 @@ class Limits(Record, frozen=True, kw_only=True):
     """Sampled tokens, summed over all calls."""
     idle_seconds: float | None = None
     """Longest time without a recorded event."""
+    score_seconds: float | None = None
+    """Longest time of its scorer; None: the setting of this name."""
+    sandbox_seconds: float | None = None
+    """How long its sandbox lives. Agent and scorer together have to be done before, which is checked when it is
+    submitted."""
 
 
 class TaskView(Record, frozen=True, kw_only=True):
@@ -60,6 +76,10 @@ class Task(Record, frozen=True, kw_only=True, tag="task"):
     rewards: dict[str, RewardSpec] = {}
     """Declared rewards by name. Empty: every reward of scope rollout counts with weight 1."""
     group_size: int = 1
+    """Usable rollouts that make its group whole."""
+    launch: int | None = None
+    """Rollouts that are launched; those too slow to be among the usable are cancelled. None: ``group_size``."""
+    partial: Partial = "deliver"
     sampling: JsonObject = {}
     """Overrides what the agent asks of the engine, such as temperature."""
     limits: Limits = Limits()
@@ -67,6 +87,13 @@ class Task(Record, frozen=True, kw_only=True, tag="task"):
     """Higher goes first."""
     needs: list[str] = []
     """Capabilities that a worker must have."""
+    from_policy: int | None = None
+    """Given out once the run's newest policy version is at least this, so that it is not too stale when it is trained;
+    None: at once. What a trainer says that engines serve counts, else what is registered. Of one run and priority, what
+    may begin by an older version goes first: it is trained first."""
+    expected_seconds: float | None = None
+    """How long an attempt takes: of what may begin by the same version, long ones begin first. None: as long as it took
+    before."""
     seed: int | None = None
     labels: dict[str, str] = {}
 

@@ -11,14 +11,14 @@ from agent_layer.schema.assembly import assemble_steps
 from agent_layer.schema.observation import Observation
 from agent_layer.schema.record import Record, TokenIds, current_version
 from agent_layer.schema.reward import Reward, rollout_reward
-from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
+from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome, Resumed
 from agent_layer.schema.step import Content, ContentRef, Step, StepPart
 from agent_layer.schema.task import Task
 
 __all__ = ["Trajectory", "TrajectoryRecord", "assemble_trajectory", "restore_prompts"]
 
 TrajectoryRecord: TypeAlias = (
-    AttemptStarted | StepPart | Content | ContentRef | Observation | Reward | Outcome | Accepted
+    AttemptStarted | StepPart | Content | ContentRef | Observation | Reward | Outcome | Accepted | Resumed
 )
 StepKey: TypeAlias = tuple[str, int]
 """Call and choice."""
@@ -39,6 +39,8 @@ class Trajectory(Record, frozen=True, kw_only=True, tag="trajectory"):
     """All judgements, superseded ones included, in order of time."""
     outcome: Outcome | None = None
     accepted: Accepted | None = None
+    resumes: list[Resumed] = []
+    """How often another holder went on with it, in order of time; steps that were abandoned then are ``aborted``."""
     contents: dict[str, bytes] = {}
     """JSON text by content hash, as far as it lies beside the steps or was fetched."""
     blobs: dict[str, str] = {}
@@ -66,15 +68,18 @@ def assemble_trajectory(trajectory_id: str, records: Iterable[TrajectoryRecord])
     parts = {(part.call_id, part.source, part.phase, part.at): part for part in _only(StepPart, found)}
     observations = {record.observation_id: record for record in _only(Observation, found)}
     rewards = {record.reward_id: record for record in _only(Reward, found)}
+    resumes = {(record.at, record.worker or "", *record.abandoned): record for record in _only(Resumed, found)}
+    abandoned = {call_id for record in resumes.values() for call_id in record.abandoned}
     outcome = min(_only(Outcome, found), key=lambda record: record.ended_at, default=None)
     return Trajectory(
         trajectory_id=trajectory_id,
         started=min(_only(AttemptStarted, found), key=lambda one: (one.task is None, one.started_at), default=None),
-        steps=restore_prompts(assemble_steps(parts.values()), has_ended=outcome is not None),
+        steps=restore_prompts(assemble_steps(parts.values(), abandoned), has_ended=outcome is not None),
         observations=sorted(observations.values(), key=lambda record: (record.at, record.observation_id)),
         rewards=sorted(rewards.values(), key=lambda record: (record.at, record.reward_id)),
         outcome=outcome,
         accepted=min(_only(Accepted, found), key=lambda record: record.accepted_at, default=None),
+        resumes=[resumes[place] for place in sorted(resumes)],
         contents={record.hash: record.body for record in _only(Content, found)},
         blobs={record.hash: record.blob for record in sorted(_only(ContentRef, found), key=lambda one: one.blob)},
     )

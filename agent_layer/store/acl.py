@@ -43,8 +43,8 @@ _QUERY = _Duty(
 )
 _SHIP = _Duty(
     reads="feeds:* acked:* dead replaced:*",
-    writes=f"{_INDEX} ordinals outbox claims:*:waiting blobs blob:* unneeded",
-    commands="xrange xdel hset hdel hsetnx hgetall hmget sadd unlink",
+    writes=f"{_INDEX} ordinals outbox outbox-batch claims:*:waiting blobs blob:* unneeded",
+    commands="xrange xdel hset hdel hsetnx hget hgetall hmget sadd unlink multi exec",
     scripts="store/blocks store/events store/basis store/death store/merged store/commit store/rewards store/mark"
     " store/blobs",
 )
@@ -56,15 +56,20 @@ _FOLLOW = _Duty(
 )
 _LEASE = _Duty(
     writes="q:* outbox",
-    commands="xread xadd zrem hdel",
-    scripts="dispatcher/queue dispatcher/claim dispatcher/heartbeat dispatcher/settle dispatcher/reap",
+    commands="xread zrem hdel srem unlink",
+    scripts="dispatcher/queue dispatcher/runs dispatcher/ready dispatcher/groups dispatcher/leases dispatcher/claim"
+    " dispatcher/heartbeat dispatcher/checkpoint dispatcher/settle dispatcher/reap",
 )
 _SUBMIT = _Duty(
     writes="q:* outbox",
-    commands="xread xrevrange xadd sadd srem",
-    scripts="dispatcher/queue dispatcher/add dispatcher/cancel dispatcher/reap dispatcher/look",
+    commands="xread xrevrange",
+    scripts="dispatcher/queue dispatcher/runs dispatcher/ready dispatcher/groups dispatcher/leases dispatcher/add"
+    " dispatcher/cancel dispatcher/reap dispatcher/states dispatcher/look dispatcher/run dispatcher/dead"
+    " dispatcher/drain",
 )
-_WATCH_QUEUE = _Duty(reads="q:* outbox", commands="xlen time xread xrevrange", scripts="dispatcher/look")
+_WATCH_QUEUE = _Duty(
+    reads="q:* outbox", commands="xlen time xread xrevrange", scripts="dispatcher/states dispatcher/look"
+)
 _WATCH_ENGINES = _Duty(
     reads="engine:* engines engine-events gateways", commands="hgetall smembers zrange xread xrevrange time"
 )
@@ -89,7 +94,7 @@ _DUTIES: dict[Role, tuple[_Duty, ...]] = {
 
 ROLES: tuple[Role, ...] = tuple(_DUTIES)
 
-_DECLARED = {"store": ("",), "dispatcher": ("q", "outbox", "group:", "t:", "dead")}
+_DECLARED = {"store": ("",), "dispatcher": ("q", "outbox", "group:", "t:", "dead", "policies:")}
 """Keys that scripts are called with: what the names of others begin with. Redis 7 wants them writable."""
 
 _CALL = re.compile(r"redis\.p?call\(([^,)]*)")

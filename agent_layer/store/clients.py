@@ -6,6 +6,8 @@ from typing import Protocol, TypedDict, cast
 from urllib.parse import urlsplit
 
 from redis import Redis
+from redis.asyncio import Redis as AsyncRedis
+from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import NoBackoff
 from redis.exceptions import BusyLoadingError, RedisError
 from redis.retry import Retry
@@ -15,7 +17,7 @@ from agent_layer.settings import Settings
 from agent_layer.store.embedded import hold_server
 from agent_layer.store.patience import Patience, delays
 
-__all__ = ["Body", "S3Client", "open_redis", "open_s3"]
+__all__ = ["AsyncRedis", "Body", "S3Client", "open_async_redis", "open_redis", "open_s3"]
 
 
 def open_redis(settings: Settings) -> Redis:
@@ -29,6 +31,15 @@ def open_redis(settings: Settings) -> Redis:
     """
     url = _answering_url(settings)
     return Redis.from_url(url, retry=_patience(settings, url), **_limits(settings))  # pyright: ignore[reportUnknownMemberType]  # untyped
+
+
+def open_async_redis(settings: Settings) -> AsyncRedis:
+    """As ``open_redis``, for a task that waits. What this client is asked is tried once, and fails as redis-py says.
+
+    It blocks, as long as the server takes to answer once; call it in a thread.
+    """
+    url = _answering_url(settings)
+    return AsyncRedis.from_url(url, retry=AsyncRetry(NoBackoff(), 0), **_limits(settings))  # pyright: ignore[reportUnknownMemberType]  # untyped
 
 
 class _Limits(TypedDict):

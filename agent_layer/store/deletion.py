@@ -15,6 +15,7 @@ import msgspec
 from agent_layer.errors import BadInputError
 from agent_layer.schema.rollout import FINAL_STATUSES
 from agent_layer.store.batches import segments_of_batches
+from agent_layer.store.checkpoints import remove_checkpoints_of
 from agent_layer.store.emptied import find_emptied, groups_of_task
 from agent_layer.store.filters import Filters
 from agent_layer.store.index import Index
@@ -148,6 +149,7 @@ def carry_out(
         trained = frozenset(deletion.trajectory_ids)  # while this went on, perhaps; commits note later ones
         _note(index, segments_of_batches(index.redis, index.keys, deletion.runs, trained))
         _clear_queue(index, deletion.group_ids)
+        remove_checkpoints_of(index.keys, objects, trained)
     if purge:
         purge()
 
@@ -212,7 +214,7 @@ def _clear_queue(index: Index, group_ids: Iterable[str]) -> None:
     for page in pages_of(group_ids, _PAGE):
         asked = index.pipeline()
         for group_id in page:
-            asked.hmget(queue("g", group_id), "state", "group_size")
+            asked.hmget(queue("g", group_id), "state", "launched")
         cleared = index.pipeline()
         for group_id, (state, size) in zip(page, cast("list[list[bytes | None]]", asked.execute()), strict=True):
             if state == b"closed" and size is not None:

@@ -13,7 +13,7 @@ from agent_layer.schema.findings import alarms_of
 from agent_layer.schema.observation import Observation
 from agent_layer.schema.record import JsonObject, Logprobs, TokenIds
 from agent_layer.schema.reward import Reward, current_rewards
-from agent_layer.schema.rollout import Outcome
+from agent_layer.schema.rollout import Outcome, Resumed
 from agent_layer.schema.step import Step, StepState
 from agent_layer.schema.trajectory import Trajectory
 from agent_layer.store.rows import TrajectoryRow
@@ -39,6 +39,7 @@ def show_trajectory(row: TrajectoryRow, trajectory: Trajectory) -> JsonObject:
         "steps": [show_step(trajectory, step) for step in trajectory.steps],
         "observations": [_observation(one) for one in trajectory.observations if one.call_id not in calls],
         "rewards": [{**_timed(one), "is_current": one.reward_id in standing} for one in trajectory.rewards],
+        "resumes": [_timed(one) for one in trajectory.resumes],
         "outcome": _timed(trajectory.outcome) if trajectory.outcome else None,
         "alarms": [msgspec.structs.asdict(alarm) for alarm in alarms_of(trajectory)],
     }
@@ -147,7 +148,7 @@ def _observation(observation: Observation) -> JsonObject:
     }
 
 
-def _timed(record: Reward | Outcome) -> JsonObject:
+def _timed(record: Reward | Outcome | Resumed) -> JsonObject:
     """All fields of the record, those that have their default too, with readable times."""
     fields = cast("JsonObject", msgspec.to_builtins(msgspec.structs.asdict(record)))
     times = {name: format_time(at) for name in ("at", "ended_at") if isinstance(at := fields.get(name), float)}

@@ -6,6 +6,7 @@ hold every living record of it, byte for byte. Nothing that is younger than the 
 
 import time
 from collections.abc import Iterator
+from typing import Final, cast
 
 import msgspec
 
@@ -14,6 +15,7 @@ from agent_layer.recorder.frames import read_frames
 from agent_layer.schema.codec import decode
 from agent_layer.schema.segment import SegmentFooter, Tombstone
 from agent_layer.store.blobs import blob_at
+from agent_layer.store.checkpoints import checkpoint_at, checkpoint_prefix, trajectory_of
 from agent_layer.store.findings import Finding
 from agent_layer.store.holding import find_orphans, remove_unneeded
 from agent_layer.store.index import Index, owner_hash
@@ -21,6 +23,7 @@ from agent_layer.store.leftovers import find_successors, is_left_over
 from agent_layer.store.living import names_in, owners_in
 from agent_layer.store.merging import BrokenSegmentError, Source, open_source
 from agent_layer.store.packing import Limits
+from agent_layer.store.pages import pages_of
 from agent_layer.store.protocols import ObjectEntry, ObjectStore
 from agent_layer.store.rebuild import Progress
 from agent_layer.store.retiring import retire_segments
@@ -30,6 +33,9 @@ from agent_layer.store.turns import Turn, check_whole, take_turn
 __all__ = ["GcReport", "Grace", "Removed", "collect_garbage"]
 
 
+_PAGE: Final = 256
+
+
 class Grace(msgspec.Struct, frozen=True, kw_only=True):
     """How old things have to be before they may go."""
 
@@ -37,6 +43,8 @@ class Grace(msgspec.Struct, frozen=True, kw_only=True):
     """Since an object was stored; far longer than anybody takes from storing one to indexing it."""
     tombstone_seconds: float = 30 * 86_400.0
     """Since a deletion; far longer than any log waits to be shipped, which could bring back the dead."""
+    checkpoint_seconds: float = 7 * 86_400.0
+    """Since a checkpoint was stored; far longer than any gateway keeps an attempt that nobody holds."""
 
 
 class Removed(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,7 +95,7 @@ class _Collection:
     """One run."""
 
     def __init__(self, index: Index, objects: ObjectStore, grace: Grace, turn: Turn, *, dry_run: bool) -> None:
-        self._redis, self._keys = index.redis, index.keys
+        self._index, self._redis, self._keys = index, index.redis, index.keys
         self._objects = objects
         self._grace = grace
         self._turn = turn
@@ -101,14 +109,16 @@ class _Collection:
         segments = list(self._objects.list_entries(f"{root}seg/"))
         tombstones = list(self._objects.list_entries(f"{root}dead/"))
         blobs = list(self._objects.list_entries(f"{root}blob/"))
+        checkpoints = list(self._objects.list_entries(checkpoint_prefix(self._keys)))
         unfinished = list(self._objects.list_unfinished(root))
         for entry in self._aged(unfinished, self._grace.seconds):
             self._remove(entry, "its writer died before it was whole")
         self._collect_segments(segments, progress)
         self._collect_blobs(blobs)
+        self._collect_checkpoints(checkpoints)
         self._collect_tombstones(list(self._aged(tombstones, self._grace.tombstone_seconds)), segments)
         return GcReport(
-            num_objects=len(segments) + len(tombstones) + len(blobs) + len(unfinished),
+            num_objects=sum(map(len, (segments, tombstones, blobs, checkpoints, unfinished))),
             removed=self._removed,
             findings=self._findings,
             dry_run=self._dry_run,
@@ -181,6 +191,19 @@ class _Collection:
             gone = remove_unneeded(self._redis, self._keys, self._objects, gone)
         for entry in (by_name[name] for name in gone if name in by_name):
             self._removed.append(Removed(key=entry.key, size_bytes=entry.size_bytes, reason="nobody living needs it"))
+
+    # -- checkpoints ------------------------------------------------------------------------------
+    def _collect_checkpoints(self, entries: list[ObjectEntry]) -> None:
+        """Whoever made them removes them; these are of holders that died."""
+        old = set(self._aged(entries, self._grace.checkpoint_seconds))
+        aged = [(one, name) for one in self._aged(entries, self._grace.seconds) if (name := checkpoint_at(one.key))]
+        for page in pages_of(aged, _PAGE):
+            asked = self._index.pipeline()
+            for _, name in page:
+                asked.hexists(self._keys.trajectory(trajectory_of(name)), "ended_at")
+            for (entry, _), has_ended in zip(page, cast("list[bool]", asked.execute()), strict=True):
+                if has_ended or entry in old:
+                    self._remove(entry, "its attempt has ended" if has_ended else "nobody went on with its attempt")
 
     # -- tombstones -------------------------------------------------------------------------------
     def _collect_tombstones(self, aged: list[ObjectEntry], segments: list[ObjectEntry]) -> None:

@@ -120,11 +120,16 @@ class Index:
     def rows(self, trajectory_ids: Iterable[str]) -> list[TrajectoryRow]:
         """Rows in the order asked for; ids that the index does not know are left out."""
         ids = list(trajectory_ids)
-        pipeline = self.pipeline()
-        for trajectory_id in ids:
-            pipeline.hgetall(self.keys.trajectory(trajectory_id))
-        found = cast("list[dict[bytes, bytes]]", pipeline.execute())
-        return [read_row(id_, fields) for id_, fields in zip(ids, found, strict=True) if fields]
+        return [read_row(id_, fields) for id_, fields in zip(ids, self._read_hashes(ids), strict=True) if fields]
+
+    def standing(self, trajectory_ids: Iterable[str], column: str) -> list[tuple[Position, TrajectoryRow]]:
+        """Rows, and where each stands by the same reading; one whose value is not known stands nowhere."""
+        ids = list(trajectory_ids)
+        return [
+            (Position(float(fields[column.encode()]), float(fields[b"started_at"]), id_), read_row(id_, fields))
+            for id_, fields in zip(ids, self._read_hashes(ids), strict=True)
+            if column.encode() in fields and b"started_at" in fields
+        ]
 
     def chunks(self, trajectory_id: str) -> list[tuple[str, Chunk]]:
         """Where the trajectory's bytes lie: (segment name, chunk), in order of segment."""
@@ -189,6 +194,12 @@ class Index:
     def pipeline(self) -> Pipeline:
         """Many commands at once, in no transaction."""
         return self.redis.pipeline(transaction=False)  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
+
+    def _read_hashes(self, trajectory_ids: Sequence[str]) -> list[dict[bytes, bytes]]:
+        pipeline = self.pipeline()
+        for trajectory_id in trajectory_ids:
+            pipeline.hgetall(self.keys.trajectory(trajectory_id))
+        return cast("list[dict[bytes, bytes]]", pipeline.execute())
 
     def _run(self, script: Script, sought: Sought) -> object:
         return script(keys=[self.keys.name()], args=[msgspec.msgpack.encode(sought)])

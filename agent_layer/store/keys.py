@@ -173,6 +173,11 @@ class Keys:
         """Stream of decisions of the dispatcher that are not in a segment yet."""
         return self.name("outbox")
 
+    @property
+    def outbox_batch(self) -> str:
+        """Hash: how many of the oldest decisions are being made a segment of."""
+        return self.name("outbox-batch")
+
     def queue(self, *parts: str | int) -> str:
         """Keys of the dispatcher."""
         return self.name("q", *parts)

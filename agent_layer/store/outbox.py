@@ -11,7 +11,7 @@ from redis import Redis
 
 from agent_layer.errors import CorruptRecordError
 from agent_layer.schema.codec import LogRecord
-from agent_layer.schema.group import Group
+from agent_layer.schema.group import Fill, Group
 from agent_layer.schema.ids import new_id
 from agent_layer.schema.rollout import Accepted, Outcome
 from agent_layer.schema.task import Split
@@ -34,11 +34,16 @@ class Decisions(msgspec.Struct, frozen=True, kw_only=True):
 def read_outbox(redis: Redis, keys: Keys) -> Decisions | None:
     """Read the oldest entries; None when there are none.
 
+    How many is written down first: whoever reads them again, after a death between storing and committing, makes the
+    same segment of them, and not a larger one beside it.
+
     Raises: CorruptRecordError: an entry is not one that this version knows.
     """
     found = cast("list[tuple[bytes, dict[bytes, bytes]]]", redis.xrange(keys.outbox, count=_LARGEST_BATCH))
     if not found:
         return None
+    redis.hsetnx(keys.outbox_batch, "size", len(found))
+    found = found[: int(cast("bytes", redis.hget(keys.outbox_batch, "size") or b"0")) or None]
     return Decisions(
         name=_name_of(found[0][0], len(found)),
         records=[_record_of({name.decode(): value.decode() for name, value in fields.items()}) for _, fields in found],
@@ -48,7 +53,10 @@ def read_outbox(redis: Redis, keys: Keys) -> Decisions | None:
 
 def forget_decisions(redis: Redis, keys: Keys, decisions: Decisions) -> None:
     """Take entries out, once the segment that they became is committed."""
-    redis.xdel(keys.outbox, *decisions.entry_ids)
+    together = redis.pipeline(transaction=True)  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
+    together.xdel(keys.outbox, *decisions.entry_ids)
+    together.unlink(keys.outbox_batch)
+    together.execute()
 
 
 def _name_of(first_entry_id: bytes, num_entries: int) -> str:
@@ -67,17 +75,17 @@ def _record_of(entry: Mapping[str, str]) -> LogRecord:
                 accepted_at=float(entry["at"]),
                 group_id=entry["group_id"] or None,
             )
-        case "lost":
+        case "lost" | "cancelled" as status:
             return Outcome(
                 trajectory_id=entry["trajectory_id"],
                 run=entry["run"],
-                status="lost",
-                cause="infra",
+                status=status,
+                cause="infra" if status == "lost" else "user",
                 ended_at=float(entry["at"]),
                 error=entry["error"],
             )
         case "group":
-            return Group(
+            group = Group(
                 group_id=entry["group_id"],
                 run=entry["run"],
                 task_id=entry["task_id"],
@@ -87,7 +95,25 @@ def _record_of(entry: Mapping[str, str]) -> LogRecord:
                 closed_at=float(entry["at"]),
                 trajectory_ids=entry["members"].split(",") if entry["members"] else [],
             )
+            return _filled(group, entry) if "fill" in entry else group  # not in those of earlier versions
         case kind:
             raise CorruptRecordError(
-                f"outbox: expected decisions of kind accepted, lost or group, found {kind!r}; run the newest version"
+                f"outbox: expected decisions of kind accepted, lost, cancelled or group, found {kind!r};"
+                " run the newest version"
             )
+
+
+def _filled(group: Group, entry: Mapping[str, str]) -> Group:
+    return msgspec.structs.replace(
+        group,
+        fill=cast("Fill", entry["fill"]),
+        num_launched=int(entry["num_launched"]),
+        num_usable=int(entry["num_usable"]),
+        num_surplus=int(entry["num_surplus"]),
+        kept_seconds=_seconds(entry["kept_seconds"]),
+        surplus_seconds=_seconds(entry["surplus_seconds"]),
+    )
+
+
+def _seconds(text: str) -> float | None:
+    return float(text) if text else None

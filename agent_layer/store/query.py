@@ -1,7 +1,7 @@
 """This file holds the search for trajectories: how an answer is found page by page, and how it can be explained."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, get_args
 
 import msgspec
@@ -29,7 +29,11 @@ LARGEST_SEARCH = 1_024
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
-    """One page of an answer."""
+    """One page of an answer, in the order asked for by what its rows say.
+
+    No trajectory stands on two pages unless it moved meanwhile: by order of start, when its ``AttemptStarted`` arrived
+    after its steps, until when ``task_id`` is None and its start is that of the first record.
+    """
 
     items: list[TrajectoryRow]
     cursor: str | None = None
@@ -79,10 +83,27 @@ def find_trajectories(
         if len(more) < num_wanted:
             break
         after = more[-1]
+    last = found[limit - 1] if len(found) > limit else None
     return Page(
-        items=[row for page in pages_of(found[:limit], _PAGE) for row in index.rows(one.trajectory_id for one in page)],
-        cursor=_write_cursor(found[limit - 1], order) if len(found) > limit else None,
+        items=_read_in_order(index, ordering, found[:limit], last),
+        cursor=None if last is None else _write_cursor(last, order),
     )
+
+
+def _read_in_order(
+    index: Index, ordering: Ordering, found: Sequence[Position], last: Position | None
+) -> list[TrajectoryRow]:
+    """Read the rows, in the order of what they say now: a start or a reward may have become known meanwhile.
+
+    One that has moved behind the last of the page is left to a later page.
+    """
+    standing = [
+        stands
+        for page in pages_of(found, _PAGE)
+        for stands in index.standing((one.trajectory_id for one in page), ordering.column)
+    ]
+    here = dict(stands for stands in standing if last is None or not ordering.is_before(last, stands[0]))
+    return [here[position] for position in ordering.sort(here)]
 
 
 def scan_trajectories(index: Index, filters: Filters, order: Order = "oldest") -> Iterator[TrajectoryRow]:

@@ -16,7 +16,7 @@ from agent_layer.schema.ids import made_at, split_trajectory_id
 from agent_layer.schema.observation import Observation
 from agent_layer.schema.policy import PolicyVersion
 from agent_layer.schema.reward import Reward
-from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
+from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome, Resumed
 from agent_layer.schema.segment import (
     BatchEntry,
     Block,
@@ -132,7 +132,7 @@ def _opening_of(trajectory_id: str, records: Sequence[LogRecord]) -> Block | Non
 def _said_of(record: LogRecord) -> tuple[float, str] | None:
     """When a record was made, and in which run."""
     match record:
-        case StepPart() | Observation() | Reward():
+        case StepPart() | Observation() | Reward() | Resumed():
             return record.at, record.run
         case Outcome():
             return record.ended_at, record.run

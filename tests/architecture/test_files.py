@@ -11,7 +11,7 @@ SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob
 EVERYTHING = SOURCES + sorted((ROOT / "tests").rglob("*.py")) + sorted((ROOT / "examples").rglob("*.py"))
 
 MAY_REACH_ENVIRONMENT = {
-    "agent_layer/settings.py": "reads it for everybody",
+    "agent_layer/environment.py": "reads it for everybody, beside settings",
     "agent_layer/local/leash.py": "hands it to a child, with more",
     "agent_layer/recorder/shipping.py": "hands it to the shipper, with its settings",
     "agent_layer/store/embedded.py": "hands it to Redis",

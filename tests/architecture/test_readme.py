@@ -61,11 +61,15 @@ def test_the_configuration_is_one_that_a_trainer_takes(tmp_path: Path):
     assert load_config(path).rollouts.max_staleness == 1
 
 
+PARTED = ("store", "engines", "export", "groups", "runs", "workers", "dead")
+
+
 @pytest.mark.parametrize("line", COMMANDS)
 def test_the_commands_and_their_options_exist(line: str):
     words = shlex.split(line)
     is_deep = words[:2] == ["store", "export"]
-    path = words[: 3 if is_deep else 2] if words[0] in ("store", "engines", "export") else words[:1]
+    has_parts = words[0] in PARTED and words[1:] and not words[1].startswith("-")
+    path = words[: 3 if is_deep else 2] if has_parts else words[:1]
     shown = subprocess.run(
         [sys.executable, "-m", "agent_layer.cli", *path, "--help"],
         capture_output=True,

@@ -11,9 +11,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from bench_capture import measure_capture
+from bench_dispatch import measure_dispatch
+from bench_dispatch_live import measure_dispatch_live
+from bench_dispatch_rollouts import measure_dispatch_rollouts
 from bench_gateway import measure_gateway
 from bench_gateway_peers import measure_gateway_peers
 from bench_langgraph import measure_langgraph
+from bench_long_tail import measure_long_tail
 from bench_rollouts import measure_rollouts
 from bench_store_beats import measure_store_beats
 from bench_store_ingest import measure_store_ingest
@@ -46,6 +50,10 @@ def _parts(most: int) -> dict[str, Callable[[Path], list[Figure]]]:
         "gateway beside others": measure_gateway_peers,
         "LangGraph": measure_langgraph,
         "rollouts": lambda directory: measure_rollouts(directory, _write_model(directory / "model")),
+        "long tail": measure_long_tail,
+        "dispatch": measure_dispatch,
+        "dispatch live": measure_dispatch_live,
+        "dispatch rollouts": measure_dispatch_rollouts,
         "store ingest": measure_store_ingest,
         "store size": measure_store_size,
         "store reindex": measure_store_reindex,

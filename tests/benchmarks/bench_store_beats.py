@@ -78,7 +78,7 @@ def _beat(settings: Settings, stop: Path) -> list[float]:
     took, due = list[float](), time.perf_counter()
     while not stop.exists():
         time.sleep(max(0.0, due - time.perf_counter()))
-        answers = queue.heartbeat(worker, b"{}", leases)
+        answers = queue.heartbeat(worker, b"{}", leases).leases
         took.append(1000 * (time.perf_counter() - due))
         due += 1 / BEATS_PER_SECOND
         if set(answers) != {"go"}:

@@ -13,7 +13,7 @@ from agent_layer.schema.step import Content
 from agent_layer.shipper.direct import DirectDestination
 from agent_layer.shipper.ship import Shipper
 from agent_layer.store.objects import open_objects
-from agent_layer.store.outbox import read_outbox
+from agent_layer.store.outbox import forget_decisions, read_outbox
 from agent_layer.store.segments import read_chunk, read_footer
 
 ACCEPTED = {"kind": "accepted", "trajectory_id": "g.0-1", "rollout_id": "g.0", "group_id": "g", "run": "r", "at": "5.5"}
@@ -95,6 +95,21 @@ def test_a_shipper_that_dies_before_the_outbox_is_cleared_makes_the_same_segment
 
     assert redis.xlen(keys.outbox) == 0
     assert len(list(open_objects(objects_settings).list(""))) == 1
+
+
+def test_decisions_that_are_read_again_are_the_same_segment_however_many_came_since(redis, keys):
+    redis.xadd(keys.outbox, ACCEPTED)
+    first = read_outbox(redis, keys)
+    redis.xadd(keys.outbox, ACCEPTED)
+
+    again = read_outbox(redis, keys)
+    forget_decisions(redis, keys, again)
+    rest = read_outbox(redis, keys)
+
+    assert (again.name, len(again.records)) == (first.name, 1)
+    assert (rest.name != first.name, len(rest.records)) == (True, 1)
+    forget_decisions(redis, keys, rest)
+    assert read_outbox(redis, keys) is None
 
 
 def test_a_decision_of_an_unknown_kind_is_named_and_stays(redis, keys):

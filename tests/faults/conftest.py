@@ -15,8 +15,11 @@ from agent_layer.local.addresses import free_port
 from agent_layer.settings import Settings
 from agent_layer.shipper.direct import DirectDestination
 from agent_layer.shipper.ship import Shipper
+from agent_layer.store.clients import open_redis
 from agent_layer.store.embedded import hold_server
 from agent_layer.store.objects import open_objects
+
+from ..processes import pid_of
 
 
 def post(url, body, key, headers=None, timeout=30):
@@ -51,24 +54,12 @@ def _client_of():
 
 
 @pytest.fixture
-def pid_of():
-    """``pid_of(leashed)``: the process on the leash itself."""
-
-    def find(leashed) -> int:
-        leash = leashed.process.pid
-        (child,) = Path(f"/proc/{leash}/task/{leash}/children").read_text().split()
-        return int(child)
-
-    return find
-
-
-@pytest.fixture
-def kill(pid_of):
+def kill():
     """``kill(leashed)``: with -9, and wait for its end."""
 
     def kill_it(leashed) -> None:
         os.kill(pid_of(leashed), signal.SIGKILL)
-        leashed.process.wait(10)
+        leashed.process.wait(30)
 
     return kill_it
 
@@ -85,6 +76,17 @@ def ship_here(settings, redis, keys):
     return ship
 
 
+@pytest.fixture
+def said_by_shipper():
+    """``said_by_shipper(settings)``: what the shippers of that directory wrote; nothing before the first started."""
+
+    def read(settings) -> str:
+        said = settings.log_dir / "shipper.log"
+        return said.read_text() if said.exists() else ""
+
+    return read
+
+
 @pytest.fixture(name="free_port")
 def _free_port() -> int:
     return free_port()
@@ -94,7 +96,7 @@ class OwnRedis:
     """A Redis server that a test may spoil."""
 
     def __init__(self, directory: Path) -> None:
-        self.url = f"unix://{hold_server(Settings(dir=directory))}"
+        self.url = f"unix://{hold_server(Settings(dir=directory, connect_seconds=30.0))}"
         with Redis.from_url(self.url) as redis:
             self._pid = int(redis.info("server")["process_id"])
 
@@ -108,6 +110,51 @@ def own_redis(tmp_path):
     redis = OwnRedis(tmp_path / "own")
     yield redis
     redis.send(signal.SIGCONT)
+
+
+class WatchedRedis(Redis):
+    """Keeps what scripts were given, and how long they kept the server's processor."""
+
+    longest_allowed_ms = 15.0
+    took: tuple[float, ...] = ()
+    given: tuple[bytes, ...] = ()
+
+    def execute_command(self, *args, **options):
+        if args[0] != "EVALSHA":
+            return super().execute_command(*args, **options)
+        before = self._cpu_ms()
+        answer = super().execute_command(*args, **options)
+        self.took += (self._cpu_ms() - before,)
+        if isinstance(args[-1], bytes):
+            self.given += (args[-1],)
+        return answer
+
+    def _cpu_ms(self) -> float:
+        info = super().execute_command("INFO", "cpu")
+        return 1_000 * (info["used_cpu_user"] + info["used_cpu_sys"])
+
+    def longest_ms(self, act) -> float:
+        """The longest of the scripts that ``act`` runs, each with the least that it took in several turns."""
+        turns = [self._once(act) for _ in range(1 + 3)][1:]  # in the first one the server learns the scripts
+        return max(min(took) for took in zip(*turns, strict=True))
+
+    def _once(self, act) -> tuple[float, ...]:
+        self.took, self.given = (), ()
+        act()
+        return self.took
+
+    def assert_short(self, acts) -> None:
+        """No script of any of the acts takes longer than scripts may."""
+        took = {name: self.longest_ms(act) for name, act in acts.items()}
+        print({name: round(longest, 1) for name, longest in took.items()})  # noqa: T201  # figures for who looks
+        assert {name: longest for name, longest in took.items() if longest > self.longest_allowed_ms} == {}
+
+
+@pytest.fixture
+def watched(own_redis, settings):
+    """A client of a server that nobody else uses."""
+    with open_redis(settings.model_copy(update={"redis_url": own_redis.url})) as redis:
+        yield WatchedRedis(connection_pool=redis.connection_pool)
 
 
 REFUSALS = {

@@ -21,6 +21,8 @@ from agent_layer.store.store import open_store
 from agent_layer.store.tombstones import forget, write_tombstones
 
 SECONDS = 6.0
+"""At least; a slow machine goes on until there were ``NUM_KILLS`` and ``NUM_APPENDED``."""
+NUM_KILLS, NUM_APPENDED = 4, 31
 NUM_TRAJECTORIES = 5
 NOW = Limits(least_age_seconds=-1.0, turn_seconds=0.3, wait_seconds=5.0)
 PROCESSES = get_context("fork")
@@ -125,10 +127,10 @@ def delete(store, *owners: str) -> None:
 
 
 def write_and_kill(store, machines, work, start) -> int:
-    """Append, delete some of it, and kill workers at random, for a while; gives how often something was appended."""
+    """Append, delete some of it, and kill workers at random; gives how often something was appended."""
     processes, chance = [start(*one) for one in work], random.Random(11)
     num_appended, num_kills, deadline = 0, 0, time.monotonic() + SECONDS
-    while time.monotonic() < deadline:
+    while time.monotonic() < deadline or num_kills < NUM_KILLS or num_appended < NUM_APPENDED:
         recorder = Recorder(machines[num_appended % 2])
         recorder.append(*contents_of(num_appended))
         recorder.close()
@@ -145,7 +147,6 @@ def write_and_kill(store, machines, work, start) -> int:
     for process in processes:
         process.kill()
         process.join()
-    assert num_kills > 3
     return num_appended
 
 
@@ -170,7 +171,6 @@ def test_what_was_appended_is_there_once_whoever_is_killed_and_the_dead_are_gone
     assert all(reader.is_alive() for reader in readers), complaint.read_text()
     settle(store, machines, num_appended)
 
-    assert num_appended > 30
     assert store.check().findings == []
     for number in range(NUM_TRAJECTORIES):
         expected = [f"{one:06}" for one in range(num_appended) if id_of(one) == id_of(number)]

@@ -1,13 +1,10 @@
 """One of two engines is killed under load: nobody who asks notices, and each question is one step."""
 
-import json
 import os
 import signal
 import sys
-import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
 
@@ -17,6 +14,9 @@ from agent_layer.local.addresses import free_port
 from agent_layer.local.leash import start_leashed
 from agent_layer.local.stack import start_gateway, with_key
 from agent_layer.store.store import open_store
+
+from ..processes import pid_of
+from .conftest import post
 
 NUM_ROLLOUTS, NUM_CALLS = 16, 40
 SCRIPT = """
@@ -29,12 +29,6 @@ def slowly():
     time.sleep(0.002)
     yield from ("it", "is", "so")
 """
-
-
-def post(url, body, key):
-    headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
-    with urllib.request.urlopen(urllib.request.Request(url, json.dumps(body).encode(), headers), timeout=60) as reply:
-        return reply.read().decode()
 
 
 @pytest.fixture
@@ -56,16 +50,11 @@ def engines(settings, redis, tmp_path, wait_until):
         yield list(zip(urls, map(pid_of, started), strict=True))
 
 
-def pid_of(leashed):
-    leash = leashed.process.pid
-    return int(Path(f"/proc/{leash}/task/{leash}/children").read_text().split()[0])
-
-
 def talk(gateway, key, number, answered):
-    opened = json.loads(post(f"{gateway}/rollouts", {"task_id": "t", "run": "r"}, key))
+    opened = post(f"{gateway}/rollouts", {"task_id": "t", "run": "r"}, key)
     for call in range(NUM_CALLS):
         body = {"messages": [{"role": "user", "content": f"call {call}"}]}
-        said = json.loads(post(f"{opened['base_url']}/chat/completions", body, opened["api_key"]))
+        said = post(f"{opened['base_url']}/chat/completions", body, opened["api_key"], timeout=60)
         assert said["choices"][0]["message"]["content"] == "it is so"
         answered.append(number)
     post(f"{gateway}/rollouts/{opened['rollout_id']}/end", {"reward": 1.0}, key)

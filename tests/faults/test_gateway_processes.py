@@ -5,11 +5,13 @@ import json
 import os
 import signal
 import threading
+import time
 import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from pathlib import Path
+from http.client import HTTPConnection
+from itertools import count, takewhile
 
 import pytest
 
@@ -21,32 +23,22 @@ from agent_layer.local.stack import with_key
 from agent_layer.recorder.shipping import ensure_shipper
 from agent_layer.store.store import open_store
 
-NUM_ROLLOUTS, NUM_CALLS, NUM_ATTEMPTS = 24, 4, 20
+from ..processes import pid_of
+from .conftest import post
 
-
+NUM_ROLLOUTS, NUM_CALLS = 24, 4
+PATIENCE_SECONDS = 90.0
+"""For how long a rollout is tried anew: a gateway process is started in a second, on a busy machine in many."""
 SAID = {"messages": [{"role": "user", "content": "hello"}]}
 
 
-def post(url, body, key, timeout=30):
-    headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
-    with urllib.request.urlopen(
-        urllib.request.Request(url, json.dumps(body).encode(), headers), timeout=timeout
-    ) as reply:
-        return json.load(reply)
-
-
 @contextmanager
-def two_processes(settings, redis, **about_engine):
+def two_processes(settings, redis, engine=None):
     mine = with_key(settings)
-    with serve_in_thread(ScriptedEngine(**about_engine)) as engine:
-        put_on_board(mine, redis, engine.url)
+    with serve_in_thread(engine or ScriptedEngine()) as served:
+        put_on_board(mine, redis, served.url)
         with GatewayProcesses(settings=mine, host="127.0.0.1", port=0, num_processes=2) as gateway:
             yield gateway, mine.api_key
-
-
-def pid_of(leashed):
-    leash = leashed.process.pid
-    return int(Path(f"/proc/{leash}/task/{leash}/children").read_text().split()[0])
 
 
 def say(opened, text):
@@ -56,7 +48,8 @@ def say(opened, text):
 
 def run_rollout(gateway, key, number, answered):
     """Try until an attempt ends well; note each answer that was seen."""
-    for attempt in range(NUM_ATTEMPTS):
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    for attempt in takewhile(lambda _: time.monotonic() < deadline, count()):
         try:
             about = {"task_id": "t", "run": "r", "rollout_id": f"roll.{number}", "attempt": attempt}
             opened = post(f"{gateway.url}/rollouts", about, key)
@@ -66,12 +59,12 @@ def run_rollout(gateway, key, number, answered):
             return post(f"{gateway.url}/rollouts/roll.{number}/end", {"attempt": attempt, "reward": 1.0}, key)
         except (OSError, urllib.error.HTTPError):
             continue
-    raise AssertionError(f"rollout {number} found no gateway in {NUM_ATTEMPTS} attempts")
+    raise AssertionError(f"rollout {number} found no gateway in {PATIENCE_SECONDS:.0f} s")
 
 
 def test_killed_under_load(settings, redis, wait_until):
-    answered = []
-    with two_processes(settings, redis, token_seconds=0.02) as (gateway, key), ThreadPoolExecutor(12) as pool:
+    answered, slow = [], ScriptedEngine(token_seconds=0.02)
+    with two_processes(settings, redis, slow) as (gateway, key), ThreadPoolExecutor(12) as pool:
         running = [pool.submit(run_rollout, gateway, key, number, answered) for number in range(NUM_ROLLOUTS)]
         wait_until(lambda: len(answered) > NUM_CALLS * 4)
         victim = pid_of(gateway.processes[0])
@@ -112,14 +105,40 @@ def test_the_shared_address_reaches_every_rollout(settings, redis):
     assert [(one["started"], one["ended"]) for one in closed] == [(1, 1)] * 16
 
 
-def test_what_nobody_waits_for_ends_in_the_engine_through_the_shared_address_too(settings, redis):
-    with two_processes(settings, redis, token_seconds=2) as (gateway, key):
+def test_an_attempt_changes_hands_through_the_shared_address(settings, redis):
+    ensure_shipper(settings)
+    with two_processes(settings, redis) as (gateway, key):
+        for number in range(4):
+            about = {"task_id": "t", "rollout_id": f"{number}.hand", "attempt": 0, "owner": "worker"}
+            first = post(f"{gateway.url}/rollouts", about, key)
+            holder = {"attempt": 0, "key": first["api_key"]}
+            mark = post(f"{gateway.url}/rollouts/{number}.hand/mark", holder, key)
+            say(first, "hello")
+            post(f"{gateway.url}/rollouts/{number}.hand/pause", holder, key)
+            second = post(f"{gateway.url}/rollouts", {**about, "resume": {"calls": mark["calls"]}}, key)
+            say(second, "hello")
+            closed = post(f"{gateway.url}/rollouts/{number}.hand/close", {"key": second["api_key"]}, key)
+            assert (len(second["abandoned"]), closed["started"], closed["ended"]) == (1, 2, 2)
+
+    store = open_store(settings)
+    steps = [step.status for number in range(4) for step in store.get(f"{number}.hand-0").steps]
+    assert sorted(steps) == ["aborted"] * 4 + ["ok"] * 4
+    assert {owner_of(f"{number}.hand", 2) for number in range(4)} == {0, 1}
+
+
+def test_what_nobody_waits_for_ends_in_the_engine_through_the_shared_address_too(settings, redis, wait_until):
+    with two_processes(settings, redis, engine := ScriptedEngine()) as (gateway, key):
         opened = [post(f"{gateway.url}/rollouts", {"task_id": "t"}, key) for _ in range(8)]
         assert len({one["base_url"].split("/")[2] for one in opened}) == 2
+        engine.token_seconds = 600.0
         for one in opened:
-            with pytest.raises(TimeoutError):
-                post(f"{gateway.url}/r/{one['trajectory_id']}/v1/chat/completions", SAID, one["api_key"], timeout=0.2)
-        ends = [post(f"{gateway.url}/rollouts/{one['rollout_id']}/close", {}, key, timeout=5) for one in opened]
+            connection = HTTPConnection("127.0.0.1", gateway.port)
+            headers = {"Authorization": f"Bearer {one['api_key']}", "Content-Type": "application/json"}
+            connection.request("POST", f"/r/{one['trajectory_id']}/v1/chat/completions", json.dumps(SAID), headers)
+            wait_until(lambda: engine.num_running == 1)
+            connection.close()
+            wait_until(lambda: engine.num_running == 0)
+        ends = [post(f"{gateway.url}/rollouts/{one['rollout_id']}/close", {}, key) for one in opened]
 
     assert [(one["started"], one["ended"]) for one in ends] == [(1, 1)] * 8
 

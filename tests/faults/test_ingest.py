@@ -33,13 +33,15 @@ def rewards_in(settings) -> list[str]:
     return sorted(one.name for one in store.get("r.0-0").rewards) if store.query(run="r").items else []
 
 
-def said_by_shipper(settings) -> str:
-    return (settings.log_dir / "shipper.log").read_text()
-
-
 def kill_shipper(settings) -> None:
-    """With -9, if there is one."""
+    """With -9."""
     os.kill(int((settings.log_dir / "shipper.lock").read_text()), signal.SIGKILL)
+
+
+def has_shipper(settings) -> bool:
+    """Whether one has started and has said who it is."""
+    lock = settings.log_dir / "shipper.lock"
+    return lock.exists() and bool(lock.read_text())
 
 
 def logs_of(settings) -> list[Path]:
@@ -87,7 +89,7 @@ def test_a_server_killed_with_all_that_it_runs_loses_nothing(
     own_redis.send(signal.SIGSTOP)
     recorder = open_recorder(worker)
     recorder.append(reward("a"))
-    wait_until(lambda: logs_of(server), 20)
+    wait_until(lambda: logs_of(server) and has_shipper(server))
     ingest.kill()
     kill_shipper(server)
     own_redis.send(signal.SIGCONT)
@@ -103,15 +105,15 @@ def test_a_server_killed_with_all_that_it_runs_loses_nothing(
     assert store.check().findings == []
 
 
-def test_a_server_that_is_away_is_waited_for(settings, start_ingest, machine):
+def test_a_server_that_is_away_is_waited_for(settings, start_ingest, machine, said_by_shipper, wait_until):
     ingest = start_ingest(settings)
     worker = machine(ingest)
     ingest.kill()
     recorder = open_recorder(worker)
     recorder.append(reward("a"))
 
-    assert recorder.flush(timeout=1.5).pending == 1
-    assert "AGENT_LAYER_INGEST_URL" in said_by_shipper(worker)
+    wait_until(lambda: "AGENT_LAYER_INGEST_URL" in said_by_shipper(worker))
+    assert recorder.flush(timeout=0.1).pending == 1
     start_ingest(settings.model_copy(update={"ingest_key": ingest.key}), ingest.port)
     assert recorder.flush().pending == 0
     assert rewards_in(settings) == ["a"]
@@ -148,13 +150,13 @@ def test_a_log_sent_twice_at_once_is_stored_once(settings, start_ingest, machine
     assert len(list(store.objects.list(""))) == store.redis.hlen(store.keys.segments) == 1
 
 
-def test_a_wrong_key_keeps_the_log_and_names_the_setting(settings, start_ingest, machine):
+def test_a_wrong_key_keeps_the_log_and_names_the_setting(settings, start_ingest, machine, said_by_shipper, wait_until):
     worker = machine(start_ingest(settings), ingest_key="another")
     recorder = open_recorder(worker)
     recorder.append(reward("a"))
 
-    assert recorder.flush(timeout=2.0).pending == 1
-    assert "found 401" in said_by_shipper(worker)
+    wait_until(lambda: "found 401" in said_by_shipper(worker))
+    assert recorder.flush(timeout=0.5).pending == 1
     assert "set AGENT_LAYER_INGEST_KEY" in said_by_shipper(worker)
     assert logs_of(worker)
 

@@ -16,7 +16,7 @@ from agent_layer.store.rebuild import index_segment
 from agent_layer.store.segments import StoredRecord, build_segment, segment_key
 from agent_layer.store.store import open_store
 
-CLAIM_SECONDS = 0.6
+CLAIM_SECONDS = 1.5
 
 MEMBER = """
 import sys
@@ -88,7 +88,7 @@ def test_a_killed_members_groups_go_to_another_one(store, close, start):
     assert heard(one) == "g"
     say(one, "ack")
     assert (heard(one), heard(one)) == ("acked", "h")
-    other = store.follow("c", "r", member="other", wait_seconds=10)
+    other = store.follow("c", "r", member="other", wait_seconds=60)
     assert next(other).group.group_id == "i"
 
     one.kill()
@@ -96,7 +96,7 @@ def test_a_killed_members_groups_go_to_another_one(store, close, start):
     handed_on = next(other)
 
     assert handed_on.group.group_id == "h"
-    assert time.monotonic() - killed < CLAIM_SECONDS + 2.0
+    assert time.monotonic() - killed < CLAIM_SECONDS + 20
     assert handed_on.ack() == "acked"
 
 
@@ -128,7 +128,7 @@ def test_a_stopped_member_loses_its_groups_and_is_told_when_it_goes_on(store, cl
     one = start("one")
     assert heard(one) == "g"
     one.send_signal(signal.SIGSTOP)
-    other = store.follow("c", "r", member="other", wait_seconds=10)
+    other = store.follow("c", "r", member="other", wait_seconds=60)
     handed_on = [next(other), next(other)]
     assert sorted(delivery.group.group_id for delivery in handed_on) == ["g", "h"]
 
@@ -151,7 +151,7 @@ def test_what_nobody_refers_to_any_more_lapses(store, close):
     assert [delivery.group.group_id for delivery in other] == ["h"]
     del kept
 
-    handed_on = next(store.follow("c", "r", member="third", wait_seconds=10))
+    handed_on = next(store.follow("c", "r", member="third", wait_seconds=60))
 
     assert handed_on.group.group_id == "g"
     assert threading.active_count() <= renewals + 2

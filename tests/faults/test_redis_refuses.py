@@ -64,7 +64,7 @@ def test_a_server_that_has_gone_is_named_in_time_whoever_asks(spoiled, own_redis
         began = time.monotonic()
         with pytest.raises(UnreachableError, match=r"expected it to serve within 0\.5 s"):
             ask()
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 15
 
 
 def test_a_server_that_still_reads_its_file_is_waited_for(settings, start_redis, tmp_path):
@@ -106,7 +106,7 @@ def test_a_command_that_is_wrong_is_not_tried_again(spoiled):
         began = time.monotonic()
         with pytest.raises(Exception, match="wrong number of arguments"):
             redis.execute_command("GET")
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 15
 
 
 def test_records_wait_for_a_server_that_was_killed_and_starts_again(settings, start_redis, tmp_path):

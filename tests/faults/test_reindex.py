@@ -85,7 +85,7 @@ def test_a_killed_rebuild_is_taken_up_and_all_answers_come_back(store, start, wa
         process = start()
         wait_until(lambda moment=moment, process=process: moment() or process.poll() is not None, 60)
         process.send_signal(signal.SIGKILL)
-        process.wait(10)
+        process.wait(30)
         was_killed = store.redis.exists(store.keys.reindexing)
 
         report = store.reindex(drop=True)

@@ -8,8 +8,6 @@ import struct
 from collections import defaultdict
 
 import msgspec
-import pytest
-from redis import Redis
 
 from agent_layer.schema.codec import encode, owner_of
 from agent_layer.schema.group import Group
@@ -18,7 +16,6 @@ from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
 from agent_layer.schema.step import Action, StepPart
 from agent_layer.store.claims import Consumer, acknowledge
-from agent_layer.store.clients import open_redis
 from agent_layer.store.commit import commit_segments
 from agent_layer.store.filing import find_misfiled
 from agent_layer.store.index import Index
@@ -28,42 +25,9 @@ from agent_layer.store.strays import count_strays
 from agent_layer.store.summaries import count_trajectories, summarise_trajectories
 from agent_layer.store.tombstones import forget
 
-LONGEST_MS = 15.0
 NUM_TRAJECTORIES, NUM_CALLS = 256, 8
 NUM_BLOCKS, BLOCK = 48, 2_048
-NUM_TRIES = 3
 MOST_ENTRIES = 256
-
-
-class WatchedRedis(Redis):
-    """Keeps what scripts were given, and how long they kept the server's processor."""
-
-    took: tuple[float, ...] = ()
-    given: tuple[bytes, ...] = ()
-
-    def execute_command(self, *args, **options):
-        if args[0] != "EVALSHA":
-            return super().execute_command(*args, **options)
-        before = self._cpu_ms()
-        answer = super().execute_command(*args, **options)
-        self.took += (self._cpu_ms() - before,)
-        if isinstance(args[-1], bytes):
-            self.given += (args[-1],)
-        return answer
-
-    def _cpu_ms(self) -> float:
-        info = super().execute_command("INFO", "cpu")
-        return 1_000 * (info["used_cpu_user"] + info["used_cpu_sys"])
-
-    def longest_ms(self, act) -> float:
-        """The longest of the scripts that ``act`` runs, each with the least that it took in several turns."""
-        turns = [self._once(act) for _ in range(1 + NUM_TRIES)][1:]  # in the first one the server learns the scripts
-        return max(min(took) for took in zip(*turns, strict=True))
-
-    def _once(self, act) -> tuple[float, ...]:
-        self.took, self.given = (), ()
-        act()
-        return self.took
 
 
 class Row(msgspec.Struct):
@@ -86,13 +50,6 @@ class Batch(msgspec.Struct):
         """Rows, calls and rewards that one script merges."""
         rows = sum(1 + len(one.said.get("calls", ())) + len(one.rewards) for one in self.trajectories)
         return rows + len(self.policies) + len(self.trained) + len(self.groups)
-
-
-@pytest.fixture
-def watched(own_redis, settings):
-    """A client of a server that nobody else uses."""
-    with open_redis(settings.model_copy(update={"redis_url": own_redis.url})) as redis:
-        yield WatchedRedis(connection_pool=redis.connection_pool)
 
 
 def attempt_of(name: str, num_calls: int, number: int = 0):
@@ -165,14 +122,13 @@ def test_a_large_segment_is_committed_in_small_scripts(watched, keys):
     print(f"commit {first:.1f} ms, again {again:.1f} ms, at most {max(weights)} entries of {len(weights)}")  # noqa: T201
     assert max(weights) <= MOST_ENTRIES
     assert len(weights) >= (NUM_TRAJECTORIES * (NUM_CALLS + 2) + 5_600) / MOST_ENTRIES
-    assert max(first, again) <= LONGEST_MS
+    assert max(first, again) <= watched.longest_allowed_ms
 
 
 def test_no_audit_or_deletion_keeps_redis_for_long(watched, keys):
     index, ids = Index(watched, keys), fill_block(watched, keys)
     doomed = iter(ids)
-    assert_short(
-        watched,
+    watched.assert_short(
         {
             "audit": lambda: list(find_misfiled(index, ids[:512])),
             "strays": lambda: count_strays(watched, keys),
@@ -188,8 +144,7 @@ def test_no_search_or_count_keeps_redis_for_long(watched, keys):
     copy_block(watched, keys)
     rewarded, sampled = {"reward": (0.1, 0.9)}, {"policy": (0, 48)}
     label = {"labels": {"team": "1"}, "run": "run-1"}
-    assert_short(
-        watched,
+    watched.assert_short(
         {
             "find newest": lambda: find_trajectories(index, {}, limit=512),
             "find oldest": lambda: find_trajectories(index, {}, "oldest", 512),
@@ -202,9 +157,3 @@ def test_no_search_or_count_keeps_redis_for_long(watched, keys):
             "tally by numbers": lambda: summarise_trajectories(index, ["policy"], {**rewarded, **sampled}),
         },
     )
-
-
-def assert_short(watched, acts) -> None:
-    took = {name: watched.longest_ms(act) for name, act in acts.items()}
-    print({name: round(longest, 1) for name, longest in took.items()})  # noqa: T201  # figures for who looks
-    assert {name: longest for name, longest in took.items() if longest > LONGEST_MS} == {}

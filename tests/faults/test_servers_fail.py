@@ -36,15 +36,16 @@ def test_what_s3_does_not_take_stays_in_the_log_and_arrives_later(s3_settings, p
     assert [one.name for one in open_store(s3_settings).get("r.0-0").rewards] == ["a"]
 
 
-def test_a_shipper_outlives_an_outage_of_s3(s3_settings, proxy):
+def test_a_shipper_outlives_an_outage_of_s3(s3_settings, proxy, said_by_shipper, wait_until):
     proxy.mood = "is broken"
     recorder = open_recorder(s3_settings)
     recorder.append(reward("a"))
 
+    wait_until(lambda: "shipping failed" in said_by_shipper(s3_settings))
     assert recorder.flush(timeout=1.5).pending == 1
     proxy.mood = None
     assert recorder.flush(timeout=30).pending == 0
-    assert (s3_settings.log_dir / "shipper.log").read_text().count("shipping failed") == 1
+    assert said_by_shipper(s3_settings).count("shipping failed") == 1
 
 
 @pytest.mark.parametrize("mood", MOODS)
@@ -55,7 +56,7 @@ def test_whoever_asks_s3_directly_gets_one_sentence_in_time(s3_settings, proxy, 
     with pytest.raises(UnreachableError, match=r"expected to read 'key', found .*; see ") as refused:
         objects.get("key")
     assert "\n" not in str(refused.value)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 15
 
 
 @pytest.mark.parametrize("mood", MOODS)
@@ -72,7 +73,7 @@ def test_a_short_fault_of_s3_is_not_noticed(s3_settings, proxy, mood):
     [
         (("CONFIG", "SET", "maxmemory", "1"), ("CONFIG", "SET", "maxmemory", "0")),
         (("REPLICAOF", "127.0.0.1", "1"), ("REPLICAOF", "NO", "ONE")),
-        (("CLIENT", "PAUSE", "2000", "WRITE"), ("CLIENT", "UNPAUSE")),
+        (("CLIENT", "PAUSE", "60000", "WRITE"), ("CLIENT", "UNPAUSE")),
         (("DEBUG", "RELOAD"), ("PING",)),
     ],
     ids=["is out of memory", "is read-only", "stands still", "reads its file again"],

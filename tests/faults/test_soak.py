@@ -17,6 +17,8 @@ from agent_layer.store import open_store
 
 SOAK = Path(__file__).parent / "soak"
 SECONDS = 15.0
+NUM_ATTEMPTS = 20
+"""A slow machine goes on until there are more."""
 NUM_READERS = 3
 
 
@@ -41,14 +43,23 @@ class Crowd:
         return subprocess.Popen(command, env=own, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def rage(self) -> None:
-        """Kill one of those that write or ship, and start it again; shippers are started by whoever writes."""
+        """Kill one of those that write or ship, and start it again; shippers are started by whoever writes.
+
+        Who has not written yet is let live: on a slow machine nobody would ever come to write.
+        """
         name = self._chance.choice(list(self._victims))
         if self._chance.random() < 0.5:
             self._kill_shipper(name)
             return
+        if not self._has_written(self._victims[name]):
+            return
         self._bury(self._victims[name])
         self._victims[name] = self._start(name)
         self.num_killed += 1
+
+    def _has_written(self, process: subprocess.Popen) -> bool:
+        journal = self.directory / f"{process.pid}.journal"
+        return journal.exists() and journal.stat().st_size > 0
 
     def _kill_shipper(self, name: str) -> None:
         for lock in self.settings[name].dir.glob("logs/*/shipper.lock"):
@@ -96,7 +107,7 @@ def crowd(settings, tmp_path):
 @pytest.mark.timeout(300)
 def test_nobody_loses_anything_and_nobody_reads_what_is_not_there(crowd, wait_until):
     until = time.monotonic() + SECONDS
-    while time.monotonic() < until:
+    while time.monotonic() < until or len(read_journals(crowd.directory)) <= NUM_ATTEMPTS:
         time.sleep(0.4)  # the pace of dying, not a wait for anything
         crowd.rage()
     looks = crowd.calm()
@@ -105,7 +116,6 @@ def test_nobody_loses_anything_and_nobody_reads_what_is_not_there(crowd, wait_un
     store = open_store(crowd.settings["reader"])
     noted = read_journals(crowd.directory)
     print(f"{len(noted)} attempts, {crowd.num_killed} killed, looks {looks}")  # noqa: T201  # figures for who looks
-    assert len(noted) > 20
     assert all(int(number) > 0 for number in looks)
     assert [fact for name, facts in noted.items() for fact in lacking(store, name, facts)] == []
     assert store.check().findings == []

@@ -56,15 +56,12 @@ _modules = itertools.count()
 
 
 @pytest.fixture
-def scorer(tmp_path, monkeypatch):
+def scorer(write_module):
     """``scorer("return 1.0")``: the name of a scorer with this body, in a file of its own."""
-    monkeypatch.syspath_prepend(tmp_path)
 
     def write(body, module=None):
         name = module or f"late_scorer_{next(_modules)}"
-        (tmp_path / f"{name}.py").write_text(
-            f"import asyncio, os, time\n\nasync def score(task, trajectory, result):\n    {body}\n"
-        )
+        write_module(name, f"import asyncio, os, time\n\nasync def score(task, trajectory, result):\n    {body}\n")
         return f"{name}:score"
 
     return write

@@ -42,7 +42,7 @@ def queued(settings):
 
 @pytest.mark.usefixtures("tried")
 def test_known_tasks_are_left_out_and_counted(settings, submit):
-    assert submit("--known", "skip") == "submitted 2 tasks, 2 rollouts, to run r; 1 known tasks were left out\n"
+    assert submit("--known", "skip") == "submitted 2 tasks, 2 rollouts, to run r; 1 known task left out\n"
 
     assert queued(settings) == ["new2", "new3"]
 
@@ -67,7 +67,7 @@ def test_by_default_and_in_another_run_every_task_is_new(settings, submit):
 def test_a_file_without_anything_new_queues_nothing(settings, submit, tmp_path):
     (tmp_path / "tasks.jsonl").write_text('{"id": "again", "input": 1}\n')
 
-    assert submit("--known", "skip") == "submitted 0 tasks, 0 rollouts, to run r; 1 known tasks were left out\n"
+    assert submit("--known", "skip") == "submitted 0 tasks, 0 rollouts, to run r; 1 known task left out\n"
     assert queued(settings) == []
 
 

@@ -1,9 +1,7 @@
 """This file holds what a training run promises on real parts: veRL, Redis, the dispatcher's queue, engines that switch.
 
-Only the agent is short: a thread plays every group as soon as it is asked for, under the version that serves.
-torch and veRL take ten seconds to import, which collecting the tests must not.
+Only the worker is short: a thread plays every rollout as soon as it is given out, under the version that serves.
 """
-# ruff: noqa: PLC0415  # so the imports stand where they are needed
 
 import signal
 import subprocess
@@ -20,26 +18,15 @@ from agent_layer.store.batches import list_batches
 from agent_layer.store.policies import list_policies
 from trainer_adapter.checkpoint import Shelf
 from trainer_adapter.config import write_config
-from trainer_adapter.groups import CONSUMER
 from trainer_adapter.progress import progress_path, read_progress
 from trainer_adapter.replaying import rebuild_batch
+
+from .conftest import RUN, acknowledged, train
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore"),  # torch, ray and veRL warn of each other
     pytest.mark.timeout(300),
 ]
-
-RUN = "r"
-
-
-def train(config, settings, **options):
-    from trainer_adapter.run import train_run
-
-    return train_run(config, settings, **options)
-
-
-def acknowledged(redis, keys):
-    return {one.decode() for one in redis.smembers(keys.acked(RUN, CONSUMER))}
 
 
 @pytest.mark.usefixtures("player")

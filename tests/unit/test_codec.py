@@ -13,6 +13,7 @@ from agent_layer.schema.group import Group
 from agent_layer.schema.policy import PolicyVersion
 from agent_layer.schema.record import Logprobs, TokenIds
 from agent_layer.schema.reward import Reward
+from agent_layer.schema.rollout import Resumed
 from agent_layer.schema.step import Action, Content, PromptDelta, StepPart, StepState
 from agent_layer.schema.task import Limits, RewardSpec, Task
 
@@ -53,7 +54,10 @@ tasks = st.builds(
     rewards=st.dictionaries(names, st.builds(RewardSpec, weight=st.floats(-2, 2)), max_size=2),
     limits=st.builds(Limits, turns=st.none() | st.integers(0, 99)),
 )
-records = parts | tasks
+resumes = st.builds(
+    Resumed, trajectory_id=names, run=names, at=st.floats(0, 2e9), worker=st.none() | names, abandoned=st.lists(names)
+)
+records = parts | tasks | resumes
 
 
 @given(records)

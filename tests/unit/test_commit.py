@@ -16,7 +16,7 @@ from agent_layer.schema.group import Group
 from agent_layer.schema.ids import new_id
 from agent_layer.schema.policy import PolicyVersion
 from agent_layer.schema.reward import Reward
-from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
+from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome, Resumed
 from agent_layer.schema.step import Action, Content, StepPart
 from agent_layer.schema.task import RewardSpec, Task
 from agent_layer.schema.trajectory import assemble_trajectory
@@ -86,8 +86,9 @@ batches = st.integers(1, 2).map(
         run="run", batch_id=f"b{n}", step=n, policy_version=0, trained_at=AT, rollouts=[], num_samples=0, batch_hash="h"
     )
 )
+resumes = st.builds(Resumed, trajectory_id=trajectory_ids, run=st.just("run"), at=times, abandoned=st.just(["c1"]))
 contents = st.builds(Content, trajectory_id=trajectory_ids, hash=st.just("hash"), body=st.just(b"1"))
-records = st.one_of(starts, parts, rewards, outcomes, acceptances, groups, policies, batches, contents)
+records = st.one_of(starts, parts, rewards, outcomes, acceptances, groups, policies, batches, contents, resumes)
 property_settings = hypothesis_settings(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

@@ -13,6 +13,8 @@ from agent_layer.settings import Settings
 from agent_layer.store.clients import open_redis
 from agent_layer.store.embedded import find_redis_server, socket_path
 
+from ..processes import is_running
+
 _USER = """
 import sys
 from pathlib import Path
@@ -37,14 +39,6 @@ def end(user: subprocess.Popen[str], *, kill: bool = False) -> None:
     if kill:
         user.send_signal(signal.SIGKILL)
     user.communicate()
-
-
-def is_running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 def test_users_share_one_server_that_survives_the_death_of_one_and_ends_with_the_last(tmp_path, wait_until):

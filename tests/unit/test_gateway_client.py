@@ -5,7 +5,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import msgspec
 import pytest
 
-from agent_layer.errors import BadInputError, NotFoundError, NotWholeError, UnreachableError
+from agent_layer.errors import BadInputError, LeaseLostError, NotFoundError, NotWholeError, UnreachableError
 from agent_layer.schema.gateway import EndedRollout, OpenedRollout, OpenRequest
 from agent_layer.schema.task import Limits
 from tracer.gateway import GatewayClient
@@ -81,6 +81,21 @@ def test_closing_counts_calls(server, client):
     assert server.asked[0][2] == {"attempt": 1}
 
 
+def test_a_holder_names_its_key_so_that_only_it_marks_pauses_and_closes(server, client):
+    server.answer = (200, '{"trajectory_id": "r1-1", "calls": 2, "seconds": 0.5, "started": 2, "ended": 2}')
+
+    marks = [client.mark("r1", 1, "key"), client.pause("r1", 1, "key")]
+    client.close("r1", 1, key="key", abort=True)
+
+    assert [(mark.calls, mark.seconds) for mark in marks] == [(2, 0.5)] * 2
+    holder = {"attempt": 1, "key": "key"}
+    assert [(path, body) for path, _, body in server.asked] == [
+        ("/rollouts/r1/mark", holder),
+        ("/rollouts/r1/pause", holder),
+        ("/rollouts/r1/close", {**holder, "abort": True}),
+    ]
+
+
 def test_ending_tells_whether_it_counts(server, client):
     ended = EndedRollout(trajectory_id="r1-0", accepted=False, reward=None, started=2, ended=2)
     server.answer = (200, json.dumps(msgspec.to_builtins(ended)))
@@ -94,7 +109,10 @@ def test_ending_tells_whether_it_counts(server, client):
     [
         (404, '{"error": {"message": "rollout r1 is not known"}}', NotFoundError, "rollout r1 is not known"),
         (409, '{"error": "two calls still run"}', NotWholeError, "two calls still run"),
-        (401, "who are you", BadInputError, "who are you"),
+        (412, '{"error": {"message": "another went on"}}', LeaseLostError, "another went on"),
+        (400, "no such field", BadInputError, "no such field"),
+        (401, "who are you", UnreachableError, "who are you"),
+        (429, "slow down", UnreachableError, "slow down"),
         (500, "", UnreachableError, "(no text)"),
     ],
 )

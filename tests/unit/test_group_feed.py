@@ -4,6 +4,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
 
 from agent_layer.dispatcher import connect
 from agent_layer.errors import AgentLayerError
@@ -27,7 +30,8 @@ def make(settings, dispatcher):
     store = open_store(settings)
 
     def make(cursor=None, **plan):
-        config = TrainConfig(model=Path("m"), tasks=Path("t"), steps=9, rollouts=Rollouts(**plan))
+        rollouts = Rollouts(**{"ask_ahead_steps": 0, **plan})
+        config = TrainConfig(model=Path("m"), tasks=Path("t"), steps=9, rollouts=rollouts)
         return GroupFeed("r", TASKS, config, dispatcher, store, cursor or Cursor())
 
     return make
@@ -43,8 +47,8 @@ def asked(dispatcher):
 def test_no_more_is_in_flight_than_staleness_allows(make, dispatcher, groups_per_step, max_staleness, expected):
     feed = make(groups_per_step=groups_per_step, max_staleness=max_staleness)
 
-    feed.ask()
-    feed.ask()
+    feed.ask(0)
+    feed.ask(0)
 
     assert len(asked(dispatcher)) == expected
     assert feed.cursor(0, 0, []).open_positions == list(range(expected))
@@ -52,18 +56,18 @@ def test_no_more_is_in_flight_than_staleness_allows(make, dispatcher, groups_per
 
 def test_a_finished_group_makes_room_for_one_other(make, dispatcher):
     feed = make(groups_per_step=2, max_staleness=0)
-    feed.ask()
+    feed.ask(0)
     first = asked(dispatcher)[0][0]
 
     feed.finish([first])
     feed.finish([first])
-    feed.ask()
+    feed.ask(0)
 
     assert len(asked(dispatcher)) == 3
 
 
 def test_each_task_is_asked_once_per_epoch(make, dispatcher):
-    make(max_staleness=1).ask()
+    make(max_staleness=1).ask(0)
 
     tasks = [group.task_id for group in dispatcher.groups()]
     assert sorted(tasks) == sorted([task.id for task in TASKS] * 2)
@@ -72,12 +76,12 @@ def test_each_task_is_asked_once_per_epoch(make, dispatcher):
 
 def test_a_feed_that_starts_again_asks_for_nothing_twice(make, dispatcher):
     feed = make(groups_per_step=2, max_staleness=1)
-    feed.ask()
+    feed.ask(0)
     cursor = feed.cursor(step=3, policy_version=3, taken=["g"])
     before = asked(dispatcher)
 
     again = make(cursor=cursor, groups_per_step=2, max_staleness=1)
-    again.ask()
+    again.ask(0)
 
     assert asked(dispatcher) == before
     assert again.cursor(3, 3, ["g"]) == cursor
@@ -85,7 +89,7 @@ def test_a_feed_that_starts_again_asks_for_nothing_twice(make, dispatcher):
 
 def test_what_the_dispatcher_lost_is_asked_for_again(make, dispatcher, redis, keys):
     feed = make(groups_per_step=2, max_staleness=0)
-    feed.ask()
+    feed.ask(0)
     cursor, before = feed.cursor(0, 0, []), asked(dispatcher)
     redis.delete(*redis.scan_iter(match=keys.queue("*")))
 
@@ -104,11 +108,94 @@ def test_a_curriculum_gives_more_rollouts_to_tasks_that_fail(make, dispatcher):
     feed = make(group_size=10, max_staleness=0, curriculum=Curriculum())
     feed.learn({"t0": 0.0, "t1": 1.0, "t2": 1.0, "t3": 1.0})
 
-    feed.ask()
+    feed.ask(0)
 
     sizes = {group.task_id: group.group_size for group in dispatcher.groups()}
     assert sum(sizes.values()) == 40
     assert sizes["t0"] > 10 > sizes["t1"] == pytest.approx(sizes["t3"], abs=1)
+
+
+def test_tasks_are_asked_for_as_the_plan_says(make, dispatcher):
+    make(group_size=4, launch=1.25, partial="drop", priority=7, groups_per_step=1, max_staleness=0).ask(0)
+
+    (lease, *others) = dispatcher.queue.claim("w", 9)
+    assert len(others) == 4
+    task = lease.task
+    assert (task.group_size, task.launch, task.partial, task.priority) == (4, 5, "drop", 7)
+
+
+def test_what_the_plan_leaves_open_is_as_its_task_says(settings, dispatcher):
+    own = Task(id="t", run="r", group_size=5, launch=9, partial="refill", priority=3)
+    config = TrainConfig(model=Path("m"), tasks=Path("t"), steps=9, rollouts=Rollouts(group_size=2))
+    GroupFeed("r", [own], config, dispatcher, open_store(settings), Cursor()).ask(0)
+
+    task = dispatcher.queue.claim("w", 1)[0].task
+    assert (task.group_size, task.launch, task.partial, task.priority) == (2, None, "refill", 3)
+
+
+def test_with_a_curriculum_each_group_launches_its_own_share_of_more(make, dispatcher):
+    feed = make(group_size=10, launch=1.1, max_staleness=0, curriculum=Curriculum())
+    feed.learn({"t0": 0.0, "t1": 1.0, "t2": 1.0, "t3": 1.0})
+
+    feed.ask(0)
+
+    groups = dispatcher.groups()
+    assert sum(group.group_size for group in groups) == 40
+    assert all(1.1 * group.group_size <= group.num_launched < 1.1 * group.group_size + 1 for group in groups)
+
+
+def test_groups_are_asked_ahead_with_the_version_from_which_they_may_begin(make, dispatcher):
+    feed = make(groups_per_step=2, max_staleness=1, ask_ahead_steps=2, group_size=2)
+
+    feed.ask(0)
+
+    assert len(asked(dispatcher)) == 8
+    assert feed.cursor(0, 0, []).open_starts == [-1, -1, 0, 0, 1, 1, 2, 2]
+    assert len({lease.group_id for lease in dispatcher.queue.claim("w", 99)}) == 4
+    dispatcher.serve("r", 1)
+    assert {lease.task.from_policy for lease in dispatcher.queue.claim("w", 99)} == {1}
+
+
+def test_a_feed_that_goes_on_under_later_versions_asks_for_the_same_groups_and_lets_them_begin(make, dispatcher):
+    plan = {"groups_per_step": 2, "max_staleness": 0, "ask_ahead_steps": 1, "group_size": 2}
+    feed = make(**plan)
+    feed.ask(0)
+    cursor, before = feed.cursor(0, 0, []), asked(dispatcher)
+
+    again = make(cursor=cursor, **plan)
+    again.ask(7)  # the trainer that was killed had come to 6
+    dispatcher.serve("r", 7)
+
+    assert asked(dispatcher) == before
+    assert len({lease.group_id for lease in dispatcher.queue.claim("w", 99)}) == 4
+
+
+@given(st.data())
+@hypothesis_settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_no_group_is_given_out_too_early_for_its_step(make, dispatcher, redis, keys, data):
+    for key in redis.scan_iter(match=keys.queue("*")):
+        redis.delete(key)
+    size, staleness = data.draw(st.integers(1, 3), "groups per step"), data.draw(st.integers(0, 2), "staleness")
+    ahead = data.draw(st.integers(0, 2), "ahead")
+    feed = make(groups_per_step=size, max_staleness=staleness, ask_ahead_steps=ahead, group_size=2)
+    began: dict[str, int] = {}
+    """Version that served when it was given out, by group id, in order of being trained."""
+    for version in range(5):
+        feed.ask(version)
+        dispatcher.serve("r", version)
+        while True:
+            for lease in dispatcher.queue.claim("w", 99):
+                began.setdefault(lease.group_id, version)
+            if not began or not data.draw(st.booleans(), "drop one"):
+                break
+            dropped = data.draw(st.sampled_from(sorted(began)), "dropped")
+            began.pop(dropped)
+            feed.finish([dropped])
+            feed.ask(version)
+        trained = list(began)[:size]
+        assert len(trained) == size
+        assert all(version - began.pop(group_id) <= staleness for group_id in trained)
+        feed.finish(trained)
 
 
 def test_a_run_without_workers_ends_with_a_sentence(make):
@@ -126,7 +213,7 @@ def test_an_order_is_the_seeds_and_changes_with_the_epoch():
 
 def test_the_same_position_is_the_same_group_whatever_its_size(make, dispatcher):
     feed = make(groups_per_step=4, max_staleness=0, curriculum=Curriculum())
-    feed.ask()
+    feed.ask(0)
     before = asked(dispatcher)
     cursor = msgspec.structs.replace(feed.cursor(0, 0, []), success_rates={"t0": 1.0, "t1": 0.0})
 

@@ -47,6 +47,10 @@ def delivery(*trajectories, group_size=None, task_id="t"):
     return GroupDelivery(group, list(trajectories), lambda: None)
 
 
+def with_group(one, **fields):
+    return GroupDelivery(msgspec.structs.replace(one.group, **fields), one.trajectories, one.ack)
+
+
 def test_a_rollout_that_is_too_old_leaves_its_group_and_its_baseline():
     old, young, younger = trajectory("a", version=1), trajectory("b", version=2, score=0.0), trajectory("c", version=3)
 
@@ -85,6 +89,47 @@ def test_a_call_counts_once_and_its_choices_are_all_trained():
     assert (counts.num_calls, counts.num_tokens) == (2, 4)
 
 
+def test_a_group_with_fewer_than_two_rewards_has_no_baseline_and_is_no_part_of_a_step():
+    one, null = trajectory("a", score=1.0), trajectory("b", cause="infra")
+
+    assert read_group(delivery(one, null), 0, 1).is_void
+    assert read_group(delivery(one, trajectory("c", version=1), group_size=2), 3, 2).is_void
+    assert not read_group(delivery(one, null, trajectory("c", score=0.0)), 0, 1).is_void
+
+
+def test_groups_are_counted_by_how_they_were_filled():
+    whole, short = delivery(trajectory("a"), trajectory("b")), delivery(trajectory("c"), group_size=2)
+    dropped = with_group(delivery(group_size=4), fill="dropped", num_usable=3)
+
+    groups = [read_group(one, 0, 1) for one in (whole, short, dropped)]
+    counts = count_step(groups)
+
+    assert (counts.num_whole_groups, counts.num_short_groups, counts.num_dropped_groups) == (1, 1, 1)
+    assert (counts.num_rollouts, counts.num_null_rewards) == (8, 2)
+    assert groups[2].is_void
+
+
+def test_rollouts_that_were_tried_beyond_the_size_of_a_group_count_as_failures():
+    refilled = delivery(trajectory("a"), trajectory("b"), trajectory("c", cause="infra"), group_size=2)
+
+    counts = count_step([read_group(refilled, 0, 1)])
+
+    assert (counts.num_rollouts, counts.num_null_rewards, counts.num_whole_groups) == (3, 1, 1)
+
+
+def test_the_time_of_what_was_kept_stands_against_that_of_the_surplus():
+    whole = delivery(trajectory("a"), trajectory("b"))
+    cut = [
+        with_group(whole, num_usable=3, num_surplus=1, kept_seconds=2.0, surplus_seconds=10.0),
+        with_group(whole, num_usable=1, num_surplus=3, kept_seconds=6.0, surplus_seconds=30.0),
+        with_group(whole, num_usable=9, kept_seconds=100.0),
+    ]
+
+    counts = count_step([read_group(one, 0, 1) for one in cut])
+
+    assert (counts.num_surplus_rollouts, counts.kept_seconds, counts.surplus_seconds) == (4, 3.0, 25.0)
+
+
 def test_success_is_by_task_and_leaves_out_what_was_not_judged():
     groups = [
         read_group(delivery(trajectory("a"), trajectory("b", score=-1.0), task_id="half"), 0, 1),
@@ -98,6 +143,6 @@ def test_success_is_by_task_and_leaves_out_what_was_not_judged():
 def test_an_empty_step_counts_nothing():
     counts = msgspec.structs.asdict(count_step([]))
 
-    assert counts.pop("reward_mean") is None
+    assert [counts.pop(name) for name in ("reward_mean", "kept_seconds", "surplus_seconds")] == [None] * 3
     assert set(counts.values()) == {0}
     assert counts["staleness_mean"] == pytest.approx(0.0)

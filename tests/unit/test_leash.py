@@ -18,7 +18,7 @@ time.sleep(60)
 CHILD = "import os, time; print(os.getpid(), flush=True); time.sleep(60)"
 
 
-def wait_until(condition, seconds=10.0):
+def wait_until(condition, seconds=30.0):
     deadline = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < deadline, "the condition did not come true"
@@ -57,3 +57,14 @@ def test_it_ends_when_it_is_stopped(tmp_path):
 
     assert not is_alive(child)
     assert not leashed.is_running
+
+
+def test_it_ends_when_the_leash_itself_is_killed(tmp_path):
+    leashed = start_leashed([sys.executable, "-c", CHILD], {}, tmp_path / "child.log")
+    child = wait_until(lambda: pid_in(leashed.log))
+
+    leashed.process.kill()
+    leashed.process.wait()
+
+    wait_until(lambda: not is_alive(child))
+    leashed.stop()

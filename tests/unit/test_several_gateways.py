@@ -25,7 +25,7 @@ def gateway():
             body = msgspec.json.decode(self.rfile.read(int(self.headers["Content-Length"])))
             seen.append((self.path, body))
             opened = {"rollout_id": body.get("rollout_id", "r"), "attempt": body.get("attempt", 0)}
-            counted = {"trajectory_id": "t", "started": 1, "ended": 1, "unknown": []}
+            counted = {"trajectory_id": "t", "started": 1, "ended": 1, "unknown": [], "calls": 1, "seconds": 0.5}
             answer = opened | counted | {"base_url": "", "api_key": "", "model": "", "accepted": True, "reward": 1.0}
             self.send_response(200)
             self.end_headers()
@@ -63,10 +63,12 @@ def test_of_two_attempts_one_is_where_a_gateway_lives(gateway):
 def test_what_was_opened_somewhere_is_closed_and_ended_there(gateway):
     client = SeveralGateways([gateway[0], gateway[0], gateway[0]], None)
     opened = client.open(OpenRequest(task_id="t"))
-    client.close(opened.rollout_id, opened.attempt)
+    client.mark(opened.rollout_id, opened.attempt, "key")
+    client.pause(opened.rollout_id, opened.attempt, "key")
+    client.close(opened.rollout_id, opened.attempt, key="key", abort=True)
     client.end(opened.rollout_id, attempt=opened.attempt)
 
-    assert [path.split("/")[-1] for path, _ in gateway[1]] == ["rollouts", "close", "end"]
+    assert [path.split("/")[-1] for path, _ in gateway[1]] == ["rollouts", "mark", "pause", "close", "end"]
     assert gateway[1][0][1]["rollout_id"] == opened.rollout_id
 
 
@@ -74,7 +76,7 @@ def test_keys_at_a_gateway_that_is_gone_are_not_renewed(gateway):
     client = SeveralGateways([gateway[0], GONE], None, connect_seconds=1)
     names = ["r-0", "r-1"]
 
-    assert len(client.renew(names, 30)) == 1
+    assert len(client.renew(names, 30).unknown) == 1
 
 
 def test_addresses_are_separated_by_commas():

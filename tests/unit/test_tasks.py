@@ -41,6 +41,11 @@ def test_every_field_arrives():
     ]
 
 
+def test_sampling_that_no_gateway_takes_is_refused_before_anything_is_queued():
+    with pytest.raises(BadInputError, match=r"line 1: expected sampling .* found messages, stream"):
+        parse('{"input":1,"sampling":{"temperature":1,"stream":true,"messages":[]}}')
+
+
 def test_a_line_without_id_is_named_by_its_hash():
     line = '{"input": "2+2"}'
 
@@ -51,6 +56,13 @@ def test_the_command_line_wins_over_the_lines():
     (task,) = parse('{"input":1,"group_size":2}', group_size=8, split="eval")
 
     assert (task.group_size, task.split) == (8, "eval")
+
+
+def test_what_measures_a_run_does_not_delay_it_unless_its_line_says_so():
+    told, untold = '{"input":1,"priority":0}', '{"input":2}'
+
+    assert [task.priority for task in parse(told, untold)] == [0, 0]
+    assert [task.priority for task in parse(told, untold, split="eval")] == [0, -1]
 
 
 @pytest.mark.parametrize(
@@ -66,6 +78,10 @@ def test_the_command_line_wins_over_the_lines():
         ('{"input":1,"id":"no spaces"}', "no spaces"),
         ('{"input":1,"needs":["a,b"]}', "a,b"),
         ('{"input":1,"priority":5000}', "priority"),
+        ('{"input":1,"partial":"x"}', "partial"),
+        ('{"input":1,"expected_seconds":-1}', "expected_seconds from 0"),
+        ('{"input":1,"seed":99999999999999999999}', "64 bits"),
+        ('{"input":99999999999999999999}', "64 bits"),
         ('{"input":0,"id":"first"}', "id 'first' of line 1"),
     ],
 )

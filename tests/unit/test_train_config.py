@@ -39,6 +39,17 @@ def test_every_format_gives_the_same_run(tmp_path):
     assert runs[0].algorithm.entropy == Schedule(start=0.02, end=0.0, shape="linear")
 
 
+def test_what_is_asked_of_the_dispatcher_is_left_to_tasks_unless_it_is_said(tmp_path):
+    plain = TrainConfig(model=tmp_path, tasks=tmp_path, steps=1).rollouts
+    assert (plain.launch, plain.partial, plain.priority, plain.pause_at_switch) == (None, None, None, False)
+
+    path = tmp_path / "run.yaml"
+    path.write_text("model: m\ntasks: t\nsteps: 1\nrollouts: {launch: 1.25, partial: refill, pause_at_switch: true}\n")
+    told = load_config(path).rollouts
+
+    assert (told.launch, told.partial, told.pause_at_switch) == (1.25, "refill", True)
+
+
 def test_a_run_survives_being_written_down(tmp_path):
     config = TrainConfig(model=tmp_path / "m", tasks=tmp_path / "t.jsonl", steps=3)
     path = tmp_path / "written.json"
@@ -52,6 +63,8 @@ def test_a_run_survives_being_written_down(tmp_path):
     [
         ("optimizer: {learning_rat: {start: 1}}", "learning_rat"),
         ("rollouts: {group_size: 1}", "group_size"),
+        ("rollouts: {launch: 0.5}", "launch"),
+        ("rollouts: {partial: wait}", "partial"),
         ("algorithm: {estimator: magic}", "estimator"),
         ("rollouts: [", "expected the knobs"),
     ],

@@ -23,12 +23,11 @@ walk.version = "w1"
 
 
 @pytest.fixture
-def maze(tmp_path, monkeypatch):
+def maze(write_module):
     """``maze("more code")``: a module with environments; gives its name."""
-    monkeypatch.syspath_prepend(tmp_path)
 
     def write(name, more=""):
-        (tmp_path / f"{name}.py").write_text(MAZE + more)
+        write_module(name, MAZE + more)
         return name
 
     return write

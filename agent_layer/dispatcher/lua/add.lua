@@ -1,10 +1,12 @@
 -- Queue the rollouts of groups that are not known yet.
 --
--- ARGV: max_queued, then per group: group_id run task_id task_type split group_size needs priority task.
+-- ARGV: max_queued, then per group: group_id run task_id task_type split group_size launched partial needs priority
+-- from_policy expected_ms task; from_policy and expected_ms may be ''.
 -- Returns per group 1 (queued) or 0 (known before), or {-1, num_queued} when the queue is too full for all of them.
 
-local FIELDS = 9
-local PRIORITY_STEP = 1099511627776 -- 2^40: more than ever will be added, and a double still counts below it
+local FIELDS = 13
+local LEAD = 256 -- places that a rollout gains by being expected to take twice as long; nobody waits for more than 16 times that
+local MOST_DOUBLINGS = 16
 
 local function num_queued()
   local num = redis.call('ZCARD', key('delayed'))
@@ -23,28 +25,33 @@ local function num_asked()
   local num = 0
   for at = 2, #ARGV, FIELDS do
     if not is_known(ARGV[at]) then
-      num = num + ARGV[at + 5]
+      num = num + ARGV[at + 6]
     end
   end
   return num
 end
 
-local function add(group, run, task_id, task_type, split, size, needs, priority, task)
+-- Long rollouts begin first, so that nobody waits for them at the end. What nobody said and nobody saw counts as a second.
+local function lead_of(run, task_id, expected_ms)
+  local ms = tonumber(expected_ms) or tonumber(redis.call('HGET', key('took', run), task_id) or nil) or 1000
+  local doublings = math.log(math.max(ms, 1) / 1000) / math.log(2)
+  return math.floor(LEAD * math.max(0, math.min(MOST_DOUBLINGS, doublings)))
+end
+
+local function add(group, run, task_id, task_type, split, size, launched, partial, needs, priority, from_policy, expected, task)
   if is_known(group) then
     return 0
   end
+  local ready = table.concat({ run, priority, from_policy, needs }, '/')
   redis.call('HSET', key('g', group), 'state', 'open', 'run', run, 'task_id', task_id, 'task_type', task_type,
-    'split', split, 'group_size', size, 'open', size, 'task', task, 'queued_at', NOW)
-  for member = 0, size - 1 do
-    local seq = redis.call('INCR', key('seq'))
-    local rollout = group .. '.' .. member
-    redis.call('HSET', key('r', rollout), 'group', group, 'member', member, 'ready', run .. '/' .. needs,
-      'score', seq - priority * PRIORITY_STEP, 'attempts', 0, 'failures', 0)
-    enqueue(rollout)
-    if member == 0 then
-      redis.call('ZADD', key('open'), seq, group)
-    end
-  end
+    'split', split, 'group_size', size, 'partial', partial, 'ready', ready, 'task', task, 'queued_at', AT)
+  local seq, lead = redis.call('INCRBY', key('seq'), launched) - launched + 1, lead_of(run, task_id, expected)
+  redis.call('ZADD', key('open'), seq, group)
+  launch(group_named(group), tonumber(launched), function(member)
+    return seq + member - lead
+  end)
+  redis.call('HSETNX', key('book', run), 'weight', 1)
+  redis.call('SADD', key('runs'), run)
   return 1
 end
 
@@ -56,5 +63,6 @@ local added = {}
 for at = 2, #ARGV, FIELDS do
   added[#added + 1] = add(unpack(ARGV, at, at + FIELDS - 1))
 end
+write_groups()
 wake()
 return added

@@ -1,26 +1,27 @@
--- Cancel all rollouts of groups that are not final yet; running ones learn it at their next heartbeat.
+-- Cancel all rollouts of groups that are not final yet; workers that run some of them are told at once.
 --
--- ARGV: group ids. Returns the number of rollouts that were cancelled.
+-- ARGV: group ids. Returns the number of rollouts that were cancelled, and of groups that were looked at: it stops
+-- after some thousand rollouts, so that nobody waits for it.
 
-local function cancel(rollout)
-  local r = key('r', rollout)
-  local status, name = unpack(redis.call('HMGET', r, 'status', 'ready'))
-  if FINAL[status] then
-    return 0
+local ENOUGH = 2048
+local num, num_groups = 0, 0
+
+local function cancel_all(group, found)
+  found.state = 'closing' -- nothing is launched for it any more
+  for member = 0, found.launched - 1 do
+    num = num + cancel(group .. '.' .. member, 'cancelled')
   end
-  redis.call('ZREM', key('ready', name), rollout)
-  redis.call('ZREM', key('delayed'), rollout)
-  redis.call('ZREM', key('leases'), rollout)
-  redis.call('HDEL', r, 'token')
-  finish(rollout, 'cancelled')
-  return 1
 end
 
-local num = 0
 for _, group in ipairs(ARGV) do
-  local state, size = unpack(redis.call('HMGET', key('g', group), 'state', 'group_size'))
-  for member = 0, state == 'open' and size - 1 or -1 do
-    num = num + cancel(group .. '.' .. member)
+  local found = group_named(group)
+  if found.state == 'open' then
+    cancel_all(group, found)
+  end
+  num_groups = num_groups + 1
+  if num >= ENOUGH then
+    break
   end
 end
-return num
+write_all({})
+return { num, num_groups }

@@ -1,17 +1,41 @@
--- Lease rollouts, those first that come first in the order of priority, then of asking.
+-- Lease rollouts: of the highest priority, then of the run whose turn it is, then what waited for the oldest policy
+-- version, which is trained first, then what comes first.
 --
--- ARGV: num, lease_ms, max_attempts, worker, run or '' for any, then what the worker is capable of.
--- Returns {leases, newest id of the wake stream, ms until a delayed rollout is due or -1};
--- a lease is {rollout_id, token, attempt, group_id, task, ms in the queue}.
+-- ARGV: num, lease_ms, worker, run or '' for any, 1 where reap.lua was just called, then what the worker is capable of.
+-- Returns {leases}; or {} when reap.lua is to be called first; or, where there is nothing to lease, {{}, newest id of the
+-- wake stream, ms until a back-off or a lease ends, or -1 when there is neither}. A lease is {rollout_id, token, attempt,
+-- group_id, task, ms in the queue, checkpoint or ''}.
 
-local capable = {}
+local NUM, WORKER, RUN, IS_REAPED = tonumber(ARGV[1]), ARGV[3], ARGV[4], ARGV[5] == '1'
+local capable, newest, shares, stopped = {}, {}, {}, {}
 for at = 6, #ARGV do
   capable[ARGV[at]] = true
 end
 
-local function may_take(name)
-  local run, needs = name:match('^([^/]*)/(.*)$')
-  if (ARGV[5] ~= '' and ARGV[5] ~= run) or redis.call('SISMEMBER', key('paused'), run) == 1 then
+-- The newest policy version by which a run's calls are answered. One that is registered may still have to be loaded, so
+-- that what a trainer said counts; where none said anything, the newest that is registered.
+local function newest_policy(run)
+  if not newest[run] then
+    newest[run] = tonumber(redis.call('HGET', key('book', run), 'served') or -1)
+    for _, number in ipairs(newest[run] < 0 and redis.call('HKEYS', POLICIES .. run) or {}) do
+      newest[run] = math.max(newest[run], tonumber(number))
+    end
+  end
+  return newest[run]
+end
+
+-- What a run may have: weight is its share, quota the most leases, turn when it is served next.
+local function share_of(run)
+  if not shares[run] then
+    local weight, quota, turn, leased = unpack(redis.call('HMGET', key('book', run), 'weight', 'quota', 'turn', 'leased'))
+    shares[run] = { weight = tonumber(weight or 1), turn = tonumber(turn or 0), leased = tonumber(leased or 0),
+      quota = tonumber(quota or nil) or math.huge }
+  end
+  return shares[run]
+end
+
+local function may_take(run, from_policy, needs)
+  if (RUN ~= '' and RUN ~= run) or stopped[run] then
     return false
   end
   for need in needs:gmatch('[^,]+') do
@@ -19,57 +43,193 @@ local function may_take(name)
       return false
     end
   end
-  return true
+  return from_policy == '' or newest_policy(run) >= tonumber(from_policy)
 end
 
+-- The first rollout of a ready set that this worker may take; nil when there is none.
 local function head_of(name)
-  local head = redis.call('ZRANGE', key('ready', name), 0, 0, 'WITHSCORES')
-  if not head[1] then
+  local run, priority, from_policy, needs = name:match('^([^/]*)/([^/]*)/([^/]*)/(.*)$')
+  if not may_take(run, from_policy, needs) then
+    return nil
+  end
+  local found = redis.call('ZRANGE', key('ready', name), 0, 0, 'WITHSCORES') -- most give none: others go before
+  if not found[1] then
     redis.call('SREM', key('ready'), name)
     return nil
   end
-  return { name = name, rollout = head[1], score = tonumber(head[2]) }
+  return { name = name, run = run, priority = tonumber(priority), start = tonumber(from_policy) or 0, found = found, at = 1,
+    score = tonumber(found[2]) }
 end
 
-local function first_of(heads)
-  local best
-  for name, head in pairs(heads) do
-    if not best or head.score < best.score then
-      best = head
+local clock, truce = hear(tonumber(ARGV[2]))
+local now_served = clock.turn
+
+-- A run that had nothing to do does not get the turns that it missed.
+local function turn_of(run)
+  return math.max(share_of(run).turn, now_served)
+end
+
+local function goes_before(one, other)
+  if one.priority ~= other.priority then
+    return one.priority > other.priority
+  end
+  if one.run == other.run and one.start ~= other.start then
+    return one.start < other.start
+  end
+  if one.run ~= other.run and turn_of(one.run) ~= turn_of(other.run) then
+    return turn_of(one.run) < turn_of(other.run)
+  end
+  return one.score < other.score
+end
+
+-- Each run's heads in their order, the last first: what comes first in a run says nothing of others.
+local function lines_of(heads)
+  local lines = {}
+  for _, head in ipairs(heads) do
+    lines[head.run] = lines[head.run] or {}
+    table.insert(lines[head.run], head)
+  end
+  for _, line in pairs(lines) do
+    table.sort(line, function(one, other)
+      return goes_before(other, one)
+    end)
+  end
+  return lines
+end
+
+local function first_of(lines)
+  local first
+  for run, line in pairs(lines) do
+    local share, head = share_of(run), line[#line]
+    if head and share.leased < share.quota and (not first or goes_before(head, first)) then
+      first = head
     end
   end
-  return best
+  return first
 end
+
+-- Look at more of a ready set; at four times as many in all, for one that gives much.
+local function look_further(head)
+  local num = #head.found / 2
+  for _, one in ipairs(redis.call('ZRANGE', key('ready', head.name), num, 4 * num - 1, 'WITHSCORES')) do
+    table.insert(head.found, one)
+  end
+end
+
+-- Put the first of a line back to its place, after its first rollout was taken.
+local function settle_in(line)
+  local at, head = #line, line[#line]
+  if not head.found[head.at] then
+    look_further(head)
+  end
+  head.score = tonumber(head.found[head.at + 1])
+  if not head.score then
+    line[at] = nil
+    return
+  end
+  while at > 1 and goes_before(line[at - 1], head) do
+    line[at], at = line[at - 1], at - 1
+  end
+  line[at] = head
+end
+
+local function take_turn(run)
+  local share = share_of(run)
+  now_served = turn_of(run)
+  share.turn = now_served + 1 / share.weight
+  share.leased = share.leased + 1
+  share.has_changed = true
+end
+
+local tasks = {}
+
+local function task_of(group)
+  tasks[group] = tasks[group] or redis.call('HGET', key('g', group), 'task')
+  return tasks[group]
+end
+
+local function next_attempt(rollout, attempts)
+  local attempt = tonumber(attempts)
+  while redis.call('EXISTS', STORED_TRAJECTORY .. trajectory_id(rollout, attempt)) == 1 do
+    attempt = attempt + 1
+  end
+  return attempt
+end
+
+-- Tokens grow with the time: a server that lost its newest writes gives none of them out a second time.
+local last_token = math.max(clock.token, TIME[1] * 1000000 + TIME[2])
+local LAPSES_AT = string.format('%d', NOW + ARGV[2])
+local leased = {}
 
 local function lease(rollout)
-  local r = key('r', rollout)
-  local group, queued_at = unpack(redis.call('HMGET', r, 'group', 'queued_at'))
-  local attempt
-  repeat
-    attempt = redis.call('HINCRBY', r, 'attempts', 1) - 1
-  until redis.call('EXISTS', STORED_TRAJECTORY .. trajectory_id(rollout, attempt)) == 0
-  local token = redis.call('INCR', key('tokens'))
-  redis.call('HSET', r, 'status', 'leased', 'token', token, 'worker', ARGV[4], 'at', NOW)
-  redis.call('ZADD', key('leases'), NOW + ARGV[2], rollout)
-  return { rollout, token, attempt, group, redis.call('HGET', key('g', group), 'task'), NOW - queued_at }
+  local group, status, queued_at, attempts, checkpoint, ran =
+    unpack(redis.call('HMGET', key('r', rollout), 'group', 'status', 'queued_at', 'attempts', 'checkpoint', 'ran'))
+  local attempt = checkpoint and attempts - 1 or next_attempt(rollout, attempts)
+  last_token = last_token + 1
+  local token = string.format('%.0f', last_token)
+  if status == 'paused' then
+    redis.call('ZREM', key('paused'), rollout)
+  end
+  move(rollout, status, 'leased', 'token', token, 'worker', WORKER, 'at', AT, 'attempts', attempt + 1,
+    'began', checkpoint and NOW - ran or AT) -- as if it had not rested
+  leased[#leased + 1], leased[#leased + 2] = LAPSES_AT, rollout
+  return { rollout, token, attempt, group, task_of(group), NOW - queued_at, checkpoint or '' }
 end
 
-reap(tonumber(ARGV[3]))
-promote()
-wake() -- others may take what this worker cannot
-local heads, leases = {}, {}
-for _, name in ipairs(redis.call('SMEMBERS', key('ready'))) do
-  heads[name] = may_take(name) and head_of(name) or nil
+-- Take the head's first rollout out of it.
+local function take(head)
+  head.at = head.at + 2
+  return head.found[head.at - 2]
 end
-for _ = 1, tonumber(ARGV[1]) do
-  local first = first_of(heads)
+
+local function write_down(heads)
+  for _, head in ipairs(heads) do
+    if head.at > 1 then
+      redis.call('ZREMRANGEBYRANK', key('ready', head.name), 0, (head.at - 1) / 2 - 1)
+    end
+  end
+  if #leased > 0 then
+    redis.call('ZADD', key('leases'), unpack(leased))
+    redis.call('HSET', key('clock'), 'token', string.format('%.0f', last_token), 'turn', string.format('%.17g', now_served))
+  end
+  for run, share in pairs(shares) do
+    if share.has_changed then
+      redis.call('HSET', key('book', run), 'turn', string.format('%.17g', share.turn), 'leased', share.leased)
+    end
+  end
+end
+
+local function first_at(set)
+  return tonumber(redis.call('ZRANGE', key(set), 0, 0, 'WITHSCORES')[2] or math.huge)
+end
+
+local due = math.min(first_at('delayed'), math.max(first_at('leases'), truce))
+if not IS_REAPED and math.min(due, first_at('parting')) <= NOW then
+  return {}
+end
+local heads, leases = {}, {}
+local drains = redis.call('SISMEMBER', key('draining'), WORKER) == 1
+for _, run in ipairs(redis.call('HKEYS', key('stops'))) do
+  stopped[run] = true
+end
+for _, name in ipairs(drains and {} or redis.call('SMEMBERS', key('ready'))) do
+  heads[#heads + 1] = head_of(name)
+end
+local lines = lines_of(heads)
+for taken = 1, NUM do
+  local first = first_of(lines)
   if not first then
     break
   end
-  redis.call('ZREM', key('ready', first.name), first.rollout)
-  leases[#leases + 1] = lease(first.rollout)
-  heads[first.name] = head_of(first.name)
+  take_turn(first.run)
+  leases[#leases + 1] = lease(take(first))
+  if taken < NUM then
+    settle_in(lines[first.run])
+  end
+end
+write_down(heads)
+if #leases > 0 then
+  return { leases }
 end
 local woken = redis.call('XREVRANGE', key('wake'), '+', '-', 'COUNT', 1)[1]
-local due = redis.call('ZRANGE', key('delayed'), 0, 0, 'WITHSCORES')[2]
-return { leases, woken and woken[1] or '0-0', due and math.max(due - NOW, 1) or -1 }
+return { leases, woken and woken[1] or '0-0', due < math.huge and math.max(due - NOW, 1) or -1 }

@@ -1,28 +1,43 @@
 -- Keep leases, and say that a worker lives.
 --
 -- ARGV: lease_ms, worker, its description as JSON, then per lease: rollout_id token status.
--- Returns per lease 'go', 'cancel' (the rollout was cancelled) or 'lost' (the lease is no longer held).
+-- Returns 'go' or 'drain' for the worker, then per lease 'go', 'pause' (its run is to pause), 'cancel' (the rollout was
+-- cancelled) or 'lost' (the lease is no longer held).
+
+local WORKER = ARGV[2]
+local pausing, kept = {}, {}
+for _, run in ipairs(redis.call('SMEMBERS', key('holds'))) do
+  pausing[run] = true
+end
 
 local function keep(rollout, token, status)
   local r = key('r', rollout)
-  local held, found = unpack(redis.call('HMGET', r, 'token', 'status'))
-  if held ~= token then
+  local held, found, run = unpack(redis.call('HMGET', r, 'token', 'status', 'run'))
+  if not holds(token, held) then
     return found == 'cancelled' and 'cancel' or 'lost'
   end
-  redis.call('ZADD', key('leases'), 'XX', NOW + ARGV[1], rollout)
-  redis.call('HSET', r, 'status', status)
-  return 'go'
+  kept[#kept + 1] = NOW + ARGV[1]
+  kept[#kept + 1] = rollout
+  if may_move(found, status) then -- what was said before a later phase changes nothing
+    move(rollout, found, status)
+  end
+  return pausing[run] and status == 'running' and 'pause' or 'go'
 end
 
-local silent = redis.call('ZRANGEBYSCORE', key('workers'), '-inf', NOW - KEEP_SECONDS * 1000)
+hear(tonumber(ARGV[1]))
+local silent = redis.call('ZRANGEBYSCORE', key('workers'), '-inf', NOW - KEEP_SECONDS * 1000, 'LIMIT', 0, 100)
 for _, worker in ipairs(silent) do
   redis.call('ZREM', key('workers'), worker)
   redis.call('HDEL', key('worker'), worker)
+  redis.call('SREM', key('draining'), worker)
 end
-redis.call('ZADD', key('workers'), NOW, ARGV[2])
-redis.call('HSET', key('worker'), ARGV[2], ARGV[3])
-local answers = {}
+redis.call('ZADD', key('workers'), NOW, WORKER)
+redis.call('HSET', key('worker'), WORKER, ARGV[3])
+local answers = { redis.call('SISMEMBER', key('draining'), WORKER) == 1 and 'drain' or 'go' }
 for at = 4, #ARGV, 3 do
   answers[#answers + 1] = keep(ARGV[at], ARGV[at + 1], ARGV[at + 2])
+end
+if #kept > 0 then
+  redis.call('ZADD', key('leases'), 'XX', unpack(kept))
 end
 return answers

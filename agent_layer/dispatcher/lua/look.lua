@@ -1,52 +1,20 @@
--- Show what the dispatcher holds. Writes nothing.
+-- Show what the dispatcher holds. Writes nothing. Whoever calls it asks for so little at once that nobody waits for it.
 --
 -- ARGV: what, then its arguments:
---   groups    limit, group ids (none: the open ones, oldest first)
---   rollouts  limit of groups, group ids (none: those of the open ones)
---   dead      limit
---   workers, stats
--- Returns msgpack: a list of maps, for stats one map. Times are seconds.
-
-local function hash(name)
-  local flat, map = redis.call('HGETALL', name), {}
-  for at = 1, #flat, 2 do
-    map[flat[at]] = flat[at + 1]
-  end
-  return map
-end
-
-local function at(milliseconds)
-  return milliseconds and milliseconds / 1000 or nil
-end
-
-local function errors_of(fields)
-  local errors = {}
-  for attempt = 0, tonumber(fields.attempts) - 1 do
-    errors[#errors + 1] = fields['error:' .. attempt]
-  end
-  return errors
-end
-
-local function rollout_state(rollout)
-  local fields = hash(key('r', rollout))
-  if not fields.group then
-    return nil
-  end
-  return { rollout_id = rollout, group_id = fields.group, status = fields.status, worker = fields.worker,
-    num_attempts = tonumber(fields.attempts), num_failures = tonumber(fields.failures),
-    accepted = tonumber(fields.accepted), since = at(fields.at or fields.queued_at), errors = errors_of(fields) }
-end
-
-local function group_state(group)
-  local fields = hash(key('g', group))
-  if not fields.run then
-    return nil
-  end
-  return { group_id = group, run = fields.run, task_id = fields.task_id, task_type = fields.task_type,
-    split = fields.split, group_size = tonumber(fields.group_size), num_open = tonumber(fields.open),
-    is_closed = fields.state == 'closed', num_accepted = tonumber(fields.num_accepted),
-    queued_at = at(fields.queued_at), closed_at = at(fields.closed_at) }
-end
+--   groups    group ids
+--   rollouts  rollout ids
+--   dead      rollout ids: those of them that were given up
+--   tally     group ids: how many of each one's rollouts have which status
+--   open      cursor ('0' at first), num, run or '': ids of open groups, oldest first
+--   listed    'leases', 'delayed', 'paused' or 'dead', cursor, num, run or '': ids of rollouts; what is due first comes
+--             first, of the dead the newest
+--   task      group id: the task as it was added, or nothing
+--   runs      cursor, num: runs by name; or '', then names
+--   workers   cursor, num: longest silent first
+--   closed    num: ids of the groups that closed last, newest first
+--   stats
+-- Returns msgpack: for stats one map, for a task its bytes; for open, listed, runs and workers {rows, cursor of the next
+-- page or nothing}; else a list. Of a run, num is how many are looked at, not how many are found. Times are seconds.
 
 local function each(ids, show)
   local found = {}
@@ -56,42 +24,99 @@ local function each(ids, show)
   return found
 end
 
-local function groups_asked()
-  local asked = {}
-  for at = 3, #ARGV do
-    asked[#asked + 1] = ARGV[at]
-  end
-  return #asked > 0 and asked or redis.call('ZRANGE', key('open'), 0, ARGV[2] - 1)
-end
-
-local function worker_state(worker)
-  local seen = redis.call('ZSCORE', key('workers'), worker)
-  return { worker = worker, seen_at = at(seen), silent_seconds = (NOW - seen) / 1000,
-    about = cjson.decode(redis.call('HGET', key('worker'), worker)) }
+local function arguments()
+  return { unpack(ARGV, 2) }
 end
 
 local look = {}
 
 function look.groups()
-  return each(groups_asked(), group_state)
+  return each(arguments(), group_state)
 end
 
 function look.rollouts()
-  local rollouts = {}
-  for _, group in ipairs(groups_asked()) do
-    for member = 0, (redis.call('HGET', key('g', group), 'group_size') or 0) - 1 do
-      rollouts[#rollouts + 1] = group .. '.' .. member
-    end
-  end
-  return each(rollouts, rollout_state)
+  return each(arguments(), rollout_state)
 end
 
-function look.workers()
-  return each(redis.call('ZRANGE', key('workers'), 0, -1), worker_state)
+local function is_dead(rollout)
+  return redis.call('ZSCORE', key('dead'), rollout) and rollout_state(rollout) or nil
 end
 
 function look.dead()
-  return each(redis.call('ZREVRANGE', key('dead'), 0, ARGV[2] - 1), rollout_state)
+  return each(arguments(), is_dead)
+end
+
+function look.task()
+  return redis.call('HGET', key('g', ARGV[2]), 'task') or ''
+end
+
+local function of_run(run, kind, ids)
+  return run == '' and ids or each(ids, function(id)
+    return redis.call('HGET', key(kind, id), 'run') == run and id or nil
+  end)
+end
+
+function look.open()
+  local num, ids = tonumber(ARGV[3]), {}
+  local found = redis.call('ZRANGEBYSCORE', key('open'), '(' .. ARGV[2], '+inf', 'WITHSCORES', 'LIMIT', 0, num)
+  for at = 1, #found, 2 do
+    ids[#ids + 1] = found[at]
+  end
+  return { of_run(ARGV[4], 'g', ids), #ids == num and found[#found] or '' }
+end
+
+-- Where the page after this one begins, if this one is full.
+local function next_of(page, from, num)
+  return #page == num and string.format('%d', from + num) or ''
+end
+
+function look.listed()
+  local from, num = tonumber(ARGV[3]), tonumber(ARGV[4])
+  local ids = redis.call(ARGV[2] == 'dead' and 'ZREVRANGE' or 'ZRANGE', key(ARGV[2]), from, from + num - 1)
+  return { of_run(ARGV[5], 'r', ids), next_of(ids, from, num) }
+end
+
+function look.closed()
+  return each(redis.call('XREVRANGE', key('closed'), '+', '-', 'COUNT', ARGV[2]), function(entry)
+    return entry[2][2]
+  end)
+end
+
+function look.workers()
+  local from, num = tonumber(ARGV[2]), tonumber(ARGV[3])
+  local names = redis.call('ZRANGE', key('workers'), from, from + num - 1)
+  return { each(names, worker_state), next_of(names, from, num) }
+end
+
+function look.tally()
+  return each(arguments(), function(group)
+    local counts = {}
+    for member = 0, number(redis.call('HGET', key('g', group), 'launched') or nil) - 1 do
+      local status = redis.call('HGET', key('r', group .. '.' .. member), 'status') or 'forgotten'
+      counts[status] = (counts[status] or 0) + 1
+    end
+    return counts
+  end)
+end
+
+local function runs_asked()
+  if ARGV[2] == '' then
+    return { unpack(ARGV, 3) }, ''
+  end
+  local names, from, num = redis.call('SMEMBERS', key('runs')), tonumber(ARGV[2]), tonumber(ARGV[3])
+  table.sort(names)
+  local page = { unpack(names, from + 1, math.min(#names, from + num)) }
+  return page, next_of(page, from, num)
+end
+
+function look.runs()
+  local names, cursor = runs_asked()
+  local queued, delayed, paused = waiting_by_run()
+  local states = each(names, function(run)
+    local book = hash(key('book', run))
+    return book.weight and run_state(run, book, queued, delayed, paused) or nil
+  end)
+  return { states, cursor }
 end
 
 function look.stats()
@@ -99,9 +124,11 @@ function look.stats()
   for _, name in ipairs(redis.call('SMEMBERS', key('ready'))) do
     queued = queued + redis.call('ZCARD', key('ready', name))
   end
-  return { num_queued = queued, num_delayed = redis.call('ZCARD', key('delayed')),
+  local num_paused = redis.call('ZCARD', key('paused'))
+  return { now = at(NOW), num_queued = queued - num_paused, num_delayed = redis.call('ZCARD', key('delayed')), num_paused = num_paused,
     num_leased = redis.call('ZCARD', key('leases')), num_dead = redis.call('ZCARD', key('dead')),
-    num_open_groups = redis.call('ZCARD', key('open')), paused_runs = redis.call('SMEMBERS', key('paused')) }
+    num_open_groups = redis.call('ZCARD', key('open')), paused_runs = redis.call('HKEYS', key('stops')) }
 end
 
-return cmsgpack.pack(look[ARGV[1]]())
+local shown = look[ARGV[1]]()
+return type(shown) == 'table' and cmsgpack.pack(shown) or shown

@@ -1,28 +1,66 @@
--- This file holds what all scripts of the queue share; it is put in front of each of them.
+-- This file holds what all scripts of the queue share: keys, time, and the moves that a rollout may make.
 --
 -- KEYS[1] prefix of the dispatcher's keys, KEYS[2] the outbox, KEYS[3] and KEYS[4] what the keys of groups and of
--- trajectories in the index begin with, KEYS[5] hash of what was deleted. Everything else is derived from them, in
--- their slot.
---   r:<rollout>   hash: group member status ready score attempts failures token worker queued_at at ended accepted error:<attempt>
---   g:<group>     hash: run task_id task_type split group_size open state task queued_at closed_at
---   ready         set of names of ready sets, each 'run/need,need'
---   ready:<name>  sorted set of rollouts that may be claimed now, by score
---   delayed       sorted set of rollouts that wait out a back-off, by when that ends
---   leases        sorted set of leased rollouts, by when the lease lapses
---   dead          sorted set of rollouts that failed too often, by when the last attempt ended
---   open          sorted set of groups that are not closed, by order of asking
---   paused        set of runs; seq, tokens  counters; wake, closed  streams that wake whoever waits
+-- trajectories in the index begin with, KEYS[5] hash of what was deleted, KEYS[6] what the keys of policy versions begin
+-- with. Everything else is derived from them, in their slot.
+--   r:<rollout>    hash: group run status ready score attempts failures errors error:<n> error_attempt:<n> token worker
+--                  queued_at at began ran ended accepted checkpoint
+--   g:<group>      hash: run task_id task_type split group_size launched open usable partial state ready task queued_at
+--                  closed_at num_accepted num_dead num_refills fill, kept_ms of its usable rollouts, and of its surplus those that
+--                  were cut off while they ran: num_cut cut_ms
+--   ready          set of names of ready sets, each 'run/priority/from_policy/need,need'
+--   ready:<name>   sorted set of rollouts that may be claimed now, by score
+--   delayed        sorted set of rollouts that wait out a back-off, by when that ends
+--   leases         sorted set of leased rollouts, by when the lease lapses
+--   paused         sorted set of paused rollouts, by when they were paused
+--   parting        sorted set of rollouts that were cancelled while they were leased, by when the lease lapses
+--   dead           sorted set of rollouts that failed too often, by when the last attempt ended
+--   open           sorted set of groups that are not closed, by order of asking
+--   stops          hash: paused run → why; holds  set of those whose leased rollouts are told to pause, too
+--   runs           set of all runs that ever were asked for
+--   book:<run>     hash: weight quota turn leased served is_failing, and counts of what became of its rollouts
+--   window:<run>   list of its newest attempts, newest first: 0 ended well, 1 failed; the first stop_failure_window count
+--   ended:<run>    hash: minute → rollouts that were accepted in it; took:<run>  hash: task → ms that an attempt takes
+--   workers, worker  when each showed itself, what it said; draining  set of those who are told to stop
+--   calls:<worker> stream that wakes one worker; wake, closed  streams that wake whoever waits
+--   seq            counter; clock  hash: newest token, turn that is served, when somebody was heard, until when no lease lapses
 -- All times are milliseconds of this server's clock.
 
 local OUTBOX = KEYS[2]
 local STORED_GROUP, STORED_TRAJECTORY, DELETED = KEYS[3], KEYS[4], KEYS[5] -- they outlive the queue: the index is rebuilt
+local POLICIES = KEYS[6]
 local TIME = redis.call('TIME')
 local NOW = TIME[1] * 1000 + math.floor(TIME[2] / 1000)
+local AT = string.format('%d', NOW) -- as it is written: Redis is slow to make a text of a number
 local KEEP_SECONDS = 86400 -- how long rollouts of a closed group can still be asked about
 local FINAL = { completed = true, truncated = true, cancelled = true, dead = true }
 
-local function key(...)
-  return KEYS[1] .. ':' .. table.concat({ ... }, ':')
+-- From which status a rollout may go to which. Whatever holds no lease is queued, paused or final. Each call of a script
+-- makes this table anew, and texts cost less than tables.
+local MOVES = {
+  new = ' queued ',
+  queued = ' leased cancelled ',
+  paused = ' leased cancelled ',
+  leased = ' running scoring sealing completed truncated paused queued dead cancelled ',
+  running = ' scoring sealing completed truncated paused queued dead cancelled ',
+  scoring = ' sealing completed truncated queued dead cancelled ',
+  sealing = ' completed truncated queued dead cancelled ',
+  completed = '', truncated = '', cancelled = '',
+  dead = ' queued ',
+}
+local PREFIX = KEYS[1] .. ':'
+
+local function key(kind, name)
+  return PREFIX .. (name and kind .. ':' .. name or kind)
+end
+
+-- Those fields of a hash, by name.
+local function fields_of(name, names)
+  local values, fields = redis.call('HMGET', name, unpack(names)), {}
+  for at, field in ipairs(names) do
+    fields[field] = values[at] or nil
+  end
+  return fields
 end
 
 local function seconds(milliseconds)
@@ -33,97 +71,38 @@ local function trajectory_id(rollout, attempt) -- as schema.ids.trajectory_id_of
   return rollout .. '-' .. attempt
 end
 
-local queue_grew = false
-
--- Wake whoever waits for rollouts, once a script is enough: they look again at all ready sets.
-local function wake()
-  if queue_grew then
-    redis.call('XADD', key('wake'), 'MAXLEN', '~', 64, '*', 'at', NOW)
-  end
+-- When a rollout is given up and its run stopped, as three arguments say from there on.
+local function rules_at(at)
+  return { max_attempts = tonumber(ARGV[at]), window = tonumber(ARGV[at + 1]), rate = tonumber(ARGV[at + 2]) }
 end
 
--- Make a rollout claimable, at the place that it had when it was added.
-local function enqueue(rollout)
-  queue_grew = true
-  local r = key('r', rollout)
-  local name, score = unpack(redis.call('HMGET', r, 'ready', 'score'))
-  redis.call('HSET', r, 'status', 'queued', 'queued_at', NOW)
-  redis.call('SADD', key('ready'), name)
-  redis.call('ZADD', key('ready', name), score, rollout)
+-- Whether who says this token has the rollout; '' is nobody's.
+local function holds(token, held)
+  return token ~= '' and token == held
 end
 
--- Write the group down, for good: its members are the accepted attempts, in member order.
-local function close_group(group)
-  local g, members = key('g', group), {}
-  local run, task_id, task_type, split, size =
-    unpack(redis.call('HMGET', g, 'run', 'task_id', 'task_type', 'split', 'group_size'))
-  for member = 0, tonumber(size) - 1 do
-    local rollout = group .. '.' .. member -- as schema.ids.rollout_id_of
-    local r = key('r', rollout)
-    local status, accepted = unpack(redis.call('HMGET', r, 'status', 'accepted'))
-    if accepted then
-      members[#members + 1] = trajectory_id(rollout, accepted)
-    end
-    if status ~= 'dead' then
-      redis.call('EXPIRE', r, KEEP_SECONDS)
-    end
+-- Hear somebody; gives the clock {turn, token}, and until when no lease lapses. When nobody was heard for longer than
+-- between two heartbeats, this server was away: nobody loses a lease for that before all had the time to ask again.
+local function hear(lease_ms)
+  local turn, token, heard, truce = unpack(redis.call('HMGET', key('clock'), 'turn', 'token', 'heard', 'truce'))
+  local silent_ms = NOW - (heard or NOW)
+  if silent_ms > 0.6 * lease_ms then
+    truce = NOW + lease_ms / 2
+    redis.call('HSET', key('clock'), 'heard', AT, 'truce', truce)
+  elseif not heard or silent_ms > lease_ms / 32 then
+    redis.call('HSET', key('clock'), 'heard', AT)
   end
-  redis.call('XADD', OUTBOX, '*', 'kind', 'group', 'group_id', group, 'run', run, 'task_id', task_id,
-    'task_type', task_type, 'split', split, 'group_size', size, 'at', seconds(NOW), 'members', table.concat(members, ','))
-  redis.call('HSET', g, 'state', 'closed', 'closed_at', NOW, 'num_accepted', #members)
-  redis.call('HDEL', g, 'task')
-  redis.call('ZREM', key('open'), group)
-  redis.call('XADD', key('closed'), 'MAXLEN', '~', 1024, '*', 'group_id', group)
+  return { turn = tonumber(turn or 0), token = tonumber(token or 0) }, tonumber(truce or 0)
 end
 
--- Give a rollout its final status; the last of a group closes it.
-local function finish(rollout, status)
-  local r = key('r', rollout)
-  local group = redis.call('HGET', r, 'group')
-  redis.call('HSET', r, 'status', status, 'at', NOW)
-  if redis.call('HINCRBY', key('g', group), 'open', -1) == 0 then
-    close_group(group)
-  end
+local function may_move(from, to)
+  return MOVES[from]:find(' ' .. to .. ' ', 1, true) ~= nil
 end
 
--- End the lease of a rollout without a result: hand it on now or after a delay, or give it up.
-local function hand_on(rollout, error, counts, max_attempts, delay_ms)
-  local r = key('r', rollout)
-  local attempt = redis.call('HGET', r, 'attempts') - 1
-  redis.call('ZREM', key('leases'), rollout)
-  redis.call('HDEL', r, 'token')
-  redis.call('HSET', r, 'error:' .. attempt, error)
-  if redis.call('HINCRBY', r, 'failures', counts and 1 or 0) >= max_attempts then
-    redis.call('ZADD', key('dead'), NOW, rollout)
-    finish(rollout, 'dead')
-  elseif delay_ms > 0 then
-    queue_grew = true
-    redis.call('HSET', r, 'status', 'queued', 'queued_at', NOW)
-    redis.call('ZADD', key('delayed'), NOW + delay_ms, rollout)
-  else
-    enqueue(rollout)
+-- Give a rollout another status, with what changes beside it. An illegal move is an error of ours: nothing is written.
+local function move(rollout, from, to, ...)
+  if not may_move(from, to) then
+    error('rollout ' .. rollout .. ': expected a legal move, found ' .. from .. ' to ' .. to)
   end
-end
-
--- Take back leases that lapsed: their holders are gone, and the attempts are lost.
-local function reap(max_attempts)
-  local lapsed = redis.call('ZRANGEBYSCORE', key('leases'), '-inf', NOW, 'LIMIT', 0, 100)
-  for _, rollout in ipairs(lapsed) do
-    local group, attempts, worker = unpack(redis.call('HMGET', key('r', rollout), 'group', 'attempts', 'worker'))
-    local error = 'infra: ' .. worker .. ' sent no heartbeat before its lease lapsed'
-    redis.call('XADD', OUTBOX, '*', 'kind', 'lost', 'trajectory_id', trajectory_id(rollout, attempts - 1),
-      'rollout_id', rollout, 'group_id', group, 'run', redis.call('HGET', key('g', group), 'run'),
-      'at', seconds(NOW), 'error', error)
-    hand_on(rollout, error, true, max_attempts, 0)
-  end
-  return #lapsed
-end
-
--- Put back what has waited out its back-off.
-local function promote()
-  local due = redis.call('ZRANGEBYSCORE', key('delayed'), '-inf', NOW, 'LIMIT', 0, 256)
-  for _, rollout in ipairs(due) do
-    redis.call('ZREM', key('delayed'), rollout)
-    enqueue(rollout)
-  end
+  redis.call('HSET', key('r', rollout), 'status', to, ...)
 end

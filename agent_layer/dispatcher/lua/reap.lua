@@ -1,8 +1,52 @@
--- Take back lapsed leases and put back what has waited out its back-off, where no worker claims.
+-- Take back lapsed leases and put back what has waited out its back-off.
 --
--- ARGV: max_attempts. Returns the number of lapsed leases.
+-- ARGV: max_attempts, window, rate, lease_ms. Returns the number of lapsed leases; a hundred at most, so that nobody waits for it.
 
-local num = reap(tonumber(ARGV[1]))
+local RULES = rules_at(1)
+
+-- Take back a lease that lapsed: its holder is gone. An attempt that has a checkpoint goes on from there, if it may;
+-- any other is lost.
+local function take_back(rollout)
+  local group, run, status, attempts, worker, checkpoint, began, failures = unpack(redis.call('HMGET', key('r', rollout),
+    'group', 'run', 'status', 'attempts', 'worker', 'checkpoint', 'began', 'failures'))
+  local error = 'infra: ' .. worker .. ' sent no heartbeat before its lease lapsed'
+  if not checkpoint or failures + 1 >= RULES.max_attempts then
+    end_attempt('lost', rollout, attempts - 1, group, run, error)
+  end
+  count(run, 'lapsed')
+  hand_on(rollout, { group = group, run = run, status = status, began = began, attempts = attempts },
+    { error = error, cause = 'infra', counts = true, max_attempts = RULES.max_attempts, delay_ms = 0 })
+end
+
+-- Take back leases that lapsed, and end the attempts of cancelled rollouts whose workers had the time to do it.
+local function reap()
+  local _, truce = hear(tonumber(ARGV[4]))
+  local lapsed = truce > NOW and {} or redis.call('ZRANGEBYSCORE', key('leases'), '-inf', NOW, 'LIMIT', 0, 100)
+  for _, rollout in ipairs(lapsed) do
+    take_back(rollout)
+  end
+  for _, rollout in ipairs(redis.call('ZRANGEBYSCORE', key('parting'), '-inf', NOW, 'LIMIT', 0, 100)) do
+    leave(key('parting'), rollout)
+    local group, run, attempts = unpack(redis.call('HMGET', key('r', rollout), 'group', 'run', 'attempts'))
+    if group then
+      end_attempt('cancelled', rollout, attempts - 1, group, run, 'user: the rollout was cancelled')
+    end
+  end
+  return #lapsed
+end
+
+-- Put back what has waited out its back-off.
+local function promote()
+  local due = redis.call('ZRANGEBYSCORE', key('delayed'), '-inf', NOW, 'LIMIT', 0, 256)
+  for _, rollout in ipairs(due) do
+    leave(key('delayed'), rollout)
+    local r = key('r', rollout)
+    redis.call('HSET', r, 'queued_at', AT)
+    enter(rollout, unpack(redis.call('HMGET', r, 'ready', 'score')))
+  end
+end
+
+local num = reap()
 promote()
-wake()
+write_all(RULES)
 return num

@@ -1,45 +1,84 @@
--- End leases: accept an attempt, hand its rollout on, or give it up.
+-- End leases: accept an attempt, let it rest, hand its rollout on, or give it up.
 --
--- ARGV: max_attempts, then per report: rollout_id token ending error delay_ms.
--- ending is completed or truncated (accepted), retry (counts as a failure), release (does not), dead (never again).
+-- ARGV: max_attempts, window, rate, then per report: rollout_id token ending cause error delay_ms usable.
+-- ending is completed or truncated (accepted), pause (the attempt goes on later), retry (counts as a failure), release
+-- (does not), dead (never again). usable is 1 when the attempt counts towards its group.
 -- Returns per report {'yes', '', '', 0} or {'no', status, worker, newest attempt}. The same report said again by its
 -- owner is answered yes.
 
+local FIELDS = 7
 local YES = { 'yes', '', '', 0 }
+local RULES = rules_at(1)
+local NOW_SECONDS = seconds(NOW)
 
-local function apply(rollout, r, ending, error, delay_ms)
-  if FINAL[ending] and ending ~= 'dead' then
-    local group, attempts = unpack(redis.call('HMGET', r, 'group', 'attempts'))
-    redis.call('ZREM', key('leases'), rollout)
-    redis.call('HDEL', r, 'token')
-    redis.call('HSET', r, 'accepted', attempts - 1)
-    redis.call('XADD', OUTBOX, '*', 'kind', 'accepted', 'trajectory_id', trajectory_id(rollout, attempts - 1),
-      'rollout_id', rollout, 'group_id', group, 'run', redis.call('HGET', key('g', group), 'run'), 'at', seconds(NOW))
-    finish(rollout, ending)
-  else
-    hand_on(rollout, error, ending ~= 'release', ending == 'dead' and 1 or tonumber(ARGV[1]), tonumber(delay_ms))
+-- Accept an attempt; when its group has enough, end the others.
+local function accept(rollout, held, report)
+  local group, attempt, is_usable = group_named(held.group), held.attempts - 1, report.usable == '1'
+  redis.call('XADD', OUTBOX, '*', 'kind', 'accepted', 'trajectory_id', trajectory_id(rollout, attempt),
+    'rollout_id', rollout, 'group_id', held.group, 'run', held.run, 'at', NOW_SECONDS)
+  end_lease(rollout, held.run)
+  count(held.run, 'accepted')
+  count(held.run, 'unusable', is_usable and 0 or 1)
+  note_end(held.run, not is_usable and report.cause == 'verifier' and 'verifier: ' .. report.error or nil)
+  if is_usable then
+    group.usable, group.kept_ms = group.usable + 1, group.kept_ms + NOW - held.began
+  end
+  finish(rollout, held.status, report.ending, group, 'accepted', attempt, 'token', '', 'ended', report.said)
+  if is_usable and group.usable >= group.group_size and group.open > 0 then
+    for member = 0, group.launched - 1 do
+      cancel(held.group .. '.' .. member, 'surplus')
+    end
   end
 end
 
-local function settle(rollout, token, ending, error, delay_ms)
-  local r = key('r', rollout)
-  local held, ended, status, worker, attempts =
-    unpack(redis.call('HMGET', r, 'token', 'ended', 'status', 'worker', 'attempts'))
-  local report = token .. ' ' .. ending
-  if held == token then
-    redis.call('HSET', r, 'ended', report)
-    apply(rollout, r, ending, error, delay_ms)
+-- Let an attempt rest that can go on; whether it can.
+local function rest(rollout, held, said)
+  local checkpoint, ready, score = unpack(redis.call('HMGET', key('r', rollout), 'checkpoint', 'ready', 'score'))
+  if not checkpoint or not may_move(held.status, 'paused') then
+    return false
+  end
+  end_lease(rollout, held.run)
+  move(rollout, held.status, 'paused', 'queued_at', AT, 'at', AT, 'token', '', 'ended', said, 'ran', NOW - held.began)
+  redis.call('ZADD', key('paused'), AT, rollout)
+  enter(rollout, ready, score)
+  return true
+end
+
+local function apply(rollout, held, report)
+  local ending = report.ending
+  if ending == 'completed' or ending == 'truncated' then
+    return accept(rollout, held, report)
+  end
+  if ending == 'pause' and rest(rollout, held, report.said) then
+    return
+  end
+  local r, counts = key('r', rollout), ending == 'retry' or ending == 'dead'
+  redis.call('HSET', r, 'ended', report.said)
+  if counts then
+    redis.call('HDEL', r, 'checkpoint') -- begins anew
+  end
+  hand_on(rollout, held, { error = report.error, cause = report.cause ~= '' and report.cause or 'infra', counts = counts,
+    max_attempts = ending == 'dead' and 1 or RULES.max_attempts, delay_ms = tonumber(report.delay_ms) })
+end
+
+local ASKED = { 'status', 'group', 'run', 'attempts', 'token', 'began' }
+
+local function settle(rollout, token, ending, cause, error, delay_ms, usable)
+  local held, said = fields_of(key('r', rollout), ASKED), token .. ' ' .. ending
+  if holds(token, held.token) then
+    apply(rollout, held, { ending = ending, said = said, cause = cause, error = error, delay_ms = delay_ms, usable = usable })
     return YES
   end
-  if ended == report then
+  local ended, worker = unpack(redis.call('HMGET', key('r', rollout), 'ended', 'worker'))
+  if ended == said then
     return YES
   end
-  return { 'no', status or 'unknown', worker or '', (attempts or 0) - 1 }
+  return { 'no', held.status or 'unknown', worker or '', (held.attempts or 0) - 1 }
 end
 
 local answers = {}
-for at = 2, #ARGV, 5 do
-  answers[#answers + 1] = settle(unpack(ARGV, at, at + 4))
+for at = 4, #ARGV, FIELDS do
+  answers[#answers + 1] = settle(unpack(ARGV, at, at + FIELDS - 1))
 end
-wake()
+write_all(RULES)
 return answers

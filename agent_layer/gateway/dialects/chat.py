@@ -12,10 +12,10 @@ import msgspec
 from agent_layer.errors import BadInputError
 from agent_layer.schema.codec import check_storable
 from agent_layer.schema.record import JsonObject
+from agent_layer.schema.task import NOT_SAMPLING
 from agent_layer.schema.untrusted import UNREADABLE
 
 __all__ = [
-    "NOT_SAMPLING",
     "ChatRequest",
     "Pieces",
     "read_pieces",
@@ -32,10 +32,6 @@ _LENGTHS: Final = {"max_tokens": "max_completion_tokens", "max_completion_tokens
 """Two names of one limit, of which engines prefer the second."""
 
 _NOT_REST = frozenset({"messages", "stream", "stream_options"})
-NOT_SAMPLING: Final = frozenset(
-    {"messages", "tools", "model", "stream", "stream_options", "logprobs", "top_logprobs", "return_token_ids", "user"}
-    | {"metadata", "store"}
-)
 
 
 class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -23,16 +23,17 @@ class Reader:
         self.num_reads = 0
 
     def page(self) -> list[TrajectoryRow]:
-        """No trajectory stands on two pages, and what follows is never newer."""
+        """No trajectory stands on two pages, and what follows is never newer; those whose start is on its way move."""
         rows, cursor = [], None
         for _ in range(_MOST_PAGES):
             page = self._store.query(limit=7, cursor=cursor)
             rows += page.items
             if (cursor := page.cursor) is None:
                 break
-        ids = [row.trajectory_id for row in rows]
+        known = [row for row in rows if row.task_id is not None]
+        ids = [row.trajectory_id for row in known]
         assert len(set(ids)) == len(ids), f"twice on pages: {ids}"
-        starts = [row.started_at or "" for row in rows]
+        starts = [row.started_at or "" for row in known]
         assert starts == sorted(starts, reverse=True), f"out of order: {starts}"
         return rows
 
@@ -74,7 +75,7 @@ class Reader:
 def main() -> None:
     """Read until the file is there."""
     stop, reader = Path(sys.argv[1]), Reader(open_store(load_settings()))
-    while not stop.exists():
+    while reader.num_reads == 0 or not stop.exists():
         reader.go_on(f"reader-{sys.argv[2]}")
     sys.stdout.write(f"{reader.num_reads}\n")
 

@@ -14,8 +14,8 @@ import boto3
 from redis import Redis
 from redis.exceptions import RedisError
 
+from agent_layer.gateway.engines.joining import put_on_board
 from agent_layer.local.addresses import answers, free_port
-from agent_layer.local.stack import put_on_board
 from agent_layer.recorder.quota import Quota
 from agent_layer.recorder.shipping import ensure_shipper
 from agent_layer.settings import Settings

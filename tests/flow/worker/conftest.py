@@ -19,8 +19,10 @@ from agent_layer.settings import Settings
 from agent_layer.store import Store, open_store
 from agent_layer.store.engines import Engine, EngineBoard
 from envs.command_target import CommandTarget
-from envs.serving import WorkOptions, make_worker
+from envs.serving import WorkOptions, open_worker
 from envs.targets import target_of
+
+from ...waiting import until
 
 RUN = "default"
 
@@ -36,29 +38,36 @@ class Site:
 
     @asynccontextmanager
     async def worker(self, agent, *, name="m:agent", **options):
-        """Work in this loop for as long as the block does."""
-        target = agent if isinstance(agent, CommandTarget) else target_of(agent, name)
+        """Work in this loop for as long as the block does; the agent runs here, if it is a name in a host, and if it is
+        a list as that command.
+        """
         with ThreadPoolExecutor(4) as pool:
-            worker = make_worker(self.settings, WorkOptions(agent=name, target=target, **options), pool)
-            working = asyncio.create_task(worker.work())
-            try:
-                yield worker
-            finally:
-                worker.stop()
-                await working
+            match agent:
+                case str():
+                    name, target = agent, None
+                case list():
+                    target = CommandTarget(agent)
+                case _:
+                    target = target_of(agent, name)
+            options = WorkOptions(agent=name, target=target, **options)
+            async with open_worker(self.settings, options, pool) as worker:
+                working = asyncio.create_task(worker.work())
+                try:
+                    yield worker
+                finally:
+                    worker.stop()
+                    await working
 
     async def run(self, agent, *tasks, **options):
         """Submit the tasks, work until they have ended, and give their trajectories, oldest first."""
         async with self.worker(agent, **options):
             groups = await asyncio.to_thread(self.dispatcher.submit, list(tasks))
-            states = await asyncio.to_thread(self.dispatcher.wait, groups, 30)
+            states = await asyncio.to_thread(self.dispatcher.wait, groups, 60)
         assert all(group.is_closed for group in states)
         return await self.trajectories(sum(group.num_accepted for group in states))
 
     async def trajectories(self, num_accepted):
-        async with asyncio.timeout(10):
-            while len(self.store.query(accepted=True, limit=1000).items) < num_accepted:  # noqa: ASYNC110  # ships beside
-                await asyncio.sleep(0.01)
+        await until(lambda: len(self.store.query(accepted=True, limit=1000).items) >= num_accepted)
         return [self.store.get(row.trajectory_id) for row in self.store.query(order="oldest", limit=1000).items]
 
 

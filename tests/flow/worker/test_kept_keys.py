@@ -9,8 +9,6 @@ from agent_layer.recorder.blotting import Blotter
 from agent_layer.schema.codec import encode
 from agent_layer.schema.gateway import KEY_PREFIX
 from agent_layer.store.rebuild import list_segments, read_segment
-from envs.command_target import CommandTarget
-from envs.guard import Guard
 
 
 def test_a_blot_is_as_long_as_the_key_that_it_covers():
@@ -35,10 +33,8 @@ sys.exit("I fail, and tell " + key if "failing" in os.environ["AGENT_LAYER_TASK"
 """
 
 
-async def test_no_key_is_in_any_log_or_object(site, task, tmp_path):
-    program, keys = tmp_path / "leak.py", [site.settings.api_key]
-    program.write_text(LEAK)
-    command = [sys.executable, str(program)]
+async def test_no_key_is_in_any_log_or_object(site, task):
+    keys = [site.settings.api_key]
 
     async def leak_in_process(_view, rollout):
         keys.append(rollout.api_key)
@@ -46,11 +42,7 @@ async def test_no_key_is_in_any_log_or_object(site, task, tmp_path):
             await client.chat.completions.create(model="m", messages=[{"role": "user", "content": rollout.api_key}])
         raise ValueError(f"{rollout.api_key} and {site.settings.api_key}")
 
-    guard = Guard()
-    try:
-        said = await site.run(CommandTarget(command, guard), task("saying"), task("failing"), name="leak.py")
-    finally:
-        guard.close()
+    said = await site.run([sys.executable, "-c", LEAK], task("saying"), task("failing"))
     await site.run(leak_in_process, task("raising"))
 
     assert [reward.score for one in said if one.accepted for reward in one.rewards] == [1.0]

@@ -22,9 +22,9 @@ async def test_a_cancelled_rollout_ends_and_counts_for_nothing(site, task):
 
     async with site.worker(agent):
         groups = await asyncio.to_thread(site.dispatcher.submit, [task()])
-        await asyncio.wait_for(started.wait(), 10)
+        await asyncio.wait_for(started.wait(), 30)
         await asyncio.to_thread(site.dispatcher.cancel, groups)
-        await asyncio.wait_for(ended.wait(), 10)
+        await asyncio.wait_for(ended.wait(), 30)
 
     assert site.dispatcher.groups(groups)[0].num_accepted == 0
 
@@ -39,27 +39,58 @@ async def test_a_worker_that_stops_gives_back_what_runs_at_once(site, task):
 
     async with site.worker(agent) as worker:
         groups = await asyncio.to_thread(site.dispatcher.submit, [task()])
-        await asyncio.wait_for(started.wait(), 10)
+        await asyncio.wait_for(started.wait(), 30)
         worker.stop()
     (rollout,) = site.dispatcher.rollouts(groups)
     assert (rollout.status, rollout.num_failures) == ("queued", 0)
     assert site.dispatcher.workers() == []
 
     async with site.worker(agent):
-        await asyncio.to_thread(site.dispatcher.wait, groups, 20)
+        await asyncio.to_thread(site.dispatcher.wait, groups, 60)
     assert site.dispatcher.rollouts(groups)[0].accepted == 1
 
 
-async def test_a_gateway_that_is_away_costs_no_attempt(site, task, chatter):
+async def test_a_gateway_that_is_away_costs_no_attempt(site, task, chatter, until):
     away = site.settings.model_copy(update={"gateway_url": "http://127.0.0.1:1", "connect_seconds": 0.5})
     absent = replace(site, settings=away)
     async with absent.worker(chatter):
         groups = await asyncio.to_thread(site.dispatcher.submit, [task()])
-        async with asyncio.timeout(60):
-            while site.dispatcher.rollouts(groups)[0].num_attempts < 3:  # noqa: ASYNC110  # nothing announces it
-                await asyncio.sleep(0.01)
+        await until(lambda: site.dispatcher.rollouts(groups)[0].num_attempts >= 3, 60)
 
     assert site.dispatcher.rollouts(groups)[0].num_failures == 0
+
+
+async def test_a_task_that_the_gateway_refuses_dies_and_keeps_no_other_from_running(site, task):
+    async def agent(_view, _rollout):
+        return 1.0
+
+    refused, others = task("refused", sampling={"messages": []}), [task(f"t{number}") for number in range(8)]
+    async with site.worker(agent, slots=1):
+        groups = await asyncio.to_thread(site.dispatcher.queue.add, [refused, *others])
+        states = await asyncio.to_thread(site.dispatcher.wait, groups, 20)
+
+    assert [state.num_accepted for state in states] == [0] + [1] * 8
+    (dead,) = site.dispatcher.dead()
+    assert dead.num_attempts == 1
+    assert dead.errors[0].startswith("user: ")
+    assert "expected sampling" in dead.errors[0]
+
+
+async def test_a_task_that_cannot_be_recorded_dies_and_keeps_no_other_from_running(site, task, tmp_path, monkeypatch):
+    (tmp_path / "blots.py").write_text("def out(text):\n    assert 'secret' not in text\n    return text\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    careful = replace(site, settings=site.settings.model_copy(update={"redact": "blots:out"}))
+
+    async def agent(_view, _rollout):
+        return 1.0
+
+    async with careful.worker(agent, slots=1):
+        tasks = [task("refused", input="secret"), *[task(f"t{number}") for number in range(8)]]
+        groups = await asyncio.to_thread(site.dispatcher.submit, tasks)
+        states = await asyncio.to_thread(site.dispatcher.wait, groups, 20)
+
+    assert [state.num_accepted for state in states] == [0] + [1] * 8
+    assert [dead.num_attempts for dead in site.dispatcher.dead()] == [1]
 
 
 async def test_an_agent_whose_lease_is_lost_is_ended_and_counts_for_nothing(site, task, redis, keys):
@@ -76,11 +107,11 @@ async def test_an_agent_whose_lease_is_lost_is_ended_and_counts_for_nothing(site
 
     async with site.worker(agent, slots=1), site.worker(agent, slots=1):
         groups = await asyncio.to_thread(site.dispatcher.submit, [task()])
-        await asyncio.wait_for(held.wait(), 10)
+        await asyncio.wait_for(held.wait(), 30)
         redis.zadd(keys.queue("leases"), {f"{groups[0]}.0": 0})
         assert site.dispatcher.queue.reap() == 1
-        await asyncio.wait_for(ended.wait(), 10)
-        await asyncio.to_thread(site.dispatcher.wait, groups, 20)
+        await asyncio.wait_for(ended.wait(), 30)
+        await asyncio.to_thread(site.dispatcher.wait, groups, 60)
 
     first, second = await site.trajectories(1)
     assert (first.outcome.status, first.outcome.cause, first.accepted) == ("lost", "infra", None)
@@ -98,7 +129,7 @@ async def test_what_is_left_of_an_attempt_that_was_handed_on_can_call_no_more(si
     opened = await asyncio.to_thread(gateway.open, request)
     await asyncio.to_thread(site.dispatcher.queue.release, lease)
     async with site.worker(agent):
-        await asyncio.to_thread(site.dispatcher.wait, groups, 20)
+        await asyncio.to_thread(site.dispatcher.wait, groups, 60)
 
     async with openai.AsyncOpenAI(base_url=opened.base_url, api_key=opened.api_key, max_retries=0) as client:
         with pytest.raises(openai.APIStatusError, match="rollout_closed"):

@@ -9,9 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from envs.command_target import CommandTarget
-from envs.guard import Guard
-
 TRIES = """
 import json, os, socket, sys, urllib.error, urllib.request
 
@@ -54,13 +51,6 @@ client.connect(sys.argv[1])
 
 
 @pytest.fixture
-def tries(tmp_path):
-    program = tmp_path / "tries.py"
-    program.write_text(TRIES)
-    return [sys.executable, str(program)]
-
-
-@pytest.fixture
 def alone():
     """A command that runs another in user and network namespaces of its own."""
     command = ["unshare", "-Urn"]
@@ -70,16 +60,12 @@ def alone():
 
 
 async def run_command(site, task, command):
-    guard = Guard()
-    try:
-        (trajectory,) = await site.run(CommandTarget(command, guard), task(), name="tries.py")
-    finally:
-        guard.close()
+    (trajectory,) = await site.run(command, task())
     return trajectory.outcome.result
 
 
-async def test_an_agent_reaches_no_control_and_is_told_of_no_server(site, task, tries, s3_endpoint):
-    found = await run_command(site, task, tries)
+async def test_an_agent_reaches_no_control_and_is_told_of_no_server(site, task, s3_endpoint):
+    found = await run_command(site, task, [sys.executable, "-c", TRIES])
 
     assert set(found["asked"].values()) <= {401, 404, 405}
     assert not site.engine.controls
@@ -90,10 +76,10 @@ async def test_an_agent_reaches_no_control_and_is_told_of_no_server(site, task, 
     assert not [name for name in found["environment"] if name.startswith("AWS_")]
 
 
-async def test_an_agent_without_a_network_reaches_no_server(site, task, tries, s3_endpoint, alone):
+async def test_an_agent_without_a_network_reaches_no_server(site, task, s3_endpoint, alone):
     servers = [url.partition("://")[2] for url in (site.engine.url, s3_endpoint, site.settings.gateway_url)]
 
-    found = await run_command(site, task, [*alone, *tries, *servers])
+    found = await run_command(site, task, [*alone, sys.executable, "-c", TRIES, *servers])
 
     assert found["servers"] == ["unreachable"] * 3
     assert set(found["asked"].values()) == {"unreachable"}

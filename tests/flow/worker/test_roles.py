@@ -3,6 +3,8 @@
 import asyncio
 import threading
 import time
+from contextlib import aclosing
+from itertools import islice
 
 import pytest
 from redis import Redis
@@ -103,10 +105,17 @@ def train(settings, engine):
     policy = PolicyVersion(run="default", number=1, location="w", created_at=1.0)
     register_policy(store.redis, store.keys, policy, open_recorder(settings).append)
     board.switch(engine.url, 1, "w", lambda: None)
-    deliveries = list(store.follow("trainer", "default", wait_seconds=2.0))
+    deliveries = list(islice(store.follow("trainer", "default", wait_seconds=30.0), 1))
+    assert asyncio.run(first_closed(settings)).group_id == deliveries[0].group.group_id
     for one in deliveries:
         one.ack()
     return deliveries
+
+
+async def first_closed(settings):
+    with connect(settings) as dispatcher:
+        async with aclosing(dispatcher.finished(run="default")) as following:
+            return await anext(following)
 
 
 def care(settings, trajectory_id):
@@ -134,8 +143,15 @@ def look(store, dispatcher):
     assert store.quarantine() == {}
     assert list_batches(store.redis, store.keys, "default") == []
     dispatcher.stats()
-    dispatcher.groups()
+    groups = dispatcher.groups(dispatcher.queue.views.closed_ids())
+    assert [group.is_closed for group in groups] == [True]
+    dispatcher.queue.views.tally(groups)
     dispatcher.workers()
+    dispatcher.runs()
+    dispatcher.dead()
+    for shelf in ("leases", "delayed", "paused", "dead"):
+        assert list(dispatcher.queue.views.listed_ids(shelf, "default")) == []
+    assert list(dispatcher.queue.views.open_ids("default")) == []
     EngineBoard(store.redis, store.keys).engines()
 
 

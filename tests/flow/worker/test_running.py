@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sys
+from itertools import islice
 
 import pytest
 
@@ -13,7 +14,8 @@ from trainer_adapter.samples import samples_of
 async def test_a_task_becomes_a_group_of_whole_trajectories_and_samples(site, task, chatter):
     trajectories = await site.run(chatter, task("a", group_size=4), task("b", group_size=4), slots=3)
 
-    deliveries = await asyncio.to_thread(lambda: list(site.store.follow("trainer", "default", wait_seconds=1.0)))
+    following = site.store.follow("trainer", "default", wait_seconds=30.0)
+    deliveries = await asyncio.to_thread(lambda: list(islice(following, 2)))
     assert sorted(one.group.task_id for one in deliveries) == ["a", "b"]
     for one in deliveries:
         assert [trajectory.trajectory_id for trajectory in one.trajectories] == one.group.trajectory_ids
@@ -84,7 +86,7 @@ async def test_an_agent_that_takes_too_long_is_ended(site, task):
             ended.set()
         return 1.0
 
-    first, second = await site.run(agent, task(limits=Limits(wall_seconds=0.05)))
+    first, second = await site.run(agent, task(limits=Limits(wall_seconds=1.0)))
 
     assert ended.is_set()
     assert (first.outcome.status, first.reward, second.reward) == ("failed", None, 1.0)

@@ -1,16 +1,22 @@
 """This file holds how attempts are judged: outside the agent, and without taking a failure for a zero."""
 
+import asyncio
+import os
+from dataclasses import replace
+
+import pytest
+
 from agent_layer.schema.task import Limits, RewardSpec
 
 
 async def test_the_scorer_sees_the_grading_and_the_stored_trajectory_and_the_agent_does_not(
-    site, task, chatter, monkeypatch, tmp_path
+    site, task, chatter, write_module
 ):
-    (tmp_path / "grader.py").write_text(
+    write_module(
+        "grader",
         "async def score(task, trajectory, result):\n"
-        "    return {'right': task.grading == 'secret', 'turns': len(trajectory.steps), 'result': result}\n"
+        "    return {'right': task.grading == 'secret', 'turns': len(trajectory.steps), 'result': result}\n",
     )
-    monkeypatch.syspath_prepend(tmp_path)
     seen = []
 
     async def agent(view, rollout):
@@ -24,11 +30,8 @@ async def test_the_scorer_sees_the_grading_and_the_stored_trajectory_and_the_age
     assert trajectory.reward == 1 + 2 + 0.5
 
 
-async def test_a_scorer_that_breaks_gives_no_reward_rather_than_zero(site, task, chatter, monkeypatch, tmp_path):
-    (tmp_path / "broken.py").write_text(
-        "async def score(task, trajectory, result):\n    raise OSError('no verifier')\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
+async def test_a_scorer_that_breaks_gives_no_reward_rather_than_zero(site, task, chatter, write_module):
+    write_module("broken", "async def score(task, trajectory, result):\n    raise OSError('no verifier')\n")
 
     (trajectory,) = await site.run(chatter, task(), scorer="broken:score")
 
@@ -37,23 +40,45 @@ async def test_a_scorer_that_breaks_gives_no_reward_rather_than_zero(site, task,
     assert (trajectory.outcome.cause, trajectory.rewards[-1].status) == ("verifier", "verifier_error")
 
 
-async def test_a_score_that_is_no_number_is_null(site, task, chatter, monkeypatch, tmp_path):
-    (tmp_path / "strange.py").write_text("async def score(task, trajectory, result):\n    return 10**400\n")
-    monkeypatch.syspath_prepend(tmp_path)
+async def test_a_score_that_is_no_number_is_null(site, task, chatter, write_module):
+    write_module("strange", "async def score(task, trajectory, result):\n    return 10**400\n")
 
     (trajectory,) = await site.run(chatter, task(scorer="strange:score"))
 
     assert (trajectory.reward, bool(trajectory.accepted)) == (None, True)
 
 
-async def test_a_scorer_that_does_not_import_ends_its_task_and_no_other(site, task, chatter, monkeypatch, tmp_path):
-    (tmp_path / "halting.py").write_text("raise RuntimeError('no configuration')\n")
-    monkeypatch.syspath_prepend(tmp_path)
+async def test_a_scorer_that_does_not_import_ends_its_task_and_no_other(site, task, chatter, write_module):
+    write_module("halting", "raise RuntimeError('no configuration')\n")
 
     trajectories = await site.run(chatter, task("bad", scorer="halting:score"), task("good"))
 
     assert [t.task.id for t in trajectories if t.accepted] == ["good"]
     assert "no configuration" in site.dispatcher.dead()[0].errors[0]
+
+
+async def test_a_scorer_that_ends_its_process_when_imported_ends_no_task_of_another(
+    site, task, chatter, monkeypatch, tmp_path
+):
+    (tmp_path / "deadly.py").write_text("import os\n\nos._exit(3)\n")
+    (tmp_path / "fair.py").write_text("async def score(task, trajectory, result):\n    return 1.0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    asked = [task(f"bad{number}", scorer="deadly:score") for number in range(3)]
+    trajectories = await site.run(chatter, *asked, *[task(f"good{number}", scorer="fair:score") for number in range(3)])
+
+    assert sorted((t.task.id, t.reward) for t in trajectories if t.accepted) == [(f"good{n}", 1.0) for n in range(3)]
+    assert ["exit status 3" in dead.errors[0] for dead in site.dispatcher.dead()] == [True] * 3
+
+
+async def test_a_scorer_whose_import_does_not_end_ends_its_task(site, task, chatter, monkeypatch, tmp_path):
+    (tmp_path / "waiting.py").write_text("import time\n\ntime.sleep(600)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    hasty = replace(site, settings=site.settings.model_copy(update={"score_seconds": 1.0}))
+
+    await hasty.run(chatter, task(scorer="waiting:score"))
+
+    assert "score_seconds (1)" in site.dispatcher.dead()[0].errors[0]
 
 
 async def test_out_of_turns_is_scored_as_it_stands(site, task, chatter):
@@ -70,9 +95,8 @@ async def test_out_of_turns_is_scored_as_it_stands(site, task, chatter):
     assert len(trajectory.steps) == 1
 
 
-async def test_what_a_scorer_leaves_open_is_null_whatever_the_agent_said(site, task, chatter, monkeypatch, tmp_path):
-    (tmp_path / "shy.py").write_text("async def score(task, trajectory, result):\n    return None\n")
-    monkeypatch.syspath_prepend(tmp_path)
+async def test_what_a_scorer_leaves_open_is_null_whatever_the_agent_said(site, task, chatter, write_module):
+    write_module("shy", "async def score(task, trajectory, result):\n    return None\n")
 
     async def agent(view, rollout):
         rollout.reward(100.0)
@@ -91,3 +115,94 @@ async def test_a_scorer_that_cannot_be_found_ends_the_rollout_before_the_agent_r
     assert dead.num_attempts == 1
     assert "no:where" in dead.errors[0]
     assert site.engine.calls == []
+
+
+SCORERS = """
+import asyncio, os, pathlib, time
+
+HERE = pathlib.Path(__file__).parent
+
+async def pid(task, trajectory, result):
+    (HERE / "scorer").write_text(str(os.getpid()))
+    return float(len(trajectory.steps))
+
+def count():
+    with (HERE / "tries").open("a") as tries:
+        tries.write("x")
+    return len((HERE / "tries").read_text())
+
+async def third_time(task, trajectory, result):
+    if count() < 3:
+        raise OSError("not yet")
+    return 0.75
+
+async def third_life(task, trajectory, result):
+    if count() < 3:
+        os._exit(5)
+    return 0.75
+
+async def never(task, trajectory, result):
+    count()
+    raise OSError("no verifier")
+
+async def blocks(task, trajectory, result):
+    count()
+    time.sleep(60)
+
+async def lasts(task, trajectory, result):
+    (HERE / "scorer").touch()
+    await asyncio.sleep(60)
+
+async def hangs(task, trajectory, result):
+    count()
+    await asyncio.sleep(60)
+"""
+
+
+@pytest.fixture
+def judges(write_module):
+    """The folder in which they lie."""
+    return write_module("judges", SCORERS)
+
+
+async def test_a_scorer_runs_neither_with_the_agent_nor_with_the_worker(site, task, judges, write_module):
+    write_module("agents", "import os\n\nasync def agent(task, rollout):\n    return os.getpid()\n")
+
+    (trajectory,) = await site.run("agents:agent", task(), scorer="judges:pid")
+
+    scorer = int((judges / "scorer").read_text())
+    assert trajectory.reward == 0.0
+    assert len({scorer, trajectory.outcome.result, os.getpid()}) == 3
+
+
+@pytest.mark.parametrize("scorer", ["third_time", "third_life"])
+async def test_a_scorer_that_fails_twice_is_asked_a_third_time(site, task, chatter, judges, scorer):
+    (trajectory,) = await site.run(chatter, task(scorer=f"judges:{scorer}"))
+
+    assert (judges / "tries").read_text() == "xxx"
+    assert (trajectory.reward, trajectory.outcome.cause) == (0.75, None)
+
+
+@pytest.mark.parametrize(
+    ("scorer", "status"), [("never", "verifier_error"), ("hangs", "timeout"), ("blocks", "timeout")]
+)
+async def test_a_scorer_that_always_fails_makes_the_attempt_unusable(site, task, chatter, judges, scorer, status):
+    limits = Limits(score_seconds=1.0)
+    (trajectory,) = await site.run(chatter, task(scorer=f"judges:{scorer}", limits=limits))
+
+    assert (judges / "tries").read_text() == "xxx"
+    assert (trajectory.reward, trajectory.rewards[-1].status, bool(trajectory.accepted)) == (None, status, True)
+    (group,) = site.dispatcher.groups([trajectory.accepted.group_id])
+    assert (group.num_accepted, group.num_usable) == (1, 0)
+
+
+async def test_an_attempt_whose_worker_ends_before_its_scorer_does_is_lost(site, task, chatter, judges, until):
+    settings = site.settings.model_copy(update={"stop_seconds": 0.5})
+    async with replace(site, settings=settings).worker(chatter, scorer="judges:lasts"):
+        groups = await asyncio.to_thread(site.dispatcher.submit, [task()])
+        await until((judges / "scorer").exists)
+
+    outcome = await until(lambda: site.store.get(f"{groups[0]}.0-0").outcome)
+    assert (outcome.status, outcome.cause) == ("lost", "infra")
+    (rollout,) = site.dispatcher.rollouts(groups)
+    assert (rollout.status, rollout.num_failures) == ("queued", 0)

@@ -1,38 +1,37 @@
 """This file holds the forms that an agent can have: command, graph, environment."""
 
+import asyncio
 import json
 import sys
+import time
+from pathlib import Path
 
+import pytest
 from langchain_core.messages import HumanMessage
 from langchain_openai import ChatOpenAI
 from langgraph.graph import END, START, MessagesState, StateGraph
 
-from agent_layer.schema.task import hash_input
+from agent_layer.schema.task import Limits, hash_input
 from envs import StepResult
-from envs.command_target import CommandTarget
-from envs.guard import Guard
+
+CALLING = """
+import json, os, urllib.request
+
+env = dict(os.environ)
+body = json.dumps({"model": "m", "messages": [{"role": "user", "content": "hi"}]}).encode()
+headers = {"Authorization": "Bearer " + env["OPENAI_API_KEY"], "Content-Type": "application/json"}
+url = env["OPENAI_BASE_URL"] + "/chat/completions"
+urllib.request.urlopen(urllib.request.Request(url, body, headers)).read()
+print("noise")
+wanted = ("AGENT_LAYER_", "OPENAI_", "ANTHROPIC_", "TRACEPARENT")
+print(json.dumps({k: v for k, v in env.items() if k.startswith(wanted) or "hush" in v}))
+"""
 
 
-async def test_a_command_gets_its_address_and_no_secret(site, task, tmp_path, monkeypatch):
+async def test_a_command_gets_its_address_and_no_secret(site, task, monkeypatch):
     monkeypatch.setenv("AGENT_LAYER_API_KEY", "operator-key")
-    program = tmp_path / "agent.py"
-    program.write_text(
-        "import json, os, urllib.request\n"
-        "env = dict(os.environ)\n"
-        "body = json.dumps({'model': 'm', 'messages': [{'role': 'user', 'content': 'hi'}]}).encode()\n"
-        "headers = {'Authorization': 'Bearer ' + env['OPENAI_API_KEY'], 'Content-Type': 'application/json'}\n"
-        "url = env['OPENAI_BASE_URL'] + '/chat/completions'\n"
-        "urllib.request.urlopen(urllib.request.Request(url, body, headers)).read()\n"
-        "print('noise')\n"
-        "wanted = ('AGENT_LAYER_', 'OPENAI_', 'ANTHROPIC_', 'TRACEPARENT')\n"
-        "print(json.dumps({k: v for k, v in env.items() if k.startswith(wanted) or 'hush' in v}))\n"
-    )
-    guard = Guard()
-    try:
-        command = CommandTarget([sys.executable, str(program)], guard)
-        (trajectory,) = await site.run(command, task(grading="hush"), name="agent.py")
-    finally:
-        guard.close()
+
+    (trajectory,) = await site.run([sys.executable, "-c", CALLING], task(grading="hush"))
 
     result = trajectory.outcome.result
     assert json.loads(result.pop("AGENT_LAYER_TASK")) == {
@@ -70,20 +69,60 @@ print(tracer.current().trajectory_id)
 """
 
 
-async def test_a_command_that_traces_finds_its_rollout(site, task, tmp_path):
-    program = tmp_path / "agent.py"
-    program.write_text(TRACED)
-    guard = Guard()
-    try:
-        (trajectory,) = await site.run(CommandTarget([sys.executable, str(program)], guard), task(), name="agent.py")
-    finally:
-        guard.close()
+async def test_a_command_that_traces_finds_its_rollout(site, task):
+    (trajectory,) = await site.run([sys.executable, "-c", TRACED], task())
 
     assert trajectory.outcome.result == trajectory.trajectory_id
     (step,) = trajectory.steps
     assert (step.agent, step.capture_level, step.sources) == ("asker", "tokens", ["gateway"])
     assert step.trace_id
     assert [(reward.name, reward.score, reward.step) for reward in trajectory.rewards] == [("own", 0.75, 0)]
+
+
+LEAVES = """
+import os, subprocess, sys, time
+daemon = subprocess.Popen(["sleep", "600"], start_new_session=True)  # holds the agent's output open
+beside = subprocess.Popen(["sleep", "600"])
+open(os.environ["PIDS"], "w").write(f"{daemon.pid} {beside.pid}")
+print(1.0, flush=True)
+if sys.argv[1] == "stays":
+    while True:
+        print("x" * 65536)
+"""
+
+
+@pytest.fixture
+def leaving(tmp_path, monkeypatch):
+    """A command that starts a daemon and a server beside it, and where their ids are written."""
+    (tmp_path / "leaving.py").write_text(LEAVES)
+    monkeypatch.setenv("PIDS", str(tmp_path / "pids"))
+    return [sys.executable, str(tmp_path / "leaving.py")], tmp_path / "pids"
+
+
+def wait_for_end(pids):
+    deadline = time.monotonic() + 10
+    while any(Path(f"/proc/{pid}").exists() for pid in pids):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+async def test_a_command_that_leaves_servers_running_has_ended_and_they_end_with_it(site, task, leaving):
+    command, pids = leaving
+    async with asyncio.timeout(20):
+        (trajectory,) = await site.run([*command, "ends"], task())
+
+    assert trajectory.reward == 1.0
+    wait_for_end(pids.read_text().split())
+
+
+async def test_a_command_that_is_stopped_while_it_floods_its_output_ends_with_all_that_it_started(site, task, leaving):
+    command, pids = leaving
+    limits = Limits(wall_seconds=1.0)
+    async with site.worker([*command, "stays"]):
+        groups = await asyncio.to_thread(site.dispatcher.submit, [task(limits=limits)])
+        await asyncio.to_thread(site.dispatcher.wait, groups, 20)
+        assert [one.status for one in site.dispatcher.rollouts(groups)] == ["dead"]
+        await asyncio.to_thread(wait_for_end, pids.read_text().split())
 
 
 async def test_a_graph_is_run_as_it_is(site, task):

@@ -1,17 +1,13 @@
 """This file holds that an attempt which is to teach the model and lacks tokens is not accepted, and says why."""
 
-import asyncio
 
-
-async def test_a_training_attempt_without_tokens_is_dead_with_the_reason(site, task, chatter):
+async def test_a_training_attempt_without_tokens_is_dead_with_the_reason(site, task, chatter, until):
     site.engine.token_ids = False
 
     await site.run(chatter, task(group_size=1))
 
-    async with asyncio.timeout(60):
-        while not (found := site.store.query(status="failed").items):  # noqa: ASYNC110  # ships beside
-            await asyncio.sleep(0.01)
-    trajectory = site.store.get(found[0].trajectory_id)
+    (row,) = await until(lambda: site.store.query(status="failed").items, 60)
+    trajectory = site.store.get(row.trajectory_id)
     assert (trajectory.outcome.cause, trajectory.accepted, trajectory.reward) == ("infra", None, None)
     assert "training needs token ids" in trajectory.outcome.error
     (given_up,) = site.dispatcher.dead()

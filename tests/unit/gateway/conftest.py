@@ -95,15 +95,12 @@ class House:
         lines = dict(line.rsplit(" ", 1) for line in (await self.metrics()).splitlines() if not line.startswith("#"))
         return int(lines.get(f"agent_layer_{name}", 0))
 
+    async def is_empty(self):
+        """Whether no rollout is open."""
+        return await self.figure("rollouts_open") == 0
+
     def step(self, opened, index=-1):
         return self.log.trajectory(opened["trajectory_id"]).steps[index]
-
-
-async def until(condition, seconds=30.0):
-    """Wait for a condition; the deadline fails the test."""
-    async with asyncio.timeout(seconds):
-        while not condition():  # noqa: ASYNC110  # of many kinds; nothing announces them
-            await asyncio.sleep(0.005)
 
 
 async def switch(house, version, before=lambda: None):
@@ -138,11 +135,6 @@ async def keep_house(settings, redis, put_on_board, engine, log, tls=None) -> As
             yield House(url=url, engine=engine, log=log, board=board, session=session)
         finally:
             await runner.cleanup()
-
-
-@pytest.fixture(name="until")
-def _until():
-    return until
 
 
 @pytest.fixture(name="switch")

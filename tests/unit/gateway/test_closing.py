@@ -1,10 +1,12 @@
 """Closing an attempt ends its calls and counts them; only a whole one is accepted."""
 
 import asyncio
+import gc
 
 import pytest
 
 from agent_layer.errors import BackPressureError
+from agent_layer.gateway.retries import Call
 from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import Accepted, Outcome
 
@@ -21,16 +23,33 @@ async def test_a_closed_rollout_takes_no_more_calls(house):
     assert (await house.chat(opened, "hello"))[0] == 410
 
 
-async def test_closing_lets_running_calls_end(house, until):
-    house.engine.token_seconds = 0.02
+async def test_a_closed_rollout_leaves_no_answers_in_memory(house):
     opened = await house.open()
+    await house.chat(opened, "a question that nobody else asks")
+    assert count_answers(b"that nobody else asks") == 1
 
-    calling = asyncio.create_task(house.chat(opened, "hello"))
-    await until(lambda: house.engine.num_running)
-    _, closed = await house.post(f"/rollouts/{opened['rollout_id']}/close", {"attempt": 0})
+    await house.post(f"/rollouts/{opened['rollout_id']}/close", {"attempt": 0})
 
-    assert (closed["started"], closed["ended"]) == (1, 1)
-    assert (await calling)[0] == 200
+    assert count_answers(b"that nobody else asks") == 0
+
+
+def count_answers(text):
+    gc.collect()
+    calls = [one for one in gc.get_objects() if type(one) is Call]
+    return sum(text in (call.answer or b"") for call in calls)
+
+
+async def test_closing_lets_running_calls_end(settings, keep, until):
+    async with keep(settings.model_copy(update={"api_key": "operator-key", "close_seconds": 60.0})) as house:
+        house.engine.token_seconds = 0.02
+        opened = await house.open()
+
+        calling = asyncio.create_task(house.chat(opened, "hello"))
+        await until(lambda: house.engine.num_running)
+        _, closed = await house.post(f"/rollouts/{opened['rollout_id']}/close", {"attempt": 0})
+
+        assert (closed["started"], closed["ended"]) == (1, 1)
+        assert (await calling)[0] == 200
 
 
 async def test_closing_cuts_off_calls_that_take_too_long(house, until):

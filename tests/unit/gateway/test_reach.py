@@ -71,7 +71,7 @@ async def send(url, method, target, headers):
     lines += [f"{name}: {value}" for name, value in headers.items()]
     try:
         writer.write("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             first = await reader.readline()
         return int(first.split()[1]) if first else None
     except ConnectionError:

@@ -126,3 +126,14 @@ def test_old_answers_leave_the_shelf():
         shelf.keep(call, b"12345", "text/plain")
 
     assert [call.answer for call in calls] == [None, b"12345", b"12345"]
+
+
+def test_answers_that_nobody_may_ask_for_leave_the_shelf_and_make_room():
+    shelf, calls = AnswerShelf(max_bytes=10), [Call("a"), Call("b"), Call("c")]
+    shelf.keep(calls[0], b"12345", "text/plain")
+
+    shelf.clear([calls[0], Call("never answered")])
+    for call in calls[1:]:
+        shelf.keep(call, b"12345", "text/plain")
+
+    assert [call.answer for call in calls] == [None, b"12345", b"12345"]

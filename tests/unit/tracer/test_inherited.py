@@ -7,8 +7,9 @@ import sys
 import pytest
 
 import tracer
+from agent_layer.environment import read_inheritance
 from agent_layer.errors import BackPressureError, BadInputError
-from agent_layer.settings import Settings, inheritance
+from agent_layer.settings import Settings
 from tracer.inherited import rollout_from_environment
 from tracer.testing import capture
 
@@ -37,7 +38,7 @@ def test_the_rollout_is_the_one_that_the_environment_names():
 
 
 def test_a_process_of_its_own_is_in_no_rollout():
-    assert inheritance() is None
+    assert read_inheritance() is None
     assert rollout_from_environment(Settings(run="run")) is None
 
 

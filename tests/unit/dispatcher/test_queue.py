@@ -49,7 +49,7 @@ def test_submitting_again_queues_nothing_and_another_round_does(queue):
     other = queue.add([task(group_size=2)], 1)
 
     assert first == again != other
-    assert queue.scripts.stats().num_queued == 4
+    assert queue.views.stats().num_queued == 4
 
 
 def test_what_the_index_holds_is_not_run_again_when_the_queue_was_lost(queue, dispatcher, redis, keys):
@@ -111,7 +111,7 @@ def test_what_cannot_succeed_dies_at_once(queue):
     queue.add([task()])
     queue.fail(claim_one(queue), "user", "no such agent", retryable=False)
 
-    assert queue.scripts.stats().num_dead == 1
+    assert queue.views.stats().num_dead == 1
 
 
 def test_a_late_commit_is_refused_with_a_sentence(queue, redis, keys):
@@ -176,10 +176,10 @@ def test_a_full_queue_refuses(redis, keys, settings):
 
 def test_a_waiting_worker_is_woken_by_a_task(queue):
     found = []
-    waiting = threading.Thread(target=lambda: found.extend(queue.claim("w", 1, wait_seconds=20)))
+    waiting = threading.Thread(target=lambda: found.extend(queue.claim("w", 1, wait_seconds=60)))
     waiting.start()
     queue.add([task()])
-    waiting.join(10)
+    waiting.join(30)
 
     assert [lease.task.id for lease in found] == ["t"]
 
@@ -189,7 +189,7 @@ def test_a_waiting_worker_takes_what_has_waited_out_its_back_off(redis, keys, se
     queue.add([task()])
     queue.fail(claim_one(queue), "infra", "away")
 
-    assert claim_one(queue, wait_seconds=10).attempt == 1
+    assert claim_one(queue, wait_seconds=30).attempt == 1
 
 
 def test_a_cancelled_rollout_is_told_so_and_its_group_closes(queue, dispatcher):
@@ -197,10 +197,21 @@ def test_a_cancelled_rollout_is_told_so_and_its_group_closes(queue, dispatcher):
     lease = claim_one(queue)
 
     assert queue.cancel([group_id]) == 2
-    assert queue.heartbeat("w", b'{"slots":1}', [(lease, "running")]) == ["cancel"]
+    assert queue.heartbeat("w", b'{"slots":1}', [(lease, "running")]).leases == ["cancel"]
     with pytest.raises(LeaseLostError, match="found it cancelled"):
         queue.commit(lease, ended(lease))
     assert dispatcher.wait([group_id], timeout=5)[0].is_closed
+
+
+def test_however_many_leases_are_kept_each_is_answered_in_its_place(queue):
+    groups = queue.add([task(str(number), group_size=300) for number in range(3)])
+    held = [(lease, "running") for _ in range(4) for lease in queue.claim("w", 256)]
+    queue.cancel([groups[1]])
+
+    beats = queue.heartbeat("w", b"{}", held)
+
+    assert beats.leases == ["cancel" if lease.group_id == groups[1] else "go" for lease, _ in held]
+    assert beats.leases.count("cancel") == 300
 
 
 def test_heartbeats_show_the_worker_until_it_leaves(queue, dispatcher):
@@ -217,13 +228,20 @@ def test_waiting_ends_when_all_groups_are_closed(queue, dispatcher):
     assert not any(group.is_closed for group in dispatcher.wait(groups, timeout=0.05))
 
     states = []
-    waiting = threading.Thread(target=lambda: states.extend(dispatcher.wait(groups, timeout=20)))
+    waiting = threading.Thread(target=lambda: states.extend(dispatcher.wait(groups, timeout=60)))
     waiting.start()
     for lease in queue.claim("w", 2):
         queue.commit(lease, ended(lease))
-    waiting.join(10)
+    waiting.join(30)
 
     assert [group.num_accepted for group in states] == [1, 1]
+
+
+def test_however_many_groups_are_named_all_their_rollouts_are_shown(dispatcher):
+    groups = dispatcher.submit([task(f"t{number}") for number in range(1100)])
+
+    assert [one.group_id for one in dispatcher.rollouts(groups)] == groups
+    assert dispatcher.rollouts([]) == []
 
 
 def test_many_groups_are_submitted_in_order(dispatcher, queue):

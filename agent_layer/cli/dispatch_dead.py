@@ -1,0 +1,182 @@
+"""This file holds the commands about rollouts that were given up: ``dead`` and its list, retry and drop."""
+
+import sys
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import Annotated
+
+import typer
+
+from agent_layer.cli.dispatch_sight import Column, Sight, row_of
+from agent_layer.cli.dispatch_watch import Format, Limit, Run, Watch, present
+from agent_layer.cli.dispatch_words import choose, count_of, describe_tries, find_run, names_in, take
+from agent_layer.cli.output import describe_seconds, write_lines
+from agent_layer.dispatcher.client import Dispatcher, connect
+from agent_layer.dispatcher.states import RolloutState
+from agent_layer.errors import NotFoundError
+
+__all__ = ["register"]
+
+_COLUMNS = (
+    Column("rollout", 0),
+    Column("died", 1),
+    Column("attempts", 2),
+    Column("worker", 4),
+    Column("run", 3),
+    Column("last error", 0, is_text=True),
+)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    group = typer.Typer(invoke_without_command=True)
+    group.callback()(dead)
+    group.command("list")(show)
+    group.command()(retry)
+    group.command()(drop)
+    app.add_typer(group, name="dead")
+
+
+Every = Annotated[bool, typer.Option("--all", help="All that were given up.")]
+OfRun = Annotated[str | None, typer.Option("--run", help="All of this run.")]
+Names = Annotated[list[str] | None, typer.Argument(metavar="[ROLLOUT]...")]
+
+
+def dead(
+    context: typer.Context, *, run: Run = None, limit: Limit = 32, watch: Watch = False, format_: Format = "table"
+) -> None:
+    """List rollouts that were given up, newest first, each with its last error.
+
+    agent-layer dead list --errors
+    agent-layer dead retry --run nightly
+    """
+    if context.invoked_subcommand is None:
+        with connect(context.obj) as dispatcher:
+            present(partial(_see, dispatcher, run, limit), format_, watch=watch)
+
+
+def show(
+    context: typer.Context,
+    *,
+    run: Run = None,
+    limit: Limit = 32,
+    errors: Annotated[bool, typer.Option("--errors", help="Show every error of each, with its attempt.")] = False,
+    watch: Watch = False,
+    format_: Format = "table",
+) -> None:
+    """List rollouts that were given up, newest first. As jsonl, every error is there."""
+    with connect(context.obj) as dispatcher:
+        if not errors:
+            return present(partial(_see, dispatcher, run, limit), format_, watch=watch)
+        found, has_more = _find(dispatcher, run, limit)
+        if format_ == "jsonl":
+            return write_lines(row_of(state) for state in found)
+        for line in _describe(found, dispatcher.stats().now):
+            typer.echo(line)
+        if has_more:
+            typer.echo(f"only the newest {limit:,} are shown; --limit shows more")
+        return None
+
+
+def retry(context: typer.Context, names: Names = None, *, every: Every = False, run: OfRun = None) -> None:
+    """Try rollouts again that were given up, from the beginning; prints the groups in which they are tried.
+
+    Where a group is still open, a rollout goes back to its place. A group that was decided stays as it is, and what
+    died of it is asked for again as a new group.
+    """
+    choose("dead retry", names, {"--all": every, "--run": run})
+    with connect(context.obj) as dispatcher:
+        ids = _meant(dispatcher, names, run)
+        groups = dispatcher.retry_dead(ids) if ids else []
+        typer.echo(f"{names_in(ids, 'rollout')} will be tried again in {names_in(groups, 'group')}")
+        for group_id in groups:
+            typer.echo(group_id)
+
+
+def drop(
+    context: typer.Context,
+    names: Names = None,
+    *,
+    every: Every = False,
+    run: OfRun = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask first.")] = False,
+) -> None:
+    """Forget rollouts that were given up, and their errors. At a terminal it asks first."""
+    choose("dead drop", names, {"--all": every, "--run": run})
+    with connect(context.obj) as dispatcher:
+        ids = _meant(dispatcher, names, run)
+        asks = bool(ids) and not yes and sys.stdin.isatty()
+        if asks and not typer.confirm(f"forget {names_in(ids, 'dead rollout')} and all of their errors?", err=True):
+            typer.echo("nothing was changed", err=True)
+            raise typer.Exit(1)
+        num_dropped = dispatcher.drop_dead(ids) if ids else 0
+        typer.echo(f"dropped {count_of(num_dropped, 'dead rollout')}")
+
+
+def _meant(dispatcher: Dispatcher, names: Iterable[str] | None, run: str | None) -> list[str]:
+    """Ids of dead rollouts.
+
+    Raises: NotFoundError: one that is named is not dead, or the run is not known.
+    """
+    if run:
+        find_run(dispatcher, run)
+    if not names:
+        return list(dict.fromkeys(dispatcher.queue.views.listed_ids("dead", run or "")))
+    ids = list(dict.fromkeys(names))
+    found = {state.rollout_id for state in dispatcher.queue.views.dead(ids, len(ids))}
+    for rollout_id in ids:
+        if rollout_id not in found:
+            raise NotFoundError(
+                f"rollout {rollout_id}: expected one that was given up, found none; nothing was changed, 'agent-layer"
+                " dead list' shows them"
+            )
+    return ids
+
+
+def _find(dispatcher: Dispatcher, run: str | None, limit: int) -> tuple[list[RolloutState], bool]:
+    if run:
+        find_run(dispatcher, run)
+    views = dispatcher.queue.views
+    return take(views.rollouts_of(views.listed_ids("dead", run or "")), limit)
+
+
+def _see(dispatcher: Dispatcher, run: str | None, limit: int) -> Sight:
+    stats = dispatcher.stats()
+    found, has_more = _find(dispatcher, run, limit)
+    notes = [f"only the newest {limit:,} are shown; --limit shows more"] if has_more else []
+    if found:
+        notes.append("'dead list --errors' shows every error; 'dead retry' tries them again, 'dead drop' forgets them")
+    return Sight(
+        summary=[_summary(stats.num_dead, run)],
+        columns=_COLUMNS,
+        cells=[_cells(state, stats.now) for state in found],
+        rows=[row_of(state) for state in found],
+        key=("rollout_id",),
+        notes=notes,
+    )
+
+
+def _summary(num_dead: int, run: str | None) -> str:
+    were = "was" if num_dead == 1 else "were"
+    return f"{count_of(num_dead, 'rollout')} {were} given up" + (f", in all runs; of run {run}:" if run else "")
+
+
+def _cells(state: RolloutState, now: float) -> dict[str, str]:
+    cells = {
+        "rollout": state.rollout_id,
+        "died": f"{describe_seconds(max(0, now - state.since))} ago",
+        "attempts": describe_tries(state),
+        "run": state.run,
+        "last error": " ".join(state.errors[-1].split()) if state.errors else "-",
+    }
+    return {**cells, **({"worker": state.worker} if state.worker else {})}
+
+
+def _describe(found: list[RolloutState], now: float) -> Iterator[str]:
+    for state in found:
+        died = f"{describe_seconds(max(0, now - state.since))} ago"
+        yield f"{state.rollout_id}  run {state.run}, died {died} after {count_of(state.num_attempts, 'attempt')}"
+        for attempt, error in zip(state.error_attempts, state.errors, strict=True):
+            yield f"  attempt {attempt}: {error}"
+    if not found:
+        yield "none"

@@ -1,0 +1,182 @@
+"""This file holds the commands about groups: ``groups``, which lists them, and its show and cancel."""
+
+from functools import partial
+from typing import Annotated
+
+import typer
+
+from agent_layer.cli.dispatch_sight import Column, Sight, row_of
+from agent_layer.cli.dispatch_watch import Format, Limit, Run, Watch, present
+from agent_layer.cli.dispatch_words import (
+    MOST_LOOKED_AT,
+    choose,
+    count_of,
+    describe_depth,
+    describe_left_out,
+    describe_none,
+    find_run,
+    names_in,
+    take,
+)
+from agent_layer.cli.output import describe_seconds
+from agent_layer.dispatcher.client import Dispatcher, connect
+from agent_layer.dispatcher.states import GroupState
+from agent_layer.errors import NotFoundError
+
+__all__ = ["register"]
+
+_COLUMNS = (
+    Column("group", 0),
+    Column("state", 0, is_state=True),
+    Column("usable", 0, is_number=True),
+    Column("launched", 3, is_number=True),
+    Column("surplus", 4, is_number=True),
+    Column("age", 1, is_number=True),
+    Column("closed", 1),
+    Column("took", 5, is_number=True),
+    Column("cut off after", 6, is_number=True),
+    Column("run", 2),
+    Column("if short", 7),
+    Column("type", 8),
+    Column("split", 9),
+)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    group = typer.Typer(invoke_without_command=True)
+    group.callback()(groups)
+    group.command()(show)
+    group.command()(cancel)
+    app.add_typer(group, name="groups")
+
+
+def groups(
+    context: typer.Context,
+    *,
+    run: Run = None,
+    closed: Annotated[
+        bool, typer.Option("--closed", help="Those that closed last, newest first; about 1,000 are remembered.")
+    ] = False,
+    limit: Limit = 32,
+    watch: Watch = False,
+    format_: Format = "table",
+) -> None:
+    """List groups that are not closed yet, oldest first: how many usable rollouts each has of those it needs.
+
+    'took' is how long the usable ones took on average, 'cut off after' how long those had run that came too late.
+    Groups that closed are known by their id for a week: 'groups show'.
+    """
+    if context.invoked_subcommand is None:
+        with connect(context.obj) as dispatcher:
+            look = partial(_see_closed if closed else _see_open, dispatcher, run, limit)
+            present(look, format_, watch=watch)
+
+
+def show(
+    context: typer.Context,
+    group_ids: Annotated[list[str], typer.Argument(metavar="GROUP...", help="Open or closed.")],
+    *,
+    watch: Watch = False,
+    format_: Format = "table",
+) -> None:
+    """Show certain groups, closed ones too."""
+    with connect(context.obj) as dispatcher:
+        present(partial(_see_named, dispatcher, group_ids), format_, watch=watch)
+
+
+def cancel(
+    context: typer.Context,
+    group_ids: Annotated[list[str] | None, typer.Argument(metavar="[GROUP]...")] = None,
+    *,
+    run: Annotated[str | None, typer.Option(help="All open ones of this run.")] = None,
+) -> None:
+    """End groups with what they have: rollouts of theirs that wait or run are cancelled, down to their model calls.
+
+    agent-layer groups cancel --run nightly
+    """
+    choose("groups cancel", group_ids, {"--run": run})
+    with connect(context.obj) as dispatcher:
+        if run:
+            find_run(dispatcher, run)
+        ids = list(dispatcher.queue.views.open_ids(run)) if run else _known(dispatcher, group_ids or [])
+        typer.echo(f"cancelled {dispatcher.cancel(ids):,} rollouts of {names_in(ids, 'group')}")
+
+
+def _known(dispatcher: Dispatcher, group_ids: list[str]) -> list[str]:
+    """The ids.
+
+    Raises: NotFoundError: the dispatcher does not know one.
+    """
+    known = {group.group_id for group in dispatcher.groups(group_ids)}
+    for group_id in group_ids:
+        if group_id not in known:
+            raise NotFoundError(
+                f"group {group_id}: expected one that was submitted in the last week, found none; 'agent-layer groups'"
+                " lists the open ones"
+            )
+    return list(dict.fromkeys(group_ids))
+
+
+def _see_named(dispatcher: Dispatcher, group_ids: list[str]) -> Sight:
+    found = dispatcher.groups(_known(dispatcher, group_ids))
+    return _sight(
+        dispatcher, [f"{names_in(group_ids, 'group')}, {sum(one.is_closed for one in found):,} of them closed"], found
+    )
+
+
+def _see_closed(dispatcher: Dispatcher, run: str | None, limit: int) -> Sight:
+    if run:
+        find_run(dispatcher, run)
+    newest = dispatcher.groups(dispatcher.queue.views.closed_ids())
+    found, has_more = take((group for group in newest if not run or group.run == run), limit)
+    notes = [f"only the newest {limit:,} are shown; --limit shows more"] if has_more else []
+    whole = sum(group.fill == "whole" for group in found)
+    summary = f"{count_of(len(found), 'group')} that closed last, {whole:,} of them whole"
+    return _sight(dispatcher, [summary], found, notes, "none has closed lately")
+
+
+def _see_open(dispatcher: Dispatcher, run: str | None, limit: int) -> Sight:
+    stats, views = dispatcher.stats(), dispatcher.queue.views
+    found, has_more = take(views.groups_of(views.open_ids(run or "", MOST_LOOKED_AT)), limit)
+    notes = describe_left_out(limit, run, stats.num_open_groups, has_more=has_more)
+    return _sight(dispatcher, describe_depth(dispatcher, stats, run), found, notes, describe_none(run))
+
+
+def _sight(
+    dispatcher: Dispatcher,
+    summary: list[str],
+    found: list[GroupState],
+    notes: list[str] | None = None,
+    empty: str = "none",
+) -> Sight:
+    now = dispatcher.stats().now
+    return Sight(
+        summary=summary,
+        columns=_COLUMNS,
+        cells=[_cells(group, now) for group in found],
+        rows=[row_of(group) for group in found],
+        key=("group_id",),
+        notes=notes or [],
+        empty=empty,
+    )
+
+
+def _cells(group: GroupState, now: float) -> dict[str, str]:
+    cells = {
+        "group": group.group_id,
+        "state": group.fill or ("closed" if group.is_closed else f"{group.num_open} to go"),
+        "usable": f"{group.num_usable} of {group.group_size}",
+        "launched": str(group.num_launched),
+        "surplus": str(group.num_surplus),
+        "run": group.run,
+        "if short": group.partial,
+        "type": group.task_type,
+        "split": group.split,
+    }
+    if group.closed_at is None:
+        cells["age"] = describe_seconds(max(0, now - group.queued_at))
+    else:
+        cells["closed"] = f"{describe_seconds(max(0, now - group.closed_at))} ago"
+    took = {"took": group.kept_seconds, "cut off after": group.surplus_seconds}
+    return cells | {name: describe_seconds(seconds) for name, seconds in took.items() if seconds is not None}

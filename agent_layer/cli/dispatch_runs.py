@@ -1,0 +1,193 @@
+"""This file holds the commands about runs: ``runs``, which shows how they go, and pause, resume and share."""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Annotated
+
+import typer
+
+from agent_layer.cli.dispatch_sight import Column, Sight, row_of
+from agent_layer.cli.dispatch_watch import Format, Limit, Run, Watch, present
+from agent_layer.cli.dispatch_words import count_of, describe_why, find_run, take
+from agent_layer.cli.output import describe_seconds
+from agent_layer.dispatcher.client import Dispatcher, connect
+from agent_layer.dispatcher.states import RunState
+from agent_layer.errors import BadInputError
+from agent_layer.settings import Settings
+
+__all__ = ["register"]
+
+_COLUMNS = (
+    Column("run", 0),
+    Column("state", 0, is_state=True),
+    Column("queued", 1, is_number=True),
+    Column("retrying", 6, is_number=True),
+    Column("paused", 5, is_number=True),
+    Column("with workers", 1, is_number=True),
+    Column("accepted", 2, is_number=True),
+    Column("a minute", 2, is_number=True),
+    Column("failing", 3, is_number=True),
+    Column("dead", 4, is_number=True),
+    Column("lapsed", 7, is_number=True),
+    Column("surplus", 8, is_number=True),
+    Column("no reward", 9, is_number=True),
+    Column("weight", 4, is_number=True),
+)
+_MARKED_BIAS = 1.2
+"""Surplus that ran so many times as long as what counts is called a bias."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    group = typer.Typer(invoke_without_command=True)
+    group.callback()(runs)
+    for command in (pause, resume, share):
+        group.command()(command)
+    app.add_typer(group, name="runs")
+
+
+def runs(
+    context: typer.Context, *, run: Run = None, limit: Limit = 32, watch: Watch = False, format_: Format = "table"
+) -> None:
+    """Show how runs go: what waits and runs, what was accepted lately, what fails and why; those with work first.
+
+    'a minute' is what was accepted of the last five minutes; 'failing' the share of the newest attempts that failed;
+    'dead' how many were given up, tried again or not; 'lapsed' how many leases ended because their workers fell silent.
+    A weight that is not shown is 1.
+    """
+    if context.invoked_subcommand is None:
+        with connect(context.obj) as dispatcher:
+            present(partial(_see, dispatcher, context.obj, run, limit), format_, watch=watch)
+
+
+def pause(
+    context: typer.Context,
+    run: Annotated[str, typer.Argument()],
+    *,
+    running: Annotated[
+        bool, typer.Option("--running", help="Let attempts that run pause at their next step, where their agent can.")
+    ] = False,
+    why: Annotated[str, typer.Option(help="Shown to whoever asks.")] = "",
+) -> None:
+    """Give out no rollout of a run until it is resumed. What runs goes on, unless --running is said.
+
+    agent-layer runs pause nightly --why "the reward is wrong"
+    """
+    with connect(context.obj) as dispatcher:
+        state = find_run(dispatcher, run)
+        dispatcher.pause(run, running=running, why=why)
+        going = "pause at their next step, where their agents can" if running else "go on"
+        typer.echo(f"run {run} is paused; {state.num_leased:,} rollouts that workers have {going}")
+
+
+def resume(context: typer.Context, run: Annotated[str, typer.Argument()]) -> None:
+    """Give out rollouts of a run again; what failed before no longer counts against it."""
+    with connect(context.obj) as dispatcher:
+        state = find_run(dispatcher, run)
+        dispatcher.resume(run)
+        typer.echo(f"run {run} goes on" if state.paused is not None else f"run {run} was not paused; it goes on")
+
+
+def share(
+    context: typer.Context,
+    run: Annotated[str, typer.Argument()],
+    *,
+    weight: Annotated[float | None, typer.Option(help="It is given out in proportion to this; 1 at first.")] = None,
+    quota: Annotated[int | None, typer.Option(help="Most rollouts with workers at once; 0: no limit.")] = None,
+) -> None:
+    """Change how a run is served beside others of the same priority.
+
+    agent-layer runs share nightly --weight 2 --quota 64
+    """
+    if weight is None and quota is None:
+        raise BadInputError("runs share: expected --weight or --quota, found neither; say what is to change")
+    with connect(context.obj) as dispatcher:
+        find_run(dispatcher, run)
+        dispatcher.share(run, weight=weight, quota=quota)
+        state = find_run(dispatcher, run)
+        limit = "no quota" if state.quota is None else f"quota {state.quota:,}"
+        typer.echo(f"run {run} has weight {state.weight:g} and {limit}")
+
+
+def _see(dispatcher: Dispatcher, settings: Settings, run: str | None, limit: int) -> Sight:
+    states = (
+        [find_run(dispatcher, run)] if run else sorted(dispatcher.runs(), key=lambda one: (not _num_left(one), one.run))
+    )
+    found, has_more = take(states, limit)
+    minutely = sum(_minutely(state) for state in states)
+    num_paused = sum(state.paused is not None for state in states)
+    paused = f", {num_paused:,} of them paused" if num_paused else ""
+    summary = f"{count_of(len(states), 'run')}{paused}; {minutely:,.3g} rollouts accepted a minute"
+    notes = [note for state in found for note in _describe(state, settings)]
+    left_out = [f"{len(states) - limit:,} runs without work are not shown; --limit shows more"] if has_more else []
+    return Sight(
+        summary=[summary],
+        columns=_COLUMNS,
+        cells=[_cells(state) for state in found],
+        rows=[row_of(state) for state in found],
+        key=("run",),
+        notes=[*left_out, *notes],
+        empty="none yet: 'agent-layer submit TASKS.jsonl --run NAME' begins one",
+    )
+
+
+def _num_left(state: RunState) -> int:
+    """Rollouts that still have to end."""
+    return state.num_queued + state.num_delayed + state.num_paused + state.num_leased
+
+
+def _minutely(state: RunState) -> float:
+    return state.accepted_lately / state.lately_seconds * 60
+
+
+def _cells(state: RunState) -> dict[str, str]:
+    cells = {
+        "run": state.run,
+        "state": "paused" if state.paused is not None else "goes" if _num_left(state) else "done",
+        "queued": f"{state.num_queued:,}",
+        "with workers": f"{state.num_leased:,}" + (f" of {state.quota:,}" if state.quota is not None else ""),
+        "accepted": f"{state.num_accepted:,}",
+        "a minute": f"{_minutely(state):,.3g}",
+    }
+    if state.weight != 1:
+        cells["weight"] = f"{state.weight:g}"
+    if state.failure_rate is not None:
+        cells["failing"] = f"{state.failure_rate:.0%}"
+    counts = {
+        "retrying": state.num_delayed,
+        "paused": state.num_paused,
+        "dead": state.num_dead,
+        "lapsed": state.num_lapsed,
+        "surplus": state.num_surplus,
+        "no reward": state.num_unusable,
+    }
+    return cells | {name: f"{num:,}" for name, num in counts.items() if num}
+
+
+def _describe(state: RunState, settings: Settings) -> Iterator[str]:
+    """What the table has no room for."""
+    if state.paused is not None:
+        yield f"run {state.run} is paused: {describe_why(state.paused)}"
+        yield f"run {state.run}: 'agent-layer runs resume {state.run}' lets it go on"
+    if state.causes and (_num_left(state) or state.paused is not None):
+        causes = ", ".join(f"{num:,} {cause}" for cause, num in sorted(state.causes, key=lambda one: -one[1]))
+        yield f"run {state.run}: failed attempts by cause: {causes}{_against_threshold(state, settings)}"
+    if state.kept_seconds is not None and state.surplus_seconds is not None:
+        yield f"run {state.run}: {_describe_bias(state.kept_seconds, state.surplus_seconds)}"
+
+
+def _against_threshold(state: RunState, settings: Settings) -> str:
+    if state.failure_rate is None:
+        return ""
+    most = f"above {settings.stop_failure_rate:.0%} of {settings.stop_failure_window} the run is paused"
+    return f"; {state.failure_rate:.0%} of the newest {state.num_judged} failed, {most}"
+
+
+def _describe_bias(kept: float, surplus: float) -> str:
+    """In plain words, what is lost by taking whoever ends first."""
+    took = f"rollouts that count took {describe_seconds(kept)}, surplus was cut off after {describe_seconds(surplus)}"
+    if surplus < _MARKED_BIAS * kept:
+        return f"{took}: no sign that long ones are left out"
+    return (
+        f"{took}, {surplus / max(kept, 0.001):.1f} times as long: what is trained on is biased towards what ends early"
+    )

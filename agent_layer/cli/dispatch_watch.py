@@ -1,0 +1,95 @@
+"""This file holds how a look at the dispatcher is shown once, or again and again until Ctrl-C.
+
+At a terminal the table is drawn anew in its place. Elsewhere a table follows the one before where something other than
+ages has changed, after an empty line. As JSON, only rows come that have changed; of one that is gone, what names it.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Annotated, Literal, TypeAlias
+
+import typer
+from rich.live import Live
+
+from agent_layer.cli.dispatch_sight import Sight, draw
+from agent_layer.cli.output import open_console, write_lines
+from agent_layer.schema.record import JsonObject
+
+__all__ = ["Format", "Limit", "Run", "Watch", "present"]
+
+Format: TypeAlias = Annotated[Literal["table", "jsonl"], typer.Option("--format")]
+Limit: TypeAlias = Annotated[int, typer.Option(min=1, max=100_000, help="Most rows.")]
+Run: TypeAlias = Annotated[str | None, typer.Option(help="Of this run only.")]
+Watch: TypeAlias = Annotated[
+    bool, typer.Option("--watch", help="Look again every second until Ctrl-C. As jsonl: only rows that changed.")
+]
+
+_FRAME_SECONDS = 1.0
+_AGES = {"lease_seconds", "delay_seconds", "silent_seconds", "seen_at", "lately_seconds"}
+"""Fields that change by themselves."""
+
+
+def present(look: Callable[[], Sight], format_: Literal["table", "jsonl"], *, watch: bool) -> None:
+    """Show what a look finds; ends without an error on Ctrl-C, and when nobody reads any more."""
+    if not watch:
+        return _show(look(), format_)
+    try:
+        if format_ == "jsonl":
+            _stream(look)
+        elif sys.stdout.isatty():
+            _redraw(look)
+        else:
+            _append(look)
+    except KeyboardInterrupt:
+        return None
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python's own last flush fails, too
+        return None
+
+
+def _show(sight: Sight, format_: Literal["table", "jsonl"]) -> None:
+    if format_ == "jsonl":
+        return write_lines(sight.rows)
+    console = open_console()
+    return console.print(draw(sight, console.width))
+
+
+def _frames(look: Callable[[], Sight]) -> Iterator[Sight]:
+    while True:
+        yield look()
+        time.sleep(_FRAME_SECONDS)
+
+
+def _redraw(look: Callable[[], Sight]) -> None:
+    console = open_console()
+    with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
+        for sight in _frames(look):
+            live.update(draw(sight, console.width, console.height), refresh=True)
+
+
+def _append(look: Callable[[], Sight]) -> None:
+    console, shown = open_console(), None
+    for sight in _frames(look):
+        still = [_still(row) for row in sight.rows]
+        if still != shown:
+            with console.capture() as drawn:  # rich would end the program with 1 when nobody reads any more
+                console.print(draw(sight, console.width))
+            sys.stdout.write(drawn.get() if shown is None else f"\n{drawn.get()}")
+            sys.stdout.flush()
+        shown = still
+
+
+def _stream(look: Callable[[], Sight]) -> None:
+    shown: dict[tuple[object, ...], JsonObject] = {}
+    for sight in _frames(look):
+        found = {tuple(row[name] for name in sight.key): row for row in sight.rows}
+        changed = [row for key, row in found.items() if shown.get(key) != _still(row)]
+        gone = [{**dict(zip(sight.key, key, strict=True)), "is_shown": False} for key in shown if key not in found]
+        write_lines([*changed, *gone])
+        shown = {key: _still(row) for key, row in found.items()}
+
+
+def _still(row: JsonObject) -> JsonObject:
+    return {name: value for name, value in row.items() if name not in _AGES}

@@ -1,0 +1,149 @@
+"""This file holds what all looks at the dispatcher say in the same words: how much there is, and what was left out."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from textwrap import shorten
+from typing import TypeVar
+
+from agent_layer.cli.output import describe_seconds
+from agent_layer.dispatcher.client import Dispatcher
+from agent_layer.dispatcher.states import QueueStats, RolloutState, RunState
+from agent_layer.errors import BadInputError, NotFoundError
+
+__all__ = [
+    "MOST_LOOKED_AT",
+    "choose",
+    "count_of",
+    "describe_depth",
+    "describe_lack",
+    "describe_left_out",
+    "describe_none",
+    "describe_status",
+    "describe_tries",
+    "describe_why",
+    "find_run",
+    "names_in",
+    "take",
+]
+
+T = TypeVar("T")
+
+MOST_LOOKED_AT = 50_000
+"""Groups or rollouts that one look goes through for those of one run, so that watching costs Redis little."""
+_LONGEST_REASON = 300
+
+
+def take(found: Iterable[T], limit: int) -> tuple[list[T], bool]:
+    """The first so many, and whether there are more."""
+    rest = iter(found)
+    taken = list(islice(rest, limit))
+    return taken, next(rest, None) is not None
+
+
+def find_run(dispatcher: Dispatcher, run: str) -> RunState:
+    """Find a run that tasks were submitted to.
+
+    Raises: NotFoundError: none were.
+    """
+    found = dispatcher.runs([run])
+    if not found:
+        raise NotFoundError(
+            f"run {run!r}: expected one that tasks were submitted to, found none; 'agent-layer runs' lists them"
+        )
+    return found[0]
+
+
+def describe_depth(dispatcher: Dispatcher, stats: QueueStats, run: str | None) -> list[str]:
+    """Say how much of a run, or of all, waits and runs; and what is paused."""
+    state = find_run(dispatcher, run) if run else None
+    of = state or stats
+    at_times = {"wait to be retried": of.num_delayed, "paused": of.num_paused}
+    if state is None:  # a run counts those, too, that were tried again since
+        at_times["dead"] = stats.num_dead
+    counts = [f"{of.num_queued:,} queued", f"{of.num_leased:,} with workers"]
+    counts += [f"{num:,} {what}" for what, num in at_times.items() if num]
+    groups = "" if state else f"; {count_of(stats.num_open_groups, 'open group')}"
+    whose = f"run {run}" if run else "all runs"
+    paused = [state.run] if state and state.paused is not None else stats.paused_runs if state is None else []
+    return [
+        f"{whose}: {', '.join(counts)}{groups}",
+        *_describe_paused(dispatcher, paused),
+        *describe_lack(dispatcher, of),
+    ]
+
+
+def describe_lack(dispatcher: Dispatcher, of: QueueStats | RunState) -> Iterator[str]:
+    """Say that nobody works on what is queued: whoever has submitted for the first time waits for it in vain."""
+    if not of.num_queued or of.num_leased:
+        return
+    lease_seconds = dispatcher.queue.settings.lease_seconds
+    if all(worker.silent_seconds > lease_seconds for worker in dispatcher.workers()):
+        yield "no worker is up: 'agent-layer work TARGET' starts one"
+
+
+def _describe_paused(dispatcher: Dispatcher, runs: Sequence[str]) -> Iterator[str]:
+    for state in dispatcher.runs(sorted(runs)[:3]) if runs else []:
+        yield f"run {state.run} is paused: {describe_why(state.paused)}"
+    if len(runs) > 3:
+        yield f"{len(runs) - 3} more runs are paused; 'agent-layer runs' shows them"
+
+
+def describe_why(why: str | None) -> str:
+    """Why a run is paused, without most of what an error may say beside its sentence."""
+    return shorten(why, _LONGEST_REASON, placeholder=" …") if why else "nobody said why"
+
+
+def describe_none(run: str | None) -> str:
+    """What to type where no group is open."""
+    whose = f" --run {run}" if run else ""
+    return (
+        f"none is open: 'agent-layer submit TASKS.jsonl{whose}' queues tasks,"
+        f" 'agent-layer groups --closed{whose}' shows what has ended"
+    )
+
+
+def describe_left_out(limit: int, run: str | None, num_all: int, *, has_more: bool) -> list[str]:
+    """Say when there is more than is shown, or may be."""
+    if has_more:
+        return [f"only the first {limit:,} are shown; --limit shows more"]
+    if run and num_all > MOST_LOOKED_AT:
+        return [f"those of run {run} were looked for among the first {MOST_LOOKED_AT:,} of {num_all:,} only"]
+    return []
+
+
+def describe_status(state: RolloutState) -> str:
+    """Its status; of one that waits out a back-off, for how long."""
+    if state.delay_seconds is not None:
+        return f"retry in {describe_seconds(state.delay_seconds)}" if state.delay_seconds > 0 else "retry is due"
+    return state.status
+
+
+def describe_tries(state: RolloutState) -> str:
+    """How often it was begun, and how often that failed."""
+    if not state.num_failures:
+        return f"{state.num_attempts}"
+    of_all = f" of {state.num_attempts}" if state.num_failures < state.num_attempts else ""
+    return f"{state.num_failures}{of_all} failed"
+
+
+def choose(subject: str, names: Sequence[str] | None, others: dict[str, object]) -> None:
+    """Check that a command was told what it is about, once.
+
+    Raises: BadInputError: it was not, or in two ways.
+    """
+    *first, last = ["names", *others]
+    options = f"{', '.join(first)} or {last}"
+    given = [*(["names"] if names else []), *(option for option, value in others.items() if value)]
+    if len(given) != 1:
+        found = "none of these" if not given else " and ".join(given)
+        raise BadInputError(f"{subject}: expected {options}, found {found}; say which are meant, in one way")
+
+
+def names_in(names: Sequence[str], word: str) -> str:
+    """How many there are of what the word says."""
+    return count_of(len(names), word)
+
+
+def count_of(num: int, word: str) -> str:
+    """So many of what the word says."""
+    return f"{num:,} {word}{'' if num == 1 else 's'}"

@@ -1,0 +1,231 @@
+"""This file holds the commands that show what there is to do: ``tasks`` and ``rollouts``."""
+
+from collections import Counter
+from collections.abc import Iterator
+from functools import partial
+from typing import Annotated
+
+import msgspec
+import typer
+
+from agent_layer.cli.dispatch_sight import Column, Sight, row_of
+from agent_layer.cli.dispatch_watch import Format, Limit, Run, Watch, present
+from agent_layer.cli.dispatch_words import (
+    MOST_LOOKED_AT,
+    describe_depth,
+    describe_left_out,
+    describe_none,
+    describe_status,
+    describe_tries,
+    take,
+)
+from agent_layer.cli.output import describe_seconds
+from agent_layer.dispatcher.client import Dispatcher, connect
+from agent_layer.dispatcher.looking import Shelf, Views, members_of
+from agent_layer.dispatcher.moves import HELD, OVER
+from agent_layer.dispatcher.states import GroupState, RolloutState
+from agent_layer.errors import BadInputError
+from agent_layer.schema.task import Split
+
+__all__ = ["register"]
+
+_STATUSES = ("queued", "delayed", "paused", *HELD, *OVER)
+"""What --status takes: those of rollouts, and 'delayed' for queued ones that wait out a back-off."""
+_ORDER = (*OVER, *reversed(HELD), "paused", "queued")
+"""What has come furthest first."""
+_SHELVES: dict[str, Shelf] = {
+    **dict.fromkeys(HELD, "leases"),
+    "delayed": "delayed",
+    "paused": "paused",
+    "dead": "dead",
+}
+"""Where rollouts of a status are found without going through all of them."""
+_TASK = (
+    Column("task", 0),
+    Column("rollouts", 0),
+    Column("usable", 1, is_number=True),
+    Column("oldest", 2, is_number=True),
+    Column("run", 3),
+    Column("groups", 5, is_number=True),
+    Column("type", 6),
+    Column("split", 7),
+)
+_ROLLOUT = (
+    Column("rollout", 0),
+    Column("status", 0, is_state=True),
+    Column("for", 1, is_number=True),
+    Column("lease", 5),
+    Column("attempts", 3),
+    Column("worker", 4),
+    Column("run", 6),
+    Column("checkpoint", 7),
+    Column("last error", 2, is_text=True),
+)
+
+
+class _TaskRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A task of a run with all of its open groups, one for each round that was asked for."""
+
+    task_id: str
+    run: str
+    task_type: str
+    split: Split
+    queued_at: float
+    """Of the oldest group."""
+    num_groups: int
+    num_usable: int
+    group_size: int
+    """Usable rollouts that make all of them whole."""
+    rollouts: dict[str, int]
+    """How many have which status."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command()(tasks)
+    app.command()(rollouts)
+
+
+def tasks(
+    context: typer.Context, *, run: Run = None, limit: Limit = 32, watch: Watch = False, format_: Format = "table"
+) -> None:
+    """List tasks of open groups, oldest first, with what their rollouts do."""
+    with connect(context.obj) as dispatcher:
+        present(partial(_see_tasks, dispatcher, run, limit), format_, watch=watch)
+
+
+def rollouts(
+    context: typer.Context,
+    *,
+    run: Run = None,
+    status: Annotated[
+        list[str] | None, typer.Option(help=f"With this one only; may be repeated: {', '.join(_STATUSES)}.")
+    ] = None,
+    limit: Limit = 32,
+    watch: Watch = False,
+    format_: Format = "table",
+) -> None:
+    """List rollouts of open groups, in order of asking; with --status, those of that status.
+
+    A worker that has taken a rollout, which is 'leased' then, says with its next heartbeat whether it is running,
+    scoring or sealing. 'for' says how long it has been queued, or with its worker; 'lease' how long until it is handed
+    to another if its worker stays silent.
+    """
+    _check_statuses(status or [])
+    with connect(context.obj) as dispatcher:
+        present(partial(_see_rollouts, dispatcher, run, status or [], limit), format_, watch=watch)
+
+
+def _check_statuses(asked: list[str]) -> None:
+    for status in asked:
+        if status not in _STATUSES:
+            raise BadInputError(f"--status {status}: expected one of {', '.join(_STATUSES)}; correct it")
+
+
+def _see_tasks(dispatcher: Dispatcher, run: str | None, limit: int) -> Sight:
+    stats, views = dispatcher.stats(), dispatcher.queue.views
+    asked: dict[tuple[str, str], list[GroupState]] = {}
+    has_more = False
+    for group in views.groups_of(views.open_ids(run or "", MOST_LOOKED_AT)):
+        has_more = (group.run, group.task_id) not in asked and len(asked) == limit
+        if has_more:
+            break
+        asked.setdefault((group.run, group.task_id), []).append(group)
+    rows = list(_task_rows(list(asked.values()), views))
+    left_out = describe_left_out(limit, run, stats.num_open_groups, has_more=has_more)
+    return Sight(
+        summary=describe_depth(dispatcher, stats, run),
+        columns=_TASK,
+        cells=[_task_cells(row, stats.now) for row in rows],
+        rows=[row_of(row) for row in rows],
+        key=("run", "task_id"),
+        notes=left_out,
+        empty=describe_none(run),
+    )
+
+
+def _task_rows(asked: list[list[GroupState]], views: Views) -> Iterator[_TaskRow]:
+    counts = iter(views.tally([group for groups in asked for group in groups]))
+    for groups in asked:
+        statuses: Counter[str] = Counter()
+        for _ in groups:
+            statuses.update(next(counts))
+        first = groups[0]
+        yield _TaskRow(
+            task_id=first.task_id,
+            run=first.run,
+            task_type=first.task_type,
+            split=first.split,
+            queued_at=first.queued_at,
+            num_groups=len(groups),
+            num_usable=sum(group.num_usable for group in groups),
+            group_size=sum(group.group_size for group in groups),
+            rollouts=dict(statuses),
+        )
+
+
+def _task_cells(row: _TaskRow, now: float) -> dict[str, str]:
+    return {
+        "task": row.task_id,
+        "rollouts": ", ".join(f"{row.rollouts[one]} {one}" for one in _ORDER if one in row.rollouts),
+        "usable": f"{row.num_usable} of {row.group_size}",
+        "oldest": describe_seconds(max(0, now - row.queued_at)),
+        "run": row.run,
+        "groups": str(row.num_groups),
+        "type": row.task_type,
+        "split": row.split,
+    }
+
+
+def _see_rollouts(dispatcher: Dispatcher, run: str | None, statuses: list[str], limit: int) -> Sight:
+    stats = dispatcher.stats()
+    found, has_more = take(_find_rollouts(dispatcher, run or "", statuses), limit)
+    return Sight(
+        summary=describe_depth(dispatcher, stats, run),
+        columns=_ROLLOUT,
+        cells=[_rollout_cells(state, stats.now) for state in found],
+        rows=[row_of(state) for state in found],
+        key=("rollout_id",),
+        notes=describe_left_out(limit, run, max(stats.num_open_groups, stats.num_leased), has_more=has_more),
+        empty=f"none is {' or '.join(statuses)}" if statuses else describe_none(run),
+    )
+
+
+def _find_rollouts(dispatcher: Dispatcher, run: str, statuses: list[str]) -> Iterator[RolloutState]:
+    views, seen = dispatcher.queue.views, set[str]()
+    for state in views.rollouts_of(_ids(dispatcher, run, statuses)):
+        is_meant = (
+            not statuses or state.status in statuses or ("delayed" in statuses and state.delay_seconds is not None)
+        )
+        if is_meant and state.rollout_id not in seen:
+            seen.add(state.rollout_id)
+            yield state
+
+
+def _ids(dispatcher: Dispatcher, run: str, statuses: list[str]) -> Iterator[str]:
+    """Ids among which are all that have one of the statuses."""
+    views = dispatcher.queue.views
+    shelves: dict[Shelf, None] = dict.fromkeys(_SHELVES[status] for status in statuses if status in _SHELVES)
+    for shelf in shelves:
+        yield from views.listed_ids(shelf, run, MOST_LOOKED_AT)
+    if not statuses or not set(statuses) <= _SHELVES.keys():
+        for group in views.groups_of(views.open_ids(run, MOST_LOOKED_AT)):
+            yield from members_of(group)
+
+
+def _rollout_cells(state: RolloutState, now: float) -> dict[str, str]:
+    cells = {
+        "rollout": state.rollout_id,
+        "status": describe_status(state),
+        "for": describe_seconds(max(0, now - state.since)),
+        "attempts": describe_tries(state),
+        "run": state.run,
+    }
+    if state.lease_seconds is not None:
+        cells["lease"] = _lease(state.lease_seconds)
+    said = {"worker": state.worker, "checkpoint": state.checkpoint, "last error": (state.errors or [""])[-1]}
+    return cells | {name: " ".join(text.split()) for name, text in said.items() if text}
+
+
+def _lease(seconds: float) -> str:
+    return f"{describe_seconds(seconds)} left" if seconds > 0 else "lapsed"

@@ -1,0 +1,131 @@
+"""This file holds the commands about workers: ``workers``, which lists them, and ``workers drain``."""
+
+from functools import partial
+from typing import Annotated
+
+import typer
+
+from agent_layer.cli.dispatch_sight import Column, Sight, row_of
+from agent_layer.cli.dispatch_watch import Format, Limit, Watch, present
+from agent_layer.cli.dispatch_words import choose, count_of, names_in, take
+from agent_layer.cli.output import describe_seconds
+from agent_layer.dispatcher.client import Dispatcher, connect
+from agent_layer.dispatcher.states import WorkerState
+from agent_layer.errors import NotFoundError
+from agent_layer.schema.record import JsonObject
+from agent_layer.settings import Settings
+
+__all__ = ["register"]
+
+_COLUMNS = (
+    Column("worker", 0),
+    Column("state", 0, is_state=True),
+    Column("seen", 0),
+    Column("rollouts", 1, is_number=True),
+    Column("slots", 2, is_number=True),
+    Column("agent", 3),
+    Column("offers", 4),
+    Column("more", 5, is_text=True),
+)
+_TOLD = ("slots", "held", "agent", "offers")
+"""What has a column of its own."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    group = typer.Typer(invoke_without_command=True)
+    group.callback()(workers)
+    group.command()(drain)
+    app.add_typer(group, name="workers")
+
+
+def workers(context: typer.Context, *, limit: Limit = 32, watch: Watch = False, format_: Format = "table") -> None:
+    """List workers that were seen in the last day, longest silent first.
+
+    One is 'silent' when its leases have lapsed, and 'draining' when it was told to end with what it runs. 'rollouts' is
+    how many it has: those that run in its slots, and those that are scored and stored beside them.
+    """
+    if context.invoked_subcommand is None:
+        with connect(context.obj) as dispatcher:
+            present(partial(_see, dispatcher, context.obj, limit), format_, watch=watch)
+
+
+def drain(
+    context: typer.Context,
+    names: Annotated[list[str] | None, typer.Argument(metavar="[WORKER]...")] = None,
+    *,
+    every: Annotated[bool, typer.Option("--all", help="All that were seen in the last day.")] = False,
+) -> None:
+    """Tell workers to claim nothing more, and to end when what they run has ended.
+
+    agent-layer workers drain host-3k2d9x0a
+    """
+    choose("workers drain", names, {"--all": every})
+    with connect(context.obj) as dispatcher:
+        asked = [state.worker for state in dispatcher.workers()] if every else list(dict.fromkeys(names or []))
+        told = dispatcher.drain(asked) if asked else []
+        typer.echo(f"told {names_in(told, 'worker')} to end; 'agent-layer workers --watch' shows when they are gone")
+        if unknown := [name for name in asked if name not in told]:
+            raise NotFoundError(
+                f"worker {unknown[0]!r}: expected one that was seen in the last day, found none; 'agent-layer workers'"
+                " lists them"
+            )
+
+
+def _see(dispatcher: Dispatcher, settings: Settings, limit: int) -> Sight:
+    states = dispatcher.workers()
+    found, has_more = take(states, limit)
+    cells = [_cells(state, settings) for state in found]
+    left_out = [f"{len(states) - limit:,} that were seen later are not shown; --limit shows more"] if has_more else []
+    return Sight(
+        summary=[_describe(states, settings)],
+        columns=_COLUMNS,
+        cells=cells,
+        rows=[_row(state) for state in found],
+        key=("worker",),
+        notes=left_out,
+        empty="none was seen in the last day: 'agent-layer work TARGET' starts one",
+    )
+
+
+def _describe(states: list[WorkerState], settings: Settings) -> str:
+    num_silent = sum(_state(state, settings) == "silent" for state in states)
+    num_draining = sum(state.is_draining for state in states)
+    slots, held = (sum(_number(state, name) for state in states) for name in ("slots", "held"))
+    others = {"silent": num_silent, "draining": num_draining}
+    counts = [count_of(len(states), "worker"), *(f"{num:,} {state}" for state, num in others.items() if num)]
+    return f"{', '.join(counts)}; {held:,} rollouts in {count_of(slots, 'slot')}"
+
+
+def _state(state: WorkerState, settings: Settings) -> str:
+    if state.silent_seconds > settings.lease_seconds:
+        return "silent"
+    return "draining" if state.is_draining else "up"
+
+
+def _number(state: WorkerState, name: str) -> int:
+    value = state.about.get(name)
+    return value if isinstance(value, int) else 0
+
+
+def _cells(state: WorkerState, settings: Settings) -> dict[str, str]:
+    more = {name: value for name, value in state.about.items() if name not in _TOLD}
+    cells = {
+        "worker": state.worker,
+        "state": _state(state, settings),
+        "seen": f"{describe_seconds(state.silent_seconds)} ago",
+        "rollouts": f"{_number(state, 'held'):,}",
+        "slots": str(state.about.get("slots", "?")),
+    }
+    agent = str(state.about.get("agent") or "")
+    offers = str(state.about.get("offers") or "").split()
+    said = {"agent": agent, "offers": " ".join(one for one in offers if one.partition(":")[2] != agent)}
+    said["more"] = " ".join(f"{name}={value}" for name, value in more.items())
+    return cells | {name: text for name, text in said.items() if text}
+
+
+def _row(state: WorkerState) -> JsonObject:
+    """What the worker says of itself stands beside what is known of it."""
+    row = row_of(state)
+    del row["about"]
+    return {**state.about, **row}

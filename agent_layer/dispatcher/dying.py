@@ -1,0 +1,57 @@
+"""This file holds how rollouts that were given up are tried again."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from agent_layer.dispatcher.queue import Queue
+from agent_layer.dispatcher.states import RolloutState
+from agent_layer.errors import NotFoundError
+from agent_layer.schema.ids import content_hash
+from agent_layer.schema.task import Task
+from agent_layer.store.pages import pages_of
+
+__all__ = ["drop_dead", "retry_dead"]
+
+_ROWS_PER_CALL = 256
+"""Rollouts that one script call moves, so that no call holds up the server for long."""
+
+
+def retry_dead(queue: Queue, rollout_ids: Sequence[str]) -> list[str]:
+    """See ``Dispatcher.retry_dead``."""
+    dead = {state.rollout_id: state for state in queue.views.dead(rollout_ids, len(rollout_ids))} if rollout_ids else {}
+    for rollout_id in rollout_ids:
+        if rollout_id not in dead:
+            raise NotFoundError(
+                f"rollout {rollout_id}: expected one that was given up, found none; 'agent-layer dead list' shows them"
+            )
+    answers = [answer for page in pages_of(dead, _ROWS_PER_CALL) for answer in queue.scripts.retry_dead(page)]
+    in_place = [state.group_id for state, answer in zip(dead.values(), answers, strict=True) if answer == ""]
+    decided: dict[str, list[RolloutState]] = {}
+    for state, answer in zip(dead.values(), answers, strict=True):
+        if answer == "closed":
+            decided.setdefault(state.group_id, []).append(state)
+    return [*dict.fromkeys(in_place), *(_ask_again(queue, *one) for one in decided.items())]
+
+
+def drop_dead(queue: Queue, rollout_ids: Sequence[str]) -> int:
+    """See ``Dispatcher.drop_dead``."""
+    return sum(queue.scripts.drop_dead(page) for page in pages_of(rollout_ids, _ROWS_PER_CALL))
+
+
+def _ask_again(queue: Queue, group_id: str, dead: Sequence[RolloutState]) -> str:
+    """First ask, then forget: whoever dies in between asks for the same group again, which is known by then."""
+    task = queue.views.task(group_id)
+    if task is None:
+        raise NotFoundError(
+            f"group {group_id}: expected its task to be kept for its dead rollouts, found none; submit it"
+        )
+    ids = sorted(state.rollout_id for state in dead)
+    again = f"{task.id}.{content_hash(' '.join(ids).encode())[:12]}"
+    queue.add_group(again, _smaller(task, len(ids)))
+    queue.scripts.drop_dead(ids)
+    return again
+
+
+def _smaller(task: Task, group_size: int) -> Task:
+    return msgspec.structs.replace(task, group_size=group_size, launch=None)

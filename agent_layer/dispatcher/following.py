@@ -1,0 +1,218 @@
+"""This file holds how it is heard that groups close: at once, from a stream that keeps about the newest thousand.
+
+Where more than that may have been missed, those groups are asked for that could have closed.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple, Protocol, TypeAlias, cast
+
+from redis import Redis
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from agent_layer.dispatcher.queue import Queue
+from agent_layer.dispatcher.states import GroupState
+from agent_layer.errors import NotFoundError
+from agent_layer.store.clients import AsyncRedis, open_async_redis
+from agent_layer.store.pages import pages_of
+
+__all__ = ["Heard", "Named", "OfRun", "Wanted", "follow", "hear", "newest_closed"]
+
+_Entries: TypeAlias = list[tuple[bytes, dict[bytes, bytes]]]
+_Streams: TypeAlias = list[tuple[bytes, _Entries]]
+
+_BLOCK_SECONDS = 1.0
+"""Longest wait for the stream; then lapsed leases are taken back, where no worker is left to do it."""
+_MOST_ENTRIES = 1024
+_ROWS = 128
+"""Groups that are asked for, and given on, together."""
+_MOST_RECENT = 1 << 16
+"""Newest groups of a run that are remembered as given."""
+_KNOWN_SECONDS = 8 * 86_400
+"""For so long the dispatcher knows closed groups, and a day more."""
+_SLACK_SECONDS = 2.0
+"""Between the time of a stream's entry and the time that its group has as that of its closing."""
+
+
+class Heard(NamedTuple):
+    """What one look at the stream told."""
+
+    newest_id: str
+    """After which the next look goes on."""
+    closings: list[tuple[str, str]]
+    """(group id, run), in order of closing."""
+    is_whole: bool
+    """False: the stream forgot entries that nobody here had read."""
+
+
+class Wanted(Protocol):
+    """Which groups are followed."""
+
+    @property
+    def is_over(self) -> bool:
+        """No other group will come."""
+        ...
+
+    def before(self) -> Iterator[list[GroupState]]:
+        """Those that have closed."""
+        ...
+
+    def told(self, after_id: str, heard: Heard) -> Iterator[list[GroupState]]:
+        """Those that have closed since, none a second time."""
+        ...
+
+
+class Named:
+    """Certain groups."""
+
+    def __init__(self, queue: Queue, group_ids: Sequence[str]) -> None:
+        self._queue = queue
+        self._left = dict.fromkeys(group_ids)
+
+    @property
+    def is_over(self) -> bool:
+        """See ``Wanted``."""
+        return not self._left
+
+    def before(self) -> Iterator[list[GroupState]]:
+        """See ``Wanted``.
+
+        Raises: NotFoundError: the dispatcher does not know one.
+        """
+        yield from self._ask(list(self._left))
+
+    def told(self, after_id: str, heard: Heard) -> Iterator[list[GroupState]]:  # noqa: ARG002  # others need it
+        """See ``Wanted``."""
+        named = [group_id for group_id, _ in heard.closings if group_id in self._left]
+        yield from self._ask(named if heard.is_whole else list(self._left))
+
+    def _ask(self, group_ids: list[str]) -> Iterator[list[GroupState]]:
+        for part in pages_of(group_ids, _ROWS):
+            states = self._queue.views.groups(part, _ROWS)
+            if lacking := [one for one in part if one not in {state.group_id for state in states}]:
+                raise NotFoundError(
+                    f"group {lacking[0]}: expected one that was submitted, found none; the dispatcher forgets groups"
+                    " a week after they closed"
+                )
+            closed = [state for state in states if state.is_closed]
+            for state in closed:
+                del self._left[state.group_id]
+            yield closed
+
+
+class OfRun:
+    """All groups of a run, those of before as far as the dispatcher knows them."""
+
+    is_over = False
+
+    def __init__(self, queue: Queue, run: str) -> None:
+        self._queue = queue
+        self._run = run
+        self._given: dict[str, None] = {}
+
+    def before(self) -> Iterator[list[GroupState]]:
+        """See ``Wanted``."""
+        yield from self._since(self._queue.views.stats().now - _KNOWN_SECONDS)
+
+    def told(self, after_id: str, heard: Heard) -> Iterator[list[GroupState]]:
+        """See ``Wanted``."""
+        if not heard.is_whole:
+            yield from self._since(_order(after_id)[0] / 1000 - _SLACK_SECONDS)
+        yield from self._give(group_id for group_id, run in heard.closings if run == self._run)
+
+    def _since(self, seconds: float) -> Iterator[list[GroupState]]:
+        """What closed is in the outbox until it is in the index; so the outbox is read first."""
+        decided = list(self._decided_since(seconds))
+        yield from self._give(self._indexed_since(seconds))
+        yield from self._give(iter(decided))
+
+    def _decided_since(self, seconds: float) -> Iterator[str]:
+        redis, keys, after = self._queue.redis, self._queue.keys, f"{max(0, round(seconds * 1000))}"
+        while entries := cast("_Entries", redis.xrange(keys.outbox, after, count=_MOST_ENTRIES)):
+            for _, fields in entries:
+                if fields[b"kind"] == b"group" and fields[b"run"].decode() == self._run:
+                    yield fields[b"group_id"].decode()
+            after = f"({entries[-1][0].decode()}"
+
+    def _indexed_since(self, seconds: float) -> Iterator[str]:
+        redis, name, at = self._queue.redis, self._queue.keys.closed_groups(self._run), 0
+        while page := self._page(redis, name, seconds, at):
+            yield from (group_id.decode() for group_id in page)
+            at += len(page)
+
+    @staticmethod
+    def _page(redis: Redis, name: str, seconds: float, at: int) -> list[bytes]:
+        found = redis.zrange(  # pyright: ignore[reportUnknownMemberType]  # its scores may be of any type
+            name, seconds, "+inf", byscore=True, offset=at, num=_MOST_ENTRIES
+        )
+        return cast("list[bytes]", found)
+
+    def _give(self, group_ids: Iterator[str]) -> Iterator[list[GroupState]]:
+        for part in pages_of((one for one in group_ids if one not in self._given), _ROWS):
+            self._given |= dict.fromkeys(part)
+            yield self._queue.views.groups(part, _ROWS)
+        for one in list(islice(self._given, max(0, len(self._given) - _MOST_RECENT))):
+            del self._given[one]
+
+
+async def follow(queue: Queue, wanted: Wanted) -> AsyncGenerator[GroupState, None]:
+    """Give groups as they close, each once, until no more will.
+
+    Raises:
+        NotFoundError: a group was named that the dispatcher does not know.
+        UnreachableError: Redis did not answer for ``retry_seconds``.
+    """
+    name = queue.keys.queue("closed")
+    async with await asyncio.to_thread(open_async_redis, queue.settings) as ear:
+        newest_id = await asyncio.to_thread(newest_closed, queue.redis, name)
+        pages = wanted.before()
+        while True:
+            while (page := await asyncio.to_thread(next, pages, None)) is not None:
+                for state in page:
+                    yield state
+            if wanted.is_over:
+                return
+            await asyncio.to_thread(queue.reap)
+            heard = await _hear(ear, queue.redis, name, newest_id)
+            pages, newest_id = wanted.told(newest_id, heard), heard.newest_id
+
+
+def newest_closed(redis: Redis, name: str) -> str:
+    """Id after which the stream has told nothing yet."""
+    found = cast("_Entries", redis.xrevrange(name, count=1))
+    return found[0][0].decode() if found else "0-0"
+
+
+def hear(redis: Redis, name: str, after_id: str, seconds: float) -> Heard:
+    """Wait until groups close, for a second at most."""
+    block_ms = max(1, round(min(seconds, _BLOCK_SECONDS) * 1000))
+    told = cast("_Streams", redis.xread({name: after_id}, count=_MOST_ENTRIES, block=block_ms))
+    return _heard(after_id, told, cast("_Entries", redis.xrange(name, count=1)))
+
+
+async def _hear(ear: AsyncRedis, redis: Redis, name: str, after_id: str) -> Heard:
+    """As ``hear``; while Redis is away, the patient client waits for it, or says in the end that it is."""
+    try:
+        told = await ear.xread({name: after_id}, count=_MOST_ENTRIES, block=round(_BLOCK_SECONDS * 1000))
+        first = await ear.xrange(name, count=1)
+    except (RedisConnectionError, RedisTimeoutError, OSError):
+        await asyncio.to_thread(redis.exists, name)
+        return Heard(after_id, [], is_whole=False)
+    return _heard(after_id, cast("_Streams", told), cast("_Entries", first))
+
+
+def _heard(after_id: str, told: _Streams, first: _Entries) -> Heard:
+    entries = told[0][1] if told else []
+    oldest_id = first[0][0].decode() if first else after_id
+    return Heard(
+        newest_id=entries[-1][0].decode() if entries else after_id,
+        closings=[(fields[b"group_id"].decode(), fields[b"run"].decode()) for _, fields in entries],
+        is_whole=not entries or _order(oldest_id) <= _order(after_id),
+    )
+
+
+def _order(entry_id: str) -> tuple[int, int]:
+    milliseconds, _, number = entry_id.partition("-")
+    return int(milliseconds), int(number)

@@ -1,0 +1,102 @@
+-- This file holds how leases end without a result: handed on, given up, cancelled, lapsed.
+
+local leaving = {} -- sorted set → rollouts that are to be taken out of it
+
+local function leave(set, rollout)
+  leaving[set] = leaving[set] or {}
+  table.insert(leaving[set], rollout)
+end
+
+local function end_lease(rollout, run)
+  leave(key('leases'), rollout)
+  count(run, 'leased', -1)
+end
+
+local function write_leaving()
+  for set, rollouts in pairs(leaving) do
+    for at = 1, #rollouts, MOST_AT_ONCE do
+      redis.call('ZREM', set, unpack(rollouts, at, math.min(#rollouts, at + MOST_AT_ONCE - 1)))
+    end
+  end
+  leaving = {}
+end
+
+-- Write what a script changed of leases, groups and runs; once, at its end.
+local function write_all(rules)
+  write_leaving()
+  write_groups()
+  wake()
+  write_books(rules)
+end
+
+local function keep_error(r, error, attempt)
+  local num = redis.call('HINCRBY', r, 'errors', 1)
+  redis.call('HSET', r, 'error:' .. num, error, 'error_attempt:' .. num, attempt)
+end
+
+-- Write down how an attempt ended that no worker will end.
+local function end_attempt(kind, rollout, attempt, group, run, error)
+  redis.call('XADD', OUTBOX, '*', 'kind', kind, 'trajectory_id', trajectory_id(rollout, attempt), 'rollout_id', rollout,
+    'group_id', group, 'run', run, 'at', seconds(NOW), 'error', error)
+end
+
+-- End the lease of a rollout without a result: hand it on now or after a delay, or give it up.
+-- held is {group, run, status, began, attempts}, how is {error, cause, counts, max_attempts, delay_ms}
+local function hand_on(rollout, held, how)
+  local r = key('r', rollout)
+  end_lease(rollout, held.run)
+  keep_error(r, how.error, held.attempts - 1)
+  if how.counts then
+    count(held.run, 'failed:' .. how.cause)
+    note_end(held.run, how.error)
+  end
+  local status, ran = held.status, NOW - held.began
+  if redis.call('HINCRBY', r, 'failures', how.counts and 1 or 0) >= how.max_attempts then
+    redis.call('ZADD', key('dead'), NOW, rollout)
+    redis.call('HDEL', r, 'checkpoint') -- its attempt is over; who tries it again begins anew
+    count(held.run, 'dead')
+    finish(rollout, status, 'dead', group_named(held.group), 'token', '')
+  elseif how.delay_ms > 0 then
+    queue_grew = true -- whoever waits looks again, and learns until when
+    move(rollout, status, 'queued', 'queued_at', AT, 'token', '', 'ran', ran)
+    redis.call('ZADD', key('delayed'), NOW + how.delay_ms, rollout)
+  else
+    local ready, score = unpack(redis.call('HMGET', r, 'ready', 'score'))
+    enqueue(rollout, status, ready, score, 'token', '', 'ran', ran)
+  end
+end
+
+-- Take a rollout out of wherever it waits or runs; how long its attempt ran, nil when it never began. A worker that runs
+-- it is told; whether it still lives is known when its lease would have lapsed.
+local function withdraw(rollout, held)
+  if held.token and held.token ~= '' then
+    redis.call('ZADD', key('parting'), redis.call('ZSCORE', key('leases'), rollout) or NOW, rollout)
+    end_lease(rollout, held.run)
+    call(held.worker)
+    return NOW - held.began
+  end
+  leave(key('ready', held.ready), rollout)
+  leave(key('delayed'), rollout)
+  leave(key('paused'), rollout)
+  if held.checkpoint then
+    end_attempt('cancelled', rollout, held.attempts - 1, held.group, held.run, 'user: the rollout was cancelled')
+    return held.ran
+  end
+end
+
+local AT_CANCEL = { 'token', 'group', 'run', 'status', 'ready', 'worker', 'began', 'ran', 'checkpoint', 'attempts' }
+
+-- Cancel a rollout that is not final, whatever it does.
+local function cancel(rollout, why)
+  local held = fields_of(key('r', rollout), AT_CANCEL)
+  if not held.status or FINAL[held.status] then
+    return 0
+  end
+  local ran, group = withdraw(rollout, held), group_named(held.group)
+  if why == 'surplus' and ran then
+    group.num_cut, group.cut_ms = group.num_cut + 1, group.cut_ms + ran
+  end
+  count(held.run, why)
+  finish(rollout, held.status, 'cancelled', group, 'token', '')
+  return 1
+end

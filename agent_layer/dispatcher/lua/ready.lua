@@ -1,0 +1,49 @@
+-- This file holds how rollouts become claimable, and how those are woken who wait for them.
+
+local MOST_AT_ONCE = 4000 -- Lua hands on 8000 arguments at most
+local queue_grew = false
+
+-- Wake whoever waits for rollouts, once a script is enough: they look again at all ready sets.
+local function wake()
+  if queue_grew then
+    redis.call('XADD', key('wake'), 'MAXLEN', '~', '64', '*', 'at', AT)
+  end
+end
+
+local called = {}
+
+-- Make one worker's heartbeat come at once: it has something to hear.
+local function call(worker)
+  if called[worker] then
+    return
+  end
+  called[worker] = true
+  local calls = key('calls', worker)
+  redis.call('XADD', calls, 'MAXLEN', '~', 16, '*', 'at', AT)
+  redis.call('EXPIRE', calls, KEEP_SECONDS)
+end
+
+-- Let go of the task of a closed group, and in time of all that is known of it; by then the index knows it.
+local function forget_group(g)
+  redis.call('HDEL', g, 'task')
+  redis.call('EXPIRE', g, 7 * KEEP_SECONDS)
+end
+
+-- Make rollouts claimable. places are score, rollout, score, rollout, …
+local function enter_all(ready, places)
+  queue_grew = true
+  redis.call('SADD', key('ready'), ready)
+  for at = 1, #places, MOST_AT_ONCE do
+    redis.call('ZADD', key('ready', ready), unpack(places, at, math.min(#places, at + MOST_AT_ONCE - 1)))
+  end
+end
+
+-- Make a rollout claimable, at the place that it had when it was added.
+local function enter(rollout, ready, score)
+  enter_all(ready, { score, rollout })
+end
+
+local function enqueue(rollout, from, ready, score, ...)
+  move(rollout, from, 'queued', 'queued_at', AT, ...)
+  enter(rollout, ready, score)
+end

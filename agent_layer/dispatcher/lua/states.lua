@@ -1,0 +1,136 @@
+-- This file holds the states that are shown, of rollouts, groups, workers and runs, as states.py has them.
+
+local function hash(name)
+  local flat, map = redis.call('HGETALL', name), {}
+  for at = 1, #flat, 2 do
+    map[flat[at]] = flat[at + 1]
+  end
+  return map
+end
+
+local function at(milliseconds)
+  return milliseconds and milliseconds / 1000 or nil
+end
+
+local function number(text)
+  return tonumber(text or 0)
+end
+
+local function errors_of(fields)
+  local errors, attempts = {}, {}
+  for num = 1, number(fields.errors) do
+    errors[num] = fields['error:' .. num]
+    attempts[num] = tonumber(fields['error_attempt:' .. num])
+  end
+  return errors, attempts
+end
+
+-- Seconds from now until then; nothing where there is no such time.
+local function ahead(set, member)
+  local till = redis.call('ZSCORE', set, member)
+  return till and math.max(till - NOW, 0) / 1000 or nil
+end
+
+local function mean_of(milliseconds, num)
+  return num and num ~= '0' and (milliseconds or 0) / num / 1000 or nil -- sums of 0 are not written
+end
+
+local function rollout_state(rollout)
+  local fields = hash(key('r', rollout))
+  if not fields.group then
+    return nil
+  end
+  local is_queued = fields.status == 'queued'
+  local errors, error_attempts = errors_of(fields)
+  return { rollout_id = rollout, group_id = fields.group, run = fields.run, status = fields.status, worker = fields.worker,
+    num_attempts = tonumber(fields.attempts), num_failures = tonumber(fields.failures),
+    accepted = tonumber(fields.accepted), since = at(is_queued and fields.queued_at or fields.at), errors = errors,
+    error_attempts = error_attempts, checkpoint = fields.checkpoint,
+    lease_seconds = fields.token ~= '' and ahead(key('leases'), rollout) or nil,
+    delay_seconds = is_queued and ahead(key('delayed'), rollout) or nil }
+end
+
+local function group_state(group)
+  local fields = hash(key('g', group))
+  if not fields.run then
+    return nil
+  end
+  return { group_id = group, run = fields.run, task_id = fields.task_id, task_type = fields.task_type,
+    split = fields.split, group_size = tonumber(fields.group_size), num_launched = number(fields.launched),
+    num_open = number(fields.open), num_usable = number(fields.usable), partial = fields.partial, fill = fields.fill,
+    is_closed = fields.state == 'closed', num_accepted = tonumber(fields.num_accepted),
+    num_surplus = number(fields.num_cut), kept_seconds = mean_of(fields.kept_ms, fields.usable),
+    surplus_seconds = mean_of(fields.cut_ms, fields.num_cut), queued_at = at(fields.queued_at),
+    closed_at = at(fields.closed_at) }
+end
+
+local function worker_state(worker)
+  local seen = redis.call('ZSCORE', key('workers'), worker)
+  local about = cjson.decode(redis.call('HGET', key('worker'), worker))
+  return { worker = worker, seen_at = at(seen), silent_seconds = (NOW - seen) / 1000,
+    is_draining = redis.call('SISMEMBER', key('draining'), worker) == 1,
+    about = next(about) and about or nil }
+end
+
+local MOST_COUNTED = 1000
+
+local function add_to(map, name, by)
+  map[name] = (map[name] or 0) + by
+end
+
+-- What is in a set, by run. Of a large one only so many are looked at, and the others taken to be like them.
+local function members_by_run(set)
+  local counts, ids = {}, redis.call('ZRANGE', key(set), 0, MOST_COUNTED - 1)
+  for _, rollout in ipairs(ids) do
+    add_to(counts, redis.call('HGET', key('r', rollout), 'run'), 1)
+  end
+  local times = #ids == MOST_COUNTED and redis.call('ZCARD', key(set)) / MOST_COUNTED or 1
+  for run, num in pairs(counts) do
+    counts[run] = math.floor(num * times + 0.5)
+  end
+  return counts
+end
+
+-- What waits, by run: queued (paused ones among them), delayed, paused.
+local function waiting_by_run()
+  local queued = {}
+  for _, name in ipairs(redis.call('SMEMBERS', key('ready'))) do
+    add_to(queued, name:match('^[^/]*'), redis.call('ZCARD', key('ready', name)))
+  end
+  return queued, members_by_run('delayed'), members_by_run('paused')
+end
+
+-- How many were accepted lately, and in how many seconds: since the minute of the first, one minute at least.
+local function accepted_lately(run)
+  local num, flat, minute = 0, redis.call('HGETALL', key('ended', run)), math.floor(NOW / 60000)
+  local first = minute
+  for at = 1, #flat, 2 do
+    if tonumber(flat[at]) >= minute - 4 then
+      num = num + flat[at + 1]
+      first = math.min(first, tonumber(flat[at]))
+    end
+  end
+  return num, math.max(60, NOW / 1000 - first * 60)
+end
+
+local function run_state(run, book, queued, delayed, paused)
+  local causes = {}
+  for name, num in pairs(book) do
+    causes[#causes + 1] = name:match('^failed:') and { name:sub(8), tonumber(num) } or nil
+  end
+  local lately, lately_seconds = accepted_lately(run)
+  local newest, num_failed = redis.call('LRANGE', key('window', run), 0, -1), 0
+  for _, failed in ipairs(newest) do
+    num_failed = num_failed + failed
+  end
+  return { run = run, weight = number(book.weight), quota = tonumber(book.quota),
+    paused = redis.call('HGET', key('stops'), run) or nil,
+    num_queued = math.max(0, (queued[run] or 0) - (paused[run] or 0)), num_delayed = delayed[run] or 0,
+    num_paused = paused[run] or 0,
+    is_failing = book.is_failing == '1',
+    num_leased = number(book.leased), num_accepted = number(book.accepted), num_unusable = number(book.unusable),
+    num_cancelled = number(book.cancelled), num_surplus = number(book.surplus), num_dead = number(book.dead),
+    num_lapsed = number(book.lapsed), causes = causes, accepted_lately = lately, lately_seconds = lately_seconds,
+    num_judged = #newest, failure_rate = #newest > 0 and num_failed / #newest or nil,
+    kept_seconds = mean_of(book.kept_ms, book.num_kept), surplus_seconds = mean_of(book.cut_ms, book.num_cut) }
+end

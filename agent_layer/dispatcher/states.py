@@ -1,0 +1,141 @@
+"""This file holds what the dispatcher shows: the state of rollouts, groups, runs and workers."""
+
+import msgspec
+
+from agent_layer.schema.group import Fill
+from agent_layer.schema.rollout import RolloutStatus
+from agent_layer.schema.task import Partial, Split
+
+__all__ = ["GroupState", "QueueStats", "RolloutState", "RunState", "WorkerState"]
+
+
+class RolloutState(msgspec.Struct, frozen=True, kw_only=True):
+    """One rollout as the dispatcher sees it."""
+
+    rollout_id: str
+    group_id: str
+    run: str
+    status: RolloutStatus
+    since: float
+    """Seconds since the epoch, UTC: when it was last queued, leased or ended."""
+    num_attempts: int
+    """Attempts begun."""
+    num_failures: int
+    """Attempts that count towards the greatest number."""
+    worker: str | None = None
+    """Its newest holder."""
+    accepted: int | None = None
+    """The attempt that counts; None while there is none."""
+    errors: list[str] = []
+    """What ended earlier leases, oldest first."""
+    error_attempts: list[int] = []
+    """[num_errors] the attempt that each of them ended, or interrupted."""
+    checkpoint: str | None = None
+    """From where its newest attempt can go on; None: from nowhere."""
+    lease_seconds: float | None = None
+    """Until its lease lapses; None: nobody holds it."""
+    delay_seconds: float | None = None
+    """Until it has waited out its back-off; None: it does not wait."""
+
+
+class GroupState(msgspec.Struct, frozen=True, kw_only=True):
+    """One group as the dispatcher sees it."""
+
+    group_id: str
+    run: str
+    task_id: str
+    task_type: str
+    split: Split
+    group_size: int
+    """Usable rollouts that make it whole."""
+    num_launched: int
+    num_open: int
+    """Rollouts that have no final status yet."""
+    num_usable: int
+    """Accepted ones that have a reward."""
+    partial: Partial
+    is_closed: bool
+    queued_at: float
+    """Seconds since the epoch, UTC."""
+    num_accepted: int | None = None
+    """None until the group is closed."""
+    fill: Fill | None = None
+    """None until the group is closed."""
+    closed_at: float | None = None
+    num_surplus: int = 0
+    """Rollouts that were cancelled while they ran, because enough others had ended."""
+    kept_seconds: float | None = None
+    """Mean time of the usable ones; None: there are none yet."""
+    surplus_seconds: float | None = None
+    """Mean time that the cancelled ones had run; they would have taken longer."""
+
+
+class RunState(msgspec.Struct, frozen=True, kw_only=True):
+    """One run as the dispatcher sees it. Counts are of rollouts unless they say otherwise, since the run began."""
+
+    run: str
+    weight: float
+    """Its share beside other runs."""
+    quota: int | None = None
+    """Most leases at once; None: no limit."""
+    paused: str | None = None
+    """Why nothing of it is given out; empty when nobody said why, None while it goes."""
+    is_failing: bool = False
+    """It was paused because too many attempts failed."""
+    num_queued: int
+    num_delayed: int
+    """That wait out a back-off; an estimate where there are thousands, as is ``num_paused``."""
+    num_paused: int
+    num_leased: int
+    num_accepted: int
+    num_unusable: int
+    """Accepted ones without a reward."""
+    num_cancelled: int
+    num_surplus: int
+    """Cancelled because enough others of their group had ended, some before they began."""
+    num_dead: int
+    num_lapsed: int
+    """Leases that ended because nobody kept them."""
+    causes: list[tuple[str, int]]
+    """Failed attempts by cause."""
+    accepted_lately: int
+    """In this minute and the four before it."""
+    lately_seconds: float
+    """What ``accepted_lately`` covers: since the minute of the first of them, a minute at least."""
+    num_judged: int
+    """Newest attempts that ``failure_rate`` is of."""
+    failure_rate: float | None = None
+    """Share of the newest attempts that failed; None: there are none."""
+    kept_seconds: float | None = None
+    """Mean time of the usable rollouts of groups that had a surplus; None: there were none."""
+    surplus_seconds: float | None = None
+    """Mean time that the surplus of these groups had run. Much longer than ``kept_seconds``: what is trained on is
+    biased towards what ends early."""
+
+
+class WorkerState(msgspec.Struct, frozen=True, kw_only=True):
+    """One worker as its heartbeats show it."""
+
+    worker: str
+    seen_at: float
+    """Seconds since the epoch, UTC."""
+    silent_seconds: float
+    is_draining: bool
+    """It was told to end when what it runs has ended."""
+    about: dict[str, str | int] = {}
+    """What the worker says of itself: target, slots, how many run."""
+
+
+class QueueStats(msgspec.Struct, frozen=True, kw_only=True):
+    """How much the dispatcher holds, over all runs."""
+
+    now: float
+    """Seconds since the epoch, UTC, by the clock that all other times are of."""
+    num_queued: int
+    num_delayed: int
+    """Rollouts that wait out a back-off."""
+    num_paused: int
+    num_leased: int
+    num_dead: int
+    num_open_groups: int
+    paused_runs: list[str]

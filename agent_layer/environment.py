@@ -1,0 +1,75 @@
+"""This file holds what processes find in their environment beside settings, and what of it they hand on."""
+
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from agent_layer.errors import BadInputError
+
+__all__ = [
+    "Inheritance",
+    "agent_environment",
+    "program_environment",
+    "read_inheritance",
+    "set_temporary_directory",
+]
+
+
+class Inheritance(NamedTuple):
+    """What the starter of a process said of the attempt that it is for."""
+
+    rollout_id: str
+    attempt: int
+    base_url: str | None
+    """Address of the attempt's model; None: clients keep their own."""
+    api_key: str
+    traceparent: str
+    """W3C trace context; empty when there is none."""
+    has_log: bool
+    """Whether the process may record in the directory that the settings name."""
+
+
+def read_inheritance(variables: Mapping[str, str] | None = None) -> Inheritance | None:
+    """Read which attempt a process was started for; None: for none.
+
+    Args:
+        variables: None: those of this process.
+
+    Raises: BadInputError: it is named, but there is neither an address of its model nor a directory for records.
+    """
+    told = os.environ if variables is None else variables
+    rollout_id, attempt = told.get("AGENT_LAYER_ROLLOUT"), told.get("AGENT_LAYER_ATTEMPT", "0")
+    if rollout_id is None:
+        return None
+    base_url, has_log = told.get("OPENAI_BASE_URL"), "AGENT_LAYER_DIR" in told
+    if not (base_url or has_log) or not attempt.isdecimal():
+        raise BadInputError(
+            f"AGENT_LAYER_ROLLOUT={rollout_id}: expected AGENT_LAYER_ATTEMPT and OPENAI_BASE_URL beside it, found"
+            f" {attempt!r} and {base_url!r}; start the agent with 'agent-layer work -- COMMAND', or unset it"
+        )
+    is_ours = f"/r/{rollout_id}-{attempt}/" in (base_url or "")
+    return Inheritance(
+        rollout_id=rollout_id,
+        attempt=int(attempt),
+        base_url=base_url if is_ours or not has_log else None,
+        api_key=told.get("OPENAI_API_KEY", ""),
+        traceparent=told.get("TRACEPARENT", ""),
+        has_log=has_log,
+    )
+
+
+def agent_environment() -> dict[str, str]:
+    """Give this process's variables without those that only the operator may know; for the agents that it starts."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("AGENT_LAYER_", "AWS_"))}
+
+
+def set_temporary_directory(path: Path) -> None:
+    """Let this process, and programs that it starts, put temporary files there."""
+    os.environ["TMPDIR"] = tempfile.tempdir = str(path)
+
+
+def program_environment() -> dict[str, str]:
+    """Give this process's variables; for programs of the same person that it starts."""
+    return dict(os.environ)

@@ -1,0 +1,122 @@
+"""This file holds how an attempt passes from one holder to the next: marked, paused, and gone on with.
+
+A mark says how many calls have ended. Whoever goes on from there keeps these; all others are abandoned, those that
+run are cut off. The new holder gets a record and a key of its own: the old one stays closed for whoever still has it.
+"""
+
+import dataclasses
+import time
+from dataclasses import dataclass
+
+import msgspec
+
+from agent_layer.errors import BadInputError
+from agent_layer.gateway.counters import Counters
+from agent_layer.gateway.registry import Rollouts
+from agent_layer.gateway.rollouts import EndedCall, LiveRollout, new_key
+from agent_layer.gateway.sealing import Sealer
+from agent_layer.schema.gateway import MarkedRollout, Resumption
+from agent_layer.schema.rollout import Resumed
+
+__all__ = ["Handover"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Handover:
+    """Lets attempts change hands."""
+
+    rollouts: Rollouts
+    sealer: Sealer
+    counters: Counters
+
+    def mark(self, rollout: LiveRollout) -> MarkedRollout:
+        """Tell how far an attempt has come; from now on it is kept for another holder when this one is gone.
+
+        Raises: RefusedError: it is closed or paused.
+        """
+        rollout.check_is_open()
+        rollout.is_marked = True
+        return _mark_of(rollout)
+
+    async def pause(self, rollout: LiveRollout) -> MarkedRollout:
+        """Let nobody hold the attempt: its calls are cut off, its key opens nothing, and it waits for a resume.
+
+        Raises: RefusedError: it is closed.
+        """
+        if rollout.paused_at is None:
+            rollout.check_is_open()
+            rollout.paused_at = self.rollouts.now()
+            self.counters.add("rollouts_paused")
+        await self.sealer.stop_calls(rollout)
+        return _mark_of(rollout)
+
+    async def resume(self, trajectory_id: str, asked: Resumption) -> tuple[LiveRollout, list[str]]:
+        """Hand an attempt on, wherever its holder is.
+
+        Returns: what the new holder has, and the ids of the calls that are abandoned.
+
+        Raises:
+            NotFoundError: the attempt is closed, or not known here.
+            BadInputError: the mark was not made of this attempt. BackPressureError: the log is full.
+        """
+        held = self.rollouts.find_kept(trajectory_id)
+        _check_mark(held, asked)
+        self.sealer.check_room(held)
+        while held.paused_at is None or held.running:
+            await self.pause(held)
+            held = self.rollouts.find_kept(trajectory_id)  # somebody else may have been quicker, or have closed it
+        return self._hand_on(held, asked)
+
+    def _hand_on(self, held: LiveRollout, asked: Resumption) -> tuple[LiveRollout, list[str]]:
+        """Nothing is awaited here, so that nothing happens in between."""
+        left = [one for one in held.ended[asked.calls :] if one.call_id not in held.abandoned]
+        abandoned = [one.call_id for one in held.ended[asked.calls :]]
+        resumed = Resumed(
+            trajectory_id=held.trajectory_id,
+            run=held.started.run,
+            at=time.time(),
+            worker=asked.worker,
+            abandoned=abandoned,
+        )
+        held.logs.add(self.sealer.log.append(resumed))
+        going_on = _successor_of(held, left, asked.seconds)
+        held.calls.abandon(going_on.abandoned)  # what is left behind is neither repeated nor continued
+        for table in (held.sequences, held.talks):
+            table.keep_only(lambda place: place.call_id not in going_on.abandoned)
+        held.is_open = False
+        self.rollouts.hand_on(going_on)
+        self.counters.add("rollouts_resumed")
+        return going_on, abandoned
+
+
+def _mark_of(rollout: LiveRollout) -> MarkedRollout:
+    budget = rollout.budget
+    return MarkedRollout(
+        trajectory_id=rollout.trajectory_id, calls=len(rollout.ended), seconds=budget.clock() - budget.opened_at
+    )
+
+
+def _check_mark(held: LiveRollout, asked: Resumption) -> None:
+    if not 0 <= asked.calls <= len(held.ended):
+        raise BadInputError(
+            f"rollout {held.trajectory_id}: expected a mark of at most its {len(held.ended)} calls, found"
+            f" {asked.calls}; resume it from a checkpoint of this attempt"
+        )
+
+
+def _successor_of(held: LiveRollout, left: list[EndedCall], seconds: float) -> LiveRollout:
+    """What is known stays known, in the same tables; what is left behind is not paid for."""
+    return dataclasses.replace(
+        held,
+        api_key=new_key(),
+        budget=msgspec.structs.replace(held.budget, opened_at=held.budget.clock() - seconds),
+        paused_at=None,
+        end_of_key=None,
+        is_marked=True,
+        is_resumed=True,
+        num_sampled=held.num_sampled - sum(one.num_sampled for one in left),
+        abandoned=held.abandoned | {one.call_id for one in left},
+        running=set(),
+        num_asking=0,
+        sign_at=time.monotonic(),
+    )

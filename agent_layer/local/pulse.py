@@ -1,0 +1,79 @@
+"""This file holds a worker's pulse: a small file that it renews at each heartbeat that was answered, for probes.
+
+``python -m agent_layer.local.pulse FILE --seconds 60`` ends with 0 while the newest answer is no older than that; with
+``--claims`` only while the worker takes rollouts, too. A probe runs every few seconds, so only the standard library is
+imported.
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple, cast
+
+__all__ = ["Pulse", "complaint", "read_pulse", "write_pulse"]
+
+
+class Pulse(NamedTuple):
+    """What a worker said last."""
+
+    worker: str
+    silent_seconds: float
+    """Since the newest heartbeat that was answered."""
+    is_draining: bool
+
+
+def write_pulse(file: Path, worker: str, *, is_draining: bool) -> None:
+    """Say that a heartbeat was answered just now; the clock is this machine's, which nobody sets."""
+    beside = file.with_name(f".{file.name}.{os.getpid()}")
+    beside.write_text(json.dumps({"worker": worker, "answered_at": time.monotonic(), "is_draining": is_draining}))
+    beside.replace(file)
+
+
+def read_pulse(file: Path) -> Pulse | None:
+    """Read what was said last; None: nothing yet, or it cannot be read."""
+    try:
+        said = cast("dict[str, object]", json.loads(file.read_text()))
+        silent_seconds = time.monotonic() - float(cast("float", said["answered_at"]))
+        return Pulse(str(said["worker"]), silent_seconds, bool(said["is_draining"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def complaint(file: Path, seconds: float, *, claims: bool = False) -> str | None:
+    """Say why a probe fails; None when it does not.
+
+    Args:
+        file: where the worker writes (AGENT_LAYER_PULSE_FILE).
+        seconds: longest silence.
+        claims: fail while the worker is about to end, too.
+    """
+    pulse = read_pulse(file)
+    if pulse is None:
+        return f"pulse {file}: expected that of a worker, found none; its first heartbeat is not answered yet"
+    # the pulse of a machine that ran before this one was started may lie in the future
+    if not 0 <= pulse.silent_seconds <= seconds:
+        return f"worker {pulse.worker}: expected an answered heartbeat within {seconds:g} s, found none"
+    if claims and pulse.is_draining:
+        return f"worker {pulse.worker}: expected it to claim rollouts, found it ending"
+    return None
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Probe a worker; 0: it is well, 1: it is not, and a line says why."""
+    parser = argparse.ArgumentParser(prog="python -m agent_layer.local.pulse")
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--claims", action="store_true")
+    asked = parser.parse_args(arguments)
+    found = complaint(asked.file, asked.seconds, claims=asked.claims)
+    if found is not None:
+        sys.stdout.write(f"{found}\n")
+    return 0 if found is None else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

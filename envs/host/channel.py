@@ -1,0 +1,138 @@
+"""This file holds the channel: messages over a stream socket, each behind its length."""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+import msgspec
+
+__all__ = ["Channel", "connect", "hear_first", "listen", "say"]
+
+T = TypeVar("T")
+
+_LENGTH_BYTES = 4
+_LONGEST = 1 << 28
+"""Bytes of one message; whoever announces more speaks something else, and would have the other end gather it."""
+_ENCODER = msgspec.msgpack.Encoder()
+_log = logging.getLogger(__name__)
+
+
+class Channel(asyncio.Protocol, Generic[T]):
+    """One end of a connection between two processes of one worker, in an event loop.
+
+    Args:
+        decoder: reads what the other end says.
+        hear: called with each message.
+    """
+
+    def __init__(self, decoder: msgspec.msgpack.Decoder[T], hear: Callable[[T], None]) -> None:
+        self._decoder = decoder
+        self._hear = hear
+        self._received = bytearray()
+        self._transport: asyncio.Transport | None = None
+        self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done when the other end is gone, or this one is closed."""
+
+    def send(self, message: msgspec.Struct) -> None:
+        """Say something; into the void when the other end is gone.
+
+        Raises: OverflowError, TypeError, ValueError: the message holds what cannot be said, or too much.
+        """
+        body = _ENCODER.encode(message)
+        if len(body) > _LONGEST:
+            raise ValueError(f"expected at most {_LONGEST:,} bytes, found {len(body):,}")
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(len(body).to_bytes(_LENGTH_BYTES, "big") + body)
+
+    def close(self) -> None:
+        """Hang up, after all that was said has been sent."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See asyncio.Protocol."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """See asyncio.Protocol."""
+        self._received += data
+        try:
+            self._hear_all()
+        except (ValueError, msgspec.DecodeError) as error:  # an agent that writes to what it did not open
+            _log.warning("hung up on a process that speaks something else error=%s", error)
+            assert self._transport is not None
+            self._transport.abort()
+
+    def _hear_all(self) -> None:
+        begin = 0
+        while (end := self._end_of(begin)) is not None:
+            message = self._decoder.decode(memoryview(self._received)[begin + _LENGTH_BYTES : end])
+            begin = end
+            self._hear(message)
+        if begin:
+            self._received = self._received[begin:]
+
+    def _end_of(self, begin: int) -> int | None:
+        """Where the message that begins here ends; None: not all of it has come."""
+        if len(self._received) < begin + _LENGTH_BYTES:
+            return None
+        length = int.from_bytes(self._received[begin : begin + _LENGTH_BYTES], "big")
+        if length > _LONGEST:
+            raise ValueError(f"expected a message of at most {_LONGEST:,} bytes, found {length:,} announced")
+        end = begin + _LENGTH_BYTES + length
+        return end if end <= len(self._received) else None
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  # for whatever reason
+        """See asyncio.Protocol."""
+        if not self.closed.done():
+            self.closed.set_result(None)
+
+
+async def connect(end: socket.socket, decoder: msgspec.msgpack.Decoder[T], hear: Callable[[T], None]) -> Channel[T]:
+    """Speak over a connected socket, which the channel owns from now on."""
+    end.settimeout(0.0)
+    loop = asyncio.get_running_loop()
+    _, channel = await loop.create_unix_connection(lambda: Channel(decoder, hear), sock=end)
+    return channel
+
+
+def say(end: socket.socket, message: msgspec.Struct) -> None:
+    """Say something before there is an event loop."""
+    body = _ENCODER.encode(message)
+    end.sendall(len(body).to_bytes(_LENGTH_BYTES, "big") + body)
+
+
+def listen(end: socket.socket, kind: type[T]) -> T:
+    """Wait for a message of this kind before there is an event loop.
+
+    Raises: EOFError: the other end is gone.
+    """
+    body = _receive(end, int.from_bytes(_receive(end, _LENGTH_BYTES), "big"))
+    return msgspec.msgpack.decode(body, type=kind)
+
+
+async def hear_first(end: socket.socket, kind: type[T]) -> T:
+    """As ``listen``, in an event loop; over a socket that does not block and has no channel yet."""
+    length = int.from_bytes(await _receive_in_loop(end, _LENGTH_BYTES), "big")
+    return msgspec.msgpack.decode(await _receive_in_loop(end, length), type=kind)
+
+
+def _receive(end: socket.socket, num_bytes: int) -> bytes:
+    received = b""
+    while len(received) < num_bytes:
+        if not (piece := end.recv(num_bytes - len(received))):
+            raise EOFError
+        received += piece
+    return received
+
+
+async def _receive_in_loop(end: socket.socket, num_bytes: int) -> bytes:
+    loop, received = asyncio.get_running_loop(), b""
+    while len(received) < num_bytes:
+        if not (piece := await loop.sock_recv(end, num_bytes - len(received))):
+            raise EOFError
+        received += piece
+    return received

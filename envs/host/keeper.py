@@ -1,0 +1,163 @@
+"""This file holds the keeper: a process that stands above others and leaves nothing of them behind.
+
+It is a subreaper (Linux): what its descendants start, daemons in sessions of their own included, cannot get out from
+under it. When its child has ended, or whoever holds its lifeline is gone, it kills all that is left.
+``python keeper.py CHANNEL COMMAND …`` keeps a command; its lifeline is then standard input, and the command inherits
+the descriptor CHANNEL, or none where that is ``-``. Needs nothing that is installed.
+"""
+
+import ctypes
+import os
+import resource
+import select
+import signal
+import sys
+import time
+from collections.abc import Collection, Iterator
+from contextlib import suppress
+
+__all__ = ["AT_ONCE", "ChildBell", "adopt_orphans", "children_of", "end_as", "end_with_parent", "keep", "kill_below"]
+
+_SET_DEATH_SIGNAL, _SET_SUBREAPER = 1, 36
+"""Numbers of prctl."""
+AT_ONCE = b"!"
+"""Written into a lifeline, by whoever does not wait for a command to end by itself."""
+_GRACE_SECONDS = 2.0
+"""For a command to end by itself when the lifeline is cut; it hears of that in its own way."""
+_LONGEST_KILL_SECONDS = 10.0
+"""What does not die of being killed, such as a process that another user's rights protect, is left."""
+_POLL_SECONDS = 0.001
+
+
+def adopt_orphans() -> None:
+    """Become the parent of all descendants that lose theirs."""
+    _prctl(_SET_SUBREAPER, 1)
+
+
+def end_with_parent(parent: int) -> None:
+    """Be killed when the parent dies, also if it already has.
+
+    Args:
+        parent: its process id, as it was before the fork.
+    """
+    _prctl(_SET_DEATH_SIGNAL, signal.SIGKILL)
+    if os.getppid() != parent:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _prctl(option: int, value: int) -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+
+
+def children_of(pid: int) -> list[int]:
+    """Living and dead children of a process; none where the machine does not tell."""
+    found: list[int] = []
+    tasks = f"/proc/{pid}/task"
+    with suppress(OSError):  # it has ended, or one of its threads
+        for task in os.listdir(tasks):  # noqa: PTH208  # pathlib takes as long to import as all the rest
+            with suppress(OSError), open(f"{tasks}/{task}/children", encoding="ascii") as children:  # noqa: PTH123
+                found += map(int, children.read().split())
+    return found
+
+
+def kill_below(spared: Collection[int] = ()) -> None:
+    """Kill all descendants of this process but these children and theirs, and clear them away."""
+    deadline = time.monotonic() + _LONGEST_KILL_SECONDS
+    while time.monotonic() < deadline:
+        doomed = [pid for child in children_of(os.getpid()) if child not in spared for pid in _family_of(child)]
+        for pid in doomed:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        for pid in doomed:
+            with suppress(ChildProcessError):  # its own parent clears it away, or dies and leaves it to us
+                os.waitpid(pid, os.WNOHANG)
+        if not doomed:
+            return
+        time.sleep(_POLL_SECONDS)
+
+
+def _family_of(pid: int) -> Iterator[int]:
+    yield pid
+    for child in children_of(pid):
+        yield from _family_of(child)
+
+
+class ChildBell:
+    """Becomes readable when a child of this process has ended."""
+
+    def __init__(self) -> None:
+        self.reader, writer = os.pipe()
+        os.set_blocking(self.reader, False)
+        os.set_blocking(writer, False)
+        signal.signal(signal.SIGCHLD, _ring)
+        signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+
+    def ended(self) -> Iterator[tuple[int, int]]:
+        """Clear away children that have ended; give each with its status."""
+        with suppress(BlockingIOError):
+            while os.read(self.reader, 4096):
+                pass
+        with suppress(ChildProcessError):
+            while (one := os.waitpid(-1, os.WNOHANG))[0]:
+                yield one
+
+
+def _ring(*_: object) -> None:
+    """The signal is seen by what Python writes into the pipe."""
+
+
+def keep(child: int, lifeline: int, grace_seconds: float) -> int:
+    """Wait until the child has ended, and end it when the lifeline is cut; then kill all that is left below.
+
+    Returns: the child's status, as ``os.waitpid`` gives it.
+    """
+    bell, poll = ChildBell(), select.poll()
+    poll.register(bell.reader, select.POLLIN)
+    poll.register(lifeline, select.POLLIN)
+    deadline = float("inf")
+    while True:
+        for pid, status in bell.ended():
+            if pid == child:
+                kill_below()
+                return status
+        if time.monotonic() >= deadline:
+            os.kill(child, signal.SIGKILL)
+        left_ms = None if deadline == float("inf") else max(1.0, (deadline - time.monotonic()) * 1000)
+        for descriptor, _ in poll.poll(left_ms):
+            if descriptor == lifeline:
+                is_ordered = os.read(lifeline, 1) == AT_ONCE
+                poll.unregister(lifeline)
+                deadline = time.monotonic() + (0.0 if is_ordered else grace_seconds)
+
+
+def end_as(status: int) -> None:
+    """End this process in the way in which another has ended."""
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        if number != signal.SIGKILL:
+            signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+    os._exit(os.waitstatus_to_exitcode(status) & 255)
+
+
+def main(channel: int | None, command: list[str]) -> None:
+    """Keep a command; SIGTERM to the group of both is for the command alone."""
+    adopt_orphans()
+    keeper = os.getpid()
+    if (child := os.fork()) == 0:
+        end_with_parent(keeper)
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nothing, 0)
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and so would what it becomes
+            signal.signal(number, signal.SIG_DFL)
+        os.execv(command[0], command)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if channel is not None:
+        os.close(channel)
+    end_as(keep(child, 0, _GRACE_SECONDS))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if sys.argv[1].isdecimal() else None, sys.argv[2:])

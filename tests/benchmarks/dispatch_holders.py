@@ -1,0 +1,83 @@
+"""This file holds processes that hold leases: many workers in one process, or one worker that is there to be killed.
+
+``dispatch_holders.py keep NUM_WORKERS NUM_LEASES`` keeps so many for each worker until its standard input closes, and
+then says how many were lost. ``dispatch_holders.py lease`` takes one lease, keeps it, and writes down when it had it;
+``dispatch_holders.py take NUM`` takes so many as they come, and writes down when. All of run ``held``.
+"""
+
+import os
+import random
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+
+from agent_layer.dispatcher import Lease, Queue, Report, connect
+
+RUN = "held"
+_WAIT_SECONDS = 5.0
+
+
+def keep(queue: Queue, num_workers: int, num_leases: int) -> None:
+    """Hold the leases of all workers, each with its own beat, then end them."""
+    ended = Event()
+    with ThreadPoolExecutor(num_workers) as threads:
+        held = list(threads.map(lambda number: _claim(queue, f"holder-{number}", num_leases), range(num_workers)))
+        beats = [threads.submit(_beat, queue, f"holder-{number}", leases, ended) for number, leases in enumerate(held)]
+        print(sum(map(len, held)), flush=True)
+        sys.stdin.read()
+        ended.set()
+    for beat in beats:
+        beat.result()
+    refused = [
+        one for leases in held for one in queue.settle([Report(lease=one, ending="completed") for one in leases])
+    ]
+    print(sum(one is not None for one in refused), flush=True)
+
+
+def _claim(queue: Queue, worker: str, num: int) -> list[Lease]:
+    leases = list[Lease]()
+    while len(leases) < num:
+        if not (found := queue.claim(worker, num - len(leases), run=RUN, wait_seconds=_WAIT_SECONDS)):
+            raise RuntimeError(f"{worker}: expected {num} rollouts to claim, found {len(leases)}")
+        leases += found
+    return leases
+
+
+def _beat(queue: Queue, worker: str, leases: Sequence[Lease], ended: Event) -> None:
+    """Beat as often as a worker does, at a time of its own."""
+    beats = [(lease, "running") for lease in leases]
+    wait = random.random() * queue.settings.heartbeat_seconds
+    while not ended.wait(wait):
+        queue.heartbeat(worker, b"{}", beats)
+        wait = queue.settings.heartbeat_seconds
+
+
+def take(queue: Queue, num: int) -> None:
+    """Take so many leases, one by one, and say of each when that was."""
+    worker = f"taker-{os.getpid()}"
+    for _ in range(num):
+        while not (found := queue.claim(worker, 1, run=RUN, wait_seconds=_WAIT_SECONDS)):
+            pass
+        print(time.monotonic(), found[0].rollout_id, flush=True)
+
+
+def main(arguments: list[str]) -> None:
+    """Do one of the three."""
+    queue = connect().queue
+    match arguments:
+        case ["keep", num_workers, num_leases]:
+            keep(queue, int(num_workers), int(num_leases))
+        case ["take", num]:
+            take(queue, int(num))
+        case _:
+            worker = f"mortal-{os.getpid()}"
+            leases = _claim(queue, worker, 1)
+            queue.heartbeat(worker, b"{}", [(leases[0], "running")])
+            print(time.monotonic(), leases[0].rollout_id, flush=True)
+            _beat(queue, worker, leases, Event())
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,76 @@
+"""This file holds where the crowd lives: Redis, a scripted engine, a gateway and workers, each a process of its own."""
+
+import os
+import sys
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from machine import Tree, children_of_all
+from redis import Redis
+
+from agent_layer.local.addresses import answers, free_port
+from agent_layer.local.leash import Leashed, start_leashed
+from agent_layer.local.stack import run_stack
+from agent_layer.settings import Settings
+from agent_layer.store.embedded import hold_server
+
+__all__ = ["Place", "open_place"]
+
+HERE = Path(__file__).parent
+_START_SECONDS = 60.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """What runs, by name, and where the agents write their book."""
+
+    settings: Settings
+    processes: dict[str, Leashed]
+    redis_pid: int
+    book: Path
+
+    def trees(self) -> dict[str, Tree]:
+        """Gateway, workers (with all that they started), shipper, engine and Redis, as the kernel sees them now."""
+        lock = self.settings.log_dir / "shipper.lock"
+        shipper = int(lock.read_text() or 0) if lock.exists() else 0
+        children = children_of_all(without=shipper)  # whoever needed it first is the parent of one that all share
+        on_leash = {name: children.get(process.process.pid, []) for name, process in self.processes.items()}
+        pids = {name: found[0] for name, found in on_leash.items() if found}
+        return {
+            name: Tree(pid, children) for name, pid in (pids | {"shipper": shipper, "redis": self.redis_pid}).items()
+        }
+
+
+@contextmanager
+def open_place(directory: Path, num_workers: int, slots: int) -> Generator[Place]:
+    """Start everything, workers with so many slots each; it ends with the block."""
+    settings = Settings(dir=directory, run="crowd")
+    book = directory / "crowd.book"
+    book.touch()
+    with ExitStack() as cleanup:
+        redis_socket = hold_server(settings)
+        with Redis(unix_socket_path=str(redis_socket)) as redis:
+            redis_pid = int(redis.info("server")["process_id"])
+        port = free_port()
+        command = [sys.executable, "-m", "agent_layer.local.scripted", f"--port={port}"]
+        engine = start_leashed(command, {}, directory / "engine.log")
+        cleanup.callback(engine.stop)
+        assert engine.comes_up(lambda: answers(f"http://127.0.0.1:{port}/health"), _START_SECONDS), engine.last_words
+        stack = cleanup.enter_context(run_stack(settings, f"http://127.0.0.1:{port}"))
+        workers = {
+            f"worker {number}": _start_worker(stack.settings, directory / f"worker{number}.log", slots, book)
+            for number in range(num_workers)
+        }
+        for worker in workers.values():
+            cleanup.callback(worker.stop)
+        processes = {"engine": engine, "gateway": stack.processes["gateway"], **workers}
+        yield Place(settings=stack.settings, processes=processes, redis_pid=redis_pid, book=book)
+
+
+def _start_worker(settings: Settings, log: Path, slots: int, book: Path) -> Leashed:
+    command = [sys.executable, "-m", "agent_layer.cli", "work", "agent:agent", f"--slots={slots}"]
+    path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
+    variables = {**settings.environment(), "CROWD_BOOK": str(book), "PYTHONPATH": path}
+    return start_leashed(command, variables, log)

@@ -1,0 +1,113 @@
+"""This file holds the weather: what happens to the town at random until every group is closed."""
+
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from signal import Signals
+
+from asking import RUN
+from town import Town
+
+from agent_layer.dispatcher import Dispatcher
+from agent_layer.schema.task import Task
+
+__all__ = ["Weather"]
+
+_REDIS_KILLED = "Redis killed and restarted"
+_LONGEST_CALM_SECONDS = 4.0
+"""While no group closes."""
+
+
+@dataclass
+class Weather:
+    """Kills and freezes; ``counts`` says what happened how often."""
+
+    town: Town
+    dispatcher: Dispatcher
+    tasks: Sequence[Task]
+    group_ids: Sequence[str]
+    chance: random.Random
+    num_redis_kills: int
+    counts: Counter[str] = field(default_factory=Counter[str])
+    frozen: dict[int, float] = field(default_factory=dict[int, float])
+    """Pids, and when each goes on."""
+    cancelled: set[str] = field(default_factory=set[str])
+    """Groups of which what was left was cancelled."""
+
+    def rage(self, limit_seconds: float) -> int:
+        """Go on until every group is closed, or the time is over; gives the number of those that are open then."""
+        deadline = time.monotonic() + limit_seconds
+        kinds: dict[Callable[[], None], float] = {
+            self.kill_a_worker: 10,
+            self.freeze_a_worker: 2,
+            self.kill_the_shipper: 0.5,
+            self.cancel_a_group: 0.5,
+            self.pause_the_run: 0.7,
+            self.submit_again: 0.2,
+        }
+        num_left, waits_until = len(self.group_ids) + 1, 0.0
+        while (num_open := self.num_open()) and time.monotonic() < deadline:
+            time.sleep(self.chance.uniform(0.05, 0.4))
+            self.thaw(time.monotonic())
+            if num_open < len(self.group_ids) * (1 - (self.counts[_REDIS_KILLED] + 1) / (self.num_redis_kills + 1)):
+                self.kill_redis()
+            if num_open < num_left or time.monotonic() > waits_until:  # on a busy machine, storms are rarer
+                num_left, waits_until = num_open, time.monotonic() + _LONGEST_CALM_SECONDS
+                self.chance.choices([*kinds], [*kinds.values()])[0]()
+        self.thaw(float("inf"))
+        return num_open
+
+    def num_open(self) -> int:
+        return self.dispatcher.stats().num_open_groups
+
+    def thaw(self, now: float) -> None:
+        for pid, until in [*self.frozen.items()]:
+            if until <= now:
+                self.town.send(pid, signal.SIGCONT)
+                del self.frozen[pid]
+
+    def kill_a_worker(self) -> None:
+        if awake := [pid for pid in self.town.workers() if pid not in self.frozen]:
+            self.town.send(self.chance.choice(awake), signal.SIGKILL)
+            self.counts["workers killed"] += 1
+
+    def freeze_a_worker(self) -> None:
+        """Stop one for longer than its leases hold; then it is a zombie that reports late."""
+        awake = [pid for pid in self.town.workers() if pid not in self.frozen]
+        if awake and len(self.frozen) < 3:
+            pid = self.chance.choice(awake)
+            self.town.send(pid, Signals.SIGSTOP)
+            self.frozen[pid] = time.monotonic() + self.town.settings.lease_seconds + self.chance.uniform(0.5, 2.0)
+            self.counts["workers frozen beyond their leases"] += 1
+
+    def kill_the_shipper(self) -> None:
+        if pid := self.town.shipper():
+            self.town.send(pid, signal.SIGKILL)
+            self.counts["shippers killed"] += 1
+
+    def kill_redis(self) -> None:
+        self.town.kill("redis")
+        time.sleep(self.chance.uniform(0.0, 0.5))
+        self.town.start_redis()
+        self.counts[_REDIS_KILLED] += 1
+
+    def cancel_a_group(self) -> None:
+        group_id = self.chance.choice(self.group_ids)
+        self.cancelled.add(group_id)
+        self.counts["groups cancelled"] += 1
+        self.dispatcher.cancel([group_id])
+
+    def pause_the_run(self) -> None:
+        """Running attempts are told to rest, and go on under another lease."""
+        self.dispatcher.pause(RUN, running=True, why="the weather")
+        time.sleep(self.chance.uniform(0.3, 1.0))
+        self.dispatcher.resume(RUN)
+        self.counts["pauses of the run"] += 1
+
+    def submit_again(self) -> None:
+        """What is there already is queued no second time."""
+        self.dispatcher.submit(self.tasks)
+        self.counts["times all was submitted again"] += 1

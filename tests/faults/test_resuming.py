@@ -1,0 +1,129 @@
+"""A worker is killed or frozen in the middle of a resumable agent: the same attempt goes on, from its last step."""
+
+import json
+import signal
+
+import pytest
+
+from agent_layer.schema.task import Task
+from agent_layer.store.checkpoints import checkpoint_prefix
+from agent_layer.store.store import open_store
+from trainer_adapter.samples import samples_of
+
+NUM_ROUNDS = 6
+TASK = Task(id="t", run="default", input={"messages": [], "turn": 0})
+GRAPH = """
+import asyncio, operator
+from typing import Annotated, TypedDict
+import openai
+from langgraph.graph import END, START, StateGraph
+from envs import resumable
+
+client = openai.AsyncOpenAI(base_url="http://127.0.0.1:9/v1", api_key="none", max_retries=0)
+
+class State(TypedDict):
+    messages: Annotated[list, operator.add]
+    turn: int
+
+async def ask(state):
+    asked = {"role": "user", "content": f"turn {state.get('turn', 0)}"}
+    answer = await client.chat.completions.create(model="m", messages=[*state.get("messages", []), asked])
+    said = {"role": "assistant", "content": answer.choices[0].message.content}
+    return {"messages": [asked, said], "turn": state.get("turn", 0) + 1}
+
+async def think(state):
+    await asyncio.sleep(0.3)
+    return {}
+
+graph = StateGraph(State)
+graph.add_node("ask", ask)
+graph.add_node("think", think)
+graph.add_edge(START, "ask")
+graph.add_edge("ask", "think")
+graph.add_conditional_edges("think", lambda state: "ask" if state["turn"] < 6 else END)
+agent = resumable(graph.compile())
+"""
+SCORER = """
+async def judge(task, trajectory, result):
+    return 1.0
+"""
+
+
+WORK = ("agent:agent", "--scorer", "scorer:judge", "--slots", "2")
+
+
+@pytest.fixture
+def pace():
+    return {"lease_seconds": 3.0, "heartbeat_seconds": 0.5}
+
+
+@pytest.fixture(autouse=True)
+def _modules(write_module):
+    write_module("agent", GRAPH)
+    write_module("scorer", SCORER)
+
+
+@pytest.fixture
+def store(stack):
+    return open_store(stack.settings)
+
+
+def ended(dispatcher, store, groups, wait_until):
+    """The one attempt that counts, and how often the task was accepted."""
+    (group,) = dispatcher.wait(groups, timeout=60)
+    assert (group.is_closed, group.num_accepted) == (True, 1)
+    wait_until(lambda: len(store.query(task="t", accepted=True).items) == 1)
+    (row,) = store.query(task="t").items
+    return store.get(row.trajectory_id)
+
+
+def check_kept(trajectory):
+    """Every turn is there once, those from before included; what was left behind is not trained."""
+    good = [step for step in trajectory.steps if step.status == "ok"]
+    asked = [json.loads(trajectory.contents[step.state.messages[-1]])["content"] for step in good]
+    assert asked == [f"turn {number}" for number in range(NUM_ROUNDS)]
+    left = {step.call_id for step in trajectory.steps if step.status != "ok"}
+    assert left <= {call_id for one in trajectory.resumes for call_id in one.abandoned}
+    found = samples_of(trajectory)
+    assert sum(len(sample.steps) for sample in found.samples) == NUM_ROUNDS
+    assert {drop.call_id for drop in found.drops} == left
+    assert len(found.samples) == 1
+
+
+@pytest.mark.parametrize("how", [(), ("--isolate",)])
+def test_killed_between_two_steps_of_a_graph(dispatcher, store, start_worker, wait_until, how):
+    first = start_worker(*WORK, *how)
+    groups = dispatcher.submit([TASK])
+    wait_until(lambda: any(row.num_steps >= 3 for row in store.query(task="t").items), 50)
+
+    first.send_signal(signal.SIGKILL)
+    start_worker(*WORK, *how)
+    trajectory = ended(dispatcher, store, groups, wait_until)
+
+    assert trajectory.trajectory_id == f"{groups[0]}.0-0"
+    assert len(trajectory.resumes) == 1
+    assert (trajectory.outcome.status, trajectory.reward) == ("completed", 1.0)
+    check_kept(trajectory)
+    wait_until(lambda: not list(store.objects.list(checkpoint_prefix(store.keys))))
+
+
+def test_a_frozen_worker_that_comes_back_changes_nothing(dispatcher, store, start_worker, wait_until):
+    first = start_worker(*WORK)
+    groups = dispatcher.submit([TASK])
+    wait_until(lambda: any(row.num_steps >= 3 for row in store.query(task="t").items), 50)
+
+    first.send_signal(signal.SIGSTOP)
+    start_worker(*WORK)
+    wait_until(lambda: [one.checkpoint for one in dispatcher.rollouts(groups)] != [None], 50)
+    wait_until(lambda: resumed(store), 50)
+    first.send_signal(signal.SIGCONT)
+    trajectory = ended(dispatcher, store, groups, wait_until)
+
+    assert trajectory.trajectory_id == f"{groups[0]}.0-0"
+    assert (trajectory.outcome.status, trajectory.reward) == ("completed", 1.0)
+    check_kept(trajectory)
+    assert first.poll() is None
+
+
+def resumed(store):
+    return any(store.get(row.trajectory_id).resumes for row in store.query(task="t").items)

@@ -1,0 +1,114 @@
+"""This file holds what submitting promises while it waits, is interrupted or is killed."""
+
+import json
+import signal
+import threading
+
+from agent_layer.dispatcher import Queue, Report
+from agent_layer.recorder import Recorder
+from agent_layer.schema.ids import group_id_of
+from agent_layer.schema.step import Content
+
+
+def submitted(tmp_path, tasks):
+    path = tmp_path / "tasks.jsonl"
+    path.write_text("".join(json.dumps(task) + "\n" for task in tasks))
+    return str(path)
+
+
+def test_a_submit_that_was_killed_half_way_and_repeated_queues_everything_once(
+    queue, redis, keys, start, tmp_path, wait_until
+):
+    num_tasks, size = 5_000, 4
+    path = submitted(tmp_path, ({"id": f"t{number}", "input": number} for number in range(num_tasks)))
+    command = ("submit", path, "--run", "r", "--group-size", str(size))
+
+    first = start(*command)
+    wait_until(lambda: redis.zcard(keys.queue("open")), 60)
+    first.kill()
+    first.wait(20)
+    num_before = redis.zcard(keys.queue("open"))
+    assert 0 < num_before < num_tasks
+    for _ in range(2):
+        again = start(*command)
+        out, _ = again.communicate(timeout=120)
+        assert (again.returncode, out) == (
+            0,
+            f"submitted {num_tasks:,} tasks, {num_tasks * size:,} rollouts, to run r\n",
+        )
+
+    assert list(queue.views.open_ids()) == [group_id_of("r", f"t{number}", 0) for number in range(num_tasks)]
+    assert queue.views.stats().num_queued == num_tasks * size
+
+
+def test_options_of_submit_win_over_lines(queue, start, tmp_path):
+    path = submitted(tmp_path, [{"id": "a", "input": 1, "group_size": 2, "priority": 1}])
+
+    done = start("submit", path, "--run", "r", "--launch", "5", "--partial", "drop", "--priority", "7")
+    out, err = done.communicate(timeout=60)
+    assert (out, err) == ("submitted 1 task, 5 rollouts of which 2 are needed, to run r\n", "")
+    (group,) = queue.views.groups([], 2)
+    assert (group.group_size, group.num_launched, group.partial) == (2, 5, "drop")
+    assert queue.views.task(group.group_id).priority == 7
+    bad = start("submit", path, "--launch", "1")
+    _, err = bad.communicate(timeout=60)
+    assert (bad.returncode, err.count("\n")) == (2, 1)
+    assert "expected launch from 2" in err
+
+
+def test_waiting_says_what_became_of_all_and_ships_what_killed_workers_left(
+    queue, settings, start, tmp_path, wait_until
+):
+    recorder = Recorder(settings)
+    left = recorder.append(Content(trajectory_id="r.0-0", hash="h", body=b"1"))
+    recorder.close()
+    path = submitted(tmp_path, [{"id": "a", "input": 1, "launch": 3, "group_size": 2}, {"id": "b", "input": 2}])
+
+    def work():
+        leases = [queue.claim("w", 1, wait_seconds=30)[0] for _ in range(4)]
+        queue.settle([Report(lease=lease, ending="completed") for lease in leases[:2]])
+        queue.settle([Report(lease=leases[3], ending="dead", error="user: no")])
+
+    working = threading.Thread(target=work)
+    working.start()
+    waiting = start("submit", path, "--wait", "--run", "r")
+    out, err = waiting.communicate(timeout=60)
+    working.join()
+
+    assert (waiting.returncode, out.splitlines()[-1]) == (1, "accepted 2 of 4 rollouts, 1 surplus, 1 dead"), err
+    assert "1 of 2 got fewer; 'agent-layer dead' shows errors" in err
+    wait_until(lambda: not (settings.log_dir / f"{left}.log").exists(), 20)
+
+
+def test_waiting_ends_with_the_reason_when_too_much_fails(queue, start, tmp_path, settings):
+    path = submitted(tmp_path, ({"id": f"t{number}", "input": number} for number in range(12)))
+    strict = Queue(queue.redis, queue.keys, settings.model_copy(update={"stop_failure_window": 4}))
+
+    waiting = start("submit", path, "--wait", "--run", "r")
+    leases = []
+    while len(leases) < 4:
+        leases += strict.claim("w", 4 - len(leases), wait_seconds=30)
+    strict.settle([Report(lease=lease, ending="retry", cause="user", error="user: no key") for lease in leases])
+    _, err = waiting.communicate(timeout=60)
+
+    assert waiting.returncode == 1
+    assert "run r: expected it to go on, but it is paused: 4 of the newest 4 attempts failed" in err
+    assert "user: no key" in err
+    assert "'agent-layer runs resume r'" in err
+
+
+def test_ctrl_c_while_waiting_leaves_everything_queued_and_says_so(queue, start, tmp_path, wait_until):
+    path = submitted(tmp_path, [{"id": "a", "input": 1}, {"id": "b", "input": 2}])
+
+    before = {client["id"] for client in queue.redis.client_list()}
+    waiting = start("submit", path, "--wait", "--run", "r")
+    assert waiting.stdout.readline().startswith("submitted 2 tasks")
+    wait_until(lambda: [one for one in queue.redis.client_list() if one["cmd"] == "xread" and one["id"] not in before])
+    assert "no worker is up" in waiting.stderr.readline()
+    waiting.send_signal(signal.SIGINT)
+    _, err = waiting.communicate(timeout=20)
+
+    assert waiting.returncode == 130
+    assert "no worker is up" not in err, "it is said once"
+    assert "2 of 2 tasks are still queued or run" in err
+    assert queue.views.stats().num_queued == 2

@@ -1,0 +1,115 @@
+"""This file holds what training and the dispatcher promise together: when groups begin, which count, why it ends."""
+
+import pytest
+
+from agent_layer.dispatcher import connect
+from agent_layer.dispatcher.records import Report
+from agent_layer.errors import AgentLayerError
+from agent_layer.store import open_store
+from agent_layer.store.batches import list_batches
+from trainer_adapter.checkpoint import Shelf
+
+from .conftest import RUN, acknowledged, train
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore"),  # torch, ray and veRL warn of each other
+    pytest.mark.timeout(300),
+]
+
+
+def completed(lease):
+    return Report(lease=lease, ending="completed")
+
+
+def test_a_group_that_is_asked_ahead_begins_only_when_its_version_serves(configure, settings, player):
+    reports = train(configure(4, max_staleness=0, ask_ahead_steps=2), settings)
+
+    assert [(one.step, one.policy_version, one.staleness_max) for one in reports] == [
+        (step, step, 0) for step in (1, 2, 3, 4)
+    ]
+    assert sum(one.num_stale_rollouts for one in reports) == 0
+    assert {start for start in player.starts.values() if start} >= {1, 2, 3}
+    assert all(player.played[group_id] >= (start or 0) for group_id, start in player.starts.items())
+
+
+def test_a_dropped_group_is_replaced_acknowledged_and_never_trained(configure, settings, player, redis):
+    lost = set()
+
+    def lose_one(lease):
+        if not lost and lease.rollout_id.endswith(".1"):
+            lost.add(lease.group_id)
+            return Report(lease=lease, ending="dead", error="infra: gone")
+        return completed(lease)
+
+    player.fate = lose_one
+    reports = train(configure(3, partial="drop", max_staleness=0), settings)
+
+    store = open_store(settings)
+    batches = list_batches(store.redis, store.keys, RUN)
+    assert [one.num_dropped_groups for one in reports] == [1, 0, 0]
+    assert [one.num_whole_groups for one in reports] == [2, 2, 2]
+    assert lost < acknowledged(redis, player.keys)
+    assert lost.isdisjoint(one.trajectory_id.partition(".")[0] for batch in batches for one in batch.rollouts)
+    assert [one.num_null_rewards for one in reports] == [1, 0, 0]
+
+
+def test_a_short_group_is_trained_on_the_rewards_that_it_has(configure, settings, player):
+    def judge_two(lease):
+        return Report(lease=lease, ending="completed", usable=not lease.rollout_id.endswith(".2"))
+
+    player.fate = judge_two
+    (report,) = train(configure(1), settings)
+
+    assert (report.num_short_groups, report.num_whole_groups) == (2, 0)
+    assert (report.num_samples, report.num_null_rewards) == (4, 2)
+
+
+def test_what_is_too_slow_is_counted_against_what_was_kept(configure, settings, player):
+    def hold_the_last(lease):
+        return None if lease.rollout_id.endswith(".4") else completed(lease)
+
+    player.fate = hold_the_last
+    reports = train(configure(2, launch=1.5), settings)
+
+    found = [(one.num_whole_groups, one.num_samples, one.num_surplus_rollouts > 0) for one in reports]
+    assert found == [(2, 6, True)] * 2
+    assert all(one.kept_seconds is not None and one.surplus_seconds is not None for one in reports)
+
+
+def test_a_run_that_is_stopped_because_its_attempts_fail_ends_with_the_reason_and_a_checkpoint(
+    configure, settings, player
+):
+    def break_after_the_first_step(report):
+        assert report.step == 1
+        player.fate = lambda lease: Report(lease=lease, ending="dead", error="infra: no sandbox starts")
+
+    mine = settings.model_copy(update={"stop_failure_window": 4})
+    player.use(mine)
+    with pytest.raises(
+        AgentLayerError, match=r"no sandbox starts; see 'agent-layer dead list'.*agent-layer runs resume r'"
+    ):
+        train(configure(9, max_staleness=0, partial="refill"), mine, report=break_after_the_first_step)
+
+    assert Shelf(settings, RUN).newest()[1].step == 1
+    player.fate = completed
+    connect(settings).resume(RUN)
+    assert [one.step for one in train(configure(2, max_staleness=0), settings)] == [2]
+
+
+def test_a_run_without_rewards_ends_though_its_groups_are_replaced(configure, settings, player):
+    player.fate = lambda lease: Report(lease=lease, ending="completed", usable=False)
+
+    with pytest.raises(AgentLayerError, match="6 of 6"):
+        train(configure(1), settings)
+
+
+@pytest.mark.usefixtures("player")
+def test_workers_hear_of_each_switch_if_agents_are_to_pause_and_the_run_goes_on(configure, settings, redis, keys):
+    dispatcher = connect(settings)
+    dispatcher.queue.heartbeat("w", b"{}", [])
+
+    reports = train(configure(3, pause_at_switch=True), settings)
+
+    assert [one.policy_version for one in reports] == [1, 2, 3]
+    assert redis.xlen(keys.queue("calls", "w")) == 1 + 3  # engines are looked after once at the start, too
+    assert dispatcher.runs([RUN])[0].paused is None

@@ -1,0 +1,125 @@
+"""Agents that do harm, on purpose or not, to the process that runs them: the worker ends them and goes on."""
+
+import asyncio
+import os
+import signal
+
+import pytest
+
+from envs.host.keeper import children_of
+from envs.host.making import make_hosts
+from tracer.gateway import GatewayClient
+
+AGENT = """
+import asyncio, os, pathlib, signal, socket, stat, sys, time
+
+HERE = pathlib.Path(__file__).parent
+
+def channels():
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            found = os.stat(int(name))
+        except OSError:
+            continue
+        if stat.S_ISSOCK(found.st_mode):
+            yield int(name)
+
+async def closes_all(task, rollout):
+    if rollout.attempt == 0:
+        os.closerange(3, 1024)
+        while True:
+            time.sleep(1)
+    return 1.0
+
+async def speaks_nonsense(task, rollout):
+    if rollout.attempt == 0:
+        for one in channels():
+            os.set_blocking(one, True)
+            os.write(one, b"\\x00\\x00\\x00\\x03abc")
+        while True:
+            time.sleep(1)
+    return 1.0
+
+async def announces_much(task, rollout):
+    if rollout.attempt == 0:
+        for one in channels():
+            os.set_blocking(one, True)
+            os.write(one, b"\\xff" * 4096)
+        while True:
+            time.sleep(1)
+    return 1.0
+
+async def returns_much(task, rollout):
+    return "x" * (300 << 20) if rollout.attempt == 0 else 1.0
+
+from envs import resumable
+
+@resumable
+async def saves(task, rollout):
+    (HERE / f"began-{rollout.attempt}").touch()
+    for number in range(3 if rollout.attempt else 1000):
+        await rollout.save({"number": number})
+        await asyncio.sleep(0.05)
+    return 1.0
+"""
+
+
+@pytest.fixture(autouse=True)
+def module(write_module):
+    """The folder in which it lies."""
+    return write_module("hostile", AGENT)
+
+
+@pytest.mark.parametrize("is_isolated", [False, True], ids=["shared", "isolated"])
+@pytest.mark.parametrize("agent", ["closes_all", "speaks_nonsense", "announces_much"])
+async def test_an_agent_that_cuts_off_its_process_is_run_again(site, task, agent, is_isolated):
+    trajectories = await site.run(f"hostile:{agent}", task(), is_isolated=is_isolated)
+
+    assert [(one.outcome.status, one.outcome.cause, one.reward) for one in trajectories] == [
+        ("lost", "infra", None),
+        ("completed", None, 1.0),
+    ]
+
+
+async def test_a_result_that_is_too_large_is_the_agents_failure(site, task):
+    trajectories = await site.run("hostile:returns_much", task())
+
+    assert [(one.outcome.status, one.outcome.cause) for one in trajectories] == [
+        ("failed", "user"),
+        ("completed", None),
+    ]
+    assert "at most" in trajectories[0].outcome.error
+
+
+async def test_an_agent_whose_gateway_takes_no_more_of_it_hears_so_when_it_saves(site, task, module, until):
+    async with site.worker("hostile:saves"):
+        groups = await asyncio.to_thread(site.dispatcher.submit, [task()])
+        await until((module / "began-0").exists)
+        gateway = GatewayClient(site.settings.gateway_url, site.settings.api_key)
+        await asyncio.to_thread(gateway.close, f"{groups[0]}.0", 0)
+        (state,) = await asyncio.to_thread(site.dispatcher.wait, groups, 60)
+
+    assert state.num_accepted == 1
+
+
+async def test_no_process_is_left_however_many_are_to_be_killed_at_once(settings, until):
+    async def only_child_of(pid):
+        (child,) = await until(lambda: children_of(pid))
+        return child
+
+    hosts = make_hosts(settings, "hostile:saves", is_isolated=True)
+    host = await hosts.take()
+    nursery = hosts._nursery
+    zygote = await only_child_of(nursery.spawned._process.pid)
+    stuck = await only_child_of(await only_child_of(zygote))
+    os.kill(stuck, signal.SIGSTOP)  # it hears nothing
+    os.kill(zygote, signal.SIGSTOP)  # it is busy
+    for number in range(1000):
+        nursery.kill(f"nobody-{number}")
+    ending = asyncio.create_task(hosts.give_back(host))
+    await asyncio.sleep(0)
+    os.kill(zygote, signal.SIGCONT)
+    try:
+        await asyncio.wait_for(ending, 30)
+    finally:
+        await hosts.close()

@@ -1,0 +1,145 @@
+"""Attempts pause at a step boundary and go on, the same attempt, on another worker and under newer weights."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from agent_layer.gateway.engines.control import EngineControl
+from agent_layer.store.checkpoints import checkpoint_prefix
+from agent_layer.store.engines import EngineBoard
+from envs import resumable
+from tracer.gateway import GatewayClient
+from trainer_adapter.samples import samples_of
+
+NUM_TURNS = 6
+RUN = "default"
+
+
+@pytest.fixture
+def talker(client):
+    """A resumable agent of six turns; ``talker.began`` has the turns that it began with.
+
+    Its first life lasts six seconds: a worker that waits for another lease takes up to one to hear that it is to end,
+    and a busy machine takes its time too.
+    """
+
+    @resumable
+    async def talker(_task, rollout):
+        state = rollout.saved or {"messages": [], "turn": 0}
+        began.append((rollout.saved or {}).get("turn"))
+        messages = state["messages"]
+        for turn in range(state["turn"], NUM_TURNS):
+            messages.append({"role": "user", "content": f"turn {turn}"})
+            answer = await client.chat.completions.create(model="any", messages=messages)
+            messages.append({"role": "assistant", "content": answer.choices[0].message.content})
+            await rollout.save({"messages": messages, "turn": turn + 1})
+            await asyncio.sleep(0 if rollout.saved else 1.0)
+        return 1.0
+
+    began = talker.began = []
+    return talker
+
+
+def status_of(site, groups):
+    (rollout,) = site.dispatcher.rollouts(groups)
+    return rollout.status
+
+
+def num_asked(site):
+    return len(site.engine.calls)
+
+
+async def switch(site, redis, keys, version):
+    board, url = EngineBoard(redis, keys, site.settings.gateway_seconds), site.engine.url
+    load = lambda: EngineControl(url).load(Path("weights") / str(version))  # noqa: E731
+    await asyncio.to_thread(board.switch, url, version, str(version), load, 5.0)
+
+
+async def ended(site, groups):
+    (state,) = await asyncio.to_thread(site.dispatcher.wait, groups, 60)
+    assert (state.is_closed, state.num_accepted) == (True, 1)
+    (trajectory,) = await site.trajectories(1)
+    return trajectory
+
+
+def kept(site):
+    return list(site.store.objects.list(checkpoint_prefix(site.store.keys)))
+
+
+async def test_it_pauses_while_weights_are_changed_and_goes_on_elsewhere_under_the_new_ones(
+    site, task, talker, redis, keys, until
+):
+    async with site.worker(talker):
+        groups = await asyncio.to_thread(site.dispatcher.submit, [task()])
+        await until(lambda: num_asked(site) >= 2)
+        await asyncio.to_thread(site.dispatcher.pause, RUN, running=True)
+        await until(lambda: status_of(site, groups) == "paused")
+    num_before = num_asked(site)
+    assert len(kept(site)) == 1
+    await switch(site, redis, keys, 1)
+
+    async with site.worker(talker):
+        await asyncio.to_thread(site.dispatcher.resume, RUN)
+        trajectory = await ended(site, groups)
+
+    assert talker.began == [None, num_before]
+    assert [step.status for step in trajectory.steps] == ["ok"] * NUM_TURNS
+    versions = [step.action.policy_versions[0][0] for step in trajectory.steps]
+    assert versions == [0] * num_before + [1] * (NUM_TURNS - num_before)
+    (sample,) = samples_of(trajectory).samples
+    assert {version for version in sample.versions if version >= 0} == {0, 1}
+    assert sum(sample.loss_mask) == sum(len(step.action.response_token_ids) for step in trajectory.steps)
+    (resumed,) = trajectory.resumes
+    assert (resumed.abandoned, trajectory.trajectory_id) == ([], f"{groups[0]}.0-0")
+    assert trajectory.reward == 1.0
+    await until(lambda: not kept(site))
+
+
+async def test_a_worker_that_drains_hands_on_what_it_runs_at_the_next_boundary(site, task, talker, until):
+    async with site.worker(talker):
+        groups = await asyncio.to_thread(site.dispatcher.submit, [task()])
+        await until(lambda: num_asked(site) >= 2)
+    async with site.worker(talker):
+        trajectory = await ended(site, groups)
+
+    assert [step.status for step in trajectory.steps] == ["ok"] * NUM_TURNS
+    assert trajectory.started.attempt == 0
+    assert talker.began[1] >= 2
+
+
+async def test_an_agent_that_is_not_declared_goes_on_through_a_pause(site, task, client, until):
+    async def talker(_task, rollout):
+        for turn in range(4):
+            await client.chat.completions.create(model="any", messages=[{"role": "user", "content": f"turn {turn}"}])
+            await rollout.save({"turn": turn})
+            await asyncio.sleep(0.1)
+        return 1.0
+
+    async with site.worker(talker):
+        groups = await asyncio.to_thread(site.dispatcher.submit, [task()])
+        await until(lambda: num_asked(site) >= 1)
+        await asyncio.to_thread(site.dispatcher.pause, RUN, running=True)
+        trajectory = await ended(site, groups)
+
+    assert [step.status for step in trajectory.steps] == ["ok"] * 4
+    assert trajectory.resumes == []
+    assert kept(site) == []
+
+
+async def test_an_attempt_that_the_gateway_keeps_no_more_begins_anew(site, task, talker, until):
+    async with site.worker(talker):
+        groups = await asyncio.to_thread(site.dispatcher.submit, [task()])
+        await until(lambda: num_asked(site) >= 2)
+    rollout = site.dispatcher.rollouts(groups)[0].rollout_id
+    gateway = GatewayClient(site.settings.gateway_url, site.settings.api_key)
+    await asyncio.to_thread(gateway.close, rollout, 0)
+    async with site.worker(talker):
+        (state,) = await asyncio.to_thread(site.dispatcher.wait, groups, 60)
+
+    assert state.num_accepted == 1
+    await until(lambda: site.store.query(accepted=True).items)
+    (row,) = site.store.query(accepted=True).items
+    assert row.attempt == 1
+    assert [step.status for step in site.store.get(row.trajectory_id).steps] == ["ok"] * NUM_TURNS
+    assert kept(site) == []

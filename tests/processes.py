@@ -1,0 +1,45 @@
+"""This file holds how tests look at processes from outside, as Linux shows them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from agent_layer.local.leash import Leashed
+from envs.host.keeper import children_of
+
+__all__ = ["command_of", "family_of", "is_running", "parent_of", "pid_of"]
+
+
+def is_running(pid: int) -> bool:
+    """Whether it is there, and no zombie that nobody has taken note of."""
+    stat = _told_by(pid, "stat")
+    return stat != "" and stat.rpartition(")")[2].split()[0] != "Z"
+
+
+def parent_of(pid: int) -> int:
+    return int(_told_by(pid, "stat").rpartition(")")[2].split()[1])
+
+
+def command_of(pid: int) -> list[str]:
+    """Empty when the process is gone."""
+    return _told_by(pid, "cmdline").split("\0")[:-1]
+
+
+def family_of(pid: int) -> Iterator[int]:
+    """All below a process."""
+    for child in children_of(pid):
+        yield child
+        yield from family_of(child)
+
+
+def pid_of(leashed: Leashed) -> int:
+    """The process on the leash itself."""
+    (child,) = children_of(leashed.process.pid)
+    return child
+
+
+def _told_by(pid: int, file: str) -> str:
+    """Empty when the process is gone."""
+    try:
+        return Path(f"/proc/{pid}/{file}").read_text()
+    except OSError:
+        return ""

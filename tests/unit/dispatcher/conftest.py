@@ -1,0 +1,96 @@
+"""This file holds what tests of the dispatcher share: a queue, and short words for what happens to its rollouts."""
+
+import json
+import sys
+
+import pytest
+
+from agent_layer.cli.main import main
+from agent_layer.dispatcher import Dispatcher, Lease, Queue, Report
+from agent_layer.schema.task import Task
+
+
+class Desk:
+    """A queue and its dispatcher, with the moves that tests make in one word each."""
+
+    def __init__(self, redis, keys, settings):
+        self.redis, self.keys = redis, keys
+        self.queue = Queue(redis, keys, settings, jitter=lambda: 1.0)
+        self.dispatcher = Dispatcher(redis, settings)
+
+    def add(self, name="t", run="r", **fields):
+        (group_id,) = self.queue.add([Task(id=name, run=run, **fields)])
+        return group_id
+
+    def claim(self, num=1, worker="w", **options) -> list[Lease]:
+        return self.queue.claim(worker, num, **options)
+
+    def claimed(self, num, **options):
+        """Tasks of the next leases, in their order."""
+        return [lease.task.id for lease in self.claim(num, **options)]
+
+    def end(self, lease, ending="completed", **fields):
+        """Report, and wait out any back-off."""
+        error = self.queue.settle([Report(lease=lease, ending=ending, **({"error": "infra: away"} | fields))])[0]
+        for rollout_id in self.redis.zrange(self.keys.queue("delayed"), 0, -1):
+            self.redis.zadd(self.keys.queue("delayed"), {rollout_id: 0})
+        return error
+
+    def lapse(self, lease):
+        self.redis.zadd(self.keys.queue("leases"), {lease.rollout_id: 0})
+        self.queue.reap()
+
+    def group(self, group_id):
+        return self.dispatcher.groups([group_id])[0]
+
+    def statuses(self, group_id):
+        return [one.status for one in self.dispatcher.rollouts([group_id])]
+
+    def run(self, name="r"):
+        return self.dispatcher.runs([name])[0]
+
+    def decisions(self, kind):
+        found = [
+            {k.decode(): v.decode() for k, v in fields.items()} for _, fields in self.redis.xrange(self.keys.outbox)
+        ]
+        return [entry for entry in found if entry["kind"] == kind]
+
+    def give_up(self, name="t", run="r", errors=("infra: away",), **fields):
+        """Let the only rollout of a task die of these errors; gives its id."""
+        group_id = self.add(name, run=run, **fields)
+        for error in errors[:-1]:
+            self.end(self.claim(run=run)[0], "retry", error=error)
+        self.end(self.claim(run=run)[0], "dead", error=errors[-1])
+        return f"{group_id}.0"
+
+
+@pytest.fixture
+def desk(redis, keys, settings):
+    return Desk(redis, keys, settings)
+
+
+@pytest.fixture
+def agent_layer(settings, monkeypatch, capsys):
+    """``agent_layer("groups", "--run", "r")`` gives (exit status, out, err)."""
+    for name, value in settings.environment().items():
+        monkeypatch.setenv(name, value)
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["agent-layer", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return (ended.value.code, *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def rows_of(agent_layer):
+    """``rows_of("groups")``: what the command gives as JSON."""
+
+    def run(*arguments: str) -> list[dict[str, object]]:
+        status, out, err = agent_layer(*arguments, "--format", "jsonl")
+        assert (status, err) == (0, "")
+        return [json.loads(line) for line in out.splitlines()]
+
+    return run

@@ -1,0 +1,54 @@
+"""This file holds that scripts define nothing in vain and make the moves that Python knows, and no others."""
+
+import re
+from pathlib import Path
+
+import pytest
+from redis.exceptions import ResponseError
+
+from agent_layer.dispatcher import scripts
+from agent_layer.dispatcher.moves import MOVES
+from agent_layer.dispatcher.scripts import STANDS_BEHIND, keys_of
+
+LUA = Path(scripts.__file__).parent / "lua"
+FILES = {path.stem: path.read_text() for path in LUA.glob("*.lua")}
+WHOLES = {name: "".join(FILES[one] for one in (*before, name)) for name, before in STANDS_BEHIND.items()}
+
+
+def test_every_file_is_a_script_or_stands_before_one():
+    before = {one for names in STANDS_BEHIND.values() for one in names}
+
+    assert STANDS_BEHIND.keys() | before == FILES.keys()
+    assert not STANDS_BEHIND.keys() & before
+
+
+@pytest.mark.parametrize("name", sorted(FILES))
+def test_what_a_file_defines_is_used_by_some_script(name):
+    for defined in re.findall(r"^local function (\w+)", FILES[name], re.MULTILINE):
+        counts = [len(re.findall(rf"\b{defined}\b", whole)) for whole in WHOLES.values() if FILES[name] in whole]
+        assert max(counts) > 1, defined
+
+
+def ask(redis, keys, text, *arguments):
+    return redis.register_script(FILES["queue"] + text)(keys_of(keys), arguments)
+
+
+def test_the_table_of_moves_is_that_of_python(redis, keys):
+    for old in MOVES:
+        legal = {new for new in MOVES if ask(redis, keys, "return may_move(ARGV[1], ARGV[2]) and 1 or 0", old, new)}
+        assert legal == MOVES[old]
+
+
+def test_an_illegal_move_writes_nothing(redis, keys):
+    with pytest.raises(ResponseError, match="completed to leased"):
+        ask(redis, keys, "move('t.0', 'completed', 'leased', 'token', '7')")
+
+    assert not redis.exists(keys.queue("r", "t.0"))
+
+
+def test_every_change_of_a_status_goes_through_the_table():
+    others = {name: text for name, text in FILES.items() if name != "queue"}
+
+    assert [
+        name for name, text in others.items() if "'status'," in text and re.search(r"HSET'[^)]*'status'", text)
+    ] == []

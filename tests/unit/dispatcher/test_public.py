@@ -1,0 +1,33 @@
+"""This file holds what the package offers to others: each name on purpose, each told."""
+
+import inspect
+
+import pytest
+
+from agent_layer import dispatcher
+from agent_layer.dispatcher import Dispatcher
+
+OFFERED = {
+    *("Beats", "Dispatcher", "GroupState", "Lease", "Queue", "QueueStats", "Report", "RolloutState", "RunState"),
+    *("WorkerState", "check_task", "connect", "parse_tasks", "read_tasks"),
+}
+CALLS = {
+    *("cancel", "close", "dead", "drain", "drop_dead", "finished", "groups", "pause", "resume", "retry_dead"),
+    *("begin_pause", "end_pause", "serve", "rollouts", "runs", "share", "stats", "submit", "wait", "workers"),
+}
+
+
+def test_nothing_else_is_offered():
+    assert set(dispatcher.__all__) == OFFERED
+    assert {name for name, _ in inspect.getmembers(Dispatcher, callable) if not name.startswith("_")} == CALLS
+
+
+@pytest.mark.parametrize("name", sorted(CALLS))
+def test_a_call_says_what_it_does_and_its_arguments_their_unit(name):
+    call = getattr(Dispatcher, name)
+    told = inspect.getdoc(call)
+
+    assert told
+    for argument in inspect.signature(call).parameters:
+        if "timeout" in argument or "seconds" in argument:
+            assert "seconds" in told

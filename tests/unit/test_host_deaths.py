@@ -1,0 +1,17 @@
+"""This file holds what is promised to whoever asks a process that has died: an answer."""
+
+import pytest
+
+from envs.host.hosts import Host, HostDiedError
+from envs.host.messages import Check
+
+
+async def test_who_asks_a_process_that_has_just_died_hears_so():
+    host = Host("scorers", lambda: None)
+    host.die("it was killed by SIGKILL")
+
+    answer = host.ask(Check(token="1", scorer="m:score"))
+
+    with pytest.raises(HostDiedError, match="scorers: it was killed by SIGKILL"):
+        await answer
+    assert host.num_asked == 0

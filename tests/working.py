@@ -1,0 +1,73 @@
+"""This file holds ``agent-layer work`` as tests run it: in processes of its own, over a real stack."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from agent_layer.dispatcher import Dispatcher, connect
+from agent_layer.local.scripted import ScriptedEngine, serve_in_thread
+from agent_layer.local.stack import Stack, run_stack
+from agent_layer.settings import Settings
+
+__all__ = ["dispatcher", "pace", "said", "stack", "start_worker", "write_module"]
+
+
+@pytest.fixture
+def pace() -> dict[str, float]:
+    """Settings of the stack: how soon leases lapse, and whatever else a test wants otherwise."""
+    return {"lease_seconds": 5.0, "heartbeat_seconds": 0.2}
+
+
+@pytest.fixture
+def stack(settings: Settings, pace: dict[str, float]) -> Iterator[Stack]:
+    """Gateway, Redis and a scripted engine."""
+    with serve_in_thread(ScriptedEngine()) as engine, run_stack(settings.model_copy(update=pace), engine.url) as stack:
+        yield stack
+
+
+@pytest.fixture
+def dispatcher(stack: Stack) -> Iterator[Dispatcher]:
+    """Of the stack."""
+    with connect(stack.settings) as dispatcher:
+        yield dispatcher
+
+
+@pytest.fixture
+def write_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], Path]:
+    """``write_module("agent", text)``: a module that workers find, here and in processes; gives its folder."""
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def write(name: str, text: str) -> Path:
+        (tmp_path / f"{name}.py").write_text(text)
+        return tmp_path
+
+    return write
+
+
+@pytest.fixture
+def start_worker(stack: Stack, tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+    """``start_worker("agent:agent", "--slots", "2", **variables)``: in the test's folder; killed when the test ends."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(*arguments: str, **variables: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "agent_layer.cli", "work", *arguments]
+        environment = os.environ | stack.settings.environment() | variables
+        with (tmp_path / "said").open("ab") as said:
+            started.append(subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=said, stderr=said))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+
+
+@pytest.fixture
+def said(tmp_path: Path) -> Callable[[], str]:
+    """``said()``: what all processes of ``start_worker`` wrote."""
+    return (tmp_path / "said").read_text
