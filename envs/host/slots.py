@@ -9,7 +9,7 @@ import msgspec
 from agent_layer.recorder import FlushReport
 from agent_layer.schema.codec import LogRecord
 from agent_layer.settings import Settings
-from envs.failures import Ending, describe
+from envs.failures import describe
 from envs.host.channel import Channel
 from envs.host.messages import Active, Ended, FromHost, Save, Saved, Start, Started, Stop, Stopping, ToHost
 from envs.progress import Progress
@@ -152,8 +152,8 @@ class Slots:
         try:
             self._tell(ended)
         except (OverflowError, TypeError, ValueError) as error:  # no JSON value after all
-            wrong = Ending(status="failed", cause="user", error=f"its result cannot be kept: {describe(error)}")
-            self._tell(msgspec.structs.replace(ended, result=None, **msgspec.structs.asdict(wrong)))
+            said = f"its result cannot be kept: {describe(error)}"
+            self._tell(msgspec.structs.replace(ended, status="failed", cause="user", error=said, result=None))
 
     def _tell(self, message: FromHost) -> None:
         if self._channel is not None:

@@ -148,7 +148,7 @@ def test_what_nobody_refers_to_any_more_lapses(store, close):
     kept = next(iterator)
     del iterator
     other = store.follow("c", "r", member="other", wait_seconds=3 * CLAIM_SECONDS)
-    assert [delivery.group.group_id for delivery in other] == ["h"]
+    assert [(delivery.group.group_id, delivery.ack()) for delivery in other] == [("h", "acked")]
     del kept
 
     handed_on = next(store.follow("c", "r", member="third", wait_seconds=60))

@@ -117,11 +117,12 @@ class Player:
     def play_all(self):
         while not self.stop.is_set():
             leases = self._queue.claim("player", 64, run=RUN, wait_seconds=0.2)
+            reports = [report for lease in leases if (report := self.fate(lease))]
             version = self._board.read(self._engine.url).version
             for lease in leases:
                 self.played.setdefault(lease.group_id, version)
                 self.starts[lease.group_id] = lease.task.from_policy
-            self._end([report for lease in leases if (report := self.fate(lease))], version)
+            self._end(reports, version)
 
     def _end(self, reports, version):
         accepted = [report for report in reports if report.ending == "completed"]

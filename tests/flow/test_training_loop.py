@@ -11,6 +11,7 @@ import threading
 import msgspec
 import pytest
 
+from agent_layer.dispatcher import Report
 from agent_layer.errors import BadInputError, EngineError
 from agent_layer.recorder import open_recorder
 from agent_layer.store import open_store
@@ -116,13 +117,16 @@ def test_a_run_without_an_engine_keeps_what_it_learned(configure, settings, boar
     assert len(cursor.open_positions) == cursor.num_asked - len(cursor.taken)
 
 
-@pytest.mark.usefixtures("player")
-def test_an_engine_that_fell_back_is_given_the_newest_weights(configure, settings, board, engine):
-    def fall_back(report):
-        if report.step == 1:
-            board.register(msgspec.structs.replace(board.read(engine.url), version=0))
+def test_an_engine_that_fell_back_is_given_the_newest_weights(configure, settings, player, board, engine):
+    falls = iter([True])
 
-    reports = train(configure(4, max_staleness=0), settings, report=fall_back)
+    def fall_back(lease):
+        if lease.task.from_policy == 1 and next(falls, False):
+            board.register(msgspec.structs.replace(board.read(engine.url), version=0))
+        return Report(lease=lease, ending="completed")
+
+    player.fate = fall_back
+    reports = train(configure(4, max_staleness=0), settings)
 
     assert [one.step for one in reports] == [1, 2, 3, 4]
     assert sum(one.num_stale_rollouts for one in reports) > 0

@@ -127,7 +127,7 @@ class Worker:
         ending: LeaseEnding
         if is_doomed(lease.rollout_id):
             ending = "dead"
-        elif lease.token in self._heartbeat.resting:
+        elif lease.token in self._heartbeat.pausing:
             if not self._keep(lease):
                 return None
             ending = "pause"
