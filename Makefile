@@ -48,6 +48,7 @@ check: setup ## format, lint, types, import directions
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/pyright --pythonpath $(BIN)/python
+	$(BIN)/pyright --pythonpath $(BIN)/python -p pyright-programs.json
 	$(BIN)/lint-imports
 
 format: setup ## format and mend what can be mended

@@ -25,7 +25,7 @@ class Connection(asyncio.Protocol):
         self._received = b""
         self._streams = set()
 
-    def connection_made(self, transport):
+    def connection_made(self, transport: asyncio.Transport):
         self._transport = transport
 
     def data_received(self, received):

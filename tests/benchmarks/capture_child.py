@@ -16,6 +16,7 @@ from statistics import median
 
 import httpx
 import openai
+from pydantic import BaseModel
 
 ANSWER = {
     "id": "chatcmpl-1",
@@ -27,7 +28,7 @@ ANSWER = {
 }
 BLOCK = 10
 Messages = list[dict[str, str]]
-Ask = Callable[[Messages], object]
+Ask = Callable[[Messages], BaseModel]
 Capturing = Callable[[], AbstractContextManager[Ask]]
 """Within it, the function captures the calls that it makes."""
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import openai
 from capture_child import Ask, Capturing, Messages, asking
+from openai.resources.chat.completions import Completions
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
 
@@ -46,7 +47,7 @@ def langfuse(directory: Path, client: openai.OpenAI) -> Capturing:
 
 def _patched(client: openai.OpenAI, patch: Callable[[], object]) -> Capturing:
     """Let the patch hold within the block only."""
-    places = [(openai.OpenAI, "request"), (openai.resources.chat.completions.Completions, "create")]
+    places = [(openai.OpenAI, "request"), (Completions, "create")]
     before = [getattr(owner, name) for owner, name in places]
     patch()
     after = [getattr(owner, name) for owner, name in places]

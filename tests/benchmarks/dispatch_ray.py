@@ -9,6 +9,7 @@ import json
 import random
 import sys
 import time
+from typing import Any
 
 import ray
 
@@ -44,7 +45,7 @@ def _rate(workers: list, seconds: float) -> float:
     return rate
 
 
-def _waits(worker: object, num: int) -> list[float]:
+def _waits(worker: Any, num: int) -> list[float]:
     waits = []
     for _ in range(num):
         time.sleep(random.uniform(*_PAUSE_SECONDS))
