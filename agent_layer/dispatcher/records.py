@@ -11,7 +11,7 @@ from agent_layer.schema.task import Task
 __all__ = ["Beat", "Beats", "Claim", "Lease", "LeaseEnding", "Report", "needs_of"]
 
 Beat: TypeAlias = Literal["go", "pause", "cancel", "lost"]
-"""Answer to a heartbeat: go on; let the attempt rest at its next step boundary, if it can; the rollout was cancelled;
+"""Answer to a heartbeat: go on; let the attempt pause at its next step boundary, if it can; the rollout was cancelled;
 the lease is not held any more."""
 
 LeaseEnding: TypeAlias = Literal["completed", "truncated", "pause", "retry", "release", "dead"]

@@ -42,7 +42,7 @@ STANDS_BEHIND: dict[str, tuple[str, ...]] = {
 
 
 class Rules(NamedTuple):
-    """When a rollout is given up, and when its run is stopped."""
+    """When a rollout is given up, and when its run is paused."""
 
     max_attempts: int
     window: int
@@ -147,7 +147,7 @@ class Scripts:
         return self._run(self._keys, ["pause", run, why, int(leased_too), int(if_it_goes)]) == 1
 
     def resume(self, run: str, why: str) -> bool:
-        """Give out what a run has again; False where it is not stopped for this reason. Empty: for whichever."""
+        """Give out what a run has again; False where it is not paused for this reason. Empty: for whichever."""
         return self._run(self._keys, ["resume", run, why]) == 1
 
     def serve(self, run: str, number: int) -> None:

@@ -1,4 +1,4 @@
--- Note from where an attempt may go on when its worker is gone or has let it rest.
+-- Note from where an attempt may go on when its worker is gone or has paused it.
 --
 -- ARGV: rollout_id, token, name of the checkpoint.
 -- Returns {'yes', the name that it replaces or '', '', 0} or {'no', status, worker, newest attempt}.

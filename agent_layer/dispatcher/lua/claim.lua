@@ -7,7 +7,7 @@
 -- group_id, task, ms in the queue, checkpoint or ''}.
 
 local NUM, WORKER, RUN, IS_REAPED = tonumber(ARGV[1]), ARGV[3], ARGV[4], ARGV[5] == '1'
-local capable, newest, shares, stopped = {}, {}, {}, {}
+local capable, newest, shares, paused = {}, {}, {}, {}
 for at = 6, #ARGV do
   capable[ARGV[at]] = true
 end
@@ -35,7 +35,7 @@ local function share_of(run)
 end
 
 local function may_take(run, from_policy, needs)
-  if (RUN ~= '' and RUN ~= run) or stopped[run] then
+  if (RUN ~= '' and RUN ~= run) or paused[run] then
     return false
   end
   for need in needs:gmatch('[^,]+') do
@@ -171,7 +171,7 @@ local function lease(rollout)
     redis.call('ZREM', key('paused'), rollout)
   end
   move(rollout, status, 'leased', 'token', token, 'worker', WORKER, 'at', AT, 'attempts', attempt + 1,
-    'began', checkpoint and NOW - ran or AT) -- as if it had not rested
+    'began', checkpoint and NOW - ran or AT) -- as if it had not paused
   leased[#leased + 1], leased[#leased + 2] = LAPSES_AT, rollout
   return { rollout, token, attempt, group, task_of(group), NOW - queued_at, checkpoint or '' }
 end
@@ -209,8 +209,8 @@ if not IS_REAPED and math.min(due, first_at('parting')) <= NOW then
 end
 local heads, leases = {}, {}
 local drains = redis.call('SISMEMBER', key('draining'), WORKER) == 1
-for _, run in ipairs(redis.call('HKEYS', key('stops'))) do
-  stopped[run] = true
+for _, run in ipairs(redis.call('HKEYS', key('paused_runs'))) do
+  paused[run] = true
 end
 for _, name in ipairs(drains and {} or redis.call('SMEMBERS', key('ready'))) do
   heads[#heads + 1] = head_of(name)

@@ -127,7 +127,7 @@ function look.stats()
   local num_paused = redis.call('ZCARD', key('paused'))
   return { now = at(NOW), num_queued = queued - num_paused, num_delayed = redis.call('ZCARD', key('delayed')), num_paused = num_paused,
     num_leased = redis.call('ZCARD', key('leases')), num_dead = redis.call('ZCARD', key('dead')),
-    num_open_groups = redis.call('ZCARD', key('open')), paused_runs = redis.call('HKEYS', key('stops')) }
+    num_open_groups = redis.call('ZCARD', key('open')), paused_runs = redis.call('HKEYS', key('paused_runs')) }
 end
 
 local shown = look[ARGV[1]]()

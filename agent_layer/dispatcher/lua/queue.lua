@@ -16,12 +16,12 @@
 --   parting        sorted set of rollouts that were cancelled while they were leased, by when the lease lapses
 --   dead           sorted set of rollouts that failed too often, by when the last attempt ended
 --   open           sorted set of groups that are not closed, by order of asking
---   stops          hash: paused run → why; holds  set of those whose leased rollouts are told to pause, too
+--   paused_runs    hash: run → why; holds  set of those whose leased rollouts are told to pause, too
 --   runs           set of all runs that ever were asked for
 --   book:<run>     hash: weight quota turn leased served is_failing, and counts of what became of its rollouts
 --   window:<run>   list of its newest attempts, newest first: 0 ended well, 1 failed; the first stop_failure_window count
 --   ended:<run>    hash: minute → rollouts that were accepted in it; took:<run>  hash: task → ms that an attempt takes
---   workers, worker  when each showed itself, what it said; draining  set of those who are told to stop
+--   workers, worker  when each showed itself, what it said; draining  set of those who are told to end
 --   calls:<worker> stream that wakes one worker; wake, closed  streams that wake whoever waits
 --   seq            counter; clock  hash: newest token, turn that is served, when somebody was heard, until when no lease lapses
 -- All times are milliseconds of this server's clock.
@@ -71,7 +71,7 @@ local function trajectory_id(rollout, attempt) -- as schema.ids.trajectory_id_of
   return rollout .. '-' .. attempt
 end
 
--- When a rollout is given up and its run stopped, as three arguments say from there on.
+-- When a rollout is given up and its run paused, as three arguments say from there on.
 local function rules_at(at)
   return { max_attempts = tonumber(ARGV[at]), window = tonumber(ARGV[at + 1]), rate = tonumber(ARGV[at + 2]) }
 end

@@ -17,13 +17,13 @@ local function call_all()
   end
 end
 
-local paused = redis.call('HGET', key('stops'), RUN)
+local paused = redis.call('HGET', key('paused_runs'), RUN)
 
 if ARGV[1] == 'pause' then
   if paused and ARGV[5] == '1' then
     return 0
   end
-  redis.call('HSET', key('stops'), RUN, ARGV[3])
+  redis.call('HSET', key('paused_runs'), RUN, ARGV[3])
   if ARGV[4] == '1' then
     redis.call('SADD', key('holds'), RUN)
     call_all()
@@ -32,7 +32,7 @@ elseif ARGV[1] == 'resume' then
   if ARGV[3] ~= '' and ARGV[3] ~= paused then
     return 0
   end
-  redis.call('HDEL', key('stops'), RUN)
+  redis.call('HDEL', key('paused_runs'), RUN)
   redis.call('SREM', key('holds'), RUN)
   if ARGV[3] == '' then -- what failed before counts no more; whoever ends a pause of their own has not looked into it
     redis.call('DEL', key('window', RUN))

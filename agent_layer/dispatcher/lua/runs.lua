@@ -1,4 +1,4 @@
--- This file holds the books of runs: what became of their rollouts, and when one has to be stopped. What a script notes
+-- This file holds the books of runs: what became of their rollouts, and when one has to be paused. What a script notes
 -- is written once, at its end: every write goes into the append-only file by itself.
 
 local MOST_TASKS = 100000 -- of which a run remembers how long they took
@@ -58,7 +58,7 @@ local function num_failed(run, window)
   return num
 end
 
--- A run of which too many of the newest attempts failed is stopped: something is broken, and trying on would only use up
+-- A run of which too many of the newest attempts failed is paused: something is broken, and trying on would only use up
 -- its tasks. rules is {max_attempts, window, rate}.
 local function judge(run, ends, rules)
   local length = redis.call('LPUSH', key('window', run), unpack(ends))
@@ -72,7 +72,7 @@ local function judge(run, ends, rules)
   if num > rules.rate * rules.window then
     local why = string.format('%d of the newest %d attempts failed, more than stop_failure_rate (%g) allows; the last: %s',
       num, rules.window, rules.rate, ends.why)
-    if redis.call('HSETNX', key('stops'), run, why) == 1 then
+    if redis.call('HSETNX', key('paused_runs'), run, why) == 1 then
       redis.call('HSET', key('book', run), 'is_failing', 1)
     end
   end

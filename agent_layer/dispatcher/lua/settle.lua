@@ -1,4 +1,4 @@
--- End leases: accept an attempt, let it rest, hand its rollout on, or give it up.
+-- End leases: accept an attempt, pause it, hand its rollout on, or give it up.
 --
 -- ARGV: max_attempts, window, rate, then per report: rollout_id token ending cause error delay_ms usable.
 -- ending is completed or truncated (accepted), pause (the attempt goes on later), retry (counts as a failure), release
@@ -31,8 +31,8 @@ local function accept(rollout, held, report)
   end
 end
 
--- Let an attempt rest that can go on; whether it can.
-local function rest(rollout, held, said)
+-- Pause an attempt that can go on; whether it can.
+local function pause(rollout, held, said)
   local checkpoint, ready, score = unpack(redis.call('HMGET', key('r', rollout), 'checkpoint', 'ready', 'score'))
   if not checkpoint or not may_move(held.status, 'paused') then
     return false
@@ -49,7 +49,7 @@ local function apply(rollout, held, report)
   if ending == 'completed' or ending == 'truncated' then
     return accept(rollout, held, report)
   end
-  if ending == 'pause' and rest(rollout, held, report.said) then
+  if ending == 'pause' and pause(rollout, held, report.said) then
     return
   end
   local r, counts = key('r', rollout), ending == 'retry' or ending == 'dead'

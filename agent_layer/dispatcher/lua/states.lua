@@ -124,7 +124,7 @@ local function run_state(run, book, queued, delayed, paused)
     num_failed = num_failed + failed
   end
   return { run = run, weight = number(book.weight), quota = tonumber(book.quota),
-    paused = redis.call('HGET', key('stops'), run) or nil,
+    paused = redis.call('HGET', key('paused_runs'), run) or nil,
     num_queued = math.max(0, (queued[run] or 0) - (paused[run] or 0)), num_delayed = delayed[run] or 0,
     num_paused = paused[run] or 0,
     is_failing = book.is_failing == '1',
