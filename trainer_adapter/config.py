@@ -51,7 +51,7 @@ class Rollouts(_Section, frozen=True):
     """Of its rollouts beside others of all runs; None: what tasks say, else 0. Eval tasks have -1 by default."""
     max_staleness: Count = 1
     """Updates by which weights may be older than those that are trained; 0 is on-policy."""
-    ask_ahead_steps: Count = 1
+    ask_ahead_steps: Count = 0
     """Steps whose groups wait in the queue for the version from which they may begin, so that no worker waits until the
     trainer asks; 0: only what may begin at once is asked for. A curriculum shares rollouts out when it asks, so that it
     learns so many steps later."""

@@ -42,6 +42,7 @@ def test_every_format_gives_the_same_run(tmp_path):
 def test_what_is_asked_of_the_dispatcher_is_left_to_tasks_unless_it_is_said(tmp_path):
     plain = TrainConfig(model=tmp_path, tasks=tmp_path, steps=1).rollouts
     assert (plain.launch, plain.partial, plain.priority, plain.pause_at_switch) == (None, None, None, False)
+    assert plain.ask_ahead_steps == 0, "a curriculum decides what to ask for when it asks"
 
     path = tmp_path / "run.yaml"
     path.write_text("model: m\ntasks: t\nsteps: 1\nrollouts: {launch: 1.25, partial: refill, pause_at_switch: true}\n")
