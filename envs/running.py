@@ -121,7 +121,8 @@ class AgentRun:
         return (ending_of(error), None) if error is not None else (Ending(), running.result())
 
     def _out_of_time(self) -> Ending:
-        error = f"the agent ran longer than wall_seconds ({self._wall_seconds:g})" if self._wall_seconds else None
+        limit = self._task.limits.wall_seconds  # of all holders together; this one may have had less
+        error = f"the agent ran longer than wall_seconds ({limit:g})" if limit is not None else None
         return Ending(status="failed", cause="user", error=error)
 
 

@@ -1,0 +1,32 @@
+"""This file holds what the run of an agent says of how it ended."""
+
+import asyncio
+
+import pytest
+
+from agent_layer.recorder import open_recorder
+from agent_layer.schema.task import Limits, Task
+from agent_layer.schema.trace import TraceContext
+from envs.progress import Progress
+from envs.running import AgentRun
+from tracer import Rollout
+
+
+@pytest.fixture
+def rollout(settings):
+    recorder = open_recorder(settings, ships=False)
+    trace = TraceContext(trace_id="0" * 31 + "1", span_id="0" * 15 + "1")
+    yield Rollout(trajectory_id="r-0", rollout_id="r", attempt=0, run="r", trace=trace, sink=recorder)
+    recorder.close()
+
+
+@pytest.mark.parametrize("left_seconds", [0.0, 0.01])
+async def test_an_agent_that_goes_on_with_little_time_left_is_ended_with_the_limit_of_its_task(rollout, left_seconds):
+    async def agent(_task, _rollout):
+        await asyncio.sleep(600)
+
+    task = Task(id="t", run="r", limits=Limits(wall_seconds=5.0))
+    ran = await AgentRun(agent, task, rollout, left_seconds, Progress(lambda: None)).wait(60)
+
+    assert (ran.ending.status, ran.ending.cause) == ("failed", "user")
+    assert ran.ending.error == "the agent ran longer than wall_seconds (5)"
