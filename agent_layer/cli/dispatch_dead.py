@@ -9,7 +9,7 @@ import typer
 
 from agent_layer.cli.dispatch_sight import Column, Sight, row_of
 from agent_layer.cli.dispatch_watch import Format, Limit, Run, Watch, present
-from agent_layer.cli.dispatch_words import choose, count_of, describe_tries, find_run, names_in, take
+from agent_layer.cli.dispatch_words import choose, count_of, describe_tries, find_run, take
 from agent_layer.cli.output import describe_seconds, write_lines
 from agent_layer.dispatcher.client import Dispatcher, connect
 from agent_layer.dispatcher.states import RolloutState
@@ -88,7 +88,7 @@ def retry(context: typer.Context, names: Names = None, *, every: Every = False, 
     with connect(context.obj) as dispatcher:
         ids = _meant(dispatcher, names, run)
         groups = dispatcher.retry_dead(ids) if ids else []
-        typer.echo(f"{names_in(ids, 'rollout')} will be tried again in {names_in(groups, 'group')}")
+        typer.echo(f"{count_of(len(ids), 'rollout')} will be tried again in {count_of(len(groups), 'group')}")
         for group_id in groups:
             typer.echo(group_id)
 
@@ -105,8 +105,8 @@ def drop(
     choose("dead drop", names, {"--all": every, "--run": run})
     with connect(context.obj) as dispatcher:
         ids = _meant(dispatcher, names, run)
-        asks = bool(ids) and not yes and sys.stdin.isatty()
-        if asks and not typer.confirm(f"forget {names_in(ids, 'dead rollout')} and all of their errors?", err=True):
+        asks, meant = bool(ids) and not yes and sys.stdin.isatty(), count_of(len(ids), "dead rollout")
+        if asks and not typer.confirm(f"forget {meant} and all of their errors?", err=True):
             typer.echo("nothing was changed", err=True)
             raise typer.Exit(1)
         num_dropped = dispatcher.drop_dead(ids) if ids else 0

@@ -15,7 +15,6 @@ from agent_layer.cli.dispatch_words import (
     describe_left_out,
     describe_none,
     find_run,
-    names_in,
     take,
 )
 from agent_layer.cli.output import describe_seconds
@@ -100,7 +99,8 @@ def cancel(
         if run:
             find_run(dispatcher, run)
         ids = list(dispatcher.queue.views.open_ids(run)) if run else _known(dispatcher, group_ids or [])
-        typer.echo(f"cancelled {dispatcher.cancel(ids):,} rollouts of {names_in(ids, 'group')}")
+        cancelled = count_of(dispatcher.cancel(ids), "rollout")
+        typer.echo(f"cancelled {cancelled} of {count_of(len(ids), 'group')}")
 
 
 def _known(dispatcher: Dispatcher, group_ids: list[str]) -> list[str]:
@@ -120,9 +120,8 @@ def _known(dispatcher: Dispatcher, group_ids: list[str]) -> list[str]:
 
 def _see_named(dispatcher: Dispatcher, group_ids: list[str]) -> Sight:
     found = dispatcher.groups(_known(dispatcher, group_ids))
-    return _sight(
-        dispatcher, [f"{names_in(group_ids, 'group')}, {sum(one.is_closed for one in found):,} of them closed"], found
-    )
+    num_closed = sum(one.is_closed for one in found)
+    return _sight(dispatcher, [f"{count_of(len(found), 'group')}, {num_closed:,} of them closed"], found)
 
 
 def _see_closed(dispatcher: Dispatcher, run: str | None, limit: int) -> Sight:

@@ -119,7 +119,7 @@ def _see(dispatcher: Dispatcher, settings: Settings, run: str | None, limit: int
     paused = f", {num_paused:,} of them paused" if num_paused else ""
     summary = f"{count_of(len(states), 'run')}{paused}; {minutely:,.3g} rollouts accepted a minute"
     notes = [note for state in found for note in _describe(state, settings)]
-    left_out = [f"{len(states) - limit:,} runs without work are not shown; --limit shows more"] if has_more else []
+    left_out = [f"{count_of(len(states) - limit, 'more run')} not shown; --limit shows more"] if has_more else []
     return Sight(
         summary=[summary],
         columns=_COLUMNS,

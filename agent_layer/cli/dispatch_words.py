@@ -22,7 +22,6 @@ __all__ = [
     "describe_tries",
     "describe_why",
     "find_run",
-    "names_in",
     "take",
 ]
 
@@ -137,11 +136,6 @@ def choose(subject: str, names: Sequence[str] | None, others: dict[str, object])
     if len(given) != 1:
         found = "none of these" if not given else " and ".join(given)
         raise BadInputError(f"{subject}: expected {options}, found {found}; say which are meant, in one way")
-
-
-def names_in(names: Sequence[str], word: str) -> str:
-    """How many there are of what the word says."""
-    return count_of(len(names), word)
 
 
 def count_of(num: int, word: str) -> str:

@@ -7,7 +7,7 @@ import typer
 
 from agent_layer.cli.dispatch_sight import Column, Sight, row_of
 from agent_layer.cli.dispatch_watch import Format, Limit, Watch, present
-from agent_layer.cli.dispatch_words import choose, count_of, names_in, take
+from agent_layer.cli.dispatch_words import choose, count_of, take
 from agent_layer.cli.output import describe_seconds
 from agent_layer.dispatcher.client import Dispatcher, connect
 from agent_layer.dispatcher.states import WorkerState
@@ -64,7 +64,8 @@ def drain(
     with connect(context.obj) as dispatcher:
         asked = [state.worker for state in dispatcher.workers()] if every else list(dict.fromkeys(names or []))
         told = dispatcher.drain(asked) if asked else []
-        typer.echo(f"told {names_in(told, 'worker')} to end; 'agent-layer workers --watch' shows when they are gone")
+        num_told = count_of(len(told), "worker")
+        typer.echo(f"told {num_told} to end; 'agent-layer workers --watch' shows when they are gone")
         if unknown := [name for name in asked if name not in told]:
             raise NotFoundError(
                 f"worker {unknown[0]!r}: expected one that was seen in the last day, found none; 'agent-layer workers'"

@@ -108,6 +108,7 @@ def test_groups_say_how_many_usable_ones_they_have_of_those_they_need(desk, agen
     assert " ago  " in agent_layer("groups", "--closed")[1]
     _, out, _ = agent_layer("groups", "show", whole, open_one)
     assert out.splitlines()[0] == "2 groups, 1 of them closed"
+    assert agent_layer("groups", "show", whole, whole)[1].startswith("1 group, 1 of them closed")
 
 
 def test_what_is_left_out_is_said(desk, agent_layer):
@@ -117,6 +118,15 @@ def test_what_is_left_out_is_said(desk, agent_layer):
     for command in ("tasks", "rollouts", "groups"):
         assert "only the first 3 are shown; --limit shows more" in agent_layer(command, "--limit", "3")[1]
         assert "--limit" not in agent_layer(command, "--limit", "5")[1]
+
+
+def test_runs_that_are_left_out_may_have_work(desk, agent_layer):
+    for number in range(3):
+        desk.add(run=f"r{number}")
+
+    assert "2 more runs not shown; --limit shows more" in agent_layer("runs", "--limit", "1")[1]
+    assert "1 more run not shown" in agent_layer("runs", "--limit", "2")[1]
+    assert "--limit" not in agent_layer("runs", "--limit", "3")[1]
 
 
 def test_runs_say_why_they_are_paused_what_fails_and_what_finishing_first_costs(desk, agent_layer):

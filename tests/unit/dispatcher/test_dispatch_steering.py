@@ -69,6 +69,7 @@ def test_groups_are_cancelled_by_name_or_by_run(desk, agent_layer):
 
     assert agent_layer("groups", "cancel", one)[1] == "cancelled 2 rollouts of 1 group\n"
     assert agent_layer("groups", "cancel", "--run", "r")[1] == "cancelled 3 rollouts of 1 group\n"
+    assert agent_layer("groups", "cancel", desk.add("alone"))[1] == "cancelled 1 rollout of 1 group\n"
     assert [group.run for group in desk.dispatcher.groups()] == ["s"]
 
 
