@@ -192,7 +192,7 @@ def _check_sampling(where: str, task: Task) -> None:
 
 def _check_bounds(where: str, what: str, value: float, low: int, high: int) -> None:
     if not low <= value <= high:
-        raise BadInputError(f"{where}: expected {what} from {low} to {high}, found {value}; correct the line")
+        raise BadInputError(f"{where}: expected {what} from {low} to {high}, found {value}; correct it")
 
 
 def _parse(line: bytes, where: str, run: str, split: Split, group_size: int | None) -> Task:
