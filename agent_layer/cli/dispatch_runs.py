@@ -52,7 +52,7 @@ def runs(
     """Show how runs go: what waits and runs, what was accepted lately, what fails and why; those with work first.
 
     'a minute' is what was accepted of the last five minutes; 'failing' the share of the newest attempts that failed;
-    'dead' how many were given up, tried again or not; 'lapsed' how many leases ended because their workers fell silent.
+    'dead' how many were given up; 'lapsed' how many leases ended because their workers fell silent.
     A weight that is not shown is 1.
     """
     if context.invoked_subcommand is None:
