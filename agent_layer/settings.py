@@ -119,8 +119,7 @@ class Settings(BaseSettings):
     max_attempts: int = 3
     """Failures after which a rollout is given up; its worker's death is one, being given back is none."""
     retry_base_seconds: float = 0.5
-    """Longest delay after a first attempt that failed, or a scorer that did; doubled with each further attempt, up to 64
-    times."""
+    """Longest delay after the first try of a rollout or scorer failed; each further try doubles it, up to 64 times."""
     max_queued_rollouts: int = 1_000_000
     """A submit that would leave more than these waiting is refused."""
     stop_failure_rate: float = Field(default=0.5, ge=0)
