@@ -232,9 +232,7 @@ class Queue:
             raise error
 
     def _delay(self, report: Report) -> float:
-        """Seconds before the rollout may be claimed again; each attempt before this one, whatever ended it,
-        doubles them.
-        """
+        """Seconds before the rollout may be claimed again; doubled by each attempt before this, whatever ended it."""
         if report.ending != "retry":
             return 0.0
         return retry_delay(self.settings.retry_base_seconds, report.lease.attempt, self._jitter())

@@ -15,6 +15,8 @@ import pytest
 from agent_layer.dispatcher import Queue
 
 COMMAND = [sys.executable, "-m", "agent_layer.cli"]
+PATIENCE_SECONDS = 90
+"""For a command to begin and to end, also on a machine that is busy with much else."""
 
 
 @pytest.fixture
@@ -43,7 +45,7 @@ def start(environment, tmp_path):
     yield begin
     for process in started:
         process.kill()
-        process.communicate(timeout=20)
+        process.communicate(timeout=PATIENCE_SECONDS)
 
 
 class Screen:
@@ -58,7 +60,7 @@ class Screen:
         os.close(theirs)
         self.written = ""
 
-    def reads(self, text, seconds=20):
+    def reads(self, text, seconds=PATIENCE_SECONDS):
         """Wait until the text was written, anywhere."""
         deadline = time.monotonic() + seconds
         while text not in self.written:
@@ -72,7 +74,7 @@ class Screen:
 
     def ends(self):
         """Exit status; what was written meanwhile is read, else it could not end."""
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while self.process.poll() is None:
             assert time.monotonic() < deadline, self.written
             if select.select([self._mine], [], [], 0.05)[0]:
@@ -89,7 +91,7 @@ class Screen:
 
     def close(self):
         self.process.kill()
-        self.process.wait(30)
+        self.process.wait(PATIENCE_SECONDS)
         os.close(self._mine)
 
 

@@ -9,6 +9,8 @@ from agent_layer.recorder import Recorder
 from agent_layer.schema.ids import group_id_of
 from agent_layer.schema.step import Content
 
+from .conftest import PATIENCE_SECONDS
+
 
 def submitted(tmp_path, tasks):
     path = tmp_path / "tasks.jsonl"
@@ -24,9 +26,9 @@ def test_a_submit_that_was_killed_half_way_and_repeated_queues_everything_once(
     command = ("submit", path, "--run", "r", "--group-size", str(size))
 
     first = start(*command)
-    wait_until(lambda: redis.zcard(keys.queue("open")), 60)
+    wait_until(lambda: redis.zcard(keys.queue("open")), PATIENCE_SECONDS)
     first.kill()
-    first.wait(20)
+    first.wait(PATIENCE_SECONDS)
     num_before = redis.zcard(keys.queue("open"))
     assert 0 < num_before < num_tasks
     for _ in range(2):
@@ -45,13 +47,13 @@ def test_options_of_submit_win_over_lines(queue, start, tmp_path):
     path = submitted(tmp_path, [{"id": "a", "input": 1, "group_size": 2, "priority": 1}])
 
     done = start("submit", path, "--run", "r", "--launch", "5", "--partial", "drop", "--priority", "7")
-    out, err = done.communicate(timeout=60)
+    out, err = done.communicate(timeout=PATIENCE_SECONDS)
     assert (out, err) == ("submitted 1 task, 5 rollouts of which 2 are needed, to run r\n", "")
     (group,) = queue.views.groups([], 2)
     assert (group.group_size, group.num_launched, group.partial) == (2, 5, "drop")
     assert queue.views.task(group.group_id).priority == 7
     bad = start("submit", path, "--launch", "1")
-    _, err = bad.communicate(timeout=60)
+    _, err = bad.communicate(timeout=PATIENCE_SECONDS)
     assert (bad.returncode, err.count("\n")) == (2, 1)
     assert "expected launch from 2" in err
 
@@ -65,19 +67,19 @@ def test_waiting_says_what_became_of_all_and_ships_what_killed_workers_left(
     path = submitted(tmp_path, [{"id": "a", "input": 1, "launch": 3, "group_size": 2}, {"id": "b", "input": 2}])
 
     def work():
-        leases = [queue.claim("w", 1, wait_seconds=30)[0] for _ in range(4)]
+        leases = [queue.claim("w", 1, wait_seconds=PATIENCE_SECONDS)[0] for _ in range(4)]
         queue.settle([Report(lease=lease, ending="completed") for lease in leases[:2]])
         queue.settle([Report(lease=leases[3], ending="dead", error="user: no")])
 
     working = threading.Thread(target=work)
     working.start()
     waiting = start("submit", path, "--wait", "--run", "r")
-    out, err = waiting.communicate(timeout=60)
+    out, err = waiting.communicate(timeout=PATIENCE_SECONDS)
     working.join()
 
     assert (waiting.returncode, out.splitlines()[-1]) == (1, "accepted 2 of 4 rollouts, 1 surplus, 1 dead"), err
     assert "1 of 2 got fewer; 'agent-layer dead' shows errors" in err
-    wait_until(lambda: not (settings.log_dir / f"{left}.log").exists(), 20)
+    wait_until(lambda: not (settings.log_dir / f"{left}.log").exists(), PATIENCE_SECONDS)
 
 
 def test_waiting_ends_with_the_reason_when_too_much_fails(queue, start, tmp_path, settings):
@@ -87,9 +89,9 @@ def test_waiting_ends_with_the_reason_when_too_much_fails(queue, start, tmp_path
     waiting = start("submit", path, "--wait", "--run", "r")
     leases = []
     while len(leases) < 4:
-        leases += strict.claim("w", 4 - len(leases), wait_seconds=30)
+        leases += strict.claim("w", 4 - len(leases), wait_seconds=PATIENCE_SECONDS)
     strict.settle([Report(lease=lease, ending="retry", cause="user", error="user: no key") for lease in leases])
-    _, err = waiting.communicate(timeout=60)
+    _, err = waiting.communicate(timeout=PATIENCE_SECONDS)
 
     assert waiting.returncode == 1
     assert "run r: expected it to go on, but it is paused: 4 of the newest 4 attempts failed" in err
@@ -103,10 +105,13 @@ def test_ctrl_c_while_waiting_leaves_everything_queued_and_says_so(queue, start,
     before = {client["id"] for client in queue.redis.client_list()}
     waiting = start("submit", path, "--wait", "--run", "r")
     assert waiting.stdout.readline().startswith("submitted 2 tasks")
-    wait_until(lambda: [one for one in queue.redis.client_list() if one["cmd"] == "xread" and one["id"] not in before])
+    wait_until(
+        lambda: [one for one in queue.redis.client_list() if one["cmd"] == "xread" and one["id"] not in before],
+        PATIENCE_SECONDS,
+    )
     assert "no worker is up" in waiting.stderr.readline()
     waiting.send_signal(signal.SIGINT)
-    _, err = waiting.communicate(timeout=20)
+    _, err = waiting.communicate(timeout=PATIENCE_SECONDS)
 
     assert waiting.returncode == 130
     assert "no worker is up" not in err, "it is said once"

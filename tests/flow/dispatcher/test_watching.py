@@ -9,6 +9,8 @@ import pytest
 from agent_layer.dispatcher import Report
 from agent_layer.schema.task import Task
 
+from .conftest import PATIENCE_SECONDS
+
 
 def lines_until(process, text):
     """What it writes, up to a line with that text."""
@@ -44,7 +46,7 @@ def test_watching_as_json_gives_rows_that_changed_and_names_those_that_went(queu
     queue.settle([Report(lease=lease, ending="completed") for lease in queue.claim("w", 1)])
     assert json.loads(watching.stdout.readline()) == {"group_id": first, "is_shown": False}
     watching.send_signal(signal.SIGINT)
-    out, err = watching.communicate(timeout=20)
+    out, err = watching.communicate(timeout=PATIENCE_SECONDS)
     assert (watching.returncode, out, err) == (0, "", "")
 
 
@@ -61,7 +63,7 @@ def test_watching_without_a_terminal_writes_a_table_for_each_change_and_ends_wit
     assert "\x1b" not in "".join([*first, *second])
     watching.stdout.close()
     queue.settle([Report(lease=lease, ending="completed") for lease in queue.claim("w", 1)])
-    assert watching.wait(20) == 0
+    assert watching.wait(PATIENCE_SECONDS) == 0
     assert watching.stderr.read() == ""
 
 

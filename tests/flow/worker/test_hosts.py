@@ -44,7 +44,6 @@ async def exits(task, rollout):
     return 1.0
 
 async def sticks(task, rollout):
-    await ask("hi")
     if rollout.attempt == 0:
         if task.id == "bad":
             time.sleep(60)

@@ -67,7 +67,7 @@ async def test_a_task_that_the_gateway_refuses_dies_and_keeps_no_other_from_runn
     refused, others = task("refused", sampling={"messages": []}), [task(f"t{number}") for number in range(8)]
     async with site.worker(agent, slots=1):
         groups = await asyncio.to_thread(site.dispatcher.queue.add, [refused, *others])
-        states = await asyncio.to_thread(site.dispatcher.wait, groups, 20)
+        states = await asyncio.to_thread(site.dispatcher.wait, groups, 60)
 
     assert [state.num_accepted for state in states] == [0] + [1] * 8
     (dead,) = site.dispatcher.dead()
@@ -87,7 +87,7 @@ async def test_a_task_that_cannot_be_recorded_dies_and_keeps_no_other_from_runni
     async with careful.worker(agent, slots=1):
         tasks = [task("refused", input="secret"), *[task(f"t{number}") for number in range(8)]]
         groups = await asyncio.to_thread(site.dispatcher.submit, tasks)
-        states = await asyncio.to_thread(site.dispatcher.wait, groups, 20)
+        states = await asyncio.to_thread(site.dispatcher.wait, groups, 60)
 
     assert [state.num_accepted for state in states] == [0] + [1] * 8
     assert [dead.num_attempts for dead in site.dispatcher.dead()] == [1]

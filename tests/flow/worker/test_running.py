@@ -86,7 +86,7 @@ async def test_an_agent_that_takes_too_long_is_ended(site, task):
             ended.set()
         return 1.0
 
-    first, second = await site.run(agent, task(limits=Limits(wall_seconds=1.0)))
+    first, second = await site.run(agent, task(limits=Limits(wall_seconds=3.0)))
 
     assert ended.is_set()
     assert (first.outcome.status, first.reward, second.reward) == ("failed", None, 1.0)

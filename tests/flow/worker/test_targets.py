@@ -3,7 +3,7 @@
 import asyncio
 import json
 import sys
-import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -99,30 +99,30 @@ def leaving(tmp_path, monkeypatch):
     return [sys.executable, str(tmp_path / "leaving.py")], tmp_path / "pids"
 
 
-def wait_for_end(pids):
-    deadline = time.monotonic() + 10
-    while any(Path(f"/proc/{pid}").exists() for pid in pids):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+def have_ended(pids):
+    return lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids.read_text().split())
 
 
-async def test_a_command_that_leaves_servers_running_has_ended_and_they_end_with_it(site, task, leaving):
+async def test_a_command_that_leaves_servers_running_has_ended_and_they_end_with_it(site, task, leaving, until):
     command, pids = leaving
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(90):  # far less than they would run
         (trajectory,) = await site.run([*command, "ends"], task())
 
     assert trajectory.reward == 1.0
-    wait_for_end(pids.read_text().split())
+    await until(have_ended(pids))
 
 
-async def test_a_command_that_is_stopped_while_it_floods_its_output_ends_with_all_that_it_started(site, task, leaving):
+async def test_a_command_that_is_stopped_while_it_floods_its_output_ends_with_all_that_it_started(
+    site, task, leaving, until
+):
     command, pids = leaving
-    limits = Limits(wall_seconds=1.0)
-    async with site.worker([*command, "stays"]):
+    limits = Limits(wall_seconds=5.0)  # time for it to begin, too
+    once = replace(site, settings=site.settings.model_copy(update={"max_attempts": 1}))
+    async with once.worker([*command, "stays"]):
         groups = await asyncio.to_thread(site.dispatcher.submit, [task(limits=limits)])
-        await asyncio.to_thread(site.dispatcher.wait, groups, 20)
+        await asyncio.to_thread(site.dispatcher.wait, groups, 60)
         assert [one.status for one in site.dispatcher.rollouts(groups)] == ["dead"]
-        await asyncio.to_thread(wait_for_end, pids.read_text().split())
+        await until(have_ended(pids))
 
 
 async def test_a_graph_is_run_as_it_is(site, task):
