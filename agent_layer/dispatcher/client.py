@@ -23,7 +23,9 @@ __all__ = ["Dispatcher", "connect"]
 
 _MOST_GROUPS = 1000
 """Open groups that are shown to whoever names none."""
-_LARGEST_WEIGHT = 1000
+_SMALLEST_WEIGHT, _LARGEST_WEIGHT = 0.001, 1000
+"""Turns are numbers that are added up: one run of a tiny weight would make those of all others too large to differ."""
+_LARGEST_QUOTA = 1_000_000
 _NAMES_PER_CALL = 256
 
 
@@ -197,10 +199,15 @@ class Dispatcher:
 
         Raises: BadInputError: a number is out of bounds.
         """
-        if weight is not None and not 0 < weight <= _LARGEST_WEIGHT:
-            raise BadInputError(f"run {run!r}: expected a weight above 0 up to {_LARGEST_WEIGHT}, found {weight:g}")
-        if quota is not None and quota < 0:
-            raise BadInputError(f"run {run!r}: expected a quota of 0 (none) or more leases, found {quota}")
+        if weight is not None and not _SMALLEST_WEIGHT <= weight <= _LARGEST_WEIGHT:
+            raise BadInputError(
+                f"run {run!r}: expected a weight from {_SMALLEST_WEIGHT:g} to {_LARGEST_WEIGHT}, found {weight:g};"
+                " correct it"
+            )
+        if quota is not None and not 0 <= quota <= _LARGEST_QUOTA:
+            raise BadInputError(
+                f"run {run!r}: expected a quota from 0 (none) to {_LARGEST_QUOTA:,} leases, found {quota}; correct it"
+            )
         self.queue.scripts.share(run, weight, quota)
 
     def pause(self, run: str, *, running: bool = False, why: str = "") -> None:
