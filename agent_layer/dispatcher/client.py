@@ -229,14 +229,18 @@ class Dispatcher:
         """Pause a run for a while, running attempts too, unless it is paused; ``end_pause`` ends it.
 
         Returns: False where somebody paused it before; it stays as it is then.
+        Raises: BadInputError: the reason is empty, by which the pause could not be told from those of others.
         """
+        _check_reason(run, why)
         return self.queue.scripts.pause(run, why, leased_too=True, if_it_goes=True)
 
     def end_pause(self, run: str, why: str) -> bool:
         """Let a run go on that was paused for this reason; failures before still count.
 
         Returns: False where it is not: what others paused meanwhile stays paused.
+        Raises: BadInputError: the reason is empty.
         """
+        _check_reason(run, why)
         return self.queue.scripts.resume(run, why)
 
     def serve(self, run: str, policy_version: int) -> None:
@@ -249,3 +253,8 @@ class Dispatcher:
     @property
     def _closed(self) -> str:
         return self.queue.keys.queue("closed")
+
+
+def _check_reason(run: str, why: str) -> None:
+    if not why:
+        raise BadInputError(f"run {run!r}: expected a reason by which its pause is known, found none; give one")
