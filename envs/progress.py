@@ -47,8 +47,8 @@ class Progress:
 
     @property
     def quiet_seconds(self) -> float:
-        """Time since the last sign."""
-        return self._clock() - self._sign_at
+        """Time since the last sign; none passes while there is no place to run in, for nobody could give one."""
+        return 0.0 if self._waits_since is not None else self._clock() - self._sign_at
 
     def start(self) -> None:
         """The agent is prepared; may be said again."""

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from textwrap import shorten
 from typing import TypeVar
 
 from agent_layer.cli.output import describe_seconds
@@ -89,7 +88,8 @@ def _describe_paused(dispatcher: Dispatcher, runs: Sequence[str]) -> Iterator[st
 
 def describe_why(why: str | None) -> str:
     """Why a run is paused, without most of what an error may say beside its sentence."""
-    return shorten(why, _LONGEST_REASON, placeholder=" …") if why else "nobody said why"
+    said = " ".join((why or "").split())
+    return f"{said[:_LONGEST_REASON]} …" if len(said) > _LONGEST_REASON else said or "nobody said why"
 
 
 def describe_none(run: str | None) -> str:

@@ -23,7 +23,9 @@ __all__ = ["Dispatcher", "connect"]
 
 _MOST_GROUPS = 1000
 """Open groups that are shown to whoever names none."""
-_LARGEST_WEIGHT = 1000
+_SMALLEST_WEIGHT, _LARGEST_WEIGHT = 0.001, 1000
+"""Turns are numbers that are added up: one run of a tiny weight would make those of all others too large to differ."""
+_LARGEST_QUOTA = 1_000_000
 _NAMES_PER_CALL = 256
 
 
@@ -197,10 +199,15 @@ class Dispatcher:
 
         Raises: BadInputError: a number is out of bounds.
         """
-        if weight is not None and not 0 < weight <= _LARGEST_WEIGHT:
-            raise BadInputError(f"run {run!r}: expected a weight above 0 up to {_LARGEST_WEIGHT}, found {weight:g}")
-        if quota is not None and quota < 0:
-            raise BadInputError(f"run {run!r}: expected a quota of 0 (none) or more leases, found {quota}")
+        if weight is not None and not _SMALLEST_WEIGHT <= weight <= _LARGEST_WEIGHT:
+            raise BadInputError(
+                f"run {run!r}: expected a weight from {_SMALLEST_WEIGHT:g} to {_LARGEST_WEIGHT}, found {weight:g};"
+                " correct it"
+            )
+        if quota is not None and not 0 <= quota <= _LARGEST_QUOTA:
+            raise BadInputError(
+                f"run {run!r}: expected a quota from 0 (none) to {_LARGEST_QUOTA:,} leases, found {quota}; correct it"
+            )
         self.queue.scripts.share(run, weight, quota)
 
     def pause(self, run: str, *, running: bool = False, why: str = "") -> None:
@@ -222,14 +229,18 @@ class Dispatcher:
         """Pause a run for a while, running attempts too, unless it is paused; ``end_pause`` ends it.
 
         Returns: False where somebody paused it before; it stays as it is then.
+        Raises: BadInputError: the reason is empty, by which the pause could not be told from those of others.
         """
+        _check_reason(run, why)
         return self.queue.scripts.pause(run, why, leased_too=True, if_it_goes=True)
 
     def end_pause(self, run: str, why: str) -> bool:
         """Let a run go on that was paused for this reason; failures before still count.
 
         Returns: False where it is not: what others paused meanwhile stays paused.
+        Raises: BadInputError: the reason is empty.
         """
+        _check_reason(run, why)
         return self.queue.scripts.resume(run, why)
 
     def serve(self, run: str, policy_version: int) -> None:
@@ -242,3 +253,8 @@ class Dispatcher:
     @property
     def _closed(self) -> str:
         return self.queue.keys.queue("closed")
+
+
+def _check_reason(run: str, why: str) -> None:
+    if not why:
+        raise BadInputError(f"run {run!r}: expected a reason by which its pause is known, found none; give one")

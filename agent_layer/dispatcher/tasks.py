@@ -21,6 +21,8 @@ _PRIORITIES: dict[Split, int] = {"train": 0, "eval": -1}
 """Of tasks that say nothing of it: what measures a run is not to delay it."""
 _LARGEST_VERSION = 1 << 31
 _LONGEST_SECONDS = 30 * 86_400
+_READER_FRAMES = 128
+"""Calls below which a worker may stand, deeper than whoever submits: Python counts them as it counts what is nested."""
 
 
 class _Strict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -134,8 +136,21 @@ def check_task(task: Task, subject: str | None = None) -> Task:
     _check_bounds(where, "expected_seconds", task.expected_seconds or 1, 0, _LONGEST_SECONDS)
     _check_limits(where, task.limits)
     _check_sampling(where, task)
-    check_storable(task, where)
+    try:
+        _check_below(task, where, _READER_FRAMES)
+    except RecursionError as error:
+        raise BadInputError(
+            f"{where}: expected lists and objects that every worker can read, found too many inside each other; make"
+            " the task flatter"
+        ) from error
     return task
+
+
+def _check_below(task: Task, where: str, num_frames: int) -> None:
+    if num_frames:
+        _check_below(task, where, num_frames - 1)
+    else:
+        check_storable(task, where)
 
 
 def num_launched(task: Task) -> int:
@@ -198,7 +213,7 @@ def _check_bounds(where: str, what: str, value: float, low: int, high: int) -> N
 def _parse(line: bytes, where: str, run: str, split: Split, group_size: int | None) -> Task:
     try:
         fields = msgspec.to_builtins(msgspec.json.decode(line, type=_TaskLine))
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadInputError(
             f"{where}: expected a JSON object with the fields of a task, found: {error}; nothing was queued, see"
             " 'agent-layer submit -h'"

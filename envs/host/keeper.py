@@ -27,6 +27,8 @@ _GRACE_SECONDS = 2.0
 _LONGEST_KILL_SECONDS = 10.0
 """What does not die of being killed, such as a process that another user's rights protect, is left."""
 _POLL_SECONDS = 0.001
+_FOR_OTHERS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
+"""Signals that a program may send to its group, or somebody else to end it; the keeper outlives them."""
 
 
 def adopt_orphans() -> None:
@@ -143,17 +145,21 @@ def end_as(status: int) -> None:
 
 
 def main(channel: int | None, command: list[str]) -> None:
-    """Keep a command; SIGTERM to the group of both is for the command alone."""
+    """Keep a command; signals to the group of both are for the command alone."""
     adopt_orphans()
     keeper = os.getpid()
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _FOR_OTHERS)  # the command may be faster than this process
     if (child := os.fork()) == 0:
         end_with_parent(keeper)
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, 0)
         for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and so would what it becomes
             signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         os.execv(command[0], command)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    for number in _FOR_OTHERS:
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     if channel is not None:
         os.close(channel)
     end_as(keep(child, 0, _GRACE_SECONDS))

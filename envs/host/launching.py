@@ -18,6 +18,8 @@ _MOST_DEATHS = 3
 _FIRST_DELAY_SECONDS, _LONGEST_DELAY_SECONDS = 0.1, 10.0
 """Before a process is started again that died young; doubled each time in a row."""
 _YOUNG_SECONDS = 10.0
+_END_SECONDS = 1.0
+"""For a process to end by itself that has said that it cannot load what it is to."""
 
 
 class Launcher:
@@ -100,7 +102,7 @@ class Launcher:
             return None
         if answer.error is not None:
             spawned.end.close()
-            await spawned.wait()
+            await spawned.end_within(_END_SECONDS)  # threads that it began go on
             raise BadInputError(answer.error)
         self._ready_at = time.monotonic()
         return answer

@@ -1,9 +1,13 @@
 """This file holds how tasks files are read, and what is said of bad ones."""
 
+import sys
+from contextlib import suppress
+
 import pytest
 
-from agent_layer.dispatcher.tasks import parse_tasks, read_tasks
+from agent_layer.dispatcher.tasks import check_task, parse_tasks, read_tasks
 from agent_layer.errors import BadInputError
+from agent_layer.schema.codec import decode, encode
 from agent_layer.schema.ids import content_hash
 from agent_layer.schema.task import Limits, RewardSpec, Task
 
@@ -98,3 +102,30 @@ def test_a_missing_or_empty_file_is_said_to_be_one(tmp_path):
     (tmp_path / "empty.jsonl").write_text("\n")
     with pytest.raises(BadInputError, match="at least one task"):
         read_tasks(tmp_path / "empty.jsonl", run="r")
+
+
+@pytest.mark.parametrize("depth", [100_000, 3000])
+def test_what_is_nested_too_deep_to_be_read_everywhere_is_refused_in_a_sentence(depth):
+    with pytest.raises(BadInputError, match=r"tasks\.jsonl line 1: expected"):
+        parse(f'{{"input":{"[" * depth}{"]" * depth}}}')
+
+
+def nested(depth):
+    value: object = 1
+    for _ in range(depth):
+        value = [value]
+    return Task(id="t", run="r", input=value)
+
+
+def below(num_frames, read):
+    return below(num_frames - 1, read) if num_frames else read()
+
+
+def test_a_task_that_is_taken_can_be_read_by_who_stands_deeper_in_calls():
+    with pytest.raises(BadInputError, match="make the task flatter"):
+        check_task(nested(100_000))
+
+    for depth in range(sys.getrecursionlimit() - 300, sys.getrecursionlimit(), 20):
+        with suppress(BadInputError):
+            written = encode(check_task(nested(depth)))
+            assert below(64, lambda written=written: decode(written)).id == "t"

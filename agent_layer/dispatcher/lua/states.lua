@@ -66,7 +66,7 @@ end
 
 local function worker_state(worker)
   local seen = redis.call('ZSCORE', key('workers'), worker)
-  local about = cjson.decode(redis.call('HGET', key('worker'), worker))
+  local about = cjson.decode(redis.call('HGET', key('worker'), worker) or '{}')
   return { worker = worker, seen_at = at(seen), silent_seconds = (NOW - seen) / 1000,
     is_draining = redis.call('SISMEMBER', key('draining'), worker) == 1,
     about = next(about) and about or nil }

@@ -194,6 +194,16 @@ async def test_a_module_that_does_not_end_to_load_ends_its_worker_with_a_sentenc
         await hasty.run("endless:agent", task(), **isolated)
 
 
+async def test_a_module_that_lacks_the_agent_ends_its_worker_at_once_whatever_it_began(
+    site, task, write_module, isolated
+):
+    write_module("busy", "import threading, time\nthreading.Thread(target=time.sleep, args=(60,)).start()\n")
+    hasty = replace(site, settings=site.settings.model_copy(update={"start_seconds": 20.0}))
+
+    with pytest.raises(BadInputError, match="module:attribute that can be imported"):
+        await hasty.run("busy:agent", task(), **isolated)
+
+
 async def test_a_cancelled_agent_in_another_process_ends(site, task, write_module, isolated, until):
     module = write_module("slow", SLOW)
     async with site.worker("slow:agent", **isolated):

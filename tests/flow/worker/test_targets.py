@@ -125,6 +125,16 @@ async def test_a_command_that_is_stopped_while_it_floods_its_output_ends_with_al
         await until(have_ended(pids))
 
 
+async def test_what_a_command_says_to_its_whole_group_is_heard_by_what_it_started_alone(site, task):
+    script = (
+        "trap '' HUP INT QUIT TERM USR1 USR2; for name in HUP INT QUIT TERM USR1 USR2; do kill -$name 0; done; echo 1.0"
+    )
+
+    (trajectory,) = await site.run(["sh", "-c", script], task())
+
+    assert trajectory.reward == 1.0
+
+
 async def test_a_graph_is_run_as_it_is(site, task):
     model = ChatOpenAI(model="policy", base_url="http://127.0.0.1:9/v1", api_key="none")
 

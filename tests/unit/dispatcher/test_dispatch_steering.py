@@ -63,6 +63,14 @@ def test_a_run_is_paused_shared_and_resumed(desk, agent_layer):
     assert agent_layer("runs", "share", "r", "--quota", "0")[1] == "run r has weight 2.5 and no quota\n"
 
 
+def test_a_reason_without_blanks_is_shown_as_far_as_there_is_room(desk, agent_layer):
+    desk.add()
+    agent_layer("runs", "pause", "r", "--why", "/".join(["path"] * 1000))
+
+    assert "run r is paused: path/path" in agent_layer("runs")[1]
+    assert len(agent_layer("runs")[1]) < 1000
+
+
 def test_groups_are_cancelled_by_name_or_by_run(desk, agent_layer):
     one, _ = desk.add("a", group_size=2), desk.add("b", group_size=3)
     desk.add("c", run="s")

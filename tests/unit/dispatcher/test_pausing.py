@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from agent_layer.errors import LeaseLostError
+from agent_layer.errors import BadInputError, LeaseLostError
 
 
 def start(desk, **fields):
@@ -170,3 +170,18 @@ def test_an_empty_token_holds_nothing(desk):
     with pytest.raises(LeaseLostError):
         desk.queue.checkpoint(nobody, "c")
     assert desk.decisions("accepted") == []
+
+
+def test_a_pause_for_a_while_ends_for_its_own_reason_alone(desk):
+    start(desk)
+    assert desk.dispatcher.begin_pause("r", "new weights")
+    assert not desk.dispatcher.begin_pause("r", "something else")
+    assert not desk.dispatcher.end_pause("r", "something else")
+    assert desk.dispatcher.end_pause("r", "new weights")
+    assert not desk.dispatcher.end_pause("r", "new weights")
+
+    desk.dispatcher.pause("r", why="mine")
+    for call in (desk.dispatcher.begin_pause, desk.dispatcher.end_pause):
+        with pytest.raises(BadInputError, match="expected a reason"):
+            call("r", "")
+    assert desk.run().paused == "mine"

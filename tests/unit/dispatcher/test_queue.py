@@ -222,6 +222,14 @@ def test_heartbeats_show_the_worker_until_it_leaves(queue, dispatcher):
     assert dispatcher.workers() == []
 
 
+def test_a_worker_that_is_half_forgotten_hides_no_other(queue, dispatcher, redis, keys):
+    for worker in ("w-1", "w-2"):
+        queue.heartbeat(worker, b'{"slots":2}', [])
+    redis.hdel(keys.queue("worker"), "w-1")  # as where a late heartbeat comes into the midst of its leaving
+
+    assert [(seen.worker, seen.about) for seen in dispatcher.workers()] == [("w-1", {}), ("w-2", {"slots": 2})]
+
+
 def test_waiting_ends_when_all_groups_are_closed(queue, dispatcher):
     groups = dispatcher.submit([task("a"), task("b")])
     assert not any(group.is_closed for group in dispatcher.wait(groups, timeout=0.05))

@@ -48,10 +48,15 @@ def test_a_quota_is_the_most_that_a_run_has_at_once(desk):
     assert len(desk.claim(5)) == 2
 
 
-@pytest.mark.parametrize("share", [{"weight": 0}, {"weight": -1.0}, {"quota": -1}])
+@pytest.mark.parametrize(
+    "share", [{"weight": 0}, {"weight": -1.0}, {"weight": 5e-324}, {"quota": -1}, {"quota": 1 << 63}]
+)
 def test_a_share_out_of_bounds_is_refused(desk, share):
+    desk.add()
+
     with pytest.raises(BadInputError, match="expected a"):
         desk.dispatcher.share("r", **share)
+    assert (desk.run().weight, desk.run().quota) == (1, None)
 
 
 def test_long_tasks_begin_first(desk):
