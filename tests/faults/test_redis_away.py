@@ -17,11 +17,10 @@ LEASE_SECONDS = 1.0
 @pytest.fixture
 def dispatcher_of(settings, own_redis):
     """``dispatcher_of()``: the dispatcher as one more process sees it."""
-    changes = {"redis_url": own_redis.url, "lease_seconds": LEASE_SECONDS, "heartbeat_seconds": LEASE_SECONDS / 2}
-    mine = settings.model_copy(update=changes)
+    usual = {"redis_url": own_redis.url, "lease_seconds": LEASE_SECONDS, "heartbeat_seconds": LEASE_SECONDS / 2}
 
-    def connect():
-        return Dispatcher(Redis.from_url(own_redis.url), mine)
+    def connect(**changes):
+        return Dispatcher(Redis.from_url(own_redis.url), settings.model_copy(update=usual | changes))
 
     return connect
 
@@ -65,3 +64,65 @@ def test_a_lease_that_nobody_keeps_lapses_also_after_redis_was_away(dispatcher_o
     assert other.claim("other", 1) == []
     (lease,) = other.claim("other", 1, wait_seconds=5 * LEASE_SECONDS)
     assert lease.attempt == 1
+
+
+def be_silent_until_it_runs_out(hold, other, shelf):
+    """From shortly before the next heartbeat on: half a lease, and a little; gives the lease that ``hold()`` gave."""
+    seconds = other.settings.lease_seconds
+    for _ in range(10):
+        lease = hold()
+        while (left := seconds_left(other, shelf, lease)) > 0.48 * seconds:
+            other.heartbeat("other", b"{}", [])
+            time.sleep(0.01)
+        if left > 0.4 * seconds:  # else this machine was away
+            time.sleep(left + 0.05 * seconds)
+            return lease
+    raise AssertionError("expected to be called in time once, found a machine that is too busy")
+
+
+def seconds_left(queue, shelf, lease):
+    now, micros = queue.redis.time()
+    return queue.redis.zscore(queue.keys.queue(shelf), lease.rollout_id) / 1000 - now - micros / 1e6
+
+
+def test_a_silence_of_little_more_than_a_heartbeat_costs_no_lease(dispatcher_of):
+    holder, other = (dispatcher_of(lease_seconds=3.0, heartbeat_seconds=1.5).queue for _ in range(2))
+    holder.add([Task(id="t", run="r")])
+    (lease,) = holder.claim("holder", 1)
+
+    def keep():
+        return holder.heartbeat("holder", b"{}", [(lease, "running")]) and lease
+
+    be_silent_until_it_runs_out(keep, other, "leases")
+
+    assert other.claim("other", 1) == []
+    assert holder.heartbeat("holder", b"{}", [(lease, "running")]).leases == ["go"]
+
+
+def test_who_was_cancelled_while_redis_heard_nobody_can_still_say_how_it_ended(dispatcher_of):
+    holder, other = (dispatcher_of(lease_seconds=3.0, heartbeat_seconds=1.5).queue for _ in range(2))
+
+    def lose():
+        (group_id,) = holder.add([Task(id="t", run="r")], next(rounds))
+        (lease,) = holder.claim("holder", 1)
+        holder.cancel([group_id])
+        return lease
+
+    rounds = iter(range(10))
+    lease = be_silent_until_it_runs_out(lose, other, "parting")
+
+    assert other.claim("other", 1) == []
+    assert holder.redis.zscore(holder.keys.queue("parting"), lease.rollout_id)
+
+
+def test_where_only_one_is_heard_now_and_then_a_lease_that_nobody_keeps_lapses_too(dispatcher_of):
+    holder, other = dispatcher_of().queue, dispatcher_of().queue
+    holder.add([Task(id="t", run="r", input=1)])
+    holder.claim("gone", 1)
+    handed_on = []
+    for _ in range(10):
+        time.sleep(LEASE_SECONDS / 2)
+        other.heartbeat("other", b"{}", [])
+        handed_on += other.claim("other", 1)
+
+    assert [lease.attempt for lease in handed_on[:1]] == [1]

@@ -61,7 +61,7 @@ local function head_of(name)
     score = tonumber(found[2]) }
 end
 
-local clock, truce = hear(tonumber(ARGV[2]))
+local clock = hear(tonumber(ARGV[2]))
 local now_served = clock.turn
 
 -- A run that had nothing to do does not get the turns that it missed.
@@ -203,8 +203,13 @@ local function first_at(set)
   return tonumber(redis.call('ZRANGE', key(set), 0, 0, 'WITHSCORES')[2] or math.huge)
 end
 
-local due = math.min(first_at('delayed'), math.max(first_at('leases'), truce))
-if not IS_REAPED and math.min(due, first_at('parting')) <= NOW then
+local function lapses_at(set)
+  local at = first_at(set)
+  return at > clock.away and math.max(at, clock.truce) or at
+end
+
+local due = math.min(first_at('delayed'), lapses_at('leases'))
+if not IS_REAPED and math.min(due, lapses_at('parting')) <= NOW then
   return {}
 end
 local heads, leases = {}, {}

@@ -23,7 +23,8 @@
 --   ended:<run>    hash: minute → rollouts that were accepted in it; took:<run>  hash: task → ms that an attempt takes
 --   workers, worker  when each showed itself, what it said; draining  set of those who are told to end
 --   calls:<worker> stream that wakes one worker; wake, closed  streams that wake whoever waits
---   seq            counter; clock  hash: newest token, turn that is served, when somebody was heard, until when no lease lapses
+--   seq            counter; clock  hash: newest token, turn that is served, heard: when somebody was, away and truce: leases
+--                  that ran out after the one do not lapse before the other
 -- All times are milliseconds of this server's clock.
 
 local OUTBOX = KEYS[2]
@@ -81,18 +82,21 @@ local function holds(token, held)
   return token ~= '' and token == held
 end
 
--- Hear somebody; gives the clock {turn, token}, and until when no lease lapses. When nobody was heard for longer than
--- between two heartbeats, this server was away: nobody loses a lease for that before all had the time to ask again.
+-- Hear somebody; gives the clock. After a long silence this server may have been away: leases that ran out meanwhile lapse
+-- only when all had the time to ask again. Who was gone before has had it: silence alone keeps no lease for ever.
 local function hear(lease_ms)
-  local turn, token, heard, truce = unpack(redis.call('HMGET', key('clock'), 'turn', 'token', 'heard', 'truce'))
-  local silent_ms = NOW - (heard or NOW)
-  if silent_ms > 0.6 * lease_ms then
-    truce = NOW + lease_ms / 2
-    redis.call('HSET', key('clock'), 'heard', AT, 'truce', truce)
-  elseif not heard or silent_ms > lease_ms / 32 then
+  local turn, token, heard, away, truce =
+    unpack(redis.call('HMGET', key('clock'), 'turn', 'token', 'heard', 'away', 'truce'))
+  local clock = { turn = tonumber(turn or 0), token = tonumber(token or 0), away = tonumber(away or 0),
+    truce = tonumber(truce or 0) }
+  local silent_ms = NOW - (heard or 0)
+  if heard and silent_ms > 0.3 * lease_ms then
+    clock.away, clock.truce = tonumber(heard), NOW + lease_ms / 2
+    redis.call('HSET', key('clock'), 'heard', AT, 'away', heard, 'truce', clock.truce)
+  elseif silent_ms > lease_ms / 32 then
     redis.call('HSET', key('clock'), 'heard', AT)
   end
-  return { turn = tonumber(turn or 0), token = tonumber(token or 0) }, tonumber(truce or 0)
+  return clock
 end
 
 local function may_move(from, to)

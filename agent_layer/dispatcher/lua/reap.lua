@@ -20,12 +20,13 @@ end
 
 -- Take back leases that lapsed, and end the attempts of cancelled rollouts whose workers had the time to do it.
 local function reap()
-  local _, truce = hear(tonumber(ARGV[4]))
-  local lapsed = truce > NOW and {} or redis.call('ZRANGEBYSCORE', key('leases'), '-inf', NOW, 'LIMIT', 0, 100)
+  local clock = hear(tonumber(ARGV[4]))
+  local latest = clock.truce > NOW and clock.away or NOW
+  local lapsed = redis.call('ZRANGEBYSCORE', key('leases'), '-inf', latest, 'LIMIT', 0, 100)
   for _, rollout in ipairs(lapsed) do
     take_back(rollout)
   end
-  for _, rollout in ipairs(redis.call('ZRANGEBYSCORE', key('parting'), '-inf', NOW, 'LIMIT', 0, 100)) do
+  for _, rollout in ipairs(redis.call('ZRANGEBYSCORE', key('parting'), '-inf', latest, 'LIMIT', 0, 100)) do
     leave(key('parting'), rollout)
     local group, run, attempts = unpack(redis.call('HMGET', key('r', rollout), 'group', 'run', 'attempts'))
     if group then
