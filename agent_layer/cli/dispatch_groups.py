@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from agent_layer.cli.dispatch_sight import Column, Sight, row_of
 from agent_layer.cli.dispatch_watch import Format, Limit, Run, Watch, present
 from agent_layer.cli.dispatch_words import (
     MOST_LOOKED_AT,
@@ -18,6 +17,7 @@ from agent_layer.cli.dispatch_words import (
     take,
 )
 from agent_layer.cli.output import describe_seconds
+from agent_layer.cli.sight import Column, Sight, row_of
 from agent_layer.dispatcher.client import Dispatcher, connect
 from agent_layer.dispatcher.states import GroupState
 from agent_layer.errors import NotFoundError

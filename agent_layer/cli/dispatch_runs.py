@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from agent_layer.cli.dispatch_sight import Column, Sight, row_of
 from agent_layer.cli.dispatch_watch import Format, Limit, Run, Watch, present
 from agent_layer.cli.dispatch_words import count_of, describe_why, find_run, take
 from agent_layer.cli.output import describe_seconds
+from agent_layer.cli.sight import Column, Sight, row_of
 from agent_layer.dispatcher.client import Dispatcher, connect
 from agent_layer.dispatcher.states import RunState
 from agent_layer.errors import BadInputError

@@ -13,8 +13,8 @@ from typing import Annotated, Literal, TypeAlias
 import typer
 from rich.live import Live
 
-from agent_layer.cli.dispatch_sight import Sight, draw
 from agent_layer.cli.output import open_console, write_lines
+from agent_layer.cli.sight import Sight, draw
 from agent_layer.schema.record import JsonObject
 
 __all__ = ["Format", "Limit", "Run", "Watch", "present"]

@@ -8,7 +8,6 @@ from typing import Annotated
 import msgspec
 import typer
 
-from agent_layer.cli.dispatch_sight import Column, Sight, row_of
 from agent_layer.cli.dispatch_watch import Format, Limit, Run, Watch, present
 from agent_layer.cli.dispatch_words import (
     MOST_LOOKED_AT,
@@ -20,6 +19,7 @@ from agent_layer.cli.dispatch_words import (
     take,
 )
 from agent_layer.cli.output import describe_seconds
+from agent_layer.cli.sight import Column, Sight, row_of
 from agent_layer.dispatcher.client import Dispatcher, connect
 from agent_layer.dispatcher.looking import Shelf, Views, members_of
 from agent_layer.dispatcher.moves import HELD, OVER

@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
-from agent_layer.cli.dispatch_sight import Column, Sight, row_of
 from agent_layer.cli.dispatch_watch import Format, Limit, Watch, present
 from agent_layer.cli.dispatch_words import choose, count_of, take
 from agent_layer.cli.output import describe_seconds
+from agent_layer.cli.sight import Column, Sight, row_of
 from agent_layer.dispatcher.client import Dispatcher, connect
 from agent_layer.dispatcher.states import WorkerState
 from agent_layer.errors import NotFoundError

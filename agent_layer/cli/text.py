@@ -5,8 +5,8 @@ from typing import cast
 
 import msgspec
 
-from agent_layer.cli.dispatch_sight import Column, Sight, draw
 from agent_layer.cli.output import open_console
+from agent_layer.cli.sight import Column, Sight, draw
 from agent_layer.schema.record import JsonObject
 
 __all__ = ["describe_trajectory", "print_rows"]

@@ -115,3 +115,11 @@ def test_nothing_that_is_asked_of_many_keeps_redis_for_long(watched, crowd):
             "drain": lambda: crowd.dispatcher.drain(names),
         }
     )
+
+
+def test_a_claim_of_much_out_of_many_ready_sets_keeps_redis_for_what_it_takes(watched, crowd):
+    names = [f"n{number}" for number in range(500)]
+    for name in names:
+        crowd.add(16, needs=[name])
+
+    watched.assert_short({"claim": lambda: crowd.queue.claim("w", 256, capabilities=names)})

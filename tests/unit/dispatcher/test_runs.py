@@ -200,23 +200,6 @@ def test_a_draining_worker_is_given_nothing(desk):
     assert not desk.queue.heartbeat("w", b"{}", []).is_draining
 
 
-def test_a_claim_costs_what_it_takes_and_not_what_lies_in_all_ready_sets(desk):
-    names = [f"n{number}" for number in range(500)]
-    for name in names:
-        desk.add(name, group_size=128, needs=[name])
-
-    def cost_of_claiming(num):
-        """The least of several turns: a server that has to wait for its processor counts that, too."""
-        return min(cost_of_one(num) for _ in range(5))
-
-    def cost_of_one(num):
-        desk.redis.config_resetstat()
-        assert len(desk.claim(num, capabilities=names)) == num
-        return desk.redis.info("commandstats")["cmdstat_evalsha"]["usec"]
-
-    assert cost_of_claiming(256) < 15 * cost_of_claiming(1)
-
-
 def test_a_claim_takes_back_what_lapsed_before_it_leases(desk):
     desk.add("first")
     desk.add("second")

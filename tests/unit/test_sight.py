@@ -8,9 +8,9 @@ import pytest
 from rich.console import Console
 
 from agent_layer.cli import dispatch_watch
-from agent_layer.cli.dispatch_sight import Column, Sight, draw
 from agent_layer.cli.dispatch_watch import present
 from agent_layer.cli.output import describe_seconds
+from agent_layer.cli.sight import Column, Sight, draw
 
 
 def drawn(sight, width, height=None):
