@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
+from operator import itemgetter
 from typing import TypeVar
 
 from agent_layer.cli.output import describe_seconds
@@ -29,6 +30,7 @@ T = TypeVar("T")
 MOST_LOOKED_AT = 50_000
 """Groups or rollouts that one look goes through for those of one run, so that watching costs Redis little."""
 _LONGEST_REASON = 300
+_MOST_LACKS = 3
 
 
 def take(found: Iterable[T], limit: int) -> tuple[list[T], bool]:
@@ -71,12 +73,23 @@ def describe_depth(dispatcher: Dispatcher, stats: QueueStats, run: str | None) -
 
 
 def describe_lack(dispatcher: Dispatcher, of: QueueStats | RunState) -> Iterator[str]:
-    """Say that nobody works on what is queued: whoever has submitted for the first time waits for it in vain."""
-    if not of.num_queued or of.num_leased:
+    """Say that nobody works on what is queued, or nobody who is up could: it would be waited for in vain."""
+    if not of.num_queued:
         return
     lease_seconds = dispatcher.queue.settings.lease_seconds
-    if all(worker.silent_seconds > lease_seconds for worker in dispatcher.workers()):
-        yield "no worker is up: 'agent-layer work TARGET' starts one"
+    up = [worker for worker in dispatcher.workers() if worker.silent_seconds <= lease_seconds]
+    if not up:
+        if not of.num_leased:
+            yield "no worker is up: 'agent-layer work TARGET' starts one"
+        return
+    offers = [set(str(worker.about.get("offers", "")).split()) for worker in up]
+    waiting = dispatcher.queue.views.needs(of.run if isinstance(of, RunState) else "")
+    lacking = {needs: num for needs, num in waiting.items() if not any(needs <= offered for offered in offers)}
+    for needs, num in sorted(lacking.items(), key=itemgetter(1), reverse=True)[:_MOST_LACKS]:
+        yield (
+            f"{count_of(num, 'rollout')} in the queue: no worker that is up offers {' and '.join(sorted(needs))};"
+            " 'agent-layer workers' shows what each offers"
+        )
 
 
 def _describe_paused(dispatcher: Dispatcher, runs: Sequence[str]) -> Iterator[str]:

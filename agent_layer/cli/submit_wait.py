@@ -49,7 +49,7 @@ def _watch(dispatcher: Dispatcher, group_ids: Sequence[str], run: str) -> list[G
             num_left = sum(group.num_open for group in states.values())
             progress.update(bar, total=num_all, completed=num_all - num_left, description=_describe(begun, now))
             if not said and (said := [*describe_lack(dispatcher, now)]):
-                progress.console.print(said[0], highlight=False)
+                progress.console.print(*said, sep="\n", highlight=False)
             if num_left and now.is_failing and not now.num_leased:  # a run that somebody paused is waited for
                 raise _stopped(now, num_left)
             if all(group.is_closed for group in states.values()):

@@ -24,7 +24,7 @@ __all__ = ["Shelf", "View", "Views", "members_of"]
 T = TypeVar("T")
 
 View: TypeAlias = Literal[
-    "groups", "rollouts", "dead", "tally", "open", "listed", "task", "runs", "workers", "closed", "stats"
+    "groups", "rollouts", "dead", "tally", "open", "listed", "task", "runs", "workers", "closed", "needs", "stats"
 ]
 Shelf: TypeAlias = Literal["leases", "delayed", "paused", "dead"]
 """Where rollouts lie in an order of their own: by when the lease lapses, the back-off is over, they were paused (what
@@ -114,6 +114,11 @@ class Views:
     def workers(self) -> list[WorkerState]:
         """Workers by when they last showed themselves."""
         return list(self._paged(WorkerState, "workers"))
+
+    def needs(self, run: str = "") -> dict[frozenset[str], int]:
+        """How many rollouts wait, of a run or of all, by what they need of a worker."""
+        counts = self._see(list[tuple[str, int]], "needs", run)
+        return {frozenset(needs.split(",")) if needs else frozenset(): num for needs, num in counts}
 
     def stats(self) -> QueueStats:
         """Counts over everything."""

@@ -12,6 +12,7 @@
 --   runs      cursor, num: runs by name; or '', then names
 --   workers   cursor, num: longest silent first
 --   closed    num: ids of the groups that closed last, newest first
+--   needs     run or '': {what is needed, separated by commas, how many wait with that}
 --   stats
 -- Returns msgpack: for stats one map, for a task its bytes; for open, listed, runs and workers {rows, cursor of the next
 -- page or nothing}; else a list. Of a run, num is how many are looked at, not how many are found. Times are seconds.
@@ -117,6 +118,20 @@ function look.runs()
     return book.weight and run_state(run, book, queued, delayed, paused) or nil
   end)
   return { states, cursor }
+end
+
+function look.needs()
+  local counts, found = {}, {}
+  for _, name in ipairs(redis.call('SMEMBERS', key('ready'))) do
+    local run, needs = name:match('^([^/]*)/[^/]*/[^/]*/(.*)$')
+    if ARGV[2] == '' or ARGV[2] == run then
+      add_to(counts, needs, redis.call('ZCARD', key('ready', name)))
+    end
+  end
+  for needs, num in pairs(counts) do
+    found[#found + 1] = num > 0 and { needs, num } or nil
+  end
+  return found
 end
 
 function look.stats()

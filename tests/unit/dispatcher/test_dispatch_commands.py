@@ -34,6 +34,21 @@ def test_that_nobody_works_is_said_until_somebody_does(desk, agent_layer):
     assert all("no worker is up" not in agent_layer(look)[1] for look in looks)
 
 
+def test_that_nobody_who_is_up_offers_what_is_needed_is_said(desk, agent_layer):
+    desk.add("a", group_size=2, needs=["gpu", "net"])
+    desk.add("b", run="other", needs=["tpu"])
+    desk.add("c")
+    sentence = "2 rollouts in the queue: no worker that is up offers gpu and net; 'agent-layer workers' shows"
+    desk.queue.heartbeat("one", b'{"offers":"gpu"}', [])
+    desk.queue.heartbeat("other", b'{"offers":"net tpu"}', [])
+
+    assert sentence in " ".join(agent_layer("tasks")[1].split())
+    assert "tpu" not in agent_layer("tasks", "--run", "other")[1].partition("task ")[0]
+
+    desk.queue.heartbeat("both", b'{"offers":"net gpu"}', [])
+    assert "no worker that is up" not in agent_layer("tasks")[1]
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
