@@ -48,7 +48,8 @@ class _Nursery:
 
     def hang_up(self) -> None:
         """Say that nothing more is to be forked."""
-        self.spawned.end.shutdown(socket.SHUT_WR)
+        if not self.is_dead:
+            self.spawned.end.shutdown(socket.SHUT_WR)
 
     async def gone(self, host: Host) -> None:
         """Wait until nothing is left of a process."""
@@ -104,7 +105,7 @@ class _Nursery:
             self._loop.remove_reader(self.spawned.end)
             return
         died = msgspec.msgpack.decode(packet, type=Died)
-        self._bury(died.token, describe_death(os.waitstatus_to_exitcode(died.status)))
+        self._bury(died.token, died.error or describe_death(os.waitstatus_to_exitcode(died.status)))
 
     def _bury(self, token: str, how: str) -> None:
         if (found := self._hosts.pop(token, None)) is None:

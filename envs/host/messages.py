@@ -196,8 +196,10 @@ class Died(_Message, frozen=True, kw_only=True):
     """That host has ended, and nothing is left of it."""
 
     token: str
-    status: int
+    status: int = 0
     """As ``os.waitpid`` gives it."""
+    error: str = ""
+    """Why it never began; empty: it did."""
 
 
 Request: TypeAlias = Start | Check | Judge

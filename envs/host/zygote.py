@@ -5,6 +5,7 @@ forked from here too: when the process has ended, the keeper kills whatever it l
 temporary files. All keepers hear of the zygote's end: each has a lifeline that the zygote alone holds.
 """
 
+import errno
 import logging
 import os
 import select
@@ -15,7 +16,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -98,19 +99,40 @@ class _Zygote:
             return False
         match _REQUESTS.decode(packet):
             case Fork(token=token):
-                self._fork(token, socket.socket(fileno=descriptors[0]))
+                self._begin(token, descriptors)
             case Kill(token=token):
                 if (lifeline := self._lifelines.pop(token, None)) is not None:
                     os.close(lifeline)
         return True
 
+    def _begin(self, token: str, descriptors: list[int]) -> None:
+        """Fork a host; where there is no room for one, that is its end and nobody else's."""
+        try:
+            with socket.socket(fileno=descriptors[0]) as end:
+                self._fork(token, end)
+        except IndexError:  # the kernel dropped what came along
+            self._refuse(token, os.strerror(errno.EMFILE))
+        except OSError as error:
+            self._refuse(token, str(error))
+
+    def _refuse(self, token: str, why: str) -> None:
+        self._tell(Died(token=token, error=f"it could not be forked: {why}; raise what the machine allows"))
+
     def _fork(self, token: str, end: socket.socket) -> None:
-        directory = Path(tempfile.mkdtemp(prefix="agent-layer-"))
-        reader, self._lifelines[token] = os.pipe()
-        if (pid := os.fork()) == 0:
-            _never_return(lambda: self._be_keeper(end, reader, directory))
-        os.close(reader)
-        end.close()
+        """Raises: OSError: there is no room for another process; nothing is left of it."""
+        with ExitStack() as undo:
+            directory = Path(tempfile.mkdtemp(prefix="agent-layer-"))
+            undo.callback(directory.rmdir)
+            reader, lifeline = os.pipe()
+            undo.callback(os.close, lifeline)
+            self._lifelines[token] = lifeline
+            undo.callback(self._lifelines.pop, token)
+            try:
+                if (pid := os.fork()) == 0:
+                    _never_return(lambda: self._be_keeper(end, reader, directory))
+            finally:
+                os.close(reader)
+            undo.pop_all()
         self._keepers[pid] = token, directory
 
     def _bury(self, pid: int, status: int) -> None:
@@ -123,8 +145,11 @@ class _Zygote:
         if directory.exists():
             kill_below({*self._own, *self._keepers})
             shutil.rmtree(directory, ignore_errors=True)
+        self._tell(Died(token=token, status=status))
+
+    def _tell(self, died: Died) -> None:
         with suppress(ConnectionError):
-            self._end.send(msgspec.msgpack.encode(Died(token=token, status=status)))
+            self._end.send(msgspec.msgpack.encode(died))
 
     def _be_keeper(self, end: socket.socket, reader: int, directory: Path) -> None:
         adopt_orphans()

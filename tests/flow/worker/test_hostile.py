@@ -2,12 +2,17 @@
 
 import asyncio
 import os
+import resource
 import signal
+from itertools import count, islice
+from pathlib import Path
 
 import pytest
 
+from envs.host.hosts import HostDiedError
 from envs.host.keeper import children_of
 from envs.host.making import make_hosts
+from envs.host.messages import Check
 from tracer.gateway import GatewayClient
 
 AGENT = """
@@ -102,11 +107,45 @@ async def test_an_agent_whose_gateway_takes_no_more_of_it_hears_so_when_it_saves
     assert state.num_accepted == 1
 
 
-async def test_no_process_is_left_however_many_are_to_be_killed_at_once(settings, until):
+@pytest.fixture
+def only_child_of(until):
+    """``await only_child_of(pid)``."""
+
     async def only_child_of(pid):
         (child,) = await until(lambda: children_of(pid))
         return child
 
+    return only_child_of
+
+
+def leave_descriptors(pid, num):
+    """Let a process open so many more files; gives the limit that it had."""
+    taken = {int(path.name) for path in Path(f"/proc/{pid}/fd").iterdir()}
+    free = islice((number for number in count() if number not in taken), num, None)
+    before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (next(free), before[1]))
+    return before
+
+
+@pytest.mark.parametrize("num_descriptors", [0, 1, 2])
+async def test_an_attempt_for_which_there_is_no_room_takes_no_other_with_it(settings, only_child_of, num_descriptors):
+    hosts = make_hosts(settings, "hostile:saves", is_isolated=True)
+    await hosts.give_back(await hosts.take())  # it serves
+    zygote = await only_child_of(hosts._nursery.spawned._process.pid)
+    before = leave_descriptors(zygote, num_descriptors)
+    try:
+        refused = await hosts.take()
+        with pytest.raises(HostDiedError, match=r"could not be forked: .*Too many open files"):
+            await refused.ask(Check(token="t", scorer="s"))
+        resource.prlimit(zygote, resource.RLIMIT_NOFILE, before)
+        host = await hosts.take()
+        assert await only_child_of(zygote)
+        await hosts.give_back(host)
+    finally:
+        await hosts.close()
+
+
+async def test_no_process_is_left_however_many_are_to_be_killed_at_once(settings, only_child_of):
     hosts = make_hosts(settings, "hostile:saves", is_isolated=True)
     host = await hosts.take()
     nursery = hosts._nursery
