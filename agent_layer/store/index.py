@@ -83,7 +83,8 @@ class Tally(NamedTuple):
     """Of the column that they are counted by; None where it is not known, or all are counted together."""
     num_trajectories: int
     num_rewarded: int
-    reward_sum: float
+    reward_parts: tuple[float, ...]
+    """Their exact sum is that of the rewards."""
     num_successes: int
 
 
@@ -176,10 +177,16 @@ class Index:
 
     def tally(self, sought: Sought) -> list[Tally]:
         """Count, and sum up rewards; see lua/tally.lua."""
-        found = [value.decode() for value in cast("list[bytes]", self._run(self._tally, sought))]
+        found = cast("list[tuple[bytes, bytes, bytes, bytes, bytes]]", self._run(self._tally, sought))
         return [
-            Tally(float(value) if value else None, int(count), int(rewarded), float(total), int(successes))
-            for value, count, rewarded, total, successes in zip(*(found[at::5] for at in range(5)), strict=True)
+            Tally(
+                value=float(value) if value else None,
+                num_trajectories=int(count),
+                num_rewarded=int(rewarded),
+                reward_parts=tuple(map(float, parts.split())),
+                num_successes=int(successes),
+            )
+            for value, count, rewarded, parts, successes in found
         ]
 
     def count(self, sought: Sought) -> int:

@@ -1,6 +1,7 @@
 """This file holds counts and summaries: how many there are, and how they did by task type, policy version and more."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
 from itertools import product
 from typing import Literal, TypeAlias, cast, get_args
 
@@ -31,7 +32,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     num_rewarded: int
     """Those with a reward; the others failed for no fault of the policy, or have no judgement yet."""
     mean_reward: float | None
-    """Over those with a reward."""
+    """Over those with a reward; rounded once, so that the order in which they came does not show."""
     success_rate: float | None
     """Share of those with a reward whose reward is at least ``success``."""
 
@@ -83,11 +84,12 @@ def _summarise(
 
 def _summary_of(tallies: Sequence[Tally], by: dict[str, str | int | None]) -> Summary:
     num_rewarded = sum(one.num_rewarded for one in tallies)
+    reward_sum = sum(Fraction(part) for one in tallies for part in one.reward_parts)
     return Summary(
         by=by,
         count=sum(one.num_trajectories for one in tallies),
         num_rewarded=num_rewarded,
-        mean_reward=sum(one.reward_sum for one in tallies) / num_rewarded if num_rewarded else None,
+        mean_reward=float(reward_sum / num_rewarded) if num_rewarded else None,
         success_rate=sum(one.num_successes for one in tallies) / num_rewarded if num_rewarded else None,
     )
 

@@ -1,16 +1,33 @@
 -- How many members of some blocks meet the conditions, and what their rewards come to. Stands behind scan.lua.
 -- ARGV[1] also has: by (a column: one line for each of its values; nil: one line), success (least reward of one).
--- Returns lines of: value ('' where not known or not asked), count, number with a reward, sum of rewards, successes.
+-- Returns lines of: value ('' where not known or not asked), count, number with a reward, numbers whose exact sum is
+-- that of the rewards, successes.
 local lines, order = {}, {}
 
 local function line_of(value)
   local name = value == value and string.format('%.17g', value) or ''
   local line = lines[name]
   if not line then
-    line = {name, 0, 0, 0, 0}
+    line = {name, 0, 0, {}, 0}
     lines[name], order[#order + 1] = line, line
   end
   return line
+end
+
+-- Add without rounding, so that no order of rows changes a sum: what each addition rounds off is kept as a part of its
+-- own (Shewchuk 1997, grow-expansion).
+local function add(parts, number)
+  local num_kept, num_parts = 0, #parts
+  for i = 1, num_parts do
+    local large, small = number, parts[i]
+    if math.abs(large) < math.abs(small) then large, small = small, large end
+    number = large + small
+    local rounded_off = small - (number - large)
+    if math.abs(number) == math.huge then number, rounded_off = large, small end
+    if rounded_off ~= 0 then num_kept = num_kept + 1; parts[num_kept] = rounded_off end
+  end
+  parts[num_kept + 1] = number
+  for i = num_kept + 2, num_parts do parts[i] = nil end
 end
 
 local NOT_KNOWN = 0 / 0
@@ -21,16 +38,21 @@ for _, block in ipairs(asked.blocks) do
     local line, reward = line_of(value_of and value_of(at) or NOT_KNOWN), reward_of(at)
     line[2] = line[2] + 1
     if reward == reward then
-      line[3], line[4] = line[3] + 1, line[4] + reward
+      line[3] = line[3] + 1
+      add(line[4], reward)
       if reward >= asked.success then line[5] = line[5] + 1 end
     end
   end)
 end
 
+local function written(number) return string.format('%.17g', number) end
+
 local answer = {}
 for _, line in ipairs(order) do
-  for _, value in ipairs(line) do
-    answer[#answer + 1] = type(value) == 'number' and string.format('%.17g', value) or value
-  end
+  local value, num_trajectories, num_rewarded, parts, num_successes = unpack(line)
+  for i, part in ipairs(parts) do parts[i] = written(part) end
+  answer[#answer + 1] = {
+    value, written(num_trajectories), written(num_rewarded), table.concat(parts, ' '), written(num_successes),
+  }
 end
 return answer

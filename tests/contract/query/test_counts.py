@@ -1,13 +1,16 @@
 """This file holds what counts, summaries and explanations promise: what plain Python would say of all."""
 
 from collections import defaultdict
+from fractions import Fraction
 from itertools import product
 
 import pytest
-from hypothesis import HealthCheck, given
+from hypothesis import HealthCheck, example, given
 from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
 
 from agent_layer.errors import BadInputError
+from agent_layer.schema.ids import new_id
 
 NUM_TRAJECTORIES = 300
 
@@ -50,8 +53,23 @@ def test_a_summary_says_what_a_plain_sum_would(full_store, by, asked, models):
     for one in found:
         known = [reward for reward in lines[tuple(one.by.values())] if reward is not None]
         assert list(one.by) == by
-        assert one.mean_reward == (pytest.approx(sum(known) / len(known)) if known else None)
+        assert one.mean_reward == (float(sum(map(Fraction, known)) / len(known)) if known else None)
         assert one.success_rate == (sum(reward >= 0.5 for reward in known) / len(known) if known else None)
+
+
+def test_a_mean_is_exact_whatever_the_order_in_which_rewards_came(store, write, attempt_of):
+    @hypothesis_settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=20))
+    @example([1.7e308, 1.7e308, 1e-3, -1.7e308])
+    @example([1e16, 0.1, 1.0, -1e16, 0.2, 5e-324])
+    def check(rewards):
+        run = new_id()
+        for number, reward in enumerate(rewards):
+            write(*attempt_of(f"{run}.{number}-0", score=reward, run=run))
+        (found,) = store.summarise([], run=run)
+        assert found.mean_reward == float(sum(map(Fraction, rewards)) / len(rewards))
+
+    check()
 
 
 def test_a_summary_by_something_unknown_is_refused(store):

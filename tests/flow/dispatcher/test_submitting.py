@@ -105,11 +105,11 @@ def test_ctrl_c_while_waiting_leaves_everything_queued_and_says_so(queue, start,
     before = {client["id"] for client in queue.redis.client_list()}
     waiting = start("submit", path, "--wait", "--run", "r")
     assert waiting.stdout.readline().startswith("submitted 2 tasks")
+    assert "no worker is up" in waiting.stderr.readline()
     wait_until(
-        lambda: [one for one in queue.redis.client_list() if one["cmd"] == "xread" and one["id"] not in before],
+        lambda: [one for one in queue.redis.client_list() if "b" in one["flags"] and one["id"] not in before],
         PATIENCE_SECONDS,
     )
-    assert "no worker is up" in waiting.stderr.readline()
     waiting.send_signal(signal.SIGINT)
     _, err = waiting.communicate(timeout=PATIENCE_SECONDS)
 
