@@ -9,7 +9,7 @@ import pytest
 STORM = Path(__file__).parent / "storm"
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("objects", ["directory", "s3"])
 def test_nothing_is_lost_and_nothing_is_there_twice(tmp_path, objects):
     command = [sys.executable, str(STORM), str(tmp_path), "--calls=2600", "--seconds=45"]

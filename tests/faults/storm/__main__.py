@@ -19,7 +19,7 @@ from agent_layer.store.memory import MemoryObjects
 from agent_layer.store.rebuild import list_segments
 from agent_layer.store.store import Store, open_store
 
-_REST_SECONDS = 60.0
+_REST_SECONDS = 240.0
 
 
 def compare(town: Town, store: Store, counts: Counter[str]) -> list[str]:

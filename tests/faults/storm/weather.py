@@ -11,6 +11,9 @@ from signal import Signals
 
 from town import Town, wait_until
 
+_CALM_SECONDS = 240.0
+"""For the calls that are left once it is calm, also on a machine that is busy with much else."""
+
 
 @dataclass
 class Weather:
@@ -37,7 +40,7 @@ class Weather:
         while self.num_asked() < num_calls and time.monotonic() < deadline:
             self.rest(0.1, 0.7)
             self.chance.choices([*kinds], [*kinds.values()])[0]()
-        wait_until(lambda: self.num_asked() >= num_calls, limit_seconds, f"{num_calls} calls")
+        wait_until(lambda: self.num_asked() >= num_calls, _CALM_SECONDS, f"{num_calls} calls")
 
     def num_asked(self) -> int:
         """Calls that the engine began."""
