@@ -22,7 +22,7 @@ from weather import Weather
 from agent_layer.dispatcher import Dispatcher, connect
 from agent_layer.store.store import Store, open_store
 
-_REST_SECONDS = 60.0
+_REST_SECONDS = 120.0
 _SHOWN_BREACHES = 40
 
 
