@@ -6,12 +6,14 @@ import signal
 import socket
 import threading
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from redis import Redis
 
 from agent_layer.local.addresses import free_port
+from agent_layer.recorder.logfile import CLOSED, OPEN
 from agent_layer.settings import Settings
 from agent_layer.shipper.direct import DirectDestination
 from agent_layer.shipper.ship import Shipper
@@ -28,6 +30,11 @@ def post(url, body, key, headers=None, timeout=30):
     request = urllib.request.Request(url, json.dumps(body).encode(), headers)
     with urllib.request.urlopen(request, timeout=timeout) as reply:
         return json.load(reply)
+
+
+def is_shipped(settings) -> bool:
+    """Whether no log waits any more; before, what they say is there in any order."""
+    return not any(path for ending in (OPEN, CLOSED) for path in settings.log_dir.glob(f"*-*{ending}"))
 
 
 class Client:
@@ -210,6 +217,8 @@ class Proxy:
                 body = f"<Error><Code>{code}</Code><Message>Not now.</Message></Error>"
                 head = f"HTTP/1.1 {status} No\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
                 client.sendall((head + body).encode())
+                client.shutdown(socket.SHUT_WR)
+                _drain(client)  # what nobody read would reset the connection, and the answer be lost
 
     def _spoils(self) -> bool:
         if self.mood is None or self.num_spoils_left == 0:
@@ -229,6 +238,12 @@ class Proxy:
     def _passed(self, content: bytes) -> bytes:
         is_spoilt = self.mood == "garbles" and b"payload" in content and self._spoils()
         return content.replace(b"payload", b"PAYLOAD") if is_spoilt else content
+
+
+def _drain(client: socket.socket) -> None:
+    with suppress(OSError):
+        while client.recv(65536):
+            pass
 
 
 def _pump(source: socket.socket, drain: socket.socket, passed) -> None:
@@ -261,8 +276,13 @@ def proxy(s3_endpoint, proxy_of) -> Proxy:
     return proxy_of((host, int(port)))
 
 
+def patient(settings: Settings) -> Settings:
+    """The same, for whoever is to succeed: each answer of S3 is waited for half of ``retry_seconds``, no longer."""
+    return settings.model_copy(update={"retry_seconds": 20.0})
+
+
 @pytest.fixture
 def s3_settings(settings, proxy) -> Settings:
-    """Objects in S3 behind the proxy, whose patience is short."""
+    """Objects in S3 behind the proxy, for whoever is to fail: its patience is short."""
     url = f"s3://tests/{settings.namespace}"
     return settings.model_copy(update={"objects_url": url, "s3_endpoint_url": proxy.url, "retry_seconds": 0.3})
