@@ -13,6 +13,7 @@ import pytest
 from redis import Redis
 
 from agent_layer.local.addresses import free_port
+from agent_layer.recorder import open_recorder
 from agent_layer.recorder.logfile import CLOSED, OPEN
 from agent_layer.settings import Settings
 from agent_layer.shipper.direct import DirectDestination
@@ -22,6 +23,7 @@ from agent_layer.store.embedded import hold_server
 from agent_layer.store.objects import open_objects
 
 from ..processes import pid_of
+from ..waiting import wait_until
 
 
 def post(url, body, key, headers=None, timeout=30):
@@ -32,9 +34,14 @@ def post(url, body, key, headers=None, timeout=30):
         return json.load(reply)
 
 
-def is_shipped(settings) -> bool:
-    """Whether no log waits any more; before, what they say is there in any order."""
-    return not any(path for ending in (OPEN, CLOSED) for path in settings.log_dir.glob(f"*-*{ending}"))
+def await_shipped(settings) -> None:
+    """Wait until no log is left; until then, what they say is there in any order.
+
+    Who was killed may have come to no shipper: the next writer sees to one.
+    """
+    open_recorder(settings).attend()
+    logs = settings.log_dir
+    wait_until(lambda: not any(path for ending in (OPEN, CLOSED) for path in logs.glob(f"*-*{ending}")), 60)
 
 
 class Client:

@@ -15,7 +15,7 @@ from agent_layer.local.stack import run_stack, start_gateway
 from agent_layer.store.store import open_store
 from trainer_adapter.samples import samples_of
 
-from .conftest import is_shipped
+from .conftest import await_shipped
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def slow_to_ship(settings):
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_killed_right_after_an_answer(settings, slow_to_ship, wait_until, client_of, kill, stream):
+def test_killed_right_after_an_answer(settings, slow_to_ship, client_of, kill, stream):
     with serve_in_thread(ScriptedEngine()) as engine, run_stack(slow_to_ship, engine.url) as stack:
         client = client_of(stack)
         opened = client.open()
@@ -40,7 +40,7 @@ def test_killed_right_after_an_answer(settings, slow_to_ship, wait_until, client
         kill(stack.processes["gateway"])
 
         store = open_store(settings)
-        wait_until(lambda: [row.num_steps for row in store.query(run="r").items] == [1], 60)
+        await_shipped(settings)
         trajectory = store.get(opened["trajectory_id"])
 
     (step,) = trajectory.steps
@@ -69,7 +69,7 @@ def test_killed_between_the_engines_receipt_and_its_answer(settings, slow_to_shi
         asking.join()
 
         store = open_store(settings)
-        wait_until(lambda: [row.num_steps for row in store.query(run="r").items] == [2], 60)
+        await_shipped(settings)
         trajectory = store.get(opened["trajectory_id"])
 
     assert len(failures) == 1
@@ -79,9 +79,7 @@ def test_killed_between_the_engines_receipt_and_its_answer(settings, slow_to_shi
     assert [drop.reason for drop in taken.drops] == ["unfinished"]
 
 
-def test_the_next_gateway_takes_another_attempt_and_the_first_stays_unaccepted(
-    settings, wait_until, client_of, kill, free_port
-):
+def test_the_next_gateway_takes_another_attempt_and_the_first_stays_unaccepted(settings, client_of, kill, free_port):
     with serve_in_thread(ScriptedEngine()) as engine, run_stack(settings, engine.url, port=free_port) as stack:
         client = client_of(stack)
         first = client.open(rollout_id="again", attempt=0)
@@ -98,7 +96,7 @@ def test_the_next_gateway_takes_another_attempt_and_the_first_stays_unaccepted(
             stack.processes["gateway"].stop()
 
         store = open_store(settings)
-        wait_until(lambda: is_shipped(settings), 60)
+        await_shipped(settings)
         rows = {row.trajectory_id: row for row in store.query(run="r").items}
     assert {row.num_steps for row in rows.values()} == {1}
     assert [rows[one["trajectory_id"]].accepted for one in (first, second)] == [False, True]

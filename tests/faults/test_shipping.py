@@ -21,7 +21,7 @@ from agent_layer.shipper.ship import Shipper
 from agent_layer.store.objects import open_objects
 from agent_layer.store.segments import read_chunk, read_footer, segment_key
 
-from .conftest import is_shipped
+from .conftest import await_shipped
 
 TRAJECTORY = "r.0-0"
 
@@ -96,7 +96,7 @@ def test_a_program_that_ends_without_a_flush_loses_nothing(settings, stored, wai
     wait_until(lambda: stored() == ["0", "1", "2"], 60)
 
 
-def test_a_writer_killed_in_the_middle_loses_nothing_that_it_was_told_is_recorded(settings, stored, wait_until):
+def test_a_writer_killed_in_the_middle_loses_nothing_that_it_was_told_is_recorded(settings, stored):
     script = "for number in range(10**9): recorder.append(content(number)); print(number, flush=True)"
     writer = run(settings, script)
     for line in writer.stdout:
@@ -106,7 +106,7 @@ def test_a_writer_killed_in_the_middle_loses_nothing_that_it_was_told_is_recorde
     told = [int(line) for line in writer.communicate()[0].splitlines()]
     last = max(told, default=200)
 
-    wait_until(lambda: is_shipped(settings), 60)
+    await_shipped(settings)
     found = [int(text) for text in stored()]
     assert found == list(range(len(found)))
     assert last in found
