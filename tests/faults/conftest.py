@@ -6,12 +6,15 @@ import signal
 import socket
 import threading
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from redis import Redis
 
 from agent_layer.local.addresses import free_port
+from agent_layer.recorder import open_recorder
+from agent_layer.recorder.logfile import CLOSED, OPEN
 from agent_layer.settings import Settings
 from agent_layer.shipper.direct import DirectDestination
 from agent_layer.shipper.ship import Shipper
@@ -20,6 +23,7 @@ from agent_layer.store.embedded import hold_server
 from agent_layer.store.objects import open_objects
 
 from ..processes import pid_of
+from ..waiting import wait_until
 
 
 def post(url, body, key, headers=None, timeout=30):
@@ -28,6 +32,16 @@ def post(url, body, key, headers=None, timeout=30):
     request = urllib.request.Request(url, json.dumps(body).encode(), headers)
     with urllib.request.urlopen(request, timeout=timeout) as reply:
         return json.load(reply)
+
+
+def await_shipped(settings) -> None:
+    """Wait until no log is left; until then, what they say is there in any order.
+
+    Who was killed may have come to no shipper: the next writer sees to one.
+    """
+    open_recorder(settings).attend()
+    logs = settings.log_dir
+    wait_until(lambda: not any(path for ending in (OPEN, CLOSED) for path in logs.glob(f"*-*{ending}")), 60)
 
 
 class Client:
@@ -135,8 +149,11 @@ class WatchedRedis(Redis):
 
     def longest_ms(self, act) -> float:
         """The longest of the scripts that ``act`` runs, each with the least that it took in several turns."""
-        turns = [self._once(act) for _ in range(1 + 3)][1:]  # in the first one the server learns the scripts
-        return max(min(took) for took in zip(*turns, strict=True))
+        self._once(act)  # the server learns the scripts
+        turns = [self._once(act) for _ in range(3)]
+        while (longest := _longest(turns)) > self.longest_allowed_ms and len(turns) < 7:  # the machine may be busy
+            turns.append(self._once(act))
+        return longest
 
     def _once(self, act) -> tuple[float, ...]:
         self.took, self.given = (), ()
@@ -148,6 +165,10 @@ class WatchedRedis(Redis):
         took = {name: self.longest_ms(act) for name, act in acts.items()}
         print({name: round(longest, 1) for name, longest in took.items()})  # noqa: T201  # figures for who looks
         assert {name: longest for name, longest in took.items() if longest > self.longest_allowed_ms} == {}
+
+
+def _longest(turns: list[tuple[float, ...]]) -> float:
+    return max(min(took) for took in zip(*turns, strict=True))
 
 
 @pytest.fixture
@@ -210,6 +231,10 @@ class Proxy:
                 body = f"<Error><Code>{code}</Code><Message>Not now.</Message></Error>"
                 head = f"HTTP/1.1 {status} No\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
                 client.sendall((head + body).encode())
+                client.shutdown(socket.SHUT_WR)
+                with suppress(OSError):  # what nobody read would reset the connection, and the answer be lost
+                    while client.recv(65536):
+                        pass
 
     def _spoils(self) -> bool:
         if self.mood is None or self.num_spoils_left == 0:
@@ -261,8 +286,13 @@ def proxy(s3_endpoint, proxy_of) -> Proxy:
     return proxy_of((host, int(port)))
 
 
+def patient(settings: Settings) -> Settings:
+    """The same, for whoever is to succeed: each answer of S3 is waited for half of ``retry_seconds``, no longer."""
+    return settings.model_copy(update={"retry_seconds": 20.0})
+
+
 @pytest.fixture
 def s3_settings(settings, proxy) -> Settings:
-    """Objects in S3 behind the proxy, whose patience is short."""
+    """Objects in S3 behind the proxy, for whoever is to fail: its patience is short."""
     url = f"s3://tests/{settings.namespace}"
     return settings.model_copy(update={"objects_url": url, "s3_endpoint_url": proxy.url, "retry_seconds": 0.3})

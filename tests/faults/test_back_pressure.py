@@ -31,10 +31,10 @@ def with_quota(settings, num_bytes, **more):
 
 
 def test_a_writer_waits_for_the_shipper_and_then_goes_on(settings, ship_here):
-    recorder = Recorder(with_quota(settings, 300, log_wait_seconds=20.0))
+    recorder = Recorder(with_quota(settings, 300, log_wait_seconds=60.0))
     recorder.append(content("x" * 300))
-    threading.Timer(0.3, ship_here).start()
     recorder.close()
+    threading.Timer(0.3, ship_here).start()
 
     recorder.append(content("b"))
 
@@ -49,7 +49,7 @@ def test_a_writer_that_must_not_wait_ends_what_it_began_beyond_the_quota(setting
 
     recorder.append(content("b"))
 
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30
     assert not recorder.has_room()
     recorder.close()
 
@@ -65,6 +65,7 @@ def test_what_the_shipper_says_uses_up_no_quota(settings):
 
 
 def test_a_disk_that_takes_no_more_bytes_is_an_error_and_what_was_recorded_before_stays(settings, ship_here):
+    settings = settings.model_copy(update={"log_roll_seconds": 60.0})  # one log, however long this takes
     script = """
 import resource
 from agent_layer.errors import BackPressureError
@@ -103,32 +104,46 @@ def test_a_gateway_whose_log_is_full_lives_ends_what_runs_and_refuses_the_rest(s
     settings = with_quota(settings, 40_000, log_wait_seconds=0.5, seal_seconds=20.0)
     (settings.dir / "objects").parent.mkdir(parents=True)
     (settings.dir / "objects").write_text("in the way")  # nothing can be shipped
-    slow_engine = ScriptedEngine(script=lambda asked: "ok " * (200 if asked.text == "slow" else 1), token_seconds=0.01)
+    is_over = threading.Event()
+    slow_engine = ScriptedEngine(
+        script=lambda asked: words_until(is_over) if asked.text == "slow" else "ok", token_seconds=0.01
+    )
     with serve_in_thread(slow_engine) as engine, run_stack(settings, engine.url) as stack:
         client, texts = client_of(stack), []
         opened = client.open()
-        slow = threading.Thread(target=lambda: texts.append(client.ask(opened, "slow")["choices"][0]["message"]))
+        slow = threading.Thread(target=lambda: texts.append(text_of(client.ask(opened, "slow", timeout=100))))
         slow.start()
         wait_until(lambda: engine.num_running == 1)
         refused = ask_until_refused(client, opened)
         assert slow.is_alive()
-        with urlopen(f"{client.gateway}/health", timeout=5) as reply:
+        with urlopen(f"{client.gateway}/health", timeout=30) as reply:
             assert json.load(reply)["status"] == "ok"
         with pytest.raises(HTTPError) as not_opened:
             client.open()
+        is_over.set()
         slow.join()
 
         (settings.dir / "objects").unlink()
-        wait_until(lambda: is_answered(client, opened), 20)
+        wait_until(lambda: is_answered(client, opened), 60)
         ended = client.end(opened, reward=1.0)
 
     assert "nothing could be shipped" in refused["error"]["message"]
     assert not_opened.value.code == 503
-    assert texts[0]["content"].count("ok") == 200
+    assert texts[0].endswith(" the end")
     trajectory = open_store(settings).get(opened["trajectory_id"])
     assert ended["accepted"]
     assert len(trajectory.steps) == len(engine.calls) - 1  # the first was asked by whoever registered the engine
     assert {step.status for step in trajectory.steps} == {"ok"}
+
+
+def text_of(answer) -> str:
+    return answer["choices"][0]["message"]["content"]
+
+
+def words_until(is_over):
+    while not is_over.is_set():
+        yield "ok"
+    yield "the end"
 
 
 def is_answered(client, opened) -> bool:

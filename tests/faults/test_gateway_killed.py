@@ -15,6 +15,8 @@ from agent_layer.local.stack import run_stack, start_gateway
 from agent_layer.store.store import open_store
 from trainer_adapter.samples import samples_of
 
+from .conftest import await_shipped
+
 
 @pytest.fixture
 def slow_to_ship(settings):
@@ -23,7 +25,7 @@ def slow_to_ship(settings):
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_killed_right_after_an_answer(settings, slow_to_ship, wait_until, client_of, kill, stream):
+def test_killed_right_after_an_answer(settings, slow_to_ship, client_of, kill, stream):
     with serve_in_thread(ScriptedEngine()) as engine, run_stack(slow_to_ship, engine.url) as stack:
         client = client_of(stack)
         opened = client.open()
@@ -38,7 +40,7 @@ def test_killed_right_after_an_answer(settings, slow_to_ship, wait_until, client
         kill(stack.processes["gateway"])
 
         store = open_store(settings)
-        wait_until(lambda: [row.num_steps for row in store.query(run="r").items] == [1], 20)
+        await_shipped(settings)
         trajectory = store.get(opened["trajectory_id"])
 
     (step,) = trajectory.steps
@@ -67,7 +69,7 @@ def test_killed_between_the_engines_receipt_and_its_answer(settings, slow_to_shi
         asking.join()
 
         store = open_store(settings)
-        wait_until(lambda: [row.num_steps for row in store.query(run="r").items] == [2], 20)
+        await_shipped(settings)
         trajectory = store.get(opened["trajectory_id"])
 
     assert len(failures) == 1
@@ -77,9 +79,7 @@ def test_killed_between_the_engines_receipt_and_its_answer(settings, slow_to_shi
     assert [drop.reason for drop in taken.drops] == ["unfinished"]
 
 
-def test_the_next_gateway_takes_another_attempt_and_the_first_stays_unaccepted(
-    settings, wait_until, client_of, kill, free_port
-):
+def test_the_next_gateway_takes_another_attempt_and_the_first_stays_unaccepted(settings, client_of, kill, free_port):
     with serve_in_thread(ScriptedEngine()) as engine, run_stack(settings, engine.url, port=free_port) as stack:
         client = client_of(stack)
         first = client.open(rollout_id="again", attempt=0)
@@ -96,7 +96,7 @@ def test_the_next_gateway_takes_another_attempt_and_the_first_stays_unaccepted(
             stack.processes["gateway"].stop()
 
         store = open_store(settings)
-        wait_until(lambda: len(store.query(run="r").items) == 2, 20)
+        await_shipped(settings)
         rows = {row.trajectory_id: row for row in store.query(run="r").items}
     assert {row.num_steps for row in rows.values()} == {1}
     assert [rows[one["trajectory_id"]].accepted for one in (first, second)] == [False, True]
@@ -133,19 +133,19 @@ def hang_up(opened, body, engine, wait_until) -> None:
 def test_a_frozen_redis_stops_calls_only_when_the_board_is_too_old_and_then_they_go_on(
     settings, wait_until, client_of, own_redis
 ):
-    settings = settings.model_copy(update={"redis_url": own_redis.url, "gateway_seconds": 2.0, "retry_seconds": 60.0})
+    settings = settings.model_copy(update={"redis_url": own_redis.url, "gateway_seconds": 6.0, "retry_seconds": 60.0})
     with serve_in_thread(ScriptedEngine()) as engine, run_stack(settings, engine.url) as stack:
         client = client_of(stack)
         opened = client.open()
         client.ask(opened, "before")
         own_redis.send(signal.SIGSTOP)
         client.ask(opened, "allowed")
-        wait_until(lambda: not is_answered_soon(client, opened), 20)
-        waiting = threading.Thread(target=client.ask, args=(opened, "waits"))
+        wait_until(lambda: not is_answered_soon(client, opened), 60)
+        waiting = threading.Thread(target=client.ask, args=(opened, "waits"), kwargs={"timeout": 60})
         waiting.start()
         assert len(client.open()["api_key"]) > 10  # what needs no Redis goes on
         own_redis.send(signal.SIGCONT)
-        waiting.join(20)
+        waiting.join(60)
         assert not waiting.is_alive()
         assert client.end(opened, reward=1.0)["accepted"]
 

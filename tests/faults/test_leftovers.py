@@ -110,7 +110,7 @@ def test_a_worker_that_is_killed_leaves_nothing(dispatcher, start_worker, tmp_pa
 @pytest.mark.parametrize("mode", [[], ["--isolate"]], ids=["shared", "isolated"])
 def test_an_agent_that_is_stuck_is_ended_when_its_time_is_up(dispatcher, start_worker, tmp_path, wait_until, mode):
     start_worker("agent:stuck", *mode)
-    groups = dispatcher.submit([Task(id="t", run="default", limits=Limits(wall_seconds=2.0))])
+    groups = dispatcher.submit([Task(id="t", run="default", limits=Limits(wall_seconds=5.0))])
     wait_until((tmp_path / "ready").exists, 60)
     stuck = noted(tmp_path)
 

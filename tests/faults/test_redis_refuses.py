@@ -40,12 +40,12 @@ SPOILT = [
 def test_a_refusal_that_stays_is_one_sentence_and_one_that_passes_is_not_noticed(
     spoiled, own_redis, spoil, mend, remedy
 ):
-    hasty, patient = connect(spoiled(0.3)), connect(spoiled(20.0))
+    hasty, patient = connect(spoiled(1.0)), connect(spoiled(60.0))
     with Redis.from_url(own_redis.url) as redis:
         redis.execute_command(*spoil)
 
         with pytest.raises(
-            UnreachableError, match=rf"expected it to serve within 0\.3 s, found .*; .*{remedy}"
+            UnreachableError, match=rf"expected it to serve within 1 s, found .*; .*{remedy}"
         ) as refused:
             hasty.submit([TASK])
         assert "\n" not in str(refused.value)
@@ -76,7 +76,7 @@ def test_a_server_that_still_reads_its_file_is_waited_for(settings, start_redis,
         os.kill(redis.info()["process_id"], signal.SIGKILL)
     url = start_redis("carried", "--dir", str(tmp_path), "--key-load-delay", "300")
 
-    with open_redis(settings.model_copy(update={"redis_url": url})) as again:
+    with open_redis(settings.model_copy(update={"redis_url": url, "connect_seconds": 60.0})) as again:
         assert again.dbsize() == 3000
 
 
@@ -123,7 +123,7 @@ def test_records_wait_for_a_server_that_was_killed_and_starts_again(settings, st
 
     assert recorder.flush(timeout=0.5).pending == 1
     start_redis("carried", *options)
-    assert recorder.flush(timeout=30).pending == 0
+    assert recorder.flush(timeout=60).pending == 0
     assert [one.name for one in open_store(away).get("r.0-0").rewards] == ["a", "b"]
     assert (settings.log_dir / "shipper.log").read_text().count("shipping failed") <= 2
 

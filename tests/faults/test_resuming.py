@@ -11,9 +11,10 @@ from agent_layer.store.store import open_store
 from trainer_adapter.samples import samples_of
 
 NUM_ROUNDS = 6
+"""Before the fifth, the agent waits until its worker was killed or frozen."""
 TASK = Task(id="t", run="default", input={"messages": [], "turn": 0})
 GRAPH = """
-import asyncio, operator
+import asyncio, operator, pathlib
 from typing import Annotated, TypedDict
 import openai
 from langgraph.graph import END, START, StateGraph
@@ -32,7 +33,8 @@ async def ask(state):
     return {"messages": [asked, said], "turn": state.get("turn", 0) + 1}
 
 async def think(state):
-    await asyncio.sleep(0.3)
+    while state["turn"] > 3 and not (pathlib.Path(__file__).parent / "goes on").exists():
+        await asyncio.sleep(0.02)
     return {}
 
 graph = StateGraph(State)
@@ -70,7 +72,7 @@ def store(stack):
 
 def ended(dispatcher, store, groups, wait_until):
     """The one attempt that counts, and how often the task was accepted."""
-    (group,) = dispatcher.wait(groups, timeout=60)
+    (group,) = dispatcher.wait(groups, timeout=90)
     assert (group.is_closed, group.num_accepted) == (True, 1)
     wait_until(lambda: len(store.query(task="t", accepted=True).items) == 1)
     (row,) = store.query(task="t").items
@@ -90,13 +92,15 @@ def check_kept(trajectory):
     assert len(found.samples) == 1
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("how", [(), ("--isolate",)])
-def test_killed_between_two_steps_of_a_graph(dispatcher, store, start_worker, wait_until, how):
+def test_killed_between_two_steps_of_a_graph(dispatcher, store, start_worker, tmp_path, wait_until, how):
     first = start_worker(*WORK, *how)
     groups = dispatcher.submit([TASK])
-    wait_until(lambda: any(row.num_steps >= 3 for row in store.query(task="t").items), 50)
+    wait_until(lambda: any(row.num_steps >= 3 for row in store.query(task="t").items), 90)
 
     first.send_signal(signal.SIGKILL)
+    (tmp_path / "goes on").touch()
     start_worker(*WORK, *how)
     trajectory = ended(dispatcher, store, groups, wait_until)
 
@@ -107,16 +111,18 @@ def test_killed_between_two_steps_of_a_graph(dispatcher, store, start_worker, wa
     wait_until(lambda: not list(store.objects.list(checkpoint_prefix(store.keys))))
 
 
-def test_a_frozen_worker_that_comes_back_changes_nothing(dispatcher, store, start_worker, wait_until):
+@pytest.mark.timeout(300)
+def test_a_frozen_worker_that_comes_back_changes_nothing(dispatcher, store, start_worker, tmp_path, wait_until):
     first = start_worker(*WORK)
     groups = dispatcher.submit([TASK])
-    wait_until(lambda: any(row.num_steps >= 3 for row in store.query(task="t").items), 50)
+    wait_until(lambda: any(row.num_steps >= 3 for row in store.query(task="t").items), 90)
 
     first.send_signal(signal.SIGSTOP)
     start_worker(*WORK)
-    wait_until(lambda: [one.checkpoint for one in dispatcher.rollouts(groups)] != [None], 50)
-    wait_until(lambda: resumed(store), 50)
+    wait_until(lambda: [one.checkpoint for one in dispatcher.rollouts(groups)] != [None], 90)
+    wait_until(lambda: resumed(store), 90)
     first.send_signal(signal.SIGCONT)
+    (tmp_path / "goes on").touch()
     trajectory = ended(dispatcher, store, groups, wait_until)
 
     assert trajectory.trajectory_id == f"{groups[0]}.0-0"

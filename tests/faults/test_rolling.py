@@ -35,6 +35,7 @@ def supervisor(start_worker, write_module):
     return start_worker("agent:agent", "--on=processes", f"--workers={WORKERS}", f"--slots={SLOTS}", "--drain=60")
 
 
+@pytest.mark.timeout(400)
 def test_every_rollout_ends_once_while_each_worker_is_replaced(stack, supervisor, dispatcher, wait_until):
     groups = []
     wait_until(lambda: len(dispatcher.workers()) == WORKERS, 60)
@@ -47,10 +48,10 @@ def test_every_rollout_ends_once_while_each_worker_is_replaced(stack, supervisor
         now = {worker.worker for worker in dispatcher.workers()}
         return len(now) == WORKERS and not now & before
 
-    wait_until(lambda: are_replaced_under_load() or len(groups) > 2 * WAVE, 30)
+    wait_until(lambda: are_replaced_under_load() or len(groups) > 2 * WAVE, 60)
     supervisor.send_signal(signal.SIGHUP)
     wait_until(are_replaced_under_load, 90)
-    states = dispatcher.wait(groups, 60)
+    states = dispatcher.wait(groups, 90)
     supervisor.send_signal(signal.SIGTERM)
 
     assert supervisor.wait(60) == 0

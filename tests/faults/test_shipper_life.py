@@ -42,10 +42,10 @@ def test_a_shipper_that_is_asked_to_end_ends_though_writers_live(settings, wait_
     recorder = Recorder(settings)
     recorder.append(content("a"))
     shipper = start_shipper(settings)
-    wait_until(lambda: recorder.mark() == [], 20)
+    wait_until(lambda: recorder.mark() == [], 60)
 
     shipper.terminate()
-    shipper.communicate(timeout=20)
+    shipper.communicate(timeout=60)
 
     assert shipper.returncode == 0
     assert not is_locked(settings.log_dir / "shipper.lock")
@@ -56,12 +56,12 @@ def test_a_second_shipper_for_a_directory_ends_at_once(settings, wait_until):
     recorder = Recorder(settings)
     recorder.append(content("a"))
     first = start_shipper(settings)
-    wait_until(lambda: recorder.mark() == [], 20)
+    wait_until(lambda: recorder.mark() == [], 60)
 
     second = start_shipper(settings)
 
     assert b"another shipper is at work" in second.communicate()[1]
     assert (second.returncode, first.poll()) == (0, None)
     recorder.close()
-    first.communicate(timeout=20)
+    first.communicate(timeout=60)
     assert first.returncode == 0

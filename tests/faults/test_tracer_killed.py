@@ -9,6 +9,8 @@ from pathlib import Path
 from agent_layer.schema.contents import resolve
 from agent_layer.store import open_store
 
+from .conftest import await_shipped
+
 ROOT = Path(__file__).parents[2]
 AGENT = """
 import openai, tracer
@@ -28,14 +30,14 @@ with serve_in_thread(ScriptedEngine(script=answer)) as engine, tracer.rollout(ta
 """
 
 
-def test_a_call_in_flight_survives_kill_9(settings, wait_until):
+def test_a_call_in_flight_survives_kill_9(settings):
     environment = os.environ | settings.environment()
     with subprocess.Popen([sys.executable, "-c", AGENT], cwd=ROOT, env=environment, stdout=subprocess.PIPE) as agent:
         assert agent.stdout.readline() == b"asked\n"
         agent.kill()
 
     store = open_store(settings)
-    wait_until(lambda: [row.num_steps for row in store.query(run="killed").items] == [2], 20)
+    await_shipped(settings)
     (row,) = store.query(run="killed").items
     trajectory = store.get(row.trajectory_id)
     assert [step.status for step in trajectory.steps] == ["ok", None]
