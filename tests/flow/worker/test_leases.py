@@ -98,7 +98,7 @@ def lapses(site, rollout):
     queue = site.dispatcher.queue
     queue.redis.zadd(queue.keys.queue("leases"), {rollout: 0}, xx=True)
     queue.reap()
-    (state,) = site.dispatcher.rollouts([rollout.partition(".")[0]])
+    (state,) = site.dispatcher.rollouts([rollout.rpartition(".")[0]])
     return state.num_failures == 1
 
 
