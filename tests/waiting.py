@@ -12,7 +12,7 @@ T = TypeVar("T")
 _LOOK_SECONDS = 0.005
 
 
-def wait_until(condition: Callable[[], T], seconds: float = 30.0) -> T:
+def wait_until(condition: Callable[[], T], seconds: float = 60.0) -> T:
     """Wait until the condition holds, and give what it gave; the deadline fails the test."""
     deadline = time.monotonic() + seconds
     while not (found := condition()):
@@ -21,7 +21,7 @@ def wait_until(condition: Callable[[], T], seconds: float = 30.0) -> T:
     return found
 
 
-async def until(condition: Callable[[], T | Awaitable[T]], seconds: float = 30.0) -> T:
+async def until(condition: Callable[[], T | Awaitable[T]], seconds: float = 60.0) -> T:
     """As ``wait_until``, while the loop goes on; the condition may be a coroutine function."""
     async with asyncio.timeout(seconds):
         while True:

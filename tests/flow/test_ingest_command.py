@@ -52,12 +52,12 @@ def test_what_was_taken_outlives_the_receiver(start_ingest, settings, wait_until
     for number in range(20):
         body = json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [call(number)]}]}]}).encode()
         headers = {"content-type": "application/json", "x-api-key": key}
-        with urlopen(Request(f"{address}/v1/traces", body, headers), timeout=10) as answer:
+        with urlopen(Request(f"{address}/v1/traces", body, headers), timeout=60) as answer:
             assert answer.status == 200
     ingest.kill()
 
     store = open_store(settings)
-    wait_until(lambda: [row.num_steps for row in store.query().items] == [20], 30)
+    wait_until(lambda: [row.num_steps for row in store.query().items] == [20])
     steps = store.get(f"trace.{TRACE}-0").steps
     assert [step.call_id for step in steps] == [f"{number + 1:016x}" for number in range(20)]
 
@@ -74,7 +74,7 @@ def test_a_tracer_that_knows_neither_redis_nor_objects_is_in_the_store_after_its
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=110,
         check=True,
     )
     trajectory_id, pending = done.stdout.split()

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from agent_layer.store import open_store
 
 ROOT = Path(__file__).parents[2]
@@ -20,11 +22,12 @@ def run(settings, *arguments):
         check=True,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=110,
     )
     return done.stdout
 
 
+@pytest.mark.timeout(300)
 def test_the_example_is_traced_and_its_steps_are_found(settings):
     said = run(settings, "examples.langgraph_agent.main")
 

@@ -32,6 +32,7 @@ def mine(settings, judge, monkeypatch):
         yield found
 
 
+@pytest.mark.timeout(300)
 def test_litellm_answers_in_its_own_process(mine, judge):
     whole = json.loads(ask(mine, mine.provider_key, temperature=0.5, api_base="http://127.0.0.1:9"))
     streamed = ask(mine, mine.provider_key, stream=True)

@@ -36,8 +36,8 @@ def attempt_of(tid, at, score):
 def stored(settings):
     """A store with two accepted attempts and policy versions up to 2, put there by recorder and shipper."""
     recorder = open_recorder(settings)
-    recorder.append(*(PolicyVersion(run="r", number=n, location="w", created_at=float(n)) for n in range(3)))
-    recorder.append(*attempt_of("x.0-0", 100.0, 0.0), *attempt_of("x.1-0", 200.0, 1.0))
+    policies = [PolicyVersion(run="r", number=n, location="w", created_at=float(n)) for n in range(3)]
+    recorder.append(*policies, *attempt_of("x.0-0", 100.0, 0.0), *attempt_of("x.1-0", 200.0, 1.0))  # one segment
     assert recorder.flush().pending == 0
     return open_store(settings)
 

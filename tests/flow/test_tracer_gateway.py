@@ -52,7 +52,7 @@ async def engine():
 async def gateway(settings, redis, engine, put_on_board):
     """Settings under which the tracer finds the gateway; rollouts of the test go there."""
     put_on_board(engine, settings)
-    mine = settings.model_copy(update={"api_key": OPERATOR})
+    mine = settings.model_copy(update={"api_key": OPERATOR, "connect_seconds": 20.0})
     log = Recorder(mine, lambda: ensure_shipper(mine))
     runner = web.AppRunner(build_app(mine, redis, log), access_log=None, shutdown_timeout=0.1)
     await runner.setup()

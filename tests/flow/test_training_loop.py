@@ -142,6 +142,7 @@ def test_a_second_trainer_of_the_run_is_refused(configure, settings):
     assert len(train(configure(1), settings, report=start_another)) == 1
 
 
+@pytest.mark.timeout(900)
 def test_the_command_ends_well_when_asked_and_survives_a_kill(configure, settings, player, redis, wait_until, tmp_path):
     write_config(configure(60, checkpoint_steps=3), tmp_path / "run.json")
     command = [sys.executable, "-m", "agent_layer.cli", "train", str(tmp_path / "run.json")]
@@ -152,9 +153,9 @@ def test_the_command_ends_well_when_asked_and_survives_a_kill(configure, setting
     def run_until(step, number):
         variables = settings.environment() | {"PYTHONWARNINGS": "ignore"}
         process = subprocess.Popen(command, env=variables, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        wait_until(lambda: process.poll() is not None or max(steps_done(), default=0) >= step, seconds=120)
+        wait_until(lambda: process.poll() is not None or max(steps_done(), default=0) >= step, seconds=240)
         process.send_signal(number)
-        return process.wait(60), process.communicate()[1]
+        return process.wait(120), process.communicate()[1]
 
     status, said = run_until(4, signal.SIGINT)
     stopped_at = steps_done()[-1]

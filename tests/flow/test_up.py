@@ -17,6 +17,8 @@ from agent_layer.schema.step import Content
 from agent_layer.store.policies import list_policies
 from agent_layer.store.store import open_store
 
+pytestmark = pytest.mark.timeout(300)
+
 COMMAND = (sys.executable, "-m", "agent_layer.cli")
 
 
@@ -39,7 +41,7 @@ def running(settings, *arguments, **more):
             exported |= dict(re.findall(r"^export (\w+)=(.*)$", line))
         yield exported
         process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
     finally:
         process.kill()
         process.stdout.close()
@@ -86,7 +88,7 @@ def test_logs_of_a_killed_process_are_shipped(settings, command, wait_until):
     with serve_in_thread(ScriptedEngine()) as engine:
         how = ("up", "--engine", engine.url) if command == "up" else ("serve",)
         with running(settings, *how, "--port", "0", AGENT_LAYER_VLLM_URLS=engine.url):
-            wait_until(lambda: not left.exists(), 20)
+            wait_until(lambda: not left.exists())
 
 
 @pytest.mark.parametrize(
@@ -100,7 +102,7 @@ def test_logs_of_a_killed_process_are_shipped(settings, command, wait_until):
 )
 def test_bad_input_is_one_sentence_and_exit_2(settings, arguments, said):
     ended = subprocess.run(
-        [*COMMAND, *arguments], env=environment_of(settings), capture_output=True, text=True, timeout=60, check=False
+        [*COMMAND, *arguments], env=environment_of(settings), capture_output=True, text=True, timeout=110, check=False
     )
 
     assert ended.returncode == 2
@@ -117,7 +119,7 @@ def test_an_engine_without_token_ids_is_refused(settings, command):
             env=environment_of(settings, AGENT_LAYER_VLLM_URLS=engine.url),
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=110,
             check=False,
         )
 

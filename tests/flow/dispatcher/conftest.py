@@ -1,5 +1,6 @@
 """This file holds what tests of the dispatcher's commands share: commands as processes, with a terminal and without."""
 
+import codecs
 import fcntl
 import os
 import pty
@@ -59,6 +60,7 @@ class Screen:
         )
         os.close(theirs)
         self.written = ""
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
 
     def reads(self, text, seconds=PATIENCE_SECONDS):
         """Wait until the text was written, anywhere."""
@@ -66,7 +68,7 @@ class Screen:
         while text not in self.written:
             assert time.monotonic() < deadline, self.written
             if select.select([self._mine], [], [], 0.1)[0]:
-                self.written += os.read(self._mine, 1 << 16).decode()
+                self.written += self._decoder.decode(os.read(self._mine, 1 << 16))
         return True
 
     def types(self, text):
@@ -85,7 +87,7 @@ class Screen:
     def _read_end(self):
         try:
             while select.select([self._mine], [], [], 0)[0] and (more := os.read(self._mine, 1 << 16)):
-                self.written += more.decode()
+                self.written += self._decoder.decode(more)
         except OSError:  # nobody writes any more
             return
 

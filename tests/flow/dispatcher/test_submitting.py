@@ -1,8 +1,11 @@
 """This file holds what submitting promises while it waits, is interrupted or is killed."""
 
 import json
+import os
 import signal
 import threading
+
+import pytest
 
 from agent_layer.dispatcher import Queue, Report
 from agent_layer.recorder import Recorder
@@ -10,6 +13,21 @@ from agent_layer.schema.ids import group_id_of
 from agent_layer.schema.step import Content
 
 from .conftest import PATIENCE_SECONDS
+
+pytestmark = pytest.mark.timeout(300)
+
+DIES_WHILE_IT_SENDS = """
+import os, signal, socket
+
+send, left = socket.socket.sendall, iter(range(40))
+
+def sendall(self, *content):
+    if next(left, None) is None:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return send(self, *content)
+
+socket.socket.sendall = sendall
+"""
 
 
 def submitted(tmp_path, tasks):
@@ -19,16 +37,17 @@ def submitted(tmp_path, tasks):
 
 
 def test_a_submit_that_was_killed_half_way_and_repeated_queues_everything_once(
-    queue, redis, keys, start, tmp_path, wait_until
+    queue, redis, keys, start, tmp_path, write_module
 ):
     num_tasks, size = 5_000, 4
     path = submitted(tmp_path, ({"id": f"t{number}", "input": number} for number in range(num_tasks)))
     command = ("submit", path, "--run", "r", "--group-size", str(size))
 
-    first = start(*command)
-    wait_until(lambda: redis.zcard(keys.queue("open")), PATIENCE_SECONDS)
-    first.kill()
-    first.wait(PATIENCE_SECONDS)
+    modules = os.pathsep.join(
+        [str(write_module("sitecustomize", DIES_WHILE_IT_SENDS)), os.environ.get("PYTHONPATH", "")]
+    )
+    first = start(*command, PYTHONPATH=modules)
+    assert first.wait(PATIENCE_SECONDS) == -signal.SIGKILL
     num_before = redis.zcard(keys.queue("open"))
     assert 0 < num_before < num_tasks
     for _ in range(2):

@@ -14,6 +14,7 @@ from agent_layer.schema.task import Task
 from ...processes import command_of, family_of, is_running, parent_of
 
 pytest.importorskip("ray")
+pytestmark = pytest.mark.timeout(300)
 
 HEAD = """
 import sys, ray, ray._private.state
@@ -57,9 +58,9 @@ def cluster(tmp_path_factory):
     yield Cluster(head)
     below = family_without_shippers_of(head.pid)
     head.stdin.close()
-    head.wait(30)
+    head.wait(100)
     head.stdout.close()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while any(is_running(pid) for pid in below):
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -68,6 +69,14 @@ def cluster(tmp_path_factory):
 def family_without_shippers_of(pid):
     """Shippers stay for as long as anybody writes."""
     return [one for one in family_of(pid) if not any("shipper" in word for word in command_of(one))]
+
+
+def content_of(path):
+    """Empty where it has gone: Ray takes files away while they are looked for."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return b""
 
 
 def actor_of(worker_pid):
@@ -82,40 +91,40 @@ def test_tasks_are_done_an_actor_is_killed_and_followed_by_another_and_all_end_w
     start_worker, dispatcher, names, worker_pids, wait_until
 ):
     supervisor = start_worker("agent:agent", "--on", "ray", "--workers", "2", "--slots", "2", **TOKEN)
-    wait_until(lambda: len(names()) == 2, 60)
+    wait_until(lambda: len(names()) == 2, 100)
     before = worker_pids()
     groups = dispatcher.submit([Task(id=f"t{n}", run="default", group_size=2) for n in range(8)])
 
     os.kill(actor_of(min(before)), signal.SIGKILL)
-    wait_until(lambda: len(worker_pids() - before) == 1 and len(worker_pids()) == 2, 60)
+    wait_until(lambda: len(worker_pids() - before) == 1 and len(worker_pids()) == 2, 100)
 
-    assert all(group.num_accepted == 2 for group in dispatcher.wait(groups, 60))
+    assert all(group.num_accepted == 2 for group in dispatcher.wait(groups, 100))
     below = family_without_shippers_of(supervisor.pid)
     supervisor.send_signal(signal.SIGINT)
-    assert supervisor.wait(60) == 0
+    assert supervisor.wait(100) == 0
     assert worker_pids() == names() == set()
-    wait_until(lambda: not any(is_running(pid) for pid in below), 20)
+    wait_until(lambda: not any(is_running(pid) for pid in below))
 
 
 def test_a_cluster_that_runs_shows_no_secret(cluster, start_worker, stack, names, wait_until):
     start_worker("agent:agent", "--on", "ray", RAY_ADDRESS=cluster.address, **TOKEN)
-    wait_until(lambda: len(names()) == 1, 60)
+    wait_until(lambda: len(names()) == 1, 100)
 
     assert "ALIVE" in (shown := cluster.actors())
     assert "WorkerPost" in shown
     assert stack.settings.api_key not in shown
     key = stack.settings.api_key.encode()
-    files = [path for path in Path(cluster.session_dir).rglob("*") if path.is_file()]
+    files = {path: content_of(path) for path in Path(cluster.session_dir).rglob("*") if path.is_file()}
     assert len(files) > 10
-    assert [path for path in files if key in path.read_bytes()] == []
+    assert [path for path, content in files.items() if key in content] == []
 
 
 def test_no_ray_at_the_address_is_one_sentence(start_worker, said):
-    assert start_worker("agent:agent", "--on", "ray", RAY_ADDRESS="127.0.0.1:9").wait(60) == 2
+    assert start_worker("agent:agent", "--on", "ray", RAY_ADDRESS="127.0.0.1:9").wait(100) == 2
     assert said().count("\n") == 1
     assert "ray at 127.0.0.1:9: expected a cluster, found none" in said()
 
 
 def test_resources_that_ray_does_not_have_are_one_sentence(start_worker, said):
-    assert start_worker("agent:agent", "--on", "ray", "--resources", '{"cpus": 1}').wait(60) == 2
+    assert start_worker("agent:agent", "--on", "ray", "--resources", '{"cpus": 1}').wait(100) == 2
     assert said().startswith("agent-layer: --resources: expected a JSON object with any of num_cpus, num_gpus")

@@ -81,7 +81,7 @@ def test_what_ends_and_what_is_judged_later_arrives(record, make_attempt, follow
 
     wait_until(lambda: sorted(rewards_in(tmp_path / "d").items()) == [("x.1-0", 0.5), ("x.2-0", 1.0)], 60)
     exporter.send_signal(signal.SIGINT)
-    assert exporter.wait(30) == 0
+    assert exporter.wait(60) == 0
     assert agrees(tmp_path / "d", store, reward=(0.5, None))
 
 
@@ -95,6 +95,7 @@ def test_two_exporters_of_one_directory_are_one_too_many(follow, wait_until, tmp
     assert b"expected no one else to write it" in second.stderr.read()
 
 
+@pytest.mark.timeout(300)
 def test_killed_at_any_moment_nothing_is_lost_and_nothing_is_there_twice(
     record, make_attempt, follow, settings, wait_until, tmp_path
 ):
@@ -108,12 +109,12 @@ def test_killed_at_any_moment_nothing_is_lost_and_nothing_is_there_twice(
             store.reward(f"x.{chance.randrange(num_made)}-0", chance.random())
         time.sleep(chance.uniform(0.0, 5.0))  # a moment that nobody chose
         exporter.kill()
-        exporter.wait(30)
+        exporter.wait(60)
 
     exporter = follow()
-    wait_until(lambda: agrees(tmp_path / "d", store), 90)
+    wait_until(lambda: agrees(tmp_path / "d", store), 120)
     exporter.send_signal(signal.SIGTERM)
-    assert exporter.wait(30) == 0
+    assert exporter.wait(60) == 0
     assert not list((tmp_path / "d").rglob(".unfinished-*"))
 
 

@@ -14,6 +14,7 @@ from agent_layer.gateway.app import build_app
 from agent_layer.local.scripted import ScriptedEngine, serve
 from agent_layer.recorder import Recorder, open_recorder
 from agent_layer.recorder.shipping import ensure_shipper
+from agent_layer.schema.rollout import FINAL_STATUSES
 from agent_layer.schema.task import Task
 from agent_layer.settings import Settings
 from agent_layer.store import Store, open_store
@@ -67,14 +68,25 @@ class Site:
         return await self.trajectories(sum(group.num_accepted for group in states))
 
     async def trajectories(self, num_accepted):
-        await until(lambda: len(self.store.query(accepted=True, limit=1000).items) >= num_accepted)
+        """All that there are; logs are shipped side by side, so that one may be accepted before another is whole."""
+        await until(lambda: self._have_ended(num_accepted))
         return [self.store.get(row.trajectory_id) for row in self.store.query(order="oldest", limit=1000).items]
+
+    def _have_ended(self, num_accepted):
+        rows = self.store.query(limit=1000).items
+        return sum(row.accepted for row in rows) >= num_accepted and all(row.status in FINAL_STATUSES for row in rows)
 
 
 @pytest.fixture
 async def site(settings, redis, keys):
     mine = settings.model_copy(
-        update={"api_key": "operator-key", "retry_base_seconds": 0.02, "heartbeat_seconds": 0.1, "stop_seconds": 5.0}
+        update={
+            "api_key": "operator-key",
+            "connect_seconds": 20.0,
+            "retry_base_seconds": 0.02,
+            "heartbeat_seconds": 0.1,
+            "stop_seconds": 5.0,
+        }
     )
     async with serve(ScriptedEngine()) as engine, serve_gateway(mine, redis, keys, engine) as url:
         mine = mine.model_copy(update={"gateway_url": url})

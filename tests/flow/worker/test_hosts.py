@@ -27,16 +27,22 @@ async def pid(task, rollout):
 
 async def blocks(task, rollout):
     await ask("hi")
-    time.sleep(3)
+    time.sleep(5)
     return 1.0
 
 async def holds_the_gil(task, rollout):
     await ask("hi")
-    ctypes.PyDLL(None).sleep(3)
+    ctypes.PyDLL(None).sleep(5)
     return 1.0
+
+async def both_run(task):
+    (HERE / f"{task.id}-runs").touch()
+    while not all((HERE / f"{name}-runs").exists() for name in ("bad", "good")):
+        await asyncio.sleep(0.01)
 
 async def exits(task, rollout):
     await ask("hi")
+    await both_run(task)
     if rollout.attempt == 0:
         if task.id == "bad":
             os._exit(7)
@@ -44,6 +50,7 @@ async def exits(task, rollout):
     return 1.0
 
 async def sticks(task, rollout):
+    await both_run(task)
     if rollout.attempt == 0:
         if task.id == "bad":
             time.sleep(60)
@@ -81,7 +88,7 @@ def module(write_module):
 @pytest.fixture
 def quick(site):
     """A lease ends sooner than an agent that blocks."""
-    return replace(site, settings=site.settings.model_copy(update={"lease_seconds": 2.0}))
+    return replace(site, settings=site.settings.model_copy(update={"lease_seconds": 4.0}))
 
 
 @pytest.fixture(params=[False, True], ids=["shared", "isolated"])
@@ -128,11 +135,11 @@ async def test_an_agent_that_ends_its_process_loses_what_ran_there_and_all_is_ru
 @pytest.mark.usefixtures("module")
 async def test_who_ends_with_an_attempt_that_could_not_be_stopped_reads_so_and_has_not_failed(site, task):
     strict = replace(site, settings=site.settings.model_copy(update={"close_seconds": 0.1}))
-    stuck = task("bad", limits=Limits(wall_seconds=4.0))
+    stuck = task("bad", limits=Limits(wall_seconds=6.0))
     trajectories = await strict.run("theirs:sticks", stuck, task("good"))
 
     errors = {one.task.id: one.outcome.error for one in trajectories if one.outcome.error}
-    assert errors["bad"] == "the agent ran longer than wall_seconds (4)"
+    assert errors["bad"] == "the agent ran longer than wall_seconds (6)"
     assert "it was ended with an attempt that did not stop when it was told to" in errors["good"]
     (run,) = site.dispatcher.runs()
     assert run.causes == [("user", 1)]
@@ -169,7 +176,7 @@ async def test_errors_and_rewards_of_another_process_count_as_if_here(site, task
 async def test_the_time_that_a_module_takes_to_load_is_not_the_agents(site, task, write_module):
     write_module("heavy", HEAVY)
 
-    trajectories = await site.run("heavy:agent", task(limits=Limits(wall_seconds=1.5)))
+    trajectories = await site.run("heavy:agent", task(limits=Limits(wall_seconds=4.0)))
 
     assert endings(trajectories) == [("t", "lost", "infra", None), ("t", "completed", None, 1.0)]
 
@@ -177,7 +184,7 @@ async def test_the_time_that_a_module_takes_to_load_is_not_the_agents(site, task
 HEAVY = """
 import os, time
 
-time.sleep(2)
+time.sleep(5)
 
 async def agent(task, rollout):
     if rollout.attempt == 0:
@@ -198,7 +205,7 @@ async def test_a_module_that_lacks_the_agent_ends_its_worker_at_once_whatever_it
     site, task, write_module, isolated
 ):
     write_module("busy", "import threading, time\nthreading.Thread(target=time.sleep, args=(60,)).start()\n")
-    hasty = replace(site, settings=site.settings.model_copy(update={"start_seconds": 20.0}))
+    hasty = replace(site, settings=site.settings.model_copy(update={"start_seconds": 50.0}))
 
     with pytest.raises(BadInputError, match="module:attribute that can be imported"):
         await hasty.run("busy:agent", task(), **isolated)

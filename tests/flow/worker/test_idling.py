@@ -25,15 +25,15 @@ async def waits(task, rollout):
     return 1.0
 
 async def works(task, rollout):
-    for number in range(16):
+    for number in range(12):
         rollout.reward(float(number), name="progress")
-        await asyncio.sleep(0.25)
+        await asyncio.sleep(0.5)
     return 1.0
 
 async def calls(task, rollout):
-    for _ in range(16):
+    for _ in range(12):
         await ask()
-        await asyncio.sleep(0.25)
+        await asyncio.sleep(0.5)
     return 1.0
 """
 
@@ -44,16 +44,16 @@ def _module(write_module):
 
 
 async def test_an_agent_that_records_nothing_is_ended_for_its_own_fault(site, task):
-    first, second = await site.run("idle:sleeps", task(limits=Limits(idle_seconds=3.0)))
+    first, second = await site.run("idle:sleeps", task(limits=Limits(idle_seconds=4.5)))
 
     assert (first.outcome.status, first.outcome.cause, second.reward) == ("failed", "user", 1.0)
-    assert "idle_seconds (3)" in first.outcome.error
+    assert "idle_seconds (4.5)" in first.outcome.error
 
 
 async def test_an_agent_whose_call_is_not_answered_is_ended_for_the_infrastructures(site, task):
     site.engine.prefill_seconds = site.engine.token_seconds = 60.0
 
-    first, second = await site.run("idle:waits", task(limits=Limits(idle_seconds=3.0)))
+    first, second = await site.run("idle:waits", task(limits=Limits(idle_seconds=4.5)))
 
     assert (first.outcome.status, first.outcome.cause, second.reward) == ("lost", "infra", 1.0)
     assert "in flight" in first.outcome.error
@@ -61,6 +61,6 @@ async def test_an_agent_whose_call_is_not_answered_is_ended_for_the_infrastructu
 
 @pytest.mark.parametrize("agent", ["works", "calls"])
 async def test_an_agent_that_records_or_calls_now_and_then_goes_on(site, task, agent):
-    (trajectory,) = await site.run(f"idle:{agent}", task(limits=Limits(idle_seconds=3.0)))
+    (trajectory,) = await site.run(f"idle:{agent}", task(limits=Limits(idle_seconds=4.5)))
 
     assert (trajectory.outcome.status, trajectory.outcome.cause) == ("completed", None)

@@ -4,7 +4,6 @@ import sys
 
 import openai
 
-from agent_layer.recorder import open_recorder
 from agent_layer.recorder.blotting import Blotter
 from agent_layer.schema.codec import encode
 from agent_layer.schema.gateway import KEY_PREFIX
@@ -33,7 +32,7 @@ sys.exit("I fail, and tell " + key if "failing" in os.environ["AGENT_LAYER_TASK"
 """
 
 
-async def test_no_key_is_in_any_log_or_object(site, task):
+async def test_no_key_is_in_any_log_or_object(site, task, until):
     keys = [site.settings.api_key]
 
     async def leak_in_process(_view, rollout):
@@ -46,6 +45,7 @@ async def test_no_key_is_in_any_log_or_object(site, task):
     await site.run(leak_in_process, task("raising"))
 
     assert [reward.score for one in said if one.accepted for reward in one.rewards] == [1.0]
+    await until(lambda: not list(site.settings.log_dir.glob("*-*")))  # else logs go while they are read
     stored = b"".join(read_all(site))
     assert b"my key is ****" in stored
     assert KEY_PREFIX.encode() not in stored
@@ -55,7 +55,6 @@ async def test_no_key_is_in_any_log_or_object(site, task):
 
 def read_all(site):
     """Everything that lies in logs, and what segments hold once it is decompressed."""
-    open_recorder(site.settings).flush(20)
     store = site.store
     for key in list_segments(store.keys, store.objects):
         for records in read_segment(store.objects, key).records.values():

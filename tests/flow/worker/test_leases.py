@@ -93,7 +93,16 @@ async def test_a_task_that_cannot_be_recorded_dies_and_keeps_no_other_from_runni
     assert [dead.num_attempts for dead in site.dispatcher.dead()] == [1]
 
 
-async def test_an_agent_whose_lease_is_lost_is_ended_and_counts_for_nothing(site, task, redis, keys):
+def lapses(site, rollout):
+    """Let a lease lapse; whether it has, which a heartbeat in between prevents."""
+    queue = site.dispatcher.queue
+    queue.redis.zadd(queue.keys.queue("leases"), {rollout: 0}, xx=True)
+    queue.reap()
+    (state,) = site.dispatcher.rollouts([rollout.rpartition(".")[0]])
+    return state.num_failures == 1
+
+
+async def test_an_agent_whose_lease_is_lost_is_ended_and_counts_for_nothing(site, task, until):
     held, ended = asyncio.Event(), asyncio.Event()
 
     async def agent(_view, rollout):
@@ -108,8 +117,7 @@ async def test_an_agent_whose_lease_is_lost_is_ended_and_counts_for_nothing(site
     async with site.worker(agent, slots=1), site.worker(agent, slots=1):
         groups = await asyncio.to_thread(site.dispatcher.submit, [task()])
         await asyncio.wait_for(held.wait(), 30)
-        redis.zadd(keys.queue("leases"), {f"{groups[0]}.0": 0})
-        assert site.dispatcher.queue.reap() == 1
+        await until(lambda: lapses(site, f"{groups[0]}.0"))
         await asyncio.wait_for(ended.wait(), 30)
         await asyncio.to_thread(site.dispatcher.wait, groups, 60)
 
@@ -138,11 +146,11 @@ async def test_what_is_left_of_an_attempt_that_was_handed_on_can_call_no_more(si
 
 async def test_a_key_holds_for_as_long_as_the_lease_is_kept(site, task, client):
     async def agent(_view, _rollout):
-        await asyncio.sleep(2.5)
+        await asyncio.sleep(5.0)
         await client.chat.completions.create(model="m", messages=[{"role": "user", "content": "still here"}])
         return 1.0
 
-    short = replace(site, settings=site.settings.model_copy(update={"lease_seconds": 2.0}))
+    short = replace(site, settings=site.settings.model_copy(update={"lease_seconds": 4.0}))
     (trajectory,) = await short.run(agent, task())
 
     assert (trajectory.outcome.status, trajectory.reward) == ("completed", 1.0)

@@ -19,7 +19,7 @@ controls = "collective_rpc pause resume reset_prefix_cache metrics engines rollo
 def ask(url):
     request = urllib.request.Request(url, b"{}", {"Authorization": "Bearer " + key})
     try:
-        with urllib.request.urlopen(request, timeout=5) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             return answer.status
     except urllib.error.HTTPError as error:
         return error.code

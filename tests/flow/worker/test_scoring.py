@@ -187,7 +187,7 @@ async def test_a_scorer_that_fails_twice_is_asked_a_third_time(site, task, chatt
     ("scorer", "status"), [("never", "verifier_error"), ("hangs", "timeout"), ("blocks", "timeout")]
 )
 async def test_a_scorer_that_always_fails_makes_the_attempt_unusable(site, task, chatter, judges, scorer, status):
-    limits = Limits(score_seconds=1.0)
+    limits = Limits(score_seconds=4.0)  # reading what it judges takes time, too
     (trajectory,) = await site.run(chatter, task(scorer=f"judges:{scorer}", limits=limits))
 
     assert (judges / "tries").read_text() == "xxx"
