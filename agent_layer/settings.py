@@ -133,7 +133,8 @@ class Settings(BaseSettings):
     score_attempts: int = Field(default=3, ge=1)
     """How often a scorer that fails is asked, before its reward is null."""
     start_seconds: float = Field(default=300.0, gt=0)
-    """Longest start of a process of agents or scorers, which imports their code."""
+    """Longest start of a process of agents or scorers, which imports their code, and of a judgement, which reads what
+    is judged."""
     max_starts: int = Field(default=8, ge=1)
     """Attempts of a worker that are opened, forked or reset at the same time, however many run."""
     request_seconds: float = 600.0

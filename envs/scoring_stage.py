@@ -138,14 +138,25 @@ class ScoringStage:
 
     async def _ask(self, process: SharedHost, asked: Judge) -> Judged:
         host = await process.take()
-        answer = host.ask(msgspec.structs.replace(asked, token=self._token()))
+        loop, limit, has_begun = asyncio.get_running_loop(), asyncio.timeout(self._settings.start_seconds), False
+
+        def begin(_: object) -> None:
+            nonlocal has_begun
+            if not answer.done() and not limit.expired():
+                limit.reschedule(loop.time() + asked.seconds + _MARGIN_SECONDS)
+                has_begun = True
+
+        answer = host.ask(msgspec.structs.replace(asked, token=self._token()), begin)
         try:
-            async with asyncio.timeout(asked.seconds + _MARGIN_SECONDS):
+            async with limit:
                 judged = await answer
         except TimeoutError:
             host.kill()
-            error = f"the scorer blocked its process for longer than score_seconds ({asked.seconds:g})"
-            return _failed(asked, "timeout", error)
+            if has_begun:
+                error = f"the scorer blocked its process for longer than score_seconds ({asked.seconds:g})"
+                return _failed(asked, "timeout", error)
+            error = f"trajectory not read within start_seconds ({self._settings.start_seconds:g})"
+            return Judged(token="", error=error)
         assert isinstance(judged, Judged)
         return judged
 

@@ -10,7 +10,7 @@ from agent_layer.errors import AgentLayerError, BadInputError
 from agent_layer.settings import load_settings
 from agent_layer.store.store import Store, open_store
 from envs.host.channel import Channel
-from envs.host.messages import Begin, Check, Checked, Judge, Judged, Ready, ToHost
+from envs.host.messages import Begin, Check, Checked, Judge, Judged, Ready, Started, ToHost
 from envs.scoring import judge, load_scorer
 
 __all__ = ["Bench", "load_bench"]
@@ -61,10 +61,11 @@ class Bench:
         except (AgentLayerError, RedisError, OSError) as error:
             self._tell(Judged(token=asked.token, error=f"{type(error).__name__}: {error}"))
             return
+        self._tell(Started(token=asked.token))
         rewards = await judge(scorer, asked.task, trajectory, asked.result, asked.seconds)
         self._tell(Judged(token=asked.token, rewards=rewards))
 
-    def _tell(self, message: Checked | Judged) -> None:
+    def _tell(self, message: Checked | Started | Judged) -> None:
         if self._channel is not None:
             self._channel.send(message)
 

@@ -98,7 +98,7 @@ class Stopping(_Message, frozen=True, kw_only=True):
 
 
 class Started(_Message, frozen=True, kw_only=True):
-    """The agent is prepared and begins."""
+    """The agent, or the scorer, is prepared and begins."""
 
     token: str
 

@@ -187,13 +187,28 @@ async def test_a_scorer_that_fails_twice_is_asked_a_third_time(site, task, chatt
     ("scorer", "status"), [("never", "verifier_error"), ("hangs", "timeout"), ("blocks", "timeout")]
 )
 async def test_a_scorer_that_always_fails_makes_the_attempt_unusable(site, task, chatter, judges, scorer, status):
-    limits = Limits(score_seconds=4.0)  # reading what it judges takes time, too
+    limits = Limits(score_seconds=1.0)
     (trajectory,) = await site.run(chatter, task(scorer=f"judges:{scorer}", limits=limits))
 
     assert (judges / "tries").read_text() == "xxx"
     assert (trajectory.reward, trajectory.rewards[-1].status, bool(trajectory.accepted)) == (None, status, True)
     (group,) = site.dispatcher.groups([trajectory.accepted.group_id])
     assert (group.num_accepted, group.num_usable) == (1, 0)
+
+
+async def test_the_time_that_reading_takes_is_not_the_scorers(site, task, chatter, write_module):
+    write_module(
+        "far",
+        "import time\n"
+        "from agent_layer.store.store import Store\n"
+        "get = Store.get\n"
+        "Store.get = lambda *asked: time.sleep(5) or get(*asked)\n"
+        "async def score(task, trajectory, result):\n    return 0.75\n",
+    )
+
+    (trajectory,) = await site.run(chatter, task(scorer="far:score", limits=Limits(score_seconds=1.0)))
+
+    assert (trajectory.reward, trajectory.outcome.cause) == (0.75, None)
 
 
 async def test_an_attempt_whose_worker_ends_before_its_scorer_does_is_lost(site, task, chatter, judges, until):
