@@ -66,7 +66,7 @@ def settings(tmp_path: Path, redis_url: str) -> Iterator[Settings]:
         log_roll_seconds=0.05,
         ship_poll_seconds=0.01,
         ship_linger_seconds=0.2,
-        flush_seconds=20.0,
+        flush_seconds=60.0,
         connect_seconds=2.0,
     )
     yield settings
@@ -179,7 +179,7 @@ def machine(tmp_path: Path, settings: Settings) -> Iterator[Callable[..., Settin
 
     def make(ingest: Ingest, name: str = "worker", **changes: object) -> Settings:
         known = {"namespace": settings.namespace, "ingest_url": ingest.url, "ingest_key": ingest.key}
-        pace = {"log_roll_seconds": 0.05, "ship_poll_seconds": 0.01, "ship_linger_seconds": 0.2, "flush_seconds": 30.0}
+        pace = {"log_roll_seconds": 0.05, "ship_poll_seconds": 0.01, "ship_linger_seconds": 0.2, "flush_seconds": 60.0}
         machines.append(Settings(**{"dir": tmp_path / name, **known, **pace, **changes}))
         return machines[-1]
 
