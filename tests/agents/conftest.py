@@ -93,7 +93,7 @@ def run_program(name, *arguments, directory, variables):
         check=False,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=200,
         cwd=directory,
         env=clean | quiet | variables,
     )

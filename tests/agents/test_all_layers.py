@@ -13,7 +13,10 @@ from agent_layer.store import open_store
 from tracer.testing import capture
 from tracer.tracing import Tracing, trace_into
 
-pytestmark = pytest.mark.filterwarnings("ignore::Warning:litellm", "ignore::Warning:pydantic")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::Warning:litellm", "ignore::Warning:pydantic"),
+    pytest.mark.timeout(300),
+]
 
 
 @pytest.fixture(scope="module")

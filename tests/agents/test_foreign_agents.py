@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+pytestmark = pytest.mark.timeout(300)
+
 
 def assert_exact(trajectory, engine):
     """Each call of the engine is one step, with the very ids that it saw and gave."""

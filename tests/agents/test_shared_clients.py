@@ -13,7 +13,10 @@ from agent_layer.recorder.log import open_recorder
 from agent_layer.store import open_store
 from tracer.tracing import Tracing, trace_into
 
-pytestmark = pytest.mark.filterwarnings("ignore::Warning:litellm", "ignore::Warning:pydantic")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::Warning:litellm", "ignore::Warning:pydantic"),
+    pytest.mark.timeout(300),
+]
 NOWHERE = "http://127.0.0.1:9"
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from agent_layer.store import open_store
 
+pytestmark = pytest.mark.timeout(300)
 SCRIPT = """
 import openai, sys
 client = openai.OpenAI()
@@ -52,7 +53,7 @@ def trace(settings, *words, directory, **variables):
         env=environment | variables,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=200,
         check=False,
     )
 
@@ -138,7 +139,7 @@ def test_signals_reach_the_program_and_its_status_comes_back(settings, home):
     ) as tracing:
         assert tracing.stdout.readline() == "ready\n"
         tracing.send_signal(signal.SIGTERM)
-        _, errors = tracing.communicate(timeout=30)
+        _, errors = tracing.communicate(timeout=100)
 
     assert tracing.returncode == 128 + signal.SIGTERM
     named = errors.strip().rpartition(" ")[2]

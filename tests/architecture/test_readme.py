@@ -33,6 +33,7 @@ graph = builder.compile()
 """
 
 
+@pytest.mark.timeout(300)
 def test_the_programs_run_one_after_another(settings: Settings, tmp_path: Path):
     traced = [program for program in PROGRAMS if not any(word in program for word in NEED_A_MODEL)]
     with serve_in_thread(ScriptedEngine(script=lambda _: "it is 42")) as engine:
@@ -41,7 +42,7 @@ def test_the_programs_run_one_after_another(settings: Settings, tmp_path: Path):
         path.write_text(source)
         environment = {**os.environ, **settings.environment()}
         done = subprocess.run(
-            [sys.executable, str(path)], env=environment, capture_output=True, text=True, timeout=90, check=False
+            [sys.executable, str(path)], env=environment, capture_output=True, text=True, timeout=250, check=False
         )
 
     assert done.returncode == 0, done.stderr

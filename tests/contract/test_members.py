@@ -131,7 +131,7 @@ def test_a_member_that_starts_again_gets_back_at_once_what_is_its_own(write, fol
 
 def test_a_member_waits_when_it_holds_as_many_as_it_may(write, follow, wait_until):
     write(group("g", 1.0), group("h", 2.0), group("i", 3.0))
-    held, waiting = [], follow("one", wait_seconds=10, max_unacked=1)
+    held, waiting = [], follow("one", wait_seconds=60, max_unacked=1)
 
     def take_two():
         held.append(next(waiting))

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ import sys
 from pathlib import Path
 from agent_layer.settings import Settings
 from agent_layer.store.clients import open_redis
-redis = open_redis(Settings(dir=Path(sys.argv[1]), connect_seconds=20))
+redis = open_redis(Settings(dir=Path(sys.argv[1]), connect_seconds=60))
 redis.rpush("seen", sys.argv[2])
 print(redis.info("server")["process_id"], redis.config_get("port")["port"], redis.llen("seen"), flush=True)
 sys.stdin.read()
@@ -81,9 +82,17 @@ def parent_of(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
+def state_of(pid: int) -> str:
+    """One letter: T for a stopped process, Z for one that has ended and was not waited for."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
 def servers_in(directory: Path) -> list[int]:
     """Pids of the servers whose socket lies in a directory; their title names it."""
-    titles = {int(path.parent.name): path.read_text() for path in Path("/proc").glob("[0-9]*/cmdline")}
+    titles: dict[int, str] = {}
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # processes of others come and go
+            titles[int(path.parent.name)] = path.read_bytes().decode(errors="replace")
     return [
         pid
         for pid, title in titles.items()
@@ -106,8 +115,9 @@ def test_a_server_that_is_being_started_again_is_not_started_twice(tmp_path, wai
     user, pid, _, _ = use(tmp_path, "first")
     keeper = parent_of(pid)
     os.kill(keeper, signal.SIGSTOP)
+    wait_until(lambda: state_of(keeper) == "T")  # before, it might still see its server die
     os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z")
+    wait_until(lambda: state_of(pid) == "Z")
     with pytest.raises(UnreachableError, match="own Redis server"):
         open_redis(Settings(dir=tmp_path, connect_seconds=0.2))
     os.kill(keeper, signal.SIGCONT)

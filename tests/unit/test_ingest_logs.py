@@ -140,8 +140,8 @@ def read(body: bytes) -> list[bytes]:
 
 @pytest.fixture
 def own_log(settings) -> Recorder:
-    """A log that nobody ships."""
-    recorder = Recorder(settings)
+    """A log that nobody ships, nor renames while a test reads it."""
+    recorder = Recorder(settings.model_copy(update={"log_roll_seconds": 60}))
     yield recorder
     recorder.close()
 

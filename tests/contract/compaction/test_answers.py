@@ -133,7 +133,7 @@ def test_half_dead_segments_are_rewritten_at_once_and_others_later(scene, store,
     assert segment_key(store.keys, mostly_dead) not in scene.segments()
     assert segment_key(store.keys, mostly_alive) in scene.segments()
 
-    later = Limits(small_bytes=1, least_age_seconds=-1.0, dead_seconds=0.0)
+    later = Limits(small_bytes=1, least_age_seconds=-1.0, dead_seconds=-1.0)
     assert store.compact(limits=later).num_removed == 1
     assert segment_key(store.keys, mostly_alive) not in scene.segments()
 

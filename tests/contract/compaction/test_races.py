@@ -35,6 +35,7 @@ def test_whoever_dies_while_a_segment_is_being_merged_is_gone_after_the_next_run
     assert store.check().findings == []
 
 
+@pytest.mark.timeout(300)
 def test_readers_read_during_compactions(scene, store):
     members = scene.fill()
     expected = scene.answers()
@@ -156,7 +157,7 @@ def test_nothing_goes_when_what_was_stored_is_not_what_is_read_back(scene, store
 
 def test_one_at_a_time(scene, store):
     scene.fill()
-    store.redis.set(store.keys.compacting, "another", px=5_000)
+    store.redis.set(store.keys.compacting, "another", px=60_000)
 
     with pytest.raises(LeaseLostError, match="another process at work"):
         store.compact(limits=NOW)

@@ -110,13 +110,13 @@ def test_a_cancelled_group_is_not_filled_up(desk):
 def test_the_bias_of_coming_first_is_shown(desk):
     group_id = desk.add(group_size=1, launch=2)
     fast, slow = desk.claim(2)
-    desk.redis.hincrby(desk.keys.queue("r", slow.rollout_id), "began", -60_000)  # it has run for a minute
-    desk.redis.hincrby(desk.keys.queue("r", fast.rollout_id), "began", -2_000)
+    desk.redis.hincrby(desk.keys.queue("r", slow.rollout_id), "began", -3_600_000)  # it has run for an hour
+    desk.redis.hincrby(desk.keys.queue("r", fast.rollout_id), "began", -600_000)
     desk.end(fast)
 
     group, run = desk.group(group_id), desk.run()
-    assert group.kept_seconds == pytest.approx(2, abs=1)
-    assert group.surplus_seconds == pytest.approx(60, abs=1)
+    assert group.kept_seconds == pytest.approx(600, abs=60)
+    assert group.surplus_seconds == pytest.approx(3_600, abs=60)
     assert (run.kept_seconds, run.surplus_seconds) == (group.kept_seconds, group.surplus_seconds)
 
 

@@ -111,7 +111,7 @@ async def switch(house, version, before=lambda: None):
         before()
         EngineControl(url).load(directory)
 
-    await asyncio.to_thread(house.board.switch, url, version, str(directory), load, 5.0)
+    await asyncio.to_thread(house.board.switch, url, version, str(directory), load, 30.0)
     return time.monotonic() - began
 
 
@@ -125,8 +125,10 @@ def chunks_of(text):
 
 @asynccontextmanager
 async def keep_house(settings, redis, put_on_board, engine, log, tls=None) -> AsyncIterator[House]:
+    settings = settings.model_copy(update={"connect_seconds": 30.0})
     async with serve(engine), aiohttp.ClientSession() as session:
-        board = put_on_board(engine, settings)
+        # who switches waits for the gateway, however long this machine makes it stand still
+        board = put_on_board(engine, settings.model_copy(update={"gateway_seconds": 30.0}))
         runner = web.AppRunner(build_app(settings, redis, log), access_log=None, shutdown_timeout=0.1)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
@@ -140,6 +142,18 @@ async def keep_house(settings, redis, put_on_board, engine, log, tls=None) -> As
 @pytest.fixture(name="switch")
 def _switch():
     return switch
+
+
+def hold(engine):
+    """Let the engine think about its next word until the event is set that this gives: no answer ends before."""
+    go_on = asyncio.Event()
+    engine._think = lambda _: go_on.wait()
+    return go_on
+
+
+@pytest.fixture(name="hold")
+def _hold():
+    return hold
 
 
 @pytest.fixture

@@ -29,6 +29,22 @@ def house(cutting_house):
     return cutting_house
 
 
+@pytest.fixture
+def switch(switch):
+    """As everywhere, while the engine falls silent until it has new weights: no answer ends before it is cut off."""
+
+    async def switch_in_silence(house, version, before=lambda: None):
+        seconds, house.engine.token_seconds = house.engine.token_seconds, 60.0
+
+        def speak_again():
+            house.engine.token_seconds = seconds
+            before()
+
+        await switch(house, version, speak_again)
+
+    return switch_in_silence
+
+
 def sampled(house):
     return sum(len(call.token_ids[0]) for call in house.engine.calls)
 

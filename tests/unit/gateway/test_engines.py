@@ -11,6 +11,19 @@ from agent_layer.local.scripted import ScriptedEngine, serve
 
 
 @pytest.fixture
+def poll_seconds():
+    """The gateway learns how engines are from calls alone: no look at them comes between two lines of a test."""
+    return 600.0
+
+
+@pytest.fixture
+async def house(settings, keep, poll_seconds):
+    mine = {"api_key": "operator-key", "gateway_seconds": 1.0, "close_seconds": 0.2}
+    async with keep(settings.model_copy(update={**mine, "engine_poll_seconds": poll_seconds})) as kept:
+        yield kept
+
+
+@pytest.fixture
 async def second(house):
     """Another engine, which has joined."""
     async with serve(ScriptedEngine(script=lambda _: "second")) as engine:
@@ -125,6 +138,7 @@ async def test_an_engine_that_leaves_ends_its_calls(house, second, until):
     assert {await home_of(house) for _ in range(4)} == {house.engine.url}
 
 
+@pytest.mark.parametrize("poll_seconds", [0.5])
 async def test_engines_say_how_busy_they_are(house, second):
     second.num_waiting, second.cache_usage = 30, 0.99
 
@@ -185,6 +199,7 @@ async def home_of(house):
     return house.step(opened).engine
 
 
+@pytest.mark.parametrize("poll_seconds", [0.5])
 async def test_an_engine_that_ended_serves_again_only_with_weights_that_are_known(house, until):
     async with AsyncExitStack() as first:
         ending = await first.enter_async_context(serve(ScriptedEngine()))
@@ -203,6 +218,7 @@ async def test_an_engine_that_ended_serves_again_only_with_weights_that_are_know
                 pass
 
 
+@pytest.mark.parametrize("poll_seconds", [0.5])
 async def test_an_engine_that_ended_with_the_weights_it_starts_from_comes_back(house):
     async with serve(ScriptedEngine()) as ending:
         await house.post("/engines", {"url": ending.url})

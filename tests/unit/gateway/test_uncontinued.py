@@ -72,8 +72,12 @@ async def test_a_drain_that_is_given_up_costs_the_answer_nothing(house, until):
 
     calling = asyncio.create_task(house.chat(opened, "go", **LIMIT))
     await until(lambda: sampled(house) > 5)
-    url = house.engine.url
-    await asyncio.to_thread(house.board.switch, url, 0, "initial", lambda: None, 5.0)
+    url, seconds, house.engine.token_seconds = house.engine.url, house.engine.token_seconds, 60.0
+
+    def speak_again():
+        house.engine.token_seconds = seconds
+
+    await asyncio.to_thread(house.board.switch, url, 0, "initial", speak_again, 30.0)
     await calling
 
     assert len(house.engine.calls) == 2

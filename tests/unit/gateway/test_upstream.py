@@ -70,7 +70,7 @@ async def serving(*script):
 
 @pytest.fixture
 def client():
-    kept = Upstream(connect_seconds=2.0, answer_seconds=5.0)
+    kept = Upstream(connect_seconds=30.0, answer_seconds=60.0)
     yield kept
     kept.close()
 
@@ -193,7 +193,7 @@ async def test_an_answer_that_breaks_off_is_an_error(client, pieces, is_streamed
 
 
 async def test_an_engine_that_takes_too_long_is_an_error(until):
-    client = Upstream(connect_seconds=2.0, answer_seconds=0.05)
+    client = Upstream(connect_seconds=30.0, answer_seconds=0.05)
     async with serving([STREAM, b"3\r\nabc\r\n", HANG]) as server:
         with pytest.raises(EngineError, match=r"within 0\.05 s"):
             await ask(client, server)

@@ -157,7 +157,7 @@ class Receiver:
     def post(self, body, content_type="application/x-protobuf", key=None, **headers):
         """Send a request; give (status, body)."""
         told = {"content-type": content_type, "x-api-key": self.key if key is None else key} | headers
-        connection = HTTPConnection(urlsplit(self.url).netloc, timeout=10)
+        connection = HTTPConnection(urlsplit(self.url).netloc, timeout=60)
         with closing(connection):
             connection.request("POST", "/v1/traces", body, told)
             response = connection.getresponse()
@@ -183,12 +183,12 @@ def _serve_receiver():
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
-    runner = asyncio.run_coroutine_threadsafe(_serve(app), loop).result(10)
+    runner = asyncio.run_coroutine_threadsafe(_serve(app), loop).result(60)
     receiver.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
     try:
         yield receiver
     finally:
-        asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result(10)
+        asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result(60)
         loop.call_soon_threadsafe(loop.stop)
         thread.join(5)
         loop.close()

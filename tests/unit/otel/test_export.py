@@ -98,21 +98,23 @@ def test_a_closed_port_is_an_error_of_ours(make_attempt):
         OtlpSender("http://127.0.0.1:9", "test", 0.3).send([trace_of(trajectory)])
 
 
+@pytest.mark.timeout(300)
 def test_following_sends_what_ends_and_goes_on_after_an_outage(record, collector, settings, wait_until):
     record("x.0-0")
     command = [sys.executable, "-m", "agent_layer.cli", "export", "otlp", "--follow", "--endpoint", collector.url]
     environment = {**os.environ, **settings.environment()}
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as exporter:
-        wait_until(lambda: len(collector.spans) == 5, 30)
+        wait_until(lambda: len(collector.spans) == 5, 100)
         collector.status = 400
         record("x.1-0")
-        wait_until(lambda: collector.num_requests > 1, 30)
+        wait_until(lambda: collector.num_requests > 1, 100)
         collector.status = 200
-        wait_until(lambda: len(collector.spans) == 10, 30)
+        wait_until(lambda: len(collector.spans) == 10, 100)
         exporter.send_signal(signal.SIGINT)
-        assert exporter.wait(20) == 0
+        assert exporter.wait(100) == 0
 
 
+@pytest.mark.timeout(300)
 def test_following_goes_on_where_it_was(record, collector, settings, wait_until):
     record("x.0-0")
     command = [sys.executable, "-m", "agent_layer.cli", "export", "otlp", "--follow", "--endpoint", collector.url]
@@ -121,10 +123,10 @@ def test_following_goes_on_where_it_was(record, collector, settings, wait_until)
     for number in range(2):
         with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as exporter:
             record(f"y.{number}-0")
-            wait_until(lambda: len(collector.spans) == 5 * (number + 2), 30)  # noqa: B023 - called in this round
+            wait_until(lambda: len(collector.spans) == 5 * (number + 2), 100)  # noqa: B023 - called in this round
             newest = store.redis.xrevrange(store.keys.events, count=1)[0][0]
-            wait_until(lambda: store.redis.get(store.keys.exported("otlp")) == newest, 30)  # noqa: B023 - the same
+            wait_until(lambda: store.redis.get(store.keys.exported("otlp")) == newest, 100)  # noqa: B023 - the same
             exporter.send_signal(signal.SIGTERM)
-            assert exporter.wait(20) == 0
+            assert exporter.wait(100) == 0
 
     assert len(collector.spans) == 15

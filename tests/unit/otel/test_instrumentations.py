@@ -25,7 +25,7 @@ def answer(asked):
 def trace_agent(name, engine, receiver):
     """Let the agent run in a process of its own, under an instrumentation."""
     command = [sys.executable, str(AGENT), name, engine.url, receiver.url, receiver.key]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 0, done.stderr
     return receiver.log.trajectory
 
@@ -94,7 +94,7 @@ def test_our_tracer_and_another_instrumentation_together_make_each_step_once(ser
     script = str(AGENT.with_name("twice_traced.py"))
     with serve_receiver() as receiver, serve_in_thread(ScriptedEngine()) as engine:
         command = [sys.executable, script, engine.url, receiver.url, receiver.key, str(recorded)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
         assert done.returncode == 0, done.stderr
         told = receiver.log.records
     ours = [decode(one) for one in msgspec.msgpack.decode(recorded.read_bytes())]

@@ -21,7 +21,7 @@ BEGIN = {"numbers": [], "messages": [("user", "go")]}
 def run_program(*arguments):
     path = {"PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, str(PROGRAM), *map(str, arguments)]
-    return subprocess.run(command, env=os.environ | path, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(command, env=os.environ | path, capture_output=True, text=True, check=False, timeout=120)
 
 
 async def test_a_graph_runs_to_its_end_and_saves_after_each_superstep(keeper, rollout_with):
@@ -49,6 +49,7 @@ async def test_one_that_is_told_to_pause_goes_on_where_it_was(keeper, rollout_wi
     assert sorted(done) == sorted(f"{node} {number}" for node in ("count", "watch") for number in range(NUM_ROUNDS))
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("killed_at", [0, 1, 3])
 def test_one_whose_process_is_killed_goes_on_after_its_last_superstep_in_another(tmp_path, killed_at):
     state, journal = tmp_path / "state", tmp_path / "journal"

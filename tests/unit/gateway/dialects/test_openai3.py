@@ -26,7 +26,7 @@ async def test_it_asks_in_every_way(house, environment):
         env=environment,
         stdout=asyncio.subprocess.PIPE,
     )
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(100):
         said, _ = await process.communicate()
 
     told = json.loads(said)
