@@ -12,6 +12,8 @@ from agent_layer.local.scripted import ScriptedEngine, serve_in_thread
 from agent_layer.schema.codec import decode
 from agent_layer.schema.trajectory import assemble_trajectory
 
+pytestmark = pytest.mark.timeout(300)
+
 AGENT = Path(__file__).parent / "instrumented.py"
 CALL = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"a":"x"}'}}
 
