@@ -22,7 +22,7 @@ from agent_layer.settings import Settings
 
 __all__ = ["GatewayProcesses"]
 
-_START_SECONDS = 30.0
+_START_SECONDS = 60.0
 _MIN_LIFE_SECONDS = 5.0
 _NUM_SHORT_LIVES = 5
 """A process that ends so many times in a row soon after its start is not started again."""

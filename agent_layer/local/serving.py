@@ -12,7 +12,7 @@ from agent_layer.errors import UnreachableError
 
 __all__ = ["serve", "serve_in_thread"]
 
-_START_SECONDS = 30.0
+_START_SECONDS = 60.0
 
 
 class _Served(Protocol):
