@@ -8,14 +8,16 @@ lapses. Retries keep the rollout's place in the order of asking.
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TypeAlias, cast
 
 from redis import Redis
+from redis.exceptions import RedisError
 
 from agent_layer.dispatcher.delays import retry_delay
 from agent_layer.dispatcher.looking import Views
-from agent_layer.dispatcher.records import Beats, Lease, LeaseEnding, Report
+from agent_layer.dispatcher.records import Beats, Holding, Lease, LeaseEnding, Report
 from agent_layer.dispatcher.scripts import Refusal, Rules, Scripts
 from agent_layer.dispatcher.tasks import num_launched
 from agent_layer.errors import BackPressureError, BadInputError, LeaseLostError
@@ -99,6 +101,7 @@ class Queue:
             if claim.is_due:
                 self.scripts.reap(self.settings.lease_seconds)
                 claim = look(is_reaped=True)
+            self._pass_over(worker, claim.unreadable)
             left = deadline - time.monotonic()
             if claim.leases or left <= 0:
                 return claim.leases
@@ -217,6 +220,13 @@ class Queue:
         self.redis.srem(queue("draining"), worker)
         self.redis.unlink(queue("calls", worker))
 
+    def _pass_over(self, worker: str, unreadable: Sequence[tuple[Holding, str]]) -> None:
+        """Leave tasks of a later version to workers that know it; they die when none takes them."""
+        error = "infra: worker {} cannot read the task: {}"
+        reports = [Report(lease=held, ending="retry", error=error.format(worker, why)) for held, why in unreadable]
+        with suppress(RedisError):  # the leases lapse by themselves
+            self.settle(reports)
+
     def _wait(self, wake_id: str, seconds: float) -> None:
         block_ms = max(1, round(min(seconds, _LONGEST_BLOCK_SECONDS) * 1000))
         self.redis.xread({self.keys.queue("wake"): wake_id}, count=1, block=block_ms)
@@ -251,7 +261,7 @@ def _batches(groups: Sequence[tuple[str, Task]]) -> Iterator[list[tuple[str, Tas
         yield batch
 
 
-def _lease_lost(lease: Lease, refusal: Refusal) -> LeaseLostError:
+def _lease_lost(lease: Holding, refusal: Refusal) -> LeaseLostError:
     subject = f"attempt {lease.trajectory_id}: expected to hold its rollout"
     match refusal.status:
         case "unknown":

@@ -8,7 +8,7 @@ from agent_layer.schema.ids import trajectory_id_of
 from agent_layer.schema.rollout import Cause
 from agent_layer.schema.task import Task
 
-__all__ = ["Beat", "Beats", "Claim", "Lease", "LeaseEnding", "Report", "needs_of"]
+__all__ = ["Beat", "Beats", "Claim", "Holding", "Lease", "LeaseEnding", "Report", "needs_of"]
 
 Beat: TypeAlias = Literal["go", "pause", "cancel", "lost"]
 """Answer to a heartbeat: go on; let the attempt pause at its next step boundary, if it can; the rollout was cancelled;
@@ -19,19 +19,14 @@ LeaseEnding: TypeAlias = Literal["completed", "truncated", "pause", "retry", "re
 lease. ``retry`` counts as a failure, ``release`` does not, and ``dead`` is never tried again."""
 
 
-class Lease(msgspec.Struct, frozen=True, kw_only=True):
-    """One holding of one rollout by one worker."""
+class Holding(msgspec.Struct, frozen=True, kw_only=True):
+    """One holding of one rollout by one worker: what every change names."""
 
     token: str
     """Carried by every change; no other holding ever has the same."""
     rollout_id: str
     attempt: int
     group_id: str
-    task: Task
-    queued_seconds: float
-    """How long the rollout could have been claimed before it was."""
-    checkpoint: str | None = None
-    """From where the attempt goes on that another lease had begun; None: it begins."""
 
     @property
     def trajectory_id(self) -> str:
@@ -39,10 +34,22 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
         return trajectory_id_of(self.rollout_id, self.attempt)
 
 
+class Lease(Holding, frozen=True, kw_only=True):
+    """A holding, and what is to be done under it."""
+
+    task: Task
+    queued_seconds: float
+    """How long the rollout could have been claimed before it was."""
+    checkpoint: str | None = None
+    """From where the attempt goes on that another lease had begun; None: it begins."""
+
+
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
     """What one look at the queue gave, and what to wait for before the next."""
 
     leases: list[Lease]
+    unreadable: list[tuple[Holding, str]] = []
+    """Holdings whose task is none that this version knows, and why."""
     is_due: bool = False
     """Nothing was leased, because leases lapsed or back-offs ended that are to be reaped before."""
     wake_id: str = "0-0"
@@ -63,7 +70,7 @@ class Beats(msgspec.Struct, frozen=True, kw_only=True):
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """What a worker says at the end of a lease."""
 
-    lease: Lease
+    lease: Holding
     ending: LeaseEnding
     error: str = ""
     """What went wrong, its cause first, as in ``infra: the gateway is gone``."""

@@ -9,8 +9,9 @@ import msgspec
 from redis import Redis
 from redis.commands.core import Script
 
-from agent_layer.dispatcher.records import Beat, Beats, Claim, Lease, Report, needs_of
+from agent_layer.dispatcher.records import Beat, Beats, Claim, Holding, Lease, Report, needs_of
 from agent_layer.dispatcher.tasks import num_launched
+from agent_layer.errors import CorruptRecordError
 from agent_layer.schema.codec import decode, encode
 from agent_layer.schema.task import Task
 from agent_layer.store.keys import Keys
@@ -100,7 +101,7 @@ class Scripts:
         if len(told) == 0:
             return Claim(leases=[], is_due=True)
         if len(told) == 1:
-            return Claim(leases=[_lease(fields) for fields in told[0]])
+            return _claim(told[0])
         _, wake_id, due_ms = told
         return Claim(leases=[], wake_id=wake_id.decode(), due_seconds=due_ms / 1000 if due_ms >= 0 else None)
 
@@ -195,17 +196,27 @@ def _report_fields(report: Report, *, delay_seconds: float) -> tuple[str | int, 
     return (lease.rollout_id, lease.token, *what, _ms(delay_seconds), int(report.usable))
 
 
-def _lease(fields: _LeaseFields) -> Lease:
-    rollout_id, token, attempt, group_id, task, queued_ms, checkpoint = fields
-    return Lease(
-        token=token.decode(),
-        rollout_id=rollout_id.decode(),
-        attempt=attempt,
-        group_id=group_id.decode(),
-        task=cast("Task", decode(task)),
-        queued_seconds=queued_ms / 1000,
-        checkpoint=checkpoint.decode() or None,
-    )
+def _claim(rows: Iterable[_LeaseFields]) -> Claim:
+    leases: list[Lease] = []
+    unreadable: list[tuple[Holding, str]] = []
+    for rollout_id, token, attempt, group_id, task, queued_ms, checkpoint in rows:
+        held = Holding(
+            token=token.decode(), rollout_id=rollout_id.decode(), attempt=attempt, group_id=group_id.decode()
+        )
+        try:
+            known = cast("Task", decode(task))
+        except CorruptRecordError as error:
+            unreadable.append((held, str(error)))
+            continue
+        leases.append(
+            Lease(
+                **msgspec.structs.asdict(held),
+                task=known,
+                queued_seconds=queued_ms / 1000,
+                checkpoint=checkpoint.decode() or None,
+            )
+        )
+    return Claim(leases=leases, unreadable=unreadable)
 
 
 def _refusal(answer: bytes, status: bytes, worker: bytes, attempt: int) -> Refusal | None:

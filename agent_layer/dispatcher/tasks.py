@@ -1,5 +1,6 @@
 """This file holds how tasks are read from a file and checked before they are queued."""
 
+import codecs
 from collections.abc import Iterable
 from pathlib import Path
 from typing import cast
@@ -78,16 +79,20 @@ def read_tasks(path: Path, *, run: str, split: Split = "train", group_size: int 
     Raises: BadInputError: there is no such file, or a line is no task; it names the line.
     """
     try:
-        content = path.read_bytes()
+        lines = _lines(path)
     except OSError as error:
         raise BadInputError(f"tasks file {path}: expected a readable file, found {error}; check the path") from error
-    return parse_tasks(content.splitlines(), subject=str(path), run=run, split=split, group_size=group_size)
+    return parse_tasks(lines, subject=str(path), run=run, split=split, group_size=group_size)
 
 
 def line_places(path: Path) -> list[str]:
     """[num_tasks] where each task of a file stands."""
-    lines = enumerate(path.read_bytes().splitlines(), start=1)
+    lines = enumerate(_lines(path), start=1)
     return [f"{path} line {number}" for number, line in lines if line.strip()]
+
+
+def _lines(path: Path) -> list[bytes]:
+    return path.read_bytes().removeprefix(codecs.BOM_UTF8).splitlines()
 
 
 def parse_tasks(

@@ -42,6 +42,13 @@ def test_every_field_arrives():
     ]
 
 
+def test_a_byte_order_mark_is_no_part_of_a_line(tmp_path):
+    path = tmp_path / "tasks.jsonl"
+    path.write_text('{"id":"t","input":1}\n', encoding="utf-8-sig")
+
+    assert [task.id for task in read_tasks(path, run="r")] == ["t"]
+
+
 def test_sampling_that_no_gateway_takes_is_refused_before_anything_is_queued():
     with pytest.raises(BadInputError, match=r"line 1: expected sampling .* found messages, stream"):
         parse('{"input":1,"sampling":{"temperature":1,"stream":true,"messages":[]}}')
