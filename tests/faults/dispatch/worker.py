@@ -14,7 +14,7 @@ from book import Kind, Pen, Row
 from redis.exceptions import RedisError
 
 from agent_layer.dispatcher import Lease, Queue, Report
-from agent_layer.dispatcher.records import LeaseEnding
+from agent_layer.dispatcher.records import Holding, LeaseEnding
 from agent_layer.errors import LeaseLostError
 from agent_layer.recorder import open_recorder
 from agent_layer.schema.rollout import AttemptStarted, Outcome
@@ -58,7 +58,7 @@ class Worker:
     """Works until the file ``stop`` is there, or until it is killed."""
 
     def __init__(self, settings: Settings, directory: Path, name: str, chance: random.Random) -> None:
-        self._name, self._chance = name, chance
+        self._name, self._chance, self._run = name, chance, settings.run
         self._stop = directory / "stop"
         self._pen = Pen(directory, name)
         self._queue = Queue(open_redis(settings), Keys(settings.namespace), settings)
@@ -79,6 +79,7 @@ class Worker:
 
     def _do(self, leases: Sequence[Lease]) -> None:
         logs = {self._begin(leases)}
+        self._kept |= {one.token for one in leases if one.checkpoint is not None}
         leases = [one for one in leases if self._chance.random() > 0.1 or self._keep(one)]
         time.sleep(self._chance.uniform(0.002, 0.04))
         reports = [report for one in leases if (report := self._end(one)) is not None]
@@ -97,7 +98,7 @@ class Worker:
             *(
                 AttemptStarted(
                     trajectory_id=lease.trajectory_id,
-                    run=lease.task.run,
+                    run=self._run,
                     rollout_id=lease.rollout_id,
                     attempt=lease.attempt,
                     group_id=lease.group_id,
@@ -142,19 +143,16 @@ class Worker:
             *(
                 Outcome(
                     trajectory_id=report.lease.trajectory_id,
-                    run=report.lease.task.run,
+                    run=self._run,
                     status=report.ending if report.ending in _ACCEPTING else "failed",
                     ended_at=time.time(),
                     cause=None if report.ending in _ACCEPTING else "infra",
                     num_calls=0,
                 )
                 for report in reports
-                if report.ending not in ("pause", "release") or not self._has_checkpoint(report.lease)
+                if report.ending not in ("pause", "release") or report.lease.token not in self._kept
             )
         )
-
-    def _has_checkpoint(self, lease: Lease) -> bool:
-        return lease.checkpoint is not None or lease.token in self._kept
 
     def _are_stored(self, logs: set[str]) -> bool:
         deadline = time.monotonic() + _STORED_SECONDS
@@ -180,5 +178,5 @@ class Worker:
             self._say(foreign, "foreign-yes", "foreign-no")
 
 
-def _row(lease: Lease, ending: str = "", sentence: str = "") -> Row:
+def _row(lease: Holding, ending: str = "", sentence: str = "") -> Row:
     return lease.rollout_id, lease.attempt, lease.token, ending, sentence
