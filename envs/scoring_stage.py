@@ -155,7 +155,8 @@ class ScoringStage:
             if has_begun:
                 error = f"the scorer blocked its process for longer than score_seconds ({asked.seconds:g})"
                 return _failed(asked, "timeout", error)
-            error = f"trajectory not read within start_seconds ({self._settings.start_seconds:g})"
+            limit_seconds = self._settings.start_seconds
+            error = f"trajectory {asked.trajectory_id}: expected it to be read within start_seconds ({limit_seconds:g})"
             return Judged(token="", error=error)
         assert isinstance(judged, Judged)
         return judged

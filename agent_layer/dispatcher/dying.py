@@ -6,7 +6,7 @@ import msgspec
 
 from agent_layer.dispatcher.queue import Queue
 from agent_layer.dispatcher.states import RolloutState
-from agent_layer.errors import NotFoundError
+from agent_layer.errors import CorruptRecordError, NotFoundError
 from agent_layer.schema.ids import content_hash
 from agent_layer.schema.task import Task
 from agent_layer.store.pages import pages_of
@@ -15,6 +15,7 @@ __all__ = ["drop_dead", "retry_dead"]
 
 _ROWS_PER_CALL = 256
 """Rollouts that one script call moves, so that no call holds up the server for long."""
+_MOST_NAMED = 8
 
 
 def retry_dead(queue: Queue, rollout_ids: Sequence[str]) -> list[str]:
@@ -31,7 +32,19 @@ def retry_dead(queue: Queue, rollout_ids: Sequence[str]) -> list[str]:
     for state, answer in zip(dead.values(), answers, strict=True):
         if answer == "closed":
             decided.setdefault(state.group_id, []).append(state)
-    return [*dict.fromkeys(in_place), *(_ask_again(queue, *one) for one in decided.items())]
+    again, unreadable = dict.fromkeys(in_place), list[str]()
+    for group_id, states in decided.items():
+        try:
+            again[_ask_again(queue, group_id, states)] = None
+        except CorruptRecordError:
+            unreadable.append(group_id)
+    if unreadable:
+        more = ", …" if len(unreadable) > _MOST_NAMED else ""
+        raise CorruptRecordError(
+            f"{', '.join(unreadable[:_MOST_NAMED])}{more}: expected tasks that this version can read, found others;"
+            " all else is tried again, these need a later version, or 'agent-layer dead drop'"
+        )
+    return list(again)
 
 
 def drop_dead(queue: Queue, rollout_ids: Sequence[str]) -> int:

@@ -5,6 +5,7 @@ token of a lease, and only the lease that holds the rollout changes it. The serv
 lapses. Retries keep the rollout's place in the order of asking.
 """
 
+import logging
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -13,7 +14,8 @@ from functools import partial
 from typing import TypeAlias, cast
 
 from redis import Redis
-from redis.exceptions import RedisError
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from agent_layer.dispatcher.delays import retry_delay
 from agent_layer.dispatcher.looking import Views
@@ -33,10 +35,13 @@ __all__ = ["Queue"]
 _ROWS_PER_CALL = 256
 """Rollouts that one script call adds, leases, keeps or settles, so that no call holds up the server for long."""
 _GROUPS_PER_CALL = 32
+_MOST_PASSES = 16
+"""So many attempts of a task that cannot be read count as no failure, a lease's length apart: others may be newer."""
 _LONGEST_BLOCK_SECONDS = 1.0
 """A wait is cut into blocks of this length, well below any socket time limit."""
 _Entries: TypeAlias = tuple[bytes, list[tuple[bytes, object]]]
 """Name of a stream, and entries of it with their ids."""
+_log = logging.getLogger(__name__)
 _ACCEPTING: dict[str, LeaseEnding] = {"completed": "completed", "truncated": "truncated"}
 
 
@@ -101,7 +106,7 @@ class Queue:
             if claim.is_due:
                 self.scripts.reap(self.settings.lease_seconds)
                 claim = look(is_reaped=True)
-            self._pass_over(worker, claim.unreadable)
+            self._pass_over(claim.unreadable)
             left = deadline - time.monotonic()
             if claim.leases or left <= 0:
                 return claim.leases
@@ -220,12 +225,16 @@ class Queue:
         self.redis.srem(queue("draining"), worker)
         self.redis.unlink(queue("calls", worker))
 
-    def _pass_over(self, worker: str, unreadable: Sequence[tuple[Holding, str]]) -> None:
-        """Leave tasks of a later version to workers that know it; they die when none takes them."""
-        error = "infra: worker {} cannot read the task: {}"
-        reports = [Report(lease=held, ending="retry", error=error.format(worker, why)) for held, why in unreadable]
-        with suppress(RedisError):  # the leases lapse by themselves
-            self.settle(reports)
+    def _pass_over(self, unreadable: Sequence[tuple[Holding, str]]) -> None:
+        """Leave tasks of a later version to workers that know it; what nobody knows fails in the end."""
+        reports: list[Report] = []
+        for held, why in unreadable:
+            _log.warning("task cannot be read by this version rollout=%s error=%s", held.rollout_id, why)
+            ending: LeaseEnding = "release" if held.checkpoint or held.attempt < _MOST_PASSES else "retry"
+            reports.append(Report(lease=held, ending=ending, error=f"infra: this version cannot read the task: {why}"))
+        with suppress(RedisConnectionError, RedisTimeoutError):  # the leases lapse by themselves
+            for page in pages_of(reports, _ROWS_PER_CALL):
+                self.scripts.settle(page, [self.settings.lease_seconds] * len(page))
 
     def _wait(self, wake_id: str, seconds: float) -> None:
         block_ms = max(1, round(min(seconds, _LONGEST_BLOCK_SECONDS) * 1000))

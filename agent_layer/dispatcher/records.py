@@ -27,6 +27,8 @@ class Holding(msgspec.Struct, frozen=True, kw_only=True):
     rollout_id: str
     attempt: int
     group_id: str
+    checkpoint: str | None = None
+    """From where the attempt goes on that another lease had begun; None: it begins."""
 
     @property
     def trajectory_id(self) -> str:
@@ -40,8 +42,6 @@ class Lease(Holding, frozen=True, kw_only=True):
     task: Task
     queued_seconds: float
     """How long the rollout could have been claimed before it was."""
-    checkpoint: str | None = None
-    """From where the attempt goes on that another lease had begun; None: it begins."""
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):

@@ -24,6 +24,8 @@ _NothingToLease: TypeAlias = tuple[list[_LeaseFields], bytes, int]
 _Answer: TypeAlias = tuple[bytes, bytes, bytes, int]
 
 _LUA = Path(__file__).parent / "lua"
+_LONGEST_WHY = 300
+"""Characters of why a task cannot be read: it may quote the task."""
 
 _ENDS = ("queue", "runs", "ready", "groups", "leases")
 STANDS_BEHIND: dict[str, tuple[str, ...]] = {
@@ -201,21 +203,18 @@ def _claim(rows: Iterable[_LeaseFields]) -> Claim:
     unreadable: list[tuple[Holding, str]] = []
     for rollout_id, token, attempt, group_id, task, queued_ms, checkpoint in rows:
         held = Holding(
-            token=token.decode(), rollout_id=rollout_id.decode(), attempt=attempt, group_id=group_id.decode()
+            token=token.decode(),
+            rollout_id=rollout_id.decode(),
+            attempt=attempt,
+            group_id=group_id.decode(),
+            checkpoint=checkpoint.decode() or None,
         )
         try:
             known = cast("Task", decode(task))
         except CorruptRecordError as error:
-            unreadable.append((held, str(error)))
-            continue
-        leases.append(
-            Lease(
-                **msgspec.structs.asdict(held),
-                task=known,
-                queued_seconds=queued_ms / 1000,
-                checkpoint=checkpoint.decode() or None,
-            )
-        )
+            unreadable.append((held, str(error.__cause__)[:_LONGEST_WHY]))
+        else:
+            leases.append(Lease(**msgspec.structs.asdict(held), task=known, queued_seconds=queued_ms / 1000))
     return Claim(leases=leases, unreadable=unreadable)
 
 

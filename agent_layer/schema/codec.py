@@ -81,7 +81,7 @@ def _unpack_array(kind: type, value: object) -> object:
 _ENCODER = msgspec.msgpack.Encoder(enc_hook=_pack_array)
 _LOG_DECODER = msgspec.msgpack.Decoder(LogRecord, dec_hook=_unpack_array)
 _FOOTER_DECODER = msgspec.msgpack.Decoder(SegmentFooter)
-_UNREADABLE = (msgspec.DecodeError, msgspec.ValidationError, KeyError, TypeError, ValueError)
+_UNREADABLE = (msgspec.DecodeError, msgspec.ValidationError, KeyError, TypeError, ValueError, RecursionError)
 
 
 def encode(record: Record) -> bytes:

@@ -5,6 +5,7 @@ Scans run inside Redis, over a bounded number of blocks at a time, so that no se
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
+from fractions import Fraction
 from hashlib import sha1
 from typing import NamedTuple, TypeAlias, cast
 
@@ -39,6 +40,8 @@ COLUMNS = ("started_at", "reward", "policy_min", "policy_max", "num_steps")
 
 _BLOCKS_AT_ONCE = 4
 """Each takes a script up to 2 ms, and nobody should wait long for Redis."""
+_SCALE = 1 << 64
+"""By so much lua/tally.lua makes large rewards smaller, so that no sum overflows."""
 _ENDS = struct.Struct(f"<{2 * len(COLUMNS)}d")
 
 
@@ -83,9 +86,9 @@ class Tally(NamedTuple):
     """Of the column that they are counted by; None where it is not known, or all are counted together."""
     num_trajectories: int
     num_rewarded: int
-    reward_parts: tuple[float, ...]
-    """Their exact sum is that of the rewards."""
     num_successes: int
+    reward_sum: Fraction
+    """Exact."""
 
 
 _Map: TypeAlias = tuple[dict[bytes, bytes], set[bytes], *tuple[bytes | None, ...]]
@@ -177,16 +180,16 @@ class Index:
 
     def tally(self, sought: Sought) -> list[Tally]:
         """Count, and sum up rewards; see lua/tally.lua."""
-        found = cast("list[tuple[bytes, bytes, bytes, bytes, bytes]]", self._run(self._tally, sought))
+        found = cast("list[tuple[bytes, int, int, int, bytes, bytes]]", self._run(self._tally, sought))
         return [
             Tally(
                 value=float(value) if value else None,
-                num_trajectories=int(count),
-                num_rewarded=int(rewarded),
-                reward_parts=tuple(map(float, parts.split())),
-                num_successes=int(successes),
+                num_trajectories=num_trajectories,
+                num_rewarded=num_rewarded,
+                num_successes=num_successes,
+                reward_sum=_sum_of(parts) + _sum_of(scaled_parts) * _SCALE,
             )
-            for value, count, rewarded, parts, successes in found
+            for value, num_trajectories, num_rewarded, num_successes, parts, scaled_parts in found
         ]
 
     def count(self, sought: Sought) -> int:
@@ -233,6 +236,10 @@ def seek_in_turns(
 ) -> Iterator[Sought]:
     """What scans are told that together look into all of these blocks, each into a few, so that nobody waits long."""
     return (seek(conditions, page, any_of) for page in pages_of(blocks, _BLOCKS_AT_ONCE))
+
+
+def _sum_of(numbers: bytes) -> Fraction:
+    return sum(map(Fraction, map(float, numbers.split())), Fraction())
 
 
 def _zone_of(block: int, packed: bytes) -> Zone:

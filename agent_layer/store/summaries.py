@@ -84,7 +84,7 @@ def _summarise(
 
 def _summary_of(tallies: Sequence[Tally], by: dict[str, str | int | None]) -> Summary:
     num_rewarded = sum(one.num_rewarded for one in tallies)
-    reward_sum = sum(Fraction(part) for one in tallies for part in one.reward_parts)
+    reward_sum = sum((one.reward_sum for one in tallies), Fraction())
     return Summary(
         by=by,
         count=sum(one.num_trajectories for one in tallies),

@@ -11,7 +11,7 @@ from agent_layer.settings import load_settings
 from agent_layer.store.store import Store, open_store
 from envs.host.channel import Channel
 from envs.host.messages import Begin, Check, Checked, Judge, Judged, Ready, Started, ToHost
-from envs.scoring import judge, load_scorer
+from envs.scoring import declared_rewards, judge, load_scorer, null_rewards
 
 __all__ = ["Bench", "load_bench"]
 
@@ -54,15 +54,22 @@ class Bench:
         """There is nothing to tell that nobody asked for."""
 
     async def _judge(self, asked: Judge) -> None:
-        scorer = load_scorer(asked.scorer)
+        task, trajectory_id = asked.task, asked.trajectory_id
+        try:
+            scorer = load_scorer(asked.scorer)
+        except BadInputError as error:  # it was there when it was looked for
+            names = declared_rewards(task, asked.scorer)
+            rewards = null_rewards(task, trajectory_id, names, "verifier_error", str(error))
+            self._tell(Judged(token=asked.token, rewards=rewards))
+            return
         assert scorer is not None
         try:
-            trajectory = await asyncio.to_thread(self._store.get, asked.trajectory_id)
+            trajectory = await asyncio.to_thread(self._store.get, trajectory_id)
         except (AgentLayerError, RedisError, OSError) as error:
             self._tell(Judged(token=asked.token, error=f"{type(error).__name__}: {error}"))
             return
         self._tell(Started(token=asked.token))
-        rewards = await judge(scorer, asked.task, trajectory, asked.result, asked.seconds)
+        rewards = await judge(scorer, task, trajectory, asked.result, asked.seconds)
         self._tell(Judged(token=asked.token, rewards=rewards))
 
     def _tell(self, message: Checked | Started | Judged) -> None:

@@ -29,8 +29,14 @@ local function write_all(rules)
   write_books(rules)
 end
 
+-- What is said again of the same attempt is kept once: one that goes on may be passed over for days.
 local function keep_error(r, error, attempt)
-  local num = redis.call('HINCRBY', r, 'errors', 1)
+  local num = tonumber(redis.call('HGET', r, 'errors') or 0)
+  local last, of = unpack(redis.call('HMGET', r, 'error:' .. num, 'error_attempt:' .. num))
+  if last == error and tonumber(of) == attempt then
+    return
+  end
+  num = redis.call('HINCRBY', r, 'errors', 1)
   redis.call('HSET', r, 'error:' .. num, error, 'error_attempt:' .. num, attempt)
 end
 

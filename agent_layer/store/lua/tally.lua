@@ -1,14 +1,14 @@
 -- How many members of some blocks meet the conditions, and what their rewards come to. Stands behind scan.lua.
 -- ARGV[1] also has: by (a column: one line for each of its values; nil: one line), success (least reward of one).
--- Returns lines of: value ('' where not known or not asked), count, number with a reward, numbers whose exact sum is
--- that of the rewards, successes.
+-- Returns lines of: value ('' where not known or not asked), count, number with a reward, successes, and numbers whose
+-- exact sum is that of the rewards: plain ones, and others of 2^-64 their size, which would overflow.
 local lines, order = {}, {}
 
 local function line_of(value)
   local name = value == value and string.format('%.17g', value) or ''
   local line = lines[name]
   if not line then
-    line = {name, 0, 0, {}, 0}
+    line = {name, 0, 0, 0, {}, {}}
     lines[name], order[#order + 1] = line, line
   end
   return line
@@ -23,7 +23,6 @@ local function add(parts, number)
     if math.abs(large) < math.abs(small) then large, small = small, large end
     number = large + small
     local rounded_off = small - (number - large)
-    if math.abs(number) == math.huge then number, rounded_off = large, small end
     if rounded_off ~= 0 then num_kept = num_kept + 1; parts[num_kept] = rounded_off end
   end
   parts[num_kept + 1] = number
@@ -31,6 +30,7 @@ local function add(parts, number)
 end
 
 local NOT_KNOWN = 0 / 0
+local LARGE, SCALE = 2 ^ 900, 2 ^ -64
 for _, block in ipairs(asked.blocks) do
   local reward_of = column_of(block, 'reward')
   local value_of = asked.by and column_of(block, asked.by)
@@ -39,20 +39,21 @@ for _, block in ipairs(asked.blocks) do
     line[2] = line[2] + 1
     if reward == reward then
       line[3] = line[3] + 1
-      add(line[4], reward)
-      if reward >= asked.success then line[5] = line[5] + 1 end
+      if reward >= asked.success then line[4] = line[4] + 1 end
+      if math.abs(reward) < LARGE then add(line[5], reward) else add(line[6], reward * SCALE) end
     end
   end)
 end
 
-local function written(number) return string.format('%.17g', number) end
+local function written(numbers)
+  local texts = {}
+  for i, number in ipairs(numbers) do texts[i] = string.format('%.17g', number) end
+  return table.concat(texts, ' ')
+end
 
 local answer = {}
 for _, line in ipairs(order) do
-  local value, num_trajectories, num_rewarded, parts, num_successes = unpack(line)
-  for i, part in ipairs(parts) do parts[i] = written(part) end
-  answer[#answer + 1] = {
-    value, written(num_trajectories), written(num_rewarded), table.concat(parts, ' '), written(num_successes),
-  }
+  local value, num_trajectories, num_rewarded, num_successes, parts, scaled_parts = unpack(line)
+  answer[#answer + 1] = {value, num_trajectories, num_rewarded, num_successes, written(parts), written(scaled_parts)}
 end
 return answer

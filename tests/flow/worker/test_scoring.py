@@ -211,6 +211,41 @@ async def test_the_time_that_reading_takes_is_not_the_scorers(site, task, chatte
     assert (trajectory.reward, trajectory.outcome.cause) == (0.75, None)
 
 
+async def test_a_reading_that_hangs_is_begun_again(site, task, chatter, write_module):
+    write_module(
+        "hanging",
+        "import pathlib, time\n"
+        "from agent_layer.store.store import Store\n"
+        "get, seen = Store.get, pathlib.Path(__file__).with_name('seen')\n"
+        "def read(*asked):\n"
+        "    if not seen.exists():\n        seen.touch()\n        time.sleep(60)\n"
+        "    return get(*asked)\n"
+        "Store.get = read\n"
+        "async def score(task, trajectory, result):\n    return 0.75\n",
+    )
+    hasty = replace(site, settings=site.settings.model_copy(update={"start_seconds": 15.0}))
+
+    (trajectory,) = await hasty.run(chatter, task(scorer="hanging:score"))
+
+    assert (trajectory.reward, trajectory.outcome.cause) == (0.75, None)
+
+
+async def test_a_scorer_that_cannot_be_imported_again_is_no_judgement(site, task, chatter, write_module):
+    write_module(
+        "gone",
+        "import os, pathlib\n"
+        "seen = pathlib.Path(__file__).with_name('seen')\n"
+        "if seen.exists():\n    raise RuntimeError('it is gone')\n"
+        "seen.touch()\n"
+        "async def score(task, trajectory, result):\n    os._exit(3)\n",
+    )
+
+    (trajectory,) = await site.run(chatter, task(scorer="gone:score"))
+
+    assert (trajectory.reward, trajectory.rewards[-1].status) == (None, "verifier_error")
+    assert "it is gone" in trajectory.rewards[-1].error
+
+
 async def test_an_attempt_whose_worker_ends_before_its_scorer_does_is_lost(site, task, chatter, judges, until):
     settings = site.settings.model_copy(update={"stop_seconds": 0.5})
     async with replace(site, settings=settings).worker(chatter, scorer="judges:lasts"):

@@ -3,7 +3,6 @@
 import pickle
 import threading
 
-import msgspec
 import pytest
 
 from agent_layer.dispatcher.client import Dispatcher
@@ -112,21 +111,6 @@ def test_what_cannot_succeed_dies_at_once(queue):
     queue.fail(claim_one(queue), "user", "no such agent", retryable=False)
 
     assert queue.views.stats().num_dead == 1
-
-
-def test_a_task_of_a_later_version_ends_no_worker_and_dies_when_nobody_knows_it(
-    redis, keys, settings, dispatcher, wait_until
-):
-    queue = Queue(redis, keys, settings.model_copy(update={"retry_base_seconds": 0.01, "max_attempts": 3}))
-    later, _ = queue.add([Task(id="later", run="r"), Task(id="now", run="r")])
-    own = msgspec.msgpack.decode(redis.hget(keys.queue("g", later), "task"))
-    redis.hset(keys.queue("g", later), "task", msgspec.msgpack.encode(own | {"needs": 7}))
-
-    assert [lease.task.id for lease in queue.claim("w", 8)] == ["now"]
-    (dead,) = wait_until(lambda: queue.claim("w", 8, wait_seconds=0.1) or dispatcher.dead())
-    assert (dead.rollout_id, len(dead.errors)) == (f"{later}.0", 3)
-    assert dead.errors[0].startswith("infra: worker w cannot read the task: stored record: expected msgpack")
-    assert "needs" in dead.errors[0]
 
 
 def test_a_late_commit_is_refused_with_a_sentence(queue, redis, keys):
