@@ -43,7 +43,7 @@ class Program:
         self.trajectory_id = rollout.trajectory_id
         environment = _environment(rollout, self.settings)
         with _start(self.command, environment) as process:
-            status = process.wait()
+            status = _end_of(process)
         self.status = 128 - status if status < 0 else status
         _await_logs(rollout, self.settings)
         if self.status:
@@ -91,6 +91,13 @@ def _open(command: Sequence[str], environment: dict[str, str]) -> subprocess.Pop
             f"command {command[0]!r}: expected a program that can be started, found {error.strerror!r}; see that its"
             " first line names its interpreter, or start it with one, such as 'sh' or 'python'"
         ) from error
+
+
+def _end_of(process: subprocess.Popen[bytes]) -> int:
+    """Wait in short turns: a signal that comes just before a longer one would be heard at its end only."""
+    while (status := process.poll()) is None:
+        time.sleep(_POLL_SECONDS)
+    return status
 
 
 def _await_logs(rollout: Rollout, settings: Settings) -> None:

@@ -102,7 +102,10 @@ def hold(command: Sequence[str], grace_seconds: float = GRACE_SECONDS) -> int:
 
     signal.signal(signal.SIGTERM, pass_on)
     threading.Thread(target=_end_with_stdin, args=(process, grace_seconds), daemon=True).start()
-    status = process.wait()
+    while (
+        status := process.poll()
+    ) is None:  # in short turns: a signal just before a longer one would wait for its end
+        time.sleep(_POLL_SECONDS)
     _signal(process, signal.SIGKILL)
     return status
 

@@ -97,8 +97,10 @@ class Patience(Retry):
             except RedisUnreachableError:
                 raise
             except (RedisError, OSError) as error:
+                if _is_forbidden(error):
+                    raise self._forbidden(error) from error
                 if not _passes(error):
-                    raise self._refused(error) from error
+                    raise
                 num_failures += 1
                 fail(error, num_failures)
                 if (wait := next(waits, None)) is None:
@@ -113,13 +115,15 @@ class Patience(Retry):
             f"Redis at {self._server}: expected it to serve within {self._seconds:g} s, found {found!r}; {remedy}"
         )
 
-    def _refused(self, error: Exception) -> Exception:
-        if not isinstance(error, NoPermissionError) and not _NOT_ALLOWED.search(str(error)):
-            return error
+    def _forbidden(self, error: Exception) -> RedisUnreachableError:
         return RedisUnreachableError(
             f"Redis at {self._server}: expected this user to be allowed what its role needs, found {str(error)!r};"
             " 'agent-layer store acl' prints the rights of each role"
         )
+
+
+def _is_forbidden(error: Exception) -> bool:
+    return isinstance(error, NoPermissionError) or bool(_NOT_ALLOWED.search(str(error)))
 
 
 def _passes(error: Exception) -> bool:

@@ -1,5 +1,6 @@
 """``agent-layer trace`` captures programs without touching them, with a gateway and without one."""
 
+import ctypes
 import json
 import os
 import signal
@@ -144,6 +145,20 @@ def test_signals_reach_the_program_and_its_status_comes_back(settings, home):
     assert tracing.returncode == 128 + signal.SIGTERM
     named = errors.strip().rpartition(" ")[2]
     assert open_store(settings).get(named).outcome.status == "failed"
+
+
+def test_a_signal_that_does_not_interrupt_the_wait_reaches_the_program_too(settings, home):
+    """As one that comes just before the wait: here another thread of the process takes it."""
+    command, environment = command_of(settings, "--", "sh", "-c", "echo ready; exec sleep 60")
+    with subprocess.Popen(
+        command, cwd=home, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as tracing:
+        assert tracing.stdout.readline() == "ready\n"
+        others = [int(thread) for thread in os.listdir(f"/proc/{tracing.pid}/task") if int(thread) != tracing.pid]
+        assert ctypes.CDLL(None).tgkill(tracing.pid, others[0], signal.SIGTERM) == 0
+        tracing.communicate(timeout=100)
+
+    assert tracing.returncode == 128 + signal.SIGTERM
 
 
 def test_a_program_that_is_not_there_is_one_sentence(settings, home):

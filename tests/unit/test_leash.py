@@ -1,5 +1,6 @@
 """A leashed process never outlives whoever started it."""
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -57,6 +58,19 @@ def test_it_ends_when_it_is_stopped(tmp_path):
 
     assert not is_alive(child)
     assert not leashed.is_running
+
+
+def test_it_ends_when_the_leash_is_asked_by_a_signal_that_does_not_interrupt_its_wait(tmp_path):
+    """As one that comes just before the wait: here another thread of the leash takes it."""
+    leashed = start_leashed([sys.executable, "-c", CHILD], {}, tmp_path / "child.log")
+    wait_until(lambda: pid_in(leashed.log))
+    leash = leashed.process.pid
+    other = wait_until(lambda: [int(one) for one in os.listdir(f"/proc/{leash}/task") if int(one) != leash])[0]
+
+    assert ctypes.CDLL(None).tgkill(leash, other, signal.SIGTERM) == 0
+
+    wait_until(lambda: not leashed.is_running)
+    leashed.stop()
 
 
 def test_it_ends_when_the_leash_itself_is_killed(tmp_path):
