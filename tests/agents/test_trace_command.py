@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -154,8 +155,8 @@ def test_a_signal_that_does_not_interrupt_the_wait_reaches_the_program_too(setti
         command, cwd=home, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as tracing:
         assert tracing.stdout.readline() == "ready\n"
-        others = [int(thread) for thread in os.listdir(f"/proc/{tracing.pid}/task") if int(thread) != tracing.pid]
-        assert ctypes.CDLL(None).tgkill(tracing.pid, others[0], signal.SIGTERM) == 0
+        threads = {int(thread.name) for thread in Path(f"/proc/{tracing.pid}/task").iterdir()} - {tracing.pid}
+        assert ctypes.CDLL(None).tgkill(tracing.pid, min(threads), signal.SIGTERM) == 0
         tracing.communicate(timeout=100)
 
     assert tracing.returncode == 128 + signal.SIGTERM

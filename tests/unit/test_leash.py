@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 from agent_layer.local.leash import start_leashed
 
@@ -65,9 +66,10 @@ def test_it_ends_when_the_leash_is_asked_by_a_signal_that_does_not_interrupt_its
     leashed = start_leashed([sys.executable, "-c", CHILD], {}, tmp_path / "child.log")
     wait_until(lambda: pid_in(leashed.log))
     leash = leashed.process.pid
-    other = wait_until(lambda: [int(one) for one in os.listdir(f"/proc/{leash}/task") if int(one) != leash])[0]
+    tasks = Path(f"/proc/{leash}/task")
+    threads = wait_until(lambda: {int(thread.name) for thread in tasks.iterdir()} - {leash})
 
-    assert ctypes.CDLL(None).tgkill(leash, other, signal.SIGTERM) == 0
+    assert ctypes.CDLL(None).tgkill(leash, min(threads), signal.SIGTERM) == 0
 
     wait_until(lambda: not leashed.is_running)
     leashed.stop()
