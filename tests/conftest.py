@@ -1,5 +1,6 @@
 """This file holds what tests share: a Redis, a namespace for each test, all kinds of object store, ingest servers."""
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -37,6 +38,9 @@ hypothesis.settings.load_profile("busy")
 
 # A shell starts background jobs with Ctrl-C ignored, and the programs that tests start would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Before the first loop, asyncio makes one for whoever asks for the current one; libraries do, and nobody closes it.
+asyncio.set_event_loop(None)
 
 
 @pytest.fixture(autouse=True, scope="session")
