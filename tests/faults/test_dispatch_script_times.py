@@ -1,6 +1,6 @@
 """No call of a script of the queue keeps Redis for long, however much its caller holds or ends at once.
 
-As in test_script_times.py, what counts is the server's processor time.
+As in test_script_times.py, what counts is the server's processor time beside that of a yardstick.
 """
 
 from itertools import count
