@@ -24,6 +24,7 @@ from agent_layer.store.objects import open_objects
 
 from ..processes import pid_of
 from ..waiting import wait_until
+from ..watching import WatchedRedis
 
 
 def post(url, body, key, headers=None, timeout=30):
@@ -124,62 +125,6 @@ def own_redis(tmp_path):
     redis = OwnRedis(tmp_path / "own")
     yield redis
     redis.send(signal.SIGCONT)
-
-
-YARDSTICK = "for number = 1, 10000 do redis.call('HGET', KEYS[1], number % 100) end"
-"""A script of known length: what others take is told in its turns, so that a slow or busy machine stretches both."""
-
-
-class WatchedRedis(Redis):
-    """Keeps what scripts were given, and how long they kept the server's processor."""
-
-    longest_allowed = 5.0
-    """Turns of the yardstick, which takes some 4 ms of a machine with nothing else to do."""
-    took: tuple[float, ...] = ()
-    given: tuple[bytes, ...] = ()
-
-    def execute_command(self, *args, **options):
-        if args[0] != "EVALSHA":
-            return super().execute_command(*args, **options)
-        before = self._cpu_seconds()
-        answer = super().execute_command(*args, **options)
-        self.took += (self._cpu_seconds() - before,)
-        if isinstance(args[-1], bytes):
-            self.given += (args[-1],)
-        return answer
-
-    def _cpu_seconds(self) -> float:
-        info = super().execute_command("INFO", "cpu")
-        return info["used_cpu_user"] + info["used_cpu_sys"]
-
-    def longest(self, act) -> float:
-        """The longest of the scripts that ``act`` runs, in turns of the yardstick; each the least of several turns."""
-        self._once(act)  # the server learns the scripts
-        turns, yards = [], []
-        while len(turns) < 3 or ((longest := _longest(turns) / min(yards)) > self.longest_allowed and len(turns) < 10):
-            yards.append(self._yard())
-            turns.append(self._once(act))
-        return longest
-
-    def _yard(self) -> float:
-        before = self._cpu_seconds()
-        self.eval(YARDSTICK, 1, "no such key")
-        return self._cpu_seconds() - before
-
-    def _once(self, act) -> tuple[float, ...]:
-        self.took, self.given = (), ()
-        act()
-        return self.took
-
-    def assert_short(self, acts) -> None:
-        """No script of any of the acts takes longer than scripts may."""
-        took = {name: self.longest(act) for name, act in acts.items()}
-        print({name: round(longest, 2) for name, longest in took.items()})  # noqa: T201  # figures for who looks
-        assert {name: longest for name, longest in took.items() if longest > self.longest_allowed} == {}
-
-
-def _longest(turns: list[tuple[float, ...]]) -> float:
-    return max(min(took) for took in zip(*turns, strict=True))
 
 
 @pytest.fixture
