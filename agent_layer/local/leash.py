@@ -102,9 +102,7 @@ def hold(command: Sequence[str], grace_seconds: float = GRACE_SECONDS) -> int:
 
     signal.signal(signal.SIGTERM, pass_on)
     threading.Thread(target=_end_with_stdin, args=(process, grace_seconds), daemon=True).start()
-    while (
-        status := process.poll()
-    ) is None:  # in short turns: a signal just before a longer one would wait for its end
+    while (status := process.poll()) is None:  # in short turns: a signal just before a wait is heard after it
         time.sleep(_POLL_SECONDS)
     _signal(process, signal.SIGKILL)
     return status

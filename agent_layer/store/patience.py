@@ -97,10 +97,10 @@ class Patience(Retry):
             except RedisUnreachableError:
                 raise
             except (RedisError, OSError) as error:
-                if _is_forbidden(error):
-                    raise self._forbidden(error) from error
                 if not _passes(error):
-                    raise
+                    if _is_forbidden(error):
+                        raise self._forbidden(error) from error
+                    raise  # not from itself: a cycle would keep all that the callers hold
                 num_failures += 1
                 fail(error, num_failures)
                 if (wait := next(waits, None)) is None:

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -134,12 +135,18 @@ def test_the_programs_keys_are_those_of_the_rollout_only(gateway, home):
     assert "AGENT_LAYER_GATEWAY_URL" not in variables
 
 
-def test_signals_reach_the_program_and_its_status_comes_back(settings, home):
+@contextmanager
+def tracing_of_a_sleep(settings, home):
     command, environment = command_of(settings, "--", "sh", "-c", "echo ready; exec sleep 60")
     with subprocess.Popen(
         command, cwd=home, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as tracing:
         assert tracing.stdout.readline() == "ready\n"
+        yield tracing
+
+
+def test_signals_reach_the_program_and_its_status_comes_back(settings, home):
+    with tracing_of_a_sleep(settings, home) as tracing:
         tracing.send_signal(signal.SIGTERM)
         _, errors = tracing.communicate(timeout=100)
 
@@ -150,11 +157,7 @@ def test_signals_reach_the_program_and_its_status_comes_back(settings, home):
 
 def test_a_signal_that_does_not_interrupt_the_wait_reaches_the_program_too(settings, home):
     """As one that comes just before the wait: here another thread of the process takes it."""
-    command, environment = command_of(settings, "--", "sh", "-c", "echo ready; exec sleep 60")
-    with subprocess.Popen(
-        command, cwd=home, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as tracing:
-        assert tracing.stdout.readline() == "ready\n"
+    with tracing_of_a_sleep(settings, home) as tracing:
         threads = {int(thread.name) for thread in Path(f"/proc/{tracing.pid}/task").iterdir()} - {tracing.pid}
         assert ctypes.CDLL(None).tgkill(tracing.pid, min(threads), signal.SIGTERM) == 0
         tracing.communicate(timeout=100)
