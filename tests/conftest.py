@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack
 from itertools import count
@@ -18,10 +19,13 @@ from redis import Redis
 from agent_layer.local.scripted import ScriptedEngine
 from agent_layer.recorder import open_recorder
 from agent_layer.settings import Settings
+from agent_layer.shipper.direct import DirectDestination
+from agent_layer.shipper.ship import Shipper
 from agent_layer.store.clients import open_redis
 from agent_layer.store.embedded import hold_server
 from agent_layer.store.engines import Engine, EngineBoard
 from agent_layer.store.keys import Keys
+from agent_layer.store.objects import open_objects
 
 from .waiting import until, wait_until
 from .working import dispatcher, pace, said, stack, start_worker, write_module
@@ -191,6 +195,28 @@ def machine(tmp_path: Path, settings: Settings) -> Iterator[Callable[..., Settin
     for one in machines:
         open_recorder(one).close()
         stop_shippers(one.dir)
+
+
+@pytest.fixture
+def ship_here(settings, redis, keys):
+    """``ship_here(objects=None, redis=None)``: one round of shipping in this process; gives the number of segments."""
+
+    def ship(objects=None, other_redis=None) -> int:
+        settings.log_dir.mkdir(parents=True, exist_ok=True)
+        direct = DirectDestination(keys, other_redis or redis, objects or open_objects(settings))
+        return Shipper(settings.log_dir, direct, threading.Event()).ship_pending()
+
+    return ship
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Directory of a tiny model with random weights."""
+    from examples.guess_number.model import write_model  # noqa: PLC0415  # it takes seconds, which collecting must not
+
+    directory = tmp_path_factory.mktemp("model")
+    write_model(directory, seed=0)
+    return directory
 
 
 @pytest.fixture(name="wait_until")

@@ -22,7 +22,7 @@ from agent_layer.schema.task import Task
 from agent_layer.store import Store, open_store
 from agent_layer.store.follow import GroupDelivery
 
-sys.path.append(str(Path(__file__).parents[1] / "faults" / "crowd"))
+sys.path.append(str(Path(__file__).parents[1] / "soak" / "crowd"))
 
 from durations import draw_durations
 from place import open_place

@@ -1,0 +1,239 @@
+"""This file holds what fault tests share: a client of a gateway, how to kill one, one round of shipping."""
+
+import json
+import os
+import signal
+import socket
+import threading
+import urllib.request
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from redis import Redis
+
+from agent_layer.local.addresses import free_port
+from agent_layer.recorder import open_recorder
+from agent_layer.recorder.logfile import CLOSED, OPEN
+from agent_layer.settings import Settings
+from agent_layer.store.clients import open_redis
+from agent_layer.store.embedded import hold_server
+
+from ...processes import pid_of
+from ...waiting import wait_until
+from ...watching import WatchedRedis
+
+
+def post(url, body, key, headers=None, timeout=30):
+    """Send JSON and read JSON; a refusal is an HTTPError."""
+    headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json", **(headers or {})}
+    request = urllib.request.Request(url, json.dumps(body).encode(), headers)
+    with urllib.request.urlopen(request, timeout=timeout) as reply:
+        return json.load(reply)
+
+
+def await_shipped(settings) -> None:
+    """Wait until no log is left; until then, what they say is there in any order.
+
+    Who was killed may have come to no shipper: the next writer sees to one.
+    """
+    open_recorder(settings).attend()
+    logs = settings.log_dir
+    wait_until(lambda: not any(path for ending in (OPEN, CLOSED) for path in logs.glob(f"*-*{ending}")), 60)
+
+
+class Client:
+    """An agent's view of a stack, and the operator's."""
+
+    def __init__(self, stack):
+        self.gateway, self._key = stack.settings.gateway_url, stack.settings.api_key
+
+    def open(self, **fields):
+        return post(f"{self.gateway}/rollouts", {"task_id": "t1", "run": "r", **fields}, self._key)
+
+    def ask(self, opened, text, headers=None, timeout=30, **fields):
+        body = {"messages": [{"role": "user", "content": text}], **fields}
+        return post(f"{opened['base_url']}/chat/completions", body, opened["api_key"], headers, timeout)
+
+    def end(self, opened, **fields):
+        return post(f"{self.gateway}/rollouts/{opened['rollout_id']}/end", fields, self._key, timeout=60)
+
+
+@pytest.fixture(name="client_of")
+def _client_of():
+    """``client_of(stack)``."""
+    return Client
+
+
+@pytest.fixture
+def kill():
+    """``kill(leashed)``: with -9, and wait for its end."""
+
+    def kill_it(leashed) -> None:
+        os.kill(pid_of(leashed), signal.SIGKILL)
+        leashed.process.wait(30)
+
+    return kill_it
+
+
+@pytest.fixture
+def said_by_shipper():
+    """``said_by_shipper(settings)``: what the shippers of that directory wrote; nothing before the first started."""
+
+    def read(settings) -> str:
+        said = settings.log_dir / "shipper.log"
+        return said.read_text() if said.exists() else ""
+
+    return read
+
+
+@pytest.fixture(name="free_port")
+def _free_port() -> int:
+    return free_port()
+
+
+class OwnRedis:
+    """A Redis server that a test may spoil."""
+
+    def __init__(self, directory: Path) -> None:
+        self.url = f"unix://{hold_server(Settings(dir=directory, connect_seconds=30.0))}"
+        with Redis.from_url(self.url) as redis:
+            self._pid = int(redis.info("server")["process_id"])
+
+    def send(self, number: signal.Signals) -> None:
+        os.kill(self._pid, number)
+
+
+@pytest.fixture
+def own_redis(tmp_path):
+    """A server of this test's own; it goes on when the test ends."""
+    redis = OwnRedis(tmp_path / "own")
+    yield redis
+    redis.send(signal.SIGCONT)
+
+
+@pytest.fixture
+def watched(own_redis, settings):
+    """A client of a server that nobody else uses."""
+    with open_redis(settings.model_copy(update={"redis_url": own_redis.url})) as redis:
+        yield WatchedRedis(connection_pool=redis.connection_pool)
+
+
+REFUSALS = {
+    "is broken": (500, "InternalError"),
+    "slows down": (503, "SlowDown"),
+    "is full": (507, "XMinioStorageFull"),
+    "has forgotten who we are": (400, "ExpiredToken"),
+    "says it is corrupt": (400, "BadDigest"),
+}
+
+
+class Proxy:
+    """Stands before a server; while ``mood`` is set, no request gets through, or not as it was."""
+
+    def __init__(self, target: tuple[str, int]) -> None:
+        self.mood: str | None = None
+        self.heads: list[bytes] = []
+        """How each connection began."""
+        self.num_spoiled = 0
+        self.num_spoils_left: int | None = None
+        """Of the mood; None: no end."""
+        self.target = target
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._stop = threading.Event()
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self) -> None:
+        self._stop.set()
+        self._listener.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        with client:
+            first = client.recv(65536)
+            self.heads.append(first)
+            if self.mood == "garbles" or not self._spoils():
+                self._forward(client, first)
+            elif self.mood == "hangs":
+                self._stop.wait(30)
+            elif self.mood == "resets":
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+            else:
+                status, code = REFUSALS[self.mood]
+                body = f"<Error><Code>{code}</Code><Message>Not now.</Message></Error>"
+                head = f"HTTP/1.1 {status} No\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+                client.sendall((head + body).encode())
+                client.shutdown(socket.SHUT_WR)
+                with suppress(OSError):  # what nobody read would reset the connection, and the answer be lost
+                    while client.recv(65536):
+                        pass
+
+    def _spoils(self) -> bool:
+        if self.mood is None or self.num_spoils_left == 0:
+            return False
+        self.num_spoiled += 1
+        self.num_spoils_left = self.num_spoils_left and self.num_spoils_left - 1
+        return True
+
+    def _forward(self, client: socket.socket, first: bytes) -> None:
+        with socket.create_connection(self.target) as server:
+            server.sendall(self._passed(first))
+            back = threading.Thread(target=_pump, args=(server, client, self._passed), daemon=True)
+            back.start()
+            _pump(client, server, self._passed)
+            back.join()
+
+    def _passed(self, content: bytes) -> bytes:
+        is_spoilt = self.mood == "garbles" and b"payload" in content and self._spoils()
+        return content.replace(b"payload", b"PAYLOAD") if is_spoilt else content
+
+
+def _pump(source: socket.socket, drain: socket.socket, passed) -> None:
+    try:
+        while content := source.recv(65536):
+            drain.sendall(passed(content))
+        drain.shutdown(socket.SHUT_WR)
+    except OSError:
+        return
+
+
+@pytest.fixture(name="proxy_of")
+def _proxy_of():
+    """``proxy_of((host, port))``: a proxy before that server."""
+    made: list[Proxy] = []
+
+    def make(target: tuple[str, int]) -> Proxy:
+        made.append(Proxy(target))
+        return made[-1]
+
+    yield make
+    for proxy in made:
+        proxy.close()
+
+
+@pytest.fixture
+def proxy(s3_endpoint, proxy_of) -> Proxy:
+    """Before moto."""
+    host, _, port = s3_endpoint.removeprefix("http://").partition(":")
+    return proxy_of((host, int(port)))
+
+
+def patient(settings: Settings) -> Settings:
+    """The same, for whoever is to succeed: each answer of S3 is waited for half of ``retry_seconds``, no longer."""
+    return settings.model_copy(update={"retry_seconds": 20.0})
+
+
+@pytest.fixture
+def s3_settings(settings, proxy) -> Settings:
+    """Objects in S3 behind the proxy, for whoever is to fail: its patience is short."""
+    url = f"s3://tests/{settings.namespace}"
+    return settings.model_copy(update={"objects_url": url, "s3_endpoint_url": proxy.url, "retry_seconds": 0.3})

@@ -1,0 +1,160 @@
+"""This file holds what tests of training share: a tiny model, an engine, and a thread that plays.
+
+torch takes seconds to import, which collecting the tests must not.
+"""
+# ruff: noqa: PLC0415  # so the imports stand where they are needed
+
+import threading
+
+import pytest
+
+from agent_layer.dispatcher import connect
+from agent_layer.dispatcher.records import Report
+from agent_layer.local.scripted import ScriptedEngine, serve_in_thread
+from agent_layer.schema.codec import encode
+from agent_layer.schema.ids import new_id
+from agent_layer.schema.record import Logprobs, TokenIds
+from agent_layer.schema.reward import Reward
+from agent_layer.schema.rollout import AttemptStarted, Outcome
+from agent_layer.schema.step import Action, PromptDelta, StepPart
+from agent_layer.store import open_store
+from agent_layer.store.engines import EngineBoard
+from agent_layer.store.rebuild import index_segment
+from agent_layer.store.segments import StoredRecord, build_segment, segment_key
+from trainer_adapter.config import Keep, Optimizer, Rollouts, TrainConfig
+from trainer_adapter.groups import CONSUMER
+from trainer_adapter.schedule import Schedule
+
+RUN = "r"
+
+
+def train(config, settings, **options):
+    from trainer_adapter.run import train_run
+
+    return train_run(config, settings, **options)
+
+
+def acknowledged(redis, keys):
+    """Ids of the groups that the trainer is done with."""
+    return {one.decode() for one in redis.smembers(keys.acked(RUN, CONSUMER))}
+
+
+@pytest.fixture
+def configure(model, tmp_path):
+    """``configure(steps, …)``: a run over two tasks."""
+    tasks = tmp_path / "tasks.jsonl"
+    tasks.write_text('{"id": "a", "input": 1}\n{"id": "b", "input": 2}\n')
+
+    def configure(steps, checkpoint_steps=10, **plan):
+        return TrainConfig(
+            model=model,
+            tasks=tasks,
+            steps=steps,
+            run=RUN,
+            rollouts=Rollouts(group_size=3, **plan),
+            optimizer=Optimizer(learning_rate=Schedule(start=1e-3)),
+            keep=Keep(checkpoint_steps=checkpoint_steps, num_versions=2),
+        )
+
+    return configure
+
+
+@pytest.fixture
+def board(redis, keys):
+    return EngineBoard(redis, keys)
+
+
+@pytest.fixture
+def engine(settings, put_on_board, model):
+    """An engine on the board that serves version 0."""
+    with serve_in_thread(ScriptedEngine()) as engine:
+        put_on_board(engine, settings, run=RUN, location=str(model))
+        yield engine
+
+
+@pytest.fixture
+def player(settings, board, engine):
+    """Plays what the dispatcher gives out, one rollout of each group with success."""
+    player = Player(settings, board, engine)
+    thread = threading.Thread(target=player.play_all, daemon=True)
+    thread.start()
+    yield player
+    player.stop.set()
+    thread.join(60)
+
+
+class Player:
+    """A worker as the dispatcher sees it; ``equal`` makes all rewards equal, ``fate`` decides how leases end."""
+
+    def __init__(self, settings, board, engine):
+        self.stop = threading.Event()
+        self.equal = False
+        self.fate = lambda lease: Report(lease=lease, ending="completed")
+        """Called with each lease; None holds it as long as it is not cancelled."""
+        self.played = {}
+        """Version that served when the first rollout of a group was given out, by group id."""
+        self.starts = {}
+        """Version from which its task may begin, by group id; None: any."""
+        self._store = open_store(settings)
+        self.keys = self._store.keys
+        self.use(settings)
+        self._board = board
+        self._engine = engine
+
+    def use(self, settings):
+        """Work by other settings from now on."""
+        self._queue = connect(settings).queue
+
+    def play_all(self):
+        while not self.stop.is_set():
+            leases = self._queue.claim("player", 64, run=RUN, wait_seconds=0.2)
+            reports = [report for lease in leases if (report := self.fate(lease))]
+            version = self._board.read(self._engine.url).version
+            for lease in leases:
+                self.played.setdefault(lease.group_id, version)
+                self.starts[lease.group_id] = lease.task.from_policy
+            self._end(reports, version)
+
+    def _end(self, reports, version):
+        accepted = [report for report in reports if report.ending == "completed"]
+        if accepted:
+            self._write({one.lease.trajectory_id: self._records(one, version) for one in accepted})
+        self._queue.settle(reports)
+
+    def _write(self, records):
+        owned = {owner: [StoredRecord(one, encode(one)) for one in found] for owner, found in records.items()}
+        name = new_id()
+        content, _ = build_segment(name, owned)
+        self._store.objects.put(segment_key(self._store.keys, name), content)
+        index_segment(self._store.redis, self._store.keys, self._store.objects, name)
+
+    def _records(self, report, version):
+        lease, number = report.lease, int(report.lease.rollout_id.rpartition(".")[2])
+        own = {"trajectory_id": lease.trajectory_id, "run": RUN}
+        action = Action(
+            response_token_ids=TokenIds([12 + number]), logprobs=Logprobs([-3.0]), policy_versions=[(version, 1)]
+        )
+        score = 1.0 if self.equal else float(number == 0)
+        return [
+            AttemptStarted(
+                **own,
+                rollout_id=lease.rollout_id,
+                attempt=lease.attempt,
+                task_id=lease.task.id,
+                group_id=lease.group_id,
+                started_at=1.0,
+            ),
+            StepPart(
+                **own,
+                call_id="c",
+                source="gateway",
+                phase="end",
+                at=2.0,
+                prompt=PromptDelta(delta=TokenIds([3])),
+                actions=[action],
+                status="ok",
+                capture_level="tokens",
+            ),
+            Reward(**own, reward_id=f"{lease.trajectory_id}-w", at=3.0, score=score if report.usable else None),
+            Outcome(**own, status="completed", ended_at=4.0, num_calls=1),
+        ]
