@@ -11,7 +11,7 @@ from agent_layer.schema.step import Action, Step, StepPart, StepState
 
 __all__ = ["ABANDONED", "assemble_step", "assemble_steps", "num_choices_of"]
 
-R = TypeVar("R", Action, StepState)
+PartT = TypeVar("PartT", Action, StepState)
 
 ABANDONED: Final = "abandoned"
 """Finding of a step that was done after the checkpoint from which its attempt went on."""
@@ -96,7 +96,7 @@ def _first(records: Iterable[object], name: str) -> object:
     return next((value for record in records if (value := getattr(record, name)) is not None), None)
 
 
-def _merge(kind: type[R], records: Sequence[R]) -> R:
+def _merge(kind: type[PartT], records: Sequence[PartT]) -> PartT:
     """First known value of each field; a default that is empty counts as not known."""
     values: dict[str, Any] = {name: _first_known(records, name) for name in kind.__struct_fields__}
     return kind(**{name: value for name, value in values.items() if value is not None})
