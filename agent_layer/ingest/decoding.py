@@ -1,82 +1,148 @@
-"""This file holds the reading of OTLP requests in protobuf, and the answers in the encoding of the question."""
+"""This file holds the reading of OTLP requests in JSON: ids are hexadecimal, 64-bit integers may be text."""
 
-from collections.abc import Iterable
+from typing import Annotated
 
-from google.protobuf.message import DecodeError
-from google.rpc.status_pb2 import Status
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
-    ExportTracePartialSuccess,
-    ExportTraceServiceRequest,
-    ExportTraceServiceResponse,
-)
-from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
-from opentelemetry.proto.trace.v1.trace_pb2 import Span
-from opentelemetry.proto.trace.v1.trace_pb2 import Status as SpanStatus
+import msgspec
 
 from agent_layer.errors import BadInputError
 from agent_layer.ingest.spans import SpanEvent, SpanReceived
 from agent_layer.schema.record import JsonObject
 
-__all__ = ["answer_protobuf", "decode_protobuf", "refuse_protobuf"]
+__all__ = ["answer_json", "decode_json", "refuse_json"]
+
+_STATUS_ERROR = (2, "STATUS_CODE_ERROR")
+_Integer = Annotated[str, msgspec.Meta(pattern=r"^-?[0-9]{1,300}$")] | int
 
 
-def decode_protobuf(body: bytes) -> list[SpanReceived]:
+class _Message(msgspec.Struct, frozen=True, rename="camel"):
+    """Parent of all messages: names are in camel case, unknown fields are passed over."""
+
+
+class _Values(_Message, frozen=True):
+    values: "list[_Any]" = []
+
+
+class _Pairs(_Message, frozen=True):
+    values: "list[_Pair]" = []
+
+
+class _Any(_Message, frozen=True):
+    string_value: str | None = None
+    bool_value: bool | None = None
+    int_value: _Integer | None = None
+    double_value: float | str | None = None
+    bytes_value: str | None = None
+    array_value: _Values | None = None
+    kvlist_value: _Pairs | None = None
+
+    def read(self) -> object:
+        if self.array_value is not None:
+            return [value.read() for value in self.array_value.values]
+        if self.kvlist_value is not None:
+            return _object_of(self.kvlist_value.values)
+        if self.int_value is not None:
+            return int(self.int_value)
+        plain = (self.string_value, self.bool_value, self.double_value, self.bytes_value)
+        return next((value for value in plain if value is not None), None)
+
+
+class _Pair(_Message, frozen=True):
+    key: str
+    value: _Any = _Any()
+
+
+class _Event(_Message, frozen=True):
+    name: str = ""
+    attributes: list[_Pair] = []
+
+
+class _Status(_Message, frozen=True):
+    code: int | str = 0
+    message: str = ""
+
+
+class _Span(_Message, frozen=True):
+    trace_id: str
+    span_id: str
+    name: str = ""
+    parent_span_id: str = ""
+    trace_state: str = ""
+    start_time_unix_nano: _Integer = 0
+    end_time_unix_nano: _Integer = 0
+    attributes: list[_Pair] = []
+    events: list[_Event] = []
+    status: _Status = _Status()
+
+
+class _Scope(_Message, frozen=True):
+    spans: list[_Span] = []
+
+
+class _Resource(_Message, frozen=True):
+    attributes: list[_Pair] = []
+
+
+class _ResourceSpans(_Message, frozen=True):
+    resource: _Resource = _Resource()
+    scope_spans: list[_Scope] = []
+
+
+class _Request(_Message, frozen=True):
+    resource_spans: list[_ResourceSpans] = []
+
+
+_DECODER = msgspec.json.Decoder(_Request)
+
+
+def decode_json(body: bytes) -> list[SpanReceived]:
     """Read the spans of a request.
 
     Raises: BadInputError: it is no ExportTraceServiceRequest.
     """
     try:
-        request = ExportTraceServiceRequest.FromString(body)
-    except DecodeError as error:
+        return _spans_in(body)
+    except (msgspec.DecodeError, OverflowError, RecursionError) as error:
         raise BadInputError(
-            f"OTLP request: expected an ExportTraceServiceRequest in protobuf, found {error}; check the exporter"
+            f"OTLP request: expected an ExportTraceServiceRequest in JSON, found {error}; check the exporter"
         ) from error
+
+
+def answer_json(num_rejected: int, reason: str) -> bytes:
+    """Say that a request was taken, except for so many spans."""
+    partial = {"rejectedSpans": str(num_rejected), "errorMessage": reason}
+    return msgspec.json.encode({"partialSuccess": partial} if reason else {})
+
+
+def refuse_json(reason: str) -> bytes:
+    """Say why a request was not taken."""
+    return msgspec.json.encode({"message": reason})
+
+
+def _spans_in(body: bytes) -> list[SpanReceived]:
     return [
         _read(span, _object_of(resource.resource.attributes))
-        for resource in request.resource_spans
+        for resource in _DECODER.decode(body).resource_spans
         for scope in resource.scope_spans
         for span in scope.spans
     ]
 
 
-def answer_protobuf(num_rejected: int, reason: str) -> bytes:
-    """Say that a request was taken, except for so many spans."""
-    partial = ExportTracePartialSuccess(rejected_spans=num_rejected, error_message=reason)
-    return ExportTraceServiceResponse(partial_success=partial if reason else None).SerializeToString()
-
-
-def refuse_protobuf(reason: str) -> bytes:
-    """Say why a request was not taken."""
-    return Status(message=reason).SerializeToString()
-
-
-def _read(span: Span, resource: JsonObject) -> SpanReceived:
+def _read(span: _Span, resource: JsonObject) -> SpanReceived:
     return SpanReceived(
-        trace_id=span.trace_id.hex(),
-        span_id=span.span_id.hex(),
+        trace_id=span.trace_id.lower(),
+        span_id=span.span_id.lower(),
         name=span.name,
-        began_at=span.start_time_unix_nano / 1e9,
-        ended_at=span.end_time_unix_nano / 1e9,
-        parent_id=span.parent_span_id.hex() or None,
+        began_at=int(span.start_time_unix_nano) / 1e9,
+        ended_at=int(span.end_time_unix_nano) / 1e9,
+        parent_id=span.parent_span_id.lower() or None,
         state=span.trace_state or None,
         attributes=_object_of(span.attributes),
         resource=resource,
         events=[SpanEvent(name=event.name, attributes=_object_of(event.attributes)) for event in span.events],
-        is_error=span.status.code == SpanStatus.STATUS_CODE_ERROR,
+        is_error=span.status.code in _STATUS_ERROR,
         error=span.status.message or None,
     )
 
 
-def _object_of(pairs: Iterable[KeyValue]) -> JsonObject:
-    return {pair.key: _value_of(pair.value) for pair in pairs}
-
-
-def _value_of(value: AnyValue) -> object:
-    kind = value.WhichOneof("value")
-    if kind is None:
-        return None
-    if kind == "array_value":
-        return [_value_of(item) for item in value.array_value.values]
-    if kind == "kvlist_value":
-        return _object_of(value.kvlist_value.values)
-    return getattr(value, kind)
+def _object_of(pairs: list[_Pair]) -> JsonObject:
+    return {pair.key: pair.value.read() for pair in pairs}

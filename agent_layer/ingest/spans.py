@@ -1,36 +1,168 @@
-"""This file holds spans as they were received, whatever encoding they came in."""
+"""This file holds how one line of a log of messages is read, and what may stand in it.
+
+Two forms. A conversation, as used for fine-tuning: ``{"messages": […], "tools"?, "reward"?, "task_id"?, "task_type"?,
+"model"?, "id"?, "metadata"?, "created"?}``. A call with its answer: ``{"request": {"messages": […], …},
+"response": {"choices": […], …}, "reward"?, …}``. What else stands in a line is kept beside the outcome.
+"""
+
+import math
+from typing import cast
 
 import msgspec
 
+from agent_layer.errors import BadInputError
+from agent_layer.schema.codec import check_storable
+from agent_layer.schema.ids import check_name
 from agent_layer.schema.record import JsonObject
+from agent_layer.schema.untrusted import UNREADABLE, object_of, objects_of
 
-__all__ = ["SpanEvent", "SpanReceived"]
+__all__ = ["Conversation", "Turn", "read_line"]
+
+_ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+_LATEST = 32_503_680_000
+"""The year 3000: what is larger counts milliseconds."""
+_KNOWN = frozenset(
+    {"messages", "tools", "functions", "reward", "task_id", "task_type", "model", "id", "metadata", "created"}
+    | {"request", "response"}
+)
+_SAMPLING = ("temperature", "top_p", "max_tokens", "max_completion_tokens", "stop", "seed", "n", "tool_choice")
 
 
-class SpanEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that happened at one moment of a span."""
+class Turn(msgspec.Struct, frozen=True, kw_only=True):
+    """One call of the model."""
 
-    name: str
-    attributes: JsonObject
+    num_before: int
+    """Messages of the conversation that were its prompt."""
+    choices: list[JsonObject]
+    """[num_choices] messages of the assistant."""
+    finish_reasons: list[str | None]
+    """[num_choices]."""
 
 
-class SpanReceived(msgspec.Struct, frozen=True, kw_only=True):
-    """One span. Times are seconds since the epoch."""
+class Conversation(msgspec.Struct, frozen=True, kw_only=True):
+    """What one line tells."""
 
-    trace_id: str
-    """32 hexadecimal digits."""
-    span_id: str
-    """16 hexadecimal digits."""
-    name: str
-    began_at: float
-    ended_at: float
-    parent_id: str | None = None
-    """None: it is a root."""
-    state: str | None = None
-    attributes: JsonObject = {}
-    resource: JsonObject = {}
-    """Attributes of whoever sent it, such as ``service.name``."""
-    events: list[SpanEvent] = []
-    is_error: bool = False
-    error: str | None = None
-    """What the status says of the error."""
+    messages: list[JsonObject]
+    turns: list[Turn]
+    """At least one."""
+    tools: object = None
+    rewards: dict[str, float] = {}
+    task_id: str | None = None
+    task_type: str | None = None
+    model: str | None = None
+    at: float | None = None
+    """Seconds since the epoch; None where the line says nothing of it."""
+    sampling: JsonObject = {}
+    usage: JsonObject = {}
+    labels: dict[str, str] = {}
+    rest: JsonObject = {}
+    """What else stood in the line."""
+
+
+def read_line(line: bytes, where: str) -> Conversation:
+    """Read one line.
+
+    Args:
+        line: JSON.
+        where: names it in errors.
+
+    Raises: BadInputError: it is not of one of the two forms.
+    """
+    try:
+        decoded: object = msgspec.json.decode(line)
+    except UNREADABLE as error:
+        raise _refused(where, "a JSON object", str(error)) from error
+    fields = object_of(decoded)
+    if not fields:
+        raise _refused(where, "a JSON object", type(decoded).__name__)
+    check_storable(fields, where)
+    request, response = object_of(fields.get("request")), object_of(fields.get("response"))
+    told = {**request, "created": response.get("created"), **_without_null("model", response), **fields}
+    messages = _messages_of(told.get("messages"), where)
+    return Conversation(
+        messages=messages,
+        turns=[_answer_of(response, messages, where)] if response else _turns_of(messages, where),
+        tools=told.get("tools") or told.get("functions"),
+        rewards=_rewards_of(fields.get("reward"), where),
+        task_id=_name_of(fields, "task_id", where),
+        task_type=_name_of(fields, "task_type", where),
+        model=model if isinstance(model := told.get("model"), str) else None,
+        at=_time_of(told.get("created"), where),
+        sampling={name: request[name] for name in _SAMPLING if name in request},
+        usage=object_of(response.get("usage")),
+        labels=_labels_of(fields),
+        rest={name: value for name, value in fields.items() if name not in _KNOWN},
+    )
+
+
+def _without_null(name: str, fields: JsonObject) -> JsonObject:
+    return {name: fields[name]} if fields.get(name) is not None else {}
+
+
+def _turns_of(messages: list[JsonObject], where: str) -> list[Turn]:
+    turns = [
+        Turn(num_before=at, choices=[message], finish_reasons=[None])
+        for at, message in enumerate(messages)
+        if message["role"] == "assistant"
+    ]
+    if not turns:
+        raise _refused(where, "at least one message of the assistant", "none")
+    return turns
+
+
+def _answer_of(response: JsonObject, messages: list[JsonObject], where: str) -> Turn:
+    choices = objects_of(response.get("choices"))
+    said = _messages_of([choice.get("message") for choice in choices], f"{where}: choices")
+    reasons = [reason if isinstance(reason := choice.get("finish_reason"), str) else None for choice in choices]
+    return Turn(num_before=len(messages), choices=said, finish_reasons=reasons)
+
+
+def _messages_of(value: object, where: str) -> list[JsonObject]:
+    messages = objects_of(value)
+    if not messages or len(messages) != len(cast("list[object]", value)):
+        raise _refused(where, "'messages', a list of objects", "others" if messages else type(value).__name__)
+    for number, message in enumerate(messages):
+        if message.get("role") not in _ROLES:
+            raise _refused(where, f"a role ({', '.join(_ROLES)}) in message {number}", repr(message.get("role")))
+        if not isinstance(message.get("content"), str | list | None):
+            raise _refused(where, f"text or parts as content of message {number}", repr(message.get("content")))
+    return messages
+
+
+def _time_of(created: object, where: str) -> float | None:
+    if created is None:
+        return None
+    if isinstance(created, bool) or not isinstance(created, int | float) or not 0 <= created < _LATEST:
+        raise _refused(where, "'created', seconds since the epoch", repr(created))
+    return float(created)
+
+
+def _rewards_of(value: object, where: str) -> dict[str, float]:
+    """A number, or numbers by name; what is null is not known."""
+    named = cast("JsonObject", value) if isinstance(value, dict) else {"reward": value}
+    rewards: dict[str, float] = {}
+    for name, score in named.items():
+        if score is None:
+            continue
+        if isinstance(score, bool) or not isinstance(score, int | float) or not math.isfinite(score):
+            raise _refused(where, "'reward', a number or numbers by name", repr(score))
+        rewards[name] = float(score)
+    return rewards
+
+
+def _name_of(fields: JsonObject, field: str, where: str) -> str | None:
+    value = fields.get(field)
+    return None if value is None else check_name(str(value), f"{where}: {field}")
+
+
+def _labels_of(fields: JsonObject) -> dict[str, str]:
+    told = {**object_of(fields.get("metadata")), **({"id": fields["id"]} if "id" in fields else {})}
+    return {name: _label(value) for name, value in told.items() if value is not None}
+
+
+def _label(value: object) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _refused(where: str, expected: str, found: str) -> BadInputError:
+    return BadInputError(f"{where}: expected {expected}, found {found}; nothing was imported, correct the line")

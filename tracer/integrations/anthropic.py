@@ -1,15 +1,157 @@
-"""This file holds the anthropic client's tracing: messages, beta ones included. Importing it installs it."""
+"""This file holds the Anthropic messages dialect, read, and said in the words of chat completions. Pure."""
 
-from anthropic import Anthropic, AsyncAnthropic
+import json
+from collections.abc import Iterable, Mapping
 
-from tracer.integrations.anthropic_messages import ANTHROPIC_MESSAGES
-from tracer.integrations.clients import Api, trace_client
+import msgspec
 
-__all__: list[str] = []
+from agent_layer.schema.record import JsonObject
+from agent_layer.schema.step import Usage
+from tracer.calls import Answer, Asked
+from tracer.integrations.dialects import (
+    Dialect,
+    kind_of,
+    objects_of,
+    sampling_of,
+    say_assistant,
+    text_of,
+    tool_call,
+    understand,
+)
+
+__all__ = ["ANTHROPIC_MESSAGES"]
+
+_NOT_SAMPLING = frozenset({"messages", "system", "tools", "model", "stream"})
+_TEXTS = frozenset({"text"})
+_REASONS = {"end_turn": "stop", "stop_sequence": "stop", "tool_use": "tool_calls", "max_tokens": "length"}
 
 
-def _key_headers(key: str) -> dict[str, str]:
-    return {"X-Api-Key": key, "Authorization": f"Bearer {key}"}
+class _Usage(msgspec.Struct):
+    input_tokens: int | None = None
+    output_tokens: int | None = None
 
 
-trace_client(Anthropic, AsyncAnthropic, Api({"/v1/messages": ANTHROPIC_MESSAGES}, root="..", key_headers=_key_headers))
+class _Body(msgspec.Struct):
+    content: list[JsonObject] = []
+    model: str | None = None
+    stop_reason: str | None = None
+    usage: _Usage | None = None
+
+
+class _Delta(msgspec.Struct):
+    text: str = ""
+    partial_json: str = ""
+    stop_reason: str | None = None
+
+
+class _Event(msgspec.Struct):
+    """One event of a stream, as far as it says something new."""
+
+    type: str = ""
+    message: _Body | None = None
+    index: int = 0
+    content_block: JsonObject | None = None
+    delta: _Delta | None = None
+    usage: _Usage | None = None
+
+
+def _read_request(told: Mapping[str, object]) -> Asked:
+    body = _without_omitted(told)
+    system, model = body.get("system"), body.get("model")
+    messages: list[JsonObject] = [{"role": "system", "content": text_of(system, _TEXTS)}] if system else []
+    for message in objects_of(body.get("messages")):
+        messages += _messages_of(message)
+    return Asked(
+        messages=list[object](messages),
+        tools=[_tool(tool) for tool in objects_of(body.get("tools"))] or None,
+        sampling=sampling_of(body, _NOT_SAMPLING),
+        model=model if isinstance(model, str) else None,
+    )
+
+
+def _without_omitted(body: Mapping[str, object]) -> dict[str, object]:
+    """Leave out what the caller did not say, for which the client has marks of its own."""
+    return {name: value for name, value in body.items() if type(value).__name__ not in ("Omit", "NotGiven")}
+
+
+def _read_answer(body: bytes) -> Answer:
+    return understand(lambda: _answer(msgspec.json.decode(body, type=_Body)))
+
+
+def _read_stream(chunks: Iterable[str], *, is_whole: bool) -> Answer:
+    return understand(
+        lambda: _answer(_gather([msgspec.json.decode(chunk, type=_Event) for chunk in chunks])), is_whole=is_whole
+    )
+
+
+def _gather(events: list[_Event]) -> _Body:
+    """Put the message together that the events tell of."""
+    began = next((event.message for event in events if event.message), _Body())
+    blocks: dict[int, JsonObject] = {event.index: event.content_block for event in events if event.content_block}
+    deltas = [(event.index, event.delta) for event in events if event.delta and event.type == "content_block_delta"]
+    for index, block in blocks.items():
+        texts = [delta.text for at, delta in deltas if at == index]
+        inputs = [delta.partial_json for at, delta in deltas if at == index]
+        blocks[index] = block | {"text": str(block.get("text") or "") + "".join(texts), "json": "".join(inputs)}
+    ended = [event for event in events if event.type == "message_delta"]
+    told = [event.usage for event in ended if event.usage]
+    return _Body(
+        content=[blocks[index] for index in sorted(blocks)],
+        model=began.model,
+        stop_reason=next((event.delta.stop_reason for event in reversed(ended) if event.delta), None),
+        usage=_Usage(
+            input_tokens=began.usage and began.usage.input_tokens,
+            output_tokens=told[-1].output_tokens if told else None,
+        ),
+    )
+
+
+def _answer(body: _Body) -> Answer:
+    text, calls = _said(body.content)
+    reason = body.stop_reason and _REASONS.get(body.stop_reason, body.stop_reason)
+    usage = body.usage and Usage(prompt_tokens=body.usage.input_tokens, response_tokens=body.usage.output_tokens)
+    return Answer(actions=[say_assistant(text, calls, reason)], model=body.model, usage=usage)
+
+
+def _said(blocks: list[JsonObject]) -> tuple[str, list[JsonObject]]:
+    """Give (text, tool calls)."""
+    text = "".join(str(block.get("text") or "") for block in blocks if block.get("type") == "text")
+    uses = [block for block in blocks if block.get("type") == "tool_use"]
+    return text, [tool_call(use.get("id"), use.get("name"), _arguments(use)) for use in uses]
+
+
+def _arguments(use: JsonObject) -> str:
+    """Give the arguments as JSON text; a stream told them in pieces of text."""
+    told = use.get("json")
+    return told if isinstance(told, str) and told else json.dumps(use.get("input") or {}, ensure_ascii=False)
+
+
+def _messages_of(message: JsonObject) -> list[JsonObject]:
+    """Give one message of the dialect as chat messages: results of tools are messages of their own."""
+    blocks = objects_of(message.get("content"))
+    if not blocks:
+        return [message]
+    if message.get("role") == "assistant":
+        spoken = say_assistant(*_said(blocks), None).message
+        return [spoken] if spoken else []
+    results = [block for block in blocks if block.get("type") == "tool_result"]
+    told = [
+        {"role": "tool", "tool_call_id": one.get("tool_use_id"), "content": text_of(one.get("content"), _TEXTS)}
+        for one in results
+    ]
+    others = [block for block in blocks if block.get("type") != "tool_result"]
+    return [*told, *([{"role": "user", "content": text_of(others, _TEXTS)}] if others else [])]
+
+
+def _tool(tool: JsonObject) -> JsonObject:
+    if "input_schema" not in tool:
+        return tool
+    function = {"name": tool.get("name"), "description": tool.get("description"), "parameters": tool["input_schema"]}
+    return {"type": "function", "function": {name: value for name, value in function.items() if value is not None}}
+
+
+def _is_last(event: str) -> bool:
+    return kind_of(event) == "message_stop"
+
+
+ANTHROPIC_MESSAGES = Dialect(_read_request, _read_answer, _read_stream, _is_last)

@@ -1,18 +1,139 @@
-"""This file holds the openai client's tracing: chat completions and responses. Importing it installs it."""
+"""This file holds the OpenAI chat dialect, read: what a request asks, what an answer or its chunks say. Pure."""
 
-from openai import AsyncOpenAI, OpenAI
+from collections.abc import Iterable, Mapping
+from typing import cast
 
-from tracer.integrations.chat import CHAT
-from tracer.integrations.clients import Api, trace_client
-from tracer.integrations.responses import RESPONSES
+import msgspec
 
-__all__: list[str] = []
+from agent_layer.schema.record import JsonObject
+from agent_layer.schema.step import Action, Usage
+from tracer.calls import Answer, Asked
+from tracer.integrations.dialects import Dialect, sampling_of, understand
+
+__all__ = ["CHAT"]
+
+_NOT_SAMPLING = frozenset({"messages", "tools", "model", "stream", "stream_options"})
+_DONE = "[DONE]"
+_REPLACED = frozenset({"role", "id", "type", "name"})
+"""Fields of a delta that are sent whole; the other texts are sent in pieces."""
 
 
-def _key_headers(key: str) -> dict[str, str]:
-    return {"Authorization": f"Bearer {key}"}
+class _Usage(msgspec.Struct):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
 
 
-trace_client(
-    OpenAI, AsyncOpenAI, Api({"/chat/completions": CHAT, "/responses": RESPONSES}, root="", key_headers=_key_headers)
-)
+class _Choice(msgspec.Struct):
+    index: int = 0
+    message: JsonObject | None = None
+    delta: JsonObject | None = None
+    finish_reason: str | None = None
+
+
+class _Body(msgspec.Struct):
+    """An answer, or one chunk of it."""
+
+    choices: list[_Choice] = []
+    model: str | None = None
+    usage: _Usage | None = None
+
+
+def _read_request(body: Mapping[str, object]) -> Asked:
+    """Read what a request asks."""
+    messages, model = body.get("messages"), body.get("model")
+    return Asked(
+        messages=cast("list[object]", messages) if isinstance(messages, list) else None,
+        tools=body.get("tools"),
+        sampling=sampling_of(body, _NOT_SAMPLING),
+        model=model if isinstance(model, str) else None,
+    )
+
+
+def _read_answer(body: bytes) -> Answer:
+    """Read an answer that came in one piece."""
+
+    def read() -> Answer:
+        answer = msgspec.json.decode(body, type=_Body)
+        choices = sorted(answer.choices, key=lambda choice: choice.index)
+        return _answer([answer], {choice.index: choice.message or {} for choice in choices})
+
+    return understand(read)
+
+
+def _read_stream(chunks: Iterable[str], *, is_whole: bool) -> Answer:
+    """Put an answer together from its chunks.
+
+    Args:
+        chunks: JSON text of each; ``[DONE]`` may be among them.
+        is_whole: False where nobody read the stream to its end: the answer counts as aborted.
+    """
+    return understand(
+        lambda: _joined([msgspec.json.decode(chunk, type=_Body) for chunk in chunks if not _is_last(chunk)]),
+        is_whole=is_whole,
+    )
+
+
+def _joined(bodies: list[_Body]) -> Answer:
+    messages: dict[int, JsonObject] = {}
+    for body in bodies:
+        for choice in body.choices:
+            messages[choice.index] = _add_delta(messages.get(choice.index, {}), choice.delta or {})
+    return _answer(bodies, {index: _without_indices(message) for index, message in sorted(messages.items())})
+
+
+def _answer(bodies: list[_Body], messages: dict[int, JsonObject]) -> Answer:
+    reasons = {choice.index: choice.finish_reason for body in bodies for choice in body.choices if choice.finish_reason}
+    usage = next((body.usage for body in reversed(bodies) if body.usage), None)
+    return Answer(
+        actions=[Action(message=message, finish_reason=reasons.get(index)) for index, message in messages.items()],
+        model=next((body.model for body in bodies if body.model), None),
+        usage=usage and Usage(prompt_tokens=usage.prompt_tokens, response_tokens=usage.completion_tokens),
+    )
+
+
+def _add_delta(message: JsonObject, delta: Mapping[str, object]) -> JsonObject:
+    """Give the message with the delta's pieces added; lists are merged by their items' ``index``."""
+    added = dict(message)
+    for name, piece in delta.items():
+        before = added.get(name)
+        if piece is None:
+            added.setdefault(name, None)
+        elif isinstance(piece, str) and isinstance(before, str) and name not in _REPLACED:
+            added[name] = before + piece
+        elif isinstance(piece, list):
+            added[name] = _add_items(cast("list[JsonObject]", before or []), cast("list[JsonObject]", piece))
+        elif isinstance(piece, dict) and isinstance(before, dict):
+            added[name] = _add_delta(cast("JsonObject", before), cast("JsonObject", piece))
+        else:
+            added[name] = piece
+    return added
+
+
+def _add_items(before: list[JsonObject], pieces: list[JsonObject]) -> list[JsonObject]:
+    items = list(before)
+    for piece in pieces:
+        index = piece.get("index")
+        place = next((at for at, item in enumerate(items) if index is not None and item.get("index") == index), None)
+        if place is None:
+            items.append(piece)
+        else:
+            items[place] = _add_delta(items[place], piece)
+    return items
+
+
+def _without_indices(message: JsonObject) -> JsonObject:
+    """Give the message as an answer in one piece has it: tool calls without their place in the stream."""
+    calls = message.get("tool_calls")
+    if not isinstance(calls, list):
+        return message
+    whole = [
+        {name: value for name, value in call.items() if name != "index"} for call in cast("list[JsonObject]", calls)
+    ]
+    return {**message, "tool_calls": whole}
+
+
+def _is_last(event: str) -> bool:
+    return event.startswith(_DONE)
+
+
+CHAT = Dialect(_read_request, _read_answer, _read_stream, _is_last)
