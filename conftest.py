@@ -21,8 +21,8 @@ import boto3
 import pytest
 from moto.server import ThreadedMotoServer
 
-from agent_layer.local.addresses import answers, free_port
-from agent_layer.local.leash import Leashed, start_leashed
+from agent_layer.infra.processes.addresses import answers, free_port
+from agent_layer.infra.processes.supervised import Leashed, start_leashed
 
 _SERVERS = Path(sys.prefix) / "servers"
 """Where 'make test' puts servers of other makes."""

@@ -1,6 +1,8 @@
-"""This file holds the names under which records travel in OpenTelemetry: those of its GenAI conventions, then our own.
+"""This file holds the names under which records travel in OpenTelemetry: those of its GenAI conventions, then our
+own.
 
-Written out, because OpenTelemetry's package keeps them in a module that it calls incubating; a test compares the two.
+Written out, because OpenTelemetry's package keeps them in a module that it calls incubating; a test compares
+the two.
 Arrays (token ids, log-probabilities) never travel: TRAJECTORY, CALL and STEP say where in the store they are.
 """
 

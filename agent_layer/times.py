@@ -6,8 +6,6 @@ from datetime import UTC, datetime
 
 from agent_layer.errors import BadInputError
 
-__all__ = ["format_time", "parse_range", "parse_span", "parse_time"]
-
 _AGO = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 

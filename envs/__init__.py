@@ -1,6 +1,31 @@
-"""Environments, the workers that run agents in them, and the scorers that judge what came out."""
+"""Environments, the workers that run agents in them, and the scorers that judge the result."""
 
-from envs.environment import Environment, StepResult
-from envs.resuming.declaring import resumable
+from typing import TYPE_CHECKING
 
-__all__ = ["Environment", "StepResult", "resumable"]
+from agent_layer.lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from agent_layer.schema import Task, Trajectory
+    from envs.environment import Environment, StepResult
+    from envs.resumable import resumable
+    from envs.scorers import Scorer
+    from tracer import Rollout
+else:
+    __getattr__ = lazy_exports(
+        __name__,
+        {
+            "agent_layer.schema": (
+                "Task",
+                "Trajectory",
+            ),
+            "envs.environment": (
+                "Environment",
+                "StepResult",
+            ),
+            "envs.resumable": ("resumable",),
+            "envs.scorers": ("Scorer",),
+            "tracer": ("Rollout",),
+        },
+    )
+
+__all__ = ["Environment", "Rollout", "Scorer", "StepResult", "Task", "Trajectory", "resumable"]

@@ -1,28 +1,121 @@
-"""This file holds agents that are commands: any program, in any language, that speaks to the model over HTTP.
+"""This file holds targets: the forms that an agent can have, each made into one callable that a worker runs.
+
+This file holds agents that are commands: any program, in any language, that speaks to the model over HTTP.
 
 Above each stands a keeper: when the command has ended, or the worker is gone, it kills whatever the command left.
 """
 
 import asyncio
+import inspect
 import os
 import shutil
 import signal
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
+from typing import Protocol, TypeAlias, cast, runtime_checkable
 
 import msgspec
 
-from agent_layer.environment import agent_environment
 from agent_layer.errors import AgentFailedError, BadInputError
-from agent_layer.schema.task import Task
-from envs.host import keeper
+from agent_layer.infra.processes import AT_ONCE, REAPER_PROGRAM
+from agent_layer.schema import Task, TaskView
+from agent_layer.settings import agent_environment
+from envs.checkpoints import check_graph, run_graph
+from envs.environment import Environment, play
 from envs.progress import current_progress
-from tracer import Rollout, propagation
+from envs.registry import find_object
+from envs.resumable import is_resumable, resumable
+from tracer import variables_of
+from tracer.core import Rollout, json_value
 
-__all__ = ["CommandTarget", "variables_of"]
+Target: TypeAlias = Callable[[Task, Rollout], Awaitable[object]]
+"""Runs one attempt and gives its result, a JSON value. It hands the agent ``task.view()``, never the grading."""
+
+_AgentFunction: TypeAlias = Callable[[TaskView, Rollout], Awaitable[object]]
+
+
+@runtime_checkable
+class _Graph(Protocol):
+    """A compiled LangGraph graph, or whatever is run like one."""
+
+    def ainvoke(self, input: object) -> Awaitable[object]:  # noqa: A002  # LangGraph's own word
+        ...
+
+
+def load_target(name: str) -> Target:
+    """Find the agent of this name.
+
+    Raises: BadInputError: there is none, or it has no form that can be run.
+    """
+    return target_of(find_object(name, "agent"), name)
+
+
+def target_of(found: object, name: str) -> Target:
+    """Make a target of a coroutine function, a compiled graph or an Environment class; resumable if that is.
+
+    Raises: BadInputError: it is none of these.
+    """
+    if isinstance(found, _Graph):
+        return resumable(_resume_graph(found, name)) if is_resumable(found) else _run_graph(found)
+    if isinstance(found, type) and issubclass(found, Environment):
+        return _run_environment(cast("Callable[[], Environment]", found))
+    if inspect.iscoroutinefunction(cast("object", found)):
+        run = _run_function(cast("_AgentFunction", found))
+        return resumable(run) if is_resumable(cast("object", found)) else run
+    raise BadInputError(
+        f"agent {name!r}: expected a coroutine function agent(task, rollout), a compiled graph or an Environment class,"
+        f" found {type(cast('object', found)).__name__}; make it one of these"
+    )
+
+
+def _run_function(function: _AgentFunction) -> Target:
+    async def run(task: Task, rollout: Rollout) -> object:
+        current_progress().start()
+        return await function(task.view(), rollout)
+
+    return run
+
+
+def _run_environment(make: Callable[[], Environment]) -> Target:
+    async def run(task: Task, rollout: Rollout) -> object:
+        return await play(make, task, rollout)
+
+    return run
+
+
+def _run_graph(graph: _Graph) -> Target:
+    """The task's input is the state that the graph begins in; a plain text becomes the first message of the user."""
+
+    async def run(task: Task, rollout: Rollout) -> object:  # noqa: ARG001  # the hooks find the rollout in the context
+        current_progress().start()
+        return _result_of(await graph.ainvoke(_begin_of(task)))
+
+    return run
+
+
+def _resume_graph(found: object, name: str) -> Target:
+    graph = check_graph(found, name)
+
+    async def run(task: Task, rollout: Rollout) -> object:
+        current_progress().start()
+        return _result_of(await run_graph(graph, _begin_of(task), rollout))
+
+    return run
+
+
+def _begin_of(task: Task) -> object:
+    is_state = isinstance(task.input, dict)
+    return task.input if is_state else {"messages": [("user", str(task.input))]}
+
+
+def _result_of(end: object) -> object:
+    """Text of the last message, where the end state has messages; else the state itself."""
+    if isinstance(end, Mapping) and (messages := cast("Mapping[str, object]", end).get("messages")):
+        return json_value(getattr(cast("list[object]", messages)[-1], "content", None))
+    return json_value(cast("object", end))
+
 
 _LONGEST_TAIL = 1 << 16
 """Bytes of output that are kept; the result is in the last line."""
@@ -43,7 +136,7 @@ class CommandTarget:
             AgentFailedError: it ended with another status than 0.
             BadInputError: there is no such program.
         """
-        process = await self._start(agent_environment() | variables_of(task, rollout))
+        process = await self._start(agent_environment() | command_variables(task, rollout))
         current_progress().start()
         reading = asyncio.gather(_tail(process.stdout), _tail(process.stderr))
         try:
@@ -54,7 +147,7 @@ class CommandTarget:
         if status != 0:
             said = errors[-2000:].decode("utf-8", "replace").strip()
             raise AgentFailedError(f"command {self._command[0]!r}: expected exit status 0, found {status}: {said}")
-        return _result_of(output)
+        return _result_of_output(output)
 
     async def _start(self, variables: dict[str, str]) -> Process:
         if (program := shutil.which(self._command[0])) is None:
@@ -62,7 +155,7 @@ class CommandTarget:
                 f"command {self._command[0]!r}: expected a program that can be started, found none; check its path"
             )
         return await asyncio.create_subprocess_exec(
-            *(sys.executable, "-I", "-S", str(Path(keeper.__file__)), "-", program, *self._command[1:]),
+            *(sys.executable, "-I", "-S", REAPER_PROGRAM, "-", program, *self._command[1:]),
             env=variables,
             stdin=PIPE,
             stdout=PIPE,
@@ -71,11 +164,11 @@ class CommandTarget:
         )
 
 
-def variables_of(task: Task, rollout: Rollout) -> dict[str, str]:
+def command_variables(task: Task, rollout: Rollout) -> dict[str, str]:
     """Give what the command's environment says of the attempt. Nothing of the grading is in it."""
     view = task.view()
     seen = {"id": view.id, "task_type": view.task_type, "input": view.input, "seed": view.seed}
-    return propagation.variables_of(rollout) | {"AGENT_LAYER_TASK": msgspec.json.encode(seen).decode()}
+    return variables_of(rollout) | {"AGENT_LAYER_TASK": msgspec.json.encode(seen).decode()}
 
 
 async def _tail(stream: asyncio.StreamReader | None) -> bytes:
@@ -95,7 +188,7 @@ async def _end(process: Process) -> None:
                 await process.wait()
     finally:
         if process.returncode is None and process.stdin is not None:
-            process.stdin.write(keeper.AT_ONCE)
+            process.stdin.write(AT_ONCE)
     await process.wait()
     _signal(process, signal.SIGKILL)  # where the keeper cannot see what is below it
 
@@ -105,7 +198,7 @@ def _signal(process: Process, number: signal.Signals) -> None:
         os.killpg(process.pid, number)
 
 
-def _result_of(output: bytes) -> object:
+def _result_of_output(output: bytes) -> object:
     lines = output.decode("utf-8", "replace").strip().splitlines()
     if not lines:
         return None

@@ -10,18 +10,15 @@ import typer
 from typer.core import TyperCommand
 
 from agent_layer.errors import BadInputError
-from agent_layer.schema.ids import check_name
+from agent_layer.schema import check_name
 from agent_layer.settings import Settings
-from envs import rescore_command
-from envs.command_target import CommandTarget
-from envs.placement.placing import Where, Workforce, run_workers
-from envs.scoring import AGENT
-from envs.serving import WorkOptions, serve_worker
-from envs.targets import Target
+from envs.agents import CommandTarget, Target
+from envs.placement import Where, Workforce, run_workers
+from envs.rescoring import register_rescore
+from envs.scorers import AGENT
+from envs.worker import WorkOptions, serve_worker
 
-__all__ = ["register"]
-
-_COMMAND = "envs.command"
+_COMMAND = "envs.cli"
 """Where the parser leaves what stands behind ``--``."""
 _ARGUMENTS = "envs.arguments"
 """Where it leaves all of the command's arguments, for workers in other processes."""
@@ -30,7 +27,7 @@ _ARGUMENTS = "envs.arguments"
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     app.command(cls=_WorkCommand)(work)
-    rescore_command.register(app)
+    register_rescore(app)
 
 
 class _WorkCommand(TyperCommand):

@@ -7,18 +7,11 @@ from typing import Protocol, runtime_checkable
 import msgspec
 from aiohttp import ClientSession, ClientTimeout
 
-from agent_layer.schema.headers import CALL_HEADER
-from agent_layer.schema.ids import new_id
-from agent_layer.schema.observation import Observation
-from agent_layer.schema.record import JsonObject
-from agent_layer.schema.step import StepPart, StepState
-from agent_layer.schema.task import Task
+from agent_layer.schema import JsonObject, Observation, StepPart, StepState, Task, new_id
+from agent_layer.schema.wire import CALL_HEADER
 from envs.failures import ModelCallError
 from envs.progress import current_progress
-from tracer import Rollout
-from tracer.contents import Contents, json_value
-
-__all__ = ["Environment", "StepResult", "play"]
+from tracer.core import Contents, Rollout, json_value
 
 _NO_LIMIT = ClientTimeout(total=None)
 """The gateway limits how long a call takes, the task how long the attempt does."""

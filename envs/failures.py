@@ -6,10 +6,8 @@ from typing import cast
 import msgspec
 
 from agent_layer.errors import AgentFailedError, BadInputError, UnreachableError
-from agent_layer.recorder.blotting import Blotter
-from agent_layer.schema.rollout import Cause, RolloutStatus
-
-__all__ = ["EndedError", "Ending", "ModelCallError", "RefusedTaskError", "describe", "ending_of"]
+from agent_layer.recorder import Blotter
+from agent_layer.schema import Cause, RolloutStatus
 
 _LIMIT_CODE = "rollout_limit"
 """How the gateway's refusal reads when the task's turns or tokens are used up."""

@@ -1,6 +1,7 @@
 """This file holds the progress of an attempt: when its agent was prepared, and when it last gave a sign of life.
 
-A start is dear: few attempts start at a time, however many run. It lasts from the opening at the gateway until the
+A start is dear: few attempts start at a time, however many run. It lasts from the opening at the gateway until
+the
 agent is prepared: its process is there, its environment is reset.
 """
 
@@ -9,8 +10,6 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
-
-__all__ = ["Progress", "StartGate", "current_progress", "watching"]
 
 
 class Progress:

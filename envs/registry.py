@@ -1,4 +1,10 @@
-"""This file holds how code that judges or answers is told apart from what it was before: by its version.
+"""This file holds how a name becomes an object: ``module:attribute``, or a name that an installed package
+registered.
+
+A package registers agents and environments in the entry-point group ``agent_layer.agents``, scorers in
+``agent_layer.scorers``.
+
+This file holds how code that judges or answers is told apart from what it was before: by its version.
 
 A class or function may declare ``version``; raise it when what it says changes. Without one, the file in which it
 stands is its version: changes in what that file imports are not seen.
@@ -7,14 +13,50 @@ stands is its version: changes in what that file imports are not seen.
 import inspect
 from collections.abc import Callable
 from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
 from pathlib import Path
-from typing import cast
+from typing import Literal, TypeAlias, cast
 
-from agent_layer.schema.ids import content_hash
+from agent_layer.errors import BadInputError
+from agent_layer.schema import content_hash
 from envs.environment import Environment
-from envs.registry import find_object
 
-__all__ = ["environment_named", "verifier_hash_of", "version_of"]
+Kind: TypeAlias = Literal["agent", "scorer"]
+
+
+def find_object(name: str, kind: Kind) -> object:
+    """Import what the name means.
+
+    Raises: BadInputError: there is no such module, attribute or registered name, or the module does not import.
+    """
+    try:
+        return _import(name) if ":" in name else _registered(name, kind)
+    except BadInputError:
+        raise
+    except Exception as error:  # a module may raise anything when it is imported
+        raise BadInputError(
+            f"{kind} {name!r}: expected module:attribute that can be imported, found {error!r};"
+            " check the name and the directory that you start in"
+        ) from error
+
+
+def _import(name: str) -> object:
+    module_name, _, attribute = name.partition(":")
+    found: object = import_module(module_name)
+    for part in attribute.split("."):
+        found = getattr(found, part)
+    return found
+
+
+def _registered(name: str, kind: Kind) -> object:
+    known = entry_points(group=f"agent_layer.{kind}s")
+    if name in known.names:
+        return known[name].load()
+    raise BadInputError(
+        f"{kind} {name!r}: expected module:attribute or a registered name, found"
+        f" {', '.join(sorted(known.names)) or 'none'} registered; check the spelling"
+    )
 
 
 @cache

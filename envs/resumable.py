@@ -4,8 +4,6 @@ from typing import TypeVar
 
 from agent_layer.errors import BadInputError
 
-__all__ = ["is_resumable", "resumable"]
-
 A = TypeVar("A")
 
 _DECLARED = "resumable"

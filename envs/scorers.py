@@ -1,6 +1,7 @@
 """This file holds scorers: how what came out of an attempt becomes rewards, outside the agent.
 
-A scorer is ``async def score(task, trajectory, result) -> float | dict | None``. It sees the grading and the stored
+A scorer is ``async def score(task, trajectory, result) -> float | dict | None``. It sees the grading and the
+stored
 trajectory, and runs when the agent has ended and can change nothing any more. The scorer ``agent`` is none: the
 agent's own report counts, for tasks that trust it.
 """
@@ -16,25 +17,9 @@ from typing import TypeAlias, cast
 import msgspec
 
 from agent_layer.errors import BadInputError
-from agent_layer.schema.ids import new_id
-from agent_layer.schema.reward import Reward, RewardSource, RewardStatus, current_rewards
-from agent_layer.schema.task import RewardSpec, Task
-from agent_layer.schema.trajectory import Trajectory
+from agent_layer.schema import Reward, RewardSource, RewardSpec, RewardStatus, Task, Trajectory, current_rewards, new_id
 from envs.failures import describe
-from envs.registry import find_object
-from envs.versions import verifier_hash_of
-
-__all__ = [
-    "AGENT",
-    "Scorer",
-    "declared_rewards",
-    "judge",
-    "load_scorer",
-    "missing_scores",
-    "null_rewards",
-    "reported_scores",
-    "rewards_of",
-]
+from envs.registry import find_object, verifier_hash_of
 
 AGENT = "agent"
 """Name of the scorer that leaves the judgement to the agent."""

@@ -16,16 +16,16 @@ import hypothesis
 import pytest
 from redis import Redis
 
-from agent_layer.local.scripted import ScriptedEngine
+from agent_layer.engines.registry import Engine, EngineBoard
+from agent_layer.infra.objects.filesystem import open_objects
+from agent_layer.infra.redis.client import open_redis
+from agent_layer.infra.redis.embedded import hold_server
+from agent_layer.infra.redis.keys import Keys
+from agent_layer.local.scripted.engine import ScriptedEngine
 from agent_layer.recorder import open_recorder
-from agent_layer.settings import Settings
+from agent_layer.settings.settings import Settings
 from agent_layer.shipper.direct import DirectDestination
 from agent_layer.shipper.ship import Shipper
-from agent_layer.store.clients import open_redis
-from agent_layer.store.embedded import hold_server
-from agent_layer.store.engines import Engine, EngineBoard
-from agent_layer.store.keys import Keys
-from agent_layer.store.objects import open_objects
 
 from .waiting import until, wait_until
 from .working import dispatcher, pace, said, stack, start_worker, write_module
@@ -212,7 +212,7 @@ def ship_here(settings, redis, keys):
 @pytest.fixture(scope="session")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Directory of a tiny model with random weights."""
-    from examples.guess_number.model import write_model  # noqa: PLC0415  # it takes seconds, which collecting must not
+    from trainer_adapter.demo.model import write_model  # noqa: PLC0415  # it takes seconds, which collecting must not
 
     directory = tmp_path_factory.mktemp("model")
     write_model(directory, seed=0)

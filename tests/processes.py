@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from agent_layer.local.leash import Leashed
-from envs.host.keeper import children_of
+from agent_layer.infra.processes.reaper import children_of
+from agent_layer.infra.processes.supervised import Leashed
 
 __all__ = ["command_of", "family_of", "is_running", "parent_of", "pid_of"]
 

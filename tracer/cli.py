@@ -9,11 +9,9 @@ import typer
 
 from agent_layer.errors import AgentFailedError, BadInputError
 from agent_layer.settings import Settings
-from tracer.programs import Program
 from tracer.rollouts import rollout
-from tracer.tracing import flush, init
-
-__all__ = ["register"]
+from tracer.session import flush, init
+from tracer.subprocess import Program
 
 
 def register(app: typer.Typer) -> None:

@@ -12,7 +12,8 @@
     >>> captured.messages(captured.steps[0])
     [{'role': 'user', 'content': '40 + 2'}]
 
-Ids are counted and every look at the clock is a millisecond later than the one before, so that an agent which does the
+Ids are counted and every look at the clock is a millisecond later than the one before, so that an agent which
+does the
 same leaves the same records, to the letter, as long as it does one thing at a time.
 """
 
@@ -22,19 +23,23 @@ from contextlib import contextmanager
 from itertools import count
 from typing import cast
 
-from agent_layer.recorder.log import FlushReport
-from agent_layer.schema.codec import LogRecord, decode, encode
-from agent_layer.schema.contents import resolve
-from agent_layer.schema.observation import Observation
-from agent_layer.schema.reward import Reward
-from agent_layer.schema.step import Step
-from agent_layer.schema.trace import TraceContext
-from agent_layer.schema.trajectory import Trajectory, TrajectoryRecord, assemble_trajectory
+from agent_layer.recorder import FlushReport
+from agent_layer.schema import (
+    LogRecord,
+    Observation,
+    Reward,
+    Step,
+    Trajectory,
+    TrajectoryRecord,
+    assemble_trajectory,
+    decode,
+    encode,
+    resolve,
+)
+from agent_layer.schema.wire import TraceContext
 from agent_layer.settings import load_settings
-from tracer.traceparent import active_trace
-from tracer.tracing import Tracing, trace_into
-
-__all__ = ["Captured", "CountedStamps", "capture"]
+from tracer.core import active_trace
+from tracer.session import Tracing, trace_into
 
 _BEGINNING = 1_000_000_000.0
 """Seconds since the epoch, in 2001."""

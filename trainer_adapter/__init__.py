@@ -2,16 +2,28 @@
 
 from typing import TYPE_CHECKING
 
+from agent_layer.lazy import lazy_exports
+
 if TYPE_CHECKING:
+    from agent_layer.schema import TrainingSample
+    from trainer_adapter.config import TrainConfig, load_config
+    from trainer_adapter.data import group_advantages, samples_of
     from trainer_adapter.entry import train
+else:
+    __getattr__ = lazy_exports(
+        __name__,
+        {
+            "agent_layer.schema": ("TrainingSample",),
+            "trainer_adapter.config": (
+                "TrainConfig",
+                "load_config",
+            ),
+            "trainer_adapter.data": (
+                "group_advantages",
+                "samples_of",
+            ),
+            "trainer_adapter.entry": ("train",),
+        },
+    )
 
-__all__ = ["train"]
-
-
-def __getattr__(name: str) -> object:
-    """Import on first use: nobody who wants only one module of this package pays for the others."""
-    if name != "train":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from trainer_adapter.entry import train  # noqa: PLC0415
-
-    return train
+__all__ = ["TrainConfig", "TrainingSample", "group_advantages", "load_config", "samples_of", "train"]

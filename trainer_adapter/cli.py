@@ -1,23 +1,84 @@
-"""This file holds the command that rebuilds what was trained: ``replay``."""
+"""This file holds the commands of this package: ``train``, and ``replay`` from beside it.
+
+This file holds the command that rebuilds what was trained: ``replay``.
+"""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
-from agent_layer.errors import CorruptRecordError, NotFoundError
-from agent_layer.schema.batch import TrainedBatch
+from agent_layer.errors import BadInputError, CorruptRecordError, NotFoundError
+from agent_layer.schema import TrainedBatch
 from agent_layer.settings import Settings
-from agent_layer.store.batches import list_batches
-from agent_layer.store.store import Store, open_store
-from trainer_adapter.replaying import Replay, rebuild_batch
+from agent_layer.store import Store, open_store
+from agent_layer.store.consumers import list_batches
+from trainer_adapter.config import load_config
+from trainer_adapter.data import Replay, rebuild_batch
+from trainer_adapter.loop import StepProgress
 
-__all__ = ["register"]
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("train")(train)
+    register_replay(app)
+
+
+def train(
+    context: typer.Context,
+    config: Annotated[
+        Path, typer.Argument(help="YAML, TOML or JSON file; every knob is in trainer_adapter/config.py.")
+    ],
+) -> None:
+    """Train a policy on the rollouts of running workers; goes on from the run's newest checkpoint.
+
+    Needs a gateway with a vLLM engine ('agent-layer up') and a worker ('agent-layer work'). Ctrl-C ends it after the
+    update at hand, with a checkpoint; a second Ctrl-C ends it at once.
+    """
+    loaded = load_config(config)
+    settings: Settings = context.obj
+    try:
+        from trainer_adapter.loop import stop_on_signals, train_run  # noqa: PLC0415  # torch and veRL take seconds
+    except ModuleNotFoundError as error:
+        raise BadInputError(
+            f"command 'train': expected torch and veRL to be installed, found no {error.name!r}; install torch first,"
+            " then agent-layer[train]"
+        ) from error
+    console = Console()
+    with stop_on_signals() as stop:
+        done = train_run(loaded, settings, stop, lambda progress: console.print(_line(progress)))
+    console.print(f"{len(done)} steps done; 'agent-layer train {config}' goes on where this ended")
+
+
+def _line(progress: StepProgress) -> str:
+    return f"{_result(progress)}{_groups(progress)}"
+
+
+def _result(progress: StepProgress) -> str:
+    success = "-" if progress.success is None else f"{progress.success:.2f}"
+    reward = "-" if progress.reward_mean is None else f"{progress.reward_mean:+.3f}"
+    return (
+        f"step {progress.step:4d}  version {progress.policy_version:4d}  success {success}  reward {reward}"
+        f"  staleness {progress.staleness_mean:.2f}  calls {progress.num_calls}"
+        f"  seconds: wait {progress.wait_seconds:.1f} update {progress.update_seconds:.1f}"
+        f" switch {progress.switch_seconds:.2f}"
+    )
+
+
+def _groups(progress: StepProgress) -> str:
+    """What became of its groups, where that is worth a word."""
+    short, dropped, surplus = progress.num_short_groups, progress.num_dropped_groups, progress.num_surplus_rollouts
+    told = f"  groups: short {short} dropped {dropped}" if short + dropped else ""
+    if progress.kept_seconds is None or progress.surplus_seconds is None:
+        return told
+    return f"{told}  kept {progress.kept_seconds:.1f} s, surplus of {surplus} {progress.surplus_seconds:.1f} s"
+
 
 _OUT = "Directory for the batches, one msgpack file each; none for a batch of which rollouts were deleted."
 
 
-def register(app: typer.Typer) -> None:
+def register_replay(app: typer.Typer) -> None:
     """Add the command."""
     app.command()(replay)
 
@@ -41,7 +102,7 @@ def replay(
     for record in _choose(store, run or settings.run, step):
         replayed = rebuild_batch(record, store.get)
         differences += replayed.differences
-        typer.echo(_line(replayed))
+        typer.echo(_replay_line(replayed))
         if out is not None and not record.num_deleted:
             _write(out, replayed)
     if differences:
@@ -62,7 +123,7 @@ def _choose(store: Store, run: str, step: int | None) -> list[TrainedBatch]:
     )
 
 
-def _line(replayed: Replay) -> str:
+def _replay_line(replayed: Replay) -> str:
     record = replayed.record
     num_rollouts = len(record.rollouts) + record.num_deleted
     counts = f"{num_rollouts:4d} rollouts {record.num_samples:4d} samples {record.batch_hash}"

@@ -1,8 +1,13 @@
 """This file holds what a training run is told: every knob, its default, and how a configuration file is read.
 
 A file is YAML, TOML or JSON, by its suffix; its sections are the records below. Paths in it are relative to it.
+
+This file holds schedules: how a number, such as the learning rate, changes over the steps of a run.
+
+A schedule is a pure function of the step, so that a run that was stopped goes on exactly where it was.
 """
 
+from math import cos, pi
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
@@ -10,10 +15,43 @@ import msgspec
 from msgspec import Meta
 
 from agent_layer.errors import BadInputError
-from agent_layer.schema.task import Partial
-from trainer_adapter.schedule import Schedule
+from agent_layer.schema import Partial
 
-__all__ = ["Algorithm", "Curriculum", "Keep", "Optimizer", "Rollouts", "TrainConfig", "load_config", "write_config"]
+Shape: TypeAlias = Literal["constant", "linear", "cosine"]
+
+
+class Schedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Rise to ``start`` over the warm-up, then go to ``end`` by the last step, and stay there."""
+
+    start: float
+    end: float | None = None
+    """None: as ``start``."""
+    shape: Shape = "constant"
+    warmup_steps: int = 0
+    """Steps of a linear rise; the first step already has its share."""
+    num_steps: int | None = None
+    """Step at which ``end`` is reached; None: the last of the run."""
+
+    def value_at(self, step: int, run_steps: int) -> float:
+        """Value for one step.
+
+        Args:
+            step: counted from 0.
+            run_steps: number of steps of the run.
+        """
+        if step < self.warmup_steps:
+            return self.start * (step + 1) / self.warmup_steps
+        span = (self.num_steps or run_steps) - 1 - self.warmup_steps
+        progress = min(1.0, (step - self.warmup_steps) / span) if span > 0 else 1.0
+        end = self.start if self.end is None else self.end
+        match self.shape:
+            case "constant":
+                return self.start
+            case "linear":
+                return self.start + (end - self.start) * progress
+            case "cosine":
+                return end + (self.start - end) * (1 + cos(pi * progress)) / 2
+
 
 Positive: TypeAlias = Annotated[int, Meta(ge=1)]
 Count: TypeAlias = Annotated[int, Meta(ge=0)]

@@ -6,14 +6,12 @@ from typing import TypedDict, Unpack
 
 import msgspec
 
-from agent_layer.dispatcher.tasks import parse_tasks, read_tasks
+from agent_layer.dispatcher import parse_tasks, read_tasks
 from agent_layer.errors import AgentLayerError, BadInputError
 from agent_layer.settings import Settings, load_settings
 from trainer_adapter.config import Algorithm, Keep, Optimizer, Rollouts, TrainConfig
 from trainer_adapter.launch import Job, run_job
-from trainer_adapter.progress import StepProgress, progress_path, read_progress
-
-__all__ = ["Options", "name_of", "train"]
+from trainer_adapter.loop import StepProgress, progress_path, read_progress
 
 
 class Options(TypedDict, total=False):

@@ -11,17 +11,12 @@ from pathlib import Path
 
 from redis import Redis
 
-from agent_layer.gateway.engines.joining import forget_ended_engines
-from agent_layer.local.leash import Leashed, start_leashed
-from agent_layer.local.stack import run_stack
-from agent_layer.local.vllm import VllmServer
+from agent_layer.engines import forget_ended_engines, newest_policy
+from agent_layer.infra.processes import Leashed, start_leashed
+from agent_layer.infra.redis import Keys, open_redis
+from agent_layer.local import VllmServer, run_stack
 from agent_layer.settings import Settings
-from agent_layer.store.clients import open_redis
-from agent_layer.store.keys import Keys
-from agent_layer.store.policies import newest_policy
 from trainer_adapter.config import TrainConfig, write_config
-
-__all__ = ["Job", "RunningJob", "run_job"]
 
 
 @dataclass(frozen=True, kw_only=True)

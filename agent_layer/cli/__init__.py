@@ -1,1 +1,1 @@
-"""The command ``agent-layer``: one file for each command or family of commands, put together in ``main``."""
+"""The command ``agent-layer``: one folder for each family of commands."""

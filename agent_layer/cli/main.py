@@ -1,5 +1,9 @@
-"""This file holds the one command, ``agent-layer``: its global options, its parts, and how errors end it."""
+"""This file holds the one command, ``agent-layer``: its global options, its parts, and how errors end it.
 
+This file holds how ``agent-layer --help`` reads: commands in chapters, and examples below their options.
+"""
+
+import inspect
 import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import EntryPoint, entry_points
@@ -10,11 +14,62 @@ import typer
 from typer.exceptions import TyperException
 
 from agent_layer import __version__
-from agent_layer.cli.chapters import arrange
+from agent_layer.cli.commands import COMMANDS
 from agent_layer.errors import AgentLayerError, BadInputError, NotFoundError, UnreachableError
 from agent_layer.settings import load_settings
 
-__all__ = ["build", "main"]
+_CHAPTERS = {
+    "Run agents": ("up", "submit", "work", "trace"),
+    "Watch and steer": ("tasks", "rollouts", "groups", "runs", "workers", "dead"),
+    "Ask and judge": ("query", "show", "summary", "reward", "rescore"),
+    "Train": ("train", "replay", "demo"),
+    "Look after the machines": ("doctor", "serve", "ingest", "engines", "store", "export"),
+}
+_OTHERS = "More"
+_EMPTY_LINE = "\n\n"
+
+
+def arrange(app: typer.Typer) -> None:
+    """Put the commands into chapters, and let what they say of themselves fill the width of any terminal."""
+    places = {name: chapter for chapter, names in _CHAPTERS.items() for name in names}
+    order = list(places)
+    for one in (*app.registered_commands, *app.registered_groups):
+        one.rich_help_panel = places.get(_name(one), _OTHERS)
+    app.registered_commands.sort(key=lambda one: order.index(_name(one)) if _name(one) in places else len(order))
+    app.registered_groups.sort(key=lambda one: order.index(_name(one)) if _name(one) in places else len(order))
+    _fill(app)
+
+
+def _fill(app: typer.Typer) -> None:
+    parts = [one.typer_instance for one in app.registered_groups if one.typer_instance is not None]
+    callbacks = [part.registered_callback for part in parts if part.registered_callback is not None]
+    for one in (*app.registered_commands, *callbacks):
+        if (text := inspect.getdoc(one.callback)) is not None:
+            one.help, one.epilog = (_EMPTY_LINE.join(lines) for lines in _parted(text))
+    for part in parts:
+        _fill(part)
+
+
+def _parted(text: str) -> tuple[list[str], list[str]]:
+    """Paragraphs, each in one line however wide the docstring is; and lines of examples: what begins with a command."""
+    said: list[str] = []
+    examples: list[str] = []
+    for part in text.split(_EMPTY_LINE):
+        lines = [line.strip() for line in part.splitlines()]
+        if lines[0].startswith("agent-layer "):
+            examples += lines
+        else:
+            said.append(" ".join(lines))
+    return said, examples
+
+
+def _name(one: object) -> str:
+    name, callback = getattr(one, "name", None), getattr(one, "callback", None)
+    return name if isinstance(name, str) else getattr(callback, "__name__", "").replace("_", "-")
+
+
+_GROUP = "agent_layer.commands"
+"""Entry points of plug-ins: each a function that adds commands to the typer application it is given."""
 
 EXIT_FAILED = 1
 EXIT_BAD_INPUT = 2
@@ -31,7 +86,9 @@ def build() -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_global_options)
-    for point in entry_points(group="agent_layer.commands"):
+    for name, place in COMMANDS.items():
+        _load(EntryPoint(name, place, _GROUP))(app)
+    for point in entry_points(group=_GROUP):
         _load(point)(app)
     arrange(app)
     return app

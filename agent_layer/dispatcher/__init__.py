@@ -1,19 +1,111 @@
-"""Tasks out, results in: the queue that workers claim from, and the client that submits to it."""
+"""Tasks out, results in: the queue that workers claim from, and the client that submits to it.
 
-from agent_layer.dispatcher.client import Dispatcher, connect
-from agent_layer.dispatcher.queue import Queue
-from agent_layer.dispatcher.records import Beats, Lease, Report
-from agent_layer.dispatcher.states import GroupState, QueueStats, RolloutState, RunState, WorkerState
-from agent_layer.dispatcher.tasks import check_task, parse_tasks, read_tasks
+``__all__`` names what people use; the other names serve workers and the command line.
+"""
+
+from typing import TYPE_CHECKING
+
+from agent_layer.lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from agent_layer.dispatcher.client import Dispatcher, connect
+    from agent_layer.dispatcher.inspection import Shelf as Shelf
+    from agent_layer.dispatcher.inspection import Views as Views
+    from agent_layer.dispatcher.inspection import members_of as members_of
+    from agent_layer.dispatcher.models import (
+        HELD as HELD,
+    )
+    from agent_layer.dispatcher.models import (
+        OVER as OVER,
+    )
+    from agent_layer.dispatcher.models import (
+        Beat as Beat,
+    )
+    from agent_layer.dispatcher.models import (
+        Beats as Beats,
+    )
+    from agent_layer.dispatcher.models import (
+        GroupState,
+        QueueStats,
+        RolloutState,
+        RunState,
+        WorkerState,
+    )
+    from agent_layer.dispatcher.models import (
+        Lease as Lease,
+    )
+    from agent_layer.dispatcher.models import (
+        LeaseEnding as LeaseEnding,
+    )
+    from agent_layer.dispatcher.models import (
+        Report as Report,
+    )
+    from agent_layer.dispatcher.queue import Queue as Queue
+    from agent_layer.dispatcher.queue import retry_delay as retry_delay
+    from agent_layer.dispatcher.tasks import (
+        Known as Known,
+    )
+    from agent_layer.dispatcher.tasks import (
+        check_task,
+        parse_tasks,
+        read_tasks,
+    )
+    from agent_layer.dispatcher.tasks import (
+        line_places as line_places,
+    )
+    from agent_layer.dispatcher.tasks import (
+        new_tasks as new_tasks,
+    )
+    from agent_layer.dispatcher.tasks import (
+        num_launched as num_launched,
+    )
+else:
+    __getattr__ = lazy_exports(
+        __name__,
+        {
+            "agent_layer.dispatcher.client": (
+                "Dispatcher",
+                "connect",
+            ),
+            "agent_layer.dispatcher.inspection": (
+                "Shelf",
+                "Views",
+                "members_of",
+            ),
+            "agent_layer.dispatcher.models": (
+                "Beat",
+                "Beats",
+                "GroupState",
+                "HELD",
+                "Lease",
+                "LeaseEnding",
+                "OVER",
+                "QueueStats",
+                "Report",
+                "RolloutState",
+                "RunState",
+                "WorkerState",
+            ),
+            "agent_layer.dispatcher.queue": (
+                "Queue",
+                "retry_delay",
+            ),
+            "agent_layer.dispatcher.tasks": (
+                "Known",
+                "check_task",
+                "line_places",
+                "new_tasks",
+                "num_launched",
+                "parse_tasks",
+                "read_tasks",
+            ),
+        },
+    )
 
 __all__ = [
-    "Beats",
     "Dispatcher",
     "GroupState",
-    "Lease",
-    "Queue",
     "QueueStats",
-    "Report",
     "RolloutState",
     "RunState",
     "WorkerState",

@@ -7,19 +7,16 @@ from typing import Self
 import msgspec
 from redis import Redis
 
-from agent_layer.dispatcher.dying import drop_dead, retry_dead
-from agent_layer.dispatcher.following import Named, OfRun, follow, hear, newest_closed
+from agent_layer.dispatcher.completions import Named, OfRun, follow, hear, newest_closed
+from agent_layer.dispatcher.dead_letters import drop_dead, retry_dead
+from agent_layer.dispatcher.models import GroupState, QueueStats, RolloutState, RunState, WorkerState
 from agent_layer.dispatcher.queue import Queue
-from agent_layer.dispatcher.states import GroupState, QueueStats, RolloutState, RunState, WorkerState
 from agent_layer.dispatcher.tasks import check_lifetime, check_task
 from agent_layer.errors import BadInputError
-from agent_layer.schema.task import Task
+from agent_layer.infra import pages_of
+from agent_layer.infra.redis import Keys, open_redis
+from agent_layer.schema import Task
 from agent_layer.settings import Settings, load_settings
-from agent_layer.store.clients import open_redis
-from agent_layer.store.keys import Keys
-from agent_layer.store.pages import pages_of
-
-__all__ = ["Dispatcher", "connect"]
 
 _MOST_GROUPS = 1000
 """Open groups that are shown to whoever names none."""

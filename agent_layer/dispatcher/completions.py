@@ -12,13 +12,11 @@ from redis import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from agent_layer.dispatcher.models import GroupState
 from agent_layer.dispatcher.queue import Queue
-from agent_layer.dispatcher.states import GroupState
 from agent_layer.errors import NotFoundError
-from agent_layer.store.clients import AsyncRedis, open_async_redis
-from agent_layer.store.pages import pages_of
-
-__all__ = ["Heard", "Named", "OfRun", "Wanted", "follow", "hear", "newest_closed"]
+from agent_layer.infra import pages_of
+from agent_layer.infra.redis import AsyncRedis, open_async_redis
 
 _Entries: TypeAlias = list[tuple[bytes, dict[bytes, bytes]]]
 _Streams: TypeAlias = list[tuple[bytes, _Entries]]

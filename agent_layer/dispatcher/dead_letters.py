@@ -4,14 +4,11 @@ from collections.abc import Sequence
 
 import msgspec
 
+from agent_layer.dispatcher.models import RolloutState
 from agent_layer.dispatcher.queue import Queue
-from agent_layer.dispatcher.states import RolloutState
 from agent_layer.errors import CorruptRecordError, NotFoundError
-from agent_layer.schema.ids import content_hash
-from agent_layer.schema.task import Task
-from agent_layer.store.pages import pages_of
-
-__all__ = ["drop_dead", "retry_dead"]
+from agent_layer.infra import pages_of
+from agent_layer.schema import Task, content_hash
 
 _ROWS_PER_CALL = 256
 """Rollouts that one script call moves, so that no call holds up the server for long."""

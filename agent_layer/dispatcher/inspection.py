@@ -11,15 +11,11 @@ from typing import Literal, TypeAlias, TypeVar, cast
 import msgspec
 from redis import Redis
 
+from agent_layer.dispatcher.models import GroupState, QueueStats, RolloutState, RunState, WorkerState
 from agent_layer.dispatcher.scripts import keys_of, load_script
-from agent_layer.dispatcher.states import GroupState, QueueStats, RolloutState, RunState, WorkerState
-from agent_layer.schema.codec import decode
-from agent_layer.schema.ids import rollout_id_of
-from agent_layer.schema.task import Task
-from agent_layer.store.keys import Keys
-from agent_layer.store.pages import pages_of
-
-__all__ = ["Shelf", "View", "Views", "members_of"]
+from agent_layer.infra import pages_of
+from agent_layer.infra.redis import Keys
+from agent_layer.schema import Task, decode, rollout_id_of
 
 T = TypeVar("T")
 

@@ -1,8 +1,12 @@
 """This file holds the queue: tasks in, leases out, one accepted attempt for each rollout.
 
-At-least-once execution, exactly-once acceptance: a rollout may be run more than once, but every change carries the
-token of a lease, and only the lease that holds the rollout changes it. The server's clock alone decides when a lease
+At-least-once execution, exactly-once acceptance: a rollout may be run more than once, but every change carries
+the
+token of a lease, and only the lease that holds the rollout changes it. The server's clock alone decides when a
+lease
 lapses. Retries keep the rollout's place in the order of asking.
+
+This file holds how long is waited before something that has failed is tried again.
 """
 
 import logging
@@ -17,20 +21,31 @@ from redis import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from agent_layer.dispatcher.delays import retry_delay
-from agent_layer.dispatcher.looking import Views
-from agent_layer.dispatcher.records import Beats, Holding, Lease, LeaseEnding, Report
+from agent_layer.dispatcher.inspection import Views
+from agent_layer.dispatcher.models import Beats, Holding, Lease, LeaseEnding, Report
 from agent_layer.dispatcher.scripts import Refusal, Rules, Scripts
 from agent_layer.dispatcher.tasks import num_launched
 from agent_layer.errors import BackPressureError, BadInputError, LeaseLostError
-from agent_layer.schema.ids import group_id_of
-from agent_layer.schema.rollout import Cause, Outcome
-from agent_layer.schema.task import Task
+from agent_layer.infra import pages_of
+from agent_layer.infra.redis import Keys
+from agent_layer.schema import Cause, Outcome, Task, group_id_of
 from agent_layer.settings import Settings
-from agent_layer.store.keys import Keys
-from agent_layer.store.pages import pages_of
 
-__all__ = ["Queue"]
+_MOST_DOUBLINGS = 6
+
+
+def retry_delay(base_seconds: float, num_failed: int, jitter: float) -> float:
+    """Double it with each failure, up to 64 times the base, and draw from its upper half, so that retries spread out.
+
+    Args:
+        base_seconds: the longest after the first failure.
+        num_failed: failures before this one.
+        jitter: from 0 to 1, drawn by the caller.
+
+    Returns: seconds.
+    """
+    return base_seconds * 2 ** min(num_failed, _MOST_DOUBLINGS) * (1 + jitter) / 2
+
 
 _ROWS_PER_CALL = 256
 """Rollouts that one script call adds, leases, keeps or settles, so that no call holds up the server for long."""

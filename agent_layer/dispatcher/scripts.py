@@ -9,14 +9,11 @@ import msgspec
 from redis import Redis
 from redis.commands.core import Script
 
-from agent_layer.dispatcher.records import Beat, Beats, Claim, Holding, Lease, Report, needs_of
+from agent_layer.dispatcher.models import Beat, Beats, Claim, Holding, Lease, Report, needs_of
 from agent_layer.dispatcher.tasks import num_launched
 from agent_layer.errors import CorruptRecordError
-from agent_layer.schema.codec import decode, encode
-from agent_layer.schema.task import Task
-from agent_layer.store.keys import Keys
-
-__all__ = ["STANDS_BEHIND", "Refusal", "Rules", "Scripts", "keys_of", "load_script"]
+from agent_layer.infra.redis import Keys
+from agent_layer.schema import Task, decode, encode
 
 _LeaseFields: TypeAlias = tuple[bytes, bytes, int, bytes, bytes, int, bytes]
 _Leased: TypeAlias = tuple[list[_LeaseFields]]

@@ -1,19 +1,28 @@
-"""This file holds how tasks are read from a file and checked before they are queued."""
+"""This file holds how tasks are read from a file and checked before they are queued.
+
+This file holds what becomes of tasks that ask what has been asked before: kept, left out, or refused.
+"""
 
 import codecs
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import cast
+from typing import Literal, TypeAlias, cast
 
 import msgspec
 
 from agent_layer.errors import BadInputError
-from agent_layer.schema.codec import check_storable
-from agent_layer.schema.ids import check_name, content_hash
-from agent_layer.schema.record import JsonObject
-from agent_layer.schema.task import NOT_SAMPLING, Limits, Partial, Split, Task
-
-__all__ = ["check_lifetime", "check_task", "line_places", "num_launched", "parse_tasks", "read_tasks"]
+from agent_layer.schema import (
+    NOT_SAMPLING,
+    JsonObject,
+    Limits,
+    Partial,
+    Split,
+    Task,
+    check_name,
+    check_storable,
+    content_hash,
+    hash_input,
+)
 
 _LONGEST_ID = 96
 """Leaves room for what group, member and attempt add."""
@@ -233,3 +242,38 @@ def _parse(line: bytes, where: str, run: str, split: Split, group_size: int | No
     asked = {"run": run, "split": split, "id": fields.get("id") or content_hash(line)}
     size = {"group_size": group_size} if group_size is not None else {}
     return msgspec.convert({"priority": _PRIORITIES[split], **fields, **asked, **size, "type": "task"}, Task)
+
+
+Known: TypeAlias = Literal["all", "refuse", "skip"]
+"""``all``: they are tasks like others. ``skip``: they are left out. ``refuse``: none of the tasks is taken."""
+
+
+def new_tasks(
+    tasks: Sequence[Task], places: Sequence[str], known: Known, is_stored: Callable[[Task, str], bool]
+) -> list[Task]:
+    """Choose the tasks that are to be queued.
+
+    Args:
+        tasks: as they were read.
+        places: [num_tasks] where each stands, for the error.
+        known: what becomes of a task that asks what another one of them, or a stored one, has asked.
+        is_stored: whether one with the task's run and split and this input hash is stored.
+
+    Raises: BadInputError: one is known and that is refused; it names the first.
+    """
+    if known == "all":
+        return list(tasks)
+    asked: dict[str, str] = {}
+    new: list[Task] = []
+    for task, place in zip(tasks, places, strict=True):
+        input_hash = hash_input(task)
+        before = asked.get(input_hash) or ("the store" if is_stored(task, input_hash) else None)
+        if before is None:
+            new.append(task)
+        elif known == "refuse":
+            raise BadInputError(
+                f"{place}: expected a task that asks something new, but {before} has one with the same input (task"
+                f" {task.id!r}, input hash {input_hash}); nothing was queued, leave it out or add --known skip"
+            )
+        asked.setdefault(input_hash, place)
+    return new

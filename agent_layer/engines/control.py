@@ -1,6 +1,7 @@
 """This file holds the control of one inference engine: what it serves, and how it is given new weights.
 
-Pause, reload, reset and resume are the portable core of vLLM's endpoints for reinforcement learning. Only the side
+Pause, reload, reset and resume are the portable core of vLLM's endpoints for reinforcement learning. Only the
+side
 that trains calls them; the gateway never forwards them.
 """
 
@@ -21,9 +22,7 @@ from urllib.request import (
 import msgspec
 
 from agent_layer.errors import EngineError, UnreachableError
-from agent_layer.schema.record import JsonObject
-
-__all__ = ["EngineControl", "EngineReport"]
+from agent_layer.schema import JsonObject
 
 
 def _opener() -> OpenerDirector:

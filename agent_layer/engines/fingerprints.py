@@ -5,10 +5,7 @@ from typing import Final
 
 import msgspec
 
-from agent_layer.schema.ids import content_hash
-from agent_layer.schema.record import JsonObject
-
-__all__ = ["Fingerprints", "fingerprints_of"]
+from agent_layer.schema import JsonObject, content_hash
 
 _TOKENIZER_FILES: Final = (
     "added_tokens.json",

@@ -1,6 +1,7 @@
 """This file holds how engines come onto the board and leave it, and from which addresses they may come.
 
-Only operators ask for it, and even they may name allowed addresses only: whoever could name any would make the gateway
+Only operators ask for it, and even they may name allowed addresses only: whoever could name any would make the
+gateway
 send what agents say, and requests of its choice, to machines that only the gateway reaches.
 """
 
@@ -10,15 +11,13 @@ from urllib.parse import urlsplit
 
 from redis import Redis
 
+from agent_layer.engines.control import EngineControl
+from agent_layer.engines.fingerprints import fingerprints_of
+from agent_layer.engines.policies import list_policies
+from agent_layer.engines.registry import Engine, EngineBoard, LogprobsMode
 from agent_layer.errors import BadInputError
-from agent_layer.gateway.engines.control import EngineControl
+from agent_layer.infra.redis import Keys
 from agent_layer.settings import Settings
-from agent_layer.store.engines import Engine, EngineBoard, LogprobsMode
-from agent_layer.store.fingerprints import fingerprints_of
-from agent_layer.store.keys import Keys
-from agent_layer.store.policies import list_policies
-
-__all__ = ["board_of", "check_allowed", "forget_ended_engines", "join_engine", "leave_engine", "put_on_board"]
 
 _HEALTH_SECONDS = 10.0
 _LOOPBACK = ("127.0.0.0/8", "::1/128", "localhost")

@@ -6,11 +6,8 @@ from typing import cast
 from redis import Redis
 
 from agent_layer.errors import CorruptRecordError
-from agent_layer.schema.codec import decode, encode
-from agent_layer.schema.policy import PolicyVersion
-from agent_layer.store.keys import Keys
-
-__all__ = ["get_policy", "list_policies", "newest_number", "newest_policy", "register_policy"]
+from agent_layer.infra.redis import Keys
+from agent_layer.schema import PolicyVersion, decode, encode
 
 
 def register_policy(redis: Redis, keys: Keys, policy: PolicyVersion, append: Callable[[PolicyVersion], object]) -> None:

@@ -1,9 +1,13 @@
 """This file holds the board on which engines, trainers and gateways meet, where each token gets its policy version.
 
-An engine walks through ``serving → draining → loading → serving``. The trainer moves it; each move to draining has a
-new ``epoch``. A gateway sends to a serving engine only, and says of each epoch when it has no call in flight any more.
-The trainer loads when every gateway that lives has said so. A gateway registers itself *before* it reads the board, and
-a trainer lists gateways *after* it wrote ``draining``: so no gateway is missed. A driver that dies half-way leaves the
+An engine walks through ``serving → draining → loading → serving``. The trainer moves it; each move to draining
+has a
+new ``epoch``. A gateway sends to a serving engine only, and says of each epoch when it has no call in flight
+any more.
+The trainer loads when every gateway that lives has said so. A gateway registers itself *before* it reads the
+board, and
+a trainer lists gateways *after* it wrote ``draining``: so no gateway is missed. A driver that dies half-way
+leaves the
 engine draining or loading; nobody sends to it until the next switch has loaded it.
 """
 
@@ -17,11 +21,9 @@ import msgspec
 from redis import Redis
 from redis.client import Pipeline
 
+from agent_layer.engines.fingerprints import fingerprints_of
 from agent_layer.errors import EngineError, NotFoundError
-from agent_layer.store.fingerprints import fingerprints_of
-from agent_layer.store.keys import Keys
-
-__all__ = ["Engine", "EngineBoard", "EngineState", "LogprobsMode"]
+from agent_layer.infra.redis import Keys
 
 EngineState: TypeAlias = Literal["serving", "draining", "loading"]
 LogprobsMode: TypeAlias = Literal["raw", "processed"]

@@ -6,22 +6,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from agent_layer.schema import attributes as names
-from agent_layer.schema.contents import resolve
-from agent_layer.schema.message_parts import parted
-from agent_layer.schema.observation import Observation
-from agent_layer.schema.record import JsonObject
-from agent_layer.schema.reward import Reward
-from agent_layer.schema.step import Step
-from agent_layer.schema.trajectory import Trajectory
-
-__all__ = [
-    "AttributeValue",
-    "attributes_of_attempt",
-    "attributes_of_call",
-    "attributes_of_observation",
-    "attributes_of_reward",
-]
+from agent_layer import otel_names as names
+from agent_layer.schema import JsonObject, Observation, Reward, Step, Trajectory, parted, resolve
 
 AttributeValue: TypeAlias = str | bool | int | float | list[str] | list[int]
 

@@ -4,7 +4,8 @@
     DIR/trajectories/part-000000.parquet …    one row for each trajectory
     DIR/steps/part-000000.parquet …           its steps, in the part of the same number
 
-Of each part the trajectories are replaced first, then the steps; the place in the events moves last. Whoever is killed
+Of each part the trajectories are replaced first, then the steps; the place in the events moves last. Whoever is
+killed
 in between does the same again, and the same again changes nothing.
 """
 
@@ -21,12 +22,9 @@ import pyarrow as pa
 from agent_layer.errors import BadInputError
 from agent_layer.export.files import replacing
 from agent_layer.export.parts import Parts
-from agent_layer.recorder.locks import try_lock
-from agent_layer.store.rows import TrajectoryRow
-from agent_layer.store.tables.steps import STEP_SCHEMA
-from agent_layer.store.tables.trajectories import TRAJECTORY_SCHEMA, tabulate_rows
-
-__all__ = ["Dataset", "Entry", "Plan", "Table"]
+from agent_layer.infra.processes import try_lock
+from agent_layer.store.arrow import STEP_SCHEMA, TRAJECTORY_SCHEMA, tabulate_rows
+from agent_layer.store.index import TrajectoryRow
 
 Table: TypeAlias = Literal["trajectories", "steps"]
 

@@ -5,13 +5,10 @@ from collections.abc import Callable, Iterable, Iterator
 from agent_layer.errors import CorruptRecordError
 from agent_layer.export.dataset import Dataset, Entry
 from agent_layer.export.feed import Feed
-from agent_layer.store.filters import Which
+from agent_layer.store import Store
+from agent_layer.store.arrow import tabulate_steps
+from agent_layer.store.index import TrajectoryRow, Which
 from agent_layer.store.reading import pick_steps
-from agent_layer.store.rows import TrajectoryRow
-from agent_layer.store.store import Store
-from agent_layer.store.tables.steps import tabulate_steps
-
-__all__ = ["Keeper"]
 
 _BATCH = 1_024
 _BATCH_BYTES = 32 << 20

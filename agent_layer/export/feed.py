@@ -9,13 +9,10 @@ from collections.abc import Collection, Iterator
 from typing import Protocol, Unpack, cast
 
 from agent_layer.errors import NotFoundError
-from agent_layer.schema.rollout import FINAL_STATUSES
-from agent_layer.store.filters import Filters
-from agent_layer.store.rows import TrajectoryRow
-from agent_layer.store.store import Store
-from agent_layer.store.times import parse_time
-
-__all__ = ["Feed", "Place", "StorePlace"]
+from agent_layer.schema import FINAL_STATUSES
+from agent_layer.store import Store
+from agent_layer.store.index import Filters, TrajectoryRow
+from agent_layer.times import parse_time
 
 _LINGER_SECONDS = 2.0
 """Acceptance and rewards that come so soon after an end are exported with it."""

@@ -7,8 +7,6 @@ from pathlib import Path
 
 from agent_layer.errors import BadInputError
 
-__all__ = ["UNFINISHED", "replacing"]
-
 UNFINISHED = ".unfinished-"
 """What such files begin with; readers of datasets pass over names with a dot."""
 

@@ -14,8 +14,6 @@ from agent_layer import __version__
 from agent_layer.errors import UnreachableError
 from agent_layer.export.spans import Span, Trace
 
-__all__ = ["Exporter", "OtlpSender", "readable_spans"]
-
 _PATH = "/v1/traces"
 _MOST_SPANS = 512
 """In one request; backends refuse bodies of more than a few megabytes."""

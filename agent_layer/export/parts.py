@@ -1,10 +1,9 @@
 """This file holds a table that lies in Parquet files, its parts, each of which is replaced as a whole.
 
-A trajectory lives in one part, its home, for as long as the table exists. What is known anew of it replaces what its
+A trajectory lives in one part, its home, for as long as the table exists. What is known anew of it replaces
+what its
 home holds. So one rename is all that ever happens, and no reader sees a trajectory twice.
 """
-# pyright: reportUnknownMemberType=false
-# pyarrow's functions take files of every kind.
 
 from collections.abc import Collection
 from pathlib import Path
@@ -16,7 +15,9 @@ import pyarrow.parquet as pq
 
 from agent_layer.export.files import UNFINISHED, replacing
 
-__all__ = ["Parts"]
+# pyright: reportUnknownMemberType=false
+# pyarrow's functions take files of every kind.
+
 
 _ID = "trajectory_id"
 _ROW_GROUP = 65_536

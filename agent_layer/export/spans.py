@@ -16,6 +16,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from agent_layer import otel_names as names
 from agent_layer.export.attributes import (
     AttributeValue,
     attributes_of_attempt,
@@ -23,14 +24,8 @@ from agent_layer.export.attributes import (
     attributes_of_observation,
     attributes_of_reward,
 )
-from agent_layer.schema import attributes as names
-from agent_layer.schema.observation import Observation
-from agent_layer.schema.reward import Reward, current_rewards
-from agent_layer.schema.step import Step
-from agent_layer.schema.trace import span_id_of, trace_id_of
-from agent_layer.schema.trajectory import Trajectory
-
-__all__ = ["Span", "SpanEvent", "Trace", "trace_of"]
+from agent_layer.schema import Observation, Reward, Step, Trajectory, current_rewards
+from agent_layer.schema.wire import span_id_of, trace_id_of
 
 Member: TypeAlias = Step | Observation
 

@@ -19,14 +19,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from agent_layer.export.files import replacing
-from agent_layer.schema.contents import resolve
-from agent_layer.schema.record import JsonObject
-from agent_layer.schema.trajectory import Trajectory
-from agent_layer.schema.untrusted import object_of, objects_of
-from agent_layer.store.rows import TrajectoryRow
-from agent_layer.store.tables.columns import JSON, json_text
-
-__all__ = ["first_of_each_task", "verl_row", "write_verl"]
+from agent_layer.schema import JsonObject, Trajectory, object_of, objects_of, resolve
+from agent_layer.store.arrow import JSON, json_text
+from agent_layer.store.index import TrajectoryRow
 
 _BATCH = 512
 

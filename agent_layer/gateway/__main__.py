@@ -3,8 +3,8 @@
 import argparse
 import logging
 
+from agent_layer.gateway.http import Siblings
 from agent_layer.gateway.serving import listen, serve_gateway
-from agent_layer.gateway.siblings import Siblings
 from agent_layer.settings import load_settings
 
 

@@ -8,29 +8,36 @@ from contextlib import closing
 from aiohttp import web
 from redis import Redis
 
+from agent_layer.engines import EngineBoard
 from agent_layer.errors import BadInputError
-from agent_layer.gateway.access import Access
-from agent_layer.gateway.answers import answer_errors, as_json
 from agent_layer.gateway.calls import Calls
-from agent_layer.gateway.counters import Counters, CountingLog, SettlingLog
-from agent_layer.gateway.engines.desk import EngineDesk
-from agent_layer.gateway.handover import Handover
-from agent_layer.gateway.lifecycle import Lifecycle
-from agent_layer.gateway.metrics import backlog_bytes, metrics_text
-from agent_layer.gateway.model_desk import ModelDesk
-from agent_layer.gateway.places import Places
-from agent_layer.gateway.policy_book import PolicyBook
-from agent_layer.gateway.registry import Rollouts
-from agent_layer.gateway.retries import AnswerShelf
-from agent_layer.gateway.sealing import Sealer
-from agent_layer.gateway.siblings import Siblings
-from agent_layer.gateway.tending import give_up_all, tend
+from agent_layer.gateway.engines import EngineWatch, Places, PolicyBook
+from agent_layer.gateway.http import (
+    Access,
+    EngineDesk,
+    Lifecycle,
+    ModelDesk,
+    Siblings,
+    answer_errors,
+    as_json,
+    backlog_bytes,
+    metrics_text,
+)
+from agent_layer.gateway.rollouts import (
+    AnswerShelf,
+    Counters,
+    CountingLog,
+    Handover,
+    Rollouts,
+    Sealer,
+    SettlingLog,
+    give_up_all,
+    tend,
+)
 from agent_layer.gateway.upstream import Upstream
-from agent_layer.gateway.versions import EngineWatch
-from agent_layer.schema.ids import new_id
+from agent_layer.infra.redis import Keys
+from agent_layer.schema import new_id
 from agent_layer.settings import Settings
-from agent_layer.store.engines import EngineBoard
-from agent_layer.store.keys import Keys
 
 __all__ = ["Gateway", "build_app"]
 

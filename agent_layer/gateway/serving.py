@@ -9,13 +9,10 @@ from aiohttp import web
 
 from agent_layer.errors import BadInputError
 from agent_layer.gateway.app import build_app
-from agent_layer.gateway.exposure import check_exposure, tls_of
-from agent_layer.gateway.siblings import Siblings
-from agent_layer.recorder.log import open_recorder
+from agent_layer.gateway.http import Siblings, check_exposure, tls_of
+from agent_layer.infra.redis import open_redis
+from agent_layer.recorder import open_recorder
 from agent_layer.settings import Settings
-from agent_layer.store.clients import open_redis
-
-__all__ = ["listen", "serve_gateway"]
 
 _BACKLOG = 1024
 _SHUTDOWN_SECONDS = 3.0

@@ -4,8 +4,6 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TypeVar
 
-__all__ = ["pages_of"]
-
 T = TypeVar("T")
 
 

@@ -8,19 +8,22 @@ from typing import NamedTuple, Protocol
 from aiohttp import hdrs, web
 
 from agent_layer.errors import BackPressureError, BadInputError
-from agent_layer.ingest.access import Access
-from agent_layer.ingest.bodies import read_body
-from agent_layer.ingest.custody import OwnLog
-from agent_layer.ingest.decoding import answer_protobuf, decode_protobuf, refuse_protobuf
-from agent_layer.ingest.decoding_json import answer_json, decode_json, refuse_json
+from agent_layer.ingest.decoding import (
+    answer_json,
+    answer_protobuf,
+    decode_json,
+    decode_protobuf,
+    refuse_json,
+    refuse_protobuf,
+)
+from agent_layer.ingest.http import Access, read_body
 from agent_layer.ingest.intake import Intake, Log
+from agent_layer.ingest.ledger import OwnLog
 from agent_layer.ingest.logs import LogReceiver
 from agent_layer.ingest.spans import SpanReceived
-from agent_layer.schema.headers import ROLLOUT_HEADER
-from agent_layer.schema.ids import check_name, split_trajectory_id
+from agent_layer.schema import check_name, split_trajectory_id
+from agent_layer.schema.wire import ROLLOUT_HEADER
 from agent_layer.settings import Settings
-
-__all__ = ["build_app"]
 
 _RETRY_SECONDS = "5"
 

@@ -5,14 +5,11 @@ from typing import Generic, TypeVar
 
 import msgspec
 
+from agent_layer import otel_names as names
 from agent_layer.errors import BadInputError
 from agent_layer.ingest.conventions import SESSIONS
-from agent_layer.ingest.seen import text_of
-from agent_layer.ingest.spans import SpanReceived
-from agent_layer.schema import attributes as names
-from agent_layer.schema.ids import check_name, content_hash, split_trajectory_id, trajectory_id_of
-
-__all__ = ["Grouping", "Home", "Recent"]
+from agent_layer.ingest.spans import SpanReceived, text_of
+from agent_layer.schema import check_name, content_hash, split_trajectory_id, trajectory_id_of
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -10,20 +10,14 @@ from typing import Protocol, cast
 
 import msgspec
 
+from agent_layer import otel_names as names
 from agent_layer.errors import BadInputError
 from agent_layer.ingest.conventions import see
 from agent_layer.ingest.grouping import Grouping, Home, Recent
 from agent_layer.ingest.records import call_id_of, observation_of, outcome_of, parts_of, start_of
-from agent_layer.ingest.seen import AgentRun, ModelCall, Seen, ToolCall, text_of
-from agent_layer.ingest.spans import SpanReceived
+from agent_layer.ingest.spans import AgentRun, ModelCall, Seen, SpanReceived, ToolCall, text_of
 from agent_layer.ingest.times import is_believable
-from agent_layer.schema import attributes as names
-from agent_layer.schema.codec import LogRecord, check_storable
-from agent_layer.schema.record import JsonObject
-from agent_layer.schema.rollout import AttemptStarted
-from agent_layer.schema.step import Content
-
-__all__ = ["Intake", "Log", "Taken"]
+from agent_layer.schema import AttemptStarted, Content, JsonObject, LogRecord, check_storable
 
 _IDS = re.compile(r"(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{16}")
 

@@ -1,7 +1,9 @@
 """This file holds how logs of other machines are kept until they are committed: in one log of this machine's own.
 
-What arrives within ``ingest_roll_seconds`` from anywhere stands in the same log, and so becomes one segment, which the
-shipper of this machine stores and commits as any other. Dying changes nothing: the sender still has its log, and the
+What arrives within ``ingest_roll_seconds`` from anywhere stands in the same log, and so becomes one segment,
+which the
+shipper of this machine stores and commits as any other. Dying changes nothing: the sender still has its log,
+and the
 next shipper has this one.
 """
 
@@ -10,9 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from agent_layer.ingest.grouping import Recent
-from agent_layer.schema.ids import content_hash
-
-__all__ = ["Custody", "OwnLog"]
+from agent_layer.schema import content_hash
 
 _POLL_SECONDS = 0.01
 

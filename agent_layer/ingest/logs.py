@@ -1,7 +1,10 @@
-"""This file holds the address that logs of other machines come to, POST /v1/logs/NAMESPACE/NAME, and what is checked.
+"""This file holds the address that logs of other machines come to, POST /v1/logs/NAMESPACE/NAME, and what is
+checked.
 
-The body is what lies in a log file, its frames, plain or packed by zstd (``application/zstd``). 200 says that all of
-it is committed. 400 says that this log can never be: it is damaged, or not one. Whatever else is answered, the sender
+The body is what lies in a log file, its frames, plain or packed by zstd (``application/zstd``). 200 says that
+all of
+it is committed. 400 says that this log can never be: it is damaged, or not one. Whatever else is answered, the
+sender
 keeps its log and sends it again, which is always safe.
 """
 
@@ -13,15 +16,12 @@ from contextlib import contextmanager
 from aiohttp import hdrs, web
 
 from agent_layer.errors import BackPressureError, BadInputError, CorruptRecordError
-from agent_layer.ingest.access import Access
-from agent_layer.ingest.bodies import read_body, unpack
-from agent_layer.ingest.custody import Custody, OwnLog
+from agent_layer.ingest.http import Access, read_body, unpack
+from agent_layer.ingest.ledger import Custody, OwnLog
 from agent_layer.ingest.times import check_times
-from agent_layer.recorder.frames import read_frames
+from agent_layer.recorder import read_frames
 from agent_layer.settings import Settings
-from agent_layer.shipper.direct import read_log_record
-
-__all__ = ["LogReceiver", "read_log"]
+from agent_layer.shipper import read_log_record
 
 _NAME = re.compile(r"[0-9abcdefghjkmnpqrstvwxyz]{26}-[\w-]{1,80}")
 _PACKED = "application/zstd"

@@ -8,18 +8,29 @@ from typing import NamedTuple
 
 import msgspec
 
-from agent_layer.ingest.logged import Conversation, Turn
-from agent_layer.schema.codec import LogRecord
-from agent_layer.schema.ids import content_hash, split_trajectory_id, trajectory_id_of
-from agent_layer.schema.observation import Observation
-from agent_layer.schema.record import JsonObject
-from agent_layer.schema.reward import Reward
-from agent_layer.schema.rollout import AttemptStarted, Outcome
-from agent_layer.schema.step import Action, Content, StepPart, StepState, Usage
-from agent_layer.schema.task import Split, Task, hash_input
-from agent_layer.schema.untrusted import UNREADABLE, object_of, objects_of
-
-__all__ = ["Batch", "records_of", "trajectory_id_of_line"]
+from agent_layer.ingest.spans import Conversation, Turn
+from agent_layer.schema import (
+    UNREADABLE,
+    Action,
+    AttemptStarted,
+    Content,
+    JsonObject,
+    LogRecord,
+    Observation,
+    Outcome,
+    Reward,
+    Split,
+    StepPart,
+    StepState,
+    Task,
+    Usage,
+    content_hash,
+    hash_input,
+    object_of,
+    objects_of,
+    split_trajectory_id,
+    trajectory_id_of,
+)
 
 _MESSAGE_SECONDS = 0.001
 """Between two messages of a line, so that they keep their order."""

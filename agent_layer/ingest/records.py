@@ -6,17 +6,21 @@ from typing import Literal
 
 import msgspec
 
+from agent_layer import otel_names as names
 from agent_layer.ingest.grouping import Home
-from agent_layer.ingest.seen import ModelCall, ToolCall, text_of
-from agent_layer.ingest.spans import SpanReceived
-from agent_layer.schema import attributes as names
-from agent_layer.schema.ids import content_hash, split_trajectory_id
-from agent_layer.schema.observation import Observation
-from agent_layer.schema.rollout import AttemptStarted, Outcome
-from agent_layer.schema.step import Content, StepPart, StepState, StepStatus
-from agent_layer.schema.trace import TraceContext
-
-__all__ = ["call_id_of", "observation_of", "outcome_of", "parts_of", "start_of"]
+from agent_layer.ingest.spans import ModelCall, SpanReceived, ToolCall, text_of
+from agent_layer.schema import (
+    AttemptStarted,
+    Content,
+    Observation,
+    Outcome,
+    StepPart,
+    StepState,
+    StepStatus,
+    content_hash,
+    split_trajectory_id,
+)
+from agent_layer.schema.wire import TraceContext
 
 _NO_NAME = re.compile(r"[^A-Za-z0-9._:~-]+")
 

@@ -1,22 +1,146 @@
-"""This file holds how one line of a log of messages is read, and what may stand in it.
+"""This file holds spans as they were received, whatever encoding they came in.
 
-Two forms. A conversation, as used for fine-tuning: ``{"messages": […], "tools"?, "reward"?, "task_id"?, "task_type"?,
+This file holds what a span turns out to tell of, once its convention is known; and how its values are read.
+
+This file holds how one line of a log of messages is read, and what may stand in it.
+
+Two forms. A conversation, as used for fine-tuning: ``{"messages": […], "tools"?, "reward"?, "task_id"?,
+"task_type"?,
 "model"?, "id"?, "metadata"?, "created"?}``. A call with its answer: ``{"request": {"messages": […], …},
 "response": {"choices": […], …}, "reward"?, …}``. What else stands in a line is kept beside the outcome.
 """
 
 import math
-from typing import cast
+from collections.abc import Mapping
+from typing import TypeAlias, cast
 
 import msgspec
 
 from agent_layer.errors import BadInputError
-from agent_layer.schema.codec import check_storable
-from agent_layer.schema.ids import check_name
-from agent_layer.schema.record import JsonObject
-from agent_layer.schema.untrusted import UNREADABLE, object_of, objects_of
+from agent_layer.schema import UNREADABLE, Action, JsonObject, Usage, check_name, check_storable, object_of, objects_of
 
-__all__ = ["Conversation", "Turn", "read_line"]
+
+class SpanEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that happened at one moment of a span."""
+
+    name: str
+    attributes: JsonObject
+
+
+class SpanReceived(msgspec.Struct, frozen=True, kw_only=True):
+    """One span. Times are seconds since the epoch."""
+
+    trace_id: str
+    """32 hexadecimal digits."""
+    span_id: str
+    """16 hexadecimal digits."""
+    name: str
+    began_at: float
+    ended_at: float
+    parent_id: str | None = None
+    """None: it is a root."""
+    state: str | None = None
+    attributes: JsonObject = {}
+    resource: JsonObject = {}
+    """Attributes of whoever sent it, such as ``service.name``."""
+    events: list[SpanEvent] = []
+    is_error: bool = False
+    error: str | None = None
+    """What the status says of the error."""
+
+
+_LONGEST_INDEX = 9
+"""Digits."""
+
+
+class ModelCall(msgspec.Struct, frozen=True, kw_only=True):
+    """A call of a model. None: the span does not say, for instance because contents are not captured."""
+
+    messages: list[JsonObject] | None = None
+    """As a chat request has them."""
+    tools: object = None
+    sampling: JsonObject = {}
+    model: str | None = None
+    actions: list[Action] | None = None
+    """[num_choices]."""
+    usage: Usage | None = None
+
+
+class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool at work."""
+
+    name: str
+    arguments: object = None
+    output: object = None
+    call_id: str | None = None
+    """Of the tool call in the model's message."""
+
+
+class AgentRun(msgspec.Struct, frozen=True, kw_only=True):
+    """An agent at work: calls below are its own."""
+
+    name: str
+
+
+Seen: TypeAlias = ModelCall | ToolCall | AgentRun
+
+
+def text_of(attributes: Mapping[str, object], *names: str) -> str | None:
+    """Give the first of these attributes that is text."""
+    return next((value for name in names if isinstance(value := attributes.get(name), str) and value), None)
+
+
+def number_of(attributes: Mapping[str, object], *names: str) -> int | None:
+    """Give the first of these attributes that is a whole number."""
+    return next((value for name in names if isinstance(value := attributes.get(name), int)), None)
+
+
+def usage_of(attributes: Mapping[str, object], asked: tuple[str, ...], answered: tuple[str, ...]) -> Usage | None:
+    """Give the counts of tokens; None where neither is told."""
+    usage = Usage(prompt_tokens=number_of(attributes, *asked), response_tokens=number_of(attributes, *answered))
+    return None if usage == Usage() else usage
+
+
+def json_of(value: object) -> object:
+    """Read a value that may be JSON text; text that is none, or is nested beyond use, stays text."""
+    try:
+        return msgspec.json.decode(value) if isinstance(value, str) else value
+    except (msgspec.DecodeError, RecursionError):
+        return value
+
+
+def nested(attributes: Mapping[str, object], prefix: str) -> list[JsonObject]:
+    """Put together what is spread over names such as ``prefix.0.message.role``.
+
+    Returns: [num_items], in order of their numbers, objects within objects; lists are objects by number.
+    """
+    items: dict[int, JsonObject] = {}
+    for name, value in attributes.items():
+        number, dot, path = name.removeprefix(f"{prefix}.").partition(".")
+        if name.startswith(f"{prefix}.") and dot and _is_index(number):
+            _put(items.setdefault(int(number), {}), path.split("."), value)
+    return [items[number] for number in sorted(items)]
+
+
+def in_order(numbered: object) -> list[JsonObject]:
+    """Give the objects in an object whose names are numbers, in their order."""
+    found = cast("JsonObject", numbered) if isinstance(numbered, dict) else {}
+    items = [found[number] for number in sorted(filter(_is_index, found), key=int)]
+    return [cast("JsonObject", item) for item in items if isinstance(item, dict)]
+
+
+def _is_index(name: str) -> bool:
+    return name.isdecimal() and len(name) <= _LONGEST_INDEX
+
+
+def _put(target: JsonObject, path: list[str], value: object) -> None:
+    for step in path[:-1]:
+        below = target.setdefault(step, {})
+        if not isinstance(below, dict):
+            return
+        target = cast("JsonObject", below)
+    target[path[-1]] = value
+
 
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 _LATEST = 32_503_680_000

@@ -3,9 +3,7 @@
 from functools import cache
 
 from agent_layer.errors import BadInputError
-from agent_layer.schema.codec import LogRecord
-
-__all__ = ["check_times", "is_believable"]
+from agent_layer.schema import LogRecord
 
 _TOO_LATE = 32_503_680_000.0
 """Seconds; the year 3000."""

@@ -1,6 +1,7 @@
 """This file holds several gateway processes as one: started together, started anew when one dies, stopped together.
 
-They share a port, which this process reserves for as long as it lives, so that nobody else takes the place of one that
+They share a port, which this process reserves for as long as it lives, so that nobody else takes the place of
+one that
 has died.
 """
 
@@ -15,12 +16,9 @@ from functools import partial
 from typing import Self
 
 from agent_layer.errors import BadInputError, EngineError, UnreachableError
-from agent_layer.gateway.exposure import check_exposure
-from agent_layer.local.addresses import listens, reached
-from agent_layer.local.leash import Leashed, start_leashed
+from agent_layer.gateway.http import check_exposure
+from agent_layer.infra.processes import Leashed, listens, reached, start_leashed
 from agent_layer.settings import Settings
-
-__all__ = ["GatewayProcesses"]
 
 _START_SECONDS = 60.0
 _MIN_LIFE_SECONDS = 5.0

@@ -1,6 +1,7 @@
 """This file holds the server that asks providers through LiteLLM: a process of its own, because LiteLLM is large.
 
-``python -m agent_layer.local.litellm_server --port 8800`` answers ``/v1/chat/completions`` to whoever has its key. The
+``python -m agent_layer.local.litellm_server --port 8800`` answers ``/v1/chat/completions`` to whoever has its
+key. The
 providers' keys are in its environment alone (``OPENAI_API_KEY`` and so on, as LiteLLM names them).
 """
 
@@ -14,10 +15,8 @@ import msgspec
 from aiohttp import web
 from openai import OpenAIError
 
-from agent_layer.schema.record import JsonObject
+from agent_layer.schema import JsonObject
 from agent_layer.settings import load_settings
-
-__all__ = ["LiteLLMServer"]
 
 _FIELDS = frozenset(
     {"model", "messages", "tools", "tool_choice", "parallel_tool_calls", "functions", "function_call", "stream", "n"}

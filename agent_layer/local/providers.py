@@ -6,12 +6,9 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from agent_layer.errors import EngineError
-from agent_layer.gateway.model_names import read_model_names
-from agent_layer.local.addresses import free_port, listens
-from agent_layer.local.leash import Leashed, start_leashed
+from agent_layer.gateway.engines import read_model_names
+from agent_layer.infra.processes import Leashed, free_port, listens, start_leashed
 from agent_layer.settings import Settings
-
-__all__ = ["with_providers"]
 
 _START_SECONDS = 120.0
 _ENVIRONMENT = {

@@ -1,6 +1,8 @@
-"""This file holds everything on one machine as processes: Redis, objects, an engine and a gateway, started and stopped.
+"""This file holds everything on one machine as processes: Redis, objects, an engine and a gateway, started and
+stopped.
 
-Redis is started by the first who needs it and objects are a directory, so what is managed here is the engine and the
+Redis is started by the first who needs it and objects are a directory, so what is managed here is the engine
+and the
 gateway. Both end with this process, however it ends.
 """
 
@@ -10,17 +12,13 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
+from agent_layer.engines import Engine, forget_ended_engines, put_on_board
 from agent_layer.errors import EngineError, UnreachableError
-from agent_layer.gateway.engines.joining import forget_ended_engines, put_on_board
-from agent_layer.local.addresses import answers, free_port
-from agent_layer.local.leash import Leashed, start_leashed
+from agent_layer.infra.processes import Leashed, answers, free_port, start_leashed
+from agent_layer.infra.redis import open_redis
 from agent_layer.local.providers import with_providers
 from agent_layer.local.vllm import VllmServer
 from agent_layer.settings import Settings
-from agent_layer.store.clients import open_redis
-from agent_layer.store.engines import Engine
-
-__all__ = ["Stack", "export_lines", "run_stack", "start_gateway", "with_key"]
 
 Tell = Callable[[str], None]
 """Told what is being waited for."""

@@ -7,12 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self, TypeAlias
 
+from agent_layer.engines import EngineControl, EngineReport
 from agent_layer.errors import EngineError
-from agent_layer.gateway.engines.control import EngineControl, EngineReport
-from agent_layer.local.addresses import free_port
-from agent_layer.local.leash import Leashed, start_leashed
-
-__all__ = ["Progress", "VllmServer"]
+from agent_layer.infra.processes import Leashed, free_port, start_leashed
 
 Progress: TypeAlias = Callable[[float], None]
 """Told the seconds waited so far, a few times a second."""

@@ -1,5 +1,63 @@
-"""This file holds what the recorder package offers: the append-only local log that nothing captured gets past."""
+"""The append-only local log, through which every captured record passes."""
 
-from agent_layer.recorder.log import FlushReport, Recorder, open_recorder
+from typing import TYPE_CHECKING
 
-__all__ = ["FlushReport", "Recorder", "open_recorder"]
+from agent_layer.lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from agent_layer.recorder.frames import (
+        FRAME_HEADER as FRAME_HEADER,
+    )
+    from agent_layer.recorder.frames import (
+        frame as frame,
+    )
+    from agent_layer.recorder.frames import (
+        is_damaged as is_damaged,
+    )
+    from agent_layer.recorder.frames import (
+        read_frames as read_frames,
+    )
+    from agent_layer.recorder.frames import (
+        unframe as unframe,
+    )
+    from agent_layer.recorder.log import (
+        FlushReport as FlushReport,
+    )
+    from agent_layer.recorder.log import (
+        Recorder as Recorder,
+    )
+    from agent_layer.recorder.log import (
+        open_recorder as open_recorder,
+    )
+    from agent_layer.recorder.logfile import CLOSED as CLOSED
+    from agent_layer.recorder.logfile import CORRUPT as CORRUPT
+    from agent_layer.recorder.logfile import OPEN as OPEN
+    from agent_layer.recorder.logfile import adopt as adopt
+    from agent_layer.recorder.scrubbing import Blotter as Blotter
+    from agent_layer.recorder.shipping import ensure_shipper as ensure_shipper
+else:
+    __getattr__ = lazy_exports(
+        __name__,
+        {
+            "agent_layer.recorder.frames": (
+                "FRAME_HEADER",
+                "frame",
+                "is_damaged",
+                "read_frames",
+                "unframe",
+            ),
+            "agent_layer.recorder.log": (
+                "FlushReport",
+                "Recorder",
+                "open_recorder",
+            ),
+            "agent_layer.recorder.logfile": (
+                "CLOSED",
+                "CORRUPT",
+                "OPEN",
+                "adopt",
+            ),
+            "agent_layer.recorder.scrubbing": ("Blotter",),
+            "agent_layer.recorder.shipping": ("ensure_shipper",),
+        },
+    )

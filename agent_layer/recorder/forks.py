@@ -5,8 +5,6 @@ import threading
 from typing import Protocol
 from weakref import WeakSet
 
-__all__ = ["Forkable", "survive_forks"]
-
 
 class Forkable(Protocol):
     """What is told about forks."""

@@ -1,13 +1,12 @@
 """This file holds frames, the form in which bytes lie in logs and segments: ``[u32 length | u32 crc32 | content]``.
 
-Both numbers are little-endian and speak of the content. A frame that was cut short by a crash, or whose content is
+Both numbers are little-endian and speak of the content. A frame that was cut short by a crash, or whose content
+is
 not what was written, shows by its checksum.
 """
 
 import struct
 import zlib
-
-__all__ = ["FRAME_HEADER", "frame", "is_damaged", "read_frames", "unframe"]
 
 FRAME_HEADER = struct.Struct("<II")
 

@@ -1,7 +1,8 @@
 """This file holds the recorder: it appends records to a local log, from where a shipper takes them to the store.
 
 A record that ``append`` was given survives the death of this process, because it lies in the page cache when
-``append`` returns, and a power loss after ``log_sync_seconds``. A full disk or quota is an error, never a silent drop.
+``append`` returns, and a power loss after ``log_sync_seconds``. A full disk or quota is an error, never a
+silent drop.
 """
 
 import atexit
@@ -17,21 +18,18 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from agent_layer.errors import BackPressureError, BadInputError
-from agent_layer.recorder.blotting import Blotter
+from agent_layer.infra.processes import share_lock
 from agent_layer.recorder.forks import survive_forks
 from agent_layer.recorder.frames import frame
-from agent_layer.recorder.locks import share_lock
 from agent_layer.recorder.logfile import LogFile, is_set_aside, is_settled
 from agent_layer.recorder.quota import Quota
 from agent_layer.recorder.redaction import load_redaction, redacted
+from agent_layer.recorder.scrubbing import Blotter
 from agent_layer.recorder.shipping import ensure_shipper
-from agent_layer.schema.codec import LogRecord, encode
-from agent_layer.schema.ids import new_id
+from agent_layer.schema import LogRecord, encode, new_id
 
-if TYPE_CHECKING:  # pydantic would make the import of this file slow
+if TYPE_CHECKING:
     from agent_layer.settings import Settings
-
-__all__ = ["FlushReport", "Recorder", "open_recorder"]
 
 _POLL_SECONDS = 0.01
 _LOOK_SECONDS = 1.0

@@ -11,8 +11,6 @@ from pathlib import Path
 
 from agent_layer.errors import BackPressureError
 
-__all__ = ["CLOSED", "CORRUPT", "OPEN", "LogFile", "adopt", "is_set_aside", "is_settled"]
-
 OPEN, CLOSED = ".open", ".log"
 CORRUPT = ".corrupt"
 """Whole, but not readable: kept aside for a person, and never settled."""

@@ -7,8 +7,6 @@ from pathlib import Path
 from agent_layer.errors import BackPressureError
 from agent_layer.recorder.logfile import CLOSED, OPEN
 
-__all__ = ["Quota"]
-
 _MEASURE_SECONDS = 1.0
 """How long a measurement holds; what this process writes meanwhile is added to it."""
 _POLL_SECONDS = 0.05

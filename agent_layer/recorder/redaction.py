@@ -1,4 +1,5 @@
-"""This file holds redaction: every text that came from outside goes through a function of the user's before it is kept.
+"""This file holds redaction: every text that came from outside goes through a function of the user's before it is
+kept.
 
 Ids, hashes, numbers and token ids stay as they are. A function that fails refuses the record: nothing is kept
 unredacted.
@@ -11,15 +12,18 @@ from typing import Final, TypeAlias, TypeVar, cast
 import msgspec
 
 from agent_layer.errors import BadInputError, RedactionError
-from agent_layer.schema.codec import LogRecord
-from agent_layer.schema.observation import Observation
-from agent_layer.schema.record import JsonObject
-from agent_layer.schema.reward import Reward
-from agent_layer.schema.rollout import AttemptStarted, Outcome
-from agent_layer.schema.step import Action, Content, StepPart
-from agent_layer.schema.task import Task
-
-__all__ = ["Redact", "load_redaction", "redacted"]
+from agent_layer.schema import (
+    Action,
+    AttemptStarted,
+    Content,
+    JsonObject,
+    LogRecord,
+    Observation,
+    Outcome,
+    Reward,
+    StepPart,
+    Task,
+)
 
 Redact: TypeAlias = Callable[[str], object]
 """Gives the text that is kept; what else it gives is an error."""

@@ -8,9 +8,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from agent_layer.schema.gateway import KEY_PREFIX
-
-__all__ = ["Blotter"]
+from agent_layer.schema.wire import KEY_PREFIX
 
 _SHORTEST = 8
 """Operator keys below are words that texts contain anyway."""

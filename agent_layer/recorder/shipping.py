@@ -6,13 +6,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agent_layer.recorder.detached import Detached, start_detached
-from agent_layer.recorder.locks import try_lock
+from agent_layer.infra.processes import Detached, start_detached, try_lock
 
-if TYPE_CHECKING:  # pydantic would make the import of this file slow
+if TYPE_CHECKING:
     from agent_layer.settings import Settings
-
-__all__ = ["ensure_shipper"]
 
 _guard = threading.Lock()
 os.register_at_fork(before=_guard.acquire, after_in_parent=_guard.release, after_in_child=_guard.release)

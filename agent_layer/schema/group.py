@@ -7,8 +7,6 @@ import msgspec
 from agent_layer.schema.record import Record, current_version
 from agent_layer.schema.task import Split
 
-__all__ = ["Fill", "Group"]
-
 Fill: TypeAlias = Literal["whole", "short", "dropped"]
 """``whole``: as many usable rollouts as asked for. ``short``: fewer. ``dropped``: fewer, so nothing is delivered."""
 

@@ -8,17 +8,6 @@ from hashlib import blake2b
 
 from agent_layer.errors import BadInputError
 
-__all__ = [
-    "check_name",
-    "content_hash",
-    "group_id_of",
-    "made_at",
-    "new_id",
-    "rollout_id_of",
-    "split_trajectory_id",
-    "trajectory_id_of",
-]
-
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _PAIRS = [first + second for first in _ALPHABET for second in _ALPHABET]
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:~-]{0,127}")

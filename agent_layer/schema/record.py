@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Self, TypeAlias
 
 import msgspec
 
-__all__ = ["SCHEMA_VERSION", "JsonObject", "Logprobs", "Record", "TokenIds", "current_version"]
-
 SCHEMA_VERSION = 1
 """Raised when a field changes its meaning; adding a field does not raise it."""
 

@@ -10,17 +10,6 @@ from agent_layer.schema.record import Record, current_version
 from agent_layer.schema.rollout import Outcome
 from agent_layer.schema.task import RewardSpec
 
-__all__ = [
-    "Reward",
-    "RewardScope",
-    "RewardSource",
-    "RewardStatus",
-    "RewardTopic",
-    "current_rewards",
-    "rollout_reward",
-    "topic_of",
-]
-
 RewardScope: TypeAlias = Literal["rollout", "step", "agent"]
 RewardSource: TypeAlias = Literal["rule", "verifier", "judge", "human", "env", "agent"]
 RewardStatus: TypeAlias = Literal["ok", "missing", "verifier_error", "infra_error", "timeout"]

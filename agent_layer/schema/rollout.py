@@ -6,18 +6,7 @@ import msgspec
 
 from agent_layer.schema.record import JsonObject, Record, current_version
 from agent_layer.schema.task import RewardSpec, Split, Task
-from agent_layer.schema.trace import TraceContext
-
-__all__ = [
-    "FINAL_STATUSES",
-    "Accepted",
-    "AttemptStarted",
-    "Cause",
-    "Outcome",
-    "PhaseTimes",
-    "Resumed",
-    "RolloutStatus",
-]
+from agent_layer.schema.wire import TraceContext
 
 RolloutStatus: TypeAlias = Literal[
     "queued",

@@ -4,16 +4,8 @@ import msgspec
 
 from agent_layer.schema.record import Record, current_version
 
-__all__ = [
-    "BatchEntry",
-    "Block",
-    "Chunk",
-    "GroupEntry",
-    "PolicyEntry",
-    "SegmentFooter",
-    "Tombstone",
-    "TrajectorySummary",
-]
+STARTED, ENDED = 1, 2
+"""What the gateway has told of a call, added up; 0 where only layers in the agent's process have told of it."""
 
 
 class Chunk(Record, frozen=True, kw_only=True):

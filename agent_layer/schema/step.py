@@ -1,31 +1,21 @@
 """This file holds steps: one decision of the model, and the parts from which a step is put together.
 
-Several layers see the same call. Each writes immutable ``StepPart`` records; nobody changes another's. A call has one
+Several layers see the same call. Each writes immutable ``StepPart`` records; nobody changes another's. A call
+has one
 ``start`` and one ``end`` part per layer, joined by the call id that the outermost layer minted.
+
+This file holds observations: what a tool or an environment answered.
+
+This file holds which tools a record tells of: those that a model asked for, and those that answered.
 """
 
-from typing import Literal, TypeAlias
+from collections.abc import Iterator
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from agent_layer.schema.messages import object_of, objects_of
 from agent_layer.schema.record import JsonObject, Logprobs, Record, TokenIds, current_version
-
-__all__ = [
-    "Action",
-    "CaptureLevel",
-    "Content",
-    "ContentRef",
-    "GraphPlace",
-    "PartSource",
-    "PolicyRun",
-    "PromptDelta",
-    "Role",
-    "Step",
-    "StepPart",
-    "StepState",
-    "StepStatus",
-    "Usage",
-]
 
 PartSource: TypeAlias = Literal["gateway", "hook", "handler", "decorator", "otel", "import"]
 """Layers that write parts, highest authority first; ``import`` is a log of others, read afterwards."""
@@ -225,3 +215,49 @@ class Step(Record, frozen=True, kw_only=True, tag="step"):
     findings: list[str] = []
     sources: list[PartSource] = []
     """Layers that told of it, highest authority first."""
+
+
+class Observation(Record, frozen=True, kw_only=True, tag="observation"):
+    """One answer of a tool or environment."""
+
+    trajectory_id: str
+    observation_id: str
+    run: str
+    name: str
+    at: float
+    """When the answer was complete; seconds since the epoch, UTC."""
+    schema_version: int = msgspec.field(default_factory=current_version)
+    call_id: str | None = None
+    """The model call that led to it; None when nothing was called before."""
+    agent: str | None = None
+    arguments: object = None
+    output: object = None
+    status: Literal["ok", "error"] | None = None
+    duration_seconds: float | None = None
+    truncated: bool = False
+    """The output was longer than is kept."""
+
+
+_LONGEST_NAME: Final = 128
+"""Models ask for tools that do not exist, too."""
+
+
+def tools_of(record: Record) -> Iterator[str]:
+    """Names of tools, in order, each as often as it is told of."""
+    match record:
+        case StepPart():
+            for action in record.actions or ():
+                yield from tools_asked(action)
+        case Observation():
+            yield record.name
+        case _:
+            return
+
+
+def tools_asked(action: Action) -> Iterator[str]:
+    """Names of the tools that the model asked for, in order."""
+    message: JsonObject = action.message or {}
+    for call in objects_of(message.get("tool_calls")):
+        name = object_of(call.get("function")).get("name", call.get("name"))
+        if isinstance(name, str) and name:
+            yield name[:_LONGEST_NAME]

@@ -7,8 +7,6 @@ import msgspec
 from agent_layer.schema.ids import content_hash
 from agent_layer.schema.record import JsonObject, Record, current_version
 
-__all__ = ["NOT_SAMPLING", "Limits", "Partial", "RewardSpec", "Split", "Task", "TaskView", "hash_input"]
-
 Split: TypeAlias = Literal["train", "eval"]
 
 Partial: TypeAlias = Literal["deliver", "refill", "drop"]

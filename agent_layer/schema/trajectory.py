@@ -1,21 +1,175 @@
-"""This file holds trajectories: all that one attempt left behind, put together from its records."""
+"""This file holds trajectories: all that one attempt left behind, put together from its records.
 
-from collections import defaultdict
-from collections.abc import Container, Iterable, Sequence
-from typing import TypeAlias, TypeVar
+This file holds how calls that only others' spans tell of are found to be calls that are known already.
+
+A span of a model call is the same call as the one whose own span it is, as the one that was made directly
+inside it,
+and as the only other such span directly inside it: frameworks and clients each make a span of what is one call.
+
+This file holds how parts become steps: each field is taken from the highest authority that knows it.
+
+This file holds what alarms about captured calls: answers without tokens, prompts that fork, layers that disagree.
+
+One broken prefix or one empty answer is life; alarms tell of what makes training on a rollout doubtful.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Container, Iterable, Sequence
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 
 from agent_layer.errors import CorruptRecordError
-from agent_layer.schema.assembly import assemble_steps
-from agent_layer.schema.observation import Observation
 from agent_layer.schema.record import Record, TokenIds, current_version
 from agent_layer.schema.reward import Reward, rollout_reward
 from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome, Resumed
-from agent_layer.schema.step import Content, ContentRef, Step, StepPart
+from agent_layer.schema.step import Action, Content, ContentRef, Observation, Step, StepPart, StepState
 from agent_layer.schema.task import Task
 
-__all__ = ["Trajectory", "TrajectoryRecord", "assemble_trajectory", "restore_prompts"]
+
+def join_spans(parts: Sequence[StepPart]) -> Sequence[StepPart]:
+    """Give all parts, those of spans under the call id of the call that they tell of.
+
+    The result depends on the set of parts only.
+    """
+    told = [part for part in parts if part.source == "otel" and part.span_id]
+    if not told:
+        return parts
+    calls = _Calls(parts)
+    by_span = {part.span_id: part.call_id for part in sorted(told, key=_order)}
+    num_inside = Counter(parent for parent, _ in {(part.parent_span_id, part.span_id) for part in told})
+    for part in sorted(parts, key=_order):
+        if part.span_id in by_span:
+            calls.unite(by_span[part.span_id], part.call_id)
+        if part.parent_span_id in by_span and (part.source != "otel" or num_inside[part.parent_span_id] == 1):
+            calls.unite(by_span[part.parent_span_id], part.call_id)
+    return [msgspec.structs.replace(part, call_id=calls.name_of(part.call_id)) for part in parts]
+
+
+def _order(part: StepPart) -> tuple[float, str, str]:
+    return part.at, part.call_id, part.phase
+
+
+class _Calls:
+    """Call ids that turn out to name one call; the best known of them is its name."""
+
+    def __init__(self, parts: Iterable[StepPart]) -> None:
+        self._leaders = {part.call_id: part.call_id for part in parts}
+        self._ranks: dict[str, tuple[bool, float, str]] = {}
+        for part in parts:
+            rank = (part.source == "otel", part.at, part.call_id)  # False, known from elsewhere, comes first
+            self._ranks[part.call_id] = min(rank, self._ranks.get(part.call_id, rank))
+
+    def unite(self, one: str, other: str) -> None:
+        """Note that two ids name the same call; two that are known from elsewhere than spans never do."""
+        best, rest = sorted((self.name_of(one), self.name_of(other)), key=self._ranks.__getitem__)
+        if self._is_only_told(rest):
+            self._leaders[rest] = best
+
+    def name_of(self, call_id: str) -> str:
+        """Give the name of the call."""
+        while (leader := self._leaders[call_id]) != call_id:
+            call_id = leader
+        return call_id
+
+    def _is_only_told(self, call_id: str) -> bool:
+        return self._ranks[call_id][0]
+
+
+PartT = TypeVar("PartT", Action, StepState)
+
+ABANDONED: Final = "abandoned"
+"""Finding of a step that was done after the checkpoint from which its attempt went on."""
+
+_AUTHORITY = {"gateway": 0, "hook": 1, "handler": 2, "decorator": 3, "otel": 4, "import": 5}
+_OWN = frozenset({"unknown", "source", "phase", "at", "state", "actions", "findings", "schema_version"})
+_SHARED = tuple(name for name in StepPart.__struct_fields__ if name not in _OWN and name in Step.__struct_fields__)
+
+
+def num_choices_of(parts: Iterable[StepPart]) -> int:
+    """Choices that the call has; 1 while its answer is not known."""
+    return max((len(part.actions) for part in parts if part.actions), default=1)
+
+
+def assemble_step(parts: Sequence[StepPart], choice: int = 0) -> Step:
+    """Put one step together from all parts of one call.
+
+    The result depends on the set of parts only: their order, and repeated ones, change nothing.
+
+    Args:
+        parts: [num_parts], at least one, all of the same call.
+        choice: which of the call's choices.
+    """
+    ranked = sorted(parts, key=_rank)
+    fields: dict[str, Any] = {name: _first(ranked, name) for name in _SHARED}
+    fields["conversation"] = _first(sorted(ranked, key=_is_guess), "conversation")
+    fields = {name: value for name, value in fields.items() if value is not None}
+    ends = [part.at for part in ranked if part.phase == "end"]
+    action = _merge(Action, [part.actions[choice] for part in ranked if part.actions and choice < len(part.actions)])
+    fields |= {
+        "choice": choice,
+        "started_at": min(part.at for part in _of_best_source(ranked)),
+        "ended_at": ends[0] if ends else None,
+        "state": _merge(StepState, [part.state for part in ranked if part.state is not None]),
+        "action": action,
+        "sources": sorted({part.source for part in ranked}, key=_AUTHORITY.__getitem__),
+        "findings": sorted({finding for part in ranked for finding in part.findings}),
+        "unknown": {key: value for part in reversed(ranked) for key, value in part.unknown.items()},
+    }
+    return Step(**fields)
+
+
+def assemble_steps(parts: Iterable[StepPart], abandoned: Collection[str] = ()) -> list[Step]:
+    """Put all steps of one trajectory together, in order of start, then call id, then choice.
+
+    Args:
+        parts: of all calls.
+        abandoned: ids of calls that a resume left behind; whatever became of them, their steps are ``aborted``.
+    """
+    by_call: defaultdict[str, list[StepPart]] = defaultdict(list)
+    for part in join_spans(list(parts)):
+        by_call[part.call_id].append(part)
+    steps = [
+        assemble_step(call_parts, choice)
+        for call_parts in by_call.values()
+        for choice in range(num_choices_of(call_parts))
+    ]
+    steps.sort(key=lambda step: (step.started_at, step.call_id, step.choice))
+    counted = [_abandon(step) if step.call_id in abandoned else step for step in steps]
+    return [msgspec.structs.replace(step, index=index) for index, step in enumerate(counted)]
+
+
+def _abandon(step: Step) -> Step:
+    return msgspec.structs.replace(step, status="aborted", findings=sorted({*step.findings, ABANDONED}))
+
+
+def _rank(part: StepPart) -> tuple[int, bool, float]:
+    """Highest authority first; of one layer the end before the start, because it knows more."""
+    return _AUTHORITY[part.source], part.phase == "start", part.at
+
+
+def _is_guess(part: StepPart) -> bool:
+    """Whether conversations are told apart by their prompts only; a program may name its own, such as a thread."""
+    return part.source == "gateway"
+
+
+def _of_best_source(ranked: Sequence[StepPart]) -> list[StepPart]:
+    return [part for part in ranked if part.source == ranked[0].source]
+
+
+def _first(records: Iterable[object], name: str) -> object:
+    return next((value for record in records if (value := getattr(record, name)) is not None), None)
+
+
+def _merge(kind: type[PartT], records: Sequence[PartT]) -> PartT:
+    """First known value of each field; a default that is empty counts as not known."""
+    values: dict[str, Any] = {name: _first_known(records, name) for name in kind.__struct_fields__}
+    return kind(**{name: value for name, value in values.items() if value is not None})
+
+
+def _first_known(records: Iterable[object], name: str) -> object:
+    return next((value for record in records if (value := getattr(record, name)) not in (None, {})), None)
+
 
 TrajectoryRecord: TypeAlias = (
     AttemptStarted | StepPart | Content | ContentRef | Observation | Reward | Outcome | Accepted | Resumed
@@ -147,3 +301,74 @@ def _parent_of(step: Step) -> StepKey | None:
     if step.prompt is None or step.prompt.parent_call is None:
         return None
     return step.prompt.parent_call, step.prompt.parent_choice
+
+
+BREAK: Final = "prefix_break"
+"""Finding of a prompt that should have continued earlier tokens and does not; a cause may follow behind a colon."""
+_HIGHEST_FORK_RATE = 0.2
+"""Of the steps of one trajectory; above, its samples repeat more prompt than they need."""
+
+AlarmKind: TypeAlias = Literal["zero_tokens", "no_tokens", "forks", "turns"]
+"""``zero_tokens``: the model answered nothing. ``no_tokens``: trained steps without ids or log-probabilities.
+``forks``: too many prompts continue nothing. ``turns``: the agent's framework tells of
+calls that went past the gateway."""
+
+
+class Alarm(msgspec.Struct, frozen=True, kw_only=True):
+    """Something about a trajectory that a person should look at before it is trained on."""
+
+    kind: AlarmKind
+    detail: str
+
+
+def alarms_of(trajectory: Trajectory) -> list[Alarm]:
+    """Look through all steps of a trajectory."""
+    good = [step for step in trajectory.steps if step.status == "ok"]
+    empty = [step for step in good if _has_nothing(step.action)]
+    untokened = [step for step in good if step.role == "policy" and step.capture_level != "tokens"]
+    broken = [step for step in trajectory.steps if any(cause_of_break(one) for one in step.findings)]
+    found = [
+        Alarm(kind="zero_tokens", detail=f"{_these(empty)} answered nothing") if empty else None,
+        Alarm(kind="no_tokens", detail=f"{_these(untokened)} without token ids") if untokened else None,
+        Alarm(kind="forks", detail=f"{_these(broken)} of {len(trajectory.steps)} do not continue their prefix")
+        if len(broken) > _HIGHEST_FORK_RATE * len(trajectory.steps)
+        else None,
+        _disagreement(good),
+    ]
+    return [alarm for alarm in found if alarm is not None]
+
+
+def cause_of_break(finding: str) -> str | None:
+    """Why a prefix broke, where the finding says that one did: its cause, or 'unknown'."""
+    name, _, cause = finding.partition(":")
+    return (cause.strip() or "unknown") if name == BREAK else None
+
+
+def is_empty(part: StepPart) -> bool:
+    """Whether a whole answer has a choice in which the model said nothing."""
+    return part.status == "ok" and (not part.actions or any(map(_has_nothing, part.actions)))
+
+
+def _has_nothing(action: Action) -> bool:
+    if action.response_token_ids is not None:
+        return not action.response_token_ids
+    message = action.message or {}
+    return not (message.get("content") or message.get("tool_calls"))
+
+
+def _disagreement(steps: Sequence[Step]) -> Alarm | None:
+    """Where a gateway sees calls, it should see each that the framework tells of: else one went past it, or is two."""
+    seen = sum("gateway" in step.sources for step in steps)
+    missed = [step for step in steps if "gateway" not in step.sources and not _INSIDE.isdisjoint(step.sources)]
+    if not seen or not missed:
+        return None
+    detail = f"the gateway saw {seen} answers, but not {_these(missed)}, of which the agent's framework tells"
+    return Alarm(kind="turns", detail=detail)
+
+
+_INSIDE: Final[frozenset[str]] = frozenset({"hook", "handler", "decorator"})
+
+
+def _these(steps: Iterable[Step]) -> str:
+    numbers = [str(step.index) for step in steps]
+    return f"step{'s' if len(numbers) > 1 else ''} {', '.join(numbers)}"

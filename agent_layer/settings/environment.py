@@ -8,14 +8,6 @@ from typing import NamedTuple
 
 from agent_layer.errors import BadInputError
 
-__all__ = [
-    "Inheritance",
-    "agent_environment",
-    "program_environment",
-    "read_inheritance",
-    "set_temporary_directory",
-]
-
 
 class Inheritance(NamedTuple):
     """What the starter of a process said of the attempt that it is for."""

@@ -1,4 +1,5 @@
-"""This file holds every setting. Everything else is handed a ``Settings``; environment.py alone reads other variables.
+"""This file holds every setting. Everything else is handed a ``Settings``; environment.py alone reads other
+variables.
 
 Without any setting all state lives in one directory: Redis on a private socket, objects beside it.
 """
@@ -13,9 +14,7 @@ from pydantic import AliasChoices, Field, ValidationError, field_validator, mode
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from agent_layer.errors import BadInputError
-from agent_layer.schema.ids import check_name
-
-__all__ = ["Settings", "load_settings"]
+from agent_layer.schema import check_name
 
 
 class Settings(BaseSettings):

@@ -1,4 +1,5 @@
-"""This file holds the start of a shipper: ``python -m agent_layer.shipper [--locked]``, settings from the environment.
+"""This file holds the start of a shipper: ``python -m agent_layer.shipper [--locked]``, settings from the
+environment.
 
 With ``--locked`` the starter has taken the lock that marks the shipper as running, and hands it over.
 """
@@ -11,10 +12,9 @@ import threading
 from collections.abc import Sequence
 
 from agent_layer.errors import AgentLayerError
-from agent_layer.recorder.detached import LOCK_DESCRIPTOR
-from agent_layer.recorder.locks import try_lock
+from agent_layer.infra.processes import LOCK_DESCRIPTOR, try_lock
 from agent_layer.settings import Settings, load_settings
-from agent_layer.shipper.life import Life
+from agent_layer.shipper.lifecycle import Life
 
 log = logging.getLogger(__name__)
 

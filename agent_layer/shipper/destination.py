@@ -5,8 +5,6 @@ from typing import Protocol
 
 from agent_layer.settings import Settings
 
-__all__ = ["Destination", "open_destination"]
-
 
 class Destination(Protocol):
     """Where the records of logs become part of the store. Any number of threads may use it.

@@ -8,23 +8,21 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from agent_layer.errors import CorruptRecordError, UnreachableError
-from agent_layer.schema.codec import LogRecord, encode, owner_of
-from agent_layer.schema.step import ContentRef
+from agent_layer.infra.objects import ObjectStore, open_objects
+from agent_layer.infra.redis import Keys, RedisUnreachableError, open_redis
+from agent_layer.schema import ContentRef, LogRecord, encode, owner_of
 from agent_layer.settings import Settings
-from agent_layer.store.blobs import BlobLimits
-from agent_layer.store.clients import open_redis
-from agent_layer.store.commit import commit_segments
-from agent_layer.store.holding import store_contents
-from agent_layer.store.keys import Keys
-from agent_layer.store.objects import open_objects
-from agent_layer.store.outbox import forget_decisions, read_outbox
-from agent_layer.store.patience import RedisUnreachableError
-from agent_layer.store.protocols import ObjectStore
-from agent_layer.store.segments import StoredRecord, build_segment, segment_key
-from agent_layer.store.summary import read_record
-from agent_layer.store.tombstones import leave_out_dead
-
-__all__ = ["DirectDestination", "open_direct", "read_log_record", "store_records"]
+from agent_layer.state import forget_decisions, read_outbox
+from agent_layer.store.index import commit_segments
+from agent_layer.store.segments import (
+    BlobLimits,
+    StoredRecord,
+    build_segment,
+    leave_out_dead,
+    read_record,
+    segment_key,
+    store_contents,
+)
 
 
 def open_direct(settings: Settings) -> "DirectDestination":

@@ -7,12 +7,10 @@ import time
 from pathlib import Path
 
 from agent_layer.errors import CorruptRecordError, UnreachableError
-from agent_layer.recorder.locks import is_locked, try_lock
+from agent_layer.infra.processes import is_locked, try_lock
 from agent_layer.settings import Settings
 from agent_layer.shipper.destination import open_destination
 from agent_layer.shipper.ship import Shipper
-
-__all__ = ["Life"]
 
 _FIRST_DELAY_SECONDS, _LONGEST_DELAY_SECONDS = 0.1, 5.0
 _COMPLAINT_SECONDS = 60.0

@@ -1,6 +1,7 @@
 """This file holds shipping to an ingest server over HTTP, for machines that know neither Redis nor the objects.
 
-``POST {AGENT_LAYER_INGEST_URL}/v1/logs/NAMESPACE/NAME`` carries the frames of one log, packed by zstd. The answer 200
+``POST {AGENT_LAYER_INGEST_URL}/v1/logs/NAMESPACE/NAME`` carries the frames of one log, packed by zstd. The
+answer 200
 says that they are committed; any other leaves the log here, to be sent again.
 """
 
@@ -15,10 +16,8 @@ import msgspec
 import zstandard
 
 from agent_layer.errors import UnreachableError
-from agent_layer.recorder.frames import frame
+from agent_layer.recorder import frame
 from agent_layer.settings import Settings
-
-__all__ = ["RemoteDestination"]
 
 _LEVEL = 1
 _IDLE_SECONDS = 10.0

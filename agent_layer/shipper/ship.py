@@ -10,11 +10,8 @@ import threading
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
-from agent_layer.recorder.frames import is_damaged, read_frames
-from agent_layer.recorder.logfile import CLOSED, CORRUPT, OPEN, adopt
+from agent_layer.recorder import CLOSED, CORRUPT, OPEN, adopt, is_damaged, read_frames
 from agent_layer.shipper.destination import Destination
-
-__all__ = ["Shipper"]
 
 _NAME = "[0-9a-z]" * 26 + "-*"
 """What logs are called; whatever else lies beside them is not ours."""

@@ -6,12 +6,9 @@ import msgspec
 from redis import Redis
 
 from agent_layer.errors import CaptureError
-from agent_layer.schema.gateway import ClosedRollout
-from agent_layer.schema.task import Split
-from agent_layer.store.keys import Keys
-from agent_layer.store.summary import ENDED, STARTED
-
-__all__ = ["CallCount", "check_trainable", "count_calls"]
+from agent_layer.infra.redis import Keys
+from agent_layer.schema import ENDED, STARTED, Split
+from agent_layer.schema.wire import ClosedRollout
 
 
 class CallCount(msgspec.Struct, frozen=True, kw_only=True):

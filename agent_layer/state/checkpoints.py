@@ -1,7 +1,9 @@
 """This file holds checkpoints: from where an attempt goes on when its holder is gone, each an object of its own.
 
-A checkpoint lies at ``{namespace}/ckpt/{trajectory}@{token}-{number}``: 16 bytes of digest, then what it is of, packed
-by zstd. It is stored before the queue notes its name, removed by whoever notes the next one or ends the attempt, and
+A checkpoint lies at ``{namespace}/ckpt/{trajectory}@{token}-{number}``: 16 bytes of digest, then what it is of,
+packed
+by zstd. It is stored before the queue notes its name, removed by whoever notes the next one or ends the
+attempt, and
 last by garbage collection, should all of them have died.
 """
 
@@ -13,20 +15,8 @@ import msgspec
 import zstandard
 
 from agent_layer.errors import CorruptRecordError, NotFoundError
-from agent_layer.store.keys import Keys
-from agent_layer.store.protocols import ObjectStore
-
-__all__ = [
-    "Checkpoint",
-    "checkpoint_at",
-    "checkpoint_name",
-    "checkpoint_prefix",
-    "read_checkpoint",
-    "remove_checkpoint",
-    "remove_checkpoints_of",
-    "store_checkpoint",
-    "trajectory_of",
-]
+from agent_layer.infra.objects import ObjectStore
+from agent_layer.infra.redis import Keys
 
 _DIGEST_BYTES: Final = 16
 _BEHIND_TRAJECTORY: Final = "@"

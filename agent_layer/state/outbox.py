@@ -10,14 +10,8 @@ import msgspec
 from redis import Redis
 
 from agent_layer.errors import CorruptRecordError
-from agent_layer.schema.codec import LogRecord
-from agent_layer.schema.group import Fill, Group
-from agent_layer.schema.ids import new_id
-from agent_layer.schema.rollout import Accepted, Outcome
-from agent_layer.schema.task import Split
-from agent_layer.store.keys import Keys
-
-__all__ = ["Decisions", "forget_decisions", "read_outbox"]
+from agent_layer.infra.redis import Keys
+from agent_layer.schema import Accepted, Fill, Group, LogRecord, Outcome, Split, new_id
 
 _LARGEST_BATCH = 256
 

@@ -2,15 +2,33 @@
 
 from typing import TYPE_CHECKING
 
+from agent_layer.lazy import lazy_exports
+
 if TYPE_CHECKING:
+    from agent_layer.store.cli_filters import parse_which as parse_which
+    from agent_layer.store.cli_filters import takes_filters as takes_filters
+    from agent_layer.store.consumers import GroupDelivery
+    from agent_layer.store.index import Filters, Page, TrajectoryRow
     from agent_layer.store.store import Store, open_store
+else:
+    __getattr__ = lazy_exports(
+        __name__,
+        {
+            "agent_layer.store.cli_filters": (
+                "parse_which",
+                "takes_filters",
+            ),
+            "agent_layer.store.consumers": ("GroupDelivery",),
+            "agent_layer.store.index": (
+                "Filters",
+                "Page",
+                "TrajectoryRow",
+            ),
+            "agent_layer.store.store": (
+                "Store",
+                "open_store",
+            ),
+        },
+    )
 
-__all__ = ["Store", "open_store"]
-
-
-def __getattr__(name: str) -> object:
-    if name in __all__:
-        from agent_layer.store import store  # noqa: PLC0415  # parts of this package are imported without the rest
-
-        return getattr(store, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__all__ = ["Filters", "GroupDelivery", "Page", "Store", "TrajectoryRow", "open_store"]

@@ -5,22 +5,29 @@ from typing import Unpack, cast
 
 from redis import Redis
 
-from agent_layer.store.check import check_store
-from agent_layer.store.compaction import CompactionReport, compact
-from agent_layer.store.cooling import cool_index
-from agent_layer.store.deletion import DeletionReport, delete_trajectories
-from agent_layer.store.filters import Filters
-from agent_layer.store.findings import CheckReport
-from agent_layer.store.garbage import GcReport, Grace, collect_garbage
-from agent_layer.store.holding import remove_unneeded
-from agent_layer.store.index import Index
-from agent_layer.store.keys import Keys
-from agent_layer.store.packing import Limits
-from agent_layer.store.protocols import ObjectStore
-from agent_layer.store.rebuild import Progress, ReindexReport, reindex
-from agent_layer.store.retention import ExpiryReport, ExpiryRules, expire_trajectories
-
-__all__ = ["StoreCare"]
+from agent_layer.infra.objects import ObjectStore
+from agent_layer.infra.redis import Keys
+from agent_layer.store.index import Filters, Index
+from agent_layer.store.maintenance import (
+    CheckReport,
+    CompactionReport,
+    DeletionReport,
+    ExpiryReport,
+    ExpiryRules,
+    GcReport,
+    Grace,
+    Limits,
+    Progress,
+    ReindexReport,
+    check_store,
+    collect_garbage,
+    compact,
+    cool_index,
+    delete_trajectories,
+    expire_trajectories,
+    reindex,
+)
+from agent_layer.store.segments import remove_unneeded
 
 
 class StoreCare:

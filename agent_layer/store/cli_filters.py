@@ -8,10 +8,8 @@ from typing import Annotated, cast, get_type_hints
 import typer
 
 from agent_layer.errors import BadInputError
-from agent_layer.store.filters import Filters, Which
-from agent_layer.store.times import parse_range
-
-__all__ = ["parse_which", "takes_filters"]
+from agent_layer.store.index import Filters, Which
+from agent_layer.times import parse_range
 
 _RANGE_HELP = "10..20 with both ends, 5.. or ..0.5, or one number."
 _TIME_HELP = "RFC 3339 in UTC, or so long ago: 90s, 2h, 3d."

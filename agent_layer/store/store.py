@@ -8,36 +8,50 @@ from typing import TYPE_CHECKING, Unpack
 from redis import Redis
 
 from agent_layer.errors import BadInputError, CorruptRecordError
-from agent_layer.recorder.log import open_recorder
-from agent_layer.recorder.shipping import ensure_shipper
-from agent_layer.schema.codec import LogRecord
-from agent_layer.schema.ids import new_id
-from agent_layer.schema.reward import Reward
-from agent_layer.schema.step import Step
-from agent_layer.schema.task import Split
-from agent_layer.schema.trajectory import Trajectory
+from agent_layer.infra.objects import ObjectStore, open_objects
+from agent_layer.infra.redis import Keys, open_redis
+from agent_layer.recorder import ensure_shipper, open_recorder
+from agent_layer.schema import LogRecord, Reward, Split, Step, Trajectory, new_id
 from agent_layer.settings import Settings, load_settings
-from agent_layer.store.blobs import Contents, fill_in, read_blob
-from agent_layer.store.care import StoreCare
-from agent_layer.store.claims import ONLY_MEMBER, Consumer, acknowledge
-from agent_layer.store.clients import open_redis
-from agent_layer.store.explain import Explanation, explain_search
-from agent_layer.store.filters import Filters
-from agent_layer.store.follow import MAX_UNACKED, Follower, Following, GroupDelivery
-from agent_layer.store.judging import RewardOptions, agree, make_reward, read_rewards
-from agent_layer.store.keys import Keys
-from agent_layer.store.objects import open_objects
-from agent_layer.store.protocols import ObjectStore
-from agent_layer.store.query import Order, Page, find_trajectories, scan_trajectories
-from agent_layer.store.reading import not_found, pick_step, read_trajectories
-from agent_layer.store.rows import TrajectoryRow
-from agent_layer.store.streaming import stream_steps, stream_trajectories
-from agent_layer.store.summaries import By, Summary, count_trajectories, summarise_trajectories
+from agent_layer.store.admin import StoreCare
+from agent_layer.store.consumers import (
+    MAX_UNACKED,
+    ONLY_MEMBER,
+    Consumer,
+    Follower,
+    Following,
+    GroupDelivery,
+    acknowledge,
+)
+from agent_layer.store.index import (
+    By,
+    Explanation,
+    Filters,
+    Order,
+    Page,
+    Summary,
+    TrajectoryRow,
+    count_trajectories,
+    explain_search,
+    find_trajectories,
+    scan_trajectories,
+    summarise_trajectories,
+)
+from agent_layer.store.reading import (
+    RewardOptions,
+    agree,
+    make_reward,
+    not_found,
+    pick_step,
+    read_rewards,
+    read_trajectories,
+    stream_steps,
+    stream_trajectories,
+)
+from agent_layer.store.segments import Contents, fill_in, read_blob
 
-if TYPE_CHECKING:  # comes with an extra
+if TYPE_CHECKING:
     import pyarrow
-
-__all__ = ["Store", "open_store"]
 
 
 class Store(StoreCare):
@@ -112,7 +126,7 @@ class Store(StoreCare):
 
         Raises: BadInputError: there is no such column, or the extra ``arrow`` is not installed.
         """
-        from agent_layer.store.tables.stream import tabulate_stream  # noqa: PLC0415  # comes with an extra
+        from agent_layer.store.arrow import tabulate_stream  # noqa: PLC0415  # comes with an extra
 
         found = stream_steps(self.read(self.scan(**filters), contents=contents), filters.get("step"))
         return tabulate_stream(found, columns=columns, contents=contents)

@@ -1,12 +1,17 @@
-"""This file holds LangGraph's checkpoints as one state that a rollout saves: after each superstep of the outer graph.
+"""This file holds the run of a resumable LangGraph graph: begun with its input, or gone on with after a superstep.
 
-Inside a superstep nothing is saved: nodes that run side by side are at different places, and only between supersteps is
-every model call either part of the state or yet to be made. Of what inner graphs remember, only what outlives their
+This file holds LangGraph's checkpoints as one state that a rollout saves: after each superstep of the outer
+graph.
+
+Inside a superstep nothing is saved: nodes that run side by side are at different places, and only between
+supersteps is
+every model call either part of the state or yet to be made. Of what inner graphs remember, only what outlives
+their
 node is kept.
 """
 
-from collections.abc import AsyncIterator, Iterator, Sequence
-from typing import Any, Final, TypeAlias
+from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence
+from typing import Any, Final, Protocol, Self, TypeAlias, runtime_checkable
 
 import msgspec
 from langchain_core.runnables import RunnableConfig
@@ -19,9 +24,8 @@ from langgraph.checkpoint.base import (
     writes_sort_key,
 )
 
-from tracer import Rollout
-
-__all__ = ["PausedError", "RolloutSaver"]
+from agent_layer.errors import BadInputError
+from tracer.core import Rollout
 
 _Packed: TypeAlias = tuple[str, bytes]
 """A value as LangGraph's own serialisation gives it: kind and bytes."""
@@ -175,3 +179,60 @@ class RolloutSaver(BaseCheckpointSaver[int]):
 def _place_of(config: RunnableConfig) -> dict[str, str]:
     told = config.get("configurable", {})
     return {"thread_id": str(told.get("thread_id", "")), "checkpoint_ns": str(told.get("checkpoint_ns", ""))}
+
+
+@runtime_checkable
+class ResumableGraph(Protocol):
+    """A graph that LangGraph has compiled."""
+
+    checkpointer: object
+
+    def copy(self, update: dict[str, object] | None = None) -> Self:
+        """Give the same graph with other attributes."""
+        ...
+
+    def ainvoke(
+        self,
+        input: object,  # noqa: A002  # LangGraph's own word
+        config: Mapping[str, object],
+        *,
+        durability: str,
+    ) -> Awaitable[object]:
+        """Run it."""
+        ...
+
+
+def check_graph(found: object, name: str) -> ResumableGraph:
+    """Check that a graph can go on elsewhere.
+
+    Raises: BadInputError: it is not LangGraph's, or has a checkpointer of its own.
+    """
+    if not isinstance(found, ResumableGraph):
+        raise BadInputError(
+            f"agent {name!r}: expected a graph that LangGraph has compiled, found {type(found).__name__}; leave out"
+            " resumable()"
+        )
+    if found.checkpointer not in (None, False):
+        raise BadInputError(
+            f"agent {name!r}: expected a graph without a checkpointer, found {type(found.checkpointer).__name__}, whose"
+            " states no other worker can read; compile it without one, or leave out resumable()"
+        )
+    return found
+
+
+async def run_graph(graph: ResumableGraph, begin: object, rollout: Rollout) -> object:
+    """Run an attempt to its end, or to where it is to pause; then this does not return.
+
+    Args:
+        graph: from ``check_graph``.
+        begin: the state that it begins in.
+        rollout: the attempt, whose name is that of the thread.
+    """
+    saver = RolloutSaver(rollout)
+    running = graph.copy({"checkpointer": saver})
+    config = {"configurable": {"thread_id": rollout.trajectory_id}}
+    try:
+        return await running.ainvoke(None if saver.is_begun else begin, config, durability="sync")
+    except PausedError:
+        assert rollout.keeper is not None
+        return await rollout.keeper.stay_paused()

@@ -9,11 +9,9 @@ from itertools import count
 
 from agent_layer.errors import LeaseLostError
 
-__all__ = ["RemoteKeeper"]
-
 
 class RemoteKeeper:
-    """Keeps what one attempt saves, by asking whoever holds it; see ``tracer.handle.Keeper``.
+    """Keeps what one attempt saves, by asking whoever holds it; see ``tracer.core.rollout_handle.Keeper``.
 
     Args:
         send: takes the number of a save and the state.

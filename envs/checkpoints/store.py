@@ -1,6 +1,8 @@
-"""This file holds the keeper of one lease: it stores what the attempt saves, and notes it where the next holder looks.
+"""This file holds the keeper of one lease: it stores what the attempt saves, and notes it where the next holder
+looks.
 
-First the gateway marks how far the calls have come, then the object is stored, then the queue notes its name, fenced by
+First the gateway marks how far the calls have come, then the object is stored, then the queue notes its name,
+fenced by
 the lease's token: a holder that lost the attempt cannot change from where others go on.
 """
 
@@ -16,17 +18,10 @@ from redis.exceptions import RedisError
 
 from agent_layer.dispatcher import Lease
 from agent_layer.errors import LeaseLostError, NotFoundError, UnreachableError
-from agent_layer.schema.gateway import MarkedRollout
-from agent_layer.store.checkpoints import (
-    Checkpoint,
-    checkpoint_name,
-    remove_checkpoint,
-    store_checkpoint,
-)
-from agent_layer.store.keys import Keys
-from agent_layer.store.protocols import ObjectStore
-
-__all__ = ["CheckpointShelf", "LeaseKeeper"]
+from agent_layer.infra.objects import ObjectStore
+from agent_layer.infra.redis import Keys
+from agent_layer.schema.wire import MarkedRollout
+from agent_layer.state import Checkpoint, checkpoint_name, remove_checkpoint, store_checkpoint
 
 _PASSING: Final = (UnreachableError, NotFoundError, RedisError)
 """Without this checkpoint the attempt goes on, too; should its gateway be gone, its next call says so."""
@@ -53,7 +48,7 @@ class CheckpointShelf(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LeaseKeeper:
-    """Keeps what the attempt of a lease saves; see ``tracer.handle.Keeper``.
+    """Keeps what the attempt of a lease saves; see ``tracer.core.rollout_handle.Keeper``.
 
     Args:
         lease: whose attempt it is.

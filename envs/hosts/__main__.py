@@ -4,8 +4,8 @@ import socket
 import sys
 from typing import Final
 
-from envs.host.serving import serve_agents, serve_scorers
-from envs.host.zygote import serve_zygote
+from envs.hosts.child import serve_agents, serve_scorers
+from envs.hosts.fork_server import serve_zygote
 
 _KINDS: Final = {"agents": serve_agents, "scorers": serve_scorers, "zygote": serve_zygote}
 

@@ -7,19 +7,16 @@ from typing import NamedTuple, cast
 import msgspec
 
 from agent_layer.recorder import FlushReport
-from agent_layer.schema.codec import LogRecord
+from agent_layer.schema import LogRecord
 from agent_layer.settings import Settings
+from envs.agents import Target
+from envs.checkpoints import RemoteKeeper
 from envs.failures import describe
-from envs.host.channel import Channel
-from envs.host.messages import Active, Ended, FromHost, Save, Saved, Start, Started, Stop, Stopping, ToHost
+from envs.hosts.agent_run import AgentRun, Ran, StopReason
+from envs.hosts.channel import Channel
+from envs.hosts.protocol import Active, Ended, FromHost, Save, Saved, Start, Started, Stop, Stopping, ToHost
 from envs.progress import Progress
-from envs.resuming.remote import RemoteKeeper
-from envs.running import AgentRun, Ran, StopReason
-from envs.targets import Target
-from tracer import Rollout
-from tracer.handle import Sink
-
-__all__ = ["Slots"]
+from tracer.core import Rollout, Sink
 
 _TELL_SECONDS = 0.2
 """Between two looks for runs of which something was recorded."""

@@ -8,8 +8,6 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-__all__ = ["Channel", "connect", "hear_first", "listen", "say"]
-
 T = TypeVar("T")
 
 _LENGTH_BYTES = 4

@@ -1,20 +1,30 @@
-"""This file holds how a process of users' code begins: it is told where modules lie and how to record, and loads."""
+"""This file holds how a process of users' code begins: it is told where modules lie and how to record, and loads.
 
+This file holds how a process of users' code serves: it loads what the worker names, then does what it is asked.
+"""
+
+import asyncio
 import resource
+import socket
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Protocol
+
+import msgspec
 
 import tracer
 from agent_layer.errors import BadInputError
 from agent_layer.recorder import Recorder, open_recorder
 from agent_layer.settings import Settings, load_settings
-from envs.host.messages import Begin, Ready
-from envs.resuming.declaring import is_resumable
-from envs.targets import Target, load_target
-from envs.versions import environment_named
-
-__all__ = ["Agent", "agent_values", "load_agent", "raise_file_limit"]
+from envs.agents import Target, load_target
+from envs.hosts.agent_runner import Slots
+from envs.hosts.channel import Channel, connect, listen, say
+from envs.hosts.protocol import Begin, Ready, ToHost
+from envs.hosts.scorer_runner import load_bench
+from envs.registry import environment_named
+from envs.resumable import is_resumable
 
 _FOR_AGENTS = frozenset(
     {
@@ -65,3 +75,56 @@ def raise_file_limit() -> None:
     if soft != resource.RLIM_INFINITY and soft < wanted:
         with suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+_TO_HOST: msgspec.msgpack.Decoder[ToHost] = msgspec.msgpack.Decoder(ToHost)
+
+
+class _Servant(Protocol):
+    """Does what it is asked."""
+
+    def speak(self, channel: Channel[ToHost]) -> None:
+        """Answer there."""
+        ...
+
+    def hear(self, message: ToHost) -> None:
+        """Do that."""
+        ...
+
+    async def tell_activity(self) -> None:
+        """Tell what nobody asked for, until cancelled."""
+        ...
+
+
+def serve_agents(end: socket.socket) -> None:
+    """Be a host: run the target that the worker names, as often as it asks, side by side."""
+    raise_file_limit()
+    ready, agent = load_agent(listen(end, Begin))
+    say(end, ready)
+    if agent is not None:
+        serve_slots(end, agent)
+        agent.recorder.close()
+
+
+def serve_slots(end: socket.socket, agent: Agent, complete: Callable[[], None] | None = None) -> None:
+    """Run a loaded target as often as the worker asks, until it hangs up; see Slots."""
+    asyncio.run(_serve(end, lambda: Slots(agent.target, agent.settings, agent.recorder, complete)))
+
+
+def serve_scorers(end: socket.socket) -> None:
+    """Be a process of scorers: judge trajectories as often as the worker asks, side by side."""
+    raise_file_limit()
+    ready, make = load_bench(listen(end, Begin))
+    say(end, ready)
+    if make is not None:
+        asyncio.run(_serve(end, make))
+
+
+async def _serve(end: socket.socket, make: Callable[[], _Servant]) -> None:
+    servant = make()
+    channel = await connect(end, _TO_HOST, servant.hear)
+    servant.speak(channel)
+    async with asyncio.TaskGroup() as group:
+        telling = group.create_task(servant.tell_activity())
+        await channel.closed
+        telling.cancel()

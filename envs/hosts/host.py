@@ -7,10 +7,8 @@ from typing import TypeAlias
 import msgspec
 
 from agent_layer.errors import AgentFailedError
-from envs.host.channel import Channel
-from envs.host.messages import Active, FromHost, Ready, Reply, Request, Save, Started, Stopping, ToHost
-
-__all__ = ["FROM_HOST", "Hear", "Host", "HostDiedError"]
+from envs.hosts.channel import Channel
+from envs.hosts.protocol import Active, FromHost, Ready, Reply, Request, Save, Started, Stopping, ToHost
 
 FROM_HOST: msgspec.msgpack.Decoder[FromHost] = msgspec.msgpack.Decoder(FromHost)
 

@@ -4,35 +4,8 @@ from typing import TypeAlias
 
 import msgspec
 
-from agent_layer.schema.reward import Reward
-from agent_layer.schema.rollout import Cause, RolloutStatus
-from agent_layer.schema.task import Task
-from agent_layer.schema.trace import TraceContext
-
-__all__ = [
-    "LONGEST_PACKET",
-    "Active",
-    "Begin",
-    "Check",
-    "Checked",
-    "Died",
-    "Ended",
-    "Fork",
-    "FromHost",
-    "Judge",
-    "Judged",
-    "Kill",
-    "Ready",
-    "Reply",
-    "Request",
-    "Save",
-    "Saved",
-    "Start",
-    "Started",
-    "Stop",
-    "Stopping",
-    "ToHost",
-]
+from agent_layer.schema import Cause, Reward, RolloutStatus, Task
+from agent_layer.schema.wire import TraceContext
 
 LONGEST_PACKET = 1 << 17
 """Bytes of what is said to and by a zygote; each message is a packet of its own, so that a socket can come along."""

@@ -8,12 +8,10 @@ from redis.exceptions import RedisError
 
 from agent_layer.errors import AgentLayerError, BadInputError
 from agent_layer.settings import load_settings
-from agent_layer.store.store import Store, open_store
-from envs.host.channel import Channel
-from envs.host.messages import Begin, Check, Checked, Judge, Judged, Ready, Started, ToHost
-from envs.scoring import declared_rewards, judge, load_scorer, null_rewards
-
-__all__ = ["Bench", "load_bench"]
+from agent_layer.store import Store, open_store
+from envs.hosts.channel import Channel
+from envs.hosts.protocol import Begin, Check, Checked, Judge, Judged, Ready, Started, ToHost
+from envs.scorers import declared_rewards, judge, load_scorer, null_rewards
 
 
 def load_bench(begin: Begin) -> tuple[Ready, Callable[[], "Bench"] | None]:

@@ -1,20 +1,27 @@
-"""This file holds agents that run in other processes: a worker's target whose call is a request to a host."""
+"""This file holds agents that run in other processes: a worker's target whose call is a request to a host.
+
+This file holds how a worker's processes of users' code are put together: what each of them knows, and what not.
+"""
 
 import asyncio
+import sys
 from itertools import count
+from pathlib import Path
 from typing import Protocol
 
 import msgspec
 
 from agent_layer.errors import AgentLayerError, BadInputError
-from agent_layer.schema.task import Task
+from agent_layer.schema import Task
+from agent_layer.settings import Settings, agent_environment, program_environment
 from envs.failures import EndedError, Ending
-from envs.host.hosts import Host, HostDiedError
-from envs.host.messages import Active, Ended, Ready, Reply, Save, Saved, Start, Started, Stop, Stopping
+from envs.hosts.child import agent_values
+from envs.hosts.host import Host, HostDiedError
+from envs.hosts.launch import Launcher
+from envs.hosts.pools import ForkedHosts, SharedHost
+from envs.hosts.protocol import Active, Begin, Ended, Ready, Reply, Save, Saved, Start, Started, Stop, Stopping
 from envs.progress import current_progress
-from tracer import Rollout
-
-__all__ = ["HostTarget", "Hosts"]
+from tracer.core import Rollout
 
 _MARGIN_SECONDS = 2.0
 """A host that is stopped gets so much longer than the agent in it."""
@@ -152,3 +159,24 @@ async def _save(host: Host, rollout: Rollout, asked: Save) -> None:
 def _ended(answer: Reply) -> Ended:
     assert isinstance(answer, Ended)
     return answer
+
+
+def make_hosts(settings: Settings, agent: str, *, is_isolated: bool) -> Hosts:
+    """Give what runs the agent of this name. It knows no address of a server but its rollouts', and no other key."""
+    name = f"agent {agent!r}"
+    begin = Begin(target=agent, path=_path(), settings=agent_values(settings))
+    kind = "zygote" if is_isolated else "agents"
+    launcher = Launcher(name, kind, agent_environment(), begin, settings.start_seconds)
+    return ForkedHosts(name, launcher) if is_isolated else SharedHost(name, launcher)
+
+
+def make_scorers(settings: Settings) -> SharedHost:
+    """Give a process of scorers. It reads the store, so it knows all that the worker does."""
+    variables = program_environment() | settings.environment()
+    begin = Begin(path=_path(), settings={})
+    return SharedHost("scorers", Launcher("scorers", "scorers", variables, begin, settings.start_seconds))
+
+
+def _path() -> list[str]:
+    """Where the worker finds modules, and before that the folder in which it was started."""
+    return [str(Path.cwd()), *sys.path]

@@ -7,12 +7,10 @@ from asyncio.subprocess import PIPE, Process
 from contextlib import suppress
 from pathlib import Path
 
-from agent_layer.environment import program_environment
-from agent_layer.local.pulse import read_pulse
-from agent_layer.schema.ids import new_id
+from agent_layer.infra.processes import read_pulse
+from agent_layer.schema import new_id
+from agent_layer.settings import program_environment
 from envs.placement.placed import Order
-
-__all__ = ["WorkerProcess"]
 
 _POLL_SECONDS = 0.1
 
@@ -29,7 +27,7 @@ class WorkerProcess:
     async def start(cls, order: Order) -> "WorkerProcess":
         """Start a worker; what it writes goes where ours does."""
         pulse_file = _new_pulse_file(order)
-        leash = ["-m", "agent_layer.local.leash", f"--grace={order.grace_seconds:g}"]
+        leash = ["-m", "agent_layer.infra.processes.supervised", f"--grace={order.grace_seconds:g}"]
         process = await asyncio.create_subprocess_exec(
             *[sys.executable, *leash, sys.executable, "-m", "agent_layer.cli", "work", *order.arguments],
             env=_inherited() | order.variables | {"AGENT_LAYER_PULSE_FILE": str(pulse_file)},

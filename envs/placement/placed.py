@@ -1,4 +1,4 @@
-"""This file holds what a supervisor asks of a worker that was placed somewhere, and what a placer is told to start."""
+"""A placed worker process, wherever it runs."""
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -7,8 +7,6 @@ from typing import Protocol, TypeAlias
 import msgspec
 
 from agent_layer.settings import Settings
-
-__all__ = ["Order", "Place", "Placed", "longest_end_seconds"]
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,4 +1,7 @@
-"""This file holds how ``work`` runs many workers: where they are placed, and the signals that are heard."""
+"""This file holds how ``work`` runs many workers: where they are placed, and the signals that are heard.
+
+This file holds what a supervisor asks of a worker that was placed somewhere, and what a placer is told to start.
+"""
 
 import asyncio
 import signal
@@ -11,11 +14,9 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from agent_layer.settings import Settings
+from envs.placement.local import WorkerProcess
 from envs.placement.placed import Order, Place
-from envs.placement.processes import WorkerProcess
 from envs.placement.supervisor import Supervisor
-
-__all__ = ["Where", "Workforce", "run_workers"]
 
 Where: TypeAlias = Literal["here", "processes", "ray"]
 """In this process; in processes of this machine; on a Ray cluster."""
@@ -49,7 +50,7 @@ def _placer(settings: Settings, wanted: Workforce) -> Generator[Place]:
     if wanted.on != "ray":
         yield partial(WorkerProcess.start, order)
         return
-    from envs.placement.on_ray import connected_ray  # noqa: PLC0415  # Ray takes seconds to import, and few have it
+    from envs.placement.ray import connected_ray  # noqa: PLC0415  # Ray takes seconds to import, and few have it
 
     with connected_ray(settings, wanted.resources, wanted.num_workers) as place_on_ray:
         yield partial(place_on_ray, order)

@@ -1,12 +1,13 @@
 """This file holds workers on a Ray cluster: one actor for each, which keeps the worker as a process of its own.
 
-Ray only finds a place and says when it is lost; leases, results and drains go their usual ways. Settings, with their
-secrets, go to the actor in a call: what an actor is made with and its runtime environment are shown by Ray's dashboard
-and state commands, the arguments of calls are not. They can be read by whoever may look at processes of the user that
+Ray only finds a place and says when it is lost; leases, results and drains go their usual ways. Settings, with
+their
+secrets, go to the actor in a call: what an actor is made with and its runtime environment are shown by Ray's
+dashboard
+and state commands, the arguments of calls are not. They can be read by whoever may look at processes of the
+user that
 Ray runs as, and on the wire unless Ray is run with TLS.
 """
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
-# Much of ray carries no types.
 
 import logging
 import math
@@ -23,10 +24,12 @@ from ray.exceptions import RayError
 
 from agent_layer.errors import BadInputError, UnreachableError
 from agent_layer.settings import Settings
+from envs.placement.local import WorkerProcess
 from envs.placement.placed import Order
-from envs.placement.processes import WorkerProcess
 
-__all__ = ["connected_ray"]
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# Much of ray carries no types.
+
 
 _OBJECT_STORE_BYTES = 100 << 20
 """Of a Ray that is started here; nothing but orders and exit statuses goes through it."""

@@ -1,17 +1,58 @@
-"""This file holds the supervisor: it keeps so many workers alive, drains them, and replaces them one after another."""
+"""This file holds the supervisor: it keeps so many workers alive, drains them, and replaces them one after another.
+
+This file holds one placed worker as its supervisor knows it, from its start to its end.
+"""
 
 import asyncio
 import logging
+import time
 from collections.abc import Coroutine
 
 from agent_layer.errors import AgentFailedError, AgentLayerError, BadInputError
+from agent_layer.infra.processes import Deaths
 from agent_layer.settings import Settings
-from envs.placement.deaths import Deaths
-from envs.placement.living import Living
-from envs.placement.placed import Place, longest_end_seconds
-from envs.waiting import wait_within
+from envs.placement.placed import Place, Placed, longest_end_seconds
+from envs.worker import wait_within
 
-__all__ = ["Supervisor"]
+
+class Living:
+    """A worker that was placed; it counts as living until ``end`` is done."""
+
+    def __init__(self, worker: Placed) -> None:
+        self._worker = worker
+        self._placed_at = time.monotonic()
+        self._is_told = False
+        self.name = worker.name
+        self.end = asyncio.create_task(worker.ended())
+        """Gives its exit status."""
+        self.was_seen = False
+        """Whether a heartbeat of it was answered."""
+
+    @property
+    def age_seconds(self) -> float:
+        """Since it was placed."""
+        return time.monotonic() - self._placed_at
+
+    async def is_seen_within(self, seconds: float) -> bool:
+        """Wait for its first heartbeat or its end."""
+        if self.was_seen:
+            return True
+        seeing = asyncio.create_task(self._worker.seen())
+        await asyncio.wait({seeing, self.end}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        self.was_seen = seeing.done() and seeing.exception() is None
+        seeing.cancel()
+        return self.was_seen
+
+    async def drain(self, *, hurry: bool) -> None:
+        """Tell it to end, once; in a hurry, a second time: it gives back at once what it runs."""
+        if hurry or not self._is_told:
+            self._is_told = True
+            await self._worker.drain()
+
+    async def kill(self) -> None:
+        """End it although it does not end."""
+        await self._worker.kill()
+
 
 _BAD_INPUT = 2
 """Exit status of a worker that cannot start as it was told to."""

@@ -9,24 +9,20 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from agent_layer.cli.filters import takes_filters
 from agent_layer.errors import BadInputError, NotWholeError
 from agent_layer.recorder import open_recorder
-from agent_layer.schema.ids import check_name
+from agent_layer.schema import check_name
 from agent_layer.settings import Settings
-from agent_layer.store.filters import Filters
-from agent_layer.store.store import Store, open_store
-from envs.rescore_tally import Tally
-from envs.rescoring import Judging, Verdict, rescore
-from envs.scoring import AGENT, load_scorer
-from envs.versions import verifier_hash_of
-
-__all__ = ["register"]
+from agent_layer.store import Store, open_store, takes_filters
+from agent_layer.store.index import Filters
+from envs.registry import verifier_hash_of
+from envs.rescoring.rescore import Judging, Tally, Verdict, rescore
+from envs.scorers import AGENT, load_scorer
 
 _STOPPED_BY_KEYBOARD = 130
 
 
-def register(app: typer.Typer) -> None:
+def register_rescore(app: typer.Typer) -> None:
     """Add the command."""
     app.command("rescore")(rescore_stored)
 

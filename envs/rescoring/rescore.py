@@ -1,28 +1,36 @@
 """This file holds how stored trajectories are judged anew: by a scorer, long after their agents have ended.
 
-What a scorer gives supersedes what stood; where it fails, or gives nothing, what stood goes on to stand and its failure
-is recorded as void. People's judgements are left to people. Doing it again goes on where it was left: what this very
+What a scorer gives supersedes what stood; where it fails, or gives nothing, what stood goes on to stand and its
+failure
+is recorded as void. People's judgements are left to people. Doing it again goes on where it was left: what this
+very
 version of the scorer has judged, and still stands, is not judged again.
+
+This file holds what is told of a rescoring at its end: how many were judged, and what it did to the rewards.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, TypeAlias
 
 import msgspec
 
-from agent_layer.errors import CorruptRecordError, NotFoundError
-from agent_layer.schema.ids import content_hash
-from agent_layer.schema.reward import Reward, current_rewards, topic_of
-from agent_layer.schema.rollout import AttemptStarted
-from agent_layer.schema.task import RewardSpec, Task
-from agent_layer.schema.trajectory import Trajectory
-from agent_layer.store.judging import agree, find_standing, read_rewards
-from agent_layer.store.rows import TrajectoryRow
-from agent_layer.store.store import Store
-from envs.scoring import Scorer, declared_rewards, judge
-
-__all__ = ["Judging", "Verdict", "VerdictKind", "judge_anew", "rescore"]
+from agent_layer.errors import AgentFailedError, CorruptRecordError, NotFoundError
+from agent_layer.schema import (
+    AttemptStarted,
+    Reward,
+    RewardSpec,
+    Task,
+    Trajectory,
+    content_hash,
+    current_rewards,
+    topic_of,
+)
+from agent_layer.store import Store
+from agent_layer.store.index import TrajectoryRow
+from agent_layer.store.reading import agree, find_standing, read_rewards
+from envs.scorers import Scorer, declared_rewards, judge
 
 VerdictKind: TypeAlias = Literal["judged", "known", "failed", "open"]
 """``known``: by this scorer before. ``open``: it has not ended in a way that is scored, or its beginning is lost."""
@@ -172,3 +180,69 @@ def _placed(reward: Reward, standing: Reward | None, judging: Judging) -> Reward
         supersedes=None if is_void else before,
         void=is_void,
     )
+
+
+_NUM_SHOWN = 10
+"""Changed rewards that are listed one by one."""
+
+
+class Tally:
+    """Counts verdicts; what it keeps does not grow with their number."""
+
+    def __init__(self) -> None:
+        self._kinds = Counter[VerdictKind]()
+        self._changed: list[str] = []
+        """The first that changed, as they are shown."""
+        self._num_changed = 0
+        self._sums = {"before": 0.0, "after": 0.0}
+        self._nums = {"before": 0, "after": 0}
+        self._error: str | None = None
+
+    def add(self, verdict: Verdict) -> None:
+        """Count one."""
+        self._kinds[verdict.kind] += 1
+        self._error = self._error or verdict.error
+        if verdict.kind != "judged":
+            return
+        for side, reward in (("before", verdict.before), ("after", verdict.after)):
+            if reward is not None:
+                self._sums[side] += reward
+                self._nums[side] += 1
+        if verdict.before != verdict.after:
+            self._num_changed += 1
+            if len(self._changed) < _NUM_SHOWN:
+                self._changed.append(f"{verdict.trajectory_id}  {_shown(verdict.before)} → {_shown(verdict.after)}")
+
+    def lines(self, judging: Judging, *, is_stopped: bool) -> Iterator[str]:
+        """What a person reads at the end."""
+        yield from self._changed
+        if self._num_changed > len(self._changed):
+            yield f"... and {self._num_changed - len(self._changed)} more"
+        would = " (nothing was kept)" if judging.is_rehearsal else ""
+        yield f"judged {self._kinds['judged']}, changed {self._num_changed}{would}"
+        yield f"mean reward {self._mean('before')} → {self._mean('after')}"
+        if known := self._kinds["known"]:
+            yield f"{known} were judged by this version of the scorer before ({judging.verifier_hash})"
+        if unended := self._kinds["open"]:
+            yield f"{unended} have not ended in a way that is scored"
+        if is_stopped:
+            yield "stopped; the same command goes on from here"
+
+    def raise_failures(self) -> None:
+        """Let the command fail where the scorer did.
+
+        Raises: AgentFailedError: it failed at least once.
+        """
+        if failed := self._kinds["failed"]:
+            raise AgentFailedError(
+                f"rescore: expected a judgement of every trajectory, but {failed} could not be judged and keep what"
+                f" they had; the first failed with {self._error}; the same command tries them again"
+            )
+
+    def _mean(self, side: str) -> str:
+        num = self._nums[side]
+        return f"{self._sums[side] / num:.4g} (of {num})" if num else "null"
+
+
+def _shown(reward: float | None) -> str:
+    return "null" if reward is None else f"{reward:g}"

@@ -12,12 +12,9 @@ from typing import Literal, TypeAlias
 import msgspec
 from redis.exceptions import RedisError
 
-from agent_layer.dispatcher import Lease, Queue
-from agent_layer.dispatcher.records import Beat
-from agent_layer.local.pulse import write_pulse
-from agent_layer.schema.record import JsonObject
-
-__all__ = ["Heartbeat", "Phase"]
+from agent_layer.dispatcher import Beat, Lease, Queue
+from agent_layer.infra.processes import write_pulse
+from agent_layer.schema import JsonObject
 
 Phase: TypeAlias = Literal["running", "scoring", "sealing"]
 

@@ -4,11 +4,9 @@ import asyncio
 import time
 from collections.abc import Callable, Collection
 
-from envs.attempt import Attempt
-from envs.opening import renew_keys
-from envs.workplace import Workplace
-
-__all__ = ["IdleWatch"]
+from envs.worker.attempt import Attempt
+from envs.worker.context import Workplace
+from envs.worker.rollouts import renew_keys
 
 _LOOKS_PER_LIMIT = 4
 """An attempt is ended at the latest by this part of its limit too late."""

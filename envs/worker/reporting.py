@@ -9,8 +9,6 @@ from redis.exceptions import RedisError
 from agent_layer.dispatcher import Queue, Report
 from agent_layer.errors import LeaseLostError
 
-__all__ = ["Reporter"]
-
 _RETRY_SECONDS = 1.0
 
 _log = logging.getLogger(__name__)

@@ -1,4 +1,9 @@
-"""This file holds how a worker's attempts are opened at the gateway, kept open, and closed. All of it blocks."""
+"""This file holds how a worker's attempts are opened at the gateway, kept open, and closed. All of it blocks.
+
+This file holds the wait before acceptance: until everything that an attempt left is stored and indexed.
+
+One loop looks after all attempts of a worker, off the slots in which agents run.
+"""
 
 import logging
 import time
@@ -7,16 +12,13 @@ from contextlib import suppress
 
 from agent_layer.dispatcher import Lease
 from agent_layer.errors import AgentLayerError, BadInputError, NotFoundError, NotWholeError, UnreachableError
-from agent_layer.schema.gateway import OpenedRollout, OpenRequest, RenewedRollouts, Resumption, start_of
-from agent_layer.schema.task import RewardSpec, Split
-from agent_layer.store.checkpoints import Checkpoint
-from agent_layer.store.sealing import check_trainable
+from agent_layer.schema import RewardSpec, Split
+from agent_layer.schema.wire import OpenedRollout, OpenRequest, RenewedRollouts, Resumption, start_of
+from agent_layer.state import Checkpoint, check_trainable
 from envs.failures import RefusedTaskError
-from envs.workplace import Workplace
-from tracer import Rollout
-from tracer.gateway import GatewayClient
-
-__all__ = ["close_attempt", "open_attempt", "renew_keys"]
+from envs.worker.context import Workplace
+from tracer.core import Rollout
+from tracer.transport import GatewayClient
 
 _log = logging.getLogger(__name__)
 

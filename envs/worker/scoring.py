@@ -1,6 +1,9 @@
-"""This file holds the stage in which attempts are scored: with slots of its own, in a process of its own.
+"""This file holds how an attempt that may count is judged: by its agent, or by a scorer once it is stored.
 
-Neither the worker nor the process whose output is judged runs a scorer. One that fails, takes too long or takes its
+This file holds the stage in which attempts are scored: with slots of its own, in a process of its own.
+
+Neither the worker nor the process whose output is judged runs a scorer. One that fails, takes too long or takes
+its
 process with it is asked again, after a delay; when it has failed often enough, its reward is null and says why.
 """
 
@@ -12,17 +15,12 @@ from itertools import count
 
 import msgspec
 
-from agent_layer.dispatcher.delays import retry_delay
+from agent_layer.dispatcher import retry_delay
 from agent_layer.errors import UnreachableError
-from agent_layer.schema.reward import Reward, RewardStatus
-from agent_layer.schema.task import Task
+from agent_layer.schema import Reward, RewardStatus, Task
 from agent_layer.settings import Settings
-from envs.host.hosts import HostDiedError
-from envs.host.messages import Check, Checked, Judge, Judged
-from envs.host.shared import SharedHost
-from envs.scoring import declared_rewards, null_rewards
-
-__all__ = ["ScoringStage"]
+from envs.hosts import Check, Checked, HostDiedError, Judge, Judged, SharedHost
+from envs.scorers import declared_rewards, null_rewards
 
 _MARGIN_SECONDS = 2.0
 """A process of scorers that does not answer for so long after a scorer's time is up is stuck."""

@@ -1,39 +1,117 @@
-"""This file holds how a worker and what it needs are put together in one process, and served until a signal."""
+"""This file holds how a worker and what it needs are put together in one process, and served until a signal.
+
+This file holds what a worker tells whoever started it: that it is up, and in the end what became of what it ran.
+
+This file holds how signals end a worker: the first lets what runs go on for a time, the second gives it back.
+
+This file holds the workplace: what all attempts of a worker share.
+"""
 
 import asyncio
+import signal
+import sys
+from collections import Counter
 from collections.abc import AsyncGenerator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
+from typing import TextIO
 
 import msgspec
 
 import tracer
 from agent_layer.dispatcher import Queue
 from agent_layer.errors import BadInputError
+from agent_layer.infra.redis import Keys
 from agent_layer.recorder import open_recorder
-from agent_layer.schema.ids import new_id
+from agent_layer.schema import new_id
 from agent_layer.settings import Settings
-from agent_layer.store.keys import Keys
-from agent_layer.store.sealing import count_calls
-from agent_layer.store.store import open_store
-from envs.host.beginning import raise_file_limit
-from envs.host.making import make_hosts, make_scorers
-from envs.host.target import HostTarget
-from envs.leaving import Leaving
+from agent_layer.state import count_calls
+from agent_layer.store import open_store
+from envs.agents import Target
+from envs.checkpoints import CheckpointShelf
+from envs.hosts import HostTarget, make_hosts, make_scorers, raise_file_limit
 from envs.progress import StartGate
-from envs.resuming.declaring import is_resumable
-from envs.resuming.keeping import CheckpointShelf
-from envs.scoring import AGENT
-from envs.scoring_stage import ScoringStage
-from envs.sealing import SealWatch
-from envs.targets import Target
-from envs.telling import tell_begun, tell_ended
-from envs.worker import Worker
-from envs.workplace import Workplace
-from tracer.tracing import Tracing
+from envs.resumable import is_resumable
+from envs.scorers import AGENT
+from envs.worker.context import Workplace
+from envs.worker.scoring import ScoringStage
+from envs.worker.stored_waiter import SealWatch
+from envs.worker.worker import Worker
+from tracer import Tracing
 
-__all__ = ["WorkOptions", "open_worker", "serve_worker"]
+
+def tell_begun(worker: Worker, agent: str, slots: int, run: str, told: TextIO | None = None) -> None:
+    """Say who works, and how it is ended; to standard error, where nothing else is named."""
+    of_run = f" for run {run}" if run else ""
+    _tell(f"worker {worker.name} runs {agent}{of_run}, {slots} at a time; Ctrl-C drains it", told)
+
+
+def tell_ended(worker: Worker, told: TextIO | None = None) -> None:
+    """Say how often it reported what."""
+    _tell(f"worker {worker.name} has ended: {_describe_endings(worker.endings)}", told)
+
+
+def _describe_endings(endings: Counter[str]) -> str:
+    """Say it in the words of whoever looks at rollouts; attempts that failed are tried again, or were given up."""
+    named = {
+        "completed": endings["completed"] + endings["truncated"],
+        "failed": endings["retry"] + endings["dead"],
+        "given back": endings["release"] + endings["pause"],
+    }
+    return ", ".join(f"{num:,} {name}" for name, num in named.items() if num) or "it ran nothing"
+
+
+def _tell(sentence: str, told: TextIO | None) -> None:
+    print(f"agent-layer: {sentence}", file=told or sys.stderr, flush=True)
+
+
+_ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Leaving:
+    """Ends one worker by signals; after the second, the next one ends the process as it would any other.
+
+    Args:
+        worker: whom they end.
+        drain_seconds: how long what runs may go on after the first.
+        told: where a person who pressed Ctrl-C reads what is waited for.
+    """
+
+    def __init__(self, worker: Worker, drain_seconds: float, told: TextIO = sys.stderr) -> None:
+        self._worker = worker
+        self._drain_seconds = drain_seconds
+        self._told = told
+        self._is_draining = False
+
+    def listen(self) -> None:
+        """Hear signals from now on, in this loop's thread."""
+        loop = asyncio.get_running_loop()
+        for number in _ENDING_SIGNALS:
+            loop.add_signal_handler(number, self._hear, number)
+
+    def _hear(self, number: signal.Signals) -> None:
+        if self._is_draining:
+            self._worker.stop()
+            for one in _ENDING_SIGNALS:
+                asyncio.get_running_loop().remove_signal_handler(one)
+            return
+        self._is_draining = True
+        self._worker.drain(self._drain_seconds)
+        if number == signal.SIGINT:
+            self._tell()
+
+    def _tell(self) -> None:
+        num_running = self._worker.num_running
+        if num_running:
+            rollouts = f"{num_running} rollout{'' if num_running == 1 else 's'}"
+            said = f"waiting for {rollouts} to end, at most {self._drain_seconds:g} s; Ctrl-C again gives up sooner"
+        else:
+            said = "nothing runs; ending as soon as everything is stored"
+        over_what_was_typed = "\r" if self._told.isatty() else ""
+        self._told.write(f"{over_what_was_typed}agent-layer: {said}\n")
+        self._told.flush()
+
 
 _NUM_THREADS = 8
 """For what blocks: opening and closing at the gateway, Redis, the store."""

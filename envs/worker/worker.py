@@ -1,7 +1,10 @@
 """This file holds the worker: it claims rollouts, runs their agents side by side, and reports what became of them.
 
-Only running agents take up slots; attempts that are scored or sealed wait beside them, up to a bound. Everything that
+Only running agents take up slots; attempts that are scored or sealed wait beside them, up to a bound.
+Everything that
 blocks (gateway, Redis, store) runs in a few threads; claims and reports go in batches.
+
+This file holds how something is waited for, and no longer than a limit.
 """
 
 import asyncio
@@ -12,17 +15,21 @@ from contextlib import suppress
 
 from redis.exceptions import RedisError
 
-from agent_layer.dispatcher import Lease, Queue, Report
-from agent_layer.dispatcher.records import Beat
-from agent_layer.schema.record import JsonObject
-from envs.attempt import Attempt
-from envs.heartbeat import Heartbeat
-from envs.idling import IdleWatch
-from envs.reporting import Reporter
-from envs.waiting import wait_within
-from envs.workplace import Workplace
+from agent_layer.dispatcher import Beat, Lease, Queue, Report
+from agent_layer.schema import JsonObject
+from envs.worker.attempt import Attempt
+from envs.worker.context import Workplace
+from envs.worker.heartbeat import Heartbeat
+from envs.worker.liveness import IdleWatch
+from envs.worker.reporting import Reporter
 
-__all__ = ["Worker"]
+
+async def wait_within(event: asyncio.Event, seconds: float) -> None:
+    """Wait for the event; return also when the time is up."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
+
 
 _CLAIM_SECONDS = 1.0
 """Longest wait of one claim, so that a worker that is told to stop does not hold on."""

@@ -2,7 +2,7 @@
 
 import json
 
-from agent_layer.local.script import Answer, Asked
+from agent_layer.local.scripted.script import Answer, Asked
 
 __all__ = ["plan_trip"]
 

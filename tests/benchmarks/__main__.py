@@ -73,7 +73,7 @@ def _parser() -> ArgumentParser:
 
 def _write_model(path: Path) -> Path:
     """Write the untrained model of the main job."""
-    subprocess.run([sys.executable, "-m", "examples.guess_number.model", str(path), "0"], check=True)
+    subprocess.run([sys.executable, "-m", "trainer_adapter.demo.model", str(path), "0"], check=True)
     return path
 
 

@@ -19,11 +19,11 @@ from dispatch_lightning import run_lightning
 from proxies import HERE, start_process
 
 from agent_layer.dispatcher import connect
-from agent_layer.local.addresses import free_port
-from agent_layer.local.leash import start_leashed
+from agent_layer.infra.processes.addresses import free_port
+from agent_layer.infra.processes.supervised import start_leashed
 from agent_layer.local.stack import Stack, run_stack
 from agent_layer.schema.task import Task
-from agent_layer.settings import Settings
+from agent_layer.settings.settings import Settings
 
 __all__ = ["measure_dispatch_rollouts"]
 

@@ -20,7 +20,7 @@ from long_tail_bounds import least_seconds, list_seconds
 from agent_layer.dispatcher import Dispatcher, connect
 from agent_layer.schema.task import Task
 from agent_layer.store import Store, open_store
-from agent_layer.store.follow import GroupDelivery
+from agent_layer.store.consumers.follower import GroupDelivery
 
 sys.path.append(str(Path(__file__).parents[1] / "soak" / "crowd"))
 

@@ -10,14 +10,14 @@ from statistics import median
 from bench_table import Figure
 
 from agent_layer.dispatcher import connect
-from agent_layer.local.leash import start_leashed
+from agent_layer.infra.processes.supervised import start_leashed
 from agent_layer.local.stack import Stack, run_stack
 from agent_layer.local.vllm import VllmServer
 from agent_layer.schema.task import Task
-from agent_layer.settings import Settings
+from agent_layer.settings.settings import Settings
 from agent_layer.store import open_store
-from examples.guess_number import agent
-from examples.guess_number.game import HIGHEST
+from envs.tasksets.guess_number import agent
+from envs.tasksets.guess_number.game import HIGHEST
 
 __all__ = ["measure_rollouts"]
 
@@ -33,7 +33,14 @@ def measure_rollouts(directory: Path, model: Path) -> list[Figure]:
     settings = Settings(dir=directory, run="bench")
     server = VllmServer(model=model, log=directory / "vllm.log", max_model_len=64)
     with run_stack(settings, server) as stack:
-        work = [sys.executable, "-m", "agent_layer.cli", "work", "examples.guess_number.agent:play", f"--slots={SLOTS}"]
+        work = [
+            sys.executable,
+            "-m",
+            "agent_layer.cli",
+            "work",
+            "envs.tasksets.guess_number.agent:play",
+            f"--slots={SLOTS}",
+        ]
         worker = start_leashed(work, stack.settings.environment(), directory / "worker.log")
         with ExitStack() as cleanup:
             cleanup.callback(worker.stop)

@@ -22,7 +22,7 @@ from store_servers import run_servers
 from store_shapes import SHAPES, Draw, Question, Shape
 
 from agent_layer.store import Store, open_store
-from agent_layer.store.index import Index
+from agent_layer.store.index.index import Index
 
 __all__ = ["measure_store_queries"]
 

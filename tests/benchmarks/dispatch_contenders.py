@@ -9,9 +9,9 @@ from bench_peers import PEERS_PYTHON
 from dispatch_crews import Contender
 from proxies import HERE, start_process
 
-from agent_layer.local.addresses import free_port
-from agent_layer.settings import Settings
-from agent_layer.store.embedded import find_redis_server
+from agent_layer.infra.processes.addresses import free_port
+from agent_layer.infra.redis.embedded import find_redis_server
+from agent_layer.settings.settings import Settings
 
 __all__ = ["GUARANTEES", "RAY", "new_celery", "new_ours", "new_saq", "new_taskiq", "run_redis"]
 

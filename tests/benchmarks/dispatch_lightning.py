@@ -16,7 +16,7 @@ import requests
 from bench_peers import LIGHTNING_PYTHON
 from proxies import HERE, start_process
 
-from agent_layer.local.addresses import free_port
+from agent_layer.infra.processes.addresses import free_port
 
 __all__ = ["Lightning", "run_lightning"]
 

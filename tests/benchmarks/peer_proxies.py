@@ -12,7 +12,7 @@ from urllib.request import urlopen
 from bench_peers import PEERS_PYTHON
 from proxies import HERE, Door, Proxy, start_process
 
-from agent_layer.local.addresses import free_port
+from agent_layer.infra.processes.addresses import free_port
 
 __all__ = ["start_agent_lightning", "start_litellm"]
 

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import requests
 
-from agent_layer.local.addresses import free_port
+from agent_layer.engines.registry import Engine, EngineBoard
+from agent_layer.infra.processes.addresses import free_port
+from agent_layer.infra.redis.client import open_redis
+from agent_layer.infra.redis.keys import Keys
 from agent_layer.local.stack import with_key
-from agent_layer.settings import Settings
-from agent_layer.store.clients import open_redis
-from agent_layer.store.engines import Engine, EngineBoard
-from agent_layer.store.keys import Keys
+from agent_layer.settings.settings import Settings
 
 __all__ = ["Door", "Proxy", "open_doors", "start_bare", "start_ours", "start_plain", "start_process"]
 

@@ -12,14 +12,14 @@ from redis import Redis
 from store_facts import Facts, facts_of
 from store_workload import call_id_of, ending_of, opening_of
 
+from agent_layer.infra.redis.client import open_redis
+from agent_layer.infra.redis.keys import Keys
 from agent_layer.schema.ids import new_id
-from agent_layer.schema.segment import Chunk, SegmentFooter, TrajectorySummary
-from agent_layer.settings import Settings
-from agent_layer.store.clients import open_redis
-from agent_layer.store.commit import commit_segments
-from agent_layer.store.keys import Keys
-from agent_layer.store.segments import SealedSegment
-from agent_layer.store.summary import ENDED, STARTED, describe_owner
+from agent_layer.schema.segment import ENDED, STARTED, Chunk, SegmentFooter, TrajectorySummary
+from agent_layer.settings.settings import Settings
+from agent_layer.store.index.commit import commit_segments
+from agent_layer.store.segments.format import SealedSegment
+from agent_layer.store.segments.summary import describe_owner
 
 __all__ = ["commit_facts", "fill"]
 

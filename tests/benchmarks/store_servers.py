@@ -17,9 +17,9 @@ import boto3
 import msgspec
 from moto.server import ThreadedMotoServer
 
-from agent_layer.recorder.locks import is_locked
-from agent_layer.settings import Settings
-from agent_layer.store.embedded import hold_server
+from agent_layer.infra.processes.locks import is_locked
+from agent_layer.infra.redis.embedded import hold_server
+from agent_layer.settings.settings import Settings
 
 __all__ = ["Servers", "run_servers"]
 

@@ -11,11 +11,10 @@ from store_turns import TOOLS, Turn, task_text, turns_of
 
 from agent_layer.schema.codec import LogRecord
 from agent_layer.schema.ids import content_hash
-from agent_layer.schema.observation import Observation
 from agent_layer.schema.record import JsonObject, Logprobs, TokenIds
 from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome, PhaseTimes
-from agent_layer.schema.step import Action, Content, PromptDelta, StepPart, StepState, Usage
+from agent_layer.schema.step import Action, Content, Observation, PromptDelta, StepPart, StepState, Usage
 from agent_layer.schema.task import RewardSpec, Task
 
 __all__ = ["appends_of", "call_id_of", "ending_of", "opening_of"]

@@ -7,10 +7,9 @@ torch and veRL take ten seconds to import, which collecting the tests must not.
 import pytest
 
 from agent_layer.schema.record import Logprobs, TokenIds
-from agent_layer.schema.sample import TrainingSample
-from trainer_adapter.advantages import GroupSamples, RolloutSamples, group_advantages, select_batch
-from trainer_adapter.config import Algorithm, Optimizer, TrainConfig
-from trainer_adapter.schedule import Schedule
+from agent_layer.schema.training import TrainingSample
+from trainer_adapter.config import Algorithm, Optimizer, Schedule, TrainConfig
+from trainer_adapter.data.advantages import GroupSamples, RolloutSamples, group_advantages, select_batch
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore"),  # torch, ray and veRL warn of each other
@@ -34,7 +33,7 @@ def configure(model, **algorithm):
 
 
 def start(config):
-    from trainer_adapter.embedded import EmbeddedTrainer
+    from trainer_adapter.verl.trainer import EmbeddedTrainer
 
     return EmbeddedTrainer(config)
 
@@ -121,7 +120,7 @@ def test_a_trainer_that_was_stopped_goes_on_exactly(model, tmp_path):
 
 @pytest.mark.parametrize("scale_by_std", [False, True])
 def test_verls_advantages_are_those_of_the_formula(scale_by_std):
-    from trainer_adapter.tensors import pack_batch, rollout_advantages
+    from trainer_adapter.verl.tensors import pack_batch, rollout_advantages
 
     batch = select_batch([_rewarded("g", [1.0, 0.0, 0.25]), _rewarded("h", [2.0, 1.0])], keep_equal=False)
     algorithm = Algorithm(scale_by_std=scale_by_std)

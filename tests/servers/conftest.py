@@ -8,21 +8,21 @@ from functools import cache
 import pytest
 from redis import Redis
 
-from agent_layer.local.addresses import free_port
+from agent_layer.engines.policies import list_policies
+from agent_layer.infra.objects.base import ObjectEntry, ObjectStore
+from agent_layer.infra.processes.addresses import free_port
 from agent_layer.schema.codec import LogRecord, encode, owner_of
 from agent_layer.schema.ids import new_id
 from agent_layer.schema.record import Logprobs, TokenIds
 from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
 from agent_layer.schema.step import Action, Content, PromptDelta, StepPart
-from agent_layer.settings import Settings
+from agent_layer.settings.settings import Settings
 from agent_layer.shipper.direct import store_records
 from agent_layer.store import Store, open_store
-from agent_layer.store.blobs import BlobLimits
-from agent_layer.store.policies import list_policies
-from agent_layer.store.protocols import ObjectEntry, ObjectStore
-from agent_layer.store.rebuild import index_segment
-from agent_layer.store.segments import StoredRecord, build_segment, segment_key
+from agent_layer.store.maintenance.rebuild import index_segment
+from agent_layer.store.segments.blobs import BlobLimits
+from agent_layer.store.segments.format import StoredRecord, build_segment, segment_key
 
 
 @pytest.fixture(scope="session")

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from agent_layer.schema.ids import content_hash, new_id
 from agent_layer.schema.rollout import AttemptStarted, Outcome
 from agent_layer.schema.step import Content
-from agent_layer.store.blobs import blob_key, blob_name, list_blobs, pack
-from agent_layer.store.garbage import Grace
-from agent_layer.store.holding import find_orphans, remove_unneeded
-from agent_layer.store.packing import Limits
-from agent_layer.store.tombstones import forget, write_tombstones
+from agent_layer.store.maintenance.gc import Grace
+from agent_layer.store.maintenance.merge_plan import Limits
+from agent_layer.store.segments.blob_refs import find_orphans, remove_unneeded
+from agent_layer.store.segments.blobs import blob_key, blob_name, list_blobs, pack
+from agent_layer.store.segments.tombstones import forget, write_tombstones
 
 AT_ONCE = Grace(seconds=-5.0)
 """Nothing is too young, whatever the clocks of the store say."""

@@ -15,10 +15,10 @@ from agent_layer.schema.ids import content_hash, new_id
 from agent_layer.schema.rollout import AttemptStarted, Outcome
 from agent_layer.schema.step import Action, Content, ContentRef, StepPart, StepState
 from agent_layer.shipper.direct import DirectDestination
-from agent_layer.store.blobs import BlobLimits, blob_key, list_blobs, pack, read_blob
-from agent_layer.store.display import show_step, show_trajectory
-from agent_layer.store.rebuild import read_segment
-from agent_layer.store.segments import segment_key
+from agent_layer.store.maintenance.rebuild import read_segment
+from agent_layer.store.reading.display import show_step, show_trajectory
+from agent_layer.store.segments.blobs import BlobLimits, blob_key, list_blobs, pack, read_blob
+from agent_layer.store.segments.format import segment_key
 
 
 def picture(number: int, size_bytes: int = 6_000) -> bytes:

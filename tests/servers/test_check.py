@@ -4,9 +4,9 @@ import pytest
 
 from agent_layer.errors import CorruptRecordError
 from agent_layer.schema.group import Group
-from agent_layer.schema.policy import PolicyVersion
+from agent_layer.schema.training import PolicyVersion
 from agent_layer.schema.trajectory import assemble_trajectory
-from agent_layer.store.segments import segment_key
+from agent_layer.store.segments.format import segment_key
 
 
 def test_a_segment_with_a_torn_end_is_quarantined_and_what_is_whole_of_it_is_served(store, put, attempt_of):

@@ -5,7 +5,7 @@ import pytest
 
 from agent_layer.errors import CorruptRecordError, NotFoundError
 from agent_layer.schema.rollout import AttemptStarted, Outcome
-from agent_layer.store.checkpoints import (
+from agent_layer.state.checkpoints import (
     Checkpoint,
     checkpoint_name,
     checkpoint_prefix,
@@ -13,7 +13,7 @@ from agent_layer.store.checkpoints import (
     remove_checkpoint,
     store_checkpoint,
 )
-from agent_layer.store.garbage import Grace
+from agent_layer.store.maintenance.gc import Grace
 
 AT_ONCE = Grace(seconds=-5.0)
 """Nothing is too young, whatever the clocks of the store say."""

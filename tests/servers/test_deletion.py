@@ -5,15 +5,14 @@ import zstandard
 
 from agent_layer.errors import BadInputError, NotFoundError
 from agent_layer.recorder.frames import unframe
-from agent_layer.schema.batch import TrainedBatch, TrainedRollout
 from agent_layer.schema.group import Group
-from agent_layer.schema.policy import PolicyVersion
 from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
 from agent_layer.schema.step import Action, Content, StepPart
 from agent_layer.schema.task import Task
-from agent_layer.store.batches import list_batches
-from agent_layer.store.segments import find_frames, segment_key
+from agent_layer.schema.training import PolicyVersion, TrainedBatch, TrainedRollout
+from agent_layer.store.consumers.training_batches import list_batches
+from agent_layer.store.segments.format import find_frames, segment_key
 
 SECRET = b"what nobody may read any more"
 

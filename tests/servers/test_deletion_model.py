@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from agent_layer.schema.group import Group
 from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
-from agent_layer.store.segments import read_footer
+from agent_layer.store.segments.format import read_footer
 
 IDS = [f"{group}.{member}-0" for group in "gh" for member in "01"]
 members = st.sampled_from(IDS)

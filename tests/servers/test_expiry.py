@@ -11,8 +11,8 @@ from agent_layer.errors import BadInputError
 from agent_layer.schema.group import Group
 from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
 from agent_layer.schema.step import Action, StepPart
-from agent_layer.store.rows import TrajectoryRow
-from agent_layer.store.superseded import asking_of, find_superseded
+from agent_layer.store.index.rows import TrajectoryRow
+from agent_layer.store.maintenance.retention import asking_of, find_superseded
 
 DAY = 86_400.0
 NOW = time.time()

@@ -5,9 +5,9 @@ from redis import Redis
 
 from agent_layer.schema.group import Group
 from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
-from agent_layer.store.claims import Claims, Consumer
-from agent_layer.store.segments import segment_key
-from agent_layer.store.tombstones import forget
+from agent_layer.store.consumers.claims import Claims, Consumer
+from agent_layer.store.segments.format import segment_key
+from agent_layer.store.segments.tombstones import forget
 
 
 def group(group_id, closed_at, *trajectory_ids, split="train"):

@@ -84,7 +84,9 @@ def test_a_group_that_closed_before_one_already_seen_is_not_missed(store, write)
 
 
 def test_a_waiting_consumer_is_woken_by_the_commit(store, write, wait_until, monkeypatch):
-    monkeypatch.setattr("agent_layer.store.follow._LOOK_SECONDS", 60.0)  # by itself it looks again after the test
+    monkeypatch.setattr(
+        "agent_layer.store.consumers.follower._LOOK_SECONDS", 60.0
+    )  # by itself it looks again after the test
     found = []
     follower = store.follow("c", "r", wait_seconds=60)
     waiting = threading.Thread(target=lambda: found.append(next(follower).group.group_id))

@@ -4,15 +4,13 @@ import random
 
 import pytest
 
-from agent_layer.schema.batch import TrainedBatch
 from agent_layer.schema.group import Group
-from agent_layer.schema.observation import Observation
-from agent_layer.schema.policy import PolicyVersion
 from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
-from agent_layer.schema.step import Action, ContentRef, StepPart
-from agent_layer.store.batches import list_batches
-from agent_layer.store.blobs import blob_key, blob_name, pack
-from agent_layer.store.tombstones import forget, write_tombstones
+from agent_layer.schema.step import Action, ContentRef, Observation, StepPart
+from agent_layer.schema.training import PolicyVersion, TrainedBatch
+from agent_layer.store.consumers.training_batches import list_batches
+from agent_layer.store.segments.blobs import blob_key, blob_name, pack
+from agent_layer.store.segments.tombstones import forget, write_tombstones
 
 SEEDS = range(12)
 SHARED = ("ordinals", "events", "reindexing", "quarantine", "replaced", "unneeded", "compacting", "blobs")

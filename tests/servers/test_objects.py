@@ -5,8 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from agent_layer.errors import NotFoundError, UnreachableError
-from agent_layer.settings import Settings
-from agent_layer.store.objects import open_objects
+from agent_layer.infra.objects.filesystem import open_objects
+from agent_layer.settings.settings import Settings
 
 
 @pytest.fixture

@@ -10,18 +10,18 @@ from hypothesis import strategies as st
 from agent_layer.cli.main import build
 from agent_layer.errors import CorruptRecordError, NotFoundError
 from agent_layer.recorder import open_recorder
-from agent_layer.schema.batch import TrainedBatch
 from agent_layer.schema.group import Group
 from agent_layer.schema.record import Logprobs, TokenIds
 from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
 from agent_layer.schema.step import Action, PromptDelta, StepPart
+from agent_layer.schema.training import TrainedBatch
 from agent_layer.schema.trajectory import assemble_trajectory
-from agent_layer.store.batches import list_batches
-from agent_layer.store.follow import GroupDelivery
-from trainer_adapter.advantages import select_batch
-from trainer_adapter.intake import read_group
-from trainer_adapter.replaying import rebuild_batch, record_batch
+from agent_layer.store.consumers.follower import GroupDelivery
+from agent_layer.store.consumers.training_batches import list_batches
+from trainer_adapter.data.advantages import select_batch
+from trainer_adapter.data.groups import read_group
+from trainer_adapter.data.replay import rebuild_batch, record_batch
 
 
 def attempt_of(tid, score, tokens=(5, 6)):

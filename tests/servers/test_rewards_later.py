@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_layer.cli.main import build
-from agent_layer.cli.reward import register
+from agent_layer.cli.query.reward import register
 from agent_layer.errors import BadInputError, NotFoundError
 from agent_layer.recorder import open_recorder
 from agent_layer.schema.record import Logprobs, TokenIds
@@ -16,9 +16,9 @@ from agent_layer.schema.reward import Reward, current_rewards, rollout_reward
 from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
 from agent_layer.schema.step import Action, PromptDelta, StepPart
 from agent_layer.schema.task import RewardSpec
-from agent_layer.store.display import show_trajectory
-from agent_layer.store.judging import agree, make_reward
-from agent_layer.store.rows import TrajectoryRow
+from agent_layer.store.index.rows import TrajectoryRow
+from agent_layer.store.reading.display import show_trajectory
+from agent_layer.store.reading.rewards import agree, make_reward
 
 
 def attempt_of(tid="x.0-0", score=1.0, declared=(), cause=None, status="ok"):

@@ -5,6 +5,7 @@ import threading
 import pytest
 
 from agent_layer.errors import CorruptRecordError
+from agent_layer.infra.objects.filesystem import open_objects
 from agent_layer.recorder import open_recorder
 from agent_layer.schema.codec import decode
 from agent_layer.schema.group import Group
@@ -12,9 +13,8 @@ from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
 from agent_layer.schema.step import Content
 from agent_layer.shipper.direct import DirectDestination
 from agent_layer.shipper.ship import Shipper
-from agent_layer.store.objects import open_objects
-from agent_layer.store.outbox import forget_decisions, read_outbox
-from agent_layer.store.segments import read_chunk, read_footer
+from agent_layer.state.outbox import forget_decisions, read_outbox
+from agent_layer.store.segments.format import read_chunk, read_footer
 
 ACCEPTED = {"kind": "accepted", "trajectory_id": "g.0-1", "rollout_id": "g.0", "group_id": "g", "run": "r", "at": "5.5"}
 LOST = ACCEPTED | {"kind": "lost", "trajectory_id": "g.0-0", "at": "4", "error": "e"}

@@ -10,7 +10,7 @@ from agent_layer.schema.ids import content_hash
 from agent_layer.schema.record import Logprobs, TokenIds
 from agent_layer.schema.rollout import AttemptStarted, Outcome
 from agent_layer.schema.step import Action, Content, PromptDelta, StepPart, StepState
-from agent_layer.store.segments import segment_key
+from agent_layer.store.segments.format import segment_key
 
 NUM_TRAJECTORIES = 40
 BODY = b'"' + b"x" * 5_000 + b'"'
@@ -66,7 +66,9 @@ def test_no_more_is_read_than_a_few_ahead(full_store, counted):
 
 def test_contents_are_neither_decoded_nor_fetched(full_store, monkeypatch):
     decoded = []
-    monkeypatch.setattr("agent_layer.store.streaming.decode", lambda one: decoded.append(decode(one)) or decoded[-1])
+    monkeypatch.setattr(
+        "agent_layer.store.reading.reader.decode", lambda one: decoded.append(decode(one)) or decoded[-1]
+    )
 
     [step, *_] = full_store.iter_steps(until=100.0)
     assert step.state.messages == [content_hash(BODY)]

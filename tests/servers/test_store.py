@@ -8,12 +8,12 @@ import pytest
 
 from agent_layer.errors import BadInputError, NotFoundError
 from agent_layer.schema.group import Group
-from agent_layer.schema.policy import PolicyVersion
 from agent_layer.schema.record import TokenIds
 from agent_layer.schema.rollout import AttemptStarted, Outcome
 from agent_layer.schema.step import StepPart
+from agent_layer.schema.training import PolicyVersion
 from agent_layer.schema.trajectory import assemble_trajectory
-from agent_layer.store.segments import segment_key
+from agent_layer.store.segments.format import segment_key
 
 
 def lose_index(store):

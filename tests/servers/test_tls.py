@@ -10,10 +10,10 @@ import pytest
 
 from agent_layer.dispatcher import connect
 from agent_layer.errors import UnreachableError
-from agent_layer.local.addresses import free_port
+from agent_layer.infra.objects.filesystem import open_objects
+from agent_layer.infra.processes.addresses import free_port
+from agent_layer.infra.redis.client import open_redis
 from agent_layer.schema.task import Task
-from agent_layer.store.clients import open_redis
-from agent_layer.store.objects import open_objects
 
 
 @pytest.fixture

@@ -9,17 +9,16 @@ from multiprocessing import get_context
 import pytest
 from redis import Redis
 
+from agent_layer.engines.policies import list_policies
+from agent_layer.infra.objects.filesystem import DirectoryObjects, open_objects
 from agent_layer.recorder import Recorder
-from agent_layer.schema.batch import TrainedBatch
 from agent_layer.schema.group import Group
-from agent_layer.schema.policy import PolicyVersion
 from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import AttemptStarted, Outcome
 from agent_layer.schema.step import Action, StepPart
+from agent_layer.schema.training import PolicyVersion, TrainedBatch
 from agent_layer.shipper.direct import DirectDestination
-from agent_layer.store.batches import list_batches
-from agent_layer.store.objects import DirectoryObjects, open_objects
-from agent_layer.store.policies import list_policies
+from agent_layer.store.consumers.training_batches import list_batches
 from agent_layer.store.store import Store
 
 NUM_CALLS = 300

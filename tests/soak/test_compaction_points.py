@@ -9,18 +9,18 @@ from multiprocessing import get_context
 import pytest
 from redis import Redis
 
+from agent_layer.infra.objects.filesystem import DirectoryObjects
 from agent_layer.schema.codec import encode, owner_of
 from agent_layer.schema.group import Group
 from agent_layer.schema.ids import new_id
 from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import AttemptStarted, Outcome
 from agent_layer.schema.step import Action, StepPart
-from agent_layer.store.objects import DirectoryObjects
-from agent_layer.store.packing import Limits
-from agent_layer.store.rebuild import index_segment
-from agent_layer.store.segments import StoredRecord, build_segment, find_frames, segment_key, unpack
+from agent_layer.store.maintenance.merge_plan import Limits
+from agent_layer.store.maintenance.rebuild import index_segment
+from agent_layer.store.segments.format import StoredRecord, build_segment, find_frames, segment_key, unpack
+from agent_layer.store.segments.tombstones import forget, write_tombstones
 from agent_layer.store.store import Store
-from agent_layer.store.tombstones import forget, write_tombstones
 
 NOW = Limits(least_age_seconds=-1.0)
 SECRET = "c4rd-4929-1853"

@@ -14,11 +14,11 @@ from agent_layer.schema.rollout import AttemptStarted
 from agent_layer.schema.step import Content
 from agent_layer.shipper.direct import open_direct
 from agent_layer.shipper.ship import Shipper
-from agent_layer.store.index import Index
-from agent_layer.store.packing import Limits
-from agent_layer.store.segments import find_frames, read_chunk, segment_key, unpack
+from agent_layer.store.index.index import Index
+from agent_layer.store.maintenance.merge_plan import Limits
+from agent_layer.store.segments.format import find_frames, read_chunk, segment_key, unpack
+from agent_layer.store.segments.tombstones import forget, write_tombstones
 from agent_layer.store.store import open_store
-from agent_layer.store.tombstones import forget, write_tombstones
 
 SECONDS = 6.0
 """At least; a slow machine goes on until there were ``NUM_KILLS`` and ``NUM_APPENDED``."""

@@ -9,15 +9,14 @@ from multiprocessing import get_context
 import pytest
 from redis import Redis
 
+from agent_layer.infra.objects.filesystem import DirectoryObjects, open_objects
 from agent_layer.recorder import Recorder
 from agent_layer.schema.group import Group
 from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
 from agent_layer.schema.step import Content
-from agent_layer.store.index import owner_hash
-from agent_layer.store.objects import DirectoryObjects, open_objects
-from agent_layer.store.segments import read_footer
+from agent_layer.store.segments.format import read_footer
+from agent_layer.store.segments.tombstones import list_tombstones, owner_hash
 from agent_layer.store.store import Store
-from agent_layer.store.tombstones import list_tombstones
 
 
 class Fate:

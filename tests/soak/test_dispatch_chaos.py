@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from agent_layer.dispatcher import Queue, Report, connect
+from agent_layer.infra.redis.client import open_redis
+from agent_layer.infra.redis.embedded import hold_server
+from agent_layer.infra.redis.keys import Keys
 from agent_layer.schema.task import Task
-from agent_layer.settings import Settings
-from agent_layer.store.clients import open_redis
-from agent_layer.store.embedded import hold_server
-from agent_layer.store.keys import Keys
+from agent_layer.settings.settings import Settings
 
 CHAOS = Path(__file__).parent / "dispatch"
 NUM_TASKS, GROUP_SIZE = 2500, 8

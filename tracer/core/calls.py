@@ -1,8 +1,11 @@
 """This file holds model calls as this process sees them, and the parts that it records of them.
 
-The outermost layer that sees a call mints its id and announces it; a layer farther in takes it over, so that all speak
-of one step. A call is *routed* when the gateway sees it: the gateway records what was asked and answered, and we add
-who asked, once it is answered; what the gateway refused is no step. Any other call is recorded here, at text level:
+The outermost layer that sees a call mints its id and announces it; a layer farther in takes it over, so that
+all speak
+of one step. A call is *routed* when the gateway sees it: the gateway records what was asked and answered, and
+we add
+who asked, once it is answered; what the gateway refused is no step. Any other call is recorded here, at text
+level:
 its start before it leaves, its end before the answer is handed on.
 """
 
@@ -14,15 +17,12 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from agent_layer.schema.record import JsonObject
-from agent_layer.schema.step import Action, PartSource, StepPart, StepState, StepStatus, Usage
-from agent_layer.schema.trace import TraceContext
-from tracer.beside import beside
-from tracer.contents import Contents, describe
-from tracer.context import Scope
-from tracer.traceparent import active_trace
-
-__all__ = ["Answer", "Asked", "Call", "Layer", "announce", "failed_answer", "is_under", "take_over"]
+from agent_layer.schema import Action, JsonObject, PartSource, StepPart, StepState, StepStatus, Usage
+from agent_layer.schema.wire import TraceContext
+from tracer.core.clock import active_trace
+from tracer.core.contents import Contents, describe
+from tracer.core.errors import beside
+from tracer.core.scope import Scope
 
 Layer: TypeAlias = PartSource | Literal["broker"]
 """A broker is a hook in a library that itself uses the clients of others; parts of both are those of hooks."""

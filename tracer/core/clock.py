@@ -1,12 +1,16 @@
-"""This file holds the ids of OpenTelemetry and how they travel between processes (W3C Trace Context)."""
+"""This file holds what records are stamped with: times and ids. Tests give them others, which can be foretold.
+
+This file holds the ids of OpenTelemetry and how they travel between processes (W3C Trace Context).
+"""
 
 import os
 import sys
+import time
 from collections.abc import MutableMapping
+from typing import Protocol
 
-from agent_layer.schema.trace import TraceContext
-
-__all__ = ["active_trace", "format_traceparent", "new_span_id", "new_trace", "write_trace"]
+from agent_layer.schema import new_id
+from agent_layer.schema.wire import TraceContext
 
 
 def active_trace() -> TraceContext | None:
@@ -41,3 +45,40 @@ def write_trace(headers: MutableMapping[str, str], trace: TraceContext, span_id:
     headers["traceparent"] = format_traceparent(trace.trace_id, span_id)
     if trace.state:
         headers["tracestate"] = trace.state
+
+
+class Stamps(Protocol):
+    """Gives times and ids."""
+
+    def now(self) -> float:
+        """Seconds since the epoch, UTC."""
+        ...
+
+    def ticks(self) -> float:
+        """Seconds since some moment; never goes back."""
+        ...
+
+    def new_id(self) -> str:
+        """Mint an id that sorts by the time of its making."""
+        ...
+
+    def new_span_id(self) -> str:
+        """Mint a span id of OpenTelemetry's."""
+        ...
+
+    def new_trace(self) -> TraceContext:
+        """Give the place in OpenTelemetry's terms of what begins here."""
+        ...
+
+
+class _SystemStamps:
+    """The machine's clock and randomness."""
+
+    now = staticmethod(time.time)
+    ticks = staticmethod(time.perf_counter)
+    new_id = staticmethod(new_id)
+    new_span_id = staticmethod(new_span_id)
+    new_trace = staticmethod(new_trace)
+
+
+SYSTEM: Stamps = _SystemStamps()

@@ -1,4 +1,5 @@
-"""This file holds the decorators: ``@agent`` names who speaks, ``@tool`` records what is observed, ``@step`` marks one
+"""This file holds the decorators: ``@agent`` names who speaks, ``@tool`` records what is observed, ``@step`` marks
+one
 decision of the model. Functions, coroutines, generators and asynchronous generators keep their types; outside a
 rollout they run as if they were not decorated.
 """
@@ -9,15 +10,11 @@ from typing import TypeVar, cast, overload
 
 import msgspec
 
-from agent_layer.schema.record import JsonObject
-from agent_layer.schema.step import Action, Role
-from tracer.calls import Answer, Asked, announce, failed_answer, take_over
-from tracer.contents import Contents, json_value
-from tracer.context import Scope, Trail, current_scope
-from tracer.observations import ToolUse, take_over_tool
-from tracer.wrapping import Decorable, name_of, wrap
-
-__all__ = ["agent", "state", "step", "tool"]
+from agent_layer.schema import Action, JsonObject, Role
+from tracer.core.calls import Answer, Asked, announce, failed_answer, take_over
+from tracer.core.contents import Contents, ToolUse, json_value, take_over_tool
+from tracer.core.scope import Scope, Trail, current_scope
+from tracer.core.wrapping import Decorable, name_of, wrap
 
 F = TypeVar("F", bound=Decorable)
 

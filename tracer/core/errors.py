@@ -5,8 +5,6 @@ from contextlib import contextmanager
 
 from agent_layer.errors import AgentLayerError
 
-__all__ = ["beside"]
-
 
 @contextmanager
 def beside(error: BaseException, subject: str) -> Generator[None]:

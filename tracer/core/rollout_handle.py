@@ -8,18 +8,14 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from agent_layer.errors import BadInputError
-from agent_layer.schema.codec import LogRecord
-from agent_layer.schema.reward import Reward, RewardSource
-from agent_layer.schema.trace import TraceContext, span_id_of
-from tracer.stamps import SYSTEM, Stamps
-from tracer.traceparent import new_trace
+from agent_layer.schema import LogRecord, Reward, RewardSource
+from agent_layer.schema.wire import TraceContext, span_id_of
+from tracer.core.clock import SYSTEM, Stamps, new_trace
 
 if TYPE_CHECKING:
-    from agent_layer.recorder.log import FlushReport
-    from agent_layer.schema.gateway import OpenedRollout
-    from tracer.observations import ToolUse
-
-__all__ = ["Keeper", "Rollout", "Sink"]
+    from agent_layer.recorder import FlushReport
+    from agent_layer.schema.wire import OpenedRollout
+    from tracer.core.contents import ToolUse
 
 
 class Sink(Protocol):

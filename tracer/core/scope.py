@@ -10,27 +10,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from agent_layer.errors import BadInputError
-from agent_layer.schema.reward import RewardSource
-from agent_layer.schema.step import GraphPlace, Role
-from tracer.handle import Rollout
+from agent_layer.schema import GraphPlace, RewardSource, Role
+from tracer.core.rollout_handle import Rollout
 
 if TYPE_CHECKING:
-    from tracer.contents import Contents
-    from tracer.observations import ToolUse
-
-__all__ = [
-    "Scope",
-    "Trail",
-    "carry",
-    "current",
-    "current_scope",
-    "enter_process",
-    "enter_scope",
-    "is_carried",
-    "outer_scope",
-    "refine_scopes",
-    "reward",
-]
+    from tracer.core.contents import Contents, ToolUse
 
 
 @dataclass

@@ -7,10 +7,8 @@ from functools import partial, wraps
 from typing import Protocol, TypeAlias, TypeVar, cast
 
 from agent_layer.errors import BadInputError
-from tracer.beside import beside
-from tracer.context import Scope, current_scope, enter_scope
-
-__all__ = ["Block", "Decorable", "name_of", "wrap"]
+from tracer.core.errors import beside
+from tracer.core.scope import Scope, current_scope, enter_scope
 
 
 class _Method(Protocol):

@@ -1,14 +1,18 @@
-"""This file holds the Anthropic messages dialect, read, and said in the words of chat completions. Pure."""
+"""This file holds the anthropic client's tracing: messages, beta ones included. Importing it installs it.
+
+This file holds the Anthropic messages dialect, read, and said in the words of chat completions. Pure.
+"""
 
 import json
 from collections.abc import Iterable, Mapping
 
 import msgspec
+from anthropic import Anthropic, AsyncAnthropic
 
-from agent_layer.schema.record import JsonObject
-from agent_layer.schema.step import Usage
-from tracer.calls import Answer, Asked
-from tracer.integrations.dialects import (
+from agent_layer.schema import JsonObject, Usage
+from tracer.core import Answer, Asked
+from tracer.integrations.client import (
+    Api,
     Dialect,
     kind_of,
     objects_of,
@@ -16,10 +20,9 @@ from tracer.integrations.dialects import (
     say_assistant,
     text_of,
     tool_call,
+    trace_client,
     understand,
 )
-
-__all__ = ["ANTHROPIC_MESSAGES"]
 
 _NOT_SAMPLING = frozenset({"messages", "system", "tools", "model", "stream"})
 _TEXTS = frozenset({"text"})
@@ -155,3 +158,13 @@ def _is_last(event: str) -> bool:
 
 
 ANTHROPIC_MESSAGES = Dialect(_read_request, _read_answer, _read_stream, _is_last)
+
+
+__all__: list[str] = []
+
+
+def _key_headers(key: str) -> dict[str, str]:
+    return {"X-Api-Key": key, "Authorization": f"Bearer {key}"}
+
+
+trace_client(Anthropic, AsyncAnthropic, Api({"/v1/messages": ANTHROPIC_MESSAGES}, root="..", key_headers=_key_headers))

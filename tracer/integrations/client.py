@@ -2,20 +2,227 @@
 
 It acts on the request, not on the client, so that a client built once at import serves many rollouts at a time. A
 request and the client's own retries of it are one call, with one call id.
+
+This file holds what a dialect is to the tracer: the words in which one kind of request and its answers are said.
+
+This file holds streams that are being read: what they said so far, until they end or are given up.
+
+This file holds how results of the openai and anthropic clients are recorded, whichever way the caller wants them.
+
+This file holds the headers by which a gateway knows whose call a request is.
+
+This file holds how streams are watched that are objects with ``__next__`` or ``__anext__``, item by item.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterable, Iterator, Mapping
 from functools import wraps
+from inspect import iscoroutine
 from typing import NamedTuple, Protocol, Self, cast
 
-from agent_layer.schema.headers import CALL_HEADER
-from tracer.calls import Call, take_over
-from tracer.context import current_scope
-from tracer.integrations.client_answers import record_answer
-from tracer.integrations.dialects import Dialect
-from tracer.integrations.headers import call_headers
+import msgspec
 
-__all__ = ["Api", "trace_client"]
+from agent_layer.schema import Action, JsonObject
+from agent_layer.schema.wire import AGENT_HEADER, CALL_HEADER, ROLLOUT_HEADER
+from tracer.core import Answer, Asked, Call, current_scope, json_value, take_over, write_trace
+
+
+class _ReadStream(Protocol):
+    def __call__(self, chunks: Iterable[str], *, is_whole: bool) -> Answer: ...
+
+
+class Dialect(NamedTuple):
+    """How requests and answers are read; what is read is recorded in the words of chat completions. All pure."""
+
+    read_request: Callable[[Mapping[str, object]], Asked]
+    read_answer: Callable[[bytes], Answer]
+    """Reads an answer that came in one piece."""
+    read_stream: _ReadStream
+    """Puts an answer together from the data of its events; one that is not whole counts as aborted."""
+    is_last: Callable[[str], bool]
+    """Tells from an event's data whether it says that the answer is whole."""
+
+
+def understand(read: Callable[[], Answer], *, is_whole: bool = True) -> Answer:
+    """Read an answer: there was one, even where it does not have the dialect's form.
+
+    Args:
+        read: gives it, or raises msgspec.DecodeError.
+        is_whole: False where nobody read it to its end: it counts as aborted.
+    """
+    try:
+        answer = read()
+    except msgspec.DecodeError as error:
+        answer = Answer(findings=["answer_not_understood"], error=str(error))
+    return answer if is_whole else msgspec.structs.replace(answer, status="aborted")
+
+
+class _Kind(msgspec.Struct):
+    type: str = ""
+
+
+def kind_of(event: str) -> str:
+    """Give the ``type`` of an event; '' where it has none."""
+    try:
+        return msgspec.json.decode(event, type=_Kind).type
+    except msgspec.DecodeError:
+        return ""
+
+
+def sampling_of(body: Mapping[str, object], others: frozenset[str]) -> JsonObject:
+    """Give the fields of a request that say how to sample: all but ``others``."""
+    return cast("JsonObject", json_value({name: body[name] for name in body.keys() - others}))
+
+
+def objects_of(items: object) -> list[JsonObject]:
+    """Give the items of a list as JSON objects, a client's own records as what they stand for; [] for anything else.
+
+    An item that is no object, which the server will refuse, is the content of one.
+    """
+    if not isinstance(items, list | tuple):
+        return []
+    return [_object_of(item) for item in cast("Iterable[object]", items)]
+
+
+def _object_of(item: object) -> JsonObject:
+    told = cast("object", item) if isinstance(item, dict) else json_value(item)
+    return cast("JsonObject", told) if isinstance(told, dict) else {"content": told}
+
+
+def text_of(content: object, kinds: frozenset[str]) -> object:
+    """Give a content as one text when it consists of texts only, which are parts of one of these types."""
+    parts = objects_of(content)
+    if parts and all(part.get("type") in kinds for part in parts):
+        return "".join(str(part.get("text") or "") for part in parts)
+    return parts or content
+
+
+def say_assistant(text: str, calls: list[JsonObject], finish_reason: str | None) -> Action:
+    """Give what the model said as a chat message."""
+    message: JsonObject = {"role": "assistant", "content": text if text or not calls else None}
+    return Action(message=message | ({"tool_calls": calls} if calls else {}), finish_reason=finish_reason)
+
+
+def tool_call(identity: object, name: object, arguments: object) -> JsonObject:
+    """Give one tool call as a chat message holds it; ``arguments`` are JSON text."""
+    return {"id": identity, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+class Unfinished:
+    """A stream that is being read. One that is read no further when its rollout ends was given up."""
+
+    def __init__(self, call: Call, dialect: Dialect, asked: Asked | None = None) -> None:
+        self._call, self._dialect, self._asked = call, dialect, asked
+        self._events: list[str] = []
+        call.scope.rollout.unfinished[call.call_id] = self.end
+
+    def see(self, event: str) -> None:
+        """Keep the data of one event; the last one ends the stream."""
+        if not event:
+            return
+        self._events.append(event)
+        if self._dialect.is_last(event):
+            self.end(is_whole=True)
+
+    def end(self, *, is_whole: bool = False) -> None:
+        """Record the answer; once only."""
+        if self._call.scope.rollout.unfinished.pop(self._call.call_id, None) is not None:
+            self._call.finish("hook", self._dialect.read_stream(self._events, is_whole=is_whole), self._asked)
+
+
+_DECODER = "_decoder"
+"""Attribute of a stream: what makes events of bytes. Not public, but in every version of both clients."""
+_RAW_HEADER = "x-stainless-raw-response"
+
+
+class _Event(Protocol):
+    """One server-sent event."""
+
+    @property
+    def data(self) -> str: ...
+
+
+class _Decoder(Protocol):
+    def iter_bytes(self, iterator: Iterator[bytes]) -> Iterator[_Event]: ...
+    def aiter_bytes(self, iterator: AsyncIterator[bytes]) -> AsyncIterator[_Event]: ...
+
+
+class _Request(Protocol):
+    headers: Mapping[str, str]
+
+
+class _Http(Protocol):
+    is_stream_consumed: bool
+    request: _Request
+
+    @property
+    def content(self) -> bytes: ...
+
+
+class _RawResponse(Protocol):
+    """What ``with_raw_response`` and ``with_streaming_response`` give."""
+
+    http_response: _Http
+
+    def parse(self) -> object: ...
+
+
+def record_answer(call: Call, result: object, dialect: Dialect) -> None:
+    """Record the end of a call: now, or while its stream is read, before the last event is handed on."""
+    dump = cast("Callable[..., str] | None", getattr(result, "model_dump_json", None))
+    if dump is not None:
+        call.finish("hook", dialect.read_answer(dump(exclude_unset=True, warnings=False).encode()))
+    elif (decoder := getattr(result, _DECODER, None)) is not None:
+        setattr(result, _DECODER, _WatchedDecoder(cast("_Decoder", decoder), Unfinished(call, dialect)))
+    else:
+        _record_raw(call, cast("_RawResponse", result), dialect)
+
+
+def _record_raw(call: Call, response: _RawResponse, dialect: Dialect) -> None:
+    http = response.http_response
+    if http.is_stream_consumed:
+        call.finish("hook", dialect.read_answer(http.content))
+        return
+    is_raw = http.request.headers.get(_RAW_HEADER) not in (None, "stream")
+    parsed = response.parse() if is_raw else None  # the response keeps it, and gives the same stream to the caller
+    if iscoroutine(parsed):
+        parsed.close()
+    if hasattr(parsed, _DECODER):
+        record_answer(call, parsed, dialect)
+    else:  # the caller reads it in a way of its own
+        call.finish("hook", Answer(findings=["answer_not_read"]))
+
+
+class _WatchedDecoder:
+    """Makes events as the stream's own decoder does, and sees each before the caller does."""
+
+    def __init__(self, decoder: _Decoder, record: Unfinished) -> None:
+        self._decoder, self._record = decoder, record
+
+    def iter_bytes(self, iterator: Iterator[bytes]) -> Generator[_Event]:
+        try:
+            for event in self._decoder.iter_bytes(iterator):
+                self._record.see(event.data)
+                yield event
+        finally:
+            self._record.end()
+
+    async def aiter_bytes(self, iterator: AsyncIterator[bytes]) -> AsyncGenerator[_Event]:
+        try:
+            async for event in self._decoder.aiter_bytes(iterator):
+                self._record.see(event.data)
+                yield event
+        finally:
+            self._record.end()
+
+
+def call_headers(call: Call) -> dict[str, str]:
+    """Name the call, its rollout, its span, and the agent that speaks, where a header can say that name."""
+    rollout, agent = call.scope.rollout, call.scope.agent
+    headers = {CALL_HEADER: call.call_id, ROLLOUT_HEADER: rollout.trajectory_id}
+    if agent and agent.isascii() and agent.isprintable():
+        headers[AGENT_HEADER] = agent
+    write_trace(headers, rollout.trace, call.span_id)
+    return headers
 
 
 class Api(NamedTuple):
@@ -121,3 +328,66 @@ def _answer(call: Call, result: object, dialect: Dialect | None) -> None:
         call.leave()
     else:
         record_answer(call, result, dialect)
+
+
+_RECORD = "_tracer_record"
+_WATCHED: set[tuple[type, str]] = set()
+
+
+class _Item(Protocol):
+    """One item of a stream: a pydantic model."""
+
+    def model_dump_json(self, *, exclude_none: bool, warnings: bool) -> str: ...
+
+
+def watch_items(stream: object, record: Unfinished) -> None:
+    """Record what this stream gives, before each item is handed on."""
+    _watch_class(type(stream), "__next__", _see_items)
+    _watch_class(type(stream), "__anext__", _see_items_async)
+    setattr(stream, _RECORD, record)
+
+
+def _watch_class(kind: type, name: str, see: Callable[..., object]) -> None:
+    """Let streams of this class be watched: the language looks their methods up in the class that defines them."""
+    owner = next((one for one in kind.__mro__ if name in one.__dict__), None)
+    if owner is not None and (owner, name) not in _WATCHED:
+        _WATCHED.add((owner, name))
+        setattr(owner, name, see(getattr(owner, name)))
+
+
+def _see_items(advance: Callable[[object], object]) -> Callable[[object], object]:
+    @wraps(advance)
+    def watched(stream: object) -> object:
+        record = cast("Unfinished | None", getattr(stream, _RECORD, None))
+        if record is None:
+            return advance(stream)
+        try:
+            item = advance(stream)
+        except BaseException as end:
+            record.end(is_whole=isinstance(end, StopIteration))
+            raise
+        record.see(_text(item))
+        return item
+
+    return watched
+
+
+def _see_items_async(advance: Callable[[object], Awaitable[object]]) -> Callable[[object], Awaitable[object]]:
+    @wraps(advance)
+    async def watched(stream: object) -> object:
+        record = cast("Unfinished | None", getattr(stream, _RECORD, None))
+        if record is None:
+            return await advance(stream)
+        try:
+            item = await advance(stream)
+        except BaseException as end:
+            record.end(is_whole=isinstance(end, StopAsyncIteration))
+            raise
+        record.see(_text(item))
+        return item
+
+    return watched
+
+
+def _text(item: object) -> str:
+    return cast("_Item", item).model_dump_json(exclude_none=True, warnings=False)

@@ -1,10 +1,10 @@
 """This file holds the tracing of LangGraph and LangChain: which node speaks from which state, and what tools give.
 
-Importing it installs one handler for every graph, chain, model and tool of the process, without a change to any. The
-handler runs in the thread and the context of what it watches, so the rollout is always that of the code that runs.
+Importing it installs one handler for every graph, chain, model and tool of the process, without a change to
+any. The
+handler runs in the thread and the context of what it watches, so the rollout is always that of the code that
+runs.
 """
-
-# ruff: noqa: ARG002 - LangChain names the arguments; a callback that ignores one has to take it all the same
 
 from collections.abc import Mapping
 from contextvars import ContextVar
@@ -19,15 +19,31 @@ from langchain_core.outputs import LLMResult
 from langchain_core.runnables.config import var_child_runnable_config
 from langchain_core.tracers.context import register_configure_hook
 
-from tracer.beside import beside
-from tracer.calls import Asked, Call, announce, failed_answer, take_over
-from tracer.context import Scope, outer_scope, refine_scopes
-from tracer.integrations.graph_pauses import answer_pause, ask_at_pause, is_handover
-from tracer.integrations.graph_runs import Run, begin_chain, begin_tool, end_chain, scope_at
+from tracer.core import (
+    Asked,
+    Call,
+    Scope,
+    ToolUse,
+    announce,
+    beside,
+    failed_answer,
+    outer_scope,
+    refine_scopes,
+    take_over,
+)
+from tracer.integrations.langgraph_runs import (
+    Run,
+    answer_pause,
+    ask_at_pause,
+    begin_chain,
+    begin_tool,
+    end_chain,
+    is_handover,
+    scope_at,
+)
 from tracer.integrations.messages import add_messages, add_state, answer_ids, read_result
-from tracer.observations import ToolUse
 
-__all__ = ["HANDLER", "GraphHandler"]
+# ruff: noqa: ARG002 - LangChain names the arguments; a callback that ignores one has to take it all the same
 
 
 class _ModelRun(NamedTuple):

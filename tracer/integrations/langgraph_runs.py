@@ -1,10 +1,17 @@
 """This file holds where in a graph a call is made: the runs of graphs, nodes and tools while they last.
 
-A run costs next to nothing when it begins, because only references are kept. What a call made inside it means (its
+A run costs next to nothing when it begins, because only references are kept. What a call made inside it means
+(its
 agent, node, state, cause) is worked out when there is such a call.
 
-Every run of a node is a line of thought of its own. It begins after the last call of the superstep before, so that
+Every run of a node is a line of thought of its own. It begins after the last call of the superstep before, so
+that
 nodes that run side by side, and a node that is tried again, do not follow from each other.
+
+This file holds what a graph asks of people: ``interrupt(question)``, answered by ``Command(resume=answer)``.
+
+A question and its answer are one observation, recorded when the answer comes. A question that nobody answers is
+recorded without one when its rollout ends.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,12 +20,8 @@ from typing import TypeAlias, cast
 
 import msgspec
 
-from agent_layer.schema.step import GraphPlace
-from tracer.contents import Contents
-from tracer.context import Scope, Trail
-from tracer.observations import ToolUse
-
-__all__ = ["Run", "begin_chain", "begin_tool", "end_chain", "scope_at"]
+from agent_layer.schema import GraphPlace
+from tracer.core import Contents, Scope, ToolUse, Trail, is_pause
 
 _START = "__start__"
 _PUSH = "__pregel_push"
@@ -199,3 +202,48 @@ def _conversation_of(run: Run, outer: Scope, branch: int | None) -> str | None:
     if branch is None:
         return conversation
     return f"{conversation or ''}/{run.name}@{superstep_of(run.told)}.{branch}".lstrip("/")
+
+
+_NAME = "interrupt"
+
+
+def ask_at_pause(run: Run, error: BaseException) -> None:
+    """Keep what a node asks when it is left by this error."""
+    if run.place is not run or not is_pause(error):
+        return
+    scope = scope_at(run.parent, run.base)
+    for interrupt in _interrupts_of(error):
+        question, name = getattr(interrupt, "value", None), str(getattr(interrupt, "id", ""))
+        use = ToolUse(scope=scope, name=_NAME, arguments=question, call_id=run.before.latest_call)
+        scope.rollout.questions[_thread_of(run), name] = use
+
+
+def answer_pause(run: Run) -> None:
+    """Record the answers that a graph goes on with; an answer by the id of its question is for that one only."""
+    answer = cast("object", getattr(run.inputs, "resume", None))
+    questions = run.base.rollout.questions
+    if answer is None:
+        return
+    by_id = _by_id(answer)
+    is_by_id = any(name in by_id for _, name in questions)
+    for thread, name in list(questions):
+        if thread == _thread_of(run) and (name in by_id or not is_by_id):
+            questions.pop((thread, name)).record(by_id[name] if is_by_id else answer)
+
+
+def is_handover(error: BaseException) -> bool:
+    """Whether a node that is left by this error has done its part, and sends the graph around it elsewhere."""
+    return type(error).__name__ == "ParentCommand"
+
+
+def _by_id(answer: object) -> Mapping[object, object]:
+    return cast("Mapping[object, object]", answer) if isinstance(answer, Mapping) else {}
+
+
+def _interrupts_of(error: BaseException) -> Sequence[object]:
+    first: object = error.args[0] if error.args else None
+    return cast("Sequence[object]", first) if isinstance(first, (tuple, list)) else ()
+
+
+def _thread_of(run: Run) -> str:
+    return str(run.told.get("thread_id"))

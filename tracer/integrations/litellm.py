@@ -1,6 +1,7 @@
 """This file holds LiteLLM's tracing: completions and responses, whichever provider they are meant for.
 
-LiteLLM's callbacks miss abandoned streams, so its functions are traced. A call for a rollout with a gateway is made
+LiteLLM's callbacks miss abandoned streams, so its functions are traced. A call for a rollout with a gateway is
+made
 in OpenAI's dialect to the rollout's own address; where the openai client makes it, its hook takes the call over.
 """
 
@@ -14,15 +15,11 @@ import litellm
 from litellm import main
 from litellm.responses import main as responses_main
 
-from tracer.calls import Call, announce, is_under, take_over
-from tracer.context import current_scope
-from tracer.integrations.chat import CHAT
-from tracer.integrations.dialects import Dialect
-from tracer.integrations.headers import call_headers
-from tracer.integrations.imports import replace_everywhere
-from tracer.integrations.responses import RESPONSES
-from tracer.integrations.streams import watch_items
-from tracer.integrations.unfinished import Unfinished
+from tracer.core import Call, announce, current_scope, is_under, take_over
+from tracer.integrations.client import Dialect, Unfinished, call_headers, watch_items
+from tracer.integrations.openai import CHAT
+from tracer.integrations.openai_responses import RESPONSES
+from tracer.integrations.patching import replace_everywhere
 
 __all__: list[str] = []
 

@@ -8,13 +8,8 @@ from typing import cast
 from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 
-from agent_layer.schema.contents import refer_to
-from agent_layer.schema.record import JsonObject
-from agent_layer.schema.step import Action, Usage
-from tracer.calls import Answer
-from tracer.contents import Contents, json_text
-
-__all__ = ["add_messages", "add_state", "answer_ids", "message_object", "read_result"]
+from agent_layer.schema import Action, JsonObject, Usage, refer_to
+from tracer.core import Answer, Contents, json_text
 
 _ROLES = {"human": "user", "ai": "assistant", "AIMessageChunk": "assistant"}
 

@@ -1,16 +1,18 @@
-"""This file holds the OpenAI chat dialect, read: what a request asks, what an answer or its chunks say. Pure."""
+"""This file holds the openai client's tracing: chat completions and responses. Importing it installs it.
+
+This file holds the OpenAI chat dialect, read: what a request asks, what an answer or its chunks say. Pure.
+"""
 
 from collections.abc import Iterable, Mapping
 from typing import cast
 
 import msgspec
+from openai import AsyncOpenAI, OpenAI
 
-from agent_layer.schema.record import JsonObject
-from agent_layer.schema.step import Action, Usage
-from tracer.calls import Answer, Asked
-from tracer.integrations.dialects import Dialect, sampling_of, understand
-
-__all__ = ["CHAT"]
+from agent_layer.schema import Action, JsonObject, Usage
+from tracer.core import Answer, Asked
+from tracer.integrations.client import Api, Dialect, sampling_of, trace_client, understand
+from tracer.integrations.openai_responses import RESPONSES
 
 _NOT_SAMPLING = frozenset({"messages", "tools", "model", "stream", "stream_options"})
 _DONE = "[DONE]"
@@ -137,3 +139,15 @@ def _is_last(event: str) -> bool:
 
 
 CHAT = Dialect(_read_request, _read_answer, _read_stream, _is_last)
+
+
+__all__: list[str] = []
+
+
+def _key_headers(key: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key}"}
+
+
+trace_client(
+    OpenAI, AsyncOpenAI, Api({"/chat/completions": CHAT, "/responses": RESPONSES}, root="", key_headers=_key_headers)
+)

@@ -4,10 +4,9 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from agent_layer.schema.record import JsonObject
-from agent_layer.schema.step import Action, Usage
-from tracer.calls import Answer, Asked
-from tracer.integrations.dialects import (
+from agent_layer.schema import Action, JsonObject, Usage
+from tracer.core import Answer, Asked
+from tracer.integrations.client import (
     Dialect,
     kind_of,
     objects_of,
@@ -17,8 +16,6 @@ from tracer.integrations.dialects import (
     tool_call,
     understand,
 )
-
-__all__ = ["RESPONSES"]
 
 _NOT_SAMPLING = frozenset({"input", "instructions", "tools", "model", "stream", "stream_options"})
 _LAST = frozenset({"response.completed", "response.incomplete", "response.failed"})

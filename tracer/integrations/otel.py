@@ -1,4 +1,5 @@
-"""This file holds what marks OpenTelemetry's spans as those of the current rollout; ``ingest`` then knows their home.
+"""This file holds what marks OpenTelemetry's spans as those of the current rollout; ``ingest`` then knows their
+home.
 
 A program adds it to its own provider of spans: ``provider.add_span_processor(RolloutSpans())``.
 """
@@ -7,10 +8,8 @@ from opentelemetry import baggage
 from opentelemetry.context import Context
 from opentelemetry.sdk.trace import Span, SpanProcessor
 
-from agent_layer.schema.attributes import ROLLOUT
-from tracer.context import current
-
-__all__ = ["RolloutSpans"]
+from agent_layer.otel_names import ROLLOUT
+from tracer.core import current
 
 
 class RolloutSpans(SpanProcessor):

@@ -8,8 +8,6 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import cast
 
-__all__ = ["after_import", "replace_everywhere"]
-
 
 def after_import(name: str, act: Callable[[], object]) -> None:
     """Act once the module has been imported: now, if it has been already."""

@@ -1,7 +1,9 @@
 """This file holds which rollouts may teach: those with a reward, in groups whose rewards differ.
 
-A rollout that failed for no fault of the policy has no reward; it leaves the baseline of its group and is not trained.
-Rewards are counted once per rollout, however many samples it has. The same rule as veRL's ``grpo`` stands here in plain
+A rollout that failed for no fault of the policy has no reward; it leaves the baseline of its group and is not
+trained.
+Rewards are counted once per rollout, however many samples it has. The same rule as veRL's ``grpo`` stands here
+in plain
 Python; it decides which groups teach anything, and tests compare veRL with it.
 """
 
@@ -11,18 +13,7 @@ from statistics import fmean, stdev
 import msgspec
 
 from agent_layer.errors import EmptyGroupError
-from agent_layer.schema.record import Record
-from agent_layer.schema.sample import TrainingSample
-
-__all__ = [
-    "GroupSamples",
-    "RolloutSamples",
-    "TrainingBatch",
-    "group_advantages",
-    "make_batch",
-    "select_batch",
-    "teaches",
-]
+from agent_layer.schema import Record, TrainingSample
 
 _EPSILON = 1e-6
 """Added to the deviation, as veRL does."""

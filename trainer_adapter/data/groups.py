@@ -1,19 +1,33 @@
-"""This file holds what a step takes in: closed groups as samples, without what is too old, and counts. Pure."""
+"""This file holds what a step takes in: closed groups as samples, without what is too old, and counts. Pure.
+
+This file holds from which policy version a group may begin, so that it is not too stale when it is trained. Pure.
+
+Let a step train g groups, and let each step make a version. Of the groups that are asked for and not yet
+trained, in
+the order in which they are to be trained, the one at place k is trained by version V + k // g, where V trains
+next.
+What it was sampled by may be s versions older: it may begin once version w = V + k // g - s is there. Turned
+around: of
+the groups that begin by version w at the latest, g * (1 + s + w - V) may wait to be trained. For w = V, which
+is there,
+that is g * (1 + s), the bound of whoever asks for nothing that may not begin at once; those of a larger w are
+asked
+ahead, and wait in the queue for their version, instead of workers for the trainer.
+
+While each step trains g groups and makes a version, position p of all that were ever asked for is trained at step
+p // g, by version p // g, and begins at p // g - s. Counting those that wait holds beyond that: where groups are
+dropped, where a step changes no weights, and where a trainer that was killed has left later versions.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from agent_layer.schema.group import Fill, Group
-from agent_layer.schema.reward import current_rewards
-from agent_layer.schema.trajectory import Trajectory
-from agent_layer.store.follow import GroupDelivery
-from trainer_adapter.advantages import GroupSamples, RolloutSamples, teaches
-from trainer_adapter.samples import SampleSet, samples_of
-
-__all__ = ["GroupIntake", "StepCounts", "count_step", "read_group", "rollout_of", "success_by_task"]
-
+from agent_layer.schema import Fill, Group, Trajectory, current_rewards
+from agent_layer.store.consumers import GroupDelivery
+from trainer_adapter.data.advantages import GroupSamples, RolloutSamples, teaches
+from trainer_adapter.data.samples import SampleSet, samples_of
 
 _FEWEST_REWARDS = 2
 """That have a baseline: the one rollout of a group would be compared with itself."""
@@ -176,3 +190,26 @@ def rollout_of(trajectory: Trajectory, found: SampleSet) -> RolloutSamples:
         samples=found.samples,
         reward_ids=[reward.reward_id for reward in standing],
     )
+
+
+def admit(
+    waiting: Sequence[int], policy_version: int, *, groups_per_step: int, max_staleness: int, ask_ahead_steps: int
+) -> list[int]:
+    """Say of each group that may be asked for now from which version it may begin.
+
+    Args:
+        waiting: the same of each group that is asked for and not yet trained.
+        policy_version: of the weights that train next.
+        groups_per_step: groups that one step trains.
+        max_staleness: versions by which what is trained may be older than what trains.
+        ask_ahead_steps: steps whose groups are asked for before they may begin.
+
+    Returns:
+        [num_groups] rising; negative where a version before the first would do.
+    """
+    admitted: list[int] = []
+    for ahead in range(1 + max_staleness + ask_ahead_steps):
+        start = policy_version - max_staleness + ahead
+        num_begun = sum(one <= start for one in waiting) + len(admitted)
+        admitted += [start] * max(0, groups_per_step * (1 + ahead) - num_begun)
+    return admitted

@@ -1,6 +1,7 @@
 """This file holds how the batch of an update is rebuilt from stored records, byte for byte, as it was then.
 
-A batch follows from steps, which nobody changes, and from the judgements that stood when it was trained, whose ids its
+A batch follows from steps, which nobody changes, and from the judgements that stood when it was trained, whose
+ids its
 record names: what people or scorers say later is not seen. Whatever differs all the same is named. Of a batch of
 which rollouts were deleted, each of the others is compared by its own hash.
 """
@@ -11,16 +12,10 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from agent_layer.errors import AgentLayerError
-from agent_layer.schema.batch import TrainedBatch, TrainedRollout
-from agent_layer.schema.codec import encode
-from agent_layer.schema.ids import content_hash, new_id
-from agent_layer.schema.sample import TrainingSample
-from agent_layer.schema.trajectory import Trajectory
-from trainer_adapter.advantages import RolloutSamples, TrainingBatch, make_batch
-from trainer_adapter.intake import rollout_of
-from trainer_adapter.samples import samples_of
-
-__all__ = ["Replay", "rebuild_batch", "record_batch"]
+from agent_layer.schema import TrainedBatch, TrainedRollout, TrainingSample, Trajectory, content_hash, encode, new_id
+from trainer_adapter.data.advantages import RolloutSamples, TrainingBatch, make_batch
+from trainer_adapter.data.groups import rollout_of
+from trainer_adapter.data.samples import samples_of
 
 
 class Replay(msgspec.Struct, frozen=True, kw_only=True):

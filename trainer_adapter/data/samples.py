@@ -1,7 +1,9 @@
 """This file holds how a trajectory becomes training samples: every sampled token is trained exactly once.
 
-The steps of a trajectory form trees: a step whose prompt continues the tokens of an earlier step is its child. One
-sample is one path from a root towards a leaf. Steps that several paths share are trained in the first of them and are
+The steps of a trajectory form trees: a step whose prompt continues the tokens of an earlier step is its child.
+One
+sample is one path from a root towards a leaf. Steps that several paths share are trained in the first of them
+and are
 context, masked, in the others. Nothing is re-tokenised, padded or cut.
 """
 
@@ -12,13 +14,17 @@ from typing import TypeAlias
 import msgspec
 
 from agent_layer.errors import BadInputError, CaptureError
-from agent_layer.schema.record import Logprobs, TokenIds
-from agent_layer.schema.rollout import AttemptStarted
-from agent_layer.schema.sample import StepRef, TrainingSample
-from agent_layer.schema.step import PolicyRun, PromptDelta, Step
-from agent_layer.schema.trajectory import Trajectory
-
-__all__ = ["Drop", "SampleSet", "samples_of"]
+from agent_layer.schema import (
+    AttemptStarted,
+    Logprobs,
+    PolicyRun,
+    PromptDelta,
+    Step,
+    StepRef,
+    TokenIds,
+    TrainingSample,
+    Trajectory,
+)
 
 StepKey: TypeAlias = tuple[str, int]
 """(call id, choice)."""

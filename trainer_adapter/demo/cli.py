@@ -4,8 +4,6 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["register"]
-
 STEPS = 70
 
 
@@ -26,6 +24,6 @@ def demo(
     The agent learns to find a hidden number from 1 to 6 in four guesses from 'higher' and 'lower'. Ctrl-C stops
     everything and loses nothing; the same command goes on from weights, optimizer and cursor.
     """
-    from examples.guess_number.demo import run_demo  # noqa: PLC0415  # needs the extras that a plain install lacks
+    from trainer_adapter.demo.demo import run_demo  # noqa: PLC0415  # needs the extras that a plain install lacks
 
     run_demo(context.obj, steps, seed, fresh=fresh)

@@ -9,13 +9,11 @@ from pathlib import Path
 
 from agent_layer.errors import AgentLayerError
 from agent_layer.settings import Settings
-from examples.guess_number.display import Display
-from examples.guess_number.job import RECIPE, make_config, write_tasks
-from examples.guess_number.report import print_report
+from trainer_adapter.demo.display import Display
+from trainer_adapter.demo.job import RECIPE, make_config, write_tasks
+from trainer_adapter.demo.report import print_report
 from trainer_adapter.launch import Job, RunningJob, run_job
-from trainer_adapter.progress import progress_path, read_progress
-
-__all__ = ["run_demo"]
+from trainer_adapter.loop import progress_path, read_progress
 
 _LOOK_SECONDS = 0.25
 
@@ -83,7 +81,7 @@ def _ensure_model(directory: Path, seed: int) -> None:
     """Write the model in a process of its own: torch has no business in this one."""
     if (directory / "config.json").exists():
         return
-    command = [sys.executable, "-m", "examples.guess_number.model", str(directory), str(seed)]
+    command = [sys.executable, "-m", "trainer_adapter.demo.model", str(directory), str(seed)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise AgentLayerError(f"model {directory}: expected to be written, but: {done.stderr.strip()[-600:]}")

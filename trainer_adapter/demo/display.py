@@ -10,10 +10,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from agent_layer.local.leash import Leashed
-from trainer_adapter.progress import StepProgress
-
-__all__ = ["Display", "calls_per_second", "mean_success"]
+from agent_layer.infra.processes import Leashed
+from trainer_adapter.loop import StepProgress
 
 
 class Display:

@@ -5,18 +5,15 @@ from pathlib import Path
 
 import msgspec
 
-from examples.guess_number.game import HIGHEST, REWARDS
-from trainer_adapter.config import Algorithm, Curriculum, Keep, Optimizer, Rollouts, TrainConfig
-from trainer_adapter.schedule import Schedule
-
-__all__ = ["RECIPE", "Recipe", "make_config", "write_tasks"]
+from envs.tasksets.guess_number import HIGHEST, REWARDS
+from trainer_adapter.config import Algorithm, Curriculum, Keep, Optimizer, Rollouts, Schedule, TrainConfig
 
 
 @dataclass(frozen=True)
 class Recipe:
     """What the command needs to know beside the trainer's configuration."""
 
-    target: str = "examples.guess_number.agent:play"
+    target: str = "guess_number"
     slots: int = 16
     group_size: int = 10
 

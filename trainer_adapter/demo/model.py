@@ -1,8 +1,12 @@
 """This file holds the tiny model that the demo starts from: an untrained Qwen2 whose words are whole tokens.
 
-``python -m examples.guess_number.model DIRECTORY SEED`` writes it. The words are *added* tokens: transformers 5 reads a
+``python -m trainer_adapter.demo.model DIRECTORY SEED`` writes it. The words are *added* tokens: transformers 5
+reads a
 qwen2 directory with a byte-pair tokenizer whatever its configuration says, and would drop plain vocabulary words.
 """
+
+# transformers and tokenizers are untyped
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 
 import sys
 from pathlib import Path
@@ -12,8 +16,6 @@ from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
 from agent_layer.errors import EngineError
-
-__all__ = ["write_model"]
 
 SPECIAL = ["<pad>", "<|end|>", "<unk>"]
 WORDS = ["guess", "higher", "lower", "found", "foul", "yes", "no", "open", "empty"]

@@ -1,22 +1,23 @@
 """This file holds what the demo says at its end: a table, a plot, and how to look at what it stored."""
 
+# matplotlib is untyped
+# pyright: reportUnknownMemberType=false
+
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib as mpl
-
-mpl.use("Agg")  # before pyplot chooses a screen
 from matplotlib import pyplot as plt
 from rich.table import Table
 
 from agent_layer.settings import Settings
 from agent_layer.store import open_store
-from examples.guess_number.display import Display, calls_per_second, mean_success
-from examples.guess_number.game import chance_without_hints, chance_without_repeats
-from trainer_adapter.progress import StepProgress
+from envs.tasksets.guess_number import chance_without_hints, chance_without_repeats
+from trainer_adapter.demo.display import Display, calls_per_second, mean_success
+from trainer_adapter.loop import StepProgress
 
-__all__ = ["plot_success", "print_report"]
+mpl.use("Agg")  # before pyplot chooses a screen
 
 
 def print_report(settings: Settings, display: Display, home: Path, seconds: float) -> None:

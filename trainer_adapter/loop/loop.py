@@ -1,7 +1,9 @@
 """This file holds the training loop: whole groups in, one update, one policy version out, again.
 
-Workers never wait for it: while an update runs, they work on the groups that ``max_staleness`` allows ahead of it.
-A stop ends it between two steps, with a checkpoint. A kill loses what came after the last checkpoint; the groups since
+Workers never wait for it: while an update runs, they work on the groups that ``max_staleness`` allows ahead of
+it.
+A stop ends it between two steps, with a checkpoint. A kill loses what came after the last checkpoint; the
+groups since
 then were not acknowledged and come again.
 """
 
@@ -10,18 +12,21 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 
 from agent_layer.errors import AgentLayerError
-from agent_layer.store.follow import GroupDelivery
-from trainer_adapter.advantages import TrainingBatch, select_batch
-from trainer_adapter.checkpoint import Cursor, Shelf
+from agent_layer.store.consumers import GroupDelivery
 from trainer_adapter.config import TrainConfig
-from trainer_adapter.embedded import EmbeddedTrainer, UpdateReport
-from trainer_adapter.groups import GroupFeed
-from trainer_adapter.intake import GroupIntake, StepCounts, count_step, read_group, success_by_task
-from trainer_adapter.progress import StepProgress
-from trainer_adapter.replaying import record_batch
-from trainer_adapter.weights import WeightPublisher
-
-__all__ = ["TrainingLoop"]
+from trainer_adapter.data import (
+    GroupIntake,
+    StepCounts,
+    TrainingBatch,
+    count_step,
+    read_group,
+    record_batch,
+    select_batch,
+    success_by_task,
+)
+from trainer_adapter.loop.checkpoint import Cursor, Shelf, StepProgress
+from trainer_adapter.loop.feed import GroupFeed
+from trainer_adapter.verl import EmbeddedTrainer, UpdateReport, WeightPublisher
 
 
 class TrainingLoop:

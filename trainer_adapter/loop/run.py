@@ -8,23 +8,18 @@ from types import FrameType
 
 import msgspec
 
-from agent_layer.dispatcher.client import Dispatcher
-from agent_layer.dispatcher.tasks import read_tasks
+from agent_layer.dispatcher import Dispatcher, read_tasks
 from agent_layer.errors import BadInputError
-from agent_layer.recorder.log import open_recorder
-from agent_layer.schema.task import Task
+from agent_layer.infra.redis import open_redis
+from agent_layer.recorder import open_recorder
+from agent_layer.schema import Task
 from agent_layer.settings import Settings
-from agent_layer.store.clients import open_redis
-from agent_layer.store.store import open_store
-from trainer_adapter.checkpoint import Cursor, Shelf
+from agent_layer.store import open_store
 from trainer_adapter.config import TrainConfig
-from trainer_adapter.embedded import EmbeddedTrainer
-from trainer_adapter.groups import GroupFeed
-from trainer_adapter.loop import TrainingLoop
-from trainer_adapter.progress import StepProgress, append_progress, progress_path
-from trainer_adapter.weights import WeightPublisher
-
-__all__ = ["stop_on_signals", "train_run"]
+from trainer_adapter.loop.checkpoint import Cursor, Shelf, StepProgress, append_progress, progress_path
+from trainer_adapter.loop.feed import GroupFeed
+from trainer_adapter.loop.loop import TrainingLoop
+from trainer_adapter.verl import EmbeddedTrainer, WeightPublisher
 
 
 def train_run(

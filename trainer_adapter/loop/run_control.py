@@ -4,11 +4,8 @@ import time
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from agent_layer.dispatcher.client import Dispatcher
-from agent_layer.dispatcher.states import RunState
+from agent_layer.dispatcher import Dispatcher, RunState
 from agent_layer.errors import AgentLayerError
-
-__all__ = ["Standing"]
 
 _LOOK_SECONDS = 2.0
 """Between two looks while groups are waited for: what ended just before a pause is trained first."""

@@ -1,14 +1,11 @@
 """This file holds what veRL needs around it: a CPU platform, a process group of one, and its engine for the CPU.
 
-veRL knows CUDA, ROCm and Ascend. A machine with one of these is left to veRL; without one, the CPU is made a platform
-through veRL's own plug-in interface. Everything here must happen before veRL's engines are imported, because they ask
+veRL knows CUDA, ROCm and Ascend. A machine with one of these is left to veRL; without one, the CPU is made a
+platform
+through veRL's own plug-in interface. Everything here must happen before veRL's engines are imported, because
+they ask
 for the device then.
 """
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
-# pyright: reportUnknownArgumentType=false, reportUntypedBaseClass=false, reportMissingTypeArgument=false
-# veRL and much of torch.distributed carry no types.
-# pyright: reportIncompatibleMethodOverride=false, reportAssignmentType=false
-# veRL declares properties where constants do, and an index where the CPU has a name.
 
 import os
 import warnings
@@ -22,7 +19,12 @@ import torch.distributed
 from verl.plugin.platform.platform_base import PlatformBase
 from verl.plugin.platform.platform_manager import set_platform
 
-__all__ = ["CpuPlatform", "enter_platform"]
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false, reportUntypedBaseClass=false, reportMissingTypeArgument=false
+# veRL and much of torch.distributed carry no types.
+# pyright: reportIncompatibleMethodOverride=false, reportAssignmentType=false
+# veRL declares properties where constants do, and an index where the CPU has a name.
+
 
 _ONE_PROCESS = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
 """veRL's Worker insists on torchrun's variables; the address is never used, since the group is in this process."""

@@ -1,10 +1,9 @@
 """This file holds veRL's batch: the one place where samples become tensors and back.
 
-Prompts are padded on the left, responses on the right, so that column ``num_prompt`` is the first response token of
+Prompts are padded on the left, responses on the right, so that column ``num_prompt`` is the first response
+token of
 every row. ``response_mask`` is the samples' loss mask: a token that is 0 there is context and teaches nothing.
 """
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# veRL and tensordict carry no types.
 
 from collections.abc import Sequence
 
@@ -15,11 +14,12 @@ from torch import Tensor
 from verl.trainer.ppo.core_algos import get_adv_estimator_fn
 from verl.trainer.ppo.rollout_corr_helper import compute_rollout_correction_and_rejection_mask
 
-from agent_layer.schema.sample import TrainingSample
-from trainer_adapter.advantages import TrainingBatch
+from agent_layer.schema import TrainingSample
 from trainer_adapter.config import Algorithm
+from trainer_adapter.data import TrainingBatch
 
-__all__ = ["correction_weights", "gap_of", "pack_batch", "rollout_advantages"]
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# veRL and tensordict carry no types.
 
 
 def pack_batch(batch: TrainingBatch, algorithm: Algorithm) -> TensorDict:

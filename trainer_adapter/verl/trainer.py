@@ -1,11 +1,11 @@
 """This file holds the trainer that runs in this process: veRL's TrainingWorker with FSDP2, one update at a time.
 
-One update: log-probabilities under the present weights, importance weights against those that sampled, then minibatches
-of the clipped policy loss, all computed by veRL. Order and rates follow from the seed and the step alone, so that a
+One update: log-probabilities under the present weights, importance weights against those that sampled, then
+minibatches
+of the clipped policy loss, all computed by veRL. Order and rates follow from the seed and the step alone, so
+that a
 stopped run goes on as if it had not been.
 """
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# veRL and tensordict carry no types.
 
 from collections.abc import Iterator
 from functools import partial
@@ -32,12 +32,14 @@ from verl.workers.engine_workers import TrainingWorker
 from verl.workers.utils.losses import ppo_loss
 from verl.workers.utils.padding import left_right_2_no_padding, no_padding_2_padding
 
-from trainer_adapter.advantages import TrainingBatch
 from trainer_adapter.config import TrainConfig
-from trainer_adapter.platform import enter_platform
-from trainer_adapter.tensors import correction_weights, gap_of, pack_batch
+from trainer_adapter.data import TrainingBatch
+from trainer_adapter.verl.platform import enter_platform
+from trainer_adapter.verl.tensors import correction_weights, gap_of, pack_batch
 
-__all__ = ["EmbeddedTrainer", "UpdateReport"]
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# veRL and tensordict carry no types.
+
 
 _STEPS_PER_SEED = 1_000_003
 """Keeps the orders of two seeds apart."""

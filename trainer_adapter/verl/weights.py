@@ -1,6 +1,7 @@
 """This file holds how new weights reach the engines: a directory per version, its registration, the switch.
 
-The order is promise 10: a version is registered before any engine serves it, so that no token carries one that is not
+The order is promise 10: a version is registered before any engine serves it, so that no token carries one that
+is not
 known.
 """
 
@@ -18,16 +19,12 @@ from redis import Redis
 from safetensors.torch import save_file  # pyright: ignore[reportUnknownVariableType]  # partly untyped
 from torch import Tensor
 
+from agent_layer.engines import Engine, EngineBoard, EngineControl, get_policy, newest_policy, register_policy
 from agent_layer.errors import AgentLayerError, EngineError, UnreachableError
-from agent_layer.gateway.engines.control import EngineControl
-from agent_layer.recorder.log import Recorder
-from agent_layer.schema.policy import PolicyVersion
+from agent_layer.infra.redis import Keys
+from agent_layer.recorder import Recorder
+from agent_layer.schema import PolicyVersion
 from agent_layer.settings import Settings
-from agent_layer.store.engines import Engine, EngineBoard
-from agent_layer.store.keys import Keys
-from agent_layer.store.policies import get_policy, newest_policy, register_policy
-
-__all__ = ["WeightPublisher", "write_weights"]
 
 Precision: TypeAlias = Literal["float32", "bfloat16"]
 

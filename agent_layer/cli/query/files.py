@@ -1,4 +1,7 @@
-"""This file holds the commands that write trajectories into files: ``store export parquet | jsonl | verl``."""
+"""This file holds the commands that write trajectories into files: ``store export parquet | jsonl | verl``.
+
+This file holds the command that imports logs of messages: ``store import``.
+"""
 
 import signal
 import sys
@@ -7,27 +10,25 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import IO, TYPE_CHECKING, Annotated, TypeAlias
+from typing import IO, TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import msgspec
 import typer
 
-from agent_layer.cli.filters import parse_which, takes_filters
-from agent_layer.cli.progress import show_progress
-from agent_layer.errors import CorruptRecordError
-from agent_layer.export.feed import Feed
-from agent_layer.export.files import replacing
-from agent_layer.schema.rollout import FINAL_STATUSES
-from agent_layer.store.display import show_trajectory
-from agent_layer.store.filters import Filters
-from agent_layer.store.rows import TrajectoryRow
-from agent_layer.store.store import Store, open_store
-from agent_layer.store.times import parse_time
+from agent_layer.cli.ui import show_progress
+from agent_layer.errors import BackPressureError, BadInputError, CorruptRecordError, NotFoundError
+from agent_layer.export import Feed, replacing
+from agent_layer.ingest import Batch, read_line, records_of, trajectory_id_of_line
+from agent_layer.recorder import Recorder, open_recorder
+from agent_layer.schema import FINAL_STATUSES, check_name
+from agent_layer.store import Store, open_store, parse_which, takes_filters
+from agent_layer.store.index import Filters, TrajectoryRow
+from agent_layer.store.reading import show_trajectory
+from agent_layer.store.segments import owner_hash
+from agent_layer.times import parse_time
 
-if TYPE_CHECKING:  # comes with an extra
-    from agent_layer.export.keeping import Keeper
-
-__all__ = ["export_group"]
+if TYPE_CHECKING:
+    from agent_layer.export import Keeper
 
 WhichStep: TypeAlias = Annotated[
     str | None,
@@ -59,8 +60,12 @@ def parquet(
     filters: Filters,
 ) -> None:
     """Keep a Parquet dataset equal to an answer: DIR/trajectories/*.parquet and DIR/steps/*.parquet."""
-    from agent_layer.export.dataset import Dataset, Plan, Table  # noqa: PLC0415  # comes with an extra
-    from agent_layer.export.keeping import Keeper  # noqa: PLC0415
+    from agent_layer.export import (  # noqa: PLC0415  # comes with an extra
+        Dataset,
+        Keeper,
+        Plan,
+        Table,
+    )
 
     store, left_out = open_store(context.obj), _LeftOut()
     wanted: dict[Table, bool] = {"trajectories": trajectories, "steps": steps}
@@ -111,7 +116,7 @@ def verl(
     filters: Filters,
 ) -> None:
     """Write the tasks of the trajectories as veRL's own dataset: one row for each task, its prompt and its grading."""
-    from agent_layer.export.verl import first_of_each_task, verl_row, write_verl  # noqa: PLC0415  # comes with an extra
+    from agent_layer.export import first_of_each_task, verl_row, write_verl  # noqa: PLC0415  # comes with an extra
 
     store, left_out = open_store(context.obj), _LeftOut()
     rows = first_of_each_task(_ended(store, filters))
@@ -189,3 +194,69 @@ class _LeftOut:
     def end(self) -> None:
         if self._any:
             raise typer.Exit(1)
+
+
+_FLUSH_LINES = 1_000
+
+
+def import_messages(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(metavar="FILE.jsonl", help="One conversation on each line.")],
+    *,
+    run: Annotated[str | None, typer.Option(help="Else AGENT_LAYER_RUN.")] = None,
+    task_type: Annotated[str, typer.Option(help="Where a line names none.")] = "default",
+    split: Annotated[Literal["train", "eval"], typer.Option()] = "train",
+) -> None:
+    """Import OpenAI-style messages, or requests with their responses, as text. Importing a file twice imports it once.
+
+    Every line is checked first; where one cannot be read, nothing is imported.
+    """
+    name, kind = check_name(run or context.obj.run, "run"), check_name(task_type, "task type")
+    num_lines = 0
+    for number, line in _lines(file):
+        read_line(line, f"{file} line {number}")
+        num_lines += 1
+    if not num_lines:
+        raise BadInputError(f"{file}: expected at least one conversation, found none; write one on each line")
+    store, recorder = open_store(context.obj), open_recorder(context.obj)
+    batch = Batch(run=name, split=split, task_type=kind, at=file.stat().st_mtime)
+    num_new = 0
+    with show_progress("conversations") as progress:
+        for num_done, (number, line) in enumerate(_lines(file), start=1):
+            if not _is_known(store, trajectory_id := trajectory_id_of_line(line, name)):
+                recorder.append(*records_of(read_line(line, f"{file} line {number}"), trajectory_id, batch))
+                num_new += 1
+            if num_done % _FLUSH_LINES == 0 or num_done == num_lines:
+                _flush(recorder)
+                progress(num_done, num_lines)
+    typer.echo(f"{num_lines} conversations, {num_new} of them new, in run {name}")
+
+
+def _lines(file: Path) -> Iterator[tuple[int, bytes]]:
+    """Lines that are not empty, with their numbers."""
+    try:
+        with file.open("rb") as opened:
+            yield from ((number, line) for number, line in enumerate(opened, start=1) if line.strip())
+    except OSError as error:
+        raise BadInputError(
+            f"messages file {file}: expected a readable file, found {error.strerror}; check the path"
+        ) from error
+
+
+def _is_known(store: Store, trajectory_id: str) -> bool:
+    """Whether it is stored, or was and has been deleted."""
+    if store.redis.hexists(store.keys.dead, owner_hash(trajectory_id)):
+        return True
+    try:
+        store.row(trajectory_id)
+    except NotFoundError:
+        return False
+    return True
+
+
+def _flush(recorder: Recorder) -> None:
+    if pending := recorder.flush().pending:
+        raise BackPressureError(
+            f"import: expected all records to be stored by now, but {pending} are still in the local log; nothing is"
+            " lost, see 'agent-layer doctor', and import the file again"
+        )

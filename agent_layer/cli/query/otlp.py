@@ -9,13 +9,9 @@ from typing import Annotated
 import typer
 
 from agent_layer.errors import BadInputError, CorruptRecordError, NotFoundError, UnreachableError
-from agent_layer.export.feed import Feed, StorePlace
-from agent_layer.export.otlp import OtlpSender
-from agent_layer.export.spans import Trace, trace_of
+from agent_layer.export import Feed, OtlpSender, StorePlace, Trace, trace_of
 from agent_layer.settings import Settings
-from agent_layer.store.store import Store, open_store
-
-__all__ = ["register"]
+from agent_layer.store import Store, open_store
 
 _BATCH = 16
 """Trajectories that are read and sent together."""

@@ -5,20 +5,13 @@ from typing import Annotated, Literal, cast
 
 import typer
 
-from agent_layer.cli.filters import parse_which, takes_filters
-from agent_layer.cli.output import write_lines
-from agent_layer.cli.text import describe_trajectory, print_rows
+from agent_layer.cli.ui import describe_trajectory, print_rows, write_lines
+from agent_layer.engines import newest_policy
 from agent_layer.errors import BadInputError
-from agent_layer.schema.record import JsonObject
-from agent_layer.store.display import show_row, show_step, show_trajectory
-from agent_layer.store.filters import Filters, Which
-from agent_layer.store.policies import newest_policy
-from agent_layer.store.query import Order
-from agent_layer.store.reading import pick_step, pick_steps
-from agent_layer.store.rows import TrajectoryRow
-from agent_layer.store.store import Store, open_store
-
-__all__ = ["register"]
+from agent_layer.schema import JsonObject
+from agent_layer.store import Store, open_store, parse_which, takes_filters
+from agent_layer.store.index import Filters, Order, TrajectoryRow, Which
+from agent_layer.store.reading import pick_step, pick_steps, show_row, show_step, show_trajectory
 
 
 def register(app: typer.Typer) -> None:

@@ -5,12 +5,10 @@ from typing import Annotated
 import typer
 
 from agent_layer.errors import BadInputError, NotWholeError
-from agent_layer.recorder.log import open_recorder
-from agent_layer.schema.reward import Reward
+from agent_layer.recorder import open_recorder
+from agent_layer.schema import Reward
 from agent_layer.settings import Settings
-from agent_layer.store.store import Store, open_store
-
-__all__ = ["register"]
+from agent_layer.store import Store, open_store
 
 _NO_SCORE = "none"
 

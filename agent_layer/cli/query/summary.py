@@ -5,14 +5,9 @@ from typing import Annotated, Literal, cast
 import typer
 from rich.table import Table
 
-from agent_layer.cli.filters import takes_filters
-from agent_layer.cli.output import draw_table, write_lines
-from agent_layer.store.filters import Filters
-from agent_layer.store.store import open_store
-from agent_layer.store.summaries import By, Summary
-
-__all__ = ["register"]
-
+from agent_layer.cli.ui import draw_table, write_lines
+from agent_layer.store import open_store, takes_filters
+from agent_layer.store.index import By, Filters, Summary
 
 _BY_HELP = (
     "A line for each value of these, with commas between: run, split, task_type, env, env_version, status, cause,"

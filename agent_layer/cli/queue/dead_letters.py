@@ -7,15 +7,25 @@ from typing import Annotated
 
 import typer
 
-from agent_layer.cli.dispatch_watch import Format, Limit, Run, Watch, present
-from agent_layer.cli.dispatch_words import choose, count_of, describe_tries, find_run, take
-from agent_layer.cli.output import describe_seconds, write_lines
-from agent_layer.cli.sight import Column, Sight, row_of
-from agent_layer.dispatcher.client import Dispatcher, connect
-from agent_layer.dispatcher.states import RolloutState
+from agent_layer.cli.ui import (
+    Column,
+    Format,
+    Limit,
+    Run,
+    Sight,
+    Watch,
+    choose,
+    count_of,
+    describe_seconds,
+    describe_tries,
+    find_run,
+    present,
+    row_of,
+    take,
+    write_lines,
+)
+from agent_layer.dispatcher import Dispatcher, RolloutState, connect
 from agent_layer.errors import NotFoundError
-
-__all__ = ["register"]
 
 _COLUMNS = (
     Column("rollout", 0),

@@ -5,24 +5,27 @@ from typing import Annotated
 
 import typer
 
-from agent_layer.cli.dispatch_watch import Format, Limit, Run, Watch, present
-from agent_layer.cli.dispatch_words import (
+from agent_layer.cli.ui import (
     MOST_LOOKED_AT,
+    Column,
+    Format,
+    Limit,
+    Run,
+    Sight,
+    Watch,
     choose,
     count_of,
     describe_depth,
     describe_left_out,
     describe_none,
+    describe_seconds,
     find_run,
+    present,
+    row_of,
     take,
 )
-from agent_layer.cli.output import describe_seconds
-from agent_layer.cli.sight import Column, Sight, row_of
-from agent_layer.dispatcher.client import Dispatcher, connect
-from agent_layer.dispatcher.states import GroupState
+from agent_layer.dispatcher import Dispatcher, GroupState, connect
 from agent_layer.errors import NotFoundError
-
-__all__ = ["register"]
 
 _COLUMNS = (
     Column("group", 0),

@@ -6,16 +6,24 @@ from typing import Annotated
 
 import typer
 
-from agent_layer.cli.dispatch_watch import Format, Limit, Run, Watch, present
-from agent_layer.cli.dispatch_words import count_of, describe_why, find_run, take
-from agent_layer.cli.output import describe_seconds
-from agent_layer.cli.sight import Column, Sight, row_of
-from agent_layer.dispatcher.client import Dispatcher, connect
-from agent_layer.dispatcher.states import RunState
+from agent_layer.cli.ui import (
+    Column,
+    Format,
+    Limit,
+    Run,
+    Sight,
+    Watch,
+    count_of,
+    describe_seconds,
+    describe_why,
+    find_run,
+    present,
+    row_of,
+    take,
+)
+from agent_layer.dispatcher import Dispatcher, RunState, connect
 from agent_layer.errors import BadInputError
 from agent_layer.settings import Settings
-
-__all__ = ["register"]
 
 _COLUMNS = (
     Column("run", 0),

@@ -8,26 +8,27 @@ from typing import Annotated
 import msgspec
 import typer
 
-from agent_layer.cli.dispatch_watch import Format, Limit, Run, Watch, present
-from agent_layer.cli.dispatch_words import (
+from agent_layer.cli.ui import (
     MOST_LOOKED_AT,
+    Column,
+    Format,
+    Limit,
+    Run,
+    Sight,
+    Watch,
     describe_depth,
     describe_left_out,
     describe_none,
+    describe_seconds,
     describe_status,
     describe_tries,
+    present,
+    row_of,
     take,
 )
-from agent_layer.cli.output import describe_seconds
-from agent_layer.cli.sight import Column, Sight, row_of
-from agent_layer.dispatcher.client import Dispatcher, connect
-from agent_layer.dispatcher.looking import Shelf, Views, members_of
-from agent_layer.dispatcher.moves import HELD, OVER
-from agent_layer.dispatcher.states import GroupState, RolloutState
+from agent_layer.dispatcher import HELD, OVER, Dispatcher, GroupState, RolloutState, Shelf, Views, connect, members_of
 from agent_layer.errors import BadInputError
-from agent_layer.schema.task import Split
-
-__all__ = ["register"]
+from agent_layer.schema import Split
 
 _STATUSES = ("queued", "delayed", "paused", *HELD, *OVER)
 """What --status takes: those of rollouts, and 'delayed' for queued ones that wait out a back-off."""

@@ -5,17 +5,23 @@ from typing import Annotated
 
 import typer
 
-from agent_layer.cli.dispatch_watch import Format, Limit, Watch, present
-from agent_layer.cli.dispatch_words import choose, count_of, take
-from agent_layer.cli.output import describe_seconds
-from agent_layer.cli.sight import Column, Sight, row_of
-from agent_layer.dispatcher.client import Dispatcher, connect
-from agent_layer.dispatcher.states import WorkerState
+from agent_layer.cli.ui import (
+    Column,
+    Format,
+    Limit,
+    Sight,
+    Watch,
+    choose,
+    count_of,
+    describe_seconds,
+    present,
+    row_of,
+    take,
+)
+from agent_layer.dispatcher import Dispatcher, WorkerState, connect
 from agent_layer.errors import NotFoundError
-from agent_layer.schema.record import JsonObject
+from agent_layer.schema import JsonObject
 from agent_layer.settings import Settings
-
-__all__ = ["register"]
 
 _COLUMNS = (
     Column("worker", 0),

@@ -6,13 +6,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from agent_layer.engines import Engine, board_of, join_engine, leave_engine
 from agent_layer.errors import BadInputError, EngineError
-from agent_layer.gateway.engines.joining import board_of, join_engine, leave_engine
+from agent_layer.infra.redis import open_redis
 from agent_layer.settings import Settings
-from agent_layer.store.clients import open_redis
-from agent_layer.store.engines import Engine
-
-__all__ = ["register"]
 
 Url = Annotated[str, typer.Argument(help="Address of the engine, http://HOST:PORT.")]
 

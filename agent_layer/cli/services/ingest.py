@@ -7,14 +7,12 @@ from typing import Annotated
 import typer
 from aiohttp import web
 
-from agent_layer.gateway.exposure import check_exposure, tls_of
-from agent_layer.gateway.serving import listen
-from agent_layer.ingest.app import build_app
-from agent_layer.local.addresses import reached
-from agent_layer.recorder.log import open_recorder
+from agent_layer.gateway import listen
+from agent_layer.gateway.http import check_exposure, tls_of
+from agent_layer.infra.processes import reached
+from agent_layer.ingest import build_app
+from agent_layer.recorder import open_recorder
 from agent_layer.settings import Settings
-
-__all__ = ["register"]
 
 _SHUTDOWN_SECONDS = 3.0
 

@@ -8,18 +8,14 @@ from typing import Annotated
 
 import typer
 
+from agent_layer.engines import board_of, put_on_board
 from agent_layer.errors import BadInputError, EngineError
-from agent_layer.gateway.engines.joining import board_of, put_on_board
-from agent_layer.gateway.serving import listen, serve_gateway
-from agent_layer.local.addresses import reached
-from agent_layer.local.processes import GatewayProcesses
-from agent_layer.local.providers import with_providers
-from agent_layer.local.stack import export_lines, with_key
-from agent_layer.recorder.shipping import ensure_shipper
+from agent_layer.gateway import listen, serve_gateway
+from agent_layer.infra.processes import reached
+from agent_layer.infra.redis import open_redis
+from agent_layer.local import GatewayProcesses, export_lines, with_key, with_providers
+from agent_layer.recorder import ensure_shipper
 from agent_layer.settings import Settings
-from agent_layer.store.clients import open_redis
-
-__all__ = ["register"]
 
 _CHECK_SECONDS = 0.1
 

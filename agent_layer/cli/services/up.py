@@ -10,12 +10,9 @@ import typer
 from rich.console import Console
 
 from agent_layer.errors import BadInputError, EngineError
-from agent_layer.local.stack import Stack, export_lines, run_stack
-from agent_layer.local.vllm import VllmServer
-from agent_layer.recorder.shipping import ensure_shipper
+from agent_layer.local import Stack, VllmServer, export_lines, run_stack
+from agent_layer.recorder import ensure_shipper
 from agent_layer.settings import Settings
-
-__all__ = ["register"]
 
 _CHECK_SECONDS = 1.0
 

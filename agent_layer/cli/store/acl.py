@@ -5,10 +5,7 @@ from typing import Annotated
 import typer
 
 from agent_layer.errors import BadInputError
-from agent_layer.store.acl import ROLES, rules_of
-from agent_layer.store.keys import Keys
-
-__all__ = ["acl"]
+from agent_layer.infra.redis import ROLES, Keys, rules_of
 
 
 def acl(

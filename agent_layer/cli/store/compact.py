@@ -8,17 +8,13 @@ from typing import Annotated
 
 import typer
 
-from agent_layer.cli.output import describe_size
-from agent_layer.cli.progress import show_progress
-from agent_layer.store.findings import Finding
-from agent_layer.store.garbage import Grace
-from agent_layer.store.store import open_store
-from agent_layer.store.times import parse_span
-
-__all__ = ["register"]
+from agent_layer.cli.ui import describe_size, show_progress
+from agent_layer.store import open_store
+from agent_layer.store.maintenance import Finding, Grace
+from agent_layer.times import parse_span
 
 
-def register(group: typer.Typer) -> None:
+def register_compact(group: typer.Typer) -> None:
     """Add the commands."""
     group.command()(compact)
     group.command()(gc)

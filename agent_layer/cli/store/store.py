@@ -4,15 +4,13 @@ from typing import Annotated
 
 import typer
 
-from agent_layer.cli import store_compact, store_delete, store_expire
-from agent_layer.cli.acl import acl
-from agent_layer.cli.progress import show_progress
-from agent_layer.cli.store_export import export_group
-from agent_layer.cli.store_import import import_messages
-from agent_layer.store.figures import describe
-from agent_layer.store.store import open_store
-
-__all__ = ["register"]
+from agent_layer.cli.query import export_group, import_messages
+from agent_layer.cli.store.acl import acl
+from agent_layer.cli.store.compact import register_compact
+from agent_layer.cli.store.delete import register_delete, register_expire
+from agent_layer.cli.ui import show_progress
+from agent_layer.store import open_store
+from agent_layer.store.maintenance import describe
 
 
 def register(app: typer.Typer) -> None:
@@ -25,9 +23,9 @@ def register(app: typer.Typer) -> None:
     group.command()(cool)
     group.command("import")(import_messages)
     group.add_typer(export_group(), name="export")
-    store_delete.register(group)
-    store_expire.register(group)
-    store_compact.register(group)
+    register_delete(group)
+    register_expire(group)
+    register_compact(group)
     group.command()(acl)
     app.add_typer(group, name="store")
 

@@ -1,13 +1,19 @@
-"""This file holds how commands write what they found: as a table, as lines of JSON; and how sizes and times read."""
+"""This file holds how commands write what they found: as a table, as lines of JSON; and how sizes and times read.
+
+This file holds the progress bar of commands that take a while; it is drawn on standard error and leaves nothing.
+"""
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 
 import msgspec
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as ProgressBar
 from rich.table import Table
 
-__all__ = ["describe_seconds", "describe_size", "draw_table", "open_console", "write_lines"]
+from agent_layer.store.maintenance import Progress
 
 _PIPE_WIDTH = 240
 """Columns of a table that goes to no terminal: enough that nothing is cut."""
@@ -46,3 +52,13 @@ def describe_seconds(seconds: float) -> str:
         if seconds < end:
             return f"{int(seconds // size)}{large}{int(seconds % size // smaller)}{small}"
     return f"{int(seconds // 86_400)}d{int(seconds % 86_400 // 3_600)}h"
+
+
+@contextmanager
+def show_progress(subject: str) -> Generator[Progress]:
+    """Draw a bar while the block runs; what it is given is called with (things done, things in all)."""
+    columns = (TextColumn(subject), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    console = Console(stderr=True)
+    with ProgressBar(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(subject, total=None)
+        yield lambda num_done, num_all: bar.update(task, completed=num_done, total=num_all)

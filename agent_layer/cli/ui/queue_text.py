@@ -5,25 +5,9 @@ from itertools import islice
 from operator import itemgetter
 from typing import TypeVar
 
-from agent_layer.cli.output import describe_seconds
-from agent_layer.dispatcher.client import Dispatcher
-from agent_layer.dispatcher.states import QueueStats, RolloutState, RunState
+from agent_layer.cli.ui.output import describe_seconds
+from agent_layer.dispatcher import Dispatcher, QueueStats, RolloutState, RunState
 from agent_layer.errors import BadInputError, NotFoundError
-
-__all__ = [
-    "MOST_LOOKED_AT",
-    "choose",
-    "count_of",
-    "describe_depth",
-    "describe_lack",
-    "describe_left_out",
-    "describe_none",
-    "describe_status",
-    "describe_tries",
-    "describe_why",
-    "find_run",
-    "take",
-]
 
 T = TypeVar("T")
 

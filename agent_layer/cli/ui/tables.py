@@ -10,10 +10,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from agent_layer.schema.record import JsonObject
-from agent_layer.store.times import format_time
-
-__all__ = ["Column", "Sight", "draw", "row_of"]
+from agent_layer.schema import JsonObject
+from agent_layer.times import format_time
 
 _GAP = 2
 """Blanks between columns."""

@@ -5,11 +5,9 @@ from typing import cast
 
 import msgspec
 
-from agent_layer.cli.output import open_console
-from agent_layer.cli.sight import Column, Sight, draw
-from agent_layer.schema.record import JsonObject
-
-__all__ = ["describe_trajectory", "print_rows"]
+from agent_layer.cli.ui.output import open_console
+from agent_layer.cli.ui.tables import Column, Sight, draw
+from agent_layer.schema import JsonObject
 
 _HEADER = ("run", "task_id", "task_type", "group_id", "status", "cause", "accepted", "reward", "policy", "started_at")
 _COLUMNS = (

@@ -1,7 +1,9 @@
 """This file holds how a look at the dispatcher is shown once, or again and again until Ctrl-C.
 
-At a terminal the table is drawn anew in its place. Elsewhere a table follows the one before where something other than
-ages has changed, after an empty line. As JSON, only rows come that have changed; of one that is gone, what names it.
+At a terminal the table is drawn anew in its place. Elsewhere a table follows the one before where something
+other than
+ages has changed, after an empty line. As JSON, only rows come that have changed; of one that is gone, what
+names it.
 """
 
 import os
@@ -13,11 +15,9 @@ from typing import Annotated, Literal, TypeAlias
 import typer
 from rich.live import Live
 
-from agent_layer.cli.output import open_console, write_lines
-from agent_layer.cli.sight import Sight, draw
-from agent_layer.schema.record import JsonObject
-
-__all__ = ["Format", "Limit", "Run", "Watch", "present"]
+from agent_layer.cli.ui.output import open_console, write_lines
+from agent_layer.cli.ui.tables import Sight, draw
+from agent_layer.schema import JsonObject
 
 Format: TypeAlias = Annotated[Literal["table", "jsonl"], typer.Option("--format")]
 Limit: TypeAlias = Annotated[int, typer.Option(min=1, max=100_000, help="Most rows.")]

@@ -1,4 +1,5 @@
-"""This file holds calls that outlive a switch of weights: cut off at one engine, they go on where weights are served.
+"""This file holds calls that outlive a switch of weights: cut off at one engine, they go on where weights are
+served.
 
 To those who read it, such a call looks like one engine's answer.
 """
@@ -7,18 +8,13 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final
 
+from agent_layer.engines import Engine
 from agent_layer.errors import EngineError
-from agent_layer.gateway.dialects.continuable import continuing_body, may_be_continued, stream_options_of
-from agent_layer.gateway.dialects.joined import JoinedAnswer
-from agent_layer.gateway.engines.cuts import CutError
-from agent_layer.gateway.flight import Flight
-from agent_layer.gateway.places import Places
-from agent_layer.gateway.provider import Provider
+from agent_layer.gateway.calls.recording import Flight
+from agent_layer.gateway.dialects import JoinedAnswer, continuing_body, may_be_continued, stream_options_of
+from agent_layer.gateway.engines import CutError, Places, Provider
 from agent_layer.gateway.upstream import Upstream
-from agent_layer.schema.record import JsonObject
-from agent_layer.store.engines import Engine
-
-__all__ = ["ContinuedReply", "can_continue", "post_continued"]
+from agent_layer.schema import JsonObject
 
 _JSON, _STREAM = "application/json", "text/event-stream"
 _STREAMED: Final = {"stream": True, "stream_options": {"include_usage": True}}

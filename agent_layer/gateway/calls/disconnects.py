@@ -11,9 +11,7 @@ from typing import TypeAlias
 
 from aiohttp import web
 
-from agent_layer.gateway.retries import Call
-
-__all__ = ["HangUps"]
+from agent_layer.gateway.rollouts import Call
 
 _Task: TypeAlias = asyncio.Task[object]
 

@@ -1,6 +1,7 @@
 """This file holds the way of one call: recognised, recorded, sent on, answered, recorded again.
 
-The start is in the log before the request leaves, the end before the last byte of the answer returns. So whatever is
+The start is in the log before the request leaves, the end before the last byte of the answer returns. So
+whatever is
 killed, a call that an agent saw answered is stored whole, and a call that it did not is known to have begun.
 """
 
@@ -13,27 +14,30 @@ from itertools import count
 from aiohttp import hdrs, web
 
 from agent_layer.errors import BackPressureError, BadInputError, EngineError
-from agent_layer.gateway.answers import RefusedError, refusal
-from agent_layer.gateway.bodies import read_text
-from agent_layer.gateway.continuing import ContinuedReply, can_continue, post_continued
-from agent_layer.gateway.dialects.chat import ChatRequest
-from agent_layer.gateway.dialects.chat_answer import read_answer
-from agent_layer.gateway.dialects.counting import counting_body, read_count
-from agent_layer.gateway.dialects.dialect import AnswerStream, Dialect
-from agent_layer.gateway.dialects.refusals import is_openai_error, openai_error, sentence_of, shape_of
-from agent_layer.gateway.flight import Flight, Log, Question
-from agent_layer.gateway.hangups import HangUps
-from agent_layer.gateway.headers import asking_of
-from agent_layer.gateway.places import Places
-from agent_layer.gateway.retries import AnswerShelf, Call
-from agent_layer.gateway.rollouts import LiveRollout
+from agent_layer.gateway.calls.continuation import ContinuedReply, can_continue, post_continued
+from agent_layer.gateway.calls.disconnects import HangUps
+from agent_layer.gateway.calls.recording import Flight, Question
+from agent_layer.gateway.calls.requests import asking_of, read_text
+from agent_layer.gateway.dialects import (
+    AnswerStream,
+    ChatRequest,
+    Dialect,
+    RefusedError,
+    counting_body,
+    is_openai_error,
+    openai_error,
+    read_answer,
+    read_count,
+    refusal,
+    sentence_of,
+    shape_of,
+)
+from agent_layer.gateway.engines import Places
+from agent_layer.gateway.rollouts import AnswerShelf, Call, LiveRollout, Log, wait_until
 from agent_layer.gateway.upstream import Reply, Upstream
-from agent_layer.gateway.waiting import wait_until
-from agent_layer.schema.headers import CALL_HEADER
-from agent_layer.schema.ids import new_id
+from agent_layer.schema import new_id
+from agent_layer.schema.wire import CALL_HEADER
 from agent_layer.settings import Settings
-
-__all__ = ["Calls"]
 
 _JSON, _STREAM = "application/json", "text/event-stream"
 _LONGEST_ERROR = 2000

@@ -1,23 +1,43 @@
-"""This file holds how one call becomes two step parts: its start, before it leaves, and its end, before it returns."""
+"""This file holds a call in flight: begun with a record, ended with a record, each exactly once.
+
+This file holds how one call becomes two step parts: its start, before it leaves, and its end, before it returns.
+
+This file holds which policy version sampled which part of an answer that several of them sampled.
+"""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from agent_layer.gateway.breaks import History, cause_of_break
-from agent_layer.gateway.dialects.chat import ChatRequest
-from agent_layer.gateway.dialects.chat_answer import ChatAnswer
-from agent_layer.gateway.headers import agent_of, role_of
-from agent_layer.gateway.prefix import Hashed
-from agent_layer.gateway.rollouts import Asked, LiveRollout, Place
-from agent_layer.schema.findings import BREAK
-from agent_layer.schema.record import JsonObject, TokenIds
-from agent_layer.schema.step import CaptureLevel, PromptDelta, StepPart, StepStatus, Usage
-from agent_layer.schema.trace import parse_trace
-from agent_layer.store.engines import Engine
-
-__all__ = ["Context", "at_engine", "end_part", "remember", "start_part"]
+from agent_layer.engines import Engine
+from agent_layer.gateway.calls.requests import agent_of, role_of
+from agent_layer.gateway.dialects import ChatAnswer, ChatRequest, Completions, Dialect, Exchange
+from agent_layer.gateway.engines import Provider
+from agent_layer.gateway.rollouts import (
+    Asked,
+    Call,
+    EndedCall,
+    Hashed,
+    History,
+    LiveRollout,
+    Log,
+    Place,
+    cause_of_break,
+)
+from agent_layer.schema import (
+    BREAK,
+    Action,
+    CaptureLevel,
+    JsonObject,
+    PolicyRun,
+    PromptDelta,
+    StepPart,
+    StepStatus,
+    TokenIds,
+    Usage,
+)
+from agent_layer.schema.wire import parse_trace
 
 _TOKEN_BYTES = 4
 _NO_IDS = TokenIds()
@@ -175,3 +195,150 @@ def _usage_of(answer: ChatAnswer) -> Usage | None:
 def _temperature_of(sampling: JsonObject) -> float | None:
     value = sampling.get("temperature")
     return float(value) if isinstance(value, int | float) else None
+
+
+def runs_of(before: Sequence[PolicyRun], version: int, num_tokens: int) -> list[PolicyRun]:
+    """Say of all tokens so far who sampled them.
+
+    Args:
+        before: runs of (version, number of tokens) of those that are known already.
+        version: sampled the rest.
+        num_tokens: of all.
+
+    Returns: runs without empty ones, of which no two that follow each other have the same version.
+    """
+    num_new = num_tokens - sum(number for _, number in before)
+    if num_new <= 0:
+        return list(before)
+    if before and before[-1][0] == version:
+        return [*before[:-1], (version, before[-1][1] + num_new)]
+    return [*before, (version, num_new)]
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """A request and the rollout that asks it."""
+
+    rollout: LiveRollout
+    request: ChatRequest
+    asked: Asked
+    call: Call
+    headers: Mapping[str, str]
+    dialect: Dialect = Completions()
+    """In which the client asks and is answered."""
+
+
+class Flight(msgspec.Struct, kw_only=True):
+    """A question on its way to an engine."""
+
+    question: Question
+    engine: Engine
+    log: Log
+    start: StepPart
+    is_ended: bool = False
+    is_moved: bool = False
+    """The engine that it left for first failed."""
+    has_place: bool = True
+    """It has one at the engine; False while it waits for another."""
+    runs: list[PolicyRun] = []
+    """Of what was sampled before it was cut off and went on."""
+
+    @classmethod
+    def begin(cls, question: Question, engine: Engine, log: Log) -> "Flight":
+        """Record that the call begins. The request may leave once this returned.
+
+        Raises: RefusedError: the rollout was closed, or its budget is used up. BackPressureError: the log is full.
+        """
+        rollout, asked, call = question.rollout, question.asked, question.call
+        rollout.check_may_call()
+        start = start_part(rollout, call.call_id, question.request, asked, engine, question.headers)
+        if isinstance(engine, Provider):
+            start = engine.mark(start, question.request)
+        rollout.logs.add(log.append(*asked.contents, start))
+        for content in asked.contents:
+            rollout.stored.add(content.hash)
+        rollout.num_started += 1
+        rollout.note_sign()
+        call.is_started = True
+        return cls(question=question, engine=engine, log=log, start=start)
+
+    def move_to(self, engine: Engine) -> None:
+        """Go on to another engine, as the same call."""
+        self.start = at_engine(self.start, engine)
+        self.arrive(engine)
+        self.is_moved, self.runs = True, []
+
+    def leave(self, num_tokens: int) -> None:
+        """Give up the place in the middle of an answer, of which so many tokens are sampled."""
+        self.runs = runs_of(self.runs, self.engine.version, num_tokens)
+        self.has_place = False
+
+    def arrive(self, engine: Engine) -> None:
+        """Have a place again."""
+        self.engine, self.has_place = engine, True
+
+    def body(self) -> bytes:
+        """What the engine is asked."""
+        request = self.question.request
+        if isinstance(self.engine, Provider):
+            return request.for_provider(self.engine.model)
+        return request.for_engine(self.engine.model, self.question.rollout.sampling_for(request.sampling))
+
+    @property
+    def headers(self) -> Mapping[str, str] | None:
+        """What the request must carry besides."""
+        return self.engine.headers if isinstance(self.engine, Provider) else None
+
+    def exchange(self) -> Exchange:
+        """What the dialect must know to write the answer."""
+        question = self.question
+        return Exchange(
+            request=question.request,
+            trajectory_id=self.start.trajectory_id,
+            call_id=self.start.call_id,
+            model=self.engine.model,
+            at=int(self.start.at),
+            num_choices=self.num_choices,
+        )
+
+    @property
+    def num_choices(self) -> int:
+        """How many answers the engine was asked for."""
+        asked = (self.start.sampling_applied or {}).get("n")
+        return asked if isinstance(asked, int) else 1
+
+    def end(self, answer: ChatAnswer | None, status: StepStatus, error: str | None = None) -> None:
+        """Record how the call ended. The last byte of the answer may leave once this returned.
+
+        Raises: BackPressureError: the log is full; the answer must not be given, because it would not be stored.
+        """
+        rollout, call = self.question.rollout, self.question.call
+        is_whole = status == "ok"
+        context = remember(rollout, call.call_id, self.question.asked, answer, is_whole=is_whole) if answer else None
+        self.is_ended = True
+        part = end_part(self.start, context, answer, status, error)
+        if isinstance(self.engine, Provider):
+            part = msgspec.structs.replace(part, capture_level="text", findings=[])
+        if self.runs:
+            part = self._continued(part)
+        rollout.logs.add(self.log.append(self._moved(part) if self.is_moved else part))
+        rollout.num_ended += 1
+        rollout.ended.append(
+            EndedCall(call.call_id, sum(len(one.response_token_ids or ()) for one in part.actions or ()))
+        )
+        rollout.note_sign()
+        call.is_good = is_whole
+        if is_whole and self.start.role != "aux" and part.capture_level != "tokens":
+            rollout.untokened.append(call.call_id)
+
+    def _continued(self, part: StepPart) -> StepPart:
+        """Say which weights sampled what."""
+        actions = [self._versioned(action) for action in part.actions or ()] or None
+        return msgspec.structs.replace(part, actions=actions, findings=[*part.findings, "continued"])
+
+    def _versioned(self, action: Action) -> Action:
+        num_tokens = len(action.response_token_ids or ())
+        return msgspec.structs.replace(action, policy_versions=runs_of(self.runs, self.engine.version, num_tokens))
+
+    def _moved(self, part: StepPart) -> StepPart:
+        """The start names an engine that failed; the end names the one that answered."""
+        return msgspec.structs.replace(at_engine(part, self.engine), findings=[*part.findings, "engine_changed"])

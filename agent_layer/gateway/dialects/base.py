@@ -1,131 +1,106 @@
-"""This file holds how translated requests are put together: messages, tools, and what goes to the engine."""
+"""This file holds what a dialect is: how a client's request becomes a chat completion, and its answer goes back.
 
-from collections.abc import Iterable, Mapping
-from typing import Final
+This file holds what translated answers say in numbers: how many tokens there were, and on demand which.
+
+This file holds how translated requests are put together: messages, tools, and what goes to the engine.
+
+This file holds what dialects remember between calls: texts by name, up to a number of bytes, the unused let go.
+"""
+
+from collections import OrderedDict
+from typing import Protocol, TypeAlias
 
 import msgspec
 
-from agent_layer.errors import BadInputError
-from agent_layer.gateway.dialects.chat import ChatRequest, Pieces, request_of
-from agent_layer.schema.record import JsonObject
-
-__all__ = [
-    "Format",
-    "assistant_message",
-    "content_of",
-    "encoded",
-    "function_tool",
-    "image_part",
-    "named_choice",
-    "objects_in",
-    "text_part",
-    "tool_call",
-    "translated",
-]
-
-_ENCODER: Final = msgspec.json.Encoder()
+from agent_layer.gateway.dialects.chat import ChatRequest
+from agent_layer.gateway.dialects.chat_answer import ChatAnswer
 
 
-def encoded(value: object) -> msgspec.Raw:
-    """Give a value as JSON text."""
-    return value if isinstance(value, msgspec.Raw) else msgspec.Raw(_ENCODER.encode(value))
+class Exchange(msgspec.Struct, frozen=True, kw_only=True):
+    """A call whose answer is to be written."""
+
+    request: ChatRequest
+    trajectory_id: str
+    call_id: str
+    model: str
+    at: int
+    """Seconds since the epoch."""
+    num_choices: int = 1
+    """So many answers were asked for."""
 
 
-def text_part(text: str) -> JsonObject:
-    """A text among the parts of a message."""
-    return {"type": "text", "text": text}
+class AnswerStream(Protocol):
+    """An answer that is still coming."""
+
+    @property
+    def is_done(self) -> bool:
+        """The engine's closing event has been seen."""
+        ...
+
+    @property
+    def error(self) -> str | None:
+        """What went wrong in the middle."""
+        ...
+
+    def feed(self, received: bytes) -> bytes:
+        """Take bytes of the engine; give those that the client is to see now."""
+        ...
+
+    def fail(self, message: str) -> bytes:
+        """Note that the engine broke off; give what tells the client."""
+        ...
+
+    def answer(self, version: int) -> ChatAnswer:
+        """What was received so far, as it is recorded."""
+        ...
+
+    @property
+    def is_complete(self) -> bool:
+        """Every choice that was asked for has said why it ended, as far as was read."""
+        ...
 
 
-def image_part(url: str, detail: object = None) -> JsonObject:
-    """An image among the parts of a message."""
-    image: JsonObject = {"url": url}
-    return {"type": "image_url", "image_url": image | {"detail": detail} if detail else image}
+class Dialect(Protocol):
+    """A language in which clients ask."""
+
+    def read(self, body: bytes, trajectory_id: str) -> ChatRequest:
+        """Read a client's body.
+
+        Raises: BadInputError: it cannot be understood, or a chat completion has no place for what it wants.
+        """
+        ...
+
+    def write(self, answer: ChatAnswer, exchange: Exchange) -> bytes:
+        """Give the body of a whole answer."""
+        ...
+
+    def stream(self, exchange: Exchange) -> AnswerStream:
+        """Begin a streamed answer."""
+        ...
 
 
-def content_of(parts: list[JsonObject]) -> object:
-    """Give parts as the content of a message; a single text is said as text."""
-    match parts:
-        case []:
-            return ""
-        case [{"type": "text", "text": str(text), **rest}] if not rest:
-            return text
-        case _:
-            return parts
+Name: TypeAlias = tuple[str, str]
+"""(trajectory, name of the text in it)."""
 
 
-def objects_in(content: object) -> list[JsonObject]:
-    """Give a content that may be a text or a list as a list of objects."""
-    if content is None:
-        return []
-    return [text_part(content)] if isinstance(content, str) else msgspec.convert(content, list[JsonObject])
+class TextShelf:
+    """Texts of all rollouts."""
 
+    def __init__(self, max_bytes: int = 16 << 20) -> None:
+        self._max_bytes = max_bytes
+        self._num_bytes = 0
+        self._texts: OrderedDict[Name, bytes] = OrderedDict()
 
-def assistant_message(texts: Iterable[str], reasoning: Iterable[str], calls: list[JsonObject]) -> JsonObject:
-    """What the model said in one turn; the same however it was cut up on its way."""
-    text, thought = "".join(texts), "".join(reasoning)
-    message: JsonObject = {"role": "assistant", "content": text if text or not calls else None}
-    message |= {"reasoning": thought} if thought else {}
-    return message | ({"tool_calls": calls} if calls else {})
+    def keep(self, name: Name, text: bytes) -> None:
+        """Put a text on the shelf."""
+        self._num_bytes += len(text) - len(self._texts.pop(name, b""))
+        self._texts[name] = text
+        while self._num_bytes > self._max_bytes:
+            _, oldest = self._texts.popitem(last=False)
+            self._num_bytes -= len(oldest)
 
-
-def tool_call(call_id: str, name: str, arguments: str) -> JsonObject:
-    """A call of a tool within such a message."""
-    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
-
-
-def function_tool(name: object, fields: Mapping[str, object]) -> JsonObject:
-    """A tool that the model may call; fields that are None are left out."""
-    return {"type": "function", "function": {"name": name} | _known(fields)}
-
-
-def named_choice(name: str) -> JsonObject:
-    """Say that this tool has to be called."""
-    return {"type": "function", "function": {"name": name}}
-
-
-class Format(msgspec.Struct):
-    """How the other dialects ask for JSON."""
-
-    type: str
-    name: str = "output"
-    schema: JsonObject | None = None
-    description: str | None = None
-    strict: bool | None = None
-
-    def told(self) -> JsonObject | None:
-        """Say it as ``response_format``; None: text, as without one."""
-        if self.type != "json_schema":
-            return None if self.type == "text" else {"type": self.type}
-        fields = {"schema": self.schema, "description": self.description, "strict": self.strict}
-        return {"type": self.type, "json_schema": {"name": self.name} | _known(fields)}
-
-
-def _known(fields: Mapping[str, object]) -> JsonObject:
-    return {name: value for name, value in fields.items() if value is not None}
-
-
-def translated(
-    messages: Iterable[object], fields: Mapping[str, object], asked: Pieces, not_sampling: frozenset[str]
-) -> ChatRequest:
-    """Put a request together.
-
-    Args:
-        messages: chat messages, as values or JSON texts.
-        fields: the other members of the chat request; those that are None are left out.
-        asked: what the client sent.
-        not_sampling: members of that which do not shape the answer.
-
-    Raises: BadInputError: several answers are wanted, or an integer has more than 64 bits.
-    """
-    pieces = {name: encoded(value) for name, value in _known(fields).items()}
-    if pieces.get("n", _ONE) != _ONE:
-        raise BadInputError("request: expected n = 1, which alone this dialect can show; ask again for another answer")
-    said = [encoded(message) for message in messages]
-    pieces["messages"] = encoded(said)
-    if pieces.get("stream") == _TRUE:
-        pieces["stream_options"] = msgspec.Raw(b'{"include_usage":true}')
-    wanted: JsonObject = {name: msgspec.json.decode(one) for name, one in asked.items() if name not in not_sampling}
-    return request_of(pieces, said, asked=asked, sampling_asked=wanted)
-
-
-_TRUE, _ONE = msgspec.Raw(b"true"), msgspec.Raw(b"1")
+    def find(self, name: Name) -> bytes | None:
+        """Find a text, which counts as its use; None: it was never kept, or it was let go."""
+        if (found := self._texts.get(name)) is not None:
+            self._texts.move_to_end(name)
+        return found

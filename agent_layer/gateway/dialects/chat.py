@@ -1,7 +1,12 @@
 """This file holds the internal form of requests, chat completions: what is asked, and what the engine is asked.
 
-Every dialect is translated into it and back. Bodies are cut into raw JSON pieces, and only what the record needs is
+Every dialect is translated into it and back. Bodies are cut into raw JSON pieces, and only what the record
+needs is
 decoded: messages, unknown fields and whatever else this file does not name pass through byte for byte.
+
+This file holds the dialect of chat completions, whose bodies need no translation.
+
+This file holds how the tokens of a prompt are counted: vLLM's ``/tokenize`` is asked, and nothing is sampled.
 """
 
 from collections.abc import Mapping
@@ -9,19 +14,9 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from agent_layer.errors import BadInputError
-from agent_layer.schema.codec import check_storable
-from agent_layer.schema.record import JsonObject
-from agent_layer.schema.task import NOT_SAMPLING
-from agent_layer.schema.untrusted import UNREADABLE
-
-__all__ = [
-    "ChatRequest",
-    "Pieces",
-    "read_pieces",
-    "read_request",
-    "request_of",
-]
+from agent_layer.errors import BadInputError, EngineError
+from agent_layer.gateway.dialects.refusals import sentence_of
+from agent_layer.schema import NOT_SAMPLING, UNREADABLE, JsonObject, check_storable
 
 Pieces: TypeAlias = dict[str, msgspec.Raw]
 """A JSON object whose values are not decoded yet."""
@@ -162,3 +157,33 @@ def request_of(
 
 def _raw(value: object) -> msgspec.Raw:
     return msgspec.Raw(_ENCODER.encode(value))
+
+
+_SHAPING: Final = ("messages", "tools", "chat_template_kwargs")
+
+
+def counting_body(request: ChatRequest, model: str) -> bytes:
+    """Ask for the tokens of this request's prompt."""
+    pieces = {name: request.pieces[name] for name in _SHAPING if name in request.pieces}
+    return msgspec.json.encode({**pieces, "model": model, "add_generation_prompt": True})
+
+
+def read_count(url: str, status: int, body: bytes) -> int:
+    """Read how many there are.
+
+    Raises: EngineError: the engine does not say.
+    """
+    try:
+        return _COUNT.decode(body).count
+    except UNREADABLE as error:
+        raise EngineError(
+            f"engine {url}: expected the number of tokens of a prompt, found status {status}, {sentence_of(body)[1]!r};"
+            " it may have no /tokenize"
+        ) from error
+
+
+class _Count(msgspec.Struct):
+    count: int
+
+
+_COUNT: Final = msgspec.json.Decoder(_Count)

@@ -1,16 +1,61 @@
-"""This file holds how the chunks of a streamed chat completion add up to the one answer that is recorded."""
+"""This file holds streamed chat completions: bytes are passed on as they come, and add up to one answer.
+
+This file holds how the chunks of a streamed message add up: texts are joined, tool calls are joined by index.
+
+This file holds how the chunks of a streamed chat completion add up to the one answer that is recorded.
+"""
 
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, cast
 
 import msgspec
 
-from agent_layer.gateway.dialects.chat_answer import ChatAnswer, EngineUsage, LogprobList, action_of, read_shown
-from agent_layer.gateway.dialects.deltas import GrowingMessage
-from agent_layer.schema.record import JsonObject, Logprobs, TokenIds
-from agent_layer.schema.step import Action
+from agent_layer.gateway.dialects.chat import ChatRequest
+from agent_layer.gateway.dialects.chat_answer import (
+    ChatAnswer,
+    EngineUsage,
+    LogprobList,
+    action_of,
+    hide_in_events,
+    read_shown,
+)
+from agent_layer.gateway.dialects.refusals import openai_error
+from agent_layer.schema import UNREADABLE, Action, JsonObject, Logprobs, TokenIds, object_of, objects_of
 
-__all__ = ["Chunk", "ChunkChoice", "GrowingAnswer", "read_chunks", "read_shown_of"]
+
+@dataclass(slots=True)
+class GrowingMessage:
+    """A message, as far as it was streamed."""
+
+    _texts: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    _others: JsonObject = field(default_factory=dict[str, object])
+    _calls: dict[str, JsonObject] = field(default_factory=dict[str, JsonObject])
+
+    def add(self, delta: JsonObject) -> None:
+        """Take a chunk."""
+        for name, value in delta.items():
+            if name == "tool_calls":
+                self._add_calls(objects_of(value))
+            elif isinstance(value, str) and name != "role":
+                self._texts.setdefault(name, []).append(value)
+            elif value is not None:
+                self._others[name] = value
+
+    def whole(self) -> JsonObject:
+        """The message that all chunks make."""
+        texts = {name: "".join(parts) for name, parts in self._texts.items()}
+        message: JsonObject = {"role": "assistant", "content": None, **self._others, **texts}
+        return {**message, "tool_calls": list(self._calls.values())} if self._calls else message
+
+    def _add_calls(self, deltas: list[JsonObject]) -> None:
+        for delta in deltas:
+            call = self._calls.setdefault(str(delta.get("index", len(self._calls))), {"function": {}})
+            function = cast("dict[str, str]", call["function"])
+            for name, value in object_of(delta.get("function")).items():
+                text = "" if value is None else str(value)
+                function[name] = function.get(name, "") + text if name == "arguments" else text
+            known = {name: value for name, value in delta.items() if value is not None}
+            call |= {name: value for name, value in known.items() if name not in ("index", "function")}
 
 
 class ChunkChoice(msgspec.Struct, gc=False):
@@ -138,3 +183,72 @@ class GrowingAnswer:
         """Every choice that was asked for has said why it ended."""
         is_begun = len(self._choices) >= max(1, self.num_choices)
         return is_begun and all(choice.finish_reason is not None for choice in self._choices.values())
+
+
+_READ_BYTES = 64 << 10
+"""Events are decoded so many bytes at a time."""
+
+
+@dataclass(slots=True)
+class ChatStream:
+    """An answer that is still coming."""
+
+    request: ChatRequest
+    num_choices: int = 1
+    """So many answers were asked for."""
+    is_done: bool = False
+    """The closing event has been seen."""
+    error: str | None = None
+    """What went wrong in the middle."""
+    _growing: GrowingAnswer = field(init=False)
+    _rest: bytes = b""
+    _unread: list[bytes] = field(default_factory=list[bytes])
+    _num_unread: int = 0
+
+    def __post_init__(self) -> None:
+        """Begin with nothing."""
+        self._growing = GrowingAnswer(self.num_choices)
+
+    def feed(self, received: bytes) -> bytes:
+        """Take bytes of the engine; give those that the client is to see now. Half a line waits for its other half."""
+        lines, newline, self._rest = (self._rest + received).rpartition(b"\n")
+        if not newline:
+            return b""
+        self._unread.append(lines)
+        self._num_unread += len(lines)
+        self.is_done = self.is_done or ends(lines)
+        if self._num_unread > _READ_BYTES:
+            self._read()
+        asked = self.request
+        return hide_in_events(lines, ids=not asked.wants_token_ids, logprobs=not asked.wants_logprobs) + newline
+
+    def fail(self, message: str) -> bytes:
+        """Note that the engine broke off; give what tells the client."""
+        self.error = message
+        return b"data: %b\n\n" % msgspec.json.encode(openai_error(502, "engine_failed", message))
+
+    def answer(self, version: int) -> ChatAnswer:
+        """What was received so far."""
+        self._read()
+        return self._growing.answer(version)
+
+    @property
+    def is_complete(self) -> bool:
+        """Every choice that was asked for has said why it ended, as far as was read."""
+        return self._growing.is_complete
+
+    def _read(self) -> None:
+        unread, self._unread, self._num_unread = self._unread, [], 0
+        try:
+            for chunk in read_chunks(unread):
+                self._growing.take(chunk)
+        except UNREADABLE as error:
+            self.error = f"the engine sent an event that cannot be read: {error}"
+        else:
+            self.error = self._growing.error or self.error
+
+
+def ends(lines: bytes) -> bool:
+    """Whether the last event of these lines is the closing one."""
+    last = lines.rstrip().rpartition(b"\n")[2]
+    return last.startswith(b"data:") and last[5:].strip() == b"[DONE]"

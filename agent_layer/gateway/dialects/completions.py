@@ -1,11 +1,9 @@
-"""This file holds the dialect of chat completions, whose bodies need no translation."""
+"""OpenAI's chat completions: what clients send is the gateway's internal form."""
 
+from agent_layer.gateway.dialects.base import Exchange
 from agent_layer.gateway.dialects.chat import ChatRequest, read_request
 from agent_layer.gateway.dialects.chat_answer import ChatAnswer
 from agent_layer.gateway.dialects.chat_stream import ChatStream
-from agent_layer.gateway.dialects.dialect import Exchange
-
-__all__ = ["Completions"]
 
 
 class Completions:

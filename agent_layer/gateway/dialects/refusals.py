@@ -5,11 +5,29 @@ from types import MappingProxyType
 from typing import Final, TypeAlias
 
 import msgspec
+from aiohttp import web
 
-from agent_layer.schema.record import JsonObject
-from agent_layer.schema.untrusted import UNREADABLE
+from agent_layer.schema import UNREADABLE, JsonObject
 
-__all__ = ["ErrorShape", "anthropic_error", "is_openai_error", "openai_error", "sentence_of", "shape_of"]
+_FINAL = frozenset({"rollout_limit", "rollout_closed", "rollout_paused"})
+"""Of refusals that stand however often the agent asks."""
+
+
+class RefusedError(Exception):
+    """A request that is answered with an error, for a reason that only the gateway knows."""
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(status, code, message)
+        self.status, self.code, self.message = status, code, message
+
+
+def refusal(path: str, status: int, code: str, message: str) -> web.Response:
+    """Answer a request to this address with an error; SDKs are told not to try again what will not change."""
+    headers = {"x-should-retry": "false"} if code in _FINAL else None
+    text = message.encode("utf-8", "replace").decode()  # what a request said may be no text, and is told in errors
+    body = msgspec.json.encode(shape_of(path)(status, code, text))
+    return web.Response(status=status, body=body, content_type="application/json", headers=headers)
+
 
 ErrorShape: TypeAlias = Callable[[int, str, str], JsonObject]
 """(status, code, sentence) → body."""

@@ -1,19 +1,237 @@
-"""This file holds how an answer is written in the responses API, whole or event by event."""
+"""This file holds the dialect of OpenAI's responses API: ``/v1/responses``.
 
-from collections.abc import Callable, Sequence
+This file holds how the items of the responses API become chat messages.
+
+Of one answer there are several items (reasoning, message, function calls); they are one assistant message again.
+
+This file holds how a request of OpenAI's responses API is said as a chat completion.
+
+This file holds how an answer is written in the responses API, whole or event by event.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from agent_layer.gateway.dialects.blocks import Block, Events, blocks_of
+from agent_layer.errors import BadInputError, NotFoundError
+from agent_layer.gateway.dialects.base import Exchange, TextShelf
+from agent_layer.gateway.dialects.chat import ChatRequest, Pieces, read_pieces
 from agent_layer.gateway.dialects.chat_answer import ChatAnswer
-from agent_layer.gateway.dialects.dialect import Exchange
-from agent_layer.gateway.dialects.usage import sampled_of, usage_of
-from agent_layer.schema.record import JsonObject
+from agent_layer.gateway.dialects.stream import Block, Events, TranslatedStream, blocks_of, message_of
+from agent_layer.gateway.dialects.turns import (
+    Format,
+    assistant_message,
+    content_of,
+    encoded,
+    function_tool,
+    image_part,
+    named_choice,
+    objects_in,
+    sampled_of,
+    text_part,
+    tool_call,
+    translated,
+    usage_of,
+)
+from agent_layer.schema import UNREADABLE, JsonObject
 
-__all__ = ["Keep", "ResponseWriter"]
+
+def messages_of(items: Iterable[JsonObject]) -> list[JsonObject]:
+    """Give the chat messages that these items stand for.
+
+    Raises: BadInputError: an item of a kind that only OpenAI's own servers know.
+    """
+    turns = _Turns()
+    for item in items:
+        turns.take(item)
+    turns.close()
+    return turns.messages
+
+
+@dataclass(slots=True)
+class _Turns:
+    messages: list[JsonObject] = field(default_factory=list[JsonObject])
+    _thoughts: list[str] = field(default_factory=list[str])
+    _texts: list[str] | None = None
+    _calls: list[JsonObject] = field(default_factory=list[JsonObject])
+
+    def take(self, item: JsonObject) -> None:
+        match item:
+            case {"type": "reasoning"}:
+                self._think(item)
+            case {"type": "function_call", "call_id": str(call_id), "name": str(name), "arguments": str(arguments)}:
+                self._calls.append(tool_call(call_id, name, arguments))
+            case {"type": "function_call_output", "call_id": str(call_id), "output": output}:
+                self._add({"role": "tool", "tool_call_id": call_id, "content": content_of(_parts(output))})
+            case {"role": "assistant", "content": content}:
+                self._say([str(part.get("text") or part.get("refusal") or "") for part in objects_in(content)])
+            case {"role": str(role), "content": content}:
+                self._add({"role": role, "content": content_of(_parts(content))})
+            case _:
+                raise BadInputError(
+                    f"responses request: expected items of type message, reasoning, function_call or"
+                    f" function_call_output, found {item.get('type')!r}; only OpenAI's own servers know it"
+                )
+
+    def close(self) -> None:
+        """End the assistant's turn, if it is one."""
+        if self._thoughts or self._texts is not None or self._calls:
+            self.messages.append(assistant_message(self._texts or [], self._thoughts, self._calls))
+        self._thoughts, self._texts, self._calls = [], None, []
+
+    def _think(self, item: JsonObject) -> None:
+        if self._texts is not None or self._calls:
+            self.close()
+        shown = objects_in(item.get("content")) or objects_in(item.get("summary"))
+        self._thoughts += [str(part.get("text", "")) for part in shown]
+
+    def _say(self, texts: list[str]) -> None:
+        if self._texts is not None or self._calls:
+            self.close()
+        self._texts = texts
+
+    def _add(self, message: JsonObject) -> None:
+        self.close()
+        self.messages.append(message)
+
+
+def _parts(content: object) -> list[JsonObject]:
+    return [_part(part) for part in objects_in(content)]
+
+
+def _part(part: JsonObject) -> JsonObject:
+    """Translate what chat completions know; what they do not, the engine may."""
+    match part:
+        case {"type": "input_text" | "output_text" | "text", "text": str(text)}:
+            return text_part(text)
+        case {"type": "input_image", "image_url": str(url)}:
+            return image_part(url, part.get("detail"))
+        case {"type": "input_file"}:
+            return {"type": "file", "file": {name: value for name, value in part.items() if name != "type"}}
+        case _:
+            return part
+
+
+TalkOf: TypeAlias = Callable[[str], Sequence[msgspec.Raw]]
+"""Response id → all messages up to and with that answer."""
+
+_NO_PLACE = frozenset(
+    {"metadata", "include", "store", "truncation", "service_tier", "stream_options", "max_tool_calls", "moderation"}
+    | {"prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "safety_identifier", "context_management"}
+    | {"background"}
+)
+"""What an engine has no use for; recorded with the sampling asked, and left out."""
+_TRANSLATED = frozenset(
+    {"input", "instructions", "previous_response_id", "tools", "tool_choice", "text", "reasoning", "max_output_tokens"}
+)
+_NOT_SAMPLING = frozenset(
+    {"input", "instructions", "previous_response_id", "tools", "model", "stream", "stream_options", "include", "store"}
+    | {"metadata", "user", "return_token_ids"}
+)
+_SHOW_LOGPROBS = "message.output_text.logprobs"
+_UNSUPPORTED = ("background", "conversation", "prompt")
+
+
+class _Tool(msgspec.Struct):
+    type: str
+    name: str | None = None
+    description: str | None = None
+    parameters: JsonObject | None = None
+    strict: bool | None = None
+
+
+class _Text(msgspec.Struct):
+    format: Format | None = None
+    verbosity: str | None = None
+
+
+class _Body(msgspec.Struct):
+    input: str | list[JsonObject] = []
+    instructions: str | None = None
+    previous_response_id: str | None = None
+    tools: list[_Tool] | None = None
+    tool_choice: str | JsonObject | None = None
+    text: _Text | None = None
+    reasoning: JsonObject | None = None
+    max_output_tokens: int | None = None
+    background: bool | None = None
+    conversation: object = None
+    prompt: object = None
+    include: list[str] | None = None
+    store: bool | None = None
+
+
+_BODY: Final = msgspec.json.Decoder(_Body)
+
+
+def read_responses(body: bytes, talk_of: TalkOf) -> ChatRequest:
+    """Read a client's body.
+
+    Args:
+        body: JSON text.
+        talk_of: finds what a previous response continued and said.
+
+    Raises: BadInputError: it is no such request, or has what a chat completion has no place for.
+    """
+    try:
+        return _request_of(_BODY.decode(body), read_pieces(body), talk_of)
+    except UNREADABLE as error:
+        raise BadInputError(
+            f"responses request: expected a body of OpenAI's responses API, found {error}; see its reference"
+        ) from error
+
+
+def _request_of(asked: _Body, pieces: Pieces, talk_of: TalkOf) -> ChatRequest:
+    for name in _UNSUPPORTED:
+        if getattr(asked, name):
+            raise BadInputError(f"responses request: expected no {name}, which the gateway cannot do; leave it out")
+    items: list[JsonObject] = (
+        [{"role": "user", "content": asked.input}] if isinstance(asked.input, str) else asked.input
+    )
+    said = [encoded(message) for message in messages_of(items)]
+    before = talk_of(asked.previous_response_id) if asked.previous_response_id else ()
+    system = [{"role": "system", "content": asked.instructions}] if asked.instructions else []
+    request = translated([*system, *before, *said], _fields(asked, pieces), pieces, _NOT_SAMPLING)
+    return msgspec.structs.replace(request, shows_logprobs=_SHOW_LOGPROBS in (asked.include or []))
+
+
+def _fields(asked: _Body, pieces: Pieces) -> JsonObject:
+    """Everything but the messages."""
+    text, reasoning = asked.text or _Text(), asked.reasoning or {}
+    return {
+        **{name: piece for name, piece in pieces.items() if name not in _TRANSLATED | _NO_PLACE},
+        "max_tokens": asked.max_output_tokens,
+        "tools": [_tool(tool) for tool in asked.tools] if asked.tools else None,
+        "tool_choice": _choice(asked.tool_choice),
+        "response_format": text.format.told() if text.format else None,
+        "verbosity": text.verbosity,
+        "reasoning_effort": reasoning.get("effort"),
+    }
+
+
+def _tool(tool: _Tool) -> JsonObject:
+    if tool.type != "function" or tool.name is None:
+        raise BadInputError(
+            f"tool: expected type 'function' with a name, found type {tool.type!r}, which only OpenAI's own servers"
+            " run; give the agent a function that it runs itself"
+        )
+    fields = {"description": tool.description, "parameters": tool.parameters, "strict": tool.strict}
+    return function_tool(tool.name, fields)
+
+
+def _choice(choice: str | JsonObject | None) -> object:
+    match choice:
+        case {"type": "function", "name": str(name)}:
+            return named_choice(name)
+        case {"type": "allowed_tools", "mode": mode, "tools": tools}:
+            allowed = [named_choice(str(tool.get("name"))) for tool in objects_in(tools)]
+            return {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": allowed}}
+        case _:
+            return choice
+
 
 Keep: TypeAlias = Callable[[Exchange, list[Block]], None]
 """Remembers what was answered."""
@@ -74,7 +292,7 @@ class ResponseWriter:
         )
         if block.kind == "call":
             return [added]
-        return [added, self._of("response.content_part.added", block, content_index=0, part=_part(block, ""))]
+        return [added, self._of("response.content_part.added", block, content_index=0, part=_written_part(block, ""))]
 
     def grow(self, block: Block, text: str) -> Events:
         """Text was added to it."""
@@ -86,7 +304,9 @@ class ResponseWriter:
         whole = {"arguments": text, "name": block.name} if block.kind == "call" else {"text": text}
         events = [self._of(f"response.{_NAMES[block.kind]}.done", block, **whole, **_place_of(block))]
         if block.kind != "call":
-            events.append(self._of("response.content_part.done", block, content_index=0, part=_part(block, text)))
+            events.append(
+                self._of("response.content_part.done", block, content_index=0, part=_written_part(block, text))
+            )
         return [*events, self._event("response.output_item.done", output_index=block.index, item=item)]
 
     def finish(self, answer: ChatAnswer) -> Events:
@@ -114,7 +334,7 @@ class ResponseWriter:
     def _item(
         self, block: Block, text: str | None, status: _Status, logprobs: Sequence[msgspec.Raw] = ()
     ) -> JsonObject:
-        content = [] if text is None else [_part(block, text, logprobs)]
+        content = [] if text is None else [_written_part(block, text, logprobs)]
         match block.kind:
             case "reasoning":
                 return {"id": self._id_of(block), "type": "reasoning", "summary": [], "content": content}
@@ -152,7 +372,7 @@ def _place_of(block: Block) -> JsonObject:
             return {}
 
 
-def _part(block: Block, text: str, logprobs: Sequence[msgspec.Raw] = ()) -> JsonObject:
+def _written_part(block: Block, text: str, logprobs: Sequence[msgspec.Raw] = ()) -> JsonObject:
     if block.kind == "reasoning":
         return {"type": "reasoning_text", "text": text}
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": logprobs}
@@ -167,3 +387,68 @@ def _usage(answer: ChatAnswer) -> JsonObject:
         "output_tokens_details": {"reasoning_tokens": usage.thought or 0},
         "total_tokens": usage.prompt + usage.sampled,
     }
+
+
+class _Said(msgspec.Struct, array_like=True):
+    """What a response added to its conversation."""
+
+    before: str | None
+    """The response that it continues."""
+    messages: list[msgspec.Raw]
+
+
+@dataclass(kw_only=True)
+class Responses:
+    """OpenAI's responses. What was said is remembered for ``previous_response_id``, within its rollout."""
+
+    shelf: TextShelf = field(default_factory=TextShelf)
+
+    def read(self, body: bytes, trajectory_id: str) -> ChatRequest:
+        """Read a client's body."""
+        return read_responses(body, lambda response_id: self._talk_of(trajectory_id, response_id))
+
+    def write(self, answer: ChatAnswer, exchange: Exchange) -> bytes:
+        """Give the response."""
+        return msgspec.json.encode(ResponseWriter(exchange, self._keep).whole(answer))
+
+    def stream(self, exchange: Exchange) -> TranslatedStream:
+        """Begin a streamed response."""
+        return TranslatedStream(
+            ResponseWriter(exchange, self._keep), exchange.num_choices, exchange.request.shows_logprobs
+        )
+
+    def _keep(self, exchange: Exchange, blocks: list[Block]) -> None:
+        """Remember what a response adds to the one that it continues: the input, and the answer."""
+        asked = _ASKED.decode(msgspec.json.encode(exchange.request.asked))
+        if asked.store is False:
+            return
+        before = asked.previous_response_id
+        num_before = len(self._talk_of(exchange.trajectory_id, before)) if before else 0
+        added = exchange.request.messages[num_before + bool(asked.instructions) :]
+        said = _Said(before, [*added, encoded(message_of(blocks))])
+        self.shelf.keep((exchange.trajectory_id, f"resp_{exchange.call_id}"), msgspec.json.encode(said))
+
+    def _talk_of(self, trajectory_id: str, response_id: str) -> Sequence[msgspec.Raw]:
+        """Give all messages up to and with a response's answer, without the instructions."""
+        turns: list[list[msgspec.Raw]] = []
+        name: str | None = response_id
+        while name is not None:
+            if (found := self.shelf.find((trajectory_id, name))) is None:
+                raise NotFoundError(
+                    f"response {name}: expected it in this rollout, but it is not remembered (any more); send the"
+                    " conversation as input instead of previous_response_id"
+                )
+            said = _SAID.decode(found)
+            turns.append(said.messages)
+            name = said.before
+        return [message for turn in reversed(turns) for message in turn]
+
+
+class _Asked(msgspec.Struct):
+    store: bool | None = None
+    previous_response_id: str | None = None
+    instructions: str | None = None
+
+
+_ASKED = msgspec.json.Decoder(_Asked)
+_SAID = msgspec.json.Decoder(_Said)

@@ -9,8 +9,6 @@ from aiohttp import ClientConnectorError, ClientError, ClientSession, ClientTime
 from agent_layer.gateway.engines.metrics import Gauges, read_gauges
 from agent_layer.gateway.engines.rotation import Rotation
 
-__all__ = ["check_engines"]
-
 Report: TypeAlias = Callable[[str], Awaitable[None]]
 
 

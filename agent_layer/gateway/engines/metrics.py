@@ -5,8 +5,6 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["Gauges", "read_gauges"]
-
 _LINE: Final = re.compile(
     r"^vllm:(num_requests_running|num_requests_waiting|kv_cache_usage_perc)(?:\{[^\n]*\})? ([0-9.eE+-]+)", re.MULTILINE
 )

@@ -1,7 +1,10 @@
 """This file holds the rules by which the model name of a request leads to the run's policy or to a provider's model.
 
-``{"gpt-4*": "openai/gpt-4o-mini", "judge": "anthropic/claude-sonnet-4", "*": "policy"}``: the first pattern that fits
+``{"gpt-4*": "openai/gpt-4o-mini", "judge": "anthropic/claude-sonnet-4", "*": "policy"}``: the first pattern
+that fits
 decides, and a name that fits none is the policy.
+
+This file holds a model that is not the policy: who answers for it, and what its requests carry.
 """
 
 from collections.abc import Mapping
@@ -11,9 +14,10 @@ from typing import Final
 
 import msgspec
 
+from agent_layer.engines import Engine
 from agent_layer.errors import BadInputError
-
-__all__ = ["POLICY", "ModelNames", "read_model_names"]
+from agent_layer.gateway.dialects import ChatRequest
+from agent_layer.schema import StepPart
 
 POLICY: Final = "policy"
 _MAX_REMEMBERED = 1000
@@ -66,3 +70,26 @@ def read_model_names(setting: str | None) -> ModelNames:
             f"setting models: expected a JSON object of patterns and models, or a file with one, found {error}; correct"
             " AGENT_LAYER_MODELS"
         ) from error
+
+
+class Provider(Engine, frozen=True, kw_only=True):
+    """A model that somebody else serves. What it answers is never trained on: its weights are not the run's."""
+
+    api_key: str | None
+
+    def mark(self, start: StepPart, request: ChatRequest) -> StepPart:
+        """Say in a call's beginning that the policy was not asked, nor anything overridden."""
+        asked = request.sampling.get("temperature")
+        return msgspec.structs.replace(
+            start,
+            role="aux",
+            engine="litellm",
+            logprobs_mode=None,
+            sampling_applied=request.sampling,
+            temperature=float(asked) if isinstance(asked, int | float) else None,
+        )
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """What a request to it must carry."""
+        return {"Authorization": f"Bearer {self.api_key}"} if self.api_key else {}

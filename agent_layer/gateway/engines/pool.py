@@ -1,7 +1,19 @@
-"""This file holds the gateway's side of a switch of weights: send to serving engines only, say when none is in flight.
+"""This file holds where calls go: to an engine that serves the rollout's run, or to a provider by the model's name.
 
-The gateway may act on what the board said for a little less than ``gateway_seconds``; if Redis is away for longer, or
+This file holds which engines answer calls of which run right now, and how busy each of them is.
+
+A run's calls go to the engines that are registered for it. A run that has none is answered by the engines of the
+gateway's own run: so evaluations and trials need no engine of their own, and a trained run never gets foreign
+weights.
+
+This file holds the gateway's side of a switch of weights: send to serving engines only, say when none is in
+flight.
+
+The gateway may act on what the board said for a little less than ``gateway_seconds``; if Redis is away for
+longer, or
 this process was stopped, calls wait. So a trainer that no longer waits for this gateway need not fear its calls.
+
+This file holds the registration of policy versions before anything is sampled by them.
 """
 
 import asyncio
@@ -10,17 +22,20 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
+from redis import Redis
 from redis.exceptions import RedisError
 
-from agent_layer.errors import EngineError
-from agent_layer.gateway.engines.checkup import check_engines
-from agent_layer.gateway.engines.cuts import Cuts
+from agent_layer.engines import Engine, EngineBoard, get_policy, newest_number, register_policy
+from agent_layer.errors import BadInputError, EngineError
+from agent_layer.gateway.dialects import ChatRequest
+from agent_layer.gateway.engines.health import check_engines
+from agent_layer.gateway.engines.models import ModelNames, Provider, read_model_names
+from agent_layer.gateway.engines.preemption import Cuts
 from agent_layer.gateway.engines.rotation import Rotation
+from agent_layer.gateway.rollouts import LiveRollout, Log
+from agent_layer.infra.redis import Keys
+from agent_layer.schema import PolicyVersion
 from agent_layer.settings import Settings
-from agent_layer.store.engines import Engine, EngineBoard
-from agent_layer.store.policies import newest_number
-
-__all__ = ["EngineWatch"]
 
 _BEATS = 5
 """How often within ``gateway_seconds`` the gateway shows itself."""
@@ -162,3 +177,106 @@ class EngineWatch:
             log.warning("board unreachable: %s", error)  # the next look wakes this again
         else:
             self._said_idle[engine.url] = engine.epoch
+
+
+class PolicyBook:
+    """Versions that are known to be registered. A trainer registers its own; version 0 of a run has no other author."""
+
+    def __init__(self, redis: Redis, keys: Keys, log: Log) -> None:
+        self._redis = redis
+        self._keys = keys
+        self._log = log
+        self._known: set[tuple[str, int]] = set()
+
+    async def ensure(self, run: str, engine: Engine) -> None:
+        """Register for this run what the engine serves, unless somebody did.
+
+        Raises: EngineError: the run has other weights under this number, and the engine is not the run's own.
+        """
+        if (run, engine.version) in self._known:
+            return
+        policy = PolicyVersion(run=run, number=engine.version, location=engine.location, created_at=time.time())
+        await asyncio.to_thread(self._register, policy, engine)
+        self._known.add((run, engine.version))
+
+    def _register(self, policy: PolicyVersion, engine: Engine) -> None:
+        register_policy(self._redis, self._keys, policy, self._log.append)
+        known = get_policy(self._redis, self._keys, policy.run, policy.number)
+        if known and engine.run != policy.run and known.location != engine.location:
+            raise EngineError(
+                f"engine {engine.url}: expected weights {known.location} as version {policy.number} of run"
+                f" {policy.run}, found {engine.location} of run {engine.run}; start an engine for run {policy.run}"
+            )
+
+
+class Places:
+    """Gives calls their places.
+
+    Args:
+        settings: name the models of providers, and where LiteLLM answers for them.
+        engines: all engines.
+        policies: told of each version before anything is sampled by it.
+    """
+
+    def __init__(self, settings: Settings, engines: EngineWatch, policies: PolicyBook) -> None:
+        self._settings = settings
+        self._engines = engines
+        self._policies = policies
+        self._names: ModelNames = read_model_names(settings.models)
+        self._has_providers = self._names.needs_provider
+        self._providers: dict[str, Provider] = {}
+
+    async def take(self, rollout: LiveRollout, request: ChatRequest | None = None) -> Engine:
+        """Take a place; give it back with ``give``.
+
+        Args:
+            rollout: that calls; it keeps its engine.
+            request: names the model that the agent wants; None: the policy is meant.
+
+        Raises: EngineError: no engine served within ``request_seconds``. BadInputError: no provider is set up.
+        """
+        if request and self._has_providers and (model := self._names.provider_model(request.model)):
+            return self._provider_of(model)
+        run = rollout.started.run
+        engine = await self._engines.take(run, rollout.engine, self._settings.request_seconds)
+        try:
+            await self._policies.ensure(run, engine)
+        except BaseException:
+            self._engines.give(engine)
+            raise
+        rollout.engine = engine.url
+        return engine
+
+    @property
+    def cuts(self) -> Cuts:
+        """What is asked of engines that may leave the service."""
+        return self._engines.cuts
+
+    def give(self, engine: Engine) -> None:
+        """Give a place back."""
+        if not isinstance(engine, Provider):
+            self._engines.give(engine)
+
+    def fails(self, engine: Engine, run: str) -> bool:
+        """Note that an engine failed a call of this run; whether another that is well could answer it."""
+        return not isinstance(engine, Provider) and self._engines.fails(engine, run)
+
+    def _provider_of(self, model: str) -> Provider:
+        if (url := self._settings.provider_url) is None:
+            raise BadInputError(
+                f"model {model!r}: expected a LiteLLM server for it, found none; 'agent-layer serve' and 'up' start"
+                " one, or set AGENT_LAYER_PROVIDER_URL"
+            )
+        if model not in self._providers:
+            self._providers[model] = Provider(
+                url=url.rstrip("/").removesuffix("/v1"),
+                run="",
+                version=0,
+                location=model,
+                model=model,
+                logprobs_mode="raw",
+                state="serving",
+                epoch=0,
+                api_key=self._settings.provider_key,
+            )
+        return self._providers[model]

@@ -5,9 +5,7 @@ from collections.abc import Awaitable, Generator, Iterable
 from contextlib import contextmanager
 from typing import TypeVar
 
-from agent_layer.store.engines import Engine
-
-__all__ = ["Cut", "CutError", "Cuts"]
+from agent_layer.engines import Engine
 
 T = TypeVar("T")
 

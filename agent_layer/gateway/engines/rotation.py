@@ -1,17 +1,11 @@
-"""This file holds which engines answer calls of which run right now, and how busy each of them is.
-
-A run's calls go to the engines that are registered for it. A run that has none is answered by the engines of the
-gateway's own run: so evaluations and trials need no engine of their own, and a trained run never gets foreign weights.
-"""
+"""Engines in turn: which are serving, their load, and which missed their health checks."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
 
+from agent_layer.engines import Engine
 from agent_layer.gateway.engines.metrics import Gauges
 from agent_layer.gateway.engines.routing import Load, choose_engine
-from agent_layer.store.engines import Engine
-
-__all__ = ["Rotation"]
 
 _NUM_MISSES = 2
 """An engine that does not answer so many questions in a row after its health is unwell; one failed call is enough."""

@@ -1,14 +1,13 @@
 """This file holds the choice of an engine for a call: a pure function of how busy each one is.
 
-A rollout keeps its engine, whose prefix cache holds what it said so far, unless others are much less busy. Everyone
+A rollout keeps its engine, whose prefix cache holds what it said so far, unless others are much less busy.
+Everyone
 else goes where the fewest calls run. A sick engine is the last resort, not none: its error says more than a wait.
 """
 
 from collections.abc import Sequence
 
 import msgspec
-
-__all__ = ["Load", "choose_engine"]
 
 _FULL = 0.95
 """Above this part of its cache in use, an engine with a queue throws out prompts that it will need again."""

@@ -1,6 +1,7 @@
 """This file holds who may do what: the operator everything, a rollout's key the calls and rewards of that rollout.
 
-Keys are compared by their digests, and a rollout that is not known is compared too: neither the length of a key nor
+Keys are compared by their digests, and a rollout that is not known is compared too: neither the length of a key
+nor
 the existence of a rollout can be told from the time that a refusal takes.
 """
 
@@ -11,13 +12,9 @@ from hashlib import sha256
 from aiohttp import hdrs, web
 
 from agent_layer.errors import BadInputError
-from agent_layer.gateway.answers import RefusedError
-from agent_layer.gateway.counters import Counters
-from agent_layer.gateway.registry import Rollouts
-from agent_layer.gateway.rollouts import LiveRollout, new_key
-from agent_layer.schema.headers import ROLLOUT_HEADER
-
-__all__ = ["Access"]
+from agent_layer.gateway.dialects import RefusedError
+from agent_layer.gateway.rollouts import Counters, LiveRollout, Rollouts, new_key
+from agent_layer.schema.wire import ROLLOUT_HEADER
 
 _API_KEY_HEADER = "x-api-key"
 """Where Anthropic's clients put their key."""

@@ -7,14 +7,11 @@ import msgspec
 from aiohttp import web
 from redis import Redis
 
-from agent_layer.gateway.answers import as_json
-from agent_layer.gateway.bodies import read_body
-from agent_layer.gateway.engines.joining import board_of, join_engine, leave_engine
-from agent_layer.gateway.versions import EngineWatch
+from agent_layer.engines import Engine, board_of, join_engine, leave_engine
+from agent_layer.gateway.calls import read_body
+from agent_layer.gateway.engines import EngineWatch
+from agent_layer.gateway.http.errors import as_json
 from agent_layer.settings import Settings
-from agent_layer.store.engines import Engine
-
-__all__ = ["EngineDesk", "EngineRequest", "ShownEngine"]
 
 
 class EngineRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

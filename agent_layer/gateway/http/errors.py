@@ -16,9 +16,7 @@ from agent_layer.errors import (
     NotWholeError,
     UnreachableError,
 )
-from agent_layer.gateway.dialects.refusals import shape_of
-
-__all__ = ["RefusedError", "answer_errors", "as_json", "refusal"]
+from agent_layer.gateway.dialects import RefusedError, refusal
 
 Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -31,18 +29,6 @@ _STATUS: dict[type[AgentLayerError], int] = {
     EngineError: 502,
     UnreachableError: 502,
 }
-
-
-_FINAL = frozenset({"rollout_limit", "rollout_closed", "rollout_paused"})
-"""Of refusals that stand however often the agent asks."""
-
-
-class RefusedError(Exception):
-    """A request that is answered with an error, for a reason that only the gateway knows."""
-
-    def __init__(self, status: int, code: str, message: str) -> None:
-        super().__init__(status, code, message)
-        self.status, self.code, self.message = status, code, message
 
 
 @web.middleware
@@ -59,14 +45,6 @@ async def answer_errors(request: web.Request, handler: Handler) -> web.StreamRes
         return refusal(request.path, error.status, "request_too_large", sentence)
     except web.HTTPException as error:
         return refusal(request.path, error.status, "http", f"{request.method} {request.path}: {error.reason}")
-
-
-def refusal(path: str, status: int, code: str, message: str) -> web.Response:
-    """Answer a request to this address with an error; SDKs are told not to try again what will not change."""
-    headers = {"x-should-retry": "false"} if code in _FINAL else None
-    text = message.encode("utf-8", "replace").decode()  # what a request said may be no text, and is told in errors
-    body = msgspec.json.encode(shape_of(path)(status, code, text))
-    return web.Response(status=status, body=body, content_type="application/json", headers=headers)
 
 
 def as_json(record: object) -> web.Response:

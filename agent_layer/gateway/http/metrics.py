@@ -5,10 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from agent_layer.gateway.counters import Counters, Sample
-from agent_layer.gateway.registry import Rollouts
-
-__all__ = ["backlog_bytes", "metrics_text"]
+from agent_layer.gateway.rollouts import Counters, Rollouts, Sample
 
 _HELP: Final[dict[str, str]] = {
     "calls_started": "Model calls whose start is recorded.",

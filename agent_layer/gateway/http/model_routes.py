@@ -6,16 +6,10 @@ from typing import TypeAlias
 
 from aiohttp import web
 
-from agent_layer.gateway.access import Access
-from agent_layer.gateway.answers import as_json
-from agent_layer.gateway.bodies import read_text
-from agent_layer.gateway.calls import Calls
-from agent_layer.gateway.dialects.completions import Completions
-from agent_layer.gateway.dialects.dialect import Dialect
-from agent_layer.gateway.dialects.messages import Messages
-from agent_layer.gateway.dialects.responses import Responses
-
-__all__ = ["ModelDesk"]
+from agent_layer.gateway.calls import Calls, read_text
+from agent_layer.gateway.dialects import Completions, Dialect, Messages, Responses
+from agent_layer.gateway.http.auth import Access
+from agent_layer.gateway.http.errors import as_json
 
 _Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

@@ -1,7 +1,10 @@
-"""This file holds several gateway processes on one machine: which of them has a rollout, and how a request gets there.
+"""This file holds several gateway processes on one machine: which of them has a rollout, and how a request gets
+there.
 
-Each process listens at its own port, which the addresses of its rollouts name, and all of them at a shared one. The
-owner of a rollout follows from its id, so nothing is looked up, and a process that was started anew is found at once.
+Each process listens at its own port, which the addresses of its rollouts name, and all of them at a shared one.
+The
+owner of a rollout follows from its id, so nothing is looked up, and a process that was started anew is found at
+once.
 """
 
 import asyncio
@@ -16,15 +19,10 @@ import msgspec
 from aiohttp import ClientConnectorError, ClientError, ClientResponse, ClientSession, ClientTimeout, web
 
 from agent_layer.errors import UnreachableError
-from agent_layer.gateway.answers import as_json
-from agent_layer.gateway.bodies import read_text
-from agent_layer.gateway.hangups import HangUps
-from agent_layer.schema.gateway import RenewedRollouts, RenewRequest
-from agent_layer.schema.headers import ROLLOUT_HEADER
-from agent_layer.schema.ids import new_id
-from agent_layer.schema.untrusted import UNREADABLE
-
-__all__ = ["Siblings", "owner_of"]
+from agent_layer.gateway.calls import HangUps, read_text
+from agent_layer.gateway.http.errors import as_json
+from agent_layer.schema import UNREADABLE, new_id
+from agent_layer.schema.wire import ROLLOUT_HEADER, RenewedRollouts, RenewRequest
 
 Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

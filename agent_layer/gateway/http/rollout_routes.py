@@ -7,18 +7,14 @@ import msgspec
 from aiohttp import web
 
 from agent_layer.errors import BackPressureError, BadInputError
-from agent_layer.gateway.access import Access
-from agent_layer.gateway.address import address_of
-from agent_layer.gateway.answers import as_json
-from agent_layer.gateway.bodies import read_body
-from agent_layer.gateway.counters import Counters
-from agent_layer.gateway.handover import Handover
-from agent_layer.gateway.opening import rollout_of
-from agent_layer.gateway.registry import Rollouts
-from agent_layer.gateway.rollouts import LiveRollout
-from agent_layer.gateway.sealing import Sealer, reward_of
-from agent_layer.gateway.siblings import Siblings
-from agent_layer.schema.gateway import (
+from agent_layer.gateway.calls import read_body
+from agent_layer.gateway.http.auth import Access
+from agent_layer.gateway.http.bind import address_of
+from agent_layer.gateway.http.errors import as_json
+from agent_layer.gateway.http.peers import Siblings
+from agent_layer.gateway.rollouts import Counters, Handover, LiveRollout, Rollouts, Sealer, reward_of, rollout_of
+from agent_layer.schema import new_id
+from agent_layer.schema.wire import (
     CloseRequest,
     EndRequest,
     HolderRequest,
@@ -26,12 +22,9 @@ from agent_layer.schema.gateway import (
     OpenRequest,
     RenewRequest,
     RewardRequest,
+    parse_trace,
 )
-from agent_layer.schema.ids import new_id
-from agent_layer.schema.trace import parse_trace
 from agent_layer.settings import Settings
-
-__all__ = ["Lifecycle"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,12 +6,8 @@ What is counted is read from the records on their way into the log, so that figu
 from collections import Counter
 from typing import Protocol, TypeAlias
 
-from agent_layer.gateway.flight import Log
-from agent_layer.schema.codec import LogRecord
-from agent_layer.schema.findings import cause_of_break, is_empty
-from agent_layer.schema.step import StepPart
-
-__all__ = ["Counters", "CountingLog", "Sample", "SettlingLog"]
+from agent_layer.gateway.rollouts.log import Log
+from agent_layer.schema import LogRecord, StepPart, cause_of_break, is_empty
 
 Sample: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]
 """Name, and labels with their values."""

@@ -1,6 +1,7 @@
 """This file holds why a prompt does not continue the tokens of an earlier call, though it should.
 
-Whether it does is known from the tokens alone. Only where they break are the answers in its history looked at: is each
+Whether it does is known from the tokens alone. Only where they break are the answers in its history looked at:
+is each
 what the model said, and does it stand where it stood?
 """
 
@@ -10,10 +11,7 @@ from typing import Literal, TypeAlias, cast
 
 import msgspec
 
-from agent_layer.schema.record import JsonObject
-from agent_layer.schema.untrusted import UNREADABLE, object_of, objects_of
-
-__all__ = ["BreakCause", "History", "Recall", "Returned", "cause_of_break"]
+from agent_layer.schema import UNREADABLE, JsonObject, object_of, objects_of
 
 BreakCause: TypeAlias = Literal["template", "reserialised_tool_call", "edited_history", "compaction"]
 """``template``: the messages are the same, but the chat template writes them otherwise. ``reserialised_tool_call``: the

@@ -1,30 +1,52 @@
-"""This file holds how an attempt is closed, and how one without a worker is sealed, judged and accepted."""
+"""This file holds how an attempt is closed, and how one without a worker is sealed, judged and accepted.
+
+This file holds the wait for what nothing announces: files that another process takes away.
+"""
 
 import asyncio
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
 
 from redis import Redis
 
 from agent_layer.errors import BackPressureError, CaptureError, NotWholeError
-from agent_layer.gateway.answers import RefusedError
-from agent_layer.gateway.counters import SettlingLog
-from agent_layer.gateway.registry import Rollouts
-from agent_layer.gateway.retries import AnswerShelf
-from agent_layer.gateway.rollouts import LiveRollout
-from agent_layer.gateway.waiting import wait_until
-from agent_layer.schema.codec import LogRecord, decode
-from agent_layer.schema.gateway import ClosedRollout, EndedRollout, EndRequest, RewardRequest
-from agent_layer.schema.ids import new_id
-from agent_layer.schema.record import Record
-from agent_layer.schema.reward import Reward, rollout_reward
-from agent_layer.schema.rollout import Accepted, Cause, Outcome, RolloutStatus
+from agent_layer.gateway.dialects import RefusedError
+from agent_layer.gateway.rollouts.counters import SettlingLog
+from agent_layer.gateway.rollouts.registry import Rollouts
+from agent_layer.gateway.rollouts.retries import AnswerShelf
+from agent_layer.gateway.rollouts.rollout import LiveRollout
+from agent_layer.infra.redis import Keys
+from agent_layer.schema import (
+    Accepted,
+    Cause,
+    LogRecord,
+    Outcome,
+    Record,
+    Reward,
+    RolloutStatus,
+    decode,
+    new_id,
+    rollout_reward,
+)
+from agent_layer.schema.wire import ClosedRollout, EndedRollout, EndRequest, RewardRequest
 from agent_layer.settings import Settings
-from agent_layer.store.keys import Keys
-from agent_layer.store.sealing import check_trainable, count_calls
+from agent_layer.state import check_trainable, count_calls
 
-__all__ = ["Sealer", "reward_of"]
+_POLL_SECONDS = 0.02
+
+
+async def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
+    """Wait until the condition holds; False when it does not within so many seconds."""
+    try:
+        async with asyncio.timeout(seconds):
+            while not condition():  # noqa: ASYNC110  # the condition lies in the file system, no event tells of it
+                await asyncio.sleep(_POLL_SECONDS)
+    except TimeoutError:
+        return False
+    return True
+
 
 _ACCEPTABLE: frozenset[str] = frozenset({"completed", "truncated"})
 

@@ -9,10 +9,7 @@ from typing import Final
 
 import msgspec
 
-from agent_layer.schema.contents import refer_to
-from agent_layer.schema.ids import content_hash
-
-__all__ = ["Part", "part_of"]
+from agent_layer.schema import content_hash, refer_to
 
 # A quote that is not escaped, with these letters after it, begins a JSON string; a colon after it would make it a key.
 _DATA_URL: Final = re.compile(rb'(?<!\\)"data:(?:[^"\\,]|\\/){0,200}?;base64,(?:[^"\\]++|\\/)*+"(?!\s*:)')

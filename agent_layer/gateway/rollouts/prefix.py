@@ -1,6 +1,7 @@
 """This file holds how a sequence is recognised as the continuation of an earlier one, by lengths and hashes alone.
 
-Of each sequence only (length, hash, key) is kept, so a rollout of many long prompts costs a few hundred bytes a step.
+Of each sequence only (length, hash, key) is kept, so a rollout of many long prompts costs a few hundred bytes a
+step.
 A new sequence is hashed once, from its beginning, with a look at every length that an earlier one had.
 """
 
@@ -10,8 +11,6 @@ from hashlib import blake2b
 from typing import Generic, TypeVar
 
 import msgspec
-
-__all__ = ["Hashed", "Match", "PrefixTable"]
 
 K = TypeVar("K")
 

@@ -1,4 +1,7 @@
-"""This file holds the rollouts that a gateway knows, by name: open ones, and closed ones for as long as it answers."""
+"""This file holds the rollouts that a gateway knows, by name: open ones, and closed ones for as long as it answers.
+
+This file holds what a gateway does by itself: it gives up rollouts whose holders are gone, or keeps them paused.
+"""
 
 import time
 from collections import OrderedDict
@@ -6,12 +9,10 @@ from collections.abc import Callable, Iterator
 from typing import Literal, TypeAlias
 
 from agent_layer.errors import BadInputError, NotFoundError
-from agent_layer.gateway.counters import Counters
-from agent_layer.gateway.rollouts import LiveRollout
-from agent_layer.schema.gateway import RenewedRollouts, RenewRequest
-from agent_layer.schema.ids import trajectory_id_of
-
-__all__ = ["Lapse", "Rollouts"]
+from agent_layer.gateway.rollouts.counters import Counters
+from agent_layer.gateway.rollouts.rollout import LiveRollout
+from agent_layer.schema import trajectory_id_of
+from agent_layer.schema.wire import RenewedRollouts, RenewRequest
 
 Lapse: TypeAlias = Literal["idle", "expired", "forgotten"]
 """Why nobody holds a rollout any more: it was not used, its key was not renewed, or it was paused for too long."""

@@ -1,7 +1,9 @@
 """This file holds how an attempt passes from one holder to the next: marked, paused, and gone on with.
 
-A mark says how many calls have ended. Whoever goes on from there keeps these; all others are abandoned, those that
-run are cut off. The new holder gets a record and a key of its own: the old one stays closed for whoever still has it.
+A mark says how many calls have ended. Whoever goes on from there keeps these; all others are abandoned, those
+that
+run are cut off. The new holder gets a record and a key of its own: the old one stays closed for whoever still
+has it.
 """
 
 import dataclasses
@@ -11,14 +13,12 @@ from dataclasses import dataclass
 import msgspec
 
 from agent_layer.errors import BadInputError
-from agent_layer.gateway.counters import Counters
-from agent_layer.gateway.registry import Rollouts
-from agent_layer.gateway.rollouts import EndedCall, LiveRollout, new_key
-from agent_layer.gateway.sealing import Sealer
-from agent_layer.schema.gateway import MarkedRollout, Resumption
-from agent_layer.schema.rollout import Resumed
-
-__all__ = ["Handover"]
+from agent_layer.gateway.rollouts.counters import Counters
+from agent_layer.gateway.rollouts.finalize import Sealer
+from agent_layer.gateway.rollouts.registry import Rollouts
+from agent_layer.gateway.rollouts.rollout import EndedCall, LiveRollout, new_key
+from agent_layer.schema import Resumed
+from agent_layer.schema.wire import MarkedRollout, Resumption
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,8 +8,6 @@ from typing import TypeAlias
 
 import msgspec
 
-__all__ = ["AnswerShelf", "Asking", "Call", "CallTable"]
-
 
 class Asking(msgspec.Struct, frozen=True, kw_only=True):
     """By what a request can be recognised as a retry."""

@@ -1,27 +1,78 @@
-"""This file holds one attempt whose calls come through this gateway: its key, its budget and what it said so far."""
+"""This file holds one attempt whose calls come through this gateway: its key, its budget and what it said so far.
+
+This file holds what an attempt may use up, and what of it is left: model calls, sampled tokens, time.
+
+This file holds the opening of rollouts: a request becomes an attempt with a key of its own.
+"""
 
 import asyncio
 import hmac
 import secrets
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import msgspec
 
-from agent_layer.gateway.answers import RefusedError
-from agent_layer.gateway.breaks import Recall
-from agent_layer.gateway.budgets import Budget
-from agent_layer.gateway.dialects.chat import ChatRequest
-from agent_layer.gateway.media import Part, part_of
-from agent_layer.gateway.prefix import Hashed, PrefixTable
-from agent_layer.gateway.retries import CallTable
-from agent_layer.schema.gateway import KEY_PREFIX
-from agent_layer.schema.record import JsonObject
-from agent_layer.schema.reward import Reward
-from agent_layer.schema.rollout import AttemptStarted, Outcome
-from agent_layer.schema.step import Content, StepState
+from agent_layer.errors import BadInputError
+from agent_layer.gateway.dialects import ChatRequest, RefusedError
+from agent_layer.gateway.rollouts.divergence import Recall
+from agent_layer.gateway.rollouts.media import Part, part_of
+from agent_layer.gateway.rollouts.prefix import Hashed, PrefixTable
+from agent_layer.gateway.rollouts.retries import CallTable
+from agent_layer.schema import (
+    NOT_SAMPLING,
+    AttemptStarted,
+    Content,
+    JsonObject,
+    Limits,
+    Outcome,
+    Reward,
+    StepState,
+    check_name,
+    new_id,
+)
+from agent_layer.schema.wire import KEY_PREFIX, OpenRequest, start_of
 
-__all__ = ["Asked", "EndedCall", "LiveRollout", "Place", "new_key"]
+_CAPS = ("max_tokens", "max_completion_tokens")
+
+
+class Budget(msgspec.Struct, frozen=True, kw_only=True):
+    """The limits of one attempt, whose time runs from its opening at the gateway."""
+
+    limits: Limits = Limits()
+    clock: Callable[[], float] = time.monotonic
+    opened_at: float = msgspec.field(default_factory=time.monotonic)
+
+    def spent(self, num_calls: int, num_sampled: int) -> str | None:
+        """Name the limit that is reached; None: another call may be made."""
+        for name, used, limit in (
+            ("model calls", num_calls, self.limits.turns),
+            ("sampled tokens", num_sampled, self.limits.tokens),
+            ("seconds", self.clock() - self.opened_at, self.limits.wall_seconds),
+        ):
+            if limit is not None and used >= limit:
+                return f"{limit:g} {name}"
+        return None
+
+    def seconds_left(self) -> float | None:
+        """Until the time is over; None: it never is."""
+        wall = self.limits.wall_seconds
+        return None if wall is None else max(0.0, self.opened_at + wall - self.clock())
+
+    def cap(self, asked: JsonObject, num_sampled: int) -> JsonObject:
+        """What to change so that an answer's length stays within the tokens that are left.
+
+        A request that names no length gets none: a cap above what fits in the engine's context would be refused there.
+        Calls that run side by side are capped each for itself.
+        """
+        if self.limits.tokens is None:
+            return {}
+        num_choices = asked.get("n")
+        num_shares = max(1, num_choices) if isinstance(num_choices, int) else 1
+        share = max(1, (self.limits.tokens - num_sampled) // num_shares)
+        named = {name: value for name in _CAPS if isinstance(value := asked.get(name), int | float)}
+        return {name: share for name, value in named.items() if value > share}
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -213,3 +264,34 @@ def _last_answer(request: ChatRequest) -> int:
 def new_key() -> str:
     """Mint a rollout's key."""
     return f"{KEY_PREFIX}{secrets.token_urlsafe(24)}"
+
+
+def rollout_of(request: OpenRequest, run: str, mint: Callable[[], str] = new_id) -> LiveRollout:
+    """Make what is asked for.
+
+    Args:
+        request: what the opener said.
+        run: run of rollouts that name none.
+        mint: makes ids of rollouts that have none.
+
+    Raises: BadInputError: a name cannot stand in addresses, or what is no sampling is to be overridden.
+    """
+    started = start_of(request, rollout_id=mint(), run=run, at=time.time())
+    check_name(started.rollout_id, "rollout")
+    check_name(started.run, "run")
+    if started.attempt < 0:
+        raise BadInputError(
+            f"rollout {started.rollout_id}: attempts count from 0, found {started.attempt}; choose another"
+        )
+    if fixed := NOT_SAMPLING.intersection(request.sampling):
+        raise BadInputError(
+            f"rollout {started.rollout_id}: expected sampling to name what shapes an answer, found"
+            f" {', '.join(sorted(fixed))}, which the agent or the gateway decides; leave it out"
+        )
+    return LiveRollout(
+        started=started,
+        api_key=new_key(),
+        budget=Budget(limits=request.limits or Limits()),
+        sampling=request.sampling,
+        is_ours=request.owner != "worker",
+    )

@@ -13,10 +13,8 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from agent_layer.errors import BadInputError, EngineError
-from agent_layer.gateway.connection import ClosedUnheardError, Connection
-from agent_layer.gateway.wire import WireError
-
-__all__ = ["Reply", "Upstream"]
+from agent_layer.gateway.upstream.connection import ClosedUnheardError, Connection
+from agent_layer.gateway.upstream.wire import WireError
 
 _KEEPALIVE_SECONDS = 4.0
 """Shorter than uvicorn's 5, so that hardly a call is sent on a connection that vLLM is closing."""

@@ -3,9 +3,7 @@
 import asyncio
 from typing import cast
 
-from agent_layer.gateway.wire import Body, Counted, Head, WireError, body_of, read_head
-
-__all__ = ["ClosedUnheardError", "Connection"]
+from agent_layer.gateway.upstream.wire import Body, Counted, Head, WireError, body_of, read_head
 
 _PAUSE_BYTES = 1 << 20
 """A stream whose reader is so far behind is not read from the socket for now."""

@@ -1,6 +1,7 @@
 """This file holds how an HTTP/1.1 answer is read from bytes as they come: its head, and where its body ends.
 
-Nothing here waits or owns a connection. It reads what RFC 9112 lets a server send, and refuses what could be read in
+Nothing here waits or owns a connection. It reads what RFC 9112 lets a server send, and refuses what could be
+read in
 two ways.
 """
 
@@ -8,8 +9,6 @@ import re
 from typing import Protocol
 
 import msgspec
-
-__all__ = ["Body", "Chunked", "Counted", "Head", "UntilClose", "WireError", "body_of", "read_head"]
 
 _MAX_HEAD_BYTES = 64 << 10
 _STATUS_LINE = re.compile(rb"HTTP/1\.([01]) (\d{3})(?: .*)?")

@@ -3,8 +3,6 @@
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
-__all__ = ["ObjectEntry", "ObjectStore"]
-
 
 class ObjectEntry(NamedTuple):
     """What a listing says of an object."""

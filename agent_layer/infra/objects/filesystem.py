@@ -7,11 +7,9 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from agent_layer.errors import NotFoundError, UnreachableError
-from agent_layer.schema.ids import new_id
+from agent_layer.infra.objects.base import ObjectEntry, ObjectStore
+from agent_layer.schema import new_id
 from agent_layer.settings import Settings
-from agent_layer.store.protocols import ObjectEntry, ObjectStore
-
-__all__ = ["DirectoryObjects", "open_objects"]
 
 
 def open_objects(settings: Settings) -> ObjectStore:
@@ -19,7 +17,7 @@ def open_objects(settings: Settings) -> ObjectStore:
     parts = urlsplit(settings.objects_location)
     if parts.scheme == "file":
         return DirectoryObjects(Path(unquote(parts.path)))
-    from agent_layer.store.s3 import S3Objects  # noqa: PLC0415  # botocore takes 0.1 s, and only S3 needs it
+    from agent_layer.infra.objects.s3 import S3Objects  # noqa: PLC0415  # botocore takes 0.1 s, and only S3 needs it
 
     return S3Objects(settings)
 

@@ -3,9 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from agent_layer.errors import NotFoundError
-from agent_layer.store.protocols import ObjectEntry
-
-__all__ = ["MemoryObjects"]
+from agent_layer.infra.objects.base import ObjectEntry
 
 
 class MemoryObjects:

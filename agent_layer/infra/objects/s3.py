@@ -10,13 +10,9 @@ from urllib.parse import urlsplit
 from botocore.exceptions import BotoCoreError, ClientError, FlexibleChecksumError, HTTPClientError, SSLError
 
 from agent_layer.errors import NotFoundError, UnreachableError
+from agent_layer.infra.objects.base import ObjectEntry
+from agent_layer.infra.redis import S3Client, delays, open_s3
 from agent_layer.settings import Settings
-from agent_layer.store.clients import S3Client, open_s3
-from agent_layer.store.patience import delays
-from agent_layer.store.protocols import ObjectEntry
-
-__all__ = ["S3Objects"]
-
 
 T = TypeVar("T")
 

@@ -4,8 +4,6 @@ import socket
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
-__all__ = ["answers", "free_port", "listens", "reached"]
-
 _ANSWER_SECONDS = 1.0
 """Longest wait for an answer; whoever asks goes on asking."""
 

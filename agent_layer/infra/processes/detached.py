@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["LOCK_DESCRIPTOR", "Detached", "start_detached"]
-
 LOCK_DESCRIPTOR = 3
 """Under which number the new process finds the lock that it was handed."""
 

@@ -4,8 +4,6 @@ import fcntl
 import os
 from pathlib import Path
 
-__all__ = ["is_locked", "share_lock", "try_lock"]
-
 
 def share_lock(path: Path) -> int:
     """Wait for a shared lock. It holds until the descriptor is closed, in forked children as well as here."""

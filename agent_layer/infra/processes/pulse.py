@@ -1,7 +1,9 @@
 """This file holds a worker's pulse: a small file that it renews at each heartbeat that was answered, for probes.
 
-``python -m agent_layer.local.pulse FILE --seconds 60`` ends with 0 while the newest answer is no older than that; with
-``--claims`` only while the worker takes rollouts, too. A probe runs every few seconds, so only the standard library is
+``python -m agent_layer.local.pulse FILE --seconds 60`` ends with 0 while the newest answer is no older than
+that; with
+``--claims`` only while the worker takes rollouts, too. A probe runs every few seconds, so only the standard
+library is
 imported.
 """
 
@@ -13,8 +15,6 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, cast
-
-__all__ = ["Pulse", "complaint", "read_pulse", "write_pulse"]
 
 
 class Pulse(NamedTuple):
@@ -62,7 +62,7 @@ def complaint(file: Path, seconds: float, *, claims: bool = False) -> str | None
     return None
 
 
-def main(arguments: Sequence[str]) -> int:
+def probe_pulse(arguments: Sequence[str]) -> int:
     """Probe a worker; 0: it is well, 1: it is not, and a line says why."""
     parser = argparse.ArgumentParser(prog="python -m agent_layer.local.pulse")
     parser.add_argument("file", type=Path)
@@ -73,7 +73,3 @@ def main(arguments: Sequence[str]) -> int:
     if found is not None:
         sys.stdout.write(f"{found}\n")
     return 0 if found is None else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -1,8 +1,10 @@
 """This file holds the keeper: a process that stands above others and leaves nothing of them behind.
 
-It is a subreaper (Linux): what its descendants start, daemons in sessions of their own included, cannot get out from
+It is a subreaper (Linux): what its descendants start, daemons in sessions of their own included, cannot get out
+from
 under it. When its child has ended, or whoever holds its lifeline is gone, it kills all that is left.
-``python keeper.py CHANNEL COMMAND …`` keeps a command; its lifeline is then standard input, and the command inherits
+``python keeper.py CHANNEL COMMAND …`` keeps a command; its lifeline is then standard input, and the command
+inherits
 the descriptor CHANNEL, or none where that is ``-``. Needs nothing that is installed.
 """
 
@@ -15,11 +17,12 @@ import sys
 import time
 from collections.abc import Collection, Iterator
 from contextlib import suppress
-
-__all__ = ["AT_ONCE", "ChildBell", "adopt_orphans", "children_of", "end_as", "end_with_parent", "keep", "kill_below"]
+from typing import Final
 
 _SET_DEATH_SIGNAL, _SET_SUBREAPER = 1, 36
 """Numbers of prctl."""
+REAPER_PROGRAM: Final = __file__
+"""Path of this file: it runs by path, without this project's packages."""
 AT_ONCE = b"!"
 """Written into a lifeline, by whoever does not wait for a command to end by itself."""
 _GRACE_SECONDS = 2.0

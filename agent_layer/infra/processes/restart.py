@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass
 
-__all__ = ["Deaths"]
-
 _FIRST_DELAY_SECONDS, _LONGEST_DELAY_SECONDS = 0.5, 30.0
 _LONG_LIFE_SECONDS = 60.0
 """Who has lived for so long died of something new."""

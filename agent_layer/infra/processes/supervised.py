@@ -1,7 +1,10 @@
 """This file holds the leash: a child process that ends when whoever started it ends, however that happens.
 
-``python -m agent_layer.local.leash [--grace=SECONDS] COMMAND …`` runs the command in a process group of its own and
-ends the group when its own standard input closes (the kernel closes it for a parent that is killed), on SIGTERM, or
+``python -m agent_layer.infra.processes.supervised [--grace=SECONDS] COMMAND …`` runs the command in a process
+group of its own
+and
+ends the group when its own standard input closes (the kernel closes it for a parent that is killed), on
+SIGTERM, or
 when the command ends.
 """
 
@@ -15,8 +18,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-__all__ = ["GRACE_SECONDS", "Leashed", "start_leashed"]
 
 GRACE_SECONDS = 10.0
 """Between asking a process group to end and ending it."""

@@ -1,7 +1,8 @@
 """This file holds what each role may do in Redis: the least that its work needs, as rules of Redis's own ACL.
 
 A script runs with the rights of whoever calls it, so its commands are read from its text. Gateways, workers and
-trainers ship what they record, each under its own user. Redis 6.2 tells no reading of a key from writing it; whoever
+trainers ship what they record, each under its own user. Redis 6.2 tells no reading of a key from writing it;
+whoever
 only reads is granted no command that writes.
 """
 
@@ -10,13 +11,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
-from agent_layer.store.keys import Keys
-
-__all__ = ["ROLES", "Role", "granted_scripts", "rules_of"]
+from agent_layer.infra.redis.keys import Keys
 
 Role: TypeAlias = Literal["gateway", "worker", "trainer", "shipper", "reader", "operator"]
 
-_PACKAGE = Path(__file__).parent.parent
+_PACKAGE = Path(__file__).parents[2]
 
 
 class _Duty(NamedTuple):

@@ -13,11 +13,9 @@ from redis.exceptions import BusyLoadingError, RedisError
 from redis.retry import Retry
 
 from agent_layer.errors import BadInputError, UnreachableError
+from agent_layer.infra.redis.embedded import hold_server
+from agent_layer.infra.redis.retry import Patience, delays
 from agent_layer.settings import Settings
-from agent_layer.store.embedded import hold_server
-from agent_layer.store.patience import Patience, delays
-
-__all__ = ["AsyncRedis", "Body", "S3Client", "open_async_redis", "open_redis", "open_s3"]
 
 
 def open_redis(settings: Settings) -> Redis:

@@ -1,9 +1,13 @@
 """This file holds the Redis server that the agent layer starts for itself when no URL names one.
 
-It listens on a private unix socket only and keeps every write in an append-only file. Whoever uses it holds a shared
-flock on ``users.lock`` for as long as its process lives; a keeper (see ``keeper.py``) waits for the exclusive one and
-then stops the server. So the last user stops it, also when that user is killed, and a killed user stops nobody else's.
-A killed keeper takes the server with it: ``hold_server`` starts both again, and users do so whenever they are cut off.
+It listens on a private unix socket only and keeps every write in an append-only file. Whoever uses it holds a
+shared
+flock on ``users.lock`` for as long as its process lives; a keeper (see ``keeper.py``) waits for the exclusive
+one and
+then stops the server. So the last user stops it, also when that user is killed, and a killed user stops nobody
+else's.
+A killed keeper takes the server with it: ``hold_server`` starts both again, and users do so whenever they are
+cut off.
 """
 
 import fcntl
@@ -23,11 +27,8 @@ from redis.exceptions import BusyLoadingError, RedisError
 from redis.retry import Retry
 
 from agent_layer.errors import BadInputError, UnreachableError
-from agent_layer.recorder.detached import Detached, start_detached
-from agent_layer.recorder.locks import share_lock, try_lock
+from agent_layer.infra.processes import Detached, share_lock, start_detached, try_lock
 from agent_layer.settings import Settings
-
-__all__ = ["find_redis_server", "hold_server", "socket_path"]
 
 _LONGEST_SOCKET_PATH = 100
 _held: dict[Path, int] = {}
@@ -132,7 +133,7 @@ def _start(program: str, directory: Path, socket: Path, lock: int) -> Detached:
         "--appendonly", "yes", "--appendfsync", "everysec", "--save", "", "--maxmemory-policy", "noeviction",
     ]
     # fmt: on
-    arguments = ["-m", "agent_layer.store.keeper", str(directory / "users.lock"), *command]
+    arguments = ["-m", "agent_layer.infra.redis.supervisor", str(directory / "users.lock"), *command]
     return start_detached(arguments, os.environ, directory / "redis.log", lock)
 
 

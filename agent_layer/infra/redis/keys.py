@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass
 
-__all__ = ["Keys"]
-
 
 @dataclass(frozen=True)
 class Keys:

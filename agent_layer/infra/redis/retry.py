@@ -18,8 +18,6 @@ from redis.retry import Retry
 
 from agent_layer.errors import UnreachableError
 
-__all__ = ["Patience", "RedisUnreachableError", "delays"]
-
 T = TypeVar("T")
 
 _FIRST_DELAY_SECONDS, _LONGEST_DELAY_SECONDS = 0.05, 1.0

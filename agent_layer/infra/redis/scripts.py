@@ -6,9 +6,7 @@ from pathlib import Path
 from redis import Redis
 from redis.commands.core import Script
 
-__all__ = ["STANDS_BEHIND", "load_script"]
-
-_LUA = Path(__file__).parent / "lua"
+_LUA = Path(__file__).parents[2] / "store" / "lua"
 
 STANDS_BEHIND: dict[str, tuple[str, ...]] = {
     "find": ("scan",),

@@ -1,8 +1,13 @@
-"""This file holds the keeper of the own Redis server: ``python -m agent_layer.store.keeper USERS_LOCK COMMAND …``.
+"""Supervisor of the embedded Redis server.
 
-It runs the server, starts it again should it die, and stops it once nobody holds the shared lock any more. It keeps
-the exclusive lock until the server is gone, so that whoever comes meanwhile waits, and then starts a new one. A server
-whose keeper is killed ends, too; its users start both again. The lock that says that a server is kept is handed on to
+``python -m agent_layer.infra.redis.supervisor USERS_LOCK COMMAND …``.
+
+It runs the server, starts it again should it die, and stops it once nobody holds the shared lock any more. It
+keeps
+the exclusive lock until the server is gone, so that whoever comes meanwhile waits, and then starts a new one. A
+server
+whose keeper is killed ends, too; its users start both again. The lock that says that a server is kept is handed
+on to
 the server, so that no two ever write one append-only file.
 """
 
@@ -15,10 +20,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from agent_layer.recorder.detached import LOCK_DESCRIPTOR
-from agent_layer.recorder.locks import try_lock
-
-__all__ = ["keep"]
+from agent_layer.infra.processes import LOCK_DESCRIPTOR, try_lock
 
 _SHORTEST_LIFE_SECONDS = 1.0
 """A server that dies sooner would die again."""

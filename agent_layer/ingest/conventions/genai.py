@@ -2,13 +2,9 @@
 
 from typing import cast
 
-from agent_layer.ingest.seen import AgentRun, ModelCall, Seen, ToolCall, json_of, text_of, usage_of
-from agent_layer.ingest.spans import SpanReceived
-from agent_layer.schema import attributes as names
-from agent_layer.schema.message_parts import chat_messages_of
-from agent_layer.schema.record import JsonObject
-from agent_layer.schema.step import Action
-from agent_layer.schema.untrusted import objects_of
+from agent_layer import otel_names as names
+from agent_layer.ingest import AgentRun, ModelCall, Seen, SpanReceived, ToolCall, json_of, text_of, usage_of
+from agent_layer.schema import Action, JsonObject, chat_messages_of, objects_of
 
 __all__ = ["SESSIONS", "read", "sampling_of"]
 

@@ -1,10 +1,18 @@
 """This file holds the convention of OpenInference (Arize Phoenix): lists are spread over numbered attributes."""
 
-from agent_layer.ingest.seen import AgentRun, ModelCall, Seen, ToolCall, in_order, json_of, nested, text_of, usage_of
-from agent_layer.ingest.spans import SpanReceived
-from agent_layer.schema.record import JsonObject
-from agent_layer.schema.step import Action
-from agent_layer.schema.untrusted import object_of, objects_of
+from agent_layer.ingest import (
+    AgentRun,
+    ModelCall,
+    Seen,
+    SpanReceived,
+    ToolCall,
+    in_order,
+    json_of,
+    nested,
+    text_of,
+    usage_of,
+)
+from agent_layer.schema import Action, JsonObject, object_of, objects_of
 
 __all__ = ["SESSIONS", "read"]
 

@@ -3,12 +3,21 @@
 Its newer releases write model calls by the GenAI conventions, which are read elsewhere, and entities as before.
 """
 
+from agent_layer import otel_names as names
+from agent_layer.ingest import (
+    AgentRun,
+    ModelCall,
+    Seen,
+    SpanReceived,
+    ToolCall,
+    in_order,
+    json_of,
+    nested,
+    text_of,
+    usage_of,
+)
 from agent_layer.ingest.conventions.genai import sampling_of
-from agent_layer.ingest.seen import AgentRun, ModelCall, Seen, ToolCall, in_order, json_of, nested, text_of, usage_of
-from agent_layer.ingest.spans import SpanReceived
-from agent_layer.schema import attributes as names
-from agent_layer.schema.record import JsonObject
-from agent_layer.schema.step import Action
+from agent_layer.schema import Action, JsonObject
 
 __all__ = ["SESSIONS", "read"]
 

@@ -1,8 +1,7 @@
 """This file holds the conventions by which spans tell of model calls, the most particular first."""
 
+from agent_layer.ingest import Seen, SpanReceived
 from agent_layer.ingest.conventions import genai, openinference, openllmetry
-from agent_layer.ingest.seen import Seen
-from agent_layer.ingest.spans import SpanReceived
 
 __all__ = ["SESSIONS", "see"]
 

@@ -5,10 +5,8 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from agent_layer.errors import BadInputError
-from agent_layer.local.words import id_of, logprob_of
-from agent_layer.schema.record import JsonObject
-
-__all__ = ["SeenCall", "begun_by", "text_choice"]
+from agent_layer.local.scripted.script import id_of, logprob_of
+from agent_layer.schema import JsonObject
 
 
 @dataclass(kw_only=True)

@@ -1,6 +1,7 @@
 """This file holds the scripted engine: an OpenAI-compatible server whose answers a function writes.
 
-It speaks what the gateway needs of vLLM: token ids and log-probabilities of prompt and answer, streams, n > 1, tool
+It speaks what the gateway needs of vLLM: token ids and log-probabilities of prompt and answer, streams, n > 1,
+tool
 calls, completions of token ids, and the control endpoints by which weights are changed. Tests use it in process;
 ``python -m agent_layer.local.scripted --port 8000 --script FILE.py:function`` serves it to others.
 """
@@ -17,15 +18,20 @@ from typing import cast
 from aiohttp import web
 
 from agent_layer.errors import BadInputError
-from agent_layer.gateway.dialects.deltas import GrowingMessage
-from agent_layer.local.completing import SeenCall, begun_by, text_choice
-from agent_layer.local.script import Asked, Script, echo, load_script
-from agent_layer.local.serving import serve, serve_in_thread
-from agent_layer.local.speech import Speech
-from agent_layer.local.words import END, id_of, logprob_of, prompt_words
-from agent_layer.schema.record import JsonObject
-
-__all__ = ["Asked", "Script", "ScriptedEngine", "SeenCall", "echo", "serve", "serve_in_thread"]
+from agent_layer.gateway.dialects import GrowingMessage
+from agent_layer.local.scripted.completing import SeenCall, begun_by, text_choice
+from agent_layer.local.scripted.script import (
+    END,
+    Asked,
+    Script,
+    Speech,
+    echo,
+    id_of,
+    load_script,
+    logprob_of,
+    prompt_words,
+)
+from agent_layer.schema import JsonObject
 
 
 @dataclass(kw_only=True)

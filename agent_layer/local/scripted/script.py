@@ -1,14 +1,129 @@
-"""This file holds how a scripted engine speaks: a script's answer, word by word, with what each adds to the message."""
+"""This file holds scripts: the functions that write a scripted engine's answers.
 
-from collections.abc import Iterable, Iterator
+This file holds the scripted engine's tokenizer: one token per word, ids that anyone can recompute.
+
+A conversation is rendered message by message, ``<role> word … <end>``, and a prompt ends with ``<assistant>``. An
+answer is ``word … <end>``. So the prompt of the next turn begins with the prompt and the answer of this one.
+
+This file holds how a scripted engine speaks: a script's answer, word by word, with what each adds to the message.
+"""
+
+import importlib.util
+import json
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import cast
+from pathlib import Path
+from typing import TypeAlias, cast
 
-from agent_layer.local.script import Answer
-from agent_layer.local.words import END, call_words, thought_words
-from agent_layer.schema.record import JsonObject
+from agent_layer.errors import BadInputError
+from agent_layer.schema import JsonObject, object_of, objects_of
 
-__all__ = ["Speech"]
+END = "<end>"
+
+
+def id_of(word: str) -> int:
+    """Token id of a word: 31 bits of its CRC-32."""
+    return zlib.crc32(word.encode()) & 0x7FFFFFFF
+
+
+def logprob_of(token_id: int) -> float:
+    """Log-probability that the engine claims for a token: between -2 and 0, a function of its id."""
+    return -(token_id % 2000) / 1000
+
+
+def prompt_words(messages: Iterable[Mapping[str, object]], tools: object = None) -> list[str]:
+    """Render a conversation, ready to be answered."""
+    words = ["<tools>", *_canonical(tools).split(), END] if tools else []
+    for message in messages:
+        words += [f"<{message.get('role', 'user')}>", *words_of(message), END]
+    return [*words, "<assistant>"]
+
+
+def words_of(message: Mapping[str, object]) -> list[str]:
+    """Words of one message: its thoughts, its text, its tool calls, whose arguments are put into one canonical form."""
+    said = _text_of(message.get("content")).split()
+    return [*thought_words(message.get("reasoning")), *said, *call_words(message.get("tool_calls"))]
+
+
+def thought_words(thought: object) -> list[str]:
+    """Words of what was thought before anything was said."""
+    return ["<think>", *str(thought).split(), "</think>"] if thought else []
+
+
+def _text_of(content: object) -> str:
+    if isinstance(content, list):
+        return " ".join(str(part.get("text", "")) for part in objects_of(cast("object", content)))
+    return str(content or "")
+
+
+def call_words(calls: object) -> Iterator[str]:
+    """Words of tool calls; arguments that are no JSON are spoken as they are."""
+    for call in objects_of(calls):
+        function = object_of(call.get("function"))
+        arguments = _canonical_text(str(function.get("arguments") or "{}"))
+        yield from ("<tool_call>", str(function.get("name")), *arguments.split(), "</tool_call>")
+
+
+def _canonical_text(arguments: str) -> str:
+    try:
+        return _canonical(json.loads(arguments))
+    except (ValueError, RecursionError):
+        return arguments
+
+
+def _canonical(value: object) -> str:
+    return json.dumps(value, sort_keys=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What a script is asked to answer."""
+
+    messages: list[JsonObject]
+    tools: list[JsonObject] | None
+    choice: int
+    body: JsonObject
+    """The whole request."""
+    weights: Callable[[], str]
+    """Gives the directory of the weights that are loaded right now."""
+
+    @property
+    def text(self) -> str:
+        """Words of the last message."""
+        return " ".join(words_of(self.messages[-1])) if self.messages else ""
+
+    @property
+    def turn(self) -> int:
+        """Answers that the conversation already has."""
+        return sum(message.get("role") == "assistant" for message in self.messages)
+
+
+Answer: TypeAlias = str | JsonObject | Iterable[str]
+"""A text, a whole message (say, with tool_calls), or words that are drawn one by one as they are sampled."""
+
+Script: TypeAlias = Callable[[Asked], Answer]
+
+
+def echo(asked: Asked) -> Answer:
+    """Answer with what was said last."""
+    return f"you said: {asked.text}"
+
+
+def load_script(place: str) -> Script:
+    """Load a script from ``FILE.py:function``.
+
+    Raises: BadInputError: there is no such file or function.
+    """
+    path, _, name = place.rpartition(":")
+    spec = importlib.util.spec_from_file_location("agent_layer_script", path) if Path(path).is_file() else None
+    if spec is None or spec.loader is None:
+        raise BadInputError(f"script {place!r}: expected FILE.py:function, found no such file; check the path")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    if not callable(script := getattr(module, name, None)):
+        raise BadInputError(f"script {place!r}: the file has no function {name!r}; check the name")
+    return cast("Script", script)
 
 
 @dataclass(frozen=True, slots=True)

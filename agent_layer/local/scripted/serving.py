@@ -10,8 +10,6 @@ from aiohttp import web
 
 from agent_layer.errors import UnreachableError
 
-__all__ = ["serve", "serve_in_thread"]
-
 _START_SECONDS = 60.0
 
 

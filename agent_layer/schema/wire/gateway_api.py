@@ -1,36 +1,18 @@
-"""This file holds what is said to and by the gateway's own addresses: to open, renew, reward, close and end rollouts.
+"""This file holds what is said to and by the gateway's own addresses: to open, renew, reward, close and end
+rollouts.
 
-A server refuses fields that it does not know, because whoever sent them counts on them; a client passes over them.
+A server refuses fields that it does not know, because whoever sent them counts on them; a client passes over
+them.
+
+This file holds the names of the HTTP headers by which a request says whose it is, in the letters that we compare.
 """
 
 from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from agent_layer.schema.ids import trajectory_id_of
-from agent_layer.schema.record import JsonObject
-from agent_layer.schema.rollout import AttemptStarted
-from agent_layer.schema.task import Limits, RewardSpec, Split, Task, hash_input
-from agent_layer.schema.trace import TraceContext
-
-__all__ = [
-    "KEY_PREFIX",
-    "CloseRequest",
-    "ClosedRollout",
-    "EndRequest",
-    "EndStatus",
-    "EndedRollout",
-    "HolderRequest",
-    "MarkedRollout",
-    "OpenRequest",
-    "OpenedRollout",
-    "RenewRequest",
-    "RenewedRollouts",
-    "Resumption",
-    "RewardRequest",
-    "start_of",
-]
-
+from agent_layer.schema import AttemptStarted, JsonObject, Limits, RewardSpec, Split, Task, hash_input, trajectory_id_of
+from agent_layer.schema.wire.trace import TraceContext
 
 EndStatus: TypeAlias = Literal["completed", "truncated", "failed", "cancelled", "lost", "dead"]
 """A rollout that is ended is in no other state."""
@@ -237,3 +219,14 @@ def start_of(
         env_version=request.env_version,
         trace=request.trace,
     )
+
+
+CALL_HEADER: Final = "x-agent-layer-call"
+"""Call id, minted by the outermost layer that saw the call; the gateway answers with it too."""
+ROLLOUT_HEADER: Final = "x-agent-layer-rollout"
+"""Trajectory id."""
+RUN_HEADER: Final = "x-agent-layer-run"
+AGENT_HEADER: Final = "x-agent-layer-agent"
+"""Name of the agent that speaks."""
+ROLE_HEADER: Final = "x-agent-layer-role"
+"""``policy`` or ``aux``."""

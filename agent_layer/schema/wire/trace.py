@@ -3,10 +3,7 @@
 import re
 from collections.abc import Mapping
 
-from agent_layer.schema.ids import content_hash
-from agent_layer.schema.record import Record
-
-__all__ = ["TraceContext", "parse_trace", "span_id_of", "trace_id_of"]
+from agent_layer.schema import Record, content_hash
 
 _TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-[0-9a-f]{2}")
 

@@ -1,19 +1,21 @@
 """This file holds what a column is, and the types that several columns share.
 
-Types are those that pandas, DuckDB and Hugging Face datasets all read: no maps, no dictionaries, no unions. What has no
+Types are those that pandas, DuckDB and Hugging Face datasets all read: no maps, no dictionaries, no unions.
+What has no
 fixed form (messages, arguments, framework state) is JSON text. Null means "not known", never zero or failed.
+
+This file holds how rows become Arrow arrays. Packed token arrays are copied as they lie, not token by token.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar, cast
 
 import msgspec
 import pyarrow as pa
 
 from agent_layer.errors import BadInputError
-
-__all__ = ["JSON", "LABELS", "LOGPROBS", "MOMENT", "TOKENS", "Column", "choose", "json_text", "moment", "schema_of"]
+from agent_layer.schema import Logprobs, TokenIds
 
 R = TypeVar("R")
 
@@ -64,3 +66,36 @@ def json_text(value: object) -> str | None:
 def moment(seconds: float | None) -> datetime | None:
     """Turn seconds since the epoch into a time, to the microsecond."""
     return None if seconds is None else _EPOCH + timedelta(seconds=seconds)
+
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# What an Arrow array holds is known at run time only.
+
+
+_VALUES: Final[dict[pa.DataType, pa.DataType]] = {TOKENS: pa.int32(), LOGPROBS: pa.float32()}
+
+
+def batch_of(columns: Sequence[Column[R]], rows: Sequence[R]) -> pa.RecordBatch:
+    """Work out every column of every row."""
+    arrays = [_array([column.value(row) for row in rows], column.type) for column in columns]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema_of(columns))
+
+
+def _array(values: list[object], kind: pa.DataType) -> "pa.Array[pa.Scalar[pa.DataType]]":
+    if kind in _VALUES:
+        return _packed(cast("list[TokenIds | Logprobs | None]", values), _VALUES[kind])
+    if kind == MOMENT:
+        values = [moment(value) if isinstance(value, float | int) else value for value in values]
+    return pa.array(values, kind)
+
+
+def _packed(arrays: Sequence[TokenIds | Logprobs | None], kind: pa.DataType) -> "pa.Array[pa.Scalar[pa.DataType]]":
+    """Lay packed arrays side by side, without a Python object for each token."""
+    offsets: list[int | None] = []
+    length = 0
+    for one in arrays:
+        offsets.append(None if one is None else length)
+        length += 0 if one is None else len(one)
+    stored = pa.py_buffer(b"".join(one.tobytes() for one in arrays if one is not None))
+    values = pa.Array.from_buffers(kind, length, [None, stored])
+    return pa.ListArray.from_arrays(pa.array([*offsets, length], pa.int32()), values)

@@ -7,17 +7,19 @@ from typing import Final
 import msgspec
 import pyarrow as pa
 
-from agent_layer.schema.contents import resolve
-from agent_layer.schema.observation import Observation
-from agent_layer.schema.record import JsonObject
-from agent_layer.schema.step import Step
-from agent_layer.schema.trajectory import Trajectory
-from agent_layer.schema.untrusted import object_of, objects_of
-from agent_layer.store.display import step_reward
-from agent_layer.store.tables.arrays import batch_of
-from agent_layer.store.tables.columns import JSON, LOGPROBS, MOMENT, TOKENS, Column, choose, json_text, schema_of
-
-__all__ = ["STEP_COLUMNS", "STEP_SCHEMA", "step_schema", "tabulate_steps"]
+from agent_layer.schema import JsonObject, Observation, Step, Trajectory, object_of, objects_of, resolve
+from agent_layer.store.arrow.columns import (
+    JSON,
+    LOGPROBS,
+    MOMENT,
+    TOKENS,
+    Column,
+    batch_of,
+    choose,
+    json_text,
+    schema_of,
+)
+from agent_layer.store.reading import step_reward
 
 _VERSIONS = pa.list_(pa.struct([pa.field("version", pa.int64()), pa.field("num_tokens", pa.int32())]))
 _CALLS = pa.list_(

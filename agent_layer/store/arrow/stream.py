@@ -4,11 +4,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
-from agent_layer.schema.step import Step
-from agent_layer.schema.trajectory import Trajectory
-from agent_layer.store.tables.steps import step_schema, tabulate_steps
-
-__all__ = ["tabulate_stream"]
+from agent_layer.schema import Step, Trajectory
+from agent_layer.store.arrow.steps import step_schema, tabulate_steps
 
 _BATCH_BYTES = 8 << 20
 _BATCH_ROWS = 4_096

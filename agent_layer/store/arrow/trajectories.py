@@ -8,11 +8,8 @@ from typing import Final, cast
 import msgspec
 import pyarrow as pa
 
-from agent_layer.store.rows import TrajectoryRow
-from agent_layer.store.tables.arrays import batch_of
-from agent_layer.store.tables.columns import LABELS, MOMENT, Column, schema_of
-
-__all__ = ["TRAJECTORY_SCHEMA", "rows_of", "tabulate_rows"]
+from agent_layer.store.arrow.columns import LABELS, MOMENT, Column, batch_of, schema_of
+from agent_layer.store.index import TrajectoryRow
 
 
 def _plain(name: str, kind: pa.DataType, meaning: str) -> Column[TrajectoryRow]:

@@ -1,28 +1,31 @@
-"""This file holds the claims that members of a consumer have on closed groups, as typed functions around Lua scripts.
+"""This file holds the claims that members of a consumer have on closed groups, as typed functions around Lua
+scripts.
 
-A group is held by at most one member. Each call is one atomic step; the server's clock counts. What a look costs does
-not grow with the groups that are closed or acknowledged (0.1 ms at 1,000,000): a feed walks through the closed groups
+A group is held by at most one member. Each call is one atomic step; the server's clock counts. What a look
+costs does
+not grow with the groups that are closed or acknowledged (0.1 ms at 1,000,000): a feed walks through the closed
+groups
 once, in order, and keeps aside only those behind its place that still have to be given. In Redis, a group ever
 acknowledged takes 75 bytes.
+
+This file holds how a member shows that it lives while nobody asks it for groups: a thread, ended with its claims.
 """
 
+import logging
+import weakref
 from collections.abc import Sequence
+from threading import Event, Thread
 from typing import Literal, NamedTuple, TypeAlias, cast, get_args
 
 import msgspec
 from redis import Redis
 from redis.commands.core import Script
+from redis.exceptions import RedisError
 
 from agent_layer.errors import BadInputError, CorruptRecordError, LeaseLostError
-from agent_layer.schema.codec import decode
-from agent_layer.schema.group import Group
-from agent_layer.schema.ids import check_name, new_id
-from agent_layer.schema.task import Split
-from agent_layer.store.keys import Keys
-from agent_layer.store.pages import pages_of
-from agent_layer.store.scripts import load_script
-
-__all__ = ["ONLY_MEMBER", "AckAnswer", "Claim", "Claims", "Consumer", "Place", "acknowledge"]
+from agent_layer.infra import pages_of
+from agent_layer.infra.redis import Keys, load_script
+from agent_layer.schema import Group, Split, check_name, decode, new_id
 
 AckAnswer: TypeAlias = Literal["acked", "late", "again"]
 """acked: the group was this member's. late: it counts, but the claim had lapsed, so that another member may have
@@ -165,3 +168,34 @@ def _group_of(record: bytes) -> Group:
     raise CorruptRecordError(
         f"group index: expected groups, found {type(group).__name__}; run 'agent-layer store check'"
     )
+
+
+log = logging.getLogger(__name__)
+
+_PER_CLAIM = 3
+"""Renewals in the time after which claims lapse: two may fail."""
+
+
+def keep_renewed(claims: Claims) -> None:
+    """Renew claims for as long as anything in this process refers to them, or until another process has the name."""
+    ended = Event()
+    weakref.finalize(claims, ended.set)
+    seconds = claims.claim_seconds / _PER_CLAIM
+    Thread(target=_renew, args=(weakref.ref(claims), ended, seconds), name="renew-claims", daemon=True).start()
+
+
+def _renew(reference: "weakref.ref[Claims]", ended: Event, seconds: float) -> None:
+    while not ended.wait(seconds):
+        if not _renew_once(reference):
+            return
+
+
+def _renew_once(reference: "weakref.ref[Claims]") -> bool:
+    claims = reference()
+    if claims is None:
+        return False
+    try:
+        return claims.renew()
+    except RedisError as error:
+        log.warning("claims not renewed, they lapse in %g s error=%s", claims.claim_seconds, error)
+        return True

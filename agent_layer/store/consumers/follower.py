@@ -9,16 +9,11 @@ from threading import Event
 from typing import TypedDict, cast
 
 from agent_layer.errors import BackPressureError, CorruptRecordError, NotFoundError
-from agent_layer.schema.group import Group
-from agent_layer.schema.rollout import FINAL_STATUSES
-from agent_layer.schema.trajectory import Trajectory
-from agent_layer.store.claims import AckAnswer, Claim, Claims, Consumer, Place
+from agent_layer.infra.objects import ObjectStore
+from agent_layer.schema import FINAL_STATUSES, Group, Trajectory
+from agent_layer.store.consumers.claims import AckAnswer, Claim, Claims, Consumer, Place, keep_renewed
 from agent_layer.store.index import Index
-from agent_layer.store.protocols import ObjectStore
 from agent_layer.store.reading import read_trajectories
-from agent_layer.store.renewal import keep_renewed
-
-__all__ = ["MAX_UNACKED", "Follower", "Following", "GroupDelivery"]
 
 log = logging.getLogger(__name__)
 

@@ -6,13 +6,10 @@ from typing import cast
 from redis import Redis
 
 from agent_layer.errors import CorruptRecordError
-from agent_layer.schema.batch import TrainedBatch
-from agent_layer.schema.codec import decode
-from agent_layer.store.keys import Keys
-from agent_layer.store.living import deaths_of, leave_out
-from agent_layer.store.pages import pages_of
-
-__all__ = ["list_batches", "segments_of_batches"]
+from agent_layer.infra import pages_of
+from agent_layer.infra.redis import Keys
+from agent_layer.schema import TrainedBatch, decode
+from agent_layer.store.segments import deaths_of, leave_out
 
 _PAGE = 256
 

@@ -8,11 +8,9 @@ from typing import Literal, TypeAlias, cast, get_args
 import msgspec
 
 from agent_layer.errors import BadInputError
-from agent_layer.store.filters import Conditions, Filters, conditions_of
-from agent_layer.store.index import Index, Sought, Tally, seek_in_turns
-from agent_layer.store.plan import Ordering, choose_buckets, plan_blocks
-
-__all__ = ["By", "Summary", "count_trajectories", "summarise_trajectories"]
+from agent_layer.store.index.filters import Conditions, Filters, conditions_of
+from agent_layer.store.index.index import Index, Sought, Tally, seek_in_turns
+from agent_layer.store.index.planner import Ordering, choose_buckets, plan_blocks
 
 By: TypeAlias = Literal["run", "split", "task_type", "env", "env_version", "status", "cause", "agent", "tool", "policy"]
 """``policy`` is the newest version that a trajectory's tokens came from."""

@@ -7,19 +7,21 @@ from typing import cast
 import msgspec
 from redis import Redis
 
-from agent_layer.schema.codec import decode_known
-from agent_layer.schema.reward import Reward, rollout_reward
-from agent_layer.schema.rollout import Cause, Outcome, RolloutStatus
-from agent_layer.schema.segment import PolicyEntry, SegmentFooter, TrajectorySummary
-from agent_layer.schema.task import RewardSpec
-from agent_layer.store.keys import Keys
-from agent_layer.store.living import members_of
-from agent_layer.store.pages import pages_of
-from agent_layer.store.scripts import load_script
-from agent_layer.store.segments import SealedSegment
-from agent_layer.store.summary import bears_on_reward
-
-__all__ = ["commit_segments", "remember_replaced", "rewards_of"]
+from agent_layer.infra import pages_of
+from agent_layer.infra.redis import Keys, load_script
+from agent_layer.schema import (
+    Cause,
+    Outcome,
+    PolicyEntry,
+    Reward,
+    RewardSpec,
+    RolloutStatus,
+    SegmentFooter,
+    TrajectorySummary,
+    decode_known,
+    rollout_reward,
+)
+from agent_layer.store.segments import SealedSegment, bears_on_reward, members_of
 
 _LARGEST_BATCH = 256
 """Rows, calls and rewards that one script merges at most, so that nobody waits long for Redis."""

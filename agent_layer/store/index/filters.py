@@ -8,11 +8,8 @@ from hashlib import sha1
 from typing import Literal, NamedTuple, TypeAlias, TypedDict, get_args
 
 from agent_layer.errors import BadInputError
-from agent_layer.schema.rollout import Cause, RolloutStatus
-from agent_layer.schema.task import Split
-from agent_layer.store.times import parse_time
-
-__all__ = ["Conditions", "Filters", "NumberRange", "Range", "Which", "bucket_of", "conditions_of"]
+from agent_layer.schema import Cause, RolloutStatus, Split
+from agent_layer.times import parse_time
 
 Range: TypeAlias = tuple[float | None, float | None]
 """Both ends belong to it; None is an open end. What is not known never lies in a range."""

@@ -6,7 +6,6 @@ Scans run inside Redis, over a bounded number of blocks at a time, so that no se
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
-from hashlib import sha1
 from typing import NamedTuple, TypeAlias, cast
 
 import msgspec
@@ -14,26 +13,12 @@ from redis import Redis
 from redis.client import Pipeline
 from redis.commands.core import Script
 
-from agent_layer.schema.segment import Chunk
-from agent_layer.store.filters import Conditions
-from agent_layer.store.keys import Keys
-from agent_layer.store.pages import pages_of
-from agent_layer.store.rows import TrajectoryRow, read_row
-from agent_layer.store.scripts import load_script
-
-__all__ = [
-    "COLUMNS",
-    "BlockMap",
-    "Found",
-    "Index",
-    "Position",
-    "Sought",
-    "Tally",
-    "Zone",
-    "owner_hash",
-    "seek",
-    "seek_in_turns",
-]
+from agent_layer.infra import pages_of
+from agent_layer.infra.redis import Keys, load_script
+from agent_layer.schema import Chunk
+from agent_layer.store.index.filters import Conditions
+from agent_layer.store.index.rows import TrajectoryRow, read_row
+from agent_layer.store.segments import owner_hash
 
 COLUMNS = ("started_at", "reward", "policy_min", "policy_max", "num_steps")
 """Numbers that blocks keep, in the order in which a zone has their ends."""
@@ -213,11 +198,6 @@ class Index:
 
     def _run(self, script: Script, sought: Sought) -> object:
         return script(keys=[self.keys.name()], args=[msgspec.msgpack.encode(sought)])
-
-
-def owner_hash(owner: str) -> str:
-    """Name under which a deleted owner is remembered."""
-    return sha1(owner.encode(), usedforsecurity=False).hexdigest()
 
 
 def seek(conditions: Conditions, blocks: Sequence[int], any_of: Sequence[str] | None = None) -> Sought:

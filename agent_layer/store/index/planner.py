@@ -1,8 +1,12 @@
 """This file holds the plan of a search: which blocks can hold answers, and in which order to look at them. Pure.
 
-Of the blocks in which every name that is asked for occurs, one is passed over when the numbers of its zone lie outside
-the ranges asked for, or when all that it can hold was given before. The others come in the order of the best that they
+Of the blocks in which every name that is asked for occurs, one is passed over when the numbers of its zone lie
+outside
+the ranges asked for, or when all that it can hold was given before. The others come in the order of the best
+that they
 can hold, so that a search for the first few ends as soon as no block left can hold a better one.
+
+This file holds the explanation of a search: what leads it, and how much of the index it has to look at.
 """
 
 import math
@@ -10,13 +14,12 @@ from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from typing import Literal, NamedTuple, TypeAlias
 
-from agent_layer.store.filters import NumberRange, bucket_of
-from agent_layer.store.index import Position, Zone
+from agent_layer.store.index.filters import NumberRange, bucket_of
+from agent_layer.store.index.index import Position, Zone
 
 _MOST_BUCKETS = 16
 """More than these are no narrow range: then it is quicker to compare the numbers."""
 
-__all__ = ["Order", "Ordering", "choose_buckets", "ordering_of", "plan_blocks", "still_needed"]
 
 Order: TypeAlias = Literal["newest", "oldest", "reward", "policy"]
 """``reward`` and ``policy`` (newest version) put the largest first, the newest first among equals, and show only

@@ -4,11 +4,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from agent_layer.schema.rollout import Cause, RolloutStatus
-from agent_layer.schema.task import Split
-from agent_layer.store.times import format_time
-
-__all__ = ["TrajectoryRow", "read_row"]
+from agent_layer.schema import Cause, RolloutStatus, Split
+from agent_layer.times import format_time
 
 
 class TrajectoryRow(msgspec.Struct, frozen=True, kw_only=True):

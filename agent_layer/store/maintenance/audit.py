@@ -1,32 +1,110 @@
-"""This file holds the comparison of index and objects, both ways, and how they are made one again."""
+"""This file holds the comparison of index and objects, both ways, and how they are made one again.
+
+This file holds what a comparison of index and objects finds.
+
+This file holds the search for blobs that are gone or not what their names say, although somebody needs them.
+"""
 
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import cast
+from typing import Literal, TypeAlias, cast
+
+import msgspec
 
 from agent_layer.errors import CorruptRecordError, NotFoundError
-from agent_layer.store.broken import find_broken_blobs
-from agent_layer.store.figures import Figures, count_calls_seen
-from agent_layer.store.filing import find_misfiled
-from agent_layer.store.findings import CheckReport, Finding
-from agent_layer.store.index import Index
-from agent_layer.store.leftovers import find_successors, is_left_over
-from agent_layer.store.living import names_in
-from agent_layer.store.merging import BrokenSegmentError, open_source
-from agent_layer.store.pages import pages_of
-from agent_layer.store.probes import lacking_in_index
-from agent_layer.store.protocols import ObjectStore
-from agent_layer.store.query import scan_trajectories
-from agent_layer.store.rebuild import Progress, index_segment, list_segments, read_segment, reindex
-from agent_layer.store.sealing import count_calls
-from agent_layer.store.segments import is_ours, segment_key, segment_name
-from agent_layer.store.strays import count_strays
-from agent_layer.store.tombstones import list_tombstones
+from agent_layer.infra import pages_of
+from agent_layer.infra.objects import ObjectStore
+from agent_layer.state import count_calls
+from agent_layer.store.index import Index, scan_trajectories
+from agent_layer.store.maintenance.call_stats import Figures, count_calls_seen
+from agent_layer.store.maintenance.index_audit import count_strays, find_misfiled, lacking_in_index
+from agent_layer.store.maintenance.merge import BrokenSegmentError, open_source
+from agent_layer.store.maintenance.rebuild import Progress, index_segment, read_segment, reindex
+from agent_layer.store.maintenance.removal import find_successors, is_left_over
+from agent_layer.store.segments import (
+    is_ours,
+    list_segments,
+    list_tombstones,
+    names_in,
+    read_blob,
+    segment_key,
+    segment_name,
+)
 
-__all__ = ["check_store"]
+FindingKind: TypeAlias = Literal["corrupt", "unindexed", "missing", "misfiled", "undead", "short", "lost"]
+"""``corrupt``: bytes of a segment or blob are not what they should be, only a copy helps. ``unindexed``: the index
+lacks something that a segment says. ``missing``: the index names bytes that are not there. ``misfiled``: searches do
+not find a trajectory as its row says. ``undead``: the index does not know that something was deleted. ``short``: an
+accepted attempt lacks calls that its gateway counted. ``lost``: a blob is gone. Nothing brings these back."""
+
+_BEYOND_REPAIR: frozenset[str] = frozenset({"corrupt", "short", "lost"})
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """One difference between index and objects."""
+
+    kind: FindingKind
+    subject: str
+    """Segment name or trajectory id."""
+    detail: str
+
+
+class CheckReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What was compared, and every difference."""
+
+    num_segments: int
+    num_trajectories: int
+    findings: list[Finding]
+    repaired: bool = False
+    """All findings that can be mended are."""
+    figures: Figures
+    """What of each run's calls should alarm."""
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether nothing is wrong any more."""
+        return not self.findings or (self.repaired and all(one.kind not in _BEYOND_REPAIR for one in self.findings))
+
 
 _PAGE = 256
+_NUM_AT_ONCE = 16
+
+
+def find_broken_blobs(index: Index, objects: ObjectStore) -> Iterator[Finding]:
+    """Read every blob that a committed segment refers to, and name those that cannot be shown any more."""
+
+    def fault_of(name: str) -> tuple[str, CorruptRecordError | NotFoundError | None]:
+        try:
+            read_blob(index.keys, objects, name)
+        except (CorruptRecordError, NotFoundError) as error:
+            return name, error
+        return name, None
+
+    with ThreadPoolExecutor(_NUM_AT_ONCE) as threads:
+        for page in pages_of((row.trajectory_id for row in scan_trajectories(index, {})), _PAGE):
+            users = _users_of(index, page)
+            for name, fault in threads.map(fault_of, users):
+                if fault and index.redis.hexists(index.keys.blobs_of(users[name]), name):  # not deleted meanwhile
+                    kind = "lost" if isinstance(fault, NotFoundError) else "corrupt"
+                    yield Finding(kind=kind, subject=users[name], detail=str(fault))
+
+
+def _users_of(index: Index, trajectory_ids: list[str]) -> dict[str, str]:
+    """A trajectory that needs it, by blob."""
+    pipeline = index.pipeline()
+    for trajectory_id in trajectory_ids:
+        pipeline.hgetall(index.keys.blobs_of(trajectory_id))
+    found = cast("list[dict[bytes, bytes]]", pipeline.execute())
+    return {
+        name.decode(): trajectory_id
+        for trajectory_id, blobs in zip(trajectory_ids, found, strict=True)
+        for name, is_stored in blobs.items()
+        if is_stored == b"1"
+    }
+
+
 _REBUILT: frozenset[str] = frozenset({"missing", "misfiled", "undead"})
 """Mended by a rebuild of the whole index."""
 

@@ -4,11 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final, TypeAlias
 
-from agent_layer.schema.codec import LogRecord
-from agent_layer.schema.findings import cause_of_break, is_empty
-from agent_layer.schema.step import StepPart
-
-__all__ = ["CALLS", "Figures", "count_calls_seen", "describe"]
+from agent_layer.schema import LogRecord, StepPart, cause_of_break, is_empty
 
 Figures: TypeAlias = Counter[tuple[str, str]]
 """By run and by what is counted; CALLS is the number of calls that a gateway saw end."""

@@ -3,6 +3,8 @@
 In this order: new object, read back, index, then the old ones leave the index, then their objects go. Whatever is
 stopped anywhere in between is finished by the next run; until then some records are stored twice and read once. A
 name that stands in ``merging`` or ``rewrite`` tells the next run where to look.
+
+This file holds which segments are merged with which: the pure part of compaction.
 """
 
 import logging
@@ -14,23 +16,26 @@ from typing import cast
 import msgspec
 
 from agent_layer.errors import CorruptRecordError, NotFoundError
-from agent_layer.schema.segment import SegmentFooter
-from agent_layer.store.commit import commit_segments
-from agent_layer.store.findings import Finding
-from agent_layer.store.index import Index
-from agent_layer.store.leftovers import find_successors, is_left_over
-from agent_layer.store.living import deaths_of, names_in, owners_in
-from agent_layer.store.merging import BrokenSegmentError, Merger, Source, merge_sources, open_source
-from agent_layer.store.packing import Limits, is_due, merged_name, plan_packs
-from agent_layer.store.pages import pages_of
-from agent_layer.store.protocols import ObjectStore
-from agent_layer.store.rebuild import Progress, index_segment, read_segment
-from agent_layer.store.retiring import retire_segments
-from agent_layer.store.segments import SealedSegment, is_ours, segment_key
-from agent_layer.store.tombstones import forget, write_tombstones
-from agent_layer.store.turns import Turn, check_whole, take_turn
-
-__all__ = ["CompactionReport", "compact"]
+from agent_layer.infra import pages_of
+from agent_layer.infra.objects import ObjectStore
+from agent_layer.schema import SegmentFooter
+from agent_layer.store.index import Index, commit_segments
+from agent_layer.store.maintenance.audit import Finding
+from agent_layer.store.maintenance.lock import Turn, check_whole, take_turn
+from agent_layer.store.maintenance.merge import BrokenSegmentError, Merger, Source, merge_sources, open_source
+from agent_layer.store.maintenance.merge_plan import Limits, is_due, merged_name, plan_packs
+from agent_layer.store.maintenance.rebuild import Progress, index_segment, read_segment
+from agent_layer.store.maintenance.removal import find_successors, is_left_over, retire_segments
+from agent_layer.store.segments import (
+    SealedSegment,
+    deaths_of,
+    forget,
+    is_ours,
+    names_in,
+    owners_in,
+    segment_key,
+    write_tombstones,
+)
 
 _NUM_AT_ONCE = 16
 _PART_BYTES = 8 << 20

@@ -1,6 +1,8 @@
-"""This file holds garbage collection: objects that nobody needs go; whatever may be the only copy of something stays.
+"""This file holds garbage collection: objects that nobody needs go; whatever may be the only copy of something
+stays.
 
-A segment that is not indexed may be the truth that no index knows yet: it goes only where other, committed segments
+A segment that is not indexed may be the truth that no index knows yet: it goes only where other, committed
+segments
 hold every living record of it, byte for byte. Nothing that is younger than the grace period is touched.
 """
 
@@ -11,27 +13,30 @@ from typing import Final, cast
 import msgspec
 
 from agent_layer.errors import CorruptRecordError, NotFoundError
-from agent_layer.recorder.frames import read_frames
-from agent_layer.schema.codec import decode
-from agent_layer.schema.segment import SegmentFooter, Tombstone
-from agent_layer.store.blobs import blob_at
-from agent_layer.store.checkpoints import checkpoint_at, checkpoint_prefix, trajectory_of
-from agent_layer.store.findings import Finding
-from agent_layer.store.holding import find_orphans, remove_unneeded
-from agent_layer.store.index import Index, owner_hash
-from agent_layer.store.leftovers import find_successors, is_left_over
-from agent_layer.store.living import names_in, owners_in
-from agent_layer.store.merging import BrokenSegmentError, Source, open_source
-from agent_layer.store.packing import Limits
-from agent_layer.store.pages import pages_of
-from agent_layer.store.protocols import ObjectEntry, ObjectStore
-from agent_layer.store.rebuild import Progress
-from agent_layer.store.retiring import retire_segments
-from agent_layer.store.segments import is_ours, read_footer, segment_key, segment_name
-from agent_layer.store.turns import Turn, check_whole, take_turn
-
-__all__ = ["GcReport", "Grace", "Removed", "collect_garbage"]
-
+from agent_layer.infra import pages_of
+from agent_layer.infra.objects import ObjectEntry, ObjectStore
+from agent_layer.recorder import read_frames
+from agent_layer.schema import SegmentFooter, Tombstone, decode
+from agent_layer.state import checkpoint_at, checkpoint_prefix, trajectory_of
+from agent_layer.store.index import Index
+from agent_layer.store.maintenance.audit import Finding
+from agent_layer.store.maintenance.lock import Turn, check_whole, take_turn
+from agent_layer.store.maintenance.merge import BrokenSegmentError, Source, open_source
+from agent_layer.store.maintenance.merge_plan import Limits
+from agent_layer.store.maintenance.rebuild import Progress
+from agent_layer.store.maintenance.removal import find_successors, is_left_over, retire_segments
+from agent_layer.store.segments import (
+    blob_at,
+    find_orphans,
+    is_ours,
+    names_in,
+    owner_hash,
+    owners_in,
+    read_footer,
+    remove_unneeded,
+    segment_key,
+    segment_name,
+)
 
 _PAGE: Final = 256
 

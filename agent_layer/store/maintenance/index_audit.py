@@ -1,18 +1,48 @@
-"""This file holds what is asked of the index to know whether it holds all that a segment says."""
+"""This file holds the search for trajectories that searches do not find as their rows and rewards say.
 
-from collections.abc import Callable, Iterator
+This file holds what is asked of the index to know whether it holds all that a segment says.
+
+This file holds the search for bits in the index that no trajectory stands behind, and how they are cleared.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from operator import eq
 from typing import NamedTuple, TypeAlias, cast
 
 import msgspec
+from redis import Redis
 
-from agent_layer.schema.segment import Chunk, SegmentFooter, TrajectorySummary
-from agent_layer.store.index import Index
-from agent_layer.store.keys import Keys
-from agent_layer.store.rebuild import Segment
+from agent_layer.infra import pages_of
+from agent_layer.infra.redis import Keys, load_script
+from agent_layer.schema import Chunk, SegmentFooter, TrajectorySummary
+from agent_layer.store.index import COLUMNS, Index, rewards_of
+from agent_layer.store.segments import Segment
 
-__all__ = ["lacking_in_index"]
+_AT_ONCE = 64
+"""Trajectories that one script looks at, so that nobody waits long for Redis."""
+_BASIS = ("declared", "ended", "status", "cause", "reward")
+
+
+def find_misfiled(index: Index, trajectory_ids: Iterable[str]) -> Iterator[str]:
+    """Give those whose block differs from their row, or whose reward does not follow from what was judged."""
+    for page in pages_of(trajectory_ids, _AT_ONCE):
+        yield from dict.fromkeys([*index.misfiled(page), *_misjudged(index, page)])
+
+
+def _misjudged(index: Index, trajectory_ids: Sequence[str]) -> Iterator[str]:
+    pipeline = index.pipeline()
+    for trajectory_id in trajectory_ids:
+        pipeline.hmget(index.keys.trajectory(trajectory_id), _BASIS)
+        pipeline.hvals(index.keys.rewards(trajectory_id))
+    found = cast("list[list[bytes | None]]", pipeline.execute())
+    for trajectory_id, (*said, stored), judged in zip(trajectory_ids, found[::2], found[1::2], strict=True):
+        basis = [trajectory_id.encode(), b"", *(value or b"" for value in said), *cast("list[bytes]", judged)]
+        *_, reward = rewards_of([basis])
+        if reward.encode() != (stored or b""):
+            yield trajectory_id
+
 
 _Stored: TypeAlias = "list[bytes | None]"
 _FIELDS = ("opened", "ended", "status", "accepted", "agents", "tools", "policy_min", "policy_max")
@@ -135,3 +165,32 @@ def _is_known(found: object) -> bool:
 
 def _are_known(found: object) -> bool:
     return None not in cast("_Stored", found)
+
+
+_PARTS = 16
+"""Of a block, each looked at by scripts of its own."""
+_NAMES_AT_ONCE = 256
+"""Bitmaps that one script looks into at most, so that nobody waits long for Redis."""
+_SCAN_COUNT = 1_000
+
+
+def count_strays(redis: Redis, keys: Keys, *, clear: bool = False) -> dict[int, int]:
+    """Count, by block, the bits that say something of nobody; only blocks that have some."""
+    script, found = load_script(redis, "strays"), defaultdict[int, int](int)
+    for block, names in sorted(_bitmaps(redis, keys).items()):
+        for page in pages_of(names, _NAMES_AT_ONCE):
+            for part in range(_PARTS):
+                arguments = [block, part, "1" if clear else "", *page]
+                found[block] += cast("int", script(keys=[keys.name()], args=arguments))
+    return {block: num_strays for block, num_strays in found.items() if num_strays}
+
+
+def _bitmaps(redis: Redis, keys: Keys) -> dict[int, list[str]]:
+    """Names of the bitmaps of each block."""
+    begin, bitmaps = keys.name("b", ""), defaultdict[int, list[str]](list)
+    found = redis.scan_iter(match=f"{begin}*", count=_SCAN_COUNT)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]  # untyped in redis-py
+    for key in cast("Iterator[bytes]", found):
+        block, _, name = key.decode().removeprefix(begin).partition(":")
+        if name not in COLUMNS and not name.startswith("ids:"):
+            bitmaps[int(block)].append(name)
+    return bitmaps

@@ -12,9 +12,7 @@ from redis.exceptions import LockError
 from redis.lock import Lock
 
 from agent_layer.errors import BadInputError, LeaseLostError
-from agent_layer.store.keys import Keys
-
-__all__ = ["Turn", "check_right", "check_whole", "take_turn"]
+from agent_layer.infra.redis import Keys
 
 
 class Turn:

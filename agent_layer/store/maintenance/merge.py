@@ -4,14 +4,18 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from agent_layer.errors import CorruptRecordError, NotFoundError
-from agent_layer.schema.segment import Chunk, SegmentFooter
-from agent_layer.store.keys import Keys
-from agent_layer.store.living import is_group, living_records
-from agent_layer.store.memory import MemoryObjects
-from agent_layer.store.protocols import ObjectStore
-from agent_layer.store.segments import SegmentBuilder, StoredRecord, read_chunk, read_footer, segment_key
-
-__all__ = ["BrokenSegmentError", "Merger", "Source", "merge_sources", "open_source", "read_living"]
+from agent_layer.infra.objects import MemoryObjects, ObjectStore
+from agent_layer.infra.redis import Keys
+from agent_layer.schema import Chunk, SegmentFooter
+from agent_layer.store.segments import (
+    SegmentBuilder,
+    StoredRecord,
+    is_group,
+    living_records,
+    read_chunk,
+    read_footer,
+    segment_key,
+)
 
 
 class BrokenSegmentError(Exception):

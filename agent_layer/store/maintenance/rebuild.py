@@ -1,4 +1,7 @@
-"""This file holds how the index is rebuilt: the segments in the objects are the truth, and their footers are enough."""
+"""This file holds how the index is rebuilt: the segments in the objects are the truth, and their footers are enough.
+
+This file holds how a namespace that is done with leaves Redis: its objects stay, and a rebuild brings it back.
+"""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -9,30 +12,26 @@ from typing import NamedTuple, TypeAlias, cast
 import msgspec
 from redis import Redis
 
-from agent_layer.errors import CorruptRecordError, NotFoundError
-from agent_layer.schema.codec import LogRecord, decode
-from agent_layer.schema.segment import SegmentFooter
-from agent_layer.store.commit import commit_segments
-from agent_layer.store.keys import Keys
-from agent_layer.store.memory import MemoryObjects
-from agent_layer.store.pages import pages_of
-from agent_layer.store.protocols import ObjectStore
-from agent_layer.store.salvage import salvage_segment
-from agent_layer.store.segments import SealedSegment, read_chunk, read_footer, segment_key, segment_name
-from agent_layer.store.strays import count_strays
-from agent_layer.store.tombstones import bury, list_tombstones
-from agent_layer.store.turns import check_right
-
-__all__ = [
-    "Progress",
-    "ReindexReport",
-    "Segment",
-    "drop_index",
-    "index_segment",
-    "list_segments",
-    "read_segment",
-    "reindex",
-]
+from agent_layer.errors import BadInputError, CorruptRecordError, NotFoundError
+from agent_layer.infra import pages_of
+from agent_layer.infra.objects import MemoryObjects, ObjectStore
+from agent_layer.infra.redis import Keys
+from agent_layer.schema import LogRecord, decode
+from agent_layer.store.index import Index, commit_segments, count_trajectories
+from agent_layer.store.maintenance.index_audit import count_strays
+from agent_layer.store.maintenance.lock import check_right
+from agent_layer.store.segments import (
+    SealedSegment,
+    Segment,
+    bury,
+    list_segments,
+    list_tombstones,
+    read_chunk,
+    read_footer,
+    salvage_segment,
+    segment_key,
+    segment_name,
+)
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with (segments done, segments in all)."""
@@ -53,11 +52,6 @@ class ReindexReport(msgspec.Struct, frozen=True, kw_only=True):
     """Segments that an earlier rebuild, which did not end, had entered already."""
     corrupt: list[str]
     """Why each segment that could not be read, or not whole, is in quarantine."""
-
-
-def list_segments(keys: Keys, objects: ObjectStore) -> list[str]:
-    """Keys of all segments of the namespace, oldest first."""
-    return sorted(key for key in objects.list(f"{keys.namespace}/seg/") if segment_name(key))
 
 
 def reindex(
@@ -150,15 +144,6 @@ def _enter(redis: Redis, keys: Keys, read: Sequence[_Read]) -> list[str]:
     return list(faults.values())
 
 
-class Segment(msgspec.Struct, frozen=True, kw_only=True):
-    """A segment read whole."""
-
-    size_bytes: int
-    footer: SegmentFooter
-    records: dict[str, list[LogRecord]]
-    """By owner."""
-
-
 def read_segment(objects: ObjectStore, key: str) -> Segment:
     """Read all of a segment.
 
@@ -177,3 +162,20 @@ def index_segment(redis: Redis, keys: Keys, objects: ObjectStore, name: str) -> 
     Raises: CorruptRecordError: its footer is not what its checksum says.
     """
     commit_segments(redis, keys, [read_footer(objects, segment_key(keys, name))], again=True)
+
+
+def cool_index(index: Index) -> int:
+    """Take the index out of Redis; gives the number of trajectories that it knew.
+
+    Raises: BadInputError: something in the namespace is still going on.
+    """
+    redis, keys = index.redis, index.keys
+    num_running = count_trajectories(index, {"status": "running"})
+    if num_running or redis.xlen(keys.outbox):
+        raise BadInputError(
+            f"namespace {keys.namespace!r}: expected nothing to go on in it any more, found {num_running} trajectories"
+            f" that run and {redis.xlen(keys.outbox)} decisions on their way; wait for them, or cool another namespace"
+        )
+    num_known = count_trajectories(index, {})
+    drop_index(redis, keys)
+    return num_known

@@ -1,22 +1,24 @@
-"""This file holds how segments leave: first the index, for those of whom others hold everything, then the objects."""
+"""This file holds how segments leave: first the index, for those of whom others hold everything, then the objects.
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+This file holds which segments are left over: others hold all that lives of them. Bytes decide that, not names.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, cast
 
 import msgspec
 from redis import Redis
 
-from agent_layer.schema.segment import SegmentFooter
-from agent_layer.store.commit import remember_replaced
-from agent_layer.store.keys import Keys
-from agent_layer.store.living import is_batch, is_group
-from agent_layer.store.pages import pages_of
-from agent_layer.store.protocols import ObjectStore
-from agent_layer.store.scripts import load_script
-from agent_layer.store.segments import segment_key
-
-__all__ = ["retire_segments"]
+from agent_layer.infra import pages_of
+from agent_layer.infra.objects import ObjectStore
+from agent_layer.infra.redis import Keys, load_script
+from agent_layer.schema import Chunk, SegmentFooter
+from agent_layer.store.index import remember_replaced
+from agent_layer.store.maintenance.merge import BrokenSegmentError, Source, open_source, read_living
+from agent_layer.store.maintenance.merge_plan import day_of, may_replace
+from agent_layer.store.segments import deaths_of, is_batch, is_group, owners_in, segment_key
 
 _OWNERS_AT_ONCE = 64
 """That one script handles at most, so that nobody waits long for Redis."""
@@ -84,3 +86,43 @@ def _delete(keys: Keys, objects: ObjectStore, names: Collection[str]) -> None:
     with ThreadPoolExecutor(_NUM_AT_ONCE) as threads:
         for _ in threads.map(objects.delete, [segment_key(keys, name) for name in names]):
             pass
+
+
+def find_successors(
+    keys: Keys, objects: ObjectStore, committed: Iterable[str], names: Collection[str]
+) -> Mapping[str, list[Source]]:
+    """Find the committed segments that say they replace these, by name; those that cannot be read are left out."""
+    days = {day_of(name) for name in names}
+    candidates = [one for one in committed if may_replace(one) and day_of(one) in days]
+
+    def read(name: str) -> Source | None:
+        try:
+            return open_source(keys, objects, name, whole=False)
+        except BrokenSegmentError:
+            return None
+
+    found: defaultdict[str, list[Source]] = defaultdict(list)
+    with ThreadPoolExecutor(_NUM_AT_ONCE) as threads:
+        for source in filter(None, threads.map(read, candidates)):
+            for name in set(names).intersection(source.footer.replaces):
+                found[name].append(source)
+    return found
+
+
+def is_left_over(redis: Redis, keys: Keys, segment: Source, others: Sequence[Source]) -> bool:
+    """Whether each living record of a segment is in one of the others.
+
+    Raises: BrokenSegmentError: one of them cannot be read.
+    """
+    deaths = deaths_of(redis, keys, owners_in(segment.footer))
+    places: defaultdict[str, list[tuple[Source, Chunk]]] = defaultdict(list)
+    for other in others:
+        for chunk in other.footer.chunks:
+            places[chunk.owner].append((other, chunk))
+    for chunk in segment.footer.chunks:
+        needed = {one.content for one in read_living(segment, chunk, deaths)}
+        for other, place in places[chunk.owner]:
+            needed -= {one.content for one in read_living(other, place, deaths)}
+        if needed:
+            return False
+    return True

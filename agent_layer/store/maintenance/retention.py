@@ -2,30 +2,136 @@
 
 Three kinds are always kept: attempts without an end, members of groups that are not closed, and members of closed
 groups that somebody who follows the run has not acknowledged.
+
+This file holds which trajectories are of a task that was asked for again later, and answered. Pure.
+
+This file holds which groups somebody still waits for: open ones, and those that a consumer has not acknowledged.
 """
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from typing import Literal, NamedTuple, cast
+from collections.abc import Callable, Iterable, Iterator
+from typing import Literal, NamedTuple, TypeAlias, cast
 
 import msgspec
 
 from agent_layer.errors import BadInputError
-from agent_layer.schema.rollout import FINAL_STATUSES
-from agent_layer.store.deletion import DeletionReport, carry_out, plan_deletion, report_on
-from agent_layer.store.filters import Filters
-from agent_layer.store.index import Index
-from agent_layer.store.pages import pages_of
-from agent_layer.store.protocols import ObjectStore
-from agent_layer.store.query import scan_trajectories
-from agent_layer.store.rows import TrajectoryRow
-from agent_layer.store.superseded import asking_of, find_superseded
-from agent_layer.store.times import parse_time
-from agent_layer.store.turns import check_whole
-from agent_layer.store.unread import Readers, Standing
+from agent_layer.infra import pages_of
+from agent_layer.infra.objects import ObjectStore
+from agent_layer.schema import FINAL_STATUSES, Group, decode
+from agent_layer.store.index import Filters, Index, TrajectoryRow, scan_trajectories
+from agent_layer.store.maintenance.deletion import DeletionReport, carry_out, plan_deletion, report_on
+from agent_layer.store.maintenance.lock import check_whole
+from agent_layer.times import parse_time
 
-__all__ = ["ExpiryReport", "ExpiryRules", "expire_trajectories"]
+_TaskKey: TypeAlias = tuple[str | None, ...]
+"""Run, split, task type, environment and hash of the input: what makes two tasks the same."""
+
+
+class Asking(NamedTuple):
+    """One asking for a task."""
+
+    task: _TaskKey
+    name: str
+    """Of its group, or of the rollout that is in no group."""
+
+
+def find_superseded(rows: Iterable[TrajectoryRow]) -> frozenset[Asking]:
+    """All askings but the newest of each task that has an accepted attempt, and those that came after it.
+
+    An asking is as old as the start of its first attempt. One that came to nothing supersedes nobody.
+    """
+    asked_at: dict[Asking, str] = {}
+    answered: set[Asking] = set()
+    for row in rows:
+        if (asking := asking_of(row)) is None or row.started_at is None:
+            continue
+        asked_at[asking] = min(asked_at.get(asking, row.started_at), row.started_at)
+        if row.accepted:
+            answered.add(asking)
+    newest: dict[_TaskKey, tuple[str, str]] = {}
+    for asking in answered:
+        age = asked_at[asking], asking.name
+        newest[asking.task] = max(newest.get(asking.task, age), age)
+    return frozenset(
+        asking for asking, at in asked_at.items() if asking.task in newest and (at, asking.name) < newest[asking.task]
+    )
+
+
+def asking_of(row: TrajectoryRow) -> Asking | None:
+    """The asking that a trajectory belongs to; None where the hash of its input is not known."""
+    if row.input_hash is None:
+        return None
+    task = row.run, row.split, row.task_type, row.env, row.input_hash
+    return Asking(task, row.group_id or row.rollout_id or row.trajectory_id)
+
+
+Standing: TypeAlias = Literal["open", "unread"]
+
+
+class _Reader(NamedTuple):
+    consumer: str
+    splits: frozenset[str] | None
+    """None: not known, so any."""
+
+
+class Readers:
+    """Consumers that ever acknowledged a group of a run, or that have a place in it."""
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+        self._by_run: dict[str, list[_Reader]] = {}
+
+    def standing_of(self, group_ids: Iterable[str]) -> dict[str, Standing]:
+        """Of these groups, those that are not closed, and those that some reader has not acknowledged."""
+        asked = sorted(set(group_ids))
+        pipeline = self._index.pipeline()
+        for group_id in asked:
+            pipeline.get(self._index.keys.group(group_id))
+            pipeline.exists(self._index.keys.queue("g", group_id))
+        told = pipeline.execute()
+        groups: list[Group] = []
+        standing: dict[str, Standing] = {}
+        for group_id, stored, is_queued in zip(asked, told[::2], told[1::2], strict=True):
+            if isinstance(stored, bytes) and isinstance(group := decode(stored), Group):
+                groups.append(group)
+            elif is_queued:  # open, or closed so lately that its record is on its way
+                standing[group_id] = "open"
+        for group_id in self._unread(groups):
+            standing[group_id] = "unread"
+        return standing
+
+    def _unread(self, groups: Iterable[Group]) -> Iterator[str]:
+        questions = [
+            (group, self._index.keys.acked(group.run, reader.consumer))
+            for group in groups
+            for reader in self._readers(group.run)
+            if reader.splits is None or group.split in reader.splits
+        ]
+        pipeline = self._index.pipeline()
+        for group, acked in questions:
+            pipeline.sismember(acked, group.group_id)
+        for (group, _), is_acked in zip(questions, cast("list[int]", pipeline.execute()), strict=True):
+            if not is_acked:
+                yield group.group_id
+
+    def _readers(self, run: str) -> list[_Reader]:
+        if run not in self._by_run:
+            self._by_run[run] = list(self._find_readers(run))
+        return self._by_run[run]
+
+    def _find_readers(self, run: str) -> Iterator[_Reader]:
+        feeds = cast("dict[bytes, bytes]", self._index.redis.hgetall(self._index.keys.feeds(run)))
+        splits: dict[str, set[str]] = {}
+        for feed in feeds:
+            consumer, _, split = feed.decode().rpartition(":")
+            splits.setdefault(consumer, set()).add(split)
+        prefix = self._index.keys.acked(run, "")
+        found = self._index.redis.scan_iter(match=f"{prefix}*", count=1_000)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]  # untyped in redis-py
+        consumers = {key.decode().removeprefix(prefix) for key in cast("Iterator[bytes]", found)} | splits.keys()
+        for consumer in sorted(consumers):
+            yield _Reader(consumer, frozenset(splits[consumer]) if consumer in splits else None)
+
 
 _PAGE = 256
 

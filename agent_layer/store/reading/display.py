@@ -8,18 +8,23 @@ from typing import cast
 
 import msgspec
 
-from agent_layer.schema.contents import resolve
-from agent_layer.schema.findings import alarms_of
-from agent_layer.schema.observation import Observation
-from agent_layer.schema.record import JsonObject, Logprobs, TokenIds
-from agent_layer.schema.reward import Reward, current_rewards
-from agent_layer.schema.rollout import Outcome, Resumed
-from agent_layer.schema.step import Step, StepState
-from agent_layer.schema.trajectory import Trajectory
-from agent_layer.store.rows import TrajectoryRow
-from agent_layer.store.times import format_time
-
-__all__ = ["show_row", "show_step", "show_trajectory", "step_reward"]
+from agent_layer.schema import (
+    JsonObject,
+    Logprobs,
+    Observation,
+    Outcome,
+    Resumed,
+    Reward,
+    Step,
+    StepState,
+    TokenIds,
+    Trajectory,
+    alarms_of,
+    current_rewards,
+    resolve,
+)
+from agent_layer.store.index import TrajectoryRow
+from agent_layer.times import format_time
 
 
 def show_row(row: TrajectoryRow) -> JsonObject:

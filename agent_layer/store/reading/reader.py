@@ -1,11 +1,15 @@
-"""This file holds how many trajectories are read one after another: a few ahead, and only what is asked for of each.
+"""This file holds how trajectories are read back: chunks from the objects, records, then the whole graph.
 
-Messages, tools and framework states are ``Content`` records. They lie beside the steps, in the same chunk, or, where
-they are large, in objects of their own. A reader that does not ask for them leaves the former undecoded and the latter
+This file holds how many trajectories are read one after another: a few ahead, and only what is asked for of each.
+
+Messages, tools and framework states are ``Content`` records. They lie beside the steps, in the same chunk, or,
+where
+they are large, in objects of their own. A reader that does not ask for them leaves the former undecoded and the
+latter
 alone.
 """
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar, cast
@@ -13,18 +17,85 @@ from typing import TypeVar, cast
 import msgspec
 
 from agent_layer.errors import CorruptRecordError, NotFoundError
-from agent_layer.schema.codec import decode
-from agent_layer.schema.step import Step
-from agent_layer.schema.trajectory import Trajectory, TrajectoryRecord, assemble_trajectory
-from agent_layer.store.blobs import fill_in
-from agent_layer.store.filters import Which
-from agent_layer.store.index import Index
-from agent_layer.store.protocols import ObjectStore
-from agent_layer.store.reading import NUM_LOOKS, pick_steps
-from agent_layer.store.rows import TrajectoryRow
-from agent_layer.store.segments import read_chunk, segment_key
+from agent_layer.infra.objects import ObjectStore
+from agent_layer.schema import Chunk, Step, Trajectory, TrajectoryRecord, assemble_trajectory, decode, tools_asked
+from agent_layer.store.index import Index, TrajectoryRow, Which
+from agent_layer.store.segments import fill_in, read_chunk, segment_key
 
-__all__ = ["stream_steps", "stream_trajectories"]
+_NUM_AT_ONCE = 16
+"""Requests under way at the same time; a store far away answers each of them slowly."""
+NUM_LOOKS = 5
+"""A segment that is named may be gone when it is read, because it was merged into another one meanwhile."""
+
+
+def read_trajectories(index: Index, objects: ObjectStore, trajectory_ids: Sequence[str]) -> list[Trajectory]:
+    """Put trajectories together from all that is stored of them, in the order asked for.
+
+    Raises:
+        NotFoundError: the index does not know one of them, or its bytes are gone.
+        CorruptRecordError: stored bytes are not what their checksum says.
+    """
+    for look in range(NUM_LOOKS):
+        try:
+            return _read(index, objects, trajectory_ids)
+        except NotFoundError:
+            if look == NUM_LOOKS - 1:
+                raise
+    return []
+
+
+def _read(index: Index, objects: ObjectStore, trajectory_ids: Sequence[str]) -> list[Trajectory]:
+    places = [place for trajectory_id in trajectory_ids for place in _places(index, trajectory_id)]
+
+    def read(place: tuple[str, Chunk]) -> list[bytes]:
+        name, chunk = place
+        return read_chunk(objects, segment_key(index.keys, name), chunk)
+
+    records: defaultdict[str, list[TrajectoryRecord]] = defaultdict(list)
+    with ThreadPoolExecutor(_NUM_AT_ONCE) as threads:
+        for (_, chunk), stored in zip(places, threads.map(read, places), strict=True):
+            records[chunk.owner] += [cast("TrajectoryRecord", decode(one)) for one in stored]
+    return [assemble_trajectory(trajectory_id, records[trajectory_id]) for trajectory_id in trajectory_ids]
+
+
+def pick_step(trajectory: Trajectory, step: int) -> Step:
+    """The step of this index.
+
+    Raises: NotFoundError: the trajectory has no such step.
+    """
+    if 0 <= step < len(trajectory.steps):
+        return trajectory.steps[step]
+    raise NotFoundError(
+        f"step {step} of trajectory {trajectory.trajectory_id!r}: expected an index below the number of its steps,"
+        f" which is {len(trajectory.steps)}; steps count from 0"
+    )
+
+
+def pick_steps(trajectory: Trajectory, which: Which) -> list[Step]:
+    """The steps asked for, in order; none where the trajectory has no such step."""
+    match which:
+        case "last":
+            return trajectory.steps[-1:]
+        case ("tool", name):
+            answered = {one.call_id for one in trajectory.observations if one.name == name}
+            return [step for step in trajectory.steps if step.call_id in answered or name in tools_asked(step.action)]
+        case int(index):
+            return trajectory.steps[index : index + 1]
+
+
+def not_found(trajectory_id: str, namespace: str) -> NotFoundError:
+    """The error for a trajectory that the index does not know."""
+    return NotFoundError(
+        f"trajectory {trajectory_id!r}: expected it in the store, but namespace {namespace!r} has none of this id;"
+        " 'agent-layer query' lists what there is"
+    )
+
+
+def _places(index: Index, trajectory_id: str) -> list[tuple[str, Chunk]]:
+    if places := index.chunks(trajectory_id):
+        return places
+    raise not_found(trajectory_id, index.keys.namespace)
+
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -67,7 +138,7 @@ def stream_trajectories(
 
     def read(row: TrajectoryRow) -> tuple[TrajectoryRow, Trajectory] | CorruptRecordError | None:
         try:
-            trajectory = _read(index, objects, row.trajectory_id, contents=contents)
+            trajectory = _read_one(index, objects, row.trajectory_id, contents=contents)
         except CorruptRecordError as error:
             return error
         return None if trajectory is None else (row, trajectory)
@@ -89,7 +160,7 @@ def stream_steps(
         yield trajectory, trajectory.steps if which is None else pick_steps(trajectory, which)
 
 
-def _read(index: Index, objects: ObjectStore, trajectory_id: str, *, contents: bool) -> Trajectory | None:
+def _read_one(index: Index, objects: ObjectStore, trajectory_id: str, *, contents: bool) -> Trajectory | None:
     for look in range(NUM_LOOKS):
         try:
             stored = _stored(index, objects, trajectory_id)

@@ -9,13 +9,19 @@ import msgspec
 from redis import Redis
 
 from agent_layer.errors import BadInputError, CorruptRecordError
-from agent_layer.schema.codec import decode, encode
-from agent_layer.schema.ids import check_name, new_id
-from agent_layer.schema.reward import Reward, RewardSource, RewardTopic, current_rewards, topic_of
-from agent_layer.store.keys import Keys
-from agent_layer.store.rows import TrajectoryRow
-
-__all__ = ["RewardOptions", "agree", "find_standing", "make_reward", "read_rewards"]
+from agent_layer.infra.redis import Keys
+from agent_layer.schema import (
+    Reward,
+    RewardSource,
+    RewardTopic,
+    check_name,
+    current_rewards,
+    decode,
+    encode,
+    new_id,
+    topic_of,
+)
+from agent_layer.store.index import TrajectoryRow
 
 _AGREED_SECONDS = 86_400
 """For so long two who say the same id at once agree, which is longer than logs wait for a store that is away."""

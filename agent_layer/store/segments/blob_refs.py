@@ -1,14 +1,19 @@
 """This file holds who needs which blob, from before it is stored until nobody needs it and it is removed.
 
-1. A shipper has its trajectories *hold* a blob before it stores it. Content that is held already gets the same name;
+1. A shipper has its trajectories *hold* a blob before it stores it. Content that is held already gets the same
+name;
    where a committed segment refers to it, it need not be stored again. Otherwise the name is new.
 2. Blobs are stored, then the segment that refers to them, then it is committed.
-3. Death lets go. A blob that lost its last holder is noted as unneeded. Whoever removes it has its name struck off
-   first, in the script that finds that nobody holds it: from then on the same content gets a new name. However late a
+3. Death lets go. A blob that lost its last holder is noted as unneeded. Whoever removes it has its name struck
+off
+   first, in the script that finds that nobody holds it: from then on the same content gets a new name. However
+late a
    removal or a repeated one arrives, it never hits a blob that somebody needs.
-4. A shipper that stores a blob for somebody who died meanwhile finds out at its commit, which notes the blob again.
+4. A shipper that stores a blob for somebody who died meanwhile finds out at its commit, which notes the blob
+again.
 
-A rebuild of the index adds holders and forgets none. Blobs that no one in Redis knows of (it was lost before a log was
+A rebuild of the index adds holders and forgets none. Blobs that no one in Redis knows of (it was lost before a
+log was
 committed) are orphans: removed once they are old, and only when every segment is indexed.
 """
 
@@ -19,17 +24,12 @@ from typing import NamedTuple, cast
 import msgspec
 from redis import Redis
 
-from agent_layer.schema.codec import LogRecord, decode, encode
-from agent_layer.schema.step import Content, ContentRef
-from agent_layer.store.blobs import BlobLimits, blob_key, blob_name, is_large, pack
-from agent_layer.store.keys import Keys
-from agent_layer.store.pages import pages_of
-from agent_layer.store.protocols import ObjectStore
-from agent_layer.store.rebuild import list_segments
-from agent_layer.store.scripts import load_script
-from agent_layer.store.segments import StoredRecord, segment_name
-
-__all__ = ["find_orphans", "remove_unneeded", "store_contents"]
+from agent_layer.infra import pages_of
+from agent_layer.infra.objects import ObjectStore
+from agent_layer.infra.redis import Keys, load_script
+from agent_layer.schema import Content, ContentRef, LogRecord, decode, encode
+from agent_layer.store.segments.blobs import BlobLimits, blob_key, blob_name, is_large, pack
+from agent_layer.store.segments.format import StoredRecord, list_segments, segment_name
 
 _AT_ONCE = 256
 """That one script handles at most, so that nobody waits long for Redis."""

@@ -1,7 +1,10 @@
-"""This file holds blobs: large contents and media as objects of their own, so that they are read only when asked for.
+"""This file holds blobs: large contents and media as objects of their own, so that they are read only when asked
+for.
 
-A blob lies at ``{namespace}/blob/{first two letters}/{name}``: one frame ``[u32 length | u32 crc32 | zstd(body)]``. Its
-name begins with the content hash of the body; trajectories that show the same share it. ``holding.py`` says who needs
+A blob lies at ``{namespace}/blob/{first two letters}/{name}``: one frame ``[u32 length | u32 crc32 |
+zstd(body)]``. Its
+name begins with the content hash of the body; trajectories that show the same share it. ``holding.py`` says who
+needs
 which.
 """
 
@@ -15,25 +18,10 @@ import msgspec
 import zstandard
 
 from agent_layer.errors import CorruptRecordError, NotFoundError
-from agent_layer.recorder.frames import frame, unframe
-from agent_layer.schema.ids import content_hash, new_id
-from agent_layer.schema.step import Content
-from agent_layer.schema.trajectory import Trajectory
-from agent_layer.store.keys import Keys
-from agent_layer.store.protocols import ObjectStore
-
-__all__ = [
-    "BlobLimits",
-    "Contents",
-    "blob_at",
-    "blob_key",
-    "blob_name",
-    "fill_in",
-    "is_large",
-    "list_blobs",
-    "pack",
-    "read_blob",
-]
+from agent_layer.infra.objects import ObjectStore
+from agent_layer.infra.redis import Keys
+from agent_layer.recorder import frame, unframe
+from agent_layer.schema import Content, Trajectory, content_hash, new_id
 
 _NAME = re.compile(r"([0-9a-f]{32})-[0-9a-z]{26}")
 _MEDIA: Final = re.compile(rb'"data:[^"]{0,200}?;base64,')

@@ -6,11 +6,15 @@ A segment is a row of frames, then a trailer::
     footer frame                  [u32 length | u32 crc32 | zstd(msgpack list of one encoded SegmentFooter)]
     trailer, 16 bytes             [u32 size of the footer frame | u32 format version | "ALSEGMNT"]
 
-All numbers are little-endian, lengths and checksums speak of what follows them in the frame. The owner of a record is
+All numbers are little-endian, lengths and checksums speak of what follows them in the frame. The owner of a
+record is
 its trajectory, group or policy version (``owner_of``); the footer says where the chunk of each owner lies.
+
+This file holds what can still be had of a segment that was torn or damaged: every frame that is whole.
 """
 
 import struct
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import blake2b
@@ -20,28 +24,26 @@ import msgspec
 import zstandard
 
 from agent_layer.errors import BadInputError, CorruptRecordError
-from agent_layer.recorder.frames import FRAME_HEADER, frame, unframe
-from agent_layer.schema.codec import LogRecord, decode_footer, encode
-from agent_layer.schema.ids import made_at
-from agent_layer.schema.segment import Chunk, SegmentFooter
-from agent_layer.store.keys import Keys
-from agent_layer.store.protocols import ObjectStore
-from agent_layer.store.summary import OwnerEntry, describe_owner, footer_of
+from agent_layer.infra.objects import ObjectStore
+from agent_layer.infra.redis import Keys
+from agent_layer.recorder import FRAME_HEADER, frame, unframe
+from agent_layer.schema import Chunk, LogRecord, SegmentFooter, decode, decode_footer, encode, made_at, owner_of
+from agent_layer.store.segments.summary import OwnerEntry, describe_owner, footer_of
 
-__all__ = [
-    "SealedSegment",
-    "SegmentBuilder",
-    "StoredRecord",
-    "build_segment",
-    "find_frames",
-    "is_of_later_format",
-    "is_ours",
-    "read_chunk",
-    "read_footer",
-    "segment_key",
-    "segment_name",
-    "unpack",
-]
+
+class Segment(msgspec.Struct, frozen=True, kw_only=True):
+    """A segment read whole."""
+
+    size_bytes: int
+    footer: SegmentFooter
+    records: dict[str, list[LogRecord]]
+    """By owner."""
+
+
+def list_segments(keys: Keys, objects: ObjectStore) -> list[str]:
+    """Keys of all segments of the namespace, oldest first."""
+    return sorted(key for key in objects.list(f"{keys.namespace}/seg/") if segment_name(key))
+
 
 _TRAILER = struct.Struct("<II8s")
 _MAGIC = b"ALSEGMNT"
@@ -207,3 +209,30 @@ def unpack(packed: bytes, size_bytes: int, subject: str) -> list[bytes]:
             f"{subject}: expected {size_bytes} bytes with their checksum, found others; restore the object from a copy"
         )
     return msgspec.msgpack.decode(zstandard.ZstdDecompressor().decompress(content), type=list[bytes])
+
+
+def salvage_segment(content: bytes, name: str) -> SealedSegment | None:
+    """Make a footer for a segment whose own cannot be read; None where nothing of it is whole, or can be understood."""
+    if is_of_later_format(content):
+        return None
+    chunks: list[Chunk] = []
+    records: defaultdict[str, list[LogRecord]] = defaultdict(list)
+    for offset, size in find_frames(content):
+        found = _records_in(content[offset : offset + size], size)
+        if found:
+            owner = owner_of(found[0])
+            chunks.append(Chunk(owner=owner, offset=offset, size_bytes=size))
+            records[owner] += found
+    if not chunks:
+        return None
+    entries = [entry for owner, ours in records.items() for entry in describe_owner(owner, ours)]
+    return SealedSegment(footer_of(name, chunks, entries), len(content))
+
+
+def _records_in(packed: bytes, size: int) -> list[LogRecord]:
+    """Records of a frame; none where it holds something else, such as a footer."""
+    try:
+        found = [decode(one) for one in unpack(packed, size, "frame")]
+    except CorruptRecordError:
+        return []
+    return [one for one in found if isinstance(one, LogRecord)]

@@ -9,30 +9,35 @@ from typing import TypeAlias, cast
 import msgspec
 
 from agent_layer.errors import BadInputError
-from agent_layer.schema.batch import TrainedBatch
-from agent_layer.schema.codec import LogRecord, decode, decode_known, encode
-from agent_layer.schema.group import Group
-from agent_layer.schema.ids import made_at, split_trajectory_id
-from agent_layer.schema.observation import Observation
-from agent_layer.schema.policy import PolicyVersion
-from agent_layer.schema.reward import Reward
-from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome, Resumed
-from agent_layer.schema.segment import (
+from agent_layer.schema import (
+    ENDED,
+    STARTED,
+    Accepted,
+    AttemptStarted,
     BatchEntry,
     Block,
     Chunk,
+    ContentRef,
+    Group,
     GroupEntry,
+    LogRecord,
+    Observation,
+    Outcome,
     PolicyEntry,
+    PolicyVersion,
+    Resumed,
+    Reward,
     SegmentFooter,
+    StepPart,
+    TrainedBatch,
     TrajectorySummary,
+    decode,
+    decode_known,
+    encode,
+    made_at,
+    split_trajectory_id,
+    tools_of,
 )
-from agent_layer.schema.step import ContentRef, StepPart
-from agent_layer.schema.tools import tools_of
-
-__all__ = ["ENDED", "STARTED", "OwnerEntry", "bears_on_reward", "describe_owner", "footer_of", "read_record"]
-
-STARTED, ENDED = 1, 2
-"""What the gateway has told of a call, added up; 0 where only layers in the agent's process have told of it."""
 
 _LAST_SECOND = 253_402_300_799.0
 """Of the year 9999."""

@@ -1,8 +1,12 @@
 """This file holds the agent that the demo trains: an ordinary LangGraph graph of two nodes.
 
-``guess`` asks the model for a number; ``oracle`` is the tool that answers higher or lower. The client is built once,
+``guess`` asks the model for a number; ``oracle`` is the tool that answers higher or lower. The client is built
+once,
 at import, without an address: inside a rollout the tracer sends its calls to that rollout's own address.
 """
+
+# LangGraph's node protocols fix parameter names
+# pyright: basic, reportCallIssue=false, reportArgumentType=false
 
 from typing import Annotated, TypedDict
 
@@ -13,10 +17,8 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import add_messages
 
 import tracer
-from agent_layer.schema.task import TaskView
-from examples.guess_number.game import MAX_GUESSES, Game, compare
-
-__all__ = ["graph", "model", "new_game", "play"]
+from agent_layer.schema import TaskView
+from envs.tasksets.guess_number.game import MAX_GUESSES, Game, compare
 
 model = ChatOpenAI(
     model="policy",

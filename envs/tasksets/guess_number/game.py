@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import comb
 
-__all__ = ["HIGHEST", "MAX_GUESSES", "REWARDS", "Game", "chance_without_hints", "chance_without_repeats", "compare"]
-
 HIGHEST = 6
 """Numbers run from 1 to this."""
 

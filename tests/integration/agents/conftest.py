@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from agent_layer.gateway.app import build_app
-from agent_layer.local.scripted import ScriptedEngine, serve_in_thread
+from agent_layer.local.scripted.engine import ScriptedEngine
+from agent_layer.local.scripted.serving import serve_in_thread
 from agent_layer.recorder.log import Recorder
 from agent_layer.recorder.shipping import ensure_shipper
-from agent_layer.schema.gateway import OpenRequest
+from agent_layer.schema.wire.gateway_api import OpenRequest
 from agent_layer.store import open_store
-from tracer.gateway import GatewayClient
+from tracer.transport.gateway_client import GatewayClient
 
 OPERATOR = "operator-key"
 PROGRAMS = Path(__file__).parent / "programs"

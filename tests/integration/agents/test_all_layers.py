@@ -8,10 +8,10 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 
 import tracer
 from agent_layer.recorder.log import open_recorder
-from agent_layer.schema.contents import resolve
+from agent_layer.schema.messages import resolve
 from agent_layer.store import open_store
+from tracer.session import Tracing, trace_into
 from tracer.testing import capture
-from tracer.tracing import Tracing, trace_into
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::Warning:litellm", "ignore::Warning:pydantic"),

@@ -11,7 +11,7 @@ import pytest
 import tracer
 from agent_layer.recorder.log import open_recorder
 from agent_layer.store import open_store
-from tracer.tracing import Tracing, trace_into
+from tracer.session import Tracing, trace_into
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::Warning:litellm", "ignore::Warning:pydantic"),

@@ -10,9 +10,9 @@ from agent_layer.schema.codec import encode
 from agent_layer.schema.ids import new_id
 from agent_layer.schema.rollout import AttemptStarted
 from agent_layer.store import open_store
-from agent_layer.store.rebuild import index_segment
-from agent_layer.store.segments import StoredRecord, build_segment, segment_key
-from agent_layer.store.tombstones import forget, write_tombstones
+from agent_layer.store.maintenance.rebuild import index_segment
+from agent_layer.store.segments.format import StoredRecord, build_segment, segment_key
+from agent_layer.store.segments.tombstones import forget, write_tombstones
 
 LONG_AGO = 1_790_000_000
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from agent_layer.cli.doctor import diagnose
-from agent_layer.settings import Settings
+from agent_layer.cli.services.doctor import diagnose
+from agent_layer.settings.settings import Settings
 
 
 @pytest.mark.parametrize(

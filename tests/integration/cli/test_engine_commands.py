@@ -5,7 +5,8 @@ from typer.testing import CliRunner
 
 from agent_layer.cli.main import build
 from agent_layer.errors import BadInputError, NotFoundError
-from agent_layer.local.scripted import ScriptedEngine, serve_in_thread
+from agent_layer.local.scripted.engine import ScriptedEngine
+from agent_layer.local.scripted.serving import serve_in_thread
 
 
 @pytest.fixture

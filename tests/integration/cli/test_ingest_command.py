@@ -11,7 +11,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from agent_layer.cli.doctor import diagnose
+from agent_layer.cli.services.doctor import diagnose
 from agent_layer.errors import BadInputError
 from agent_layer.store import open_store
 

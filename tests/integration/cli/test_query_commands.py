@@ -7,11 +7,11 @@ import pytest
 
 from agent_layer.cli.main import main
 from agent_layer.recorder.log import open_recorder
-from agent_layer.schema.policy import PolicyVersion
 from agent_layer.schema.record import Logprobs, TokenIds
 from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
 from agent_layer.schema.step import Action, Content, PromptDelta, StepPart, StepState
+from agent_layer.schema.training import PolicyVersion
 from agent_layer.store import open_store
 
 

@@ -19,7 +19,7 @@ from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
 from agent_layer.schema.task import RewardSpec, Task
 from agent_layer.schema.trajectory import assemble_trajectory
 from agent_layer.store import open_store
-from envs.rescoring import Judging, judge_anew
+from envs.rescoring.rescore import Judging, judge_anew
 
 
 def attempt_of(number, score=0.0, *, run="r", status="completed", cause=None, rewards=("correct",), **about):

@@ -6,8 +6,8 @@ from agent_layer.cli.main import build
 from agent_layer.dispatcher import connect
 from agent_layer.errors import BadInputError
 from agent_layer.recorder import open_recorder
-from agent_layer.schema.gateway import OpenRequest, start_of
 from agent_layer.schema.task import Task, hash_input
+from agent_layer.schema.wire.gateway_api import OpenRequest, start_of
 from agent_layer.store import open_store
 
 

@@ -11,10 +11,11 @@ from contextlib import contextmanager
 
 import pytest
 
-from agent_layer.local.scripted import ScriptedEngine, serve_in_thread
+from agent_layer.engines.policies import list_policies
+from agent_layer.local.scripted.engine import ScriptedEngine
+from agent_layer.local.scripted.serving import serve_in_thread
 from agent_layer.recorder import Recorder
 from agent_layer.schema.step import Content
-from agent_layer.store.policies import list_policies
 from agent_layer.store.store import open_store
 
 pytestmark = pytest.mark.timeout(300)

@@ -4,8 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from agent_layer.dispatcher.moves import HELD, MOVES, OVER
-from agent_layer.dispatcher.records import Lease, LeaseEnding
+from agent_layer.dispatcher.models import HELD, MOVES, OVER, Lease, LeaseEnding
 from agent_layer.schema.ids import group_id_of, rollout_id_of, trajectory_id_of
 from agent_layer.schema.rollout import RolloutStatus
 from agent_layer.schema.task import Task

@@ -5,7 +5,7 @@ import pytest
 from agent_layer.errors import BadInputError, NotFoundError
 from agent_layer.schema.group import Group
 from agent_layer.schema.task import Limits, Task
-from agent_layer.store.outbox import read_outbox
+from agent_layer.state.outbox import read_outbox
 
 
 def test_the_slow_ones_are_cancelled_when_enough_are_usable(desk):

@@ -7,7 +7,7 @@ import pytest
 from redis.exceptions import ResponseError
 
 from agent_layer.dispatcher import scripts
-from agent_layer.dispatcher.moves import MOVES
+from agent_layer.dispatcher.models import MOVES
 from agent_layer.dispatcher.scripts import STANDS_BEHIND, keys_of
 
 LUA = Path(scripts.__file__).parent / "lua"

@@ -9,14 +9,13 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from queue_model import MAX_ATTEMPTS, Model, holds
 from redis import Redis
 
-from agent_layer.dispatcher.moves import MOVES
+from agent_layer.dispatcher.models import MOVES, Lease, Report
 from agent_layer.dispatcher.queue import Queue
-from agent_layer.dispatcher.records import Lease, Report
 from agent_layer.errors import LeaseLostError
+from agent_layer.infra.redis.client import open_redis
+from agent_layer.infra.redis.keys import Keys
 from agent_layer.schema.ids import new_id, trajectory_id_of
 from agent_layer.schema.task import Task
-from agent_layer.store.clients import open_redis
-from agent_layer.store.keys import Keys
 
 RUNS = ("r1", "r2")
 SIZES = st.sampled_from([(1, None), (2, None), (3, None), (1, 3), (2, 3)])

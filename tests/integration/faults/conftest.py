@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from agent_layer.local.addresses import free_port
+from agent_layer.infra.processes.addresses import free_port
+from agent_layer.infra.redis.client import open_redis
+from agent_layer.infra.redis.embedded import hold_server
 from agent_layer.recorder import open_recorder
 from agent_layer.recorder.logfile import CLOSED, OPEN
-from agent_layer.settings import Settings
-from agent_layer.store.clients import open_redis
-from agent_layer.store.embedded import hold_server
+from agent_layer.settings.settings import Settings
 
 from ...processes import pid_of
 from ...waiting import wait_until

@@ -13,7 +13,8 @@ from urllib.request import urlopen
 import pytest
 
 from agent_layer.errors import BackPressureError
-from agent_layer.local.scripted import ScriptedEngine, serve_in_thread
+from agent_layer.local.scripted.engine import ScriptedEngine
+from agent_layer.local.scripted.serving import serve_in_thread
 from agent_layer.local.stack import run_stack
 from agent_layer.recorder import Recorder
 from agent_layer.schema.step import Content

@@ -15,11 +15,12 @@ import pytest
 
 from agent_layer.dispatcher import Queue, Report, connect
 from agent_layer.errors import LeaseLostError
-from agent_layer.local.scripted import ScriptedEngine, serve_in_thread
+from agent_layer.infra.redis.client import open_redis
+from agent_layer.infra.redis.keys import Keys
+from agent_layer.local.scripted.engine import ScriptedEngine
+from agent_layer.local.scripted.serving import serve_in_thread
 from agent_layer.local.stack import run_stack
 from agent_layer.schema.task import Task
-from agent_layer.store.clients import open_redis
-from agent_layer.store.keys import Keys
 from agent_layer.store.store import open_store
 
 RELAY = Path(__file__).parents[2] / "soak" / "dispatch" / "relay.py"

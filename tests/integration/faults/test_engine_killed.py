@@ -8,10 +8,10 @@ from contextlib import ExitStack
 
 import pytest
 
-from agent_layer.gateway.engines.control import EngineControl
-from agent_layer.gateway.engines.joining import put_on_board
-from agent_layer.local.addresses import free_port
-from agent_layer.local.leash import start_leashed
+from agent_layer.engines.control import EngineControl
+from agent_layer.engines.join import put_on_board
+from agent_layer.infra.processes.addresses import free_port
+from agent_layer.infra.processes.supervised import start_leashed
 from agent_layer.local.stack import start_gateway, with_key
 from agent_layer.store.store import open_store
 

@@ -10,10 +10,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from agent_layer.local.scripted import ScriptedEngine, serve_in_thread
+from agent_layer.local.scripted.engine import ScriptedEngine
+from agent_layer.local.scripted.serving import serve_in_thread
 from agent_layer.local.stack import run_stack, start_gateway
 from agent_layer.store.store import open_store
-from trainer_adapter.samples import samples_of
+from trainer_adapter.data.samples import samples_of
 
 from .conftest import await_shipped
 

@@ -15,10 +15,11 @@ from itertools import count, takewhile
 
 import pytest
 
-from agent_layer.gateway.engines.joining import put_on_board
-from agent_layer.gateway.siblings import owner_of
-from agent_layer.local.processes import GatewayProcesses
-from agent_layer.local.scripted import ScriptedEngine, serve_in_thread
+from agent_layer.engines.join import put_on_board
+from agent_layer.gateway.http.peers import owner_of
+from agent_layer.local.gateway_processes import GatewayProcesses
+from agent_layer.local.scripted.engine import ScriptedEngine
+from agent_layer.local.scripted.serving import serve_in_thread
 from agent_layer.local.stack import with_key
 from agent_layer.recorder.shipping import ensure_shipper
 from agent_layer.store.store import open_store

@@ -13,8 +13,8 @@ import pytest
 from agent_layer.schema.codec import encode, owner_of
 from agent_layer.schema.group import Group
 from agent_layer.schema.ids import new_id
-from agent_layer.store.rebuild import index_segment
-from agent_layer.store.segments import StoredRecord, build_segment, segment_key
+from agent_layer.store.maintenance.rebuild import index_segment
+from agent_layer.store.segments.format import StoredRecord, build_segment, segment_key
 from agent_layer.store.store import open_store
 
 CLAIM_SECONDS = 3.0

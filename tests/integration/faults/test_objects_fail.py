@@ -7,7 +7,7 @@ import boto3
 import pytest
 
 from agent_layer.errors import UnreachableError
-from agent_layer.store.objects import open_objects
+from agent_layer.infra.objects.filesystem import open_objects
 
 from .conftest import patient
 

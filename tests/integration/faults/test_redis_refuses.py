@@ -10,11 +10,11 @@ from redis import Redis
 
 from agent_layer.dispatcher import connect
 from agent_layer.errors import UnreachableError
-from agent_layer.local.addresses import free_port
+from agent_layer.infra.processes.addresses import free_port
+from agent_layer.infra.redis.client import open_redis
 from agent_layer.recorder import open_recorder
 from agent_layer.schema.reward import Reward
 from agent_layer.schema.task import Task
-from agent_layer.store.clients import open_redis
 from agent_layer.store.store import open_store
 
 TASK = Task(id="t", run="r", input=1)

@@ -6,9 +6,9 @@ import signal
 import pytest
 
 from agent_layer.schema.task import Task
-from agent_layer.store.checkpoints import checkpoint_prefix
+from agent_layer.state.checkpoints import checkpoint_prefix
 from agent_layer.store.store import open_store
-from trainer_adapter.samples import samples_of
+from trainer_adapter.data.samples import samples_of
 
 NUM_ROUNDS = 6
 """Before the fifth, the agent waits until its worker was killed or frozen."""

@@ -16,15 +16,14 @@ from agent_layer.schema.ids import new_id
 from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
 from agent_layer.schema.step import Action, StepPart
-from agent_layer.store.claims import Consumer, acknowledge
-from agent_layer.store.commit import commit_segments
-from agent_layer.store.filing import find_misfiled
-from agent_layer.store.index import Index
-from agent_layer.store.query import find_trajectories
-from agent_layer.store.segments import StoredRecord, build_segment
-from agent_layer.store.strays import count_strays
-from agent_layer.store.summaries import count_trajectories, summarise_trajectories
-from agent_layer.store.tombstones import forget
+from agent_layer.store.consumers.claims import Consumer, acknowledge
+from agent_layer.store.index.aggregate import count_trajectories, summarise_trajectories
+from agent_layer.store.index.commit import commit_segments
+from agent_layer.store.index.index import Index
+from agent_layer.store.index.search import find_trajectories
+from agent_layer.store.maintenance.index_audit import count_strays, find_misfiled
+from agent_layer.store.segments.format import StoredRecord, build_segment
+from agent_layer.store.segments.tombstones import forget
 
 NUM_TRAJECTORIES, NUM_CALLS = 256, 8
 NUM_BLOCKS, BLOCK = 48, 2_048

@@ -6,9 +6,9 @@ import pytest
 from redis import Redis
 
 from agent_layer.errors import UnreachableError
+from agent_layer.infra.objects.filesystem import open_objects
 from agent_layer.recorder import Recorder, open_recorder
 from agent_layer.schema.reward import Reward
-from agent_layer.store.objects import open_objects
 from agent_layer.store.store import open_store
 
 from .conftest import patient

@@ -4,8 +4,8 @@ import os
 import subprocess
 import sys
 
+from agent_layer.infra.processes.locks import is_locked
 from agent_layer.recorder import Recorder
-from agent_layer.recorder.locks import is_locked
 from agent_layer.schema.step import Content
 
 TRAJECTORY = "r.0-0"

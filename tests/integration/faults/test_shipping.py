@@ -9,17 +9,17 @@ from multiprocessing import get_context
 
 import pytest
 
+from agent_layer.infra.objects.filesystem import open_objects
+from agent_layer.infra.processes.locks import is_locked
 from agent_layer.recorder import Recorder, open_recorder
 from agent_layer.recorder.frames import frame
-from agent_layer.recorder.locks import is_locked
 from agent_layer.recorder.logfile import LogFile
 from agent_layer.schema.codec import decode
 from agent_layer.schema.ids import new_id
 from agent_layer.schema.step import Content
 from agent_layer.shipper.direct import DirectDestination
 from agent_layer.shipper.ship import Shipper
-from agent_layer.store.objects import open_objects
-from agent_layer.store.segments import read_chunk, read_footer, segment_key
+from agent_layer.store.segments.format import read_chunk, read_footer, segment_key
 
 from .conftest import await_shipped
 

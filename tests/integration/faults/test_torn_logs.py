@@ -2,13 +2,13 @@
 
 import pytest
 
+from agent_layer.infra.objects.filesystem import open_objects
 from agent_layer.recorder import Recorder
 from agent_layer.recorder.frames import frame
 from agent_layer.recorder.logfile import LogFile
 from agent_layer.schema.codec import encode
 from agent_layer.schema.ids import new_id
 from agent_layer.schema.reward import Reward
-from agent_layer.store.objects import open_objects
 from agent_layer.store.store import Store
 
 

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from agent_layer.schema.contents import resolve
+from agent_layer.schema.messages import resolve
 from agent_layer.store import open_store
 
 from .conftest import await_shipped

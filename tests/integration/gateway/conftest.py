@@ -12,13 +12,14 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from agent_layer.engines.control import EngineControl
+from agent_layer.engines.registry import EngineBoard
 from agent_layer.gateway.app import build_app
-from agent_layer.gateway.engines.control import EngineControl
-from agent_layer.local.scripted import ScriptedEngine, serve
+from agent_layer.local.scripted.engine import ScriptedEngine
+from agent_layer.local.scripted.serving import serve
+from agent_layer.schema.segment import ENDED, STARTED
 from agent_layer.schema.step import StepPart
 from agent_layer.schema.trajectory import Trajectory, assemble_trajectory
-from agent_layer.store.engines import EngineBoard
-from agent_layer.store.summary import ENDED, STARTED
 
 OPERATOR = "operator-key"
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from agent_layer.engines.policies import list_policies
 from agent_layer.schema.rollout import AttemptStarted
-from agent_layer.store.policies import list_policies
 
 
 async def test_opening_answers_where_and_with_which_key(house):

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from agent_layer.store.engines import Engine
+from agent_layer.engines.registry import Engine
 
 HEAD = b"HTTP/1.1 %d X\r\nContent-Type: %b\r\nConnection: close\r\n\r\n"
 DONE = b"data: [DONE]\n\n"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_layer.gateway.budgets import Budget
+from agent_layer.gateway.rollouts.rollout import Budget
 from agent_layer.schema.task import Limits
 
 COUNTS = st.integers(1, 10_000)

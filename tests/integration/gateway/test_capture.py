@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from agent_layer.local.words import id_of, logprob_of
+from agent_layer.local.scripted.script import id_of, logprob_of
 from agent_layer.schema.record import Logprobs
 from agent_layer.schema.step import Content
 

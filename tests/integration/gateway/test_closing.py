@@ -6,7 +6,7 @@ import gc
 import pytest
 
 from agent_layer.errors import BackPressureError
-from agent_layer.gateway.retries import Call
+from agent_layer.gateway.rollouts.retries import Call
 from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import Accepted, Outcome
 

@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from agent_layer.gateway.answers import refusal
-from agent_layer.schema.contents import resolve
+from agent_layer.gateway.dialects.refusals import refusal
+from agent_layer.schema.messages import resolve
 
 SAID = b'"messages": [{"role": "user", "content": "x"}]'
 DEEP = b"[" * 20_000 + b"]" * 20_000

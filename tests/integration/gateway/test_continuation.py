@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_layer.local.words import END, id_of, logprob_of
+from agent_layer.local.scripted.script import END, id_of, logprob_of
 
 NUM_WORDS = 40
 NUM_TOKENS = NUM_WORDS + 1

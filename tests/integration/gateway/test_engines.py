@@ -7,7 +7,8 @@ import pytest
 from aiohttp import web
 
 from agent_layer.errors import BadInputError
-from agent_layer.local.scripted import ScriptedEngine, serve
+from agent_layer.local.scripted.engine import ScriptedEngine
+from agent_layer.local.scripted.serving import serve
 
 
 @pytest.fixture

@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from agent_layer.gateway.counters import Counters
-from agent_layer.gateway.opening import rollout_of
-from agent_layer.gateway.registry import Rollouts
-from agent_layer.schema.gateway import OpenRequest
+from agent_layer.gateway.rollouts.counters import Counters
+from agent_layer.gateway.rollouts.registry import Rollouts
+from agent_layer.gateway.rollouts.rollout import rollout_of
 from agent_layer.schema.rollout import Outcome
+from agent_layer.schema.wire.gateway_api import OpenRequest
 
 
 class Clock:

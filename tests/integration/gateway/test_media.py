@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_layer.gateway.media import part_of
-from agent_layer.schema.contents import resolve
+from agent_layer.gateway.rollouts.media import part_of
+from agent_layer.schema.messages import resolve
 from agent_layer.schema.step import Content
 
 PICTURE = base64.b64encode(random.Random(0).randbytes(3000)).decode()

@@ -5,8 +5,9 @@ import json
 import pytest
 
 from agent_layer.errors import BadInputError
-from agent_layer.gateway.model_names import ModelNames, read_model_names
-from agent_layer.local.scripted import ScriptedEngine, serve
+from agent_layer.gateway.engines.models import ModelNames, read_model_names
+from agent_layer.local.scripted.engine import ScriptedEngine
+from agent_layer.local.scripted.serving import serve
 
 RULES = {"gpt-4o": "openai/gpt-4o", "judge-*": "judge", "gpt-*": "policy", "claude*": "anthropic/claude"}
 

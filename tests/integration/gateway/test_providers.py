@@ -7,7 +7,8 @@ import urllib.request
 import pytest
 
 from agent_layer.local.providers import with_providers
-from agent_layer.local.scripted import ScriptedEngine, serve_in_thread
+from agent_layer.local.scripted.engine import ScriptedEngine
+from agent_layer.local.scripted.serving import serve_in_thread
 
 
 def ask(settings, key, **fields):

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from agent_layer.gateway.retries import AnswerShelf, Asking, Call, CallTable
+from agent_layer.gateway.rollouts.retries import AnswerShelf, Asking, Call, CallTable
 
 CALL = {"x-agent-layer-call": "call-1"}
 

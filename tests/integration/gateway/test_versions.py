@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
+from agent_layer.engines.control import EngineControl
 from agent_layer.errors import EngineError
-from agent_layer.gateway.engines.control import EngineControl
-from agent_layer.local.words import id_of
+from agent_layer.local.scripted.script import id_of
 from agent_layer.schema.step import StepPart
 
 

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from agent_layer.errors import BadInputError
 from agent_layer.ingest.app import build_app
-from agent_layer.ingest.bodies import unpack
-from agent_layer.ingest.custody import Custody
+from agent_layer.ingest.http import unpack
+from agent_layer.ingest.ledger import Custody
 from agent_layer.ingest.logs import read_log
 from agent_layer.recorder import Recorder
 from agent_layer.recorder.frames import FRAME_HEADER, frame, read_frames
@@ -26,7 +26,7 @@ from agent_layer.schema.codec import encode
 from agent_layer.schema.ids import new_id
 from agent_layer.schema.reward import Reward
 from agent_layer.schema.step import Content
-from agent_layer.settings import load_settings
+from agent_layer.settings.settings import load_settings
 
 NAME = f"{new_id()}-host-1"
 KEY = {"x-api-key": "ingest-key"}
@@ -189,8 +189,7 @@ def test_an_address_that_nothing_can_be_sent_to_is_bad_input(url):
 
 
 def test_a_machine_that_only_sends_loads_neither_redis_nor_s3():
-    script = (
-        "import sys, agent_layer.shipper.life, agent_layer.shipper.remote; print({'redis', 'boto3'} & {*sys.modules})"
-    )
+    loads = "import sys, agent_layer.shipper.lifecycle, agent_layer.shipper.remote"
+    script = f"{loads}; print({{'redis', 'boto3'}} & {{*sys.modules}})"
 
     assert subprocess.check_output([sys.executable, "-c", script], text=True).strip() == "set()"

@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from agent_layer.local.leash import start_leashed
+from agent_layer.infra.processes.supervised import start_leashed
 
 PARENT = """
 import sys, time

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_layer.errors import BackPressureError, BadInputError
+from agent_layer.infra.processes.locks import is_locked
 from agent_layer.recorder import Recorder
 from agent_layer.recorder.frames import frame, read_frames
-from agent_layer.recorder.locks import is_locked
 from agent_layer.schema.codec import decode
 from agent_layer.schema.step import Content
-from agent_layer.settings import Settings
+from agent_layer.settings.settings import Settings
 
 
 @pytest.fixture

@@ -7,10 +7,9 @@ import pytest
 from agent_layer.errors import BadInputError, RedactionError
 from agent_layer.recorder.log import Recorder
 from agent_layer.recorder.redaction import load_redaction, redacted
-from agent_layer.schema.observation import Observation
 from agent_layer.schema.record import TokenIds
 from agent_layer.schema.rollout import AttemptStarted, Outcome
-from agent_layer.schema.step import Action, Content, StepPart
+from agent_layer.schema.step import Action, Content, Observation, StepPart
 from agent_layer.schema.task import Task
 
 OWN = {"trajectory_id": "r-0", "run": "secret-run"}

@@ -10,21 +10,20 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from agent_layer.schema.batch import TrainedBatch
+from agent_layer.infra.redis.keys import Keys
 from agent_layer.schema.codec import encode, owner_of
 from agent_layer.schema.group import Group
 from agent_layer.schema.ids import new_id
-from agent_layer.schema.policy import PolicyVersion
 from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome, Resumed
 from agent_layer.schema.step import Action, Content, StepPart
 from agent_layer.schema.task import RewardSpec, Task
+from agent_layer.schema.training import PolicyVersion, TrainedBatch
 from agent_layer.schema.trajectory import assemble_trajectory
-from agent_layer.store.commit import commit_segments
-from agent_layer.store.index import COLUMNS, Index
-from agent_layer.store.keys import Keys
-from agent_layer.store.sealing import CallCount, count_calls
-from agent_layer.store.segments import StoredRecord, build_segment
+from agent_layer.state.call_counts import CallCount, count_calls
+from agent_layer.store.index.commit import commit_segments
+from agent_layer.store.index.index import COLUMNS, Index
+from agent_layer.store.segments.format import StoredRecord, build_segment
 
 AT = 1_795_000_000.0
 times = st.integers(0, 9).map(lambda second: AT + second / 7)

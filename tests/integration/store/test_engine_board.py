@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from agent_layer.engines.fingerprints import Fingerprints, fingerprints_of
+from agent_layer.engines.registry import Engine, EngineBoard
 from agent_layer.errors import NotFoundError
-from agent_layer.store.engines import Engine, EngineBoard
-from agent_layer.store.fingerprints import Fingerprints, fingerprints_of
 
 URL = "http://127.0.0.1:1"
 

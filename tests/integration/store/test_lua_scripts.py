@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_layer.cli.filters import takes_filters
-from agent_layer.store import scripts
-from agent_layer.store.filters import Filters, bucket_of, conditions_of
-from agent_layer.store.index import COLUMNS
-from agent_layer.store.scripts import STANDS_BEHIND
+from agent_layer.infra.redis import scripts
+from agent_layer.infra.redis.scripts import STANDS_BEHIND
+from agent_layer.store.cli_filters import takes_filters
+from agent_layer.store.index.filters import Filters, bucket_of, conditions_of
+from agent_layer.store.index.index import COLUMNS
 
 LUA = Path(scripts.__file__).parent / "lua"
 FILES = {str(path.relative_to(LUA)).removesuffix(".lua"): path.read_text() for path in LUA.rglob("*.lua")}

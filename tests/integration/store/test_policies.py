@@ -2,9 +2,9 @@
 
 import pytest
 
+from agent_layer.engines.policies import list_policies, register_policy
 from agent_layer.errors import BackPressureError
-from agent_layer.schema.policy import PolicyVersion
-from agent_layer.store.policies import list_policies, register_policy
+from agent_layer.schema.training import PolicyVersion
 
 
 def version(number, location="weights"):

@@ -8,8 +8,8 @@ import sys
 import tracer
 from agent_layer.recorder.log import open_recorder
 from agent_layer.store import open_store
+from tracer.session import Tracing, trace_into
 from tracer.testing import capture
-from tracer.tracing import Tracing, trace_into
 
 JOINING = "import tracer; tracer.init(); tracer.reward(1.0, name='of-child')"
 EXTRACTING = """

@@ -20,16 +20,17 @@ from langgraph.prebuilt import ToolNode
 
 import tracer
 from agent_layer.gateway.app import build_app
-from agent_layer.local.scripted import ScriptedEngine, serve
+from agent_layer.local.scripted.engine import ScriptedEngine
+from agent_layer.local.scripted.serving import serve
 from agent_layer.recorder.log import Recorder
 from agent_layer.recorder.shipping import ensure_shipper
-from agent_layer.schema.contents import resolve
-from agent_layer.schema.gateway import OpenRequest
+from agent_layer.schema.messages import resolve
 from agent_layer.schema.task import Limits
+from agent_layer.schema.wire.gateway_api import OpenRequest
 from agent_layer.store import open_store
-from agent_layer.store.blobs import list_blobs
-from agent_layer.store.display import show_step
-from tracer.tracing import Tracing, active, trace_into
+from agent_layer.store.reading.display import show_step
+from agent_layer.store.segments.blobs import list_blobs
+from tracer.session import Tracing, active, trace_into
 
 OPERATOR = "operator-key"
 

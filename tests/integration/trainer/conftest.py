@@ -9,8 +9,10 @@ import threading
 import pytest
 
 from agent_layer.dispatcher import connect
-from agent_layer.dispatcher.records import Report
-from agent_layer.local.scripted import ScriptedEngine, serve_in_thread
+from agent_layer.dispatcher.models import Report
+from agent_layer.engines.registry import EngineBoard
+from agent_layer.local.scripted.engine import ScriptedEngine
+from agent_layer.local.scripted.serving import serve_in_thread
 from agent_layer.schema.codec import encode
 from agent_layer.schema.ids import new_id
 from agent_layer.schema.record import Logprobs, TokenIds
@@ -18,18 +20,16 @@ from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import AttemptStarted, Outcome
 from agent_layer.schema.step import Action, PromptDelta, StepPart
 from agent_layer.store import open_store
-from agent_layer.store.engines import EngineBoard
-from agent_layer.store.rebuild import index_segment
-from agent_layer.store.segments import StoredRecord, build_segment, segment_key
-from trainer_adapter.config import Keep, Optimizer, Rollouts, TrainConfig
-from trainer_adapter.groups import CONSUMER
-from trainer_adapter.schedule import Schedule
+from agent_layer.store.maintenance.rebuild import index_segment
+from agent_layer.store.segments.format import StoredRecord, build_segment, segment_key
+from trainer_adapter.config import Keep, Optimizer, Rollouts, Schedule, TrainConfig
+from trainer_adapter.loop.feed import CONSUMER
 
 RUN = "r"
 
 
 def train(config, settings, **options):
-    from trainer_adapter.run import train_run
+    from trainer_adapter.loop.run import train_run
 
     return train_run(config, settings, **options)
 

@@ -12,9 +12,9 @@ from agent_layer.dispatcher import connect
 from agent_layer.errors import AgentLayerError
 from agent_layer.schema.task import Task
 from agent_layer.store import open_store
-from trainer_adapter.checkpoint import Cursor
 from trainer_adapter.config import Curriculum, Rollouts, TrainConfig
-from trainer_adapter.groups import CONSUMER, GroupFeed, task_order
+from trainer_adapter.loop.checkpoint import Cursor
+from trainer_adapter.loop.feed import CONSUMER, GroupFeed, task_order
 
 TASKS = [Task(id=f"t{number}", run="r") for number in range(4)]
 

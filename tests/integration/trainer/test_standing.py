@@ -3,12 +3,12 @@
 import pytest
 
 from agent_layer.dispatcher import connect
-from agent_layer.dispatcher.records import Report
+from agent_layer.dispatcher.models import Report
+from agent_layer.engines.policies import register_policy
 from agent_layer.errors import EngineError
-from agent_layer.schema.policy import PolicyVersion
 from agent_layer.schema.task import Task
-from agent_layer.store.policies import register_policy
-from trainer_adapter.standing import Standing
+from agent_layer.schema.training import PolicyVersion
+from trainer_adapter.loop.run_control import Standing
 
 
 @pytest.fixture

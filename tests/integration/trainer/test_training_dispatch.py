@@ -3,11 +3,11 @@
 import pytest
 
 from agent_layer.dispatcher import connect
-from agent_layer.dispatcher.records import Report
+from agent_layer.dispatcher.models import Report
 from agent_layer.errors import AgentLayerError
 from agent_layer.store import open_store
-from agent_layer.store.batches import list_batches
-from trainer_adapter.checkpoint import Shelf
+from agent_layer.store.consumers.training_batches import list_batches
+from trainer_adapter.loop.checkpoint import Shelf
 
 from .conftest import RUN, acknowledged, train
 

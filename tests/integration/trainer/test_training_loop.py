@@ -12,15 +12,14 @@ import msgspec
 import pytest
 
 from agent_layer.dispatcher import Report
+from agent_layer.engines.policies import list_policies
 from agent_layer.errors import BadInputError, EngineError
 from agent_layer.recorder import open_recorder
 from agent_layer.store import open_store
-from agent_layer.store.batches import list_batches
-from agent_layer.store.policies import list_policies
-from trainer_adapter.checkpoint import Shelf
+from agent_layer.store.consumers.training_batches import list_batches
 from trainer_adapter.config import write_config
-from trainer_adapter.progress import progress_path, read_progress
-from trainer_adapter.replaying import rebuild_batch
+from trainer_adapter.data.replay import rebuild_batch
+from trainer_adapter.loop.checkpoint import Shelf, progress_path, read_progress
 
 from .conftest import RUN, acknowledged, train
 

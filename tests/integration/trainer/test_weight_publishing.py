@@ -4,13 +4,14 @@ from pathlib import Path
 
 import pytest
 
+from agent_layer.engines.policies import register_policy
+from agent_layer.engines.registry import Engine, EngineBoard
 from agent_layer.errors import UnreachableError
-from agent_layer.local.scripted import ScriptedEngine, serve_in_thread
+from agent_layer.local.scripted.engine import ScriptedEngine
+from agent_layer.local.scripted.serving import serve_in_thread
 from agent_layer.recorder import open_recorder
-from agent_layer.schema.policy import PolicyVersion
-from agent_layer.store.engines import Engine, EngineBoard
-from agent_layer.store.policies import register_policy
-from trainer_adapter.weights import WeightPublisher
+from agent_layer.schema.training import PolicyVersion
+from trainer_adapter.verl.weights import WeightPublisher
 
 DEAD = "http://127.0.0.1:9"
 

@@ -10,18 +10,18 @@ import pytest
 from aiohttp import web
 
 from agent_layer.dispatcher import Dispatcher
+from agent_layer.engines.registry import Engine, EngineBoard
 from agent_layer.gateway.app import build_app
-from agent_layer.local.scripted import ScriptedEngine, serve
+from agent_layer.local.scripted.engine import ScriptedEngine
+from agent_layer.local.scripted.serving import serve
 from agent_layer.recorder import Recorder, open_recorder
 from agent_layer.recorder.shipping import ensure_shipper
 from agent_layer.schema.rollout import FINAL_STATUSES
 from agent_layer.schema.task import Task
-from agent_layer.settings import Settings
+from agent_layer.settings.settings import Settings
 from agent_layer.store import Store, open_store
-from agent_layer.store.engines import Engine, EngineBoard
-from envs.command_target import CommandTarget
-from envs.serving import WorkOptions, open_worker
-from envs.targets import target_of
+from envs.agents import CommandTarget, target_of
+from envs.worker.service import WorkOptions, open_worker
 
 from ...waiting import until
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from envs.host.hosts import HostDiedError
-from envs.host.keeper import children_of
-from envs.host.making import make_hosts
-from envs.host.messages import Check
-from tracer.gateway import GatewayClient
+from agent_layer.infra.processes.reaper import children_of
+from envs.hosts.host import HostDiedError
+from envs.hosts.protocol import Check
+from envs.hosts.target import make_hosts
+from tracer.transport.gateway_client import GatewayClient
 
 AGENT = """
 import asyncio, os, pathlib, signal, socket, stat, sys, time

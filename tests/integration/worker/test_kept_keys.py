@@ -4,10 +4,11 @@ import sys
 
 import openai
 
-from agent_layer.recorder.blotting import Blotter
+from agent_layer.recorder.scrubbing import Blotter
 from agent_layer.schema.codec import encode
-from agent_layer.schema.gateway import KEY_PREFIX
-from agent_layer.store.rebuild import list_segments, read_segment
+from agent_layer.schema.wire.gateway_api import KEY_PREFIX
+from agent_layer.store.maintenance.rebuild import read_segment
+from agent_layer.store.segments.format import list_segments
 
 
 def test_a_blot_is_as_long_as_the_key_that_it_covers():

@@ -6,8 +6,8 @@ from dataclasses import replace
 import openai
 import pytest
 
-from agent_layer.schema.gateway import OpenRequest
-from tracer.gateway import GatewayClient
+from agent_layer.schema.wire.gateway_api import OpenRequest
+from tracer.transport.gateway_client import GatewayClient
 
 
 async def test_a_cancelled_rollout_ends_and_counts_for_nothing(site, task):

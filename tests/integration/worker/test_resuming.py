@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from agent_layer.gateway.engines.control import EngineControl
-from agent_layer.store.checkpoints import checkpoint_prefix
-from agent_layer.store.engines import EngineBoard
+from agent_layer.engines.control import EngineControl
+from agent_layer.engines.registry import EngineBoard
+from agent_layer.state.checkpoints import checkpoint_prefix
 from envs import resumable
-from tracer.gateway import GatewayClient
-from trainer_adapter.samples import samples_of
+from tracer.transport.gateway_client import GatewayClient
+from trainer_adapter.data.samples import samples_of
 
 NUM_TURNS = 6
 RUN = "default"

@@ -11,24 +11,25 @@ from redis import Redis
 from redis.exceptions import NoPermissionError
 
 from agent_layer.dispatcher import Dispatcher, connect
+from agent_layer.engines.policies import register_policy
+from agent_layer.engines.registry import EngineBoard
 from agent_layer.errors import UnreachableError
-from agent_layer.local.scripted import ScriptedEngine, serve
+from agent_layer.infra.redis.acl import ROLES, rules_of
+from agent_layer.infra.redis.client import open_redis
+from agent_layer.infra.redis.keys import Keys
+from agent_layer.local.scripted.engine import ScriptedEngine
+from agent_layer.local.scripted.serving import serve
 from agent_layer.recorder import Recorder, open_recorder
-from agent_layer.schema.policy import PolicyVersion
 from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import AttemptStarted, Outcome
-from agent_layer.settings import Settings
+from agent_layer.schema.training import PolicyVersion
+from agent_layer.settings.settings import Settings
 from agent_layer.shipper.destination import open_destination
 from agent_layer.shipper.ship import Shipper
 from agent_layer.store import open_store
-from agent_layer.store.acl import ROLES, rules_of
-from agent_layer.store.batches import list_batches
-from agent_layer.store.clients import open_redis
-from agent_layer.store.engines import EngineBoard
-from agent_layer.store.garbage import Grace
-from agent_layer.store.keys import Keys
-from agent_layer.store.packing import Limits
-from agent_layer.store.policies import register_policy
+from agent_layer.store.consumers.training_batches import list_batches
+from agent_layer.store.maintenance.gc import Grace
+from agent_layer.store.maintenance.merge_plan import Limits
 
 from .conftest import Site, serve_gateway
 

@@ -8,7 +8,7 @@ from itertools import islice
 import pytest
 
 from agent_layer.schema.task import Limits
-from trainer_adapter.samples import samples_of
+from trainer_adapter.data.samples import samples_of
 
 
 async def test_a_task_becomes_a_group_of_whole_trajectories_and_samples(site, task, chatter):

@@ -5,11 +5,11 @@ import socket
 
 from agent_layer.recorder import open_recorder
 from agent_layer.schema.task import Task
-from agent_layer.schema.trace import TraceContext
-from envs.host.channel import connect
-from envs.host.hosts import FROM_HOST
-from envs.host.messages import Ended, Start, Stop, Stopping
-from envs.host.slots import Slots
+from agent_layer.schema.wire.trace import TraceContext
+from envs.hosts.agent_runner import Slots
+from envs.hosts.channel import connect
+from envs.hosts.host import FROM_HOST
+from envs.hosts.protocol import Ended, Start, Stop, Stopping
 
 
 async def test_an_agent_that_is_stopped_in_the_breath_in_which_it_is_started_ends(settings, until):

@@ -2,17 +2,17 @@
 
 import pytest
 
+from agent_layer.engines.policies import list_policies
 from agent_layer.schema.codec import decode, owner_of
 from agent_layer.schema.group import Group
 from agent_layer.schema.ids import new_id
-from agent_layer.schema.policy import PolicyVersion
 from agent_layer.schema.record import Logprobs, TokenIds
 from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
 from agent_layer.schema.step import Action, Content, PromptDelta, StepPart
-from agent_layer.store.policies import list_policies
-from agent_layer.store.segments import find_frames, unpack
-from agent_layer.store.tombstones import forget, write_tombstones
+from agent_layer.schema.training import PolicyVersion
+from agent_layer.store.segments.format import find_frames, unpack
+from agent_layer.store.segments.tombstones import forget, write_tombstones
 
 
 def attempt_of(tid, at=100.0, score=1.0, text="hello"):

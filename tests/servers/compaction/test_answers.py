@@ -2,8 +2,8 @@
 
 import pytest
 
-from agent_layer.store.packing import Limits
-from agent_layer.store.segments import segment_key
+from agent_layer.store.maintenance.merge_plan import Limits
+from agent_layer.store.segments.format import segment_key
 
 NOW = Limits(least_age_seconds=-1.0, wait_seconds=0.2)
 """What was written a moment ago is merged, too."""

@@ -4,15 +4,15 @@ import time
 
 import pytest
 
+from agent_layer.infra.objects.filesystem import DirectoryObjects
 from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import AttemptStarted, Outcome
 from agent_layer.schema.step import Content
-from agent_layer.store.garbage import Grace
-from agent_layer.store.objects import DirectoryObjects
-from agent_layer.store.packing import Limits
-from agent_layer.store.rebuild import drop_index, index_segment
-from agent_layer.store.segments import segment_key
-from agent_layer.store.tombstones import forget, list_tombstones, write_tombstones
+from agent_layer.store.maintenance.gc import Grace
+from agent_layer.store.maintenance.merge_plan import Limits
+from agent_layer.store.maintenance.rebuild import drop_index, index_segment
+from agent_layer.store.segments.format import segment_key
+from agent_layer.store.segments.tombstones import forget, list_tombstones, write_tombstones
 
 NOW = Limits(least_age_seconds=-1.0)
 AT_ONCE = Grace(seconds=-5.0, tombstone_seconds=-5.0)
@@ -120,7 +120,7 @@ def test_where_the_index_is_lost_nothing_goes(store):
 
 def test_a_merged_segment_that_was_never_committed_goes_and_what_it_was_to_replace_stays(store, write, monkeypatch):
     names = fill(write)
-    monkeypatch.setattr("agent_layer.store.compaction.commit_segments", lambda *_: 1 / 0)
+    monkeypatch.setattr("agent_layer.store.maintenance.compaction.commit_segments", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         store.compact(limits=NOW)
 

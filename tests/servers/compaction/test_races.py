@@ -5,10 +5,10 @@ import threading
 import pytest
 
 from agent_layer.errors import BadInputError, CorruptRecordError, LeaseLostError
-from agent_layer.store.commit import commit_segments
-from agent_layer.store.packing import Limits
-from agent_layer.store.rebuild import drop_index, index_segment
-from agent_layer.store.segments import read_footer, segment_key
+from agent_layer.store.index.commit import commit_segments
+from agent_layer.store.maintenance.merge_plan import Limits
+from agent_layer.store.maintenance.rebuild import drop_index, index_segment
+from agent_layer.store.segments.format import read_footer, segment_key
 
 NOW = Limits(least_age_seconds=-1.0, wait_seconds=0.2)
 """What was written a moment ago is merged, too."""

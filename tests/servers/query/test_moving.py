@@ -5,8 +5,8 @@ import pytest
 from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import AttemptStarted
 from agent_layer.schema.step import StepPart
-from agent_layer.store.index import Index
-from agent_layer.store.query import find_trajectories
+from agent_layer.store.index.index import Index
+from agent_layer.store.index.search import find_trajectories
 
 AT = 1_000.0
 

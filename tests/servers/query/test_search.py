@@ -10,7 +10,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from agent_layer.errors import BadInputError
-from agent_layer.store.tombstones import forget
+from agent_layer.store.segments.tombstones import forget
 
 NUM_TRAJECTORIES = 300
 
@@ -79,7 +79,7 @@ def test_a_cursor_holds_when_its_trajectory_has_left(full_store, models):
 
 @pytest.mark.parametrize("limit", [30, 299, 300, 10**30])
 def test_a_long_answer_is_put_together_from_several_searches(full_store, models, monkeypatch, limit):
-    monkeypatch.setattr("agent_layer.store.query.LARGEST_SEARCH", 7)
+    monkeypatch.setattr("agent_layer.store.index.search.LARGEST_SEARCH", 7)
 
     for order in models.orders:
         page = full_store.query(order=order, limit=limit)

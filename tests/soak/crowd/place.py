@@ -10,11 +10,11 @@ from pathlib import Path
 from machine import Tree, children_of_all
 from redis import Redis
 
-from agent_layer.local.addresses import answers, free_port
-from agent_layer.local.leash import Leashed, start_leashed
+from agent_layer.infra.processes.addresses import answers, free_port
+from agent_layer.infra.processes.supervised import Leashed, start_leashed
+from agent_layer.infra.redis.embedded import hold_server
 from agent_layer.local.stack import run_stack
-from agent_layer.settings import Settings
-from agent_layer.store.embedded import hold_server
+from agent_layer.settings.settings import Settings
 
 __all__ = ["Place", "open_place"]
 

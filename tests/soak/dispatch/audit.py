@@ -13,8 +13,8 @@ from agent_layer.dispatcher import GroupState, RolloutState
 from agent_layer.schema.group import Group
 from agent_layer.schema.ids import trajectory_id_of
 from agent_layer.schema.rollout import Accepted
-from agent_layer.store.rebuild import list_segments, read_segment
-from agent_layer.store.segments import segment_name
+from agent_layer.store.maintenance.rebuild import read_segment
+from agent_layer.store.segments.format import list_segments, segment_name
 from agent_layer.store.store import Store
 
 __all__ = ["Account", "Stored", "find_unindexed", "read_stored"]

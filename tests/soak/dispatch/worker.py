@@ -14,13 +14,13 @@ from book import Kind, Pen, Row
 from redis.exceptions import RedisError
 
 from agent_layer.dispatcher import Lease, Queue, Report
-from agent_layer.dispatcher.records import Holding, LeaseEnding
+from agent_layer.dispatcher.models import Holding, LeaseEnding
 from agent_layer.errors import LeaseLostError
+from agent_layer.infra.redis.client import open_redis
+from agent_layer.infra.redis.keys import Keys
 from agent_layer.recorder import open_recorder
 from agent_layer.schema.rollout import AttemptStarted, Outcome
-from agent_layer.settings import Settings
-from agent_layer.store.clients import open_redis
-from agent_layer.store.keys import Keys
+from agent_layer.settings.settings import Settings
 
 __all__ = ["Worker"]
 

@@ -15,8 +15,8 @@ from books import find_doubled, find_lost, find_mistrained, find_unknown, read_a
 from town import Town
 from weather import Weather
 
-from agent_layer.store.memory import MemoryObjects
-from agent_layer.store.rebuild import list_segments
+from agent_layer.infra.objects.memory import MemoryObjects
+from agent_layer.store.segments.format import list_segments
 from agent_layer.store.store import Store, open_store
 
 _REST_SECONDS = 240.0

@@ -26,8 +26,8 @@ from engine import Book
 import tracer
 from agent_layer.errors import AgentLayerError
 from agent_layer.recorder import open_recorder
-from agent_layer.settings import Settings, load_settings
-from tracer.tracing import Tracing, trace_into
+from agent_layer.settings.settings import Settings, load_settings
+from tracer.session import Tracing, trace_into
 
 _NUM_AGENTS = 16
 _ANSWER_SECONDS = 6.0

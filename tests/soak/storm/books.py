@@ -10,17 +10,18 @@ from pathlib import Path
 import msgspec
 
 from agent_layer.errors import CaptureError
-from agent_layer.local.words import END, id_of
+from agent_layer.infra.objects.base import ObjectStore
+from agent_layer.infra.redis.keys import Keys
+from agent_layer.local.scripted.script import END, id_of
 from agent_layer.schema.record import TokenIds
 from agent_layer.schema.step import Step, StepPart
 from agent_layer.schema.trajectory import Trajectory
-from agent_layer.store.index import Index
-from agent_layer.store.keys import Keys
-from agent_layer.store.protocols import ObjectStore
-from agent_layer.store.rebuild import list_segments, read_segment
-from agent_layer.store.rows import TrajectoryRow
+from agent_layer.store.index.index import Index
+from agent_layer.store.index.rows import TrajectoryRow
+from agent_layer.store.maintenance.rebuild import read_segment
+from agent_layer.store.segments.format import list_segments
 from agent_layer.store.store import Store
-from trainer_adapter.samples import samples_of
+from trainer_adapter.data.samples import samples_of
 
 _MARK = re.compile(r"\bq\w+\.\d+\b")
 

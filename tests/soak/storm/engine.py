@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 from aiohttp import web
 
-from agent_layer.local.script import Asked
-from agent_layer.local.scripted import ScriptedEngine
+from agent_layer.local.scripted.engine import ScriptedEngine
+from agent_layer.local.scripted.script import Asked
 
 _MARK = re.compile(r"\bq\w+\.\d+\b")
 _WORD_SECONDS = 0.002

@@ -14,13 +14,13 @@ import boto3
 from redis import Redis
 from redis.exceptions import RedisError
 
-from agent_layer.gateway.engines.joining import put_on_board
-from agent_layer.local.addresses import answers, free_port
+from agent_layer.engines.join import put_on_board
+from agent_layer.infra.processes.addresses import answers, free_port
+from agent_layer.infra.redis.client import open_redis
+from agent_layer.infra.redis.embedded import find_redis_server
 from agent_layer.recorder.quota import Quota
 from agent_layer.recorder.shipping import ensure_shipper
-from agent_layer.settings import Settings
-from agent_layer.store.clients import open_redis
-from agent_layer.store.embedded import find_redis_server
+from agent_layer.settings.settings import Settings
 
 HERE = Path(__file__).parent
 _START_SECONDS = 60.0

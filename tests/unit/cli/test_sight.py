@@ -7,10 +7,10 @@ from itertools import pairwise
 import pytest
 from rich.console import Console
 
-from agent_layer.cli import dispatch_watch
-from agent_layer.cli.dispatch_watch import present
-from agent_layer.cli.output import describe_seconds
-from agent_layer.cli.sight import Column, Sight, draw
+from agent_layer.cli.ui import watch as dispatch_watch
+from agent_layer.cli.ui.output import describe_seconds
+from agent_layer.cli.ui.tables import Column, Sight, draw
+from agent_layer.cli.ui.watch import present
 
 
 def drawn(sight, width, height=None):

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_layer.dispatcher.known import new_tasks
+from agent_layer.dispatcher.tasks import new_tasks
 from agent_layer.errors import BadInputError
 from agent_layer.schema.codec import decode, encode
-from agent_layer.schema.gateway import OpenRequest, start_of
 from agent_layer.schema.task import Limits, RewardSpec, Task, hash_input
+from agent_layer.schema.wire.gateway_api import OpenRequest, start_of
 
 TASKS = [Task(id=f"t{number}", run="r", input={"n": number % 3}) for number in range(4)]
 PLACES = [f"line {number}" for number in range(1, 5)]

@@ -1,6 +1,6 @@
 """When a worker that died is followed by another."""
 
-from envs.placement.deaths import Deaths
+from agent_layer.infra.processes.restart import Deaths
 
 
 def died(*lives):

@@ -7,7 +7,7 @@ import pytest
 from agent_layer.schema.reward import Reward
 from agent_layer.schema.task import RewardSpec, Task
 from envs.failures import ModelCallError, ending_of
-from envs.scoring import declared_rewards, load_scorer, missing_scores, reported_scores
+from envs.scorers import declared_rewards, load_scorer, missing_scores, reported_scores
 
 
 class RefusedError(Exception):

@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from examples.guess_number.game import (
+from envs.tasksets.guess_number.game import (
     HIGHEST,
     MAX_GUESSES,
     REWARDS,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from envs.host.hosts import Host, HostDiedError
-from envs.host.messages import Check
+from envs.hosts.host import Host, HostDiedError
+from envs.hosts.protocol import Check
 
 
 async def test_who_asks_a_process_that_has_just_died_hears_so():

@@ -4,7 +4,7 @@ import importlib
 
 import pytest
 
-from envs.versions import environment_named, verifier_hash_of, version_of
+from envs.registry import environment_named, verifier_hash_of, version_of
 
 MAZE = """
 class Maze:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_layer.gateway.breaks import History, Recall, Returned, cause_of_break
+from agent_layer.gateway.rollouts.divergence import History, Recall, Returned, cause_of_break
 
 
 def calls(arguments):

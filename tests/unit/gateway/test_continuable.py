@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent_layer.gateway.calls.recording import runs_of
 from agent_layer.gateway.dialects.chat import read_request
-from agent_layer.gateway.dialects.continuable import may_be_continued
-from agent_layer.gateway.dialects.joined import JoinedAnswer
-from agent_layer.gateway.policy_runs import runs_of
+from agent_layer.gateway.dialects.continuation import JoinedAnswer, may_be_continued
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_layer.gateway.prefix import PrefixTable
+from agent_layer.gateway.rollouts.prefix import PrefixTable
 from agent_layer.schema.ids import content_hash
 
 sequences = st.lists(st.integers(0, 1), max_size=12).map(bytes)

@@ -5,24 +5,23 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_layer.cli.text import describe_trajectory
-from agent_layer.gateway.counters import Counters
-from agent_layer.gateway.handover import Handover
-from agent_layer.gateway.opening import rollout_of
-from agent_layer.gateway.registry import Rollouts
-from agent_layer.gateway.retries import AnswerShelf
-from agent_layer.gateway.rollouts import EndedCall
-from agent_layer.gateway.sealing import Sealer
-from agent_layer.schema.gateway import OpenRequest, Resumption
+from agent_layer.cli.ui.trajectory_text import describe_trajectory
+from agent_layer.gateway.rollouts.counters import Counters
+from agent_layer.gateway.rollouts.finalize import Sealer
+from agent_layer.gateway.rollouts.registry import Rollouts
+from agent_layer.gateway.rollouts.resume import Handover
+from agent_layer.gateway.rollouts.retries import AnswerShelf
+from agent_layer.gateway.rollouts.rollout import EndedCall, rollout_of
+from agent_layer.infra.redis.keys import Keys
 from agent_layer.schema.record import Logprobs, TokenIds
 from agent_layer.schema.rollout import AttemptStarted, Resumed
 from agent_layer.schema.step import Action, PromptDelta, StepPart
 from agent_layer.schema.trajectory import assemble_trajectory
-from agent_layer.settings import Settings
-from agent_layer.store.display import show_trajectory
-from agent_layer.store.keys import Keys
-from agent_layer.store.rows import TrajectoryRow
-from trainer_adapter.samples import samples_of
+from agent_layer.schema.wire.gateway_api import OpenRequest, Resumption
+from agent_layer.settings.settings import Settings
+from agent_layer.store.index.rows import TrajectoryRow
+from agent_layer.store.reading.display import show_trajectory
+from trainer_adapter.data.samples import samples_of
 
 STARTED = AttemptStarted(trajectory_id="t-0", rollout_id="t", attempt=0, run="r", task_id="q", started_at=0.0)
 

@@ -3,10 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent_layer.engines.registry import Engine
 from agent_layer.gateway.engines.metrics import read_gauges
 from agent_layer.gateway.engines.rotation import Rotation
 from agent_layer.gateway.engines.routing import Load, choose_engine
-from agent_layer.store.engines import Engine
 
 loads_of_engines = st.lists(
     st.builds(

@@ -5,10 +5,11 @@ import json
 import aiohttp
 import pytest
 
+from agent_layer.engines.control import EngineControl
 from agent_layer.errors import EngineError
-from agent_layer.gateway.engines.control import EngineControl
-from agent_layer.local.scripted import ScriptedEngine, serve, serve_in_thread
-from agent_layer.local.words import id_of, prompt_words
+from agent_layer.local.scripted.engine import ScriptedEngine
+from agent_layer.local.scripted.script import id_of, prompt_words
+from agent_layer.local.scripted.serving import serve, serve_in_thread
 
 TOKENS = {"return_token_ids": True, "logprobs": True}
 TOOL_CALL = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a":1, "b":2}'}}

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from agent_layer.errors import BadInputError, EngineError
-from agent_layer.gateway import upstream as upstream_file
-from agent_layer.gateway.upstream import Upstream
+from agent_layer.gateway.upstream import client as upstream_file
+from agent_layer.gateway.upstream.client import Upstream
 
 WHOLE = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
 STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_layer.gateway.wire import Chunked, Counted, UntilClose, WireError, body_of, read_head
+from agent_layer.gateway.upstream.wire import Chunked, Counted, UntilClose, WireError, body_of, read_head
 
 OK = b"HTTP/1.1 200 OK\r\n"
 

@@ -11,11 +11,11 @@ SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob
 EVERYTHING = SOURCES + sorted((ROOT / "tests").rglob("*.py")) + sorted((ROOT / "examples").rglob("*.py"))
 
 MAY_REACH_ENVIRONMENT = {
-    "agent_layer/environment.py": "reads it for everybody, beside settings",
-    "agent_layer/local/leash.py": "hands it to a child, with more",
+    "agent_layer/settings/environment.py": "reads it for everybody, beside settings",
+    "agent_layer/infra/processes/supervised.py": "hands it to a child, with more",
     "agent_layer/recorder/shipping.py": "hands it to the shipper, with its settings",
-    "agent_layer/store/embedded.py": "hands it to Redis",
-    "trainer_adapter/platform.py": "sets what torch reads",
+    "agent_layer/infra/redis/embedded.py": "hands it to Redis",
+    "trainer_adapter/verl/platform.py": "sets what torch reads",
 }
 
 

@@ -12,8 +12,8 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from agent_layer.local.pulse import write_pulse
-from agent_layer.settings import Settings
+from agent_layer.infra.processes.pulse import write_pulse
+from agent_layer.settings.settings import Settings
 from envs.placement.placed import longest_end_seconds
 
 CLUSTER = Path(__file__).parents[3] / "examples" / "cluster"

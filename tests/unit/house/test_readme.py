@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from agent_layer.local.scripted import ScriptedEngine, serve_in_thread
-from agent_layer.settings import Settings
+from agent_layer.local.scripted.engine import ScriptedEngine
+from agent_layer.local.scripted.serving import serve_in_thread
+from agent_layer.settings.settings import Settings
 from trainer_adapter.config import load_config
 
 ROOT = Path(__file__).parents[3]

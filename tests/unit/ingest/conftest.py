@@ -13,13 +13,12 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from agent_layer.ingest.app import build_app
 from agent_layer.schema.ids import content_hash
-from agent_layer.schema.observation import Observation
 from agent_layer.schema.record import Logprobs, TokenIds
 from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
-from agent_layer.schema.step import Action, Content, PromptDelta, StepPart, StepState, Usage
-from agent_layer.schema.trace import TraceContext
-from agent_layer.settings import Settings
+from agent_layer.schema.step import Action, Content, Observation, PromptDelta, StepPart, StepState, Usage
+from agent_layer.schema.wire.trace import TraceContext
+from agent_layer.settings.settings import Settings
 from tracer.testing import Captured
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"

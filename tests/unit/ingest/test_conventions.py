@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_layer.ingest.conventions import see
-from agent_layer.ingest.seen import AgentRun, ModelCall, ToolCall
-from agent_layer.ingest.spans import SpanEvent, SpanReceived
-from agent_layer.schema.message_parts import chat_messages_of, parted
+from agent_layer.ingest.conventions.recognition import see
+from agent_layer.ingest.spans import AgentRun, ModelCall, SpanEvent, SpanReceived, ToolCall
+from agent_layer.schema.messages import chat_messages_of, parted
 
 
 def span(*events, **attributes):

@@ -8,7 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from agent_layer.local.scripted import ScriptedEngine, serve_in_thread
+from agent_layer.local.scripted.engine import ScriptedEngine
+from agent_layer.local.scripted.serving import serve_in_thread
 from agent_layer.schema.codec import decode
 from agent_layer.schema.trajectory import assemble_trajectory
 

@@ -4,8 +4,8 @@ import pytest
 from opentelemetry.semconv._incubating.attributes import gen_ai_attributes
 from opentelemetry.semconv.attributes import error_attributes, server_attributes
 
+from agent_layer import otel_names as names
 from agent_layer.export.spans import trace_of
-from agent_layer.schema import attributes as names
 from agent_layer.schema.trajectory import assemble_trajectory
 
 

@@ -11,8 +11,8 @@ import pytest
 from counting_graph import NUM_ROUNDS, build
 
 from agent_layer.errors import BadInputError
-from envs.resuming.declaring import is_resumable, resumable
-from envs.resuming.graphs import check_graph, run_graph
+from envs.checkpoints.langgraph import check_graph, run_graph
+from envs.resumable import is_resumable, resumable
 
 PROGRAM = Path(__file__).parent / "counting_graph.py"
 BEGIN = {"numbers": [], "messages": [("user", "go")]}

@@ -7,11 +7,11 @@ import pytest
 
 from agent_layer.dispatcher.queue import Queue
 from agent_layer.errors import BadInputError, LeaseLostError, UnreachableError
-from agent_layer.schema.gateway import MarkedRollout
+from agent_layer.infra.objects.filesystem import open_objects
 from agent_layer.schema.task import Task
-from agent_layer.store.checkpoints import checkpoint_prefix, read_checkpoint
-from agent_layer.store.objects import open_objects
-from envs.resuming.keeping import CheckpointShelf, LeaseKeeper
+from agent_layer.schema.wire.gateway_api import MarkedRollout
+from agent_layer.state.checkpoints import checkpoint_prefix, read_checkpoint
+from envs.checkpoints.store import CheckpointShelf, LeaseKeeper
 
 
 class Bench:

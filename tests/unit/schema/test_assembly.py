@@ -6,11 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_layer.errors import CorruptRecordError
-from agent_layer.schema.assembly import assemble_step, assemble_steps
 from agent_layer.schema.record import Logprobs, TokenIds
 from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
 from agent_layer.schema.step import Action, PromptDelta, StepPart, StepState
-from agent_layer.schema.trajectory import assemble_trajectory
+from agent_layer.schema.trajectory import assemble_step, assemble_steps, assemble_trajectory
 
 ENDED = Outcome(trajectory_id="t-0", run="r", status="completed", ended_at=9.0)
 BEGUN = ("begun", "start")

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from agent_layer.errors import CorruptRecordError
 from agent_layer.schema.codec import decode, decode_known, encode, owner_of
 from agent_layer.schema.group import Group
-from agent_layer.schema.policy import PolicyVersion
 from agent_layer.schema.record import Logprobs, TokenIds
 from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import Resumed
 from agent_layer.schema.step import Action, Content, PromptDelta, StepPart, StepState
 from agent_layer.schema.task import Limits, RewardSpec, Task
+from agent_layer.schema.training import PolicyVersion
 
 int32s = st.integers(-(2**31), 2**31 - 1)
 names = st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=1, max_size=8)

@@ -2,8 +2,8 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_layer.schema.contents import refer_to, resolve
 from agent_layer.schema.ids import content_hash
+from agent_layer.schema.messages import refer_to, resolve
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(),

@@ -2,11 +2,10 @@
 
 import pytest
 
-from agent_layer.schema.findings import alarms_of, cause_of_break, is_empty
 from agent_layer.schema.record import TokenIds
 from agent_layer.schema.step import Action, Step, StepPart
-from agent_layer.schema.trajectory import Trajectory
-from agent_layer.store.figures import count_calls_seen, describe
+from agent_layer.schema.trajectory import Trajectory, alarms_of, cause_of_break, is_empty
+from agent_layer.store.maintenance.call_stats import count_calls_seen, describe
 
 ANSWERED = Action(message={"content": "hi"}, response_token_ids=TokenIds([1]))
 

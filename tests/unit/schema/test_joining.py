@@ -2,9 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_layer.schema.assembly import assemble_steps
-from agent_layer.schema.joining import join_spans
 from agent_layer.schema.step import StepPart
+from agent_layer.schema.trajectory import assemble_steps, join_spans
 
 
 def part(call, source="otel", span=None, parent=None, at=1.0):

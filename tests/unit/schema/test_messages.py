@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_layer.errors import BadInputError
-from agent_layer.ingest.logged import read_line
 from agent_layer.ingest.messages import Batch, records_of, trajectory_id_of_line
+from agent_layer.ingest.spans import read_line
 from agent_layer.schema.codec import encode
 from agent_layer.schema.trajectory import assemble_trajectory
-from agent_layer.store.display import show_step
+from agent_layer.store.reading.display import show_step
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"a": 1}'}}
 TALK = {

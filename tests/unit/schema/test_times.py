@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_layer.errors import BadInputError
-from agent_layer.store.times import format_time, parse_range, parse_time
+from agent_layer.times import format_time, parse_range, parse_time
 
 NOW = 1_763_665_980.25
 

@@ -7,8 +7,8 @@ import pytest
 
 import agent_layer
 from agent_layer.cli.main import build
-from agent_layer.store.acl import ROLES, granted_scripts, rules_of
-from agent_layer.store.keys import Keys
+from agent_layer.infra.redis.acl import ROLES, granted_scripts, rules_of
+from agent_layer.infra.redis.keys import Keys
 
 PACKAGE = Path(agent_layer.__file__).parent
 

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from agent_layer.gateway.media import part_of
+from agent_layer.gateway.rollouts.media import part_of
 from agent_layer.schema.step import Content
-from agent_layer.store.blobs import BlobLimits, is_large
+from agent_layer.store.segments.blobs import BlobLimits, is_large
 
 LIMITS = BlobLimits(any_bytes=1_000, media_bytes=300)
 

@@ -2,16 +2,15 @@
 
 import json
 
-from agent_layer.cli.text import describe_trajectory
+from agent_layer.cli.ui.trajectory_text import describe_trajectory
 from agent_layer.schema.ids import content_hash
-from agent_layer.schema.observation import Observation
 from agent_layer.schema.record import Logprobs, TokenIds
 from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import Outcome
-from agent_layer.schema.step import Action, Content, PromptDelta, StepPart, StepState
+from agent_layer.schema.step import Action, Content, Observation, PromptDelta, StepPart, StepState
 from agent_layer.schema.trajectory import assemble_trajectory
-from agent_layer.store.display import show_step, show_trajectory
-from agent_layer.store.rows import TrajectoryRow
+from agent_layer.store.index.rows import TrajectoryRow
+from agent_layer.store.reading.display import show_step, show_trajectory
 
 TID = "g.0-0"
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_layer.schema.ids import made_at, new_id
-from agent_layer.store.packing import Limits, day_of, is_due, may_replace, merged_name, plan_packs
+from agent_layer.store.maintenance.merge_plan import Limits, day_of, is_due, may_replace, merged_name, plan_packs
 
 DAY = 86_400
 NOW = 20_000.5 * DAY

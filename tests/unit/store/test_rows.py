@@ -2,8 +2,8 @@
 
 import pytest
 
-from agent_layer.cli import output
-from agent_layer.cli.text import print_rows
+from agent_layer.cli.ui import output
+from agent_layer.cli.ui.trajectory_text import print_rows
 
 
 @pytest.mark.parametrize("width", [60, 80, 120, 240])

@@ -5,17 +5,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_layer.errors import BadInputError, CorruptRecordError
+from agent_layer.infra.objects.filesystem import DirectoryObjects
+from agent_layer.infra.redis.keys import Keys
 from agent_layer.schema.codec import encode
 from agent_layer.schema.ids import new_id
 from agent_layer.schema.step import Content
-from agent_layer.store.keys import Keys
-from agent_layer.store.objects import DirectoryObjects
-from agent_layer.store.salvage import salvage_segment
-from agent_layer.store.segments import (
+from agent_layer.store.segments.format import (
     StoredRecord,
     build_segment,
     read_chunk,
     read_footer,
+    salvage_segment,
     segment_key,
     segment_name,
 )

@@ -16,13 +16,13 @@ from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import AttemptStarted, Outcome
 from agent_layer.schema.step import Action, Content, PromptDelta, StepPart, StepState
 from agent_layer.schema.trajectory import assemble_trajectory
-from agent_layer.store.display import show_step
-from agent_layer.store.query import Page
-from agent_layer.store.rows import TrajectoryRow
-from agent_layer.store.tables.steps import STEP_SCHEMA, step_schema, tabulate_steps
-from agent_layer.store.tables.stream import tabulate_stream
-from agent_layer.store.tables.trajectories import TRAJECTORY_SCHEMA, rows_of, tabulate_rows
-from agent_layer.store.times import format_time
+from agent_layer.store.arrow.steps import STEP_SCHEMA, step_schema, tabulate_steps
+from agent_layer.store.arrow.stream import tabulate_stream
+from agent_layer.store.arrow.trajectories import TRAJECTORY_SCHEMA, rows_of, tabulate_rows
+from agent_layer.store.index.rows import TrajectoryRow
+from agent_layer.store.index.search import Page
+from agent_layer.store.reading.display import show_step
+from agent_layer.times import format_time
 
 MESSAGES = (b'{"role":"system","content":"be brief"}', b'{"role":"user","content":"what"}')
 

@@ -7,8 +7,8 @@ import pytest
 from aiohttp import web
 from langchain_openai import ChatOpenAI
 
-from agent_layer.local.serving import serve_in_thread
-from tracer.handle import Rollout
+from agent_layer.local.scripted.serving import serve_in_thread
+from tracer.core.rollout_handle import Rollout
 
 WORDS = ["forty", " two"]
 USAGE = {"input_tokens": 5, "output_tokens": 2}

@@ -3,7 +3,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracer.integrations.chat import CHAT
+from tracer.integrations.openai import CHAT
 
 names = st.text("abc", min_size=1, max_size=4)
 pieces = st.lists(st.text(max_size=4), max_size=4)

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from agent_layer.schema.contents import resolve
-from tracer.contents import Contents, describe, json_text, json_value
-from tracer.handle import Rollout
+from agent_layer.schema.messages import resolve
+from tracer.core.contents import Contents, describe, json_text, json_value
+from tracer.core.rollout_handle import Rollout
 from tracer.testing import Captured
 
 json_values = st.recursive(

@@ -6,8 +6,8 @@ import pytest
 
 import tracer
 from agent_layer.errors import BadInputError
-from agent_layer.schema.contents import resolve
-from tracer.context import current_scope
+from agent_layer.schema.messages import resolve
+from tracer.core.scope import current_scope
 
 
 @tracer.tool

@@ -7,11 +7,11 @@ import pytest
 
 import tracer
 from agent_layer.errors import BackPressureError
-from agent_layer.schema.observation import Observation
 from agent_layer.schema.rollout import Outcome
-from agent_layer.settings import Settings
+from agent_layer.schema.step import Observation
+from agent_layer.settings.settings import Settings
+from tracer.session import Tracing, trace_into
 from tracer.testing import Captured
-from tracer.tracing import Tracing, trace_into
 
 
 def endings(captured):

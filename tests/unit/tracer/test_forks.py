@@ -3,11 +3,11 @@
 import os
 
 import tracer
-from agent_layer.settings import Settings
-from tracer.calls import take_over
-from tracer.context import current_scope
+from agent_layer.settings.settings import Settings
+from tracer.core.calls import take_over
+from tracer.core.scope import current_scope
+from tracer.session import Tracing, trace_into
 from tracer.testing import Captured
-from tracer.tracing import Tracing, trace_into
 
 
 class Told(Captured):

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from agent_layer.errors import BadInputError, LeaseLostError, NotFoundError, NotWholeError, UnreachableError
-from agent_layer.schema.gateway import EndedRollout, OpenedRollout, OpenRequest
 from agent_layer.schema.task import Limits
-from tracer.gateway import GatewayClient
+from agent_layer.schema.wire.gateway_api import EndedRollout, OpenedRollout, OpenRequest
+from tracer.transport.gateway_client import GatewayClient
 
 OPENED = {
     "rollout_id": "r1",

@@ -66,7 +66,7 @@ def test_a_module_that_fails_to_import_is_still_waited_for(tmp_path):
     (tmp_path / "shaky.py").write_text("import sys\nif not hasattr(sys, 'ready'): raise RuntimeError('not yet')\n")
     program = (
         f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
-        "from tracer.integrations.imports import after_import\n"
+        "from tracer.integrations.patching import after_import\n"
         "acted = []; after_import('shaky', lambda: acted.append('shaky' in sys.modules))\n"
         "try: import shaky\n"
         "except RuntimeError: pass\n"

@@ -7,11 +7,11 @@ import sys
 import pytest
 
 import tracer
-from agent_layer.environment import read_inheritance
 from agent_layer.errors import BackPressureError, BadInputError
-from agent_layer.settings import Settings
-from tracer.inherited import rollout_from_environment
+from agent_layer.settings.environment import read_inheritance
+from agent_layer.settings.settings import Settings
 from tracer.testing import capture
+from tracer.transport.inheritance import rollout_from_environment
 
 TOLD = {
     "AGENT_LAYER_ROLLOUT": "r.1",

@@ -11,10 +11,11 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 
 import tracer
-from agent_layer.local.scripted import ScriptedEngine, serve_in_thread
-from agent_layer.schema.contents import resolve
+from agent_layer.local.scripted.engine import ScriptedEngine
+from agent_layer.local.scripted.serving import serve_in_thread
+from agent_layer.schema.messages import resolve
 from agent_layer.schema.step import StepPart
-from tracer.context import current_scope
+from tracer.core.scope import current_scope
 
 
 def calculate(asked):

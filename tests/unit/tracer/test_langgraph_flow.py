@@ -13,7 +13,7 @@ from langgraph.prebuilt import ToolNode
 from langgraph.types import Command, RetryPolicy, Send, interrupt
 
 import tracer
-from agent_layer.schema.contents import resolve
+from agent_layer.schema.messages import resolve
 
 QUESTION = {"messages": [HumanMessage("go")]}
 

@@ -3,7 +3,8 @@
 import pytest
 
 import tracer
-from agent_layer.local.scripted import ScriptedEngine, serve_in_thread
+from agent_layer.local.scripted.engine import ScriptedEngine
+from agent_layer.local.scripted.serving import serve_in_thread
 
 
 @pytest.fixture(scope="module")

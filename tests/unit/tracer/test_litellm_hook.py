@@ -6,7 +6,8 @@ import json
 import pytest
 
 import tracer
-from agent_layer.local.scripted import ScriptedEngine, serve_in_thread
+from agent_layer.local.scripted.engine import ScriptedEngine
+from agent_layer.local.scripted.serving import serve_in_thread
 
 pytestmark = pytest.mark.filterwarnings("ignore::Warning:litellm", "ignore::Warning:pydantic")
 QUESTION = [{"role": "user", "content": "what is the answer"}]

@@ -7,7 +7,8 @@ import openai
 import pytest
 
 import tracer
-from agent_layer.local.scripted import ScriptedEngine, serve_in_thread
+from agent_layer.local.scripted.engine import ScriptedEngine
+from agent_layer.local.scripted.serving import serve_in_thread
 
 QUESTION = [{"role": "user", "content": "what is the answer"}]
 

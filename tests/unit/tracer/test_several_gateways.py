@@ -7,10 +7,9 @@ import msgspec
 import pytest
 
 from agent_layer.errors import UnreachableError
-from agent_layer.schema.gateway import OpenRequest
-from agent_layer.settings import Settings
-from tracer.gateway import GatewayClient
-from tracer.gateways import SeveralGateways, connect_gateway
+from agent_layer.schema.wire.gateway_api import OpenRequest
+from agent_layer.settings.settings import Settings
+from tracer.transport.gateway_client import GatewayClient, SeveralGateways, connect_gateway
 
 GONE = "http://127.0.0.1:9"
 

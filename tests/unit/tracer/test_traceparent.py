@@ -11,8 +11,8 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 import tracer
 from agent_layer.export.spans import trace_of
-from agent_layer.schema.trace import TraceContext, parse_trace
-from tracer.traceparent import new_span_id, new_trace, write_trace
+from agent_layer.schema.wire.trace import TraceContext, parse_trace
+from tracer.core.clock import new_span_id, new_trace, write_trace
 
 ids = st.integers(1, 2**128 - 1).map(lambda number: f"{number:032x}")
 span_ids = st.integers(1, 2**64 - 1).map(lambda number: f"{number:016x}")

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer_adapter.admission import admit
+from trainer_adapter.data.groups import admit
 
 plans = st.fixed_dictionaries(
     {

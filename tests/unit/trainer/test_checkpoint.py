@@ -2,8 +2,8 @@
 
 import pytest
 
-from agent_layer.settings import Settings
-from trainer_adapter.checkpoint import Cursor, Shelf
+from agent_layer.settings.settings import Settings
+from trainer_adapter.loop.checkpoint import Cursor, Shelf
 
 
 @pytest.fixture

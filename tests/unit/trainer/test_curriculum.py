@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer_adapter.curriculum import allot_rollouts, update_rates
+from trainer_adapter.loop.feed import allot_rollouts, update_rates
 
 rates = st.lists(st.floats(0, 1), min_size=1, max_size=12)
 

@@ -9,8 +9,8 @@ from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import AttemptStarted, Outcome
 from agent_layer.schema.step import Action, PromptDelta, StepPart
 from agent_layer.schema.trajectory import assemble_trajectory
-from agent_layer.store.follow import GroupDelivery
-from trainer_adapter.intake import count_step, read_group, success_by_task
+from agent_layer.store.consumers.follower import GroupDelivery
+from trainer_adapter.data.groups import count_step, read_group, success_by_task
 
 
 def trajectory(name, *, version=0, score=1.0, cause=None):

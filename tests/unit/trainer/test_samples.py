@@ -13,7 +13,7 @@ from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import AttemptStarted, Outcome
 from agent_layer.schema.step import Action, PromptDelta, StepPart
 from agent_layer.schema.trajectory import assemble_trajectory
-from trainer_adapter.samples import samples_of
+from trainer_adapter.data.samples import samples_of
 
 STARTED = AttemptStarted(
     trajectory_id="t-0", rollout_id="t", attempt=0, run="r", task_id="q", started_at=0.0, group_id="g"

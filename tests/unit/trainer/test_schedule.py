@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer_adapter.schedule import Schedule
+from trainer_adapter.config import Schedule
 
 
 def test_a_warm_up_rises_to_the_start():

@@ -4,8 +4,7 @@ import msgspec
 import pytest
 
 from agent_layer.errors import BadInputError
-from trainer_adapter.config import TrainConfig, load_config, write_config
-from trainer_adapter.schedule import Schedule
+from trainer_adapter.config import Schedule, TrainConfig, load_config, write_config
 
 YAML = """
 model: start

@@ -6,13 +6,13 @@ import pytest
 
 import trainer_adapter
 from agent_layer.errors import BadInputError
-from agent_layer.settings import Settings
-from examples.guess_number.game import Game, compare
+from agent_layer.settings.settings import Settings
+from envs.tasksets.guess_number.game import Game, compare
 from trainer_adapter.entry import name_of
 
 
 def test_what_can_be_imported_is_named():
-    assert name_of(compare) == "examples.guess_number.game:compare"
+    assert name_of(compare) == "envs.tasksets.guess_number.game:compare"
     assert name_of("some.module:graph") == "some.module:graph"
 
 

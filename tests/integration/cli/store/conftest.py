@@ -7,11 +7,10 @@ import pytest
 from agent_layer.cli.main import main
 from agent_layer.recorder.log import open_recorder
 from agent_layer.schema.ids import content_hash
-from agent_layer.schema.observation import Observation
 from agent_layer.schema.record import Logprobs, TokenIds
 from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
-from agent_layer.schema.step import Action, Content, PromptDelta, StepPart, StepState
+from agent_layer.schema.step import Action, Content, Observation, PromptDelta, StepPart, StepState
 from agent_layer.schema.task import Task
 
 MESSAGES = (b'{"role":"system","content":"be brief"}', b'{"role":"user","content":"6 times 7?"}')

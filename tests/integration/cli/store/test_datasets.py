@@ -9,8 +9,8 @@ import pyarrow.parquet
 import pytest
 
 from agent_layer.store import open_store
-from agent_layer.store.tables.steps import STEP_SCHEMA
-from agent_layer.store.tables.trajectories import TRAJECTORY_SCHEMA, rows_of
+from agent_layer.store.arrow.steps import STEP_SCHEMA
+from agent_layer.store.arrow.trajectories import TRAJECTORY_SCHEMA, rows_of
 
 
 def rows_in(directory):

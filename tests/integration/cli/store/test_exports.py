@@ -8,7 +8,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from agent_layer.store import open_store
-from agent_layer.store.display import show_trajectory
+from agent_layer.store.reading.display import show_trajectory
 
 
 def test_each_line_is_what_show_shows(record, make_attempt, agent_layer, settings, tmp_path):
@@ -82,7 +82,7 @@ def test_verl_itself_reads_the_file(record, make_attempt, agent_layer, tmp_path)
     dataset = pytest.importorskip("verl.utils.dataset.rl_dataset")
     record(*(make_attempt(f"x.{n}-0", at=100.0 + n, task=f"t{n}") for n in range(3)))
     agent_layer("store", "export", "verl", tmp_path / "f.parquet")
-    from examples.guess_number.model import write_model  # noqa: PLC0415  # torch takes seconds to import
+    from trainer_adapter.demo.model import write_model  # noqa: PLC0415  # torch takes seconds to import
 
     write_model(tmp_path / "model", seed=0)
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "model")

@@ -12,11 +12,11 @@ import pytest
 
 from agent_layer.export import dataset
 from agent_layer.export.dataset import Dataset, Plan
+from agent_layer.export.dataset_writer import Keeper
 from agent_layer.export.feed import Feed
-from agent_layer.export.keeping import Keeper
 from agent_layer.store import open_store
-from agent_layer.store.tables.trajectories import TRAJECTORY_SCHEMA, rows_of
-from agent_layer.store.tombstones import forget
+from agent_layer.store.arrow.trajectories import TRAJECTORY_SCHEMA, rows_of
+from agent_layer.store.segments.tombstones import forget
 
 
 @pytest.fixture

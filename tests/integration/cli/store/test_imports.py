@@ -5,7 +5,7 @@ import json
 import pytest
 
 from agent_layer.store import open_store
-from agent_layer.store.tombstones import forget
+from agent_layer.store.segments.tombstones import forget
 
 TALK = {
     "messages": [

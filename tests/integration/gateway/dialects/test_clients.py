@@ -5,7 +5,7 @@ import openai
 import pytest
 from pydantic import BaseModel
 
-from agent_layer.local.words import logprob_of
+from agent_layer.local.scripted.script import logprob_of
 
 HELLO = [{"role": "user", "content": "hi"}]
 

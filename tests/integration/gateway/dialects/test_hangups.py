@@ -5,9 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from agent_layer.gateway.hangups import HangUps
-from agent_layer.gateway.retries import Call
-from agent_layer.schema.headers import CALL_HEADER
+from agent_layer.gateway.calls.disconnects import HangUps
+from agent_layer.gateway.rollouts.retries import Call
+from agent_layer.schema.wire.gateway_api import CALL_HEADER
 
 PATHS = {
     "/v1/chat/completions": {"messages": [{"role": "user", "content": "hi"}]},

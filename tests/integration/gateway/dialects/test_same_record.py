@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from agent_layer.local.words import logprob_of
-from agent_layer.schema.contents import resolve
+from agent_layer.local.scripted.script import logprob_of
+from agent_layer.schema.messages import resolve
 from agent_layer.schema.record import Logprobs
 
 DIALECTS = ["completions", "responses", "linked responses", "messages"]

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_layer.gateway.dialects.blocks import blocks_of, message_of
+from agent_layer.gateway.dialects.base import Exchange
 from agent_layer.gateway.dialects.chat import read_request
 from agent_layer.gateway.dialects.chat_answer import ChatAnswer, action_of
-from agent_layer.gateway.dialects.dialect import Exchange
 from agent_layer.gateway.dialects.messages import Messages
 from agent_layer.gateway.dialects.responses import Responses
+from agent_layer.gateway.dialects.stream import blocks_of, message_of
 from agent_layer.schema.record import TokenIds
 
 numbers = st.integers(-9, 9) | st.floats(-9, 9)

@@ -1,0 +1,1 @@
+"""Commands over the dispatcher: submit tasks, watch and steer what runs."""

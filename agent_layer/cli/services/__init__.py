@@ -1,0 +1,1 @@
+"""Commands that start or inspect services: ``serve``, ``up``, ``ingest``, ``engines``, ``doctor``."""

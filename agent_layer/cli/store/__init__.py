@@ -1,0 +1,1 @@
+"""Commands that take care of the store: check, compact, delete, expire, rebuild, rights."""

@@ -1,0 +1,121 @@
+"""What all commands print with: tables, live views, progress, trajectories as text."""
+
+from typing import TYPE_CHECKING
+
+from agent_layer.lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from agent_layer.cli.ui.output import (
+        describe_seconds as describe_seconds,
+    )
+    from agent_layer.cli.ui.output import (
+        describe_size as describe_size,
+    )
+    from agent_layer.cli.ui.output import (
+        draw_table as draw_table,
+    )
+    from agent_layer.cli.ui.output import (
+        show_progress as show_progress,
+    )
+    from agent_layer.cli.ui.output import (
+        write_lines as write_lines,
+    )
+    from agent_layer.cli.ui.queue_text import (
+        MOST_LOOKED_AT as MOST_LOOKED_AT,
+    )
+    from agent_layer.cli.ui.queue_text import (
+        choose as choose,
+    )
+    from agent_layer.cli.ui.queue_text import (
+        count_of as count_of,
+    )
+    from agent_layer.cli.ui.queue_text import (
+        describe_depth as describe_depth,
+    )
+    from agent_layer.cli.ui.queue_text import (
+        describe_lack as describe_lack,
+    )
+    from agent_layer.cli.ui.queue_text import (
+        describe_left_out as describe_left_out,
+    )
+    from agent_layer.cli.ui.queue_text import (
+        describe_none as describe_none,
+    )
+    from agent_layer.cli.ui.queue_text import (
+        describe_status as describe_status,
+    )
+    from agent_layer.cli.ui.queue_text import (
+        describe_tries as describe_tries,
+    )
+    from agent_layer.cli.ui.queue_text import (
+        describe_why as describe_why,
+    )
+    from agent_layer.cli.ui.queue_text import (
+        find_run as find_run,
+    )
+    from agent_layer.cli.ui.queue_text import (
+        take as take,
+    )
+    from agent_layer.cli.ui.tables import Column as Column
+    from agent_layer.cli.ui.tables import Sight as Sight
+    from agent_layer.cli.ui.tables import row_of as row_of
+    from agent_layer.cli.ui.trajectory_text import describe_trajectory as describe_trajectory
+    from agent_layer.cli.ui.trajectory_text import print_rows as print_rows
+    from agent_layer.cli.ui.watch import (
+        Format as Format,
+    )
+    from agent_layer.cli.ui.watch import (
+        Limit as Limit,
+    )
+    from agent_layer.cli.ui.watch import (
+        Run as Run,
+    )
+    from agent_layer.cli.ui.watch import (
+        Watch as Watch,
+    )
+    from agent_layer.cli.ui.watch import (
+        present as present,
+    )
+else:
+    __getattr__ = lazy_exports(
+        __name__,
+        {
+            "agent_layer.cli.ui.output": (
+                "describe_seconds",
+                "describe_size",
+                "draw_table",
+                "show_progress",
+                "write_lines",
+            ),
+            "agent_layer.cli.ui.queue_text": (
+                "MOST_LOOKED_AT",
+                "choose",
+                "count_of",
+                "describe_depth",
+                "describe_lack",
+                "describe_left_out",
+                "describe_none",
+                "describe_status",
+                "describe_tries",
+                "describe_why",
+                "find_run",
+                "take",
+            ),
+            "agent_layer.cli.ui.tables": (
+                "Column",
+                "Sight",
+                "row_of",
+            ),
+            "agent_layer.cli.ui.trajectory_text": (
+                "describe_trajectory",
+                "print_rows",
+            ),
+            "agent_layer.cli.ui.watch": (
+                "Format",
+                "Limit",
+                "Run",
+                "Watch",
+                "present",
+            ),
+        },
+    )

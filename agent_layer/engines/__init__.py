@@ -1,0 +1,65 @@
+"""The control plane of inference engines: registry, control calls, policy versions."""
+
+from typing import TYPE_CHECKING
+
+from agent_layer.lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from agent_layer.engines.control import EngineControl as EngineControl
+    from agent_layer.engines.control import EngineReport as EngineReport
+    from agent_layer.engines.join import (
+        board_of as board_of,
+    )
+    from agent_layer.engines.join import (
+        forget_ended_engines as forget_ended_engines,
+    )
+    from agent_layer.engines.join import (
+        join_engine as join_engine,
+    )
+    from agent_layer.engines.join import (
+        leave_engine as leave_engine,
+    )
+    from agent_layer.engines.join import (
+        put_on_board as put_on_board,
+    )
+    from agent_layer.engines.policies import (
+        get_policy as get_policy,
+    )
+    from agent_layer.engines.policies import (
+        newest_number as newest_number,
+    )
+    from agent_layer.engines.policies import (
+        newest_policy as newest_policy,
+    )
+    from agent_layer.engines.policies import (
+        register_policy as register_policy,
+    )
+    from agent_layer.engines.registry import Engine as Engine
+    from agent_layer.engines.registry import EngineBoard as EngineBoard
+else:
+    __getattr__ = lazy_exports(
+        __name__,
+        {
+            "agent_layer.engines.control": (
+                "EngineControl",
+                "EngineReport",
+            ),
+            "agent_layer.engines.join": (
+                "board_of",
+                "forget_ended_engines",
+                "join_engine",
+                "leave_engine",
+                "put_on_board",
+            ),
+            "agent_layer.engines.policies": (
+                "get_policy",
+                "newest_number",
+                "newest_policy",
+                "register_policy",
+            ),
+            "agent_layer.engines.registry": (
+                "Engine",
+                "EngineBoard",
+            ),
+        },
+    )

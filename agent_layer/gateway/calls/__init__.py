@@ -1,0 +1,23 @@
+"""One model call, from the request to the recorded answer."""
+
+from typing import TYPE_CHECKING
+
+from agent_layer.lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from agent_layer.gateway.calls.disconnects import HangUps as HangUps
+    from agent_layer.gateway.calls.pipeline import Calls as Calls
+    from agent_layer.gateway.calls.requests import read_body as read_body
+    from agent_layer.gateway.calls.requests import read_text as read_text
+else:
+    __getattr__ = lazy_exports(
+        __name__,
+        {
+            "agent_layer.gateway.calls.disconnects": ("HangUps",),
+            "agent_layer.gateway.calls.pipeline": ("Calls",),
+            "agent_layer.gateway.calls.requests": (
+                "read_body",
+                "read_text",
+            ),
+        },
+    )

@@ -1,0 +1,41 @@
+"""HTTP shell of the gateway: routes, keys, errors, binding, peers, metrics."""
+
+from typing import TYPE_CHECKING
+
+from agent_layer.lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from agent_layer.gateway.http.auth import Access as Access
+    from agent_layer.gateway.http.bind import check_exposure as check_exposure
+    from agent_layer.gateway.http.bind import tls_of as tls_of
+    from agent_layer.gateway.http.engine_routes import EngineDesk as EngineDesk
+    from agent_layer.gateway.http.errors import answer_errors as answer_errors
+    from agent_layer.gateway.http.errors import as_json as as_json
+    from agent_layer.gateway.http.metrics import backlog_bytes as backlog_bytes
+    from agent_layer.gateway.http.metrics import metrics_text as metrics_text
+    from agent_layer.gateway.http.model_routes import ModelDesk as ModelDesk
+    from agent_layer.gateway.http.peers import Siblings as Siblings
+    from agent_layer.gateway.http.rollout_routes import Lifecycle as Lifecycle
+else:
+    __getattr__ = lazy_exports(
+        __name__,
+        {
+            "agent_layer.gateway.http.auth": ("Access",),
+            "agent_layer.gateway.http.bind": (
+                "check_exposure",
+                "tls_of",
+            ),
+            "agent_layer.gateway.http.engine_routes": ("EngineDesk",),
+            "agent_layer.gateway.http.errors": (
+                "answer_errors",
+                "as_json",
+            ),
+            "agent_layer.gateway.http.metrics": (
+                "backlog_bytes",
+                "metrics_text",
+            ),
+            "agent_layer.gateway.http.model_routes": ("ModelDesk",),
+            "agent_layer.gateway.http.peers": ("Siblings",),
+            "agent_layer.gateway.http.rollout_routes": ("Lifecycle",),
+        },
+    )

@@ -1,0 +1,15 @@
+"""Infrastructure: Redis, object stores, processes. The only importers of redis, boto3 and ctypes."""
+
+from typing import TYPE_CHECKING
+
+from agent_layer.lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from agent_layer.infra.batched import pages_of as pages_of
+else:
+    __getattr__ = lazy_exports(
+        __name__,
+        {
+            "agent_layer.infra.batched": ("pages_of",),
+        },
+    )

@@ -1,0 +1,8 @@
+"""``python -m agent_layer.local.pulse FILE --seconds 60`` probes the pulse of a worker."""
+
+import sys
+
+from agent_layer.infra.processes import probe_pulse
+
+if __name__ == "__main__":
+    sys.exit(probe_pulse(sys.argv[1:]))

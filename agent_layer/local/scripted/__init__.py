@@ -1,0 +1,1 @@
+"""A scripted engine: answers like vLLM, needs no model."""

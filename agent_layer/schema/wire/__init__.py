@@ -1,0 +1,113 @@
+"""Forms that travel over HTTP: the gateway's own API and W3C trace context."""
+
+from typing import TYPE_CHECKING
+
+from agent_layer.lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from agent_layer.schema.wire.gateway_api import (
+        AGENT_HEADER as AGENT_HEADER,
+    )
+    from agent_layer.schema.wire.gateway_api import (
+        CALL_HEADER as CALL_HEADER,
+    )
+    from agent_layer.schema.wire.gateway_api import (
+        KEY_PREFIX as KEY_PREFIX,
+    )
+    from agent_layer.schema.wire.gateway_api import (
+        ROLE_HEADER as ROLE_HEADER,
+    )
+    from agent_layer.schema.wire.gateway_api import (
+        ROLLOUT_HEADER as ROLLOUT_HEADER,
+    )
+    from agent_layer.schema.wire.gateway_api import (
+        RUN_HEADER as RUN_HEADER,
+    )
+    from agent_layer.schema.wire.gateway_api import (
+        ClosedRollout as ClosedRollout,
+    )
+    from agent_layer.schema.wire.gateway_api import (
+        CloseRequest as CloseRequest,
+    )
+    from agent_layer.schema.wire.gateway_api import (
+        EndedRollout as EndedRollout,
+    )
+    from agent_layer.schema.wire.gateway_api import (
+        EndRequest as EndRequest,
+    )
+    from agent_layer.schema.wire.gateway_api import (
+        EndStatus as EndStatus,
+    )
+    from agent_layer.schema.wire.gateway_api import (
+        HolderRequest as HolderRequest,
+    )
+    from agent_layer.schema.wire.gateway_api import (
+        MarkedRollout as MarkedRollout,
+    )
+    from agent_layer.schema.wire.gateway_api import (
+        OpenedRollout as OpenedRollout,
+    )
+    from agent_layer.schema.wire.gateway_api import (
+        OpenRequest as OpenRequest,
+    )
+    from agent_layer.schema.wire.gateway_api import (
+        RenewedRollouts as RenewedRollouts,
+    )
+    from agent_layer.schema.wire.gateway_api import (
+        RenewRequest as RenewRequest,
+    )
+    from agent_layer.schema.wire.gateway_api import (
+        Resumption as Resumption,
+    )
+    from agent_layer.schema.wire.gateway_api import (
+        RewardRequest as RewardRequest,
+    )
+    from agent_layer.schema.wire.gateway_api import (
+        start_of as start_of,
+    )
+    from agent_layer.schema.wire.trace import (
+        TraceContext as TraceContext,
+    )
+    from agent_layer.schema.wire.trace import (
+        parse_trace as parse_trace,
+    )
+    from agent_layer.schema.wire.trace import (
+        span_id_of as span_id_of,
+    )
+    from agent_layer.schema.wire.trace import (
+        trace_id_of as trace_id_of,
+    )
+else:
+    __getattr__ = lazy_exports(
+        __name__,
+        {
+            "agent_layer.schema.wire.gateway_api": (
+                "AGENT_HEADER",
+                "CALL_HEADER",
+                "CloseRequest",
+                "ClosedRollout",
+                "EndRequest",
+                "EndStatus",
+                "EndedRollout",
+                "HolderRequest",
+                "KEY_PREFIX",
+                "MarkedRollout",
+                "OpenRequest",
+                "OpenedRollout",
+                "ROLE_HEADER",
+                "ROLLOUT_HEADER",
+                "RUN_HEADER",
+                "RenewRequest",
+                "RenewedRollouts",
+                "Resumption",
+                "RewardRequest",
+                "start_of",
+            ),
+            "agent_layer.schema.wire.trace": (
+                "TraceContext",
+                "parse_trace",
+                "span_id_of",
+                "trace_id_of",
+            ),
+        },
+    )

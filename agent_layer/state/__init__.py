@@ -1,0 +1,71 @@
+"""State that services share through Redis: outbox, checkpoints, call counts."""
+
+from typing import TYPE_CHECKING
+
+from agent_layer.lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from agent_layer.state.call_counts import (
+        CallCount as CallCount,
+    )
+    from agent_layer.state.call_counts import (
+        check_trainable as check_trainable,
+    )
+    from agent_layer.state.call_counts import (
+        count_calls as count_calls,
+    )
+    from agent_layer.state.checkpoints import (
+        Checkpoint as Checkpoint,
+    )
+    from agent_layer.state.checkpoints import (
+        checkpoint_at as checkpoint_at,
+    )
+    from agent_layer.state.checkpoints import (
+        checkpoint_name as checkpoint_name,
+    )
+    from agent_layer.state.checkpoints import (
+        checkpoint_prefix as checkpoint_prefix,
+    )
+    from agent_layer.state.checkpoints import (
+        read_checkpoint as read_checkpoint,
+    )
+    from agent_layer.state.checkpoints import (
+        remove_checkpoint as remove_checkpoint,
+    )
+    from agent_layer.state.checkpoints import (
+        remove_checkpoints_of as remove_checkpoints_of,
+    )
+    from agent_layer.state.checkpoints import (
+        store_checkpoint as store_checkpoint,
+    )
+    from agent_layer.state.checkpoints import (
+        trajectory_of as trajectory_of,
+    )
+    from agent_layer.state.outbox import forget_decisions as forget_decisions
+    from agent_layer.state.outbox import read_outbox as read_outbox
+else:
+    __getattr__ = lazy_exports(
+        __name__,
+        {
+            "agent_layer.state.call_counts": (
+                "CallCount",
+                "check_trainable",
+                "count_calls",
+            ),
+            "agent_layer.state.checkpoints": (
+                "Checkpoint",
+                "checkpoint_at",
+                "checkpoint_name",
+                "checkpoint_prefix",
+                "read_checkpoint",
+                "remove_checkpoint",
+                "remove_checkpoints_of",
+                "store_checkpoint",
+                "trajectory_of",
+            ),
+            "agent_layer.state.outbox": (
+                "forget_decisions",
+                "read_outbox",
+            ),
+        },
+    )

@@ -1,0 +1,83 @@
+"""The search index in Redis: commit, plan, search, count, aggregate."""
+
+from typing import TYPE_CHECKING
+
+from agent_layer.lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from agent_layer.store.index.aggregate import (
+        By as By,
+    )
+    from agent_layer.store.index.aggregate import (
+        Summary as Summary,
+    )
+    from agent_layer.store.index.aggregate import (
+        count_trajectories as count_trajectories,
+    )
+    from agent_layer.store.index.aggregate import (
+        summarise_trajectories as summarise_trajectories,
+    )
+    from agent_layer.store.index.commit import (
+        commit_segments as commit_segments,
+    )
+    from agent_layer.store.index.commit import (
+        remember_replaced as remember_replaced,
+    )
+    from agent_layer.store.index.commit import (
+        rewards_of as rewards_of,
+    )
+    from agent_layer.store.index.filters import Filters as Filters
+    from agent_layer.store.index.filters import Which as Which
+    from agent_layer.store.index.index import COLUMNS as COLUMNS
+    from agent_layer.store.index.index import Index as Index
+    from agent_layer.store.index.planner import Order as Order
+    from agent_layer.store.index.rows import TrajectoryRow as TrajectoryRow
+    from agent_layer.store.index.search import (
+        Explanation as Explanation,
+    )
+    from agent_layer.store.index.search import (
+        Page as Page,
+    )
+    from agent_layer.store.index.search import (
+        explain_search as explain_search,
+    )
+    from agent_layer.store.index.search import (
+        find_trajectories as find_trajectories,
+    )
+    from agent_layer.store.index.search import (
+        scan_trajectories as scan_trajectories,
+    )
+else:
+    __getattr__ = lazy_exports(
+        __name__,
+        {
+            "agent_layer.store.index.aggregate": (
+                "By",
+                "Summary",
+                "count_trajectories",
+                "summarise_trajectories",
+            ),
+            "agent_layer.store.index.commit": (
+                "commit_segments",
+                "remember_replaced",
+                "rewards_of",
+            ),
+            "agent_layer.store.index.filters": (
+                "Filters",
+                "Which",
+            ),
+            "agent_layer.store.index.index": (
+                "COLUMNS",
+                "Index",
+            ),
+            "agent_layer.store.index.planner": ("Order",),
+            "agent_layer.store.index.rows": ("TrajectoryRow",),
+            "agent_layer.store.index.search": (
+                "Explanation",
+                "Page",
+                "explain_search",
+                "find_trajectories",
+                "scan_trajectories",
+            ),
+        },
+    )

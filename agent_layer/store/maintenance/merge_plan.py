@@ -1,0 +1,116 @@
+"""Plans which small segments of a day are merged (pure)."""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from hashlib import blake2b
+
+import msgspec
+
+from agent_layer.schema import made_at, new_id
+
+_DAY_SECONDS = 86_400
+
+
+_DAY_MS = 1_000 * _DAY_SECONDS
+
+
+_MERGED = "-merged-"
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """What is merged, and how far."""
+
+    small_bytes: int = 8 << 20
+    """Segments below this size are merged with others."""
+    target_bytes: int = 64 << 20
+    """Largest sum of the sizes of what becomes one segment. A segment that is larger alone may only be rewritten."""
+    least_age_seconds: float = 60.0
+    """Younger segments are left alone, unless they hold bytes of something deleted."""
+    live_share: float = 0.5
+    """Segments of which no larger share lives are rewritten in every run."""
+    dead_seconds: float = 86_400.0
+    """Longest time that bytes of something deleted stay in any other segment that can be read."""
+    wait_seconds: float = 60.0
+    """Longest wait for another process that is at work."""
+    turn_seconds: float = 30.0
+    """A process that was stopped keeps others waiting for so long."""
+
+
+def plan_packs(sizes: Mapping[str, int], due: Collection[str], limits: Limits, now: float) -> list[list[str]]:
+    """Choose what becomes one segment each: segments of one UTC day, neighbours in time.
+
+    Merging without need at least doubles the smaller ones' segment, so that bytes are written again a few times only.
+
+    Args:
+        sizes: in bytes, of all segments that may be touched, by name.
+        due: names of those that have to be rewritten, whatever their size and age.
+        limits: see there.
+        now: seconds since the epoch.
+    """
+    days: defaultdict[int, list[str]] = defaultdict(list)
+    for name, size in sorted(sizes.items()):
+        at = made_at(name)
+        if name in due or (size < limits.small_bytes and now - at >= limits.least_age_seconds):
+            days[day_of(name)].append(name)
+    packs = (pack for day in sorted(days) for pack in _fill(days[day], sizes, limits.target_bytes))
+    return [worth for pack in packs if (worth := _worth_merging(pack, sizes, due))]
+
+
+def is_due(sizes: Mapping[str, int], deaths: Mapping[str, float], limits: Limits, now: float) -> bool:
+    """Whether a segment has so many dead bytes, or has had them for so long, that it is rewritten.
+
+    Args:
+        sizes: in bytes, by owner.
+        deaths: when those died of whom bytes are in it.
+        limits: see there.
+        now: seconds since the epoch.
+    """
+    dead = sum(size for owner, size in sizes.items() if owner in deaths)
+    is_half_dead = sum(sizes.values()) - dead <= limits.live_share * sum(sizes.values())
+    return bool(deaths) and (is_half_dead or now - min(deaths.values()) >= limits.dead_seconds)
+
+
+def merged_name(names: Collection[str], digest: bytes) -> str:
+    """Name what segments are merged into: of their day, behind all of them, the same for the same content only.
+
+    Args:
+        names: of the segments that are merged; their names are part of it, so that no segment ever replaces itself.
+        digest: of what they are merged into.
+    """
+    newest = round(1_000 * max(made_at(name) for name in names))
+    at = min(newest + 1, newest - newest % _DAY_MS + _DAY_MS - 1)
+    told = "\n".join([*sorted(names), digest.hex()]).encode()
+    identity = new_id(lambda: at * 1_000_000, lambda size: blake2b(told, digest_size=size).digest())
+    return f"{identity}{_MERGED}{len(names)}"
+
+
+def day_of(name: str) -> int:
+    """Days from the epoch to the making of a segment, in UTC."""
+    return int(made_at(name) // _DAY_SECONDS)
+
+
+def may_replace(name: str) -> bool:
+    """Whether a segment of this name can be one that others were merged into."""
+    return _MERGED in name
+
+
+def _fill(names: Iterable[str], sizes: Mapping[str, int], target_bytes: int) -> Iterator[list[str]]:
+    pack: list[str] = []
+    for name in names:
+        if pack and sum(sizes[one] for one in pack) + sizes[name] > target_bytes:
+            yield pack
+            pack = []
+        pack.append(name)
+    if pack:
+        yield pack
+
+
+def _worth_merging(pack: list[str], sizes: Mapping[str, int], due: Collection[str]) -> list[str]:
+    """Leave out what is larger than all others together; nothing where that leaves one that is not due."""
+    left = list(pack)
+    while optional := [name for name in left if name not in due]:
+        largest = max(optional, key=lambda name: sizes[name])
+        if sizes[largest] <= sum(sizes[name] for name in left) - sizes[largest]:
+            break
+        left.remove(largest)
+    return left if len(left) > 1 or any(name in due for name in left) else []

@@ -1,0 +1,79 @@
+"""Trajectories read back from segments, shown, and judged later."""
+
+from typing import TYPE_CHECKING
+
+from agent_layer.lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from agent_layer.store.reading.display import (
+        show_row as show_row,
+    )
+    from agent_layer.store.reading.display import (
+        show_step as show_step,
+    )
+    from agent_layer.store.reading.display import (
+        show_trajectory as show_trajectory,
+    )
+    from agent_layer.store.reading.display import (
+        step_reward as step_reward,
+    )
+    from agent_layer.store.reading.reader import (
+        not_found as not_found,
+    )
+    from agent_layer.store.reading.reader import (
+        pick_step as pick_step,
+    )
+    from agent_layer.store.reading.reader import (
+        pick_steps as pick_steps,
+    )
+    from agent_layer.store.reading.reader import (
+        read_trajectories as read_trajectories,
+    )
+    from agent_layer.store.reading.reader import (
+        stream_steps as stream_steps,
+    )
+    from agent_layer.store.reading.reader import (
+        stream_trajectories as stream_trajectories,
+    )
+    from agent_layer.store.reading.rewards import (
+        RewardOptions as RewardOptions,
+    )
+    from agent_layer.store.reading.rewards import (
+        agree as agree,
+    )
+    from agent_layer.store.reading.rewards import (
+        find_standing as find_standing,
+    )
+    from agent_layer.store.reading.rewards import (
+        make_reward as make_reward,
+    )
+    from agent_layer.store.reading.rewards import (
+        read_rewards as read_rewards,
+    )
+else:
+    __getattr__ = lazy_exports(
+        __name__,
+        {
+            "agent_layer.store.reading.display": (
+                "show_row",
+                "show_step",
+                "show_trajectory",
+                "step_reward",
+            ),
+            "agent_layer.store.reading.reader": (
+                "not_found",
+                "pick_step",
+                "pick_steps",
+                "read_trajectories",
+                "stream_steps",
+                "stream_trajectories",
+            ),
+            "agent_layer.store.reading.rewards": (
+                "RewardOptions",
+                "agree",
+                "find_standing",
+                "make_reward",
+                "read_rewards",
+            ),
+        },
+    )

@@ -1,0 +1,49 @@
+"""Processes in which users' code runs, apart from the worker that holds their leases.
+
+The worker runs no code of users: agents run in a host (all beside each other, or each in a process of its own), scorers
+in another. Whatever such a process does, the worker goes on to keep leases, and nothing of it outlives its end.
+"""
+
+from typing import TYPE_CHECKING
+
+from agent_layer.lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from envs.hosts.agent_run import STOPPED as STOPPED
+    from envs.hosts.agent_run import AgentRun as AgentRun
+    from envs.hosts.agent_run import StopReason as StopReason
+    from envs.hosts.child import raise_file_limit as raise_file_limit
+    from envs.hosts.host import HostDiedError as HostDiedError
+    from envs.hosts.pools import SharedHost as SharedHost
+    from envs.hosts.protocol import Check as Check
+    from envs.hosts.protocol import Checked as Checked
+    from envs.hosts.protocol import Judge as Judge
+    from envs.hosts.protocol import Judged as Judged
+    from envs.hosts.target import HostTarget as HostTarget
+    from envs.hosts.target import make_hosts as make_hosts
+    from envs.hosts.target import make_scorers as make_scorers
+else:
+    __getattr__ = lazy_exports(
+        __name__,
+        {
+            "envs.hosts.agent_run": (
+                "AgentRun",
+                "STOPPED",
+                "StopReason",
+            ),
+            "envs.hosts.child": ("raise_file_limit",),
+            "envs.hosts.host": ("HostDiedError",),
+            "envs.hosts.pools": ("SharedHost",),
+            "envs.hosts.protocol": (
+                "Check",
+                "Checked",
+                "Judge",
+                "Judged",
+            ),
+            "envs.hosts.target": (
+                "HostTarget",
+                "make_hosts",
+                "make_scorers",
+            ),
+        },
+    )

@@ -1,0 +1,55 @@
+"""What the parts of one worker share."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from functools import partial
+from typing import ParamSpec, TypeVar
+
+from agent_layer.recorder import Recorder
+from agent_layer.settings import Settings
+from agent_layer.store import Store
+from envs.agents import Target
+from envs.checkpoints import CheckpointShelf
+from envs.progress import StartGate
+from envs.worker.scoring import ScoringStage
+from envs.worker.stored_waiter import SealWatch
+from tracer.transport import GatewayClient
+
+P = ParamSpec("P")
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workplace:
+    """Where attempts are done: the agent, and the parts of the layer that it meets."""
+
+    settings: Settings
+    worker: str
+    """Name of the worker, as leases show it."""
+    target: Target
+    agent: str
+    """Name of the target, for tasks that name no agent."""
+    scorer: str
+    """Name of the scorer, for tasks that name none."""
+    env: str | None
+    """Name of the environment that is the target, for tasks that name none; None: the target is no environment."""
+    env_version: str | None
+    """Version of the environment that the target is or declares; None: not known."""
+    gateway: GatewayClient
+    recorder: Recorder
+    store: Store
+    sealing: SealWatch
+    pool: Executor
+    scoring: ScoringStage
+    gate: StartGate
+    """Passed by attempts that start."""
+    shelf: CheckpointShelf | None = None
+    """Where what agents save is kept; None: the target is not resumable."""
+
+    async def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run what would block in a thread."""
+        return await asyncio.get_running_loop().run_in_executor(self.pool, partial(function, *args, **kwargs))

@@ -1,0 +1,101 @@
+"""Waits until every call of a closed attempt is stored and indexed."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+
+from redis.exceptions import RedisError
+
+from agent_layer.errors import NotWholeError
+from agent_layer.state import CallCount
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, eq=False)
+class _Waiting:
+    trajectory_id: str
+    num_calls: int
+    logs: Collection[str]
+    stored: asyncio.Future[None]
+
+
+class SealWatch:
+    """Tells when attempts are whole.
+
+    Args:
+        count: calls of a trajectory that are stored.
+        is_settled: whether all records of a log are stored.
+        pool: threads in which both are asked.
+        poll_seconds: between two looks, while an attempt waits.
+    """
+
+    def __init__(
+        self,
+        count: Callable[[str], CallCount],
+        is_settled: Callable[[str], bool],
+        pool: Executor,
+        *,
+        poll_seconds: float,
+    ) -> None:
+        self._count = count
+        self._is_settled = is_settled
+        self._pool = pool
+        self._poll_seconds = poll_seconds
+        self._waiting: list[_Waiting] = []
+        self._some = asyncio.Event()
+
+    async def wait_stored(self, trajectory_id: str, num_calls: int, logs: Collection[str], seconds: float) -> None:
+        """Wait until the attempt's calls and all records of these logs are stored.
+
+        Args:
+            trajectory_id: the attempt, closed at its gateway.
+            num_calls: that the gateway counted.
+            logs: of this process, that hold its records.
+            seconds: longest wait.
+
+        Raises: NotWholeError: they are not in time.
+        """
+        waiting = _Waiting(trajectory_id, num_calls, logs, asyncio.get_running_loop().create_future())
+        self._waiting.append(waiting)
+        self._some.set()
+        try:
+            async with asyncio.timeout(seconds):
+                await waiting.stored
+        except TimeoutError as error:
+            raise NotWholeError(
+                f"attempt {trajectory_id}: expected its {num_calls} calls and {len(logs)} logs to be stored within"
+                f" {seconds:g} s, but they are not; see shipper.log, the attempt is run again"
+            ) from error
+        finally:
+            self._waiting.remove(waiting)
+
+    async def run(self) -> None:
+        """Look after the waiting ones until cancelled."""
+        while True:
+            await self._some.wait()
+            try:
+                await self._look()
+            except RedisError as error:
+                _log.warning("sealing waits for redis error=%s", error)
+            await asyncio.sleep(self._poll_seconds)
+            if not self._waiting:
+                self._some.clear()
+
+    async def _look(self) -> None:
+        loop = asyncio.get_running_loop()
+        for waiting in await loop.run_in_executor(self._pool, self._whole, list(self._waiting)):
+            if not waiting.stored.done():
+                waiting.stored.set_result(None)
+
+    def _whole(self, waiting: Sequence[_Waiting]) -> list[_Waiting]:
+        """Those of whom nothing is missing. Logs first: they are shared by many, and cheap to ask for."""
+        logs = {name for one in waiting for name in one.logs}
+        unsettled = {name for name in logs if not self._is_settled(name)}
+        return [one for one in waiting if unsettled.isdisjoint(one.logs) and self._has_all_calls(one)]
+
+    def _has_all_calls(self, waiting: _Waiting) -> bool:
+        stored = self._count(waiting.trajectory_id)
+        return waiting.num_calls <= stored.ended == stored.started

@@ -1,0 +1,108 @@
+"""This file holds how a rollout travels to another process: in a request's headers, or in its environment."""
+
+from collections.abc import Generator, Mapping, MutableMapping
+from contextlib import contextmanager
+
+from agent_layer.schema import check_name, split_trajectory_id
+from agent_layer.schema.wire import ROLLOUT_HEADER, RUN_HEADER, parse_trace
+from agent_layer.settings import Settings
+from tracer.core import Rollout, active_trace, current_scope, new_trace, write_trace
+from tracer.rollouts import enter_rollout
+from tracer.session import active
+from tracer.transport import rollout_from_environment
+
+_ROLLOUT_VARIABLE = "AGENT_LAYER_ROLLOUT"
+OPERATORS = frozenset({"AGENT_LAYER_API_KEY", "AGENT_LAYER_FORMER_API_KEYS", "AGENT_LAYER_GATEWAY_URL"})
+"""Variables by which others could open rollouts, and judge those of all."""
+
+
+def inject(carrier: MutableMapping[str, str]) -> MutableMapping[str, str]:
+    """Add the current rollout to headers, or to the environment of a process that is to be started; give them back.
+
+    Outside any rollout nothing is added. What holds a PATH is an environment: it gets the rollout's own address and
+    key, so that programs without a tracer go on with the rollout too. In headers no key travels: whoever is to go on
+    calling the model for this rollout has a key of the gateway itself.
+    """
+    scope = current_scope()
+    if scope is not None and "PATH" in carrier:
+        carrier.update(variables_of(scope.rollout) | place_of_logs(active().settings))
+    elif scope is not None:
+        carrier.update(_headers_of(scope.rollout))
+    return carrier
+
+
+def variables_of(rollout: Rollout) -> dict[str, str]:
+    """Give what an environment says of an attempt."""
+    variables = {
+        _ROLLOUT_VARIABLE: rollout.rollout_id,
+        "AGENT_LAYER_ATTEMPT": str(rollout.attempt),
+        "AGENT_LAYER_RUN": rollout.run,
+        **{name.upper(): value for name, value in _trace_headers(rollout).items()},
+    }
+    if rollout.base_url is None or rollout.api_key is None:
+        return variables
+    return variables | {
+        "OPENAI_BASE_URL": rollout.base_url,
+        "OPENAI_API_KEY": rollout.api_key,
+        "ANTHROPIC_BASE_URL": rollout.base_url.removesuffix("/v1"),
+        "ANTHROPIC_API_KEY": rollout.api_key,
+    }
+
+
+def place_of_logs(settings: Settings) -> dict[str, str]:
+    """Give the variables under which a process records where these settings say."""
+    return {name: value for name, value in settings.environment().items() if name not in OPERATORS}
+
+
+def _headers_of(rollout: Rollout) -> dict[str, str]:
+    return {ROLLOUT_HEADER: rollout.trajectory_id, RUN_HEADER: rollout.run, **_trace_headers(rollout)}
+
+
+def _trace_headers(rollout: Rollout) -> dict[str, str]:
+    """Give the place in the trace: the span of the agent's own that is active, else the attempt's."""
+    headers, around = dict[str, str](), active_trace()
+    is_inside = around is not None and around.trace_id == rollout.trace_id and around != rollout.trace
+    above = around.span_id if around and is_inside else None
+    write_trace(headers, rollout.trace, above or rollout.span_id)
+    return headers
+
+
+@contextmanager
+def extract(carrier: Mapping[str, str]) -> Generator[Rollout | None]:
+    """Run the block in the rollout that headers, or an environment, name; in none when they name none.
+
+    Raises: BadInputError: they name something that is no rollout.
+    """
+    rollout = _from_environment(carrier) if _ROLLOUT_VARIABLE in carrier else _from_headers(carrier)
+    if rollout is None:
+        yield None
+        return
+    with enter_rollout(rollout):
+        yield rollout
+
+
+def _from_environment(variables: Mapping[str, str]) -> Rollout | None:
+    tracing = active()
+    rollout = rollout_from_environment(tracing.settings, variables)
+    inherited = tracing.inherited
+    return inherited if rollout and inherited and inherited.trajectory_id == rollout.trajectory_id else rollout
+
+
+def _from_headers(headers: Mapping[str, str]) -> Rollout | None:
+    named = {name.lower(): value for name, value in headers.items()}
+    trajectory_id = named.get(ROLLOUT_HEADER)
+    if trajectory_id is None:
+        return None
+    rollout_id, attempt = split_trajectory_id(check_name(trajectory_id, "rollout"))
+    tracing = active()
+    gateway = tracing.gateway
+    return Rollout(
+        trajectory_id=trajectory_id,
+        rollout_id=rollout_id,
+        attempt=attempt,
+        run=check_name(named.get(RUN_HEADER, tracing.settings.run), "run"),
+        sink=tracing.sink,
+        base_url=gateway and f"{gateway.url}/v1",
+        api_key=tracing.settings.api_key,
+        trace=parse_trace(named) or new_trace(),
+    )

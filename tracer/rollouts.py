@@ -1,0 +1,277 @@
+"""This file holds rollouts as a program opens them itself: ``with tracer.rollout(task="t1"): ...``.
+
+With a gateway, the rollout is opened there: its calls go to the gateway, which records them to the token and
+accepts
+the rollout once it is whole. Without one, everything is recorded by this process, at text level.
+"""
+
+import asyncio
+import inspect
+import os
+import time
+from collections.abc import Callable, Coroutine, Generator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial, wraps
+from types import TracebackType
+from typing import ParamSpec, TypedDict, TypeVar, Unpack, cast
+
+import msgspec
+
+from agent_layer.errors import (
+    AgentLayerError,
+    BackPressureError,
+    BadInputError,
+    EngineError,
+    NotWholeError,
+    RedactionError,
+    UnreachableError,
+)
+from agent_layer.schema import Accepted, Cause, JsonObject, Limits, Outcome, RewardSpec, Split, check_name
+from agent_layer.schema.wire import EndStatus, OpenRequest, TraceContext, start_of
+from tracer.core import Rollout, Scope, beside, current, describe, enter_scope
+from tracer.integrations import instrument
+from tracer.session import Tracing, active
+
+P = ParamSpec("P")
+T = TypeVar("T")
+_LIMIT_CODE = "rollout_limit"
+_POLL_SECONDS = 0.01
+_INFRA_ERRORS = (BackPressureError, EngineError, NotWholeError, RedactionError, UnreachableError)
+"""Errors of ours that are no fault of the code in the block."""
+_MOST_WAITING = 64
+"""Rollouts of one process that open or end at the same time."""
+
+
+class RolloutOptions(TypedDict, total=False):
+    """What may be said of a rollout beside its task."""
+
+    task_type: str
+    run: str
+    split: Split
+    rollout_id: str
+    attempt: int
+    group_id: str
+    agent: str
+    labels: dict[str, str]
+    limits: Limits
+    sampling: JsonObject
+    rewards: dict[str, RewardSpec]
+    env: str
+    env_version: str
+
+
+def rollout(task: str, **options: Unpack[RolloutOptions]) -> "RolloutBlock":
+    """Open a rollout around a block (``with`` or ``async with``), or around each run of a function (as a decorator).
+
+    Args:
+        task: id of the task that is tried.
+        options: task_type, run, split, group_id, agent, labels, limits, sampling, rewards, env, env_version; see
+            OpenRequest.
+
+    A block that raises ends the rollout as failed by the user's code, without a reward, and the error goes on; one
+    that runs into the rollout's own limits ends it as truncated, to be scored as it stands.
+    """
+    return RolloutBlock(OpenRequest(task_id=check_name(task, "task"), **options))
+
+
+@contextmanager
+def enter_rollout(rollout: Rollout, *, agent: str | None = None) -> Generator[Rollout]:
+    """Run the block inside an attempt that somebody else opened and will end, such as a worker."""
+    instrument()
+    with enter_scope(Scope(rollout=rollout, agents=(agent,) if agent else ())):
+        try:
+            yield rollout
+        except BaseException as error:
+            with beside(error, f"rollout {rollout.rollout_id} could not be ended"):
+                rollout.give_up_unfinished()
+            raise
+        rollout.give_up_unfinished()
+
+
+class RolloutBlock:
+    """A rollout that is yet to be opened."""
+
+    def __init__(self, request: OpenRequest) -> None:
+        self._request = request
+        self._entered: list[tuple[Tracing, Rollout, AbstractContextManager[Rollout]]] = []
+
+    def __enter__(self) -> Rollout:
+        tracing = active()
+        return self._enter(tracing, _open(tracing, self._request, tracing.stamps.new_trace()))
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, error: BaseException | None, _traceback: TracebackType | None
+    ) -> None:
+        with self._leave(error) as (tracing, rollout):
+            _end(tracing, rollout, error)
+
+    async def __aenter__(self) -> Rollout:
+        tracing = active()
+        opening = _run_aside(_open, tracing, self._request, tracing.stamps.new_trace())
+        try:
+            rollout = await asyncio.shield(opening)
+        except asyncio.CancelledError as error:
+            opening.add_done_callback(partial(_end_unused, tracing, error))
+            raise
+        return self._enter(tracing, rollout)
+
+    async def __aexit__(
+        self, _kind: type[BaseException] | None, error: BaseException | None, _traceback: TracebackType | None
+    ) -> None:
+        with self._leave(error) as (tracing, rollout):
+            await _run_aside(_end, tracing, rollout, error)
+
+    def __call__(self, function: Callable[P, T]) -> Callable[P, T]:
+        """Give the function, with a new rollout around each of its runs.
+
+        Raises: BadInputError: its runs end before they do anything, as those of generators do.
+        """
+        _check_runs(function)
+
+        @wraps(function)
+        def run(*args: P.args, **kwargs: P.kwargs) -> T:
+            with RolloutBlock(self._request):
+                return function(*args, **kwargs)
+
+        @wraps(function)
+        async def run_coroutine(*args: P.args, **kwargs: P.kwargs) -> object:
+            async with RolloutBlock(self._request):
+                return await cast("Coroutine[object, object, object]", function(*args, **kwargs))
+
+        return cast("Callable[P, T]", run_coroutine) if inspect.iscoroutinefunction(function) else run
+
+    def _enter(self, tracing: Tracing, rollout: Rollout) -> Rollout:
+        entered = enter_rollout(rollout, agent=self._request.agent)
+        self._entered.append((tracing, rollout, entered))
+        return entered.__enter__()
+
+    @contextmanager
+    def _leave(self, error: BaseException | None) -> Generator[tuple[Tracing, Rollout]]:
+        """End the rollout in this block. Whatever goes wrong, it is ended, and an error of its own block goes on."""
+        tracing, rollout, entered = self._entered.pop(self._place_of(current()))
+        try:
+            entered.__exit__(error and type(error), error, error and error.__traceback__)
+        except AgentLayerError as failure:
+            with beside(failure, f"rollout {rollout.rollout_id} could not be ended"):
+                _end(tracing, rollout, failure)
+            raise
+        with beside(error, f"rollout {rollout.rollout_id} could not be ended") if error else nullcontext():
+            yield tracing, rollout
+
+    def _place_of(self, rollout: Rollout | None) -> int:
+        """Tell which rollout ends: the one that this code is in, for tasks that share a block end in any order."""
+        return next((place for place, entered in enumerate(self._entered) if entered[1] is rollout), -1)
+
+
+def _check_runs(function: object) -> None:
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise BadInputError(
+            f"rollout decorator: expected a function or coroutine, found the generator {function.__name__!r};"
+            " write 'with tracer.rollout(...)' around the loop that reads it"
+        )
+    if isinstance(function, (classmethod, staticmethod, property)):
+        kind = type(cast("object", function)).__name__
+        raise BadInputError(f"rollout decorator: expected a function, found a {kind}; put it below '@{kind}'")
+
+
+class _Aside:
+    """Threads in which gateways are waited for. Those of the event loop are few, and the agent's own."""
+
+    pool = ThreadPoolExecutor(_MOST_WAITING, "tracer")
+
+    @classmethod
+    def renew(cls) -> None:
+        """Begin anew in a forked child, which has none of the parent's threads."""
+        cls.pool = ThreadPoolExecutor(_MOST_WAITING, "tracer")
+
+
+os.register_at_fork(after_in_child=_Aside.renew)
+
+
+def _run_aside(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[T]:
+    return asyncio.get_running_loop().run_in_executor(_Aside.pool, partial(function, *args, **kwargs))
+
+
+def _end_unused(tracing: Tracing, error: BaseException, opening: asyncio.Future[Rollout]) -> None:
+    """End a rollout whose block was cancelled while it was opened."""
+    if not opening.cancelled() and opening.exception() is None:
+        _Aside.pool.submit(_end, tracing, opening.result(), error)
+
+
+def _open(tracing: Tracing, request: OpenRequest, trace: TraceContext) -> Rollout:
+    if tracing.inherited is not None:
+        return tracing.inherited
+    run = request.run or tracing.settings.run
+    request = msgspec.structs.replace(request, run=run, trace=trace)
+    if (gateway := tracing.gateway) is not None:
+        return Rollout.of(gateway.open(request), run=run, sink=tracing.sink, trace=trace)
+    started = start_of(request, rollout_id=tracing.stamps.new_id(), run=run, at=tracing.stamps.now())
+    rollout = Rollout(
+        trajectory_id=started.trajectory_id,
+        rollout_id=started.rollout_id,
+        attempt=started.attempt,
+        run=run,
+        sink=tracing.sink,
+        trace=trace,
+        stamps=tracing.stamps,
+    )
+    rollout.append(started)
+    return rollout
+
+
+def _end(tracing: Tracing, rollout: Rollout, error: BaseException | None) -> None:
+    if rollout is tracing.inherited or rollout.process_id != os.getpid():
+        return
+    status, cause = _ending_of(error)
+    if (gateway := tracing.gateway) is None:
+        _end_here(rollout, status, cause, error)
+        return
+    if status in ("completed", "truncated"):
+        _wait_until_settled(tracing, rollout)
+    gateway.end(rollout.rollout_id, attempt=rollout.attempt, status=status)
+
+
+def _ending_of(error: BaseException | None) -> tuple[EndStatus, Cause | None]:
+    if error is None:
+        return "completed", None
+    if getattr(error, "code", None) == _LIMIT_CODE or _LIMIT_CODE in describe(error):  # Anthropic's has it in its text
+        return "truncated", "policy"
+    cause: Cause = "infra" if isinstance(error, _INFRA_ERRORS) else "user"
+    return ("failed" if isinstance(error, Exception) else "cancelled"), cause
+
+
+def _end_here(rollout: Rollout, status: EndStatus, cause: Cause | None, error: BaseException | None) -> None:
+    now = rollout.stamps.now()
+    rollout.append(
+        Outcome(
+            trajectory_id=rollout.trajectory_id,
+            run=rollout.run,
+            status=status,
+            ended_at=now,
+            cause=cause,
+            error=None if error is None else describe(error)[:2000],
+        )
+    )
+    if status in ("completed", "truncated"):
+        rollout.append(
+            Accepted(
+                trajectory_id=rollout.trajectory_id, rollout_id=rollout.rollout_id, run=rollout.run, accepted_at=now
+            )
+        )
+
+
+def _wait_until_settled(tracing: Tracing, rollout: Rollout) -> None:
+    """Wait for what this process recorded: the gateway waits for its own records only.
+
+    Raises: NotWholeError: it is not in the store in time.
+    """
+    deadline = time.monotonic() + tracing.settings.seal_seconds
+    while waiting := [name for name in rollout.logs if not tracing.sink.is_settled(name)]:
+        if time.monotonic() > deadline:
+            raise NotWholeError(
+                f"rollout {rollout.rollout_id}: expected its {len(rollout.logs)} logs to be stored within"
+                f" {tracing.settings.seal_seconds:g} s, but {len(waiting)} are not; see shipper.log in"
+                f" {tracing.settings.log_dir} and run 'agent-layer doctor'"
+            )
+        time.sleep(_POLL_SECONDS)

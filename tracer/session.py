@@ -1,0 +1,105 @@
+"""This file holds how tracing begins in a process: settings read, recorder opened, clients instrumented."""
+
+import atexit
+from collections.abc import Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from agent_layer.recorder import open_recorder
+from agent_layer.settings import Settings, load_settings
+from tracer.core import SYSTEM, Rollout, Scope, Sink, Stamps, carry, enter_process
+from tracer.integrations import instrument
+from tracer.transport import GatewayClient, connect_gateway, rollout_from_environment
+
+if TYPE_CHECKING:
+    from agent_layer.recorder import FlushReport
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tracing:
+    """Where rollouts of this process are opened and recorded."""
+
+    settings: Settings
+    sink: Sink
+    stamps: Stamps = SYSTEM
+    inherited: Rollout | None = None
+    """The rollout that this process was started for; whoever started it opens and ends it."""
+
+    @property
+    def gateway(self) -> GatewayClient | None:
+        """The gateway that opens rollouts; None: they are recorded here, at text level."""
+        settings = self.settings
+        if not settings.gateway_urls:
+            return None
+        return connect_gateway(
+            settings.gateway_urls,
+            settings.api_key,
+            connect_seconds=settings.connect_seconds,
+            answer_seconds=settings.seal_seconds + settings.connect_seconds,
+        )
+
+
+class _Process:
+    """What ``init`` has decided for the whole process."""
+
+    tracing: Tracing | None = None
+
+
+_OVERRIDE: ContextVar[Tracing | None] = ContextVar("tracer_tracing", default=None)
+
+
+def init(settings: Settings | None = None, **overrides: object) -> None:
+    """Begin tracing in this process. Saying it again changes nothing, unless it names settings.
+
+    Args:
+        settings: None: read from the environment.
+        overrides: single settings by name, such as ``run="r"``.
+
+    Raises: BadInputError: a setting has a value that it cannot have.
+    """
+    if _Process.tracing is None or settings is not None or overrides:
+        _Process.tracing = _begin(settings or load_settings(**overrides), is_read=settings is None)
+    instrument()
+
+
+def _begin(settings: Settings, *, is_read: bool) -> Tracing:
+    """Begin in the rollout of this process, where settings are read from an environment that names one."""
+    rollout = rollout_from_environment(settings) if is_read else None
+    if rollout is None:
+        return Tracing(settings=settings, sink=open_recorder(settings))
+    enter_process(Scope(rollout=rollout))
+    atexit.register(rollout.give_up_unfinished)
+    return Tracing(settings=settings, sink=rollout.sink, inherited=rollout)
+
+
+def active() -> Tracing:
+    """Give what rollouts that begin here are traced into; begins tracing if nobody has."""
+    if (override := _OVERRIDE.get()) is not None:
+        return override
+    if _Process.tracing is None:
+        init()
+    assert _Process.tracing is not None
+    return _Process.tracing
+
+
+@contextmanager
+def trace_into(tracing: Tracing) -> Generator[None]:
+    """Trace rollouts that begin in this block, and what it starts, into something of their own."""
+    token = _OVERRIDE.set(tracing)
+    try:
+        instrument()
+        with carry():
+            yield
+    finally:
+        _OVERRIDE.reset(token)
+
+
+def flush(timeout: float | None = None) -> "FlushReport":
+    """Wait until everything that this process recorded is in the store.
+
+    Args:
+        timeout: seconds; None: the setting ``flush_seconds``. What is not stored by then is counted as pending.
+    """
+    return active().sink.flush(timeout)

@@ -1,0 +1,69 @@
+"""From trajectories to rows: samples, advantages, groups, replay. Pure functions."""
+
+from typing import TYPE_CHECKING
+
+from agent_layer.lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from trainer_adapter.data.advantages import (
+        TrainingBatch as TrainingBatch,
+    )
+    from trainer_adapter.data.advantages import (
+        group_advantages as group_advantages,
+    )
+    from trainer_adapter.data.advantages import (
+        select_batch as select_batch,
+    )
+    from trainer_adapter.data.groups import (
+        GroupIntake as GroupIntake,
+    )
+    from trainer_adapter.data.groups import (
+        StepCounts as StepCounts,
+    )
+    from trainer_adapter.data.groups import (
+        admit as admit,
+    )
+    from trainer_adapter.data.groups import (
+        count_step as count_step,
+    )
+    from trainer_adapter.data.groups import (
+        read_group as read_group,
+    )
+    from trainer_adapter.data.groups import (
+        success_by_task as success_by_task,
+    )
+    from trainer_adapter.data.replay import (
+        Replay as Replay,
+    )
+    from trainer_adapter.data.replay import (
+        rebuild_batch as rebuild_batch,
+    )
+    from trainer_adapter.data.replay import (
+        record_batch as record_batch,
+    )
+    from trainer_adapter.data.samples import samples_of as samples_of
+else:
+    __getattr__ = lazy_exports(
+        __name__,
+        {
+            "trainer_adapter.data.advantages": (
+                "TrainingBatch",
+                "group_advantages",
+                "select_batch",
+            ),
+            "trainer_adapter.data.groups": (
+                "GroupIntake",
+                "StepCounts",
+                "admit",
+                "count_step",
+                "read_group",
+                "success_by_task",
+            ),
+            "trainer_adapter.data.replay": (
+                "Replay",
+                "rebuild_batch",
+                "record_batch",
+            ),
+            "trainer_adapter.data.samples": ("samples_of",),
+        },
+    )

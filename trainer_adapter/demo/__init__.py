@@ -1,0 +1,1 @@
+"""The demo: trains the guessing agent for real."""

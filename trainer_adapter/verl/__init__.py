@@ -1,0 +1,21 @@
+"""The only importers of torch and veRL: trainer, tensors, platform, weights."""
+
+from typing import TYPE_CHECKING
+
+from agent_layer.lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from trainer_adapter.verl.trainer import EmbeddedTrainer as EmbeddedTrainer
+    from trainer_adapter.verl.trainer import UpdateReport as UpdateReport
+    from trainer_adapter.verl.weights import WeightPublisher as WeightPublisher
+else:
+    __getattr__ = lazy_exports(
+        __name__,
+        {
+            "trainer_adapter.verl.trainer": (
+                "EmbeddedTrainer",
+                "UpdateReport",
+            ),
+            "trainer_adapter.verl.weights": ("WeightPublisher",),
+        },
+    )
