@@ -1,4 +1,4 @@
-"""This file holds the promise that the README shows what is true today: its programs run, its commands exist."""
+"""Documents show what is true today: their programs run, their commands, options and settings exist."""
 
 import ast
 import os
@@ -6,21 +6,28 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
+from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
+from agent_layer.cli.main import build
 from agent_layer.local.scripted import ScriptedEngine, serve_in_thread
 from agent_layer.settings import Settings
 from trainer_adapter.config import load_config
 
 ROOT = Path(__file__).parents[3]
-README = (ROOT / "README.md").read_text()
-PROGRAMS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-COMMANDS = sorted(set(re.findall(r"^\.?(?:\.venv/bin/)?agent-layer (.*?)(?:\s+#.*)?$", README, re.MULTILINE)))
+DOCUMENTS = [
+    *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted((ROOT / "examples").rglob("*.md")),
+]
+"""In the order in which their programs run."""
 
-NEED_A_MODEL = ("async def agent(", "train(")
-
+NEED_A_MODEL = "train("
 PRELUDE = """
 from langchain_openai import ChatOpenAI
 from langgraph.graph import START, MessagesState, StateGraph
@@ -32,14 +39,50 @@ builder.add_edge(START, "answer")
 graph = builder.compile()
 """
 
+SET_BY_US = {"AGENT_LAYER_TASK", "AGENT_LAYER_ROLLOUT", "AGENT_LAYER_ATTEMPT"}
+"""Variables that workers set for programs."""
+
+
+def blocks(language: str) -> list[tuple[str, str]]:
+    """(document, text) of each fenced block in a language."""
+    found = re.compile(rf"^```{language}\n(.*?)^```", re.DOTALL | re.MULTILINE)
+    return [(str(path.relative_to(ROOT)), text) for path in DOCUMENTS for text in found.findall(path.read_text())]
+
+
+def command_lines() -> set[tuple[str, str]]:
+    """(document, words after agent-layer) of each command line, in blocks and in inline code."""
+    line = re.compile(r"(?:^(?:\.venv/bin/)?|`)agent-layer +([^`\n]+?)(?:\s+#.*)?(?:`|$)", re.MULTILINE)
+    return {(str(path.relative_to(ROOT)), words) for path in DOCUMENTS for words in line.findall(path.read_text())}
+
+
+def unknown_words(root: Any, line: str) -> Iterator[str]:
+    """Commands and options of a line that do not exist; what follows '--' or '|' is not ours."""
+    words = list(takewhile(lambda word: word not in {"--", "|", "…", "<"}, shlex.split(line)))
+    command, options = root, option_names(root)
+    for word in words:
+        if word.startswith("-"):
+            if word.split("=")[0] not in options:
+                yield word
+        elif hasattr(command, "get_command"):  # typer's own class of groups is private
+            found = command.get_command(typer.Context(command), word)
+            if found is None:
+                if not command.invoke_without_command:
+                    yield word
+                return
+            command, options = found, options | option_names(found)
+
+
+def option_names(command: Any) -> set[str]:
+    shown = {name for option in command.params for name in [*option.opts, *option.secondary_opts]}
+    return shown | {"--help", "--version"}
+
 
 @pytest.mark.timeout(300)
 def test_the_programs_run_one_after_another(settings: Settings, tmp_path: Path):
-    traced = [program for program in PROGRAMS if not any(word in program for word in NEED_A_MODEL)]
+    programs = [program for _, program in blocks("python") if NEED_A_MODEL not in program]
     with serve_in_thread(ScriptedEngine(script=lambda _: "it is 42")) as engine:
-        source = PRELUDE.format(url=engine.url) + "\n".join(traced)
-        path = tmp_path / "readme.py"
-        path.write_text(source)
+        path = tmp_path / "documents.py"
+        path.write_text(PRELUDE.format(url=engine.url) + "\n".join(programs))
         environment = {**os.environ, **settings.environment()}
         done = subprocess.run(
             [sys.executable, str(path)], env=environment, capture_output=True, text=True, timeout=250, check=False
@@ -49,43 +92,44 @@ def test_the_programs_run_one_after_another(settings: Settings, tmp_path: Path):
     assert "42" in done.stdout
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
-def test_every_program_is_python(program: str):
-    compile(program, "README.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+def test_every_program_is_python():
+    assert len(blocks("python")) > 10
+    for document, program in blocks("python"):
+        compile(program, document, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
 
 
-def test_the_configuration_is_one_that_a_trainer_takes(tmp_path: Path):
-    (example,) = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)
+def test_every_configuration_is_one_that_a_trainer_takes(tmp_path: Path):
+    configurations = [text for _, text in blocks("yaml")]
     path = tmp_path / "config.yaml"
-    path.write_text(example)
 
-    assert load_config(path).rollouts.max_staleness == 1
-
-
-PARTED = ("store", "engines", "export", "groups", "runs", "workers", "dead")
-
-
-@pytest.mark.parametrize("line", COMMANDS)
-def test_the_commands_and_their_options_exist(line: str):
-    words = shlex.split(line)
-    is_deep = words[:2] == ["store", "export"]
-    has_parts = words[0] in PARTED and words[1:] and not words[1].startswith("-")
-    path = words[: 3 if is_deep else 2] if has_parts else words[:1]
-    shown = subprocess.run(
-        [sys.executable, "-m", "agent_layer.cli", *path, "--help"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        env={**os.environ, "COLUMNS": "200"},
-    )
-
-    assert shown.returncode == 0, shown.stderr
-    assert [word for word in words if word.startswith("--") and word not in shown.stdout] == []
+    assert configurations
+    for text in configurations:
+        path.write_text(text)
+        assert load_config(path).rollouts.max_staleness == 1
 
 
-def test_the_table_of_make_targets_is_complete():
+def test_every_command_and_option_exists():
+    root = typer.main.get_command(build())
+    lines = command_lines()
+    unknown = {(document, line, word) for document, line in lines for word in unknown_words(root, line)}
+
+    assert len(lines) > 60
+    assert unknown == set()
+
+
+def test_every_setting_exists():
+    known = {f"AGENT_LAYER_{name.upper()}" for name in Settings.model_fields} | SET_BY_US
+    named = {name for path in DOCUMENTS for name in re.findall(r"AGENT_LAYER_[A-Z0-9_]+[A-Z0-9]", path.read_text())}
+
+    assert named - known == set()
+
+
+def test_every_make_target_exists():
     phony = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    named = {
+        name for path in DOCUMENTS for name in re.findall(r"(?:^|`)make ([a-z-]+)", path.read_text(), re.MULTILINE)
+    }
 
     assert phony
-    assert {"demo", "test", "check", "bench", "setup"} <= set(phony[1].split())
+    assert {"demo", "test", "check", "bench", "setup"} <= named
+    assert named - set(phony[1].split()) <= {"test-all"}
