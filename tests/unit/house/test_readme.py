@@ -66,8 +66,7 @@ def unknown_words(root: Any, line: str) -> Iterator[str]:
         elif hasattr(command, "get_command"):  # typer's own class of groups is private
             found = command.get_command(typer.Context(command), word)
             if found is None:
-                if not command.invoke_without_command:
-                    yield word
+                yield word
                 return
             command, options = found, options | option_names(found)
 
