@@ -13,6 +13,8 @@ from agent_layer.store.checkpoints import checkpoint_prefix, read_checkpoint
 from agent_layer.store.objects import open_objects
 from envs.resuming.keeping import CheckpointShelf, LeaseKeeper
 
+from ...builders import rollout_with
+
 
 class Bench:
     """A queue, objects, and a gateway that has seen so many calls."""
@@ -127,7 +129,7 @@ async def test_saves_at_the_same_time_are_kept_one_after_the_other(bench):
     assert len(bench.names()) == 1
 
 
-async def test_a_rollout_saves_any_plain_state_and_is_given_it_back(bench, rollout_with):
+async def test_a_rollout_saves_any_plain_state_and_is_given_it_back(bench):
     lease, state = bench.claim(), {"turn": 3, "said": ["hi"], "seen": b"\x00\xff", "score": None}
     await rollout_with(bench.keeper(lease)).save(state)
     (name,) = bench.names()
@@ -138,10 +140,10 @@ async def test_a_rollout_saves_any_plain_state_and_is_given_it_back(bench, rollo
     assert rollout_with(None).saved is None
 
 
-async def test_a_state_that_is_more_than_plain_is_refused(bench, rollout_with):
+async def test_a_state_that_is_more_than_plain_is_refused(bench):
     with pytest.raises(BadInputError, match="expected a state of text"):
         await rollout_with(bench.keeper(bench.claim())).save({"client": object()})
 
 
-async def test_outside_of_a_worker_nothing_is_saved(rollout_with):
+async def test_outside_of_a_worker_nothing_is_saved():
     await rollout_with(None).save({"turn": 1})

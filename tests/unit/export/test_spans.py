@@ -8,10 +8,12 @@ from agent_layer.export.spans import trace_of
 from agent_layer.schema import attributes as names
 from agent_layer.schema.trajectory import assemble_trajectory
 
+from ...builders import attempt_with_everything
+
 
 @pytest.fixture
-def trajectory(make_attempt):
-    return assemble_trajectory("x.0-0", make_attempt("x.0-0"))
+def trajectory():
+    return assemble_trajectory("x.0-0", attempt_with_everything("x.0-0"))
 
 
 def span_named(trace, name):
@@ -112,14 +114,14 @@ def test_rewards_are_evaluations_of_what_they_judge(trajectory):
     assert (trace.spans[0].attributes[names.REWARD], trace.spans[0].attributes[names.ACCEPTED]) == (1.0, True)
 
 
-def test_the_same_attempt_gives_the_same_spans(trajectory, make_attempt):
-    again = assemble_trajectory("x.0-0", reversed(make_attempt("x.0-0")))
+def test_the_same_attempt_gives_the_same_spans(trajectory):
+    again = assemble_trajectory("x.0-0", reversed(attempt_with_everything("x.0-0")))
 
     assert trace_of(again, contents=True) == trace_of(trajectory, contents=True)
 
 
-def test_an_attempt_that_still_runs_ends_with_what_is_there(make_attempt):
-    records = make_attempt("x.0-0")
+def test_an_attempt_that_still_runs_ends_with_what_is_there():
+    records = attempt_with_everything("x.0-0")
     running = assemble_trajectory("x.0-0", records[:6])
 
     root, call = trace_of(running).spans

@@ -1,30 +1,20 @@
-"""A graph that is left between two supersteps goes on there, in whatever process."""
+"""A graph that is left between two supersteps goes on there."""
 
 import asyncio
-import os
-import signal
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
-from counting_graph import NUM_ROUNDS, build
 
 from agent_layer.errors import BadInputError
 from envs.resuming.declaring import is_resumable, resumable
 from envs.resuming.graphs import check_graph, run_graph
 
-PROGRAM = Path(__file__).parent / "counting_graph.py"
+from ...builders import rollout_with
+from .counting_graph import NUM_ROUNDS, build
+
 BEGIN = {"numbers": [], "messages": [("user", "go")]}
 
 
-def run_program(*arguments):
-    path = {"PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, str(PROGRAM), *map(str, arguments)]
-    return subprocess.run(command, env=os.environ | path, capture_output=True, text=True, check=False, timeout=120)
-
-
-async def test_a_graph_runs_to_its_end_and_saves_after_each_superstep(keeper, rollout_with):
+async def test_a_graph_runs_to_its_end_and_saves_after_each_superstep(keeper):
     kept, done = keeper(), []
 
     end = await run_graph(build(done.append), BEGIN, rollout_with(kept))
@@ -35,7 +25,7 @@ async def test_a_graph_runs_to_its_end_and_saves_after_each_superstep(keeper, ro
 
 
 @pytest.mark.parametrize("at", range(1, 8))
-async def test_one_that_is_told_to_pause_goes_on_where_it_was(keeper, rollout_with, at):
+async def test_one_that_is_told_to_pause_goes_on_where_it_was(keeper, at):
     first, second, done = keeper(pauses_after=at), keeper(), []
     running = asyncio.create_task(run_graph(build(done.append), BEGIN, rollout_with(first)))
     async with asyncio.timeout(30):
@@ -49,22 +39,7 @@ async def test_one_that_is_told_to_pause_goes_on_where_it_was(keeper, rollout_wi
     assert sorted(done) == sorted(f"{node} {number}" for node in ("count", "watch") for number in range(NUM_ROUNDS))
 
 
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("killed_at", [0, 1, 3])
-def test_one_whose_process_is_killed_goes_on_after_its_last_superstep_in_another(tmp_path, killed_at):
-    state, journal = tmp_path / "state", tmp_path / "journal"
-
-    killed = run_program(state, journal, killed_at)
-    again = run_program(state, journal)
-
-    assert killed.returncode == -signal.SIGKILL
-    numbers = list(range(NUM_ROUNDS))
-    assert again.stdout == f"{numbers} {['go', *map(str, numbers)]}\n", again.stderr
-    counted = [line for line in journal.read_text().splitlines() if line.startswith("count")]
-    assert counted == [f"count {number}" for number in sorted([*numbers, killed_at])]
-
-
-async def test_runs_side_by_side_do_not_share_their_states(keeper, rollout_with):
+async def test_runs_side_by_side_do_not_share_their_states(keeper):
     graph, keepers = build(lambda _: None), [keeper() for _ in range(4)]
 
     ends = await asyncio.gather(*[run_graph(graph, BEGIN, rollout_with(one)) for one in keepers])
@@ -74,7 +49,7 @@ async def test_runs_side_by_side_do_not_share_their_states(keeper, rollout_with)
     assert graph.checkpointer is None
 
 
-async def test_without_a_worker_a_graph_runs_all_the_same(rollout_with):
+async def test_without_a_worker_a_graph_runs_all_the_same():
     end = await run_graph(build(lambda _: None), BEGIN, rollout_with(None))
 
     assert end["numbers"] == list(range(NUM_ROUNDS))

@@ -1,11 +1,8 @@
-"""This file holds keepers as a worker's would be, and rollouts that save to them."""
+"""Keeper of an attempt's states, as a worker's would be."""
 
 import asyncio
 
 import pytest
-
-from tracer import Rollout
-from tracer.testing import Captured
 
 
 class MemoryKeeper:
@@ -29,14 +26,3 @@ class MemoryKeeper:
 def keeper():
     """``keeper(pauses_after=None)``: one in memory."""
     return MemoryKeeper
-
-
-@pytest.fixture
-def rollout_with():
-    """``rollout_with(keeper, kept=None)``: an attempt whose states go there."""
-
-    def make(keeper, kept=None):
-        own = {"trajectory_id": "t-0", "rollout_id": "t", "attempt": 0, "run": "r"}
-        return Rollout(**own, sink=Captured(), keeper=keeper, kept=kept)
-
-    return make
