@@ -11,10 +11,10 @@ LIGHTNING := .venv/lightning/installed-$(shell cksum < tests/benchmarks/lightnin
 DEMO_ARGS ?=
 PARTS ?=
 
-.PHONY: help setup demo test check format bench clean
+.PHONY: help setup demo test test-all soak check format bench clean
 
 help: ## list the targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
 setup: $(STAMP) ## install everything into .venv (about 4 minutes, 4 GB; once)
 
@@ -41,15 +41,21 @@ $(SERVERS): $(STAMP)
 demo: setup ## train the guessing agent for real: LangGraph, vLLM, Redis, veRL (about 5 minutes; DEMO_ARGS="--seed 1")
 	$(BIN)/agent-layer demo $(DEMO_ARGS)
 
-test: setup $(SERVERS) ## run all tests, a short main job on the real parts included
+test: setup $(SERVERS) ## unit and integration tests, a short main job on the real parts
+	$(BIN)/pytest --ignore tests/soak
+
+test-all: setup $(SERVERS) ## all tests: also every make of server, and the soaks
 	$(BIN)/pytest
+
+soak: setup $(SERVERS) ## kill, freeze and crowd everything, for minutes
+	$(BIN)/pytest tests/soak
 
 check: setup ## format, lint, types, import directions
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/pyright --pythonpath $(BIN)/python -p pyright-programs.json
-	$(BIN)/lint-imports
+	PYTHONPATH=.ci $(BIN)/lint-imports
 
 format: setup ## format and mend what can be mended
 	$(BIN)/ruff format .

@@ -23,7 +23,7 @@ from agent_layer.infra.redis.embedded import hold_server
 from agent_layer.infra.redis.keys import Keys
 from agent_layer.local.scripted.engine import ScriptedEngine
 from agent_layer.recorder import open_recorder
-from agent_layer.settings.settings import Settings
+from agent_layer.settings import Settings
 from agent_layer.shipper.direct import DirectDestination
 from agent_layer.shipper.ship import Shipper
 

@@ -13,7 +13,7 @@ from agent_layer.dispatcher import Dispatcher, connect
 from agent_layer.local.scripted.engine import ScriptedEngine
 from agent_layer.local.scripted.serving import serve_in_thread
 from agent_layer.local.stack import Stack, run_stack
-from agent_layer.settings.settings import Settings
+from agent_layer.settings import Settings
 
 __all__ = ["dispatcher", "pace", "said", "stack", "start_worker", "write_module"]
 

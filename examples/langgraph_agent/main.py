@@ -11,7 +11,7 @@ from importlib import import_module
 import tracer
 from agent_layer.local.scripted.engine import ScriptedEngine
 from agent_layer.local.scripted.serving import serve_in_thread
-from agent_layer.settings.settings import load_settings
+from agent_layer.settings import load_settings
 from examples.langgraph_agent.script import plan_trip
 
 TRIPS = {"lisbon": ("Lisbon", "USD"), "oslo": ("Oslo", "NOK"), "athens": ("Athens", "JPY")}

@@ -18,7 +18,7 @@ from bench_table import Figure, print_figures
 from dispatch_contenders import GUARANTEES, RAY, new_celery, new_ours, new_saq, new_taskiq, run_redis
 from dispatch_crews import Crew, run_crew
 
-from agent_layer.settings.settings import Settings
+from agent_layer.settings import Settings
 
 __all__ = ["measure_dispatch", "shown_ms"]
 

@@ -24,7 +24,7 @@ from store_servers import run_servers
 
 from agent_layer.dispatcher import connect
 from agent_layer.schema.task import Task
-from agent_layer.settings.settings import Settings
+from agent_layer.settings import Settings
 
 __all__ = ["measure_dispatch_live"]
 

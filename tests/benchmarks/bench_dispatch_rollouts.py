@@ -23,7 +23,7 @@ from agent_layer.infra.processes.addresses import free_port
 from agent_layer.infra.processes.supervised import start_leashed
 from agent_layer.local.stack import Stack, run_stack
 from agent_layer.schema.task import Task
-from agent_layer.settings.settings import Settings
+from agent_layer.settings import Settings
 
 __all__ = ["measure_dispatch_rollouts"]
 

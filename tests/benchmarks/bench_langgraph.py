@@ -19,7 +19,7 @@ from langgraph.graph.state import CompiledStateGraph
 
 import tracer
 from agent_layer.recorder import Recorder
-from agent_layer.settings.settings import Settings
+from agent_layer.settings import Settings
 from tracer.integrations.langgraph import HANDLER
 from tracer.session import Tracing, trace_into
 

@@ -14,7 +14,7 @@ from agent_layer.infra.processes.supervised import start_leashed
 from agent_layer.local.stack import Stack, run_stack
 from agent_layer.local.vllm import VllmServer
 from agent_layer.schema.task import Task
-from agent_layer.settings.settings import Settings
+from agent_layer.settings import Settings
 from agent_layer.store import open_store
 from envs.tasksets.guess_number import agent
 from envs.tasksets.guess_number.game import HIGHEST

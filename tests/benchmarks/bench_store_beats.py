@@ -21,7 +21,7 @@ from agent_layer.dispatcher import connect
 from agent_layer.recorder import Recorder
 from agent_layer.recorder.shipping import ensure_shipper
 from agent_layer.schema.task import Task
-from agent_layer.settings.settings import Settings
+from agent_layer.settings import Settings
 
 __all__ = ["measure_store_beats"]
 

@@ -13,7 +13,7 @@ from store_servers import run_servers
 from store_workload import appends_of
 
 from agent_layer.recorder import open_recorder
-from agent_layer.settings.settings import Settings
+from agent_layer.settings import Settings
 from agent_layer.store import Store, open_store
 
 __all__ = ["measure_store_live"]

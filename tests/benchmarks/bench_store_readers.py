@@ -12,7 +12,7 @@ from store_facts import facts_of
 from store_fill import commit_facts
 from store_shapes import SHAPES, Draw
 
-from agent_layer.settings.settings import Settings
+from agent_layer.settings import Settings
 from agent_layer.store import open_store
 
 __all__ = ["measure_store_readers"]

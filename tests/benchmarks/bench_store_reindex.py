@@ -12,7 +12,7 @@ from store_servers import run_servers
 from store_workload import appends_of
 
 from agent_layer.infra.objects.filesystem import open_objects
-from agent_layer.settings.settings import Settings
+from agent_layer.settings import Settings
 from agent_layer.store import open_store
 
 __all__ = ["measure_store_reindex"]

@@ -11,7 +11,7 @@ from capture_child import Ask, Capturing, asking
 
 import tracer
 from agent_layer.recorder.log import open_recorder
-from agent_layer.settings.settings import load_settings
+from agent_layer.settings import load_settings
 from tracer.core.rollout_handle import Rollout
 
 

@@ -10,7 +10,7 @@ from threading import Event, Thread
 
 from store_shapes import SHAPES, Draw
 
-from agent_layer.settings.settings import load_settings
+from agent_layer.settings import load_settings
 from agent_layer.store import open_store
 
 

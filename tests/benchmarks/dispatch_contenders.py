@@ -11,7 +11,7 @@ from proxies import HERE, start_process
 
 from agent_layer.infra.processes.addresses import free_port
 from agent_layer.infra.redis.embedded import find_redis_server
-from agent_layer.settings.settings import Settings
+from agent_layer.settings import Settings
 
 __all__ = ["GUARANTEES", "RAY", "new_celery", "new_ours", "new_saq", "new_taskiq", "run_redis"]
 

@@ -17,7 +17,7 @@ from agent_layer.infra.processes.addresses import free_port
 from agent_layer.infra.redis.client import open_redis
 from agent_layer.infra.redis.keys import Keys
 from agent_layer.local.stack import with_key
-from agent_layer.settings.settings import Settings
+from agent_layer.settings import Settings
 
 __all__ = ["Door", "Proxy", "open_doors", "start_bare", "start_ours", "start_plain", "start_process"]
 

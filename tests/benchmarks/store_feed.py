@@ -11,7 +11,7 @@ from agent_layer.infra.objects.filesystem import open_objects
 from agent_layer.recorder import Recorder, open_recorder
 from agent_layer.schema.codec import LogRecord
 from agent_layer.schema.rollout import Outcome
-from agent_layer.settings.settings import Settings
+from agent_layer.settings import Settings
 
 __all__ = ["Appends", "Stored", "feed", "write_logs"]
 

@@ -16,7 +16,7 @@ from agent_layer.infra.redis.client import open_redis
 from agent_layer.infra.redis.keys import Keys
 from agent_layer.schema.ids import new_id
 from agent_layer.schema.segment import ENDED, STARTED, Chunk, SegmentFooter, TrajectorySummary
-from agent_layer.settings.settings import Settings
+from agent_layer.settings import Settings
 from agent_layer.store.index.commit import commit_segments
 from agent_layer.store.segments.format import SealedSegment
 from agent_layer.store.segments.summary import describe_owner

@@ -19,7 +19,7 @@ from moto.server import ThreadedMotoServer
 
 from agent_layer.infra.processes.locks import is_locked
 from agent_layer.infra.redis.embedded import hold_server
-from agent_layer.settings.settings import Settings
+from agent_layer.settings import Settings
 
 __all__ = ["Servers", "run_servers"]
 

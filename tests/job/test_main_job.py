@@ -10,7 +10,7 @@ import pytest
 import requests
 
 from agent_layer.local.vllm import VllmServer
-from agent_layer.settings.settings import Settings
+from agent_layer.settings import Settings
 from agent_layer.store import open_store
 from trainer_adapter.loop.checkpoint import progress_path, read_progress
 

@@ -12,7 +12,7 @@ import requests
 from agent_layer.local.stack import run_stack
 from agent_layer.local.vllm import VllmServer
 from agent_layer.schema.wire.gateway_api import OpenRequest
-from agent_layer.settings.settings import Settings
+from agent_layer.settings import Settings
 from agent_layer.store import open_store
 from tracer.transport.gateway_client import GatewayClient
 

@@ -17,7 +17,7 @@ from agent_layer.schema.record import Logprobs, TokenIds
 from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
 from agent_layer.schema.step import Action, Content, PromptDelta, StepPart
-from agent_layer.settings.settings import Settings
+from agent_layer.settings import Settings
 from agent_layer.shipper.direct import store_records
 from agent_layer.store import Store, open_store
 from agent_layer.store.maintenance.rebuild import index_segment

@@ -13,7 +13,7 @@ from agent_layer.recorder import open_recorder
 from agent_layer.recorder.shipping import ensure_shipper
 from agent_layer.schema.rollout import AttemptStarted
 from agent_layer.schema.step import Action, StepPart
-from agent_layer.settings.settings import Settings
+from agent_layer.settings import Settings
 from agent_layer.store import open_store
 
 NUM_STEPS, MOST_STEPS = 7, 28

@@ -6,7 +6,7 @@ import pytest
 
 from agent_layer.errors import NotFoundError, UnreachableError
 from agent_layer.infra.objects.filesystem import open_objects
-from agent_layer.settings.settings import Settings
+from agent_layer.settings import Settings
 
 
 @pytest.fixture

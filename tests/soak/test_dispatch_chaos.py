@@ -14,7 +14,7 @@ from agent_layer.infra.redis.client import open_redis
 from agent_layer.infra.redis.embedded import hold_server
 from agent_layer.infra.redis.keys import Keys
 from agent_layer.schema.task import Task
-from agent_layer.settings.settings import Settings
+from agent_layer.settings import Settings
 
 CHAOS = Path(__file__).parent / "dispatch"
 NUM_TASKS, GROUP_SIZE = 2500, 8

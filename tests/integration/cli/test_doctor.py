@@ -3,7 +3,7 @@
 import pytest
 
 from agent_layer.cli.services.doctor import diagnose
-from agent_layer.settings.settings import Settings
+from agent_layer.settings import Settings
 
 
 @pytest.mark.parametrize(

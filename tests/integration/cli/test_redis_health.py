@@ -6,7 +6,7 @@ from redis import Redis
 from agent_layer.cli.services.doctor import ServerFacts, has_lua_holes, judge, look_at_redis
 from agent_layer.errors import BadInputError
 from agent_layer.infra.processes.addresses import free_port
-from agent_layer.settings.settings import Settings
+from agent_layer.settings import Settings
 
 SOUND = ServerFacts("rediss://redis.example:6379", "redis", "8.2.2", has_aof=True, eviction="noeviction", is_open=False)
 

@@ -6,7 +6,6 @@ from hypothesis import HealthCheck, Phase
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
-from queue_model import MAX_ATTEMPTS, Model, holds
 from redis import Redis
 
 from agent_layer.dispatcher.models import MOVES, Lease, Report
@@ -16,6 +15,8 @@ from agent_layer.infra.redis.client import open_redis
 from agent_layer.infra.redis.keys import Keys
 from agent_layer.schema.ids import new_id, trajectory_id_of
 from agent_layer.schema.task import Task
+
+from .queue_model import MAX_ATTEMPTS, Model, holds
 
 RUNS = ("r1", "r2")
 SIZES = st.sampled_from([(1, None), (2, None), (3, None), (1, 3), (2, 3)])

@@ -17,7 +17,7 @@ from agent_layer.infra.redis.client import open_redis
 from agent_layer.infra.redis.embedded import hold_server
 from agent_layer.recorder import open_recorder
 from agent_layer.recorder.logfile import CLOSED, OPEN
-from agent_layer.settings.settings import Settings
+from agent_layer.settings import Settings
 
 from ...processes import pid_of
 from ...waiting import wait_until

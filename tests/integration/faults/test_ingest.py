@@ -18,7 +18,7 @@ from agent_layer.recorder.frames import frame
 from agent_layer.schema.codec import encode
 from agent_layer.schema.ids import new_id
 from agent_layer.schema.reward import Reward
-from agent_layer.settings.settings import Settings
+from agent_layer.settings import Settings
 from agent_layer.shipper.remote import RemoteDestination
 from agent_layer.shipper.ship import Shipper
 from agent_layer.store import open_store

@@ -8,7 +8,7 @@ import pytest
 
 from agent_layer.errors import BadInputError
 from agent_layer.gateway.http.bind import check_exposure, tls_of
-from agent_layer.settings.settings import Settings
+from agent_layer.settings import Settings
 
 SENT = [("x-api-key", "{}"), ("Authorization", "Bearer {}"), ("authorization", "bearer {}")]
 

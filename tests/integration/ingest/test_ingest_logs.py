@@ -26,7 +26,7 @@ from agent_layer.schema.codec import encode
 from agent_layer.schema.ids import new_id
 from agent_layer.schema.reward import Reward
 from agent_layer.schema.step import Content
-from agent_layer.settings.settings import load_settings
+from agent_layer.settings import load_settings
 
 NAME = f"{new_id()}-host-1"
 KEY = {"x-api-key": "ingest-key"}

@@ -16,7 +16,7 @@ from agent_layer.recorder import Recorder
 from agent_layer.recorder.frames import frame, read_frames
 from agent_layer.schema.codec import decode
 from agent_layer.schema.step import Content
-from agent_layer.settings.settings import Settings
+from agent_layer.settings import Settings
 
 
 @pytest.fixture

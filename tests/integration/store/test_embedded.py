@@ -12,7 +12,7 @@ import pytest
 from agent_layer.errors import BadInputError, UnreachableError
 from agent_layer.infra.redis.client import open_redis
 from agent_layer.infra.redis.embedded import find_redis_server, socket_path
-from agent_layer.settings.settings import Settings
+from agent_layer.settings import Settings
 
 from ...processes import is_running
 

@@ -18,7 +18,7 @@ from agent_layer.recorder import Recorder, open_recorder
 from agent_layer.recorder.shipping import ensure_shipper
 from agent_layer.schema.rollout import FINAL_STATUSES
 from agent_layer.schema.task import Task
-from agent_layer.settings.settings import Settings
+from agent_layer.settings import Settings
 from agent_layer.store import Store, open_store
 from envs.agents import CommandTarget, target_of
 from envs.worker.service import WorkOptions, open_worker

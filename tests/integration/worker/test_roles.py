@@ -23,7 +23,7 @@ from agent_layer.recorder import Recorder, open_recorder
 from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import AttemptStarted, Outcome
 from agent_layer.schema.training import PolicyVersion
-from agent_layer.settings.settings import Settings
+from agent_layer.settings import Settings
 from agent_layer.shipper.destination import open_destination
 from agent_layer.shipper.ship import Shipper
 from agent_layer.store import open_store

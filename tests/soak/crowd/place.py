@@ -14,7 +14,7 @@ from agent_layer.infra.processes.addresses import answers, free_port
 from agent_layer.infra.processes.supervised import Leashed, start_leashed
 from agent_layer.infra.redis.embedded import hold_server
 from agent_layer.local.stack import run_stack
-from agent_layer.settings.settings import Settings
+from agent_layer.settings import Settings
 
 __all__ = ["Place", "open_place"]
 

@@ -18,7 +18,7 @@ from pathlib import Path  # noqa: E402
 from worker import Worker  # noqa: E402
 
 from agent_layer.errors import UnreachableError  # noqa: E402
-from agent_layer.settings.settings import load_settings  # noqa: E402
+from agent_layer.settings import load_settings  # noqa: E402
 
 _LONGEST_SECONDS = 400.0
 _REST_SECONDS = 0.2

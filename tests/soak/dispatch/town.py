@@ -16,7 +16,7 @@ from redis.exceptions import RedisError
 from agent_layer.dispatcher import Queue, connect
 from agent_layer.infra.redis.embedded import find_redis_server
 from agent_layer.recorder.shipping import ensure_shipper
-from agent_layer.settings.settings import Settings
+from agent_layer.settings import Settings
 
 __all__ = ["Town", "wait_until"]
 

@@ -20,7 +20,7 @@ from agent_layer.infra.redis.client import open_redis
 from agent_layer.infra.redis.keys import Keys
 from agent_layer.recorder import open_recorder
 from agent_layer.schema.rollout import AttemptStarted, Outcome
-from agent_layer.settings.settings import Settings
+from agent_layer.settings import Settings
 
 __all__ = ["Worker"]
 

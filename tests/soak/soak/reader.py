@@ -6,7 +6,7 @@ from collections import Counter
 from itertools import islice
 from pathlib import Path
 
-from agent_layer.settings.settings import load_settings
+from agent_layer.settings import load_settings
 from agent_layer.store import Store, open_store
 from agent_layer.store.index.rows import TrajectoryRow
 

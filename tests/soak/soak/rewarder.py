@@ -6,7 +6,7 @@ import time
 
 from journal import Journal
 
-from agent_layer.settings.settings import load_settings
+from agent_layer.settings import load_settings
 from agent_layer.store import open_store
 
 

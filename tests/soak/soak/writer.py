@@ -13,7 +13,7 @@ from agent_layer.schema.ids import new_id
 from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
 from agent_layer.schema.step import Action, StepPart
-from agent_layer.settings.settings import load_settings
+from agent_layer.settings import load_settings
 
 
 def main() -> None:

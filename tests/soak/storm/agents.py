@@ -26,7 +26,7 @@ from engine import Book
 import tracer
 from agent_layer.errors import AgentLayerError
 from agent_layer.recorder import open_recorder
-from agent_layer.settings.settings import Settings, load_settings
+from agent_layer.settings import Settings, load_settings
 from tracer.session import Tracing, trace_into
 
 _NUM_AGENTS = 16

@@ -20,7 +20,7 @@ from agent_layer.infra.redis.client import open_redis
 from agent_layer.infra.redis.embedded import find_redis_server
 from agent_layer.recorder.quota import Quota
 from agent_layer.recorder.shipping import ensure_shipper
-from agent_layer.settings.settings import Settings
+from agent_layer.settings import Settings
 
 HERE = Path(__file__).parent
 _START_SECONDS = 60.0

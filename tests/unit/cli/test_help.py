@@ -1,4 +1,4 @@
-"""This file holds what ``--help`` promises: commands in chapters, lines that fill the terminal, examples."""
+"""Promises of ``--help``: commands in chapters, lines that fill the terminal, examples."""
 
 import sys
 

@@ -18,7 +18,7 @@ from agent_layer.schema.rollout import AttemptStarted, Resumed
 from agent_layer.schema.step import Action, PromptDelta, StepPart
 from agent_layer.schema.trajectory import assemble_trajectory
 from agent_layer.schema.wire.gateway_api import OpenRequest, Resumption
-from agent_layer.settings.settings import Settings
+from agent_layer.settings import Settings
 from agent_layer.store.index.rows import TrajectoryRow
 from agent_layer.store.reading.display import show_trajectory
 from trainer_adapter.data.samples import samples_of

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from agent_layer.engines.registry import Engine
 from agent_layer.gateway.engines.metrics import read_gauges
-from agent_layer.gateway.engines.rotation import Rotation
+from agent_layer.gateway.engines.pool import Rotation
 from agent_layer.gateway.engines.routing import Load, choose_engine
 
 loads_of_engines = st.lists(

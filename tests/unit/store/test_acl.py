@@ -20,7 +20,7 @@ def test_every_script_is_some_roles_work():
 
 
 def test_an_operator_reaches_every_key():
-    families = set(re.findall(r'self\.name\("([a-z-]+)"', (PACKAGE / "store" / "keys.py").read_text()))
+    families = set(re.findall(r'self\.name\("([a-z-]+)"', (PACKAGE / "infra" / "redis" / "keys.py").read_text()))
     reached = {rule.partition("}:")[2].partition(":")[0] for rule in rules_of("operator", Keys("n")) if "~" in rule}
 
     assert families <= reached

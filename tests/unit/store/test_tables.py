@@ -188,7 +188,7 @@ def test_a_stream_holds_every_step_in_batches_of_some_size():
 
 
 def test_every_column_is_documented():
-    documented = (Path(__file__).parents[3] / "ARCHITECTURE.md").read_text()
+    documented = (Path(__file__).parents[3] / "docs" / "internals" / "tables.md").read_text()
 
     assert [name for name in TRAJECTORY_SCHEMA.names + STEP_SCHEMA.names if f"`{name}`" not in documented] == []
 
@@ -200,7 +200,7 @@ def test_columns_carry_their_meaning():
 
 
 def test_without_arrow_there_is_one_sentence(monkeypatch):
-    for name in [name for name in sys.modules if name.startswith("agent_layer.store.tables")]:
+    for name in [name for name in sys.modules if name.startswith("agent_layer.store.arrow")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
 

@@ -9,7 +9,7 @@ import pytest
 import tracer
 from agent_layer.errors import BackPressureError
 from agent_layer.schema.step import Observation
-from agent_layer.settings.settings import Settings
+from agent_layer.settings import Settings
 from tracer.session import Tracing, trace_into
 
 

@@ -3,7 +3,7 @@
 import os
 
 import tracer
-from agent_layer.settings.settings import Settings
+from agent_layer.settings import Settings
 from tracer.core.calls import take_over
 from tracer.core.scope import current_scope
 from tracer.session import Tracing, trace_into

@@ -6,7 +6,7 @@ import tracer
 from agent_layer.errors import BackPressureError, BadInputError
 from agent_layer.schema.rollout import Outcome
 from agent_layer.schema.task import RewardSpec
-from agent_layer.settings.settings import Settings
+from agent_layer.settings import Settings
 from tracer.session import Tracing, trace_into
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from agent_layer.errors import UnreachableError
 from agent_layer.schema.wire.gateway_api import OpenRequest
-from agent_layer.settings.settings import Settings
+from agent_layer.settings import Settings
 from tracer.transport.gateway_client import GatewayClient, SeveralGateways, connect_gateway
 
 GONE = "http://127.0.0.1:9"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agent_layer.settings.settings import Settings
+from agent_layer.settings import Settings
 from trainer_adapter.loop.checkpoint import Cursor, Shelf
 
 

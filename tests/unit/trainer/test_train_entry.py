@@ -6,7 +6,7 @@ import pytest
 
 import trainer_adapter
 from agent_layer.errors import BadInputError
-from agent_layer.settings.settings import Settings
+from agent_layer.settings import Settings
 from envs.tasksets.guess_number.game import Game, compare
 from trainer_adapter.entry import name_of
 
@@ -29,9 +29,3 @@ def test_a_task_that_is_none_is_refused_before_anything_starts(tmp_path):
         trainer_adapter.train(compare, [{"input": 1}, {"inptu": 2}], model=Path("m"), steps=1, settings=settings)
 
     assert not (tmp_path / "home").exists()
-
-
-def test_only_train_is_exported():
-    assert trainer_adapter.__all__ == ["train"]
-    with pytest.raises(AttributeError, match="nothing"):
-        _ = trainer_adapter.nothing

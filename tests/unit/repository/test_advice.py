@@ -1,0 +1,43 @@
+"""Commands that error messages and examples advise: each exists under that name."""
+
+import ast
+import re
+from pathlib import Path
+
+import typer
+
+from agent_layer.cli.main import build
+
+ROOT = Path(__file__).parents[3]
+PACKAGES = ("agent_layer", "tracer", "trainer_adapter", "envs")
+SOURCES = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
+TEXTS = sorted((ROOT / "examples").rglob("*.md"))
+ADVISED = re.compile(r"['`]agent-layer ([a-z]+)(?: ([a-z]+))?")
+
+
+def test_a_command_that_is_advised_exists():
+    commands = typer.main.get_command(build()).commands
+    advised = _advised_commands()
+
+    assert ("runs", "resume") in advised
+    assert [words for words in sorted(advised) if not _exists(commands, *words)] == []
+
+
+def _exists(commands: dict[str, typer.core.TyperCommand], command: str, part: str) -> bool:
+    parts = getattr(commands.get(command), "commands", None)
+    return command in commands and (not part or parts is None or part in parts)
+
+
+def _advised_commands() -> set[tuple[str, str]]:
+    texts = [text for path in SOURCES for text in _strings_of(path)] + [path.read_text() for path in TEXTS]
+    return {words for text in texts for words in ADVISED.findall(text)}
+
+
+def _strings_of(path: Path) -> list[str]:
+    """Strings of a module as they are shown, with ``{}`` for what is filled in."""
+    nodes = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.JoinedStr | ast.Constant)]
+    parts = [node.values if isinstance(node, ast.JoinedStr) else [node] for node in nodes]
+    return [
+        "".join(str(getattr(part, "value", "")) if isinstance(part, ast.Constant) else "{}" for part in one)
+        for one in parts
+    ]
