@@ -10,6 +10,7 @@ PEERS := .venv/peers/installed-$(shell cksum < tests/benchmarks/peers.txt | cut 
 LIGHTNING := .venv/lightning/installed-$(shell cksum < tests/benchmarks/lightning.txt | cut -d' ' -f1)
 DEMO_ARGS ?=
 PARTS ?=
+PARALLEL ?= -n 3 --dist loadfile --no-loadscope-reorder
 
 .PHONY: help setup demo test test-all soak check format bench clean
 
@@ -41,14 +42,18 @@ $(SERVERS): $(STAMP)
 demo: setup ## train the guessing agent for real: LangGraph, vLLM, Redis, veRL (about 5 minutes; DEMO_ARGS="--seed 1")
 	$(BIN)/agent-layer demo $(DEMO_ARGS)
 
-test: setup $(SERVERS) ## unit and integration tests, a short main job on the real parts
-	$(BIN)/pytest --ignore tests/soak
+# What measures durations runs first and alone; all else shares the machine, a file to a process.
+test: setup $(SERVERS) ## unit and integration tests, a smoke test of each make of server, a short main job
+	$(BIN)/pytest -m serial --ignore tests/soak
+	$(BIN)/pytest -m 'not serial' --ignore tests/soak $(PARALLEL)
 
-test-all: setup $(SERVERS) ## all tests: also every make of server, and the soaks
-	$(BIN)/pytest
+test-all: setup $(SERVERS) ## all tests: also all makes of servers, the soaks, and more examples of each property
+	$(BIN)/pytest -m serial --servers all
+	$(BIN)/pytest -m 'not serial' --servers all --hypothesis-profile long $(PARALLEL)
 
-soak: setup $(SERVERS) ## kill, freeze and crowd everything, for minutes
-	$(BIN)/pytest tests/soak
+soak: setup $(SERVERS) ## only the soaks: processes killed, frozen and crowded for minutes
+	$(BIN)/pytest -m serial tests/soak
+	$(BIN)/pytest -m 'not serial' --hypothesis-profile long $(PARALLEL) tests/soak
 
 check: setup ## format, lint, types, import directions
 	$(BIN)/ruff format --check .

@@ -1,7 +1,4 @@
-"""This file holds the servers that tests run against: S3 and Redis, each of several makes.
-
-It stands here because tests/conftest.py, which holds all else that tests share, would be too long with it.
-"""
+"""Options of the test run, and the servers that tests run over: S3 and Redis, each of several makes."""
 
 import json
 import os
@@ -24,11 +21,35 @@ from moto.server import ThreadedMotoServer
 from agent_layer.infra.processes.addresses import answers, free_port
 from agent_layer.infra.processes.supervised import Leashed, start_leashed
 
+_TESTS = Path(__file__).parent / "tests"
 _SERVERS = Path(sys.prefix) / "servers"
 """Where 'make test' puts servers of other makes."""
 _BUCKET = "tests"
 """One for all: SeaweedFS keeps volumes for each."""
 _REDIS7 = os.environ.get("AGENT_LAYER_TEST_REDIS7") or "redis-server"
+
+
+_MAKES = {"other_make", "smoke"}
+_FOLDERS = ("soak", "job", "servers", "integration", "unit")
+"""In this order, so that processes which share the tests end at about the same time: the longest tests first."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add ``--servers``."""
+    told = "makes of Redis and S3 to run over: the first of each list with a smoke test of the others, or all"
+    parser.addoption("--servers", choices=("first", "all"), default="first", help=told)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out other makes of servers unless they are asked for, and put folders of long tests first."""
+    if config.getoption("--servers") == "first":
+        left_out = [
+            one for one in items if one.get_closest_marker("other_make") and not one.get_closest_marker("smoke")
+        ]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [one for one in items if one not in set(left_out)]
+    items.sort(key=lambda item: _FOLDERS.index(item.path.relative_to(_TESTS).parts[0]))
 
 
 @pytest.fixture(scope="session")
@@ -96,7 +117,12 @@ class Servers(NamedTuple):
 
 
 @pytest.fixture(
-    params=[Servers("directory", "carried"), Servers("moto", "redis7"), Servers("seaweedfs", "valkey")], ids="-".join
+    params=[
+        Servers("directory", "carried"),
+        pytest.param(Servers("moto", "redis7"), marks=pytest.mark.other_make),
+        pytest.param(Servers("seaweedfs", "valkey"), marks=pytest.mark.other_make),
+    ],
+    ids="-".join,
 )
 def servers(request: pytest.FixtureRequest) -> Servers:
     """Each kind of object store once, each make of Redis once: what holds for one has to hold for the others."""

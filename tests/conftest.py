@@ -1,4 +1,4 @@
-"""This file holds what tests share: a Redis, a namespace for each test, all kinds of object store, ingest servers."""
+"""Fixtures that tests share: a Redis, a namespace for each test, all kinds of object store, ingest servers."""
 
 import asyncio
 import os
@@ -12,7 +12,6 @@ from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import hypothesis
 import pytest
 from redis import Redis
 
@@ -27,6 +26,7 @@ from agent_layer.settings import Settings
 from agent_layer.shipper.direct import DirectDestination
 from agent_layer.shipper.ship import Shipper
 
+from .profiles import register_profiles
 from .waiting import until, wait_until
 from .working import dispatcher, pace, said, stack, start_worker, write_module
 
@@ -34,11 +34,7 @@ __all__ = ["dispatcher", "pace", "said", "stack", "start_worker", "write_module"
 
 _numbers = count()
 
-# Machines that run tests are busy with other things too: how long an example takes says nothing about the code.
-hypothesis.settings.register_profile(
-    "busy", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow], print_blob=True
-)
-hypothesis.settings.load_profile("busy")
+register_profiles()
 
 # A shell starts background jobs with Ctrl-C ignored, and the programs that tests start would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -14,7 +14,7 @@ from agent_layer.settings import Settings
 from agent_layer.store import open_store
 from trainer_adapter.loop.checkpoint import progress_path, read_progress
 
-pytestmark = [pytest.mark.main_job, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 RUN = "demo-0"
 STEPS = 3

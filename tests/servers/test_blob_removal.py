@@ -17,6 +17,8 @@ from agent_layer.store.segments.blob_refs import find_orphans, remove_unneeded
 from agent_layer.store.segments.blobs import blob_key, blob_name, list_blobs, pack
 from agent_layer.store.segments.tombstones import forget, write_tombstones
 
+from ..profiles import num_examples
+
 AT_ONCE = Grace(seconds=-5.0)
 """Nothing is too young, whatever the clocks of the store say."""
 
@@ -232,7 +234,7 @@ moves = st.tuples(deeds, st.integers(0, 3), st.sets(st.integers(0, 2), max_size=
 
 
 @pytest.mark.parametrize("servers", [("directory", "carried")], indirect=True)  # S3 shows nothing else, and slowly
-@hypothesis_settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@hypothesis_settings(max_examples=num_examples(50), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(history=st.lists(st.tuples(moves, moments, moves), max_size=8))
 def test_whatever_happens_in_the_middle_of_whatever_the_living_show_all_and_the_dead_nothing(
     store, watched, history, ship

@@ -20,6 +20,8 @@ from agent_layer.store.reading.display import show_step, show_trajectory
 from agent_layer.store.segments.blobs import BlobLimits, blob_key, list_blobs, pack, read_blob
 from agent_layer.store.segments.format import segment_key
 
+from ..profiles import num_examples
+
 
 def picture(number: int, size_bytes: int = 6_000) -> bytes:
     """The JSON string of a data URL."""
@@ -204,7 +206,7 @@ contents = st.tuples(st.integers(0, 1), bodies)
 limits = st.builds(BlobLimits, st.integers(1, 20), st.integers(1, 60))
 
 
-@hypothesis_settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@hypothesis_settings(max_examples=num_examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(segments=st.lists(st.tuples(st.lists(contents, max_size=6), limits), max_size=3))
 def test_any_mixture_comes_back_as_it_was(store, ship, segments):
     life = new_id()

@@ -22,6 +22,8 @@ from agent_layer.schema.ids import new_id
 from agent_layer.store.consumers.claims import Claim, Claims, Consumer, acknowledge
 from agent_layer.store.segments.format import segment_key
 
+from ..profiles import num_examples
+
 MEMBERS = ("one", "two", "three")
 SPLITS = ("train", "eval")
 MAX_SESSIONS = 8
@@ -226,7 +228,7 @@ def test_claims_do_what_their_model_does(store, write):
     run_state_machine_as_test(
         lambda: ClaimsMachine(store, write),
         settings=hypothesis_settings(
-            max_examples=80,
+            max_examples=num_examples(80),
             stateful_step_count=50,
             deadline=None,
             suppress_health_check=list(HealthCheck),

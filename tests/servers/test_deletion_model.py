@@ -9,6 +9,8 @@ from agent_layer.schema.group import Group
 from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
 from agent_layer.store.segments.format import read_footer
 
+from ..profiles import num_examples
+
 IDS = [f"{group}.{member}-0" for group in "gh" for member in "01"]
 members = st.sampled_from(IDS)
 events = st.one_of(
@@ -127,7 +129,7 @@ def objects_settings(settings):
     return settings
 
 
-@hypothesis_settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@hypothesis_settings(max_examples=num_examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(events, max_size=12))
 def test_the_dead_stay_dead_and_the_living_stay(store, write, told):
     forget_everything(store)

@@ -14,6 +14,8 @@ from agent_layer.schema.step import Action, StepPart
 from agent_layer.store.index.rows import TrajectoryRow
 from agent_layer.store.maintenance.retention import asking_of, find_superseded
 
+from ..profiles import num_examples
+
 DAY = 86_400.0
 NOW = time.time()
 
@@ -172,7 +174,7 @@ rows = st.builds(
 )
 
 
-@hypothesis_settings(max_examples=200)
+@hypothesis_settings(max_examples=num_examples(200))
 @given(st.lists(rows, max_size=12))
 def test_every_task_that_was_ever_answered_keeps_an_answered_asking(found):
     superseded = find_superseded(found)

@@ -16,6 +16,8 @@ from agent_layer.schema.step import Action, StepPart
 from agent_layer.settings import Settings
 from agent_layer.store import open_store
 
+pytestmark = pytest.mark.serial
+
 NUM_STEPS, MOST_STEPS = 7, 28
 S3_ROLL_SECONDS = 1.0
 """What ARCHITECTURE.md advises for S3, so that objects are not too small."""

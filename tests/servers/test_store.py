@@ -92,6 +92,7 @@ def test_an_unknown_trajectory_or_step_is_one_sentence(store, write, attempt_of)
         store.step("x.0-0", -1)
 
 
+@pytest.mark.smoke
 def test_the_index_comes_back_from_the_objects_alone_acceptance_included(store, write, attempt_of, answers_of):
     write(PolicyVersion(run="r", number=0, location="w", created_at=1.0), *attempt_of("x.0-0"))
     write(*attempt_of("x.1-0", at=50.0)[:4], Group(group_id="g", run="r", task_id="t", closed_at=9.0))

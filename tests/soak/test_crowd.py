@@ -17,6 +17,7 @@ NOISE_MB = 1.5
 """By so much the medians of a few samples differ anyway."""
 
 
+@pytest.mark.serial
 @pytest.mark.timeout(SECONDS + 260)
 def test_a_crowd_with_a_long_tail_loses_no_lease_keeps_all_slots_busy_and_leaves_next_to_nothing_in_memory(tmp_path):
     others = os.getloadavg()[0] / os.cpu_count()

@@ -16,6 +16,7 @@ from agent_layer.infra.redis.keys import Keys
 from agent_layer.schema.ids import new_id, trajectory_id_of
 from agent_layer.schema.task import Task
 
+from ...profiles import num_examples
 from .queue_model import MAX_ATTEMPTS, Model, holds
 
 RUNS = ("r1", "r2")
@@ -235,7 +236,7 @@ def test_the_queue_does_what_its_model_does(settings):
     run_state_machine_as_test(
         lambda: QueueMachine(redis, settings),
         settings=hypothesis_settings(
-            max_examples=40,
+            max_examples=num_examples(40),
             stateful_step_count=50,
             deadline=None,
             suppress_health_check=list(HealthCheck),

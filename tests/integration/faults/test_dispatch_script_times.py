@@ -10,6 +10,8 @@ import pytest
 from agent_layer.dispatcher import Dispatcher, Report
 from agent_layer.schema.task import Task
 
+pytestmark = pytest.mark.serial
+
 NUM_HELD = 5_120
 NUM_WORKERS = 5_120
 

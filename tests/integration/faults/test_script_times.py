@@ -9,6 +9,7 @@ import struct
 from collections import defaultdict
 
 import msgspec
+import pytest
 
 from agent_layer.schema.codec import encode, owner_of
 from agent_layer.schema.group import Group
@@ -24,6 +25,8 @@ from agent_layer.store.index.search import find_trajectories
 from agent_layer.store.maintenance.index_audit import count_strays, find_misfiled
 from agent_layer.store.segments.format import StoredRecord, build_segment
 from agent_layer.store.segments.tombstones import forget
+
+pytestmark = pytest.mark.serial
 
 NUM_TRAJECTORIES, NUM_CALLS = 256, 8
 NUM_BLOCKS, BLOCK = 48, 2_048

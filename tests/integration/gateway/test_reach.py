@@ -6,6 +6,8 @@ from contextlib import suppress
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ...profiles import num_examples
+
 CONTROLS = ["collective_rpc", "pause", "resume", "reset_prefix_cache", "metrics", "tokenize", "health", "v1/models"]
 STEPS = [
     "..",
@@ -35,7 +37,7 @@ paths = st.builds(
 methods = st.sampled_from(["GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "CONNECT", "PATCH"])
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=num_examples(200), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(path=paths, method=methods, is_operator=st.booleans(), has_header=st.booleans())
 async def test_no_path_reaches_the_engines_controls(house, path, method, is_operator, has_header):
     opened = house.rollouts[0] if house.rollouts else await house.open()

@@ -8,6 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ...profiles import num_examples
+
 TICK_SECONDS = 0.004
 IDENTITIES = {
     "plain": {},
@@ -67,7 +69,9 @@ def kept(house):
     return lambda: house
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(
+    max_examples=num_examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(st.lists(attempts, min_size=1, max_size=8), st.booleans())
 async def test_attempts_of_one_identity_make_one_good_step(kept, tried, stream):
     house = kept()

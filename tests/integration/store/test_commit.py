@@ -25,6 +25,8 @@ from agent_layer.store.index.commit import commit_segments
 from agent_layer.store.index.index import COLUMNS, Index
 from agent_layer.store.segments.format import StoredRecord, build_segment
 
+from ...profiles import num_examples
+
 AT = 1_795_000_000.0
 times = st.integers(0, 9).map(lambda second: AT + second / 7)
 trajectory_ids = st.sampled_from(["r.0-0", "r.0-1", "stranger"])
@@ -89,7 +91,7 @@ resumes = st.builds(Resumed, trajectory_id=trajectory_ids, run=st.just("run"), a
 contents = st.builds(Content, trajectory_id=trajectory_ids, hash=st.just("hash"), body=st.just(b"1"))
 records = st.one_of(starts, parts, rewards, outcomes, acceptances, groups, policies, batches, contents, resumes)
 property_settings = hypothesis_settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=num_examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 

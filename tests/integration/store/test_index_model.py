@@ -20,6 +20,8 @@ from agent_layer.store.maintenance.index_audit import count_strays, find_misfile
 from agent_layer.store.segments.format import StoredRecord, build_segment
 from agent_layer.store.segments.tombstones import forget
 
+from ...profiles import num_examples
+
 NUM_FILLERS, NUM_SUBJECTS = 2_044, 8
 AT = 1_000.0
 
@@ -120,7 +122,7 @@ def subject(redis, keys):
 
 @pytest.mark.timeout(300)
 def test_whatever_happens_in_whatever_order_the_index_says_what_is_stored(subject):
-    @hypothesis_settings(max_examples=30, suppress_health_check=list(HealthCheck))
+    @hypothesis_settings(max_examples=num_examples(30), suppress_health_check=list(HealthCheck))
     @given(moves, st.randoms(use_true_random=False))
     def check(asked, chance):
         model, names = Model(), [f"{new_id()}.0-0" for _ in range(NUM_SUBJECTS)]

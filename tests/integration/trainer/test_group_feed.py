@@ -16,6 +16,8 @@ from trainer_adapter.config import Curriculum, Rollouts, TrainConfig
 from trainer_adapter.loop.checkpoint import Cursor
 from trainer_adapter.loop.feed import CONSUMER, GroupFeed, task_order
 
+from ...profiles import num_examples
+
 TASKS = [Task(id=f"t{number}", run="r") for number in range(4)]
 
 
@@ -171,7 +173,7 @@ def test_a_feed_that_goes_on_under_later_versions_asks_for_the_same_groups_and_l
 
 
 @given(st.data())
-@hypothesis_settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@hypothesis_settings(max_examples=num_examples(15), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_group_is_given_out_too_early_for_its_step(make, dispatcher, redis, keys, data):
     for key in redis.scan_iter(match=keys.queue("*")):
         redis.delete(key)

@@ -36,7 +36,10 @@ from .conftest import Site, serve_gateway
 NAMESPACE = "roles"
 
 
-@pytest.fixture(scope="module", params=["carried", "redis7", "valkey"])
+@pytest.fixture(
+    scope="module",
+    params=["carried", *(pytest.param(make, marks=pytest.mark.other_make) for make in ("redis7", "valkey"))],
+)
 def guarded(request, start_redis):
     """A server that knows one user for each role; its administrator."""
     with Redis.from_url(start_redis(request.param)) as admin:

@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 from agent_layer.errors import BadInputError
 from agent_layer.schema.ids import new_id
 
+from ...profiles import num_examples
+
 NUM_TRAJECTORIES = 300
 
 
 def test_counts_and_scans_see_what_a_plain_filter_would(full_store, models):
-    @hypothesis_settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @hypothesis_settings(max_examples=num_examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(models.asked)
     def check(asked):
         wanted = models.answer(asked, "oldest")
@@ -58,7 +60,7 @@ def test_a_summary_says_what_a_plain_sum_would(full_store, by, asked, models):
 
 
 def test_a_mean_is_exact_whatever_the_order_in_which_rewards_came(store, write, attempt_of):
-    @hypothesis_settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @hypothesis_settings(max_examples=num_examples(30), deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=20))
     @example([1.7e308, 1.7e308, 1e-3, -1.7e308] * 50)
     @example([1e16, 0.1, 1.0, -1e16, 0.2, 5e-324])

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from agent_layer.errors import BadInputError
 from agent_layer.store.segments.tombstones import forget
 
+from ...profiles import num_examples
+
 NUM_TRAJECTORIES = 300
 
 
@@ -27,7 +29,7 @@ def pages(store, asked, order, limit):
 
 
 def test_a_search_answers_what_a_plain_filter_would(full_store, models):
-    @hypothesis_settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @hypothesis_settings(max_examples=num_examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(models.asked, st.sampled_from(models.orders), st.integers(1, 60))
     def check(asked, order, limit):
         assert list(pages(full_store, asked, order, limit)) == models.answer(asked, order)
