@@ -3,8 +3,8 @@
 import pytest
 from redis import Redis
 
-from agent_layer.cli.redis_health import look_at_redis
-from agent_layer.local.addresses import free_port
+from agent_layer.cli.services.doctor import look_at_redis
+from agent_layer.infra.processes.addresses import free_port
 from agent_layer.settings import Settings
 
 

@@ -13,7 +13,7 @@ from agent_layer.infra.processes.supervised import start_leashed
 PARENT = """
 import sys, time
 from pathlib import Path
-from agent_layer.local.leash import start_leashed
+from agent_layer.infra.processes.supervised import start_leashed
 start_leashed([sys.executable, "-c", CHILD], {}, Path(sys.argv[1]))
 time.sleep(60)
 """
