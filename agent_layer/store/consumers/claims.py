@@ -23,7 +23,7 @@ from redis.commands.core import Script
 from redis.exceptions import RedisError
 
 from agent_layer.errors import BadInputError, CorruptRecordError, LeaseLostError
-from agent_layer.infra import pages_of
+from agent_layer.infra import batched
 from agent_layer.infra.redis import Keys, load_script
 from agent_layer.schema import Group, Split, check_name, decode, new_id
 
@@ -158,7 +158,7 @@ class Claims:
 def acknowledge(redis: Redis, keys: Keys, consumer: Consumer, group_ids: Sequence[str]) -> None:
     """Acknowledge groups, whoever holds them; twice does no harm."""
     ack, about = load_script(redis, "claims/ack"), [consumer.run, consumer.name, consumer.member, "", 0, _ALL_SPLITS]
-    for page in pages_of(group_ids, _BATCH_GROUPS):
+    for page in batched(group_ids, _BATCH_GROUPS):
         ack(keys=[keys.name()], args=[*about, *page])
 
 

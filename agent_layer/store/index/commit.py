@@ -7,7 +7,7 @@ from typing import cast
 import msgspec
 from redis import Redis
 
-from agent_layer.infra import pages_of
+from agent_layer.infra import batched
 from agent_layer.infra.redis import Keys, load_script
 from agent_layer.schema import (
     Cause,
@@ -103,7 +103,7 @@ def commit_segments(redis: Redis, keys: Keys, segments: Sequence[SealedSegment],
 
 def _note_replaced(redis: Redis, keys: Keys, footer: SegmentFooter) -> None:
     """Let those that a segment replaces be looked at again, so that they go even if whoever merged them died."""
-    for page in pages_of(footer.replaces, _LARGEST_BATCH):
+    for page in batched(footer.replaces, _LARGEST_BATCH):
         sizes = cast("list[bytes | None]", redis.hmget(keys.segments, page))
         if committed := [name for name, size in zip(page, sizes, strict=True) if size is not None]:
             remember_replaced(redis, keys, committed, footer.name)
@@ -111,7 +111,7 @@ def _note_replaced(redis: Redis, keys: Keys, footer: SegmentFooter) -> None:
 
 def remember_replaced(redis: Redis, keys: Keys, names: Sequence[str], by: str) -> None:
     """Remember what segments were merged into (empty: nothing of them lives), and that their objects are to go."""
-    for page in pages_of(names, _LARGEST_BATCH):
+    for page in batched(names, _LARGEST_BATCH):
         pipeline = redis.pipeline(transaction=False)  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
         pipeline.sadd(keys.rewrite, *page)
         for name in page:

@@ -13,7 +13,7 @@ from redis import Redis
 from redis.client import Pipeline
 from redis.commands.core import Script
 
-from agent_layer.infra import pages_of
+from agent_layer.infra import batched
 from agent_layer.infra.redis import Keys, load_script
 from agent_layer.schema import Chunk
 from agent_layer.store.index.filters import Conditions
@@ -215,7 +215,7 @@ def seek_in_turns(
     conditions: Conditions, blocks: Sequence[int], any_of: Sequence[str] | None = None
 ) -> Iterator[Sought]:
     """What scans are told that together look into all of these blocks, each into a few, so that nobody waits long."""
-    return (seek(conditions, page, any_of) for page in pages_of(blocks, _BLOCKS_AT_ONCE))
+    return (seek(conditions, page, any_of) for page in batched(blocks, _BLOCKS_AT_ONCE))
 
 
 def _sum_of(numbers: bytes) -> Fraction:

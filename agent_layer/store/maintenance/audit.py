@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias, cast
 import msgspec
 
 from agent_layer.errors import CorruptRecordError, NotFoundError
-from agent_layer.infra import pages_of
+from agent_layer.infra import batched
 from agent_layer.infra.objects import ObjectStore
 from agent_layer.state import count_calls
 from agent_layer.store.index import Index, scan_trajectories
@@ -83,7 +83,7 @@ def find_broken_blobs(index: Index, objects: ObjectStore) -> Iterator[Finding]:
         return name, None
 
     with ThreadPoolExecutor(_NUM_AT_ONCE) as threads:
-        for page in pages_of((row.trajectory_id for row in scan_trajectories(index, {})), _PAGE):
+        for page in batched((row.trajectory_id for row in scan_trajectories(index, {})), _PAGE):
             users = _users_of(index, page)
             for name, fault in threads.map(fault_of, users):
                 if fault and index.redis.hexists(index.keys.blobs_of(users[name]), name):  # not deleted meanwhile
@@ -188,7 +188,7 @@ def _check_entries(index: Index, segments: frozenset[str | None]) -> tuple[int, 
     num_trajectories = 0
     marked = names_in(index.redis.hkeys(index.keys.segments))
     gone = {name: {name} for name in sorted(marked - segments)}
-    for page in pages_of((row.trajectory_id for row in scan_trajectories(index, {})), _PAGE):
+    for page in batched((row.trajectory_id for row in scan_trajectories(index, {})), _PAGE):
         num_trajectories += len(page)
         for trajectory_id in page:
             if lacking := {segment for segment, _ in index.chunks(trajectory_id)} - segments:
@@ -226,7 +226,7 @@ def _find_missing(gone: dict[str, set[str]], index: Index, objects: ObjectStore)
 def _find_short(index: Index) -> Iterator[Finding]:
     """Accepted attempts, each with its calls: as many as were counted at its end, each begun and ended."""
     accepted = (row.trajectory_id for row in scan_trajectories(index, {"accepted": True}))
-    for page in pages_of(accepted, _PAGE):
+    for page in batched(accepted, _PAGE):
         pipeline = index.pipeline()
         for trajectory_id in page:
             pipeline.hget(index.keys.trajectory(trajectory_id), "calls_at_end")

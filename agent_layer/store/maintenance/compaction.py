@@ -16,7 +16,7 @@ from typing import cast
 import msgspec
 
 from agent_layer.errors import CorruptRecordError, NotFoundError
-from agent_layer.infra import pages_of
+from agent_layer.infra import batched
 from agent_layer.infra.objects import ObjectStore
 from agent_layer.schema import SegmentFooter
 from agent_layer.store.index import Index, commit_segments
@@ -189,7 +189,7 @@ class _Compaction:
 
     def _find_due(self, noted: Collection[str], sizes: dict[str, int]) -> set[str]:
         due: set[str] = set()
-        for page in pages_of(sorted(noted), _NUM_AT_ONCE):
+        for page in batched(sorted(noted), _NUM_AT_ONCE):
             for source in self._open(page, sizes):
                 deaths = deaths_of(self._redis, self._keys, owners_in(source.footer))
                 of_owner = {chunk.owner: chunk.size_bytes for chunk in source.footer.chunks}

@@ -18,7 +18,7 @@ from typing import NamedTuple, cast
 import msgspec
 
 from agent_layer.errors import BadInputError
-from agent_layer.infra import pages_of
+from agent_layer.infra import batched
 from agent_layer.infra.objects import ObjectStore
 from agent_layer.schema import FINAL_STATUSES, Group, decode
 from agent_layer.state import remove_checkpoints_of
@@ -54,7 +54,7 @@ def find_emptied(index: Index, group_ids: Iterable[str], condemned: AbstractSet[
     A closed group lives as long as one of its members does; one without members, or an open one, as long as any
     attempt of it is stored.
     """
-    candidates = [found for page in pages_of(group_ids, _PAGE) for found in _look_up(index, page)]
+    candidates = [found for page in batched(group_ids, _PAGE) for found in _look_up(index, page)]
     emptied = [one for one in candidates if one.members and not _has_survivor(index, one.members, condemned)]
     unpeopled = [one for one in candidates if not one.members]
     for run, task_id in sorted({(one.run, one.task_id) for one in unpeopled}):
@@ -90,7 +90,7 @@ def _members(index: Index, key: str) -> list[bytes]:
 
 
 def _look_up_all(index: Index, group_ids: Iterable[bytes]) -> Iterator[_Candidate]:
-    for page in pages_of((one.decode() for one in group_ids), _PAGE):
+    for page in batched((one.decode() for one in group_ids), _PAGE):
         yield from _look_up(index, page)
 
 
@@ -190,7 +190,7 @@ def plan_deletion(index: Index, rows: Iterable[TrajectoryRow], whole: Filters | 
     trajectory_ids, segments, runs = list[str](), set[str](), set[str]()
     candidates = dict.fromkeys(_groups_meant(index, whole or {}))
     num_running = num_bytes = 0
-    for page in pages_of(rows, _PAGE):
+    for page in batched(rows, _PAGE):
         trajectory_ids += [row.trajectory_id for row in page]
         runs |= {row.run for row in page if row.run}
         candidates |= dict.fromkeys(row.group_id for row in page if row.group_id)
@@ -198,7 +198,7 @@ def plan_deletion(index: Index, rows: Iterable[TrajectoryRow], whole: Filters | 
         for places in _places(index, trajectory_ids[-len(page) :]):
             segments |= {name.decode() for name in places}
             num_bytes += sum(int(place.split()[1]) for place in places.values())
-    for page in pages_of(candidates, _PAGE):  # also of those that live: they are written again without the dead
+    for page in batched(candidates, _PAGE):  # also of those that live: they are written again without the dead
         held = cast("list[bytes | None]", index.redis.hmget(index.keys.group_segments, page))
         segments |= {name for names in held if names for name in names.decode().split()}
     condemned = frozenset(trajectory_ids)
@@ -230,7 +230,7 @@ def carry_out(
     """
     owners = [*(f"group:{one}" for one in deletion.group_ids), *deletion.trajectory_ids]
     times = [
-        write_tombstones(index.keys, objects, page, reason) for page in pages_of(owners, _LARGEST_OBJECT)
+        write_tombstones(index.keys, objects, page, reason) for page in batched(owners, _LARGEST_OBJECT)
     ]  # all of them first: whatever happens next, a rebuild knows the whole of it
     _note(index, deletion.segments)
     if times:
@@ -293,14 +293,14 @@ def _places(index: Index, trajectory_ids: Iterable[str]) -> list[dict[bytes, byt
 
 
 def _note(index: Index, segments: Iterable[str]) -> None:
-    for page in pages_of(segments, _PAGE):
+    for page in batched(segments, _PAGE):
         index.redis.sadd(index.keys.rewrite, *page)
 
 
 def _clear_queue(index: Index, group_ids: Iterable[str]) -> None:
     """Take closed groups out of what the dispatcher remembers: it goes by their tombstones instead."""
     queue = index.keys.queue
-    for page in pages_of(group_ids, _PAGE):
+    for page in batched(group_ids, _PAGE):
         asked = index.pipeline()
         for group_id in page:
             asked.hmget(queue("g", group_id), "state", "launched")

@@ -13,7 +13,7 @@ from typing import Final, cast
 import msgspec
 
 from agent_layer.errors import CorruptRecordError, NotFoundError
-from agent_layer.infra import pages_of
+from agent_layer.infra import batched
 from agent_layer.infra.objects import ObjectEntry, ObjectStore
 from agent_layer.recorder import read_frames
 from agent_layer.schema import SegmentFooter, Tombstone, decode
@@ -202,7 +202,7 @@ class _Collection:
         """Whoever made them removes them; these are of holders that died."""
         old = set(self._aged(entries, self._grace.checkpoint_seconds))
         aged = [(one, name) for one in self._aged(entries, self._grace.seconds) if (name := checkpoint_at(one.key))]
-        for page in pages_of(aged, _PAGE):
+        for page in batched(aged, _PAGE):
             asked = self._index.pipeline()
             for _, name in page:
                 asked.hexists(self._keys.trajectory(trajectory_of(name)), "ended_at")

@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeAlias, cast
 import msgspec
 from redis import Redis
 
-from agent_layer.infra import pages_of
+from agent_layer.infra import batched
 from agent_layer.infra.redis import Keys, load_script
 from agent_layer.schema import Chunk, SegmentFooter, TrajectorySummary
 from agent_layer.store.index import COLUMNS, Index, rewards_of
@@ -27,7 +27,7 @@ _BASIS = ("declared", "ended", "status", "cause", "reward")
 
 def find_misfiled(index: Index, trajectory_ids: Iterable[str]) -> Iterator[str]:
     """Give those whose block differs from their row, or whose reward does not follow from what was judged."""
-    for page in pages_of(trajectory_ids, _AT_ONCE):
+    for page in batched(trajectory_ids, _AT_ONCE):
         yield from dict.fromkeys([*index.misfiled(page), *_misjudged(index, page)])
 
 
@@ -178,7 +178,7 @@ def count_strays(redis: Redis, keys: Keys, *, clear: bool = False) -> dict[int, 
     """Count, by block, the bits that say something of nobody; only blocks that have some."""
     script, found = load_script(redis, "strays"), defaultdict[int, int](int)
     for block, names in sorted(_bitmaps(redis, keys).items()):
-        for page in pages_of(names, _NAMES_AT_ONCE):
+        for page in batched(names, _NAMES_AT_ONCE):
             for part in range(_PARTS):
                 arguments = [block, part, "1" if clear else "", *page]
                 found[block] += cast("int", script(keys=[keys.name()], args=arguments))

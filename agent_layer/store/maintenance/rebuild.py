@@ -13,7 +13,7 @@ import msgspec
 from redis import Redis
 
 from agent_layer.errors import BadInputError, CorruptRecordError, NotFoundError
-from agent_layer.infra import pages_of
+from agent_layer.infra import batched
 from agent_layer.infra.objects import MemoryObjects, ObjectStore
 from agent_layer.infra.redis import Keys
 from agent_layer.schema import LogRecord, decode
@@ -108,7 +108,7 @@ def drop_index(redis: Redis, keys: Keys) -> None:
 def _read_ahead(threads: ThreadPoolExecutor, objects: ObjectStore, segments: Sequence[str]) -> Iterator["list[_Read]"]:
     """Read segments a batch at a time; while one is entered, the next is on its way."""
     coming: deque[Iterator[_Read]] = deque()
-    for batch in pages_of(segments, _SEGMENTS_TOGETHER):
+    for batch in batched(segments, _SEGMENTS_TOGETHER):
         coming.append(threads.map(partial(_read_or_salvage, objects), batch))
         if len(coming) > 1:
             yield list(coming.popleft())

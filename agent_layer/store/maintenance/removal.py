@@ -11,7 +11,7 @@ from typing import NamedTuple, cast
 import msgspec
 from redis import Redis
 
-from agent_layer.infra import pages_of
+from agent_layer.infra import batched
 from agent_layer.infra.objects import ObjectStore
 from agent_layer.infra.redis import Keys, load_script
 from agent_layer.schema import Chunk, SegmentFooter
@@ -47,7 +47,7 @@ def retire_segments(
     leaves = list(_leaves(olds, news))
     needed = _leave(redis, keys, leaves)
     gone = [one.name for one in olds if one.name not in needed]
-    for page in pages_of(gone, _PAGE):
+    for page in batched(gone, _PAGE):
         redis.hdel(keys.segments, *page)
         _delete(keys, objects, page)
         redis.srem(keys.rewrite, *page)
@@ -61,7 +61,7 @@ def _leaves(olds: Iterable[SegmentFooter], news: Iterable[SegmentFooter]) -> Ite
         for owner in _filed(one):
             olds_of.setdefault(owner, []).append(one.name)
     for owner, names in olds_of.items():
-        for page in pages_of(names, _NAMES_AT_ONCE):
+        for page in batched(names, _NAMES_AT_ONCE):
             yield _Leave(owner, new_of.get(owner, ""), page)
 
 
@@ -75,7 +75,7 @@ def _leave(redis: Redis, keys: Keys, leaves: Iterable[_Leave]) -> set[str]:
     """Names that are still needed."""
     script = load_script(redis, "retire")
     needed: set[str] = set()
-    for page in pages_of(leaves, _OWNERS_AT_ONCE):
+    for page in batched(leaves, _OWNERS_AT_ONCE):
         found = cast("list[bytes]", script(keys=[keys.name()], args=[msgspec.msgpack.encode(page)]))
         owners = {owner.decode() for owner in found}
         needed.update(name for one in page if one.owner in owners for name in one.olds)

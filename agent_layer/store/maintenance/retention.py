@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple, TypeAlias, cast
 import msgspec
 
 from agent_layer.errors import BadInputError
-from agent_layer.infra import pages_of
+from agent_layer.infra import batched
 from agent_layer.infra.objects import ObjectStore
 from agent_layer.schema import FINAL_STATUSES, Group, decode
 from agent_layer.store.index import Filters, Index, TrajectoryRow, scan_trajectories
@@ -206,7 +206,7 @@ def _judge(index: Index, rules: ExpiryRules) -> Iterator[_Verdict]:
     filters, tests = _read_rules(index, rules)
     readers = Readers(index)
     found = (row for row in scan_trajectories(index, filters) if all(holds(row) for holds in tests))
-    for page in pages_of(found, _PAGE):
+    for page in batched(found, _PAGE):
         standing = readers.standing_of(row.group_id for row in page if row.group_id)
         for row in page:
             yield _Verdict(row, _reason_to_keep(row, standing, unread=rules.get("unread", False)))

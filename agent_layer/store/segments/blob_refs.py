@@ -24,7 +24,7 @@ from typing import NamedTuple, cast
 import msgspec
 from redis import Redis
 
-from agent_layer.infra import pages_of
+from agent_layer.infra import batched
 from agent_layer.infra.objects import ObjectStore
 from agent_layer.infra.redis import Keys, load_script
 from agent_layer.schema import Content, ContentRef, LogRecord, decode, encode
@@ -72,7 +72,7 @@ def remove_unneeded(redis: Redis, keys: Keys, objects: ObjectStore, orphans: Ite
     with ThreadPoolExecutor(_NUM_AT_ONCE) as threads:
         for _ in threads.map(objects.delete, [blob_key(keys, name) for name in names]):
             pass
-    for page in pages_of(names, _AT_ONCE):
+    for page in batched(names, _AT_ONCE):
         redis.srem(keys.unneeded, *page)
     return names
 
@@ -118,7 +118,7 @@ class _Held(NamedTuple):
 def _hold(redis: Redis, keys: Keys, contents: Sequence[Content]) -> list[_Held]:
     script = load_script(redis, "blobs")
     held: list[_Held] = []
-    for page in pages_of(contents, _AT_ONCE):
+    for page in batched(contents, _AT_ONCE):
         names = [blob_name(one.body) for one in page]
         asked = [(one.trajectory_id, name.partition("-")[0], name) for one, name in zip(page, names, strict=True)]
         given = cast("list[bytes]", script(keys=[keys.name()], args=[msgspec.msgpack.encode(asked)]))
@@ -153,6 +153,6 @@ def _removable(redis: Redis, keys: Keys, names: Iterable[str], *, is_looking: bo
     script = load_script(redis, "unneeded")
     mode = "0" if is_looking else "1"
     found: list[str] = []
-    for page in pages_of(names, _AT_ONCE):
+    for page in batched(names, _AT_ONCE):
         found += [name.decode() for name in cast("list[bytes]", script(keys=[keys.name()], args=[mode, *page]))]
     return found

@@ -15,7 +15,7 @@ import msgspec
 from redis import Redis
 
 from agent_layer.errors import CorruptRecordError
-from agent_layer.infra import pages_of
+from agent_layer.infra import batched
 from agent_layer.infra.objects import ObjectStore
 from agent_layer.infra.redis import Keys, load_script
 from agent_layer.recorder import frame, read_frames
@@ -74,7 +74,7 @@ def leave_out(batch: TrainedBatch, dead: Collection[str]) -> TrainedBatch:
 def deaths_of(redis: Redis, keys: Keys, owners: Iterable[str]) -> dict[str, float]:
     """When those of the owners died who did, in seconds since the epoch."""
     deaths: dict[str, float] = {}
-    for page in pages_of(owners, _PAGE):
+    for page in batched(owners, _PAGE):
         times = cast("list[bytes | None]", redis.hmget(keys.dead, [owner_hash(one) for one in page]))
         deaths |= {owner: float(at) for owner, at in zip(page, times, strict=True) if at is not None}
     return deaths
@@ -131,7 +131,7 @@ def write_tombstones(keys: Keys, objects: ObjectStore, owners: Sequence[str], re
 def forget(redis: Redis, keys: Keys, owners: Sequence[str], deleted_at: float) -> None:
     """Take these out of the index, and note which segments hold bytes of them."""
     script = load_script(redis, "forget")
-    for page in pages_of(owners, _OWNERS_AT_ONCE):
+    for page in batched(owners, _OWNERS_AT_ONCE):
         script(keys=[keys.name()], args=[repr(deleted_at), *page])
 
 
