@@ -1,4 +1,4 @@
-"""This file holds what the scripted engine answers: a model that plans a trip without a mistake, but one."""
+"""Answers of the scripted engine: a model that plans trips, with one deliberate mistake."""
 
 import json
 
@@ -8,7 +8,7 @@ __all__ = ["plan_trip"]
 
 
 def plan_trip(asked: Asked) -> Answer:
-    """Look the fare up, convert it, say it; whoever wants to pay in JPY is told the price in EUR."""
+    """Look up the fare, convert it, answer it. The mistake: a price in JPY is not converted."""
     city, currency = str(asked.messages[0]["content"]).removeprefix("A flight to ").rstrip(".").split(" in ")
     match asked.turn:
         case 0:
