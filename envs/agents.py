@@ -49,10 +49,10 @@ def load_target(name: str) -> Target:
 
     Raises: BadInputError: there is none, or it has no form that can be run.
     """
-    return target_of(find_object(name, "agent"), name)
+    return make_target(find_object(name, "agent"), name)
 
 
-def target_of(found: object, name: str) -> Target:
+def make_target(found: object, name: str) -> Target:
     """Make a target of a coroutine function, a compiled graph or an Environment class; resumable if that is.
 
     Raises: BadInputError: it is none of these.

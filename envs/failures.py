@@ -52,7 +52,7 @@ class EndedError(AgentFailedError):
         return self.ending.error or self.ending.status
 
 
-def ending_of(error: BaseException) -> Ending:
+def classify_failure(error: BaseException) -> Ending:
     """Classify what an agent raised, by the errors that led to it too.
 
     Out of turns or tokens: the policy ran out, it is scored as it stands. No answer, or an answer of 500 and above:

@@ -58,7 +58,7 @@ _REQUESTS: msgspec.msgpack.Decoder[Fork | Kill] = msgspec.msgpack.Decoder(Fork |
 _log = logging.getLogger(__name__)
 
 
-def serve_zygote(end: socket.socket) -> None:
+def serve_fork_server(end: socket.socket) -> None:
     """Load the target that the worker names, then fork hosts until the worker hangs up."""
     begin = msgspec.msgpack.decode(end.recv(LONGEST_PACKET), type=Begin)
     ready, agent = load_agent(begin)
@@ -72,10 +72,10 @@ def serve_zygote(end: socket.socket) -> None:
             num_threads - 1,
         )
     warm_up()
-    _Zygote(end, agent).serve()
+    _ForkServer(end, agent).serve()
 
 
-class _Zygote:
+class _ForkServer:
     """Forks hosts for single attempts, and tells of their ends."""
 
     def __init__(self, end: socket.socket, agent: Agent) -> None:

@@ -15,8 +15,8 @@ from agent_layer.schema import check_name
 from agent_layer.settings import Settings
 from agent_layer.store import Store, open_store, takes_filters
 from agent_layer.store.index import Filters
-from envs.registry import verifier_hash_of
-from envs.rescoring.rescore import Judging, Tally, Verdict, rescore
+from envs.registry import hash_scorer
+from envs.rescoring.rescore import RescoreOptions, Tally, Verdict, rescore
 from envs.scorers import AGENT, load_scorer
 
 _STOPPED_BY_KEYBOARD = 130
@@ -53,7 +53,7 @@ def rescore_stored(
     tally.raise_failures()
 
 
-def _judging(name: str, reward_name: str | None, settings: Settings, *, is_rehearsal: bool) -> Judging:
+def _judging(name: str, reward_name: str | None, settings: Settings, *, is_rehearsal: bool) -> RescoreOptions:
     sys.path.insert(0, str(Path.cwd()))
     scorer = load_scorer(name)
     if scorer is None:
@@ -61,16 +61,16 @@ def _judging(name: str, reward_name: str | None, settings: Settings, *, is_rehea
             f"rescore: expected a scorer, found {AGENT!r}: an agent that has ended reports nothing more; name a"
             " module:function"
         )
-    return Judging(
+    return RescoreOptions(
         scorer=scorer,
-        verifier_hash=verifier_hash_of(scorer),
+        verifier_hash=hash_scorer(scorer),
         seconds=settings.score_seconds,
         name=None if reward_name is None else check_name(reward_name, "reward name"),
         is_rehearsal=is_rehearsal,
     )
 
 
-def _judge_all(store: Store, filters: Filters, judging: Judging, slots: int, tally: Tally) -> bool:
+def _judge_all(store: Store, filters: Filters, judging: RescoreOptions, slots: int, tally: Tally) -> bool:
     """Judge what the query finds; whether Ctrl-C ended it before it was done."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True)) as progress:

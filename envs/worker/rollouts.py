@@ -16,7 +16,7 @@ from agent_layer.schema import RewardSpec, Split
 from agent_layer.schema.wire import OpenedRollout, OpenRequest, RenewedRollouts, Resumption, start_of
 from agent_layer.state import Checkpoint, check_trainable
 from envs.failures import RefusedTaskError
-from envs.worker.context import Workplace
+from envs.worker.context import WorkerContext
 from tracer.core import Rollout
 from tracer.transport import GatewayClient
 
@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 def open_attempt(
-    place: Workplace, lease: Lease, rewards: dict[str, RewardSpec], checkpoint: Checkpoint | None = None
+    place: WorkerContext, lease: Lease, rewards: dict[str, RewardSpec], checkpoint: Checkpoint | None = None
 ) -> Rollout:
     """Record the beginning of an attempt, then ask the gateway for its address.
 
@@ -80,7 +80,7 @@ def _open(gateway: GatewayClient, request: OpenRequest) -> OpenedRollout:
         raise RefusedTaskError(*error.args) from error
 
 
-def renew_keys(place: Workplace, trajectory_ids: Sequence[str]) -> RenewedRollouts | None:
+def renew_keys(place: WorkerContext, trajectory_ids: Sequence[str]) -> RenewedRollouts | None:
     """Let the keys of running attempts hold as long as their leases do; None: the gateway does not answer."""
     try:
         return place.gateway.renew(trajectory_ids, place.settings.lease_seconds)
@@ -89,7 +89,7 @@ def renew_keys(place: Workplace, trajectory_ids: Sequence[str]) -> RenewedRollou
         return None
 
 
-def close_attempt(place: Workplace, rollout: Rollout, split: Split, *, abort: bool = False) -> int:
+def close_attempt(place: WorkerContext, rollout: Rollout, split: Split, *, abort: bool = False) -> int:
     """Let the gateway take no more calls of an attempt; give the number of those that it took.
 
     Args:

@@ -20,7 +20,7 @@ from agent_layer.schema.rollout import FINAL_STATUSES
 from agent_layer.schema.task import Task
 from agent_layer.settings import Settings
 from agent_layer.store import Store, open_store
-from envs.agents import CommandTarget, target_of
+from envs.agents import CommandTarget, make_target
 from envs.worker.service import WorkOptions, open_worker
 
 from ...waiting import until
@@ -49,7 +49,7 @@ class Site:
                 case list():
                     target = CommandTarget(agent)
                 case _:
-                    target = target_of(agent, name)
+                    target = make_target(agent, name)
             options = WorkOptions(agent=name, target=target, **options)
             async with open_worker(self.settings, options, pool) as worker:
                 working = asyncio.create_task(worker.work())

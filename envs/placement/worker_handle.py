@@ -9,7 +9,7 @@ import msgspec
 from agent_layer.settings import Settings
 
 
-class Order(msgspec.Struct, frozen=True, kw_only=True):
+class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
     """One worker to be started on some machine."""
 
     arguments: list[str]
@@ -22,22 +22,22 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     """Between the end of its supervisor and its own, at most."""
 
     @classmethod
-    def of(cls, settings: Settings, arguments: list[str]) -> "Order":
-        """Order a worker with these settings, which works where this process does."""
+    def of(cls, settings: Settings, arguments: list[str]) -> "WorkerSpec":
+        """WorkerSpec a worker with these settings, which works where this process does."""
         return cls(
             arguments=arguments,
             variables=settings.environment(),
             directory=str(Path.cwd()),
-            grace_seconds=longest_end_seconds(settings),
+            grace_seconds=longest_shutdown_seconds(settings),
         )
 
 
-def longest_end_seconds(settings: Settings) -> float:
+def longest_shutdown_seconds(settings: Settings) -> float:
     """How long a worker takes at most from being told to drain to its end: drain, store, ship, and a little."""
     return settings.work_drain_seconds + 2 * settings.stop_seconds + settings.retry_seconds
 
 
-class Placed(Protocol):
+class WorkerHandle(Protocol):
     """A worker, wherever it runs."""
 
     @property
@@ -62,5 +62,5 @@ class Placed(Protocol):
         ...
 
 
-Place: TypeAlias = Callable[[], Awaitable[Placed]]
+StartWorker: TypeAlias = Callable[[], Awaitable[WorkerHandle]]
 """Starts one more worker."""
