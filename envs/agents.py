@@ -26,7 +26,7 @@ from envs.checkpoints import check_graph, run_graph
 from envs.environment import Environment, play
 from envs.progress import current_progress
 from envs.registry import find_object
-from envs.resumable import is_resumable, resumable
+from envs.resume import is_resumable, resumable
 from tracer import variables_of
 from tracer.core import Rollout, json_value
 
@@ -72,7 +72,7 @@ def make_target(found: object, name: str) -> Target:
 
 def _run_function(function: _AgentFunction) -> Target:
     async def run(task: Task, rollout: Rollout) -> object:
-        current_progress().start()
+        current_progress().mark_prepared()
         return await function(task.view(), rollout)
 
     return run
@@ -89,7 +89,7 @@ def _run_graph(graph: _Graph) -> Target:
     """The task's input is the state that the graph begins in; a plain text becomes the first message of the user."""
 
     async def run(task: Task, rollout: Rollout) -> object:  # noqa: ARG001  # the hooks find the rollout in the context
-        current_progress().start()
+        current_progress().mark_prepared()
         return _result_of(await graph.ainvoke(_begin_of(task)))
 
     return run
@@ -99,7 +99,7 @@ def _resume_graph(found: object, name: str) -> Target:
     graph = check_graph(found, name)
 
     async def run(task: Task, rollout: Rollout) -> object:
-        current_progress().start()
+        current_progress().mark_prepared()
         return _result_of(await run_graph(graph, _begin_of(task), rollout))
 
     return run
@@ -137,7 +137,7 @@ class CommandTarget:
             BadInputError: there is no such program.
         """
         process = await self._start(agent_environment() | command_variables(task, rollout))
-        current_progress().start()
+        current_progress().mark_prepared()
         reading = asyncio.gather(_tail(process.stdout), _tail(process.stderr))
         try:
             output, errors = await asyncio.shield(reading)  # to the end: a pipe that is full is not seen to close

@@ -69,7 +69,7 @@ async def _play(environment: Environment, task: Task, rollout: Rollout, client: 
     messages: list[JsonObject] = []
     total: float | None = None
     result = StepResult(observation=await environment.reset(task))
-    current_progress().start()
+    current_progress().mark_prepared()
     while not result.done:
         messages.append({"role": "user", "content": _text(result.observation)})
         call_id = new_id()

@@ -1,4 +1,4 @@
-"""This file holds who is to blame when an agent ends in an error: the policy, the infrastructure or the user's code."""
+"""Classifies failures of agents: by the policy, the infrastructure or the user's code."""
 
 from collections.abc import Iterator
 from typing import cast
@@ -10,7 +10,7 @@ from agent_layer.recorder import Blotter
 from agent_layer.schema import Cause, RolloutStatus
 
 _LIMIT_CODE = "rollout_limit"
-"""How the gateway's refusal reads when the task's turns or tokens are used up."""
+"""Error code with which the gateway refuses calls when the task's turns or tokens are used up."""
 _LONGEST_ERROR = 2000
 _BLOTTER = Blotter(())
 
@@ -27,7 +27,7 @@ class ModelCallError(AgentFailedError):
 
 
 class RefusedTaskError(BadInputError):
-    """The gateway does not take an attempt at this task, whoever asks and however often."""
+    """The gateway refuses every attempt at this task."""
 
 
 class Ending(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,11 +38,11 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
     """None for a plain completion."""
     error: str | None = None
     is_own: bool = True
-    """False: it was ended for the sake of another attempt, and does not count as a failure of its task."""
+    """False: it ended because of another attempt, and does not count as a failure of its task."""
 
 
 class EndedError(AgentFailedError):
-    """The agent ended elsewhere, where it was seen how."""
+    """The agent ended in another process, which reported how."""
 
     def __init__(self, ending: Ending) -> None:
         super().__init__(ending)
@@ -53,33 +53,33 @@ class EndedError(AgentFailedError):
 
 
 def classify_failure(error: BaseException) -> Ending:
-    """Classify what an agent raised, by the errors that led to it too.
+    """Classify an agent's error, including the errors that caused it.
 
-    Out of turns or tokens: the policy ran out, it is scored as it stands. No answer, or an answer of 500 and above:
-    the infrastructure failed. Everything else is the agent's own fault.
+    Out of turns or tokens: the policy used them up, and the attempt is scored. No answer, or status 500 and above: the
+    infrastructure failed. Everything else is the agent's own fault.
     """
     if isinstance(error, EndedError):
         return error.ending
     chain = list(_chain(error))
-    text = describe(error)
-    if any(getattr(one, "code", None) == _LIMIT_CODE or _LIMIT_CODE in describe(one) for one in chain):
+    text = describe_error(error)
+    if any(getattr(one, "code", None) == _LIMIT_CODE or _LIMIT_CODE in describe_error(one) for one in chain):
         return Ending(status="truncated", cause="policy", error=text)
     if any(_is_infrastructure(one) for one in chain):
         return Ending(status="lost", cause="infra", error=text)
     return Ending(status="failed", cause="user", error=text)
 
 
-def describe(error: BaseException) -> str:
-    """Say what an error of somebody else's code says, as text that a record can hold, without keys of rollouts."""
+def describe_error(error: BaseException) -> str:
+    """Return an error of foreign code as text that a record can hold, without keys of rollouts."""
     try:
-        said = f"{type(error).__name__}: {error}"
-    except Exception:  # noqa: BLE001  # its own text is made by code that may raise anything
-        said = type(error).__name__
-    return _BLOTTER.blot(said.encode("utf-8", "backslashreplace")).decode()[:_LONGEST_ERROR]
+        text = f"{type(error).__name__}: {error}"
+    except Exception:  # noqa: BLE001  # its __str__ is foreign code
+        text = type(error).__name__
+    return _BLOTTER.blot(text.encode("utf-8", "backslashreplace")).decode()[:_LONGEST_ERROR]
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """The error, and what it was raised from or while handling; each once."""
+    """Yield the error and its causes and contexts, each once."""
     seen: set[int] = set()
     waiting = [error]
     while waiting:

@@ -1,8 +1,7 @@
-"""This file holds the progress of an attempt: when its agent was prepared, and when it last gave a sign of life.
+"""Progress of an attempt: when its agent was prepared, and when it last showed activity.
 
-A start is dear: few attempts start at a time, however many run. It lasts from the opening at the gateway until
-the
-agent is prepared: its process is there, its environment is reset.
+A start is expensive, so few attempts start at a time, however many run. It lasts from the opening at the gateway until
+the agent is prepared: its process exists and its environment is reset.
 """
 
 import asyncio
@@ -13,29 +12,29 @@ from contextvars import ContextVar
 
 
 class Progress:
-    """What is known of an attempt while its agent runs.
+    """When an attempt was prepared, how long it ran, and when it last showed activity.
 
     Args:
-        on_start: called once, when the agent is prepared.
-        clock: seconds, from any beginning.
+        on_prepared: called once, when the agent is prepared.
+        clock: returns seconds since any fixed time.
     """
 
-    def __init__(self, on_start: Callable[[], None], clock: Callable[[], float] = time.monotonic) -> None:
-        self._on_start: Callable[[], None] | None = on_start
+    def __init__(self, on_prepared: Callable[[], None], clock: Callable[[], float] = time.monotonic) -> None:
+        self._on_prepared: Callable[[], None] | None = on_prepared
         self._clock = clock
-        self._sign_at = self._began_at = clock()
+        self._active_at = self._began_at = clock()
         self._waits_since: float | None = None
         self.is_calling = False
-        """Whether a model call of it was in flight when the gateway was last asked."""
+        """Whether a model call was in flight when the gateway last answered."""
 
     @property
     def ran_seconds(self) -> float:
-        """Time that it had a place to run in."""
+        """Time in which the agent had a process."""
         return (self._clock() if self._waits_since is None else self._waits_since) - self._began_at
 
     @contextmanager
     def waiting(self) -> Generator[None]:
-        """Wait in this block for a process that is to run the agent: that time is not the agent's."""
+        """Context manager for the wait for the agent's process, which does not count as the agent's time."""
         self._waits_since = self._clock()
         try:
             yield
@@ -46,27 +45,27 @@ class Progress:
 
     @property
     def quiet_seconds(self) -> float:
-        """Time since the last sign; none passes while there is no place to run in, for nobody could give one."""
-        return 0.0 if self._waits_since is not None else self._clock() - self._sign_at
+        """Seconds since the last activity; 0 while the agent waits for a process."""
+        return 0.0 if self._waits_since is not None else self._clock() - self._active_at
 
-    def start(self) -> None:
-        """The agent is prepared; may be said again."""
-        if self._on_start is not None:
-            on_start, self._on_start = self._on_start, None
+    def mark_prepared(self) -> None:
+        """Note that the agent is prepared; later calls have no effect."""
+        if self._on_prepared is not None:
+            on_prepared, self._on_prepared = self._on_prepared, None
             self.record_activity()
-            on_start()
+            on_prepared()
 
     def record_activity(self, seconds_ago: float = 0.0) -> None:
-        """Something of the attempt was recorded."""
-        self._sign_at = max(self._sign_at, self._clock() - seconds_ago)
+        """Note that a record of the attempt was written this long ago."""
+        self._active_at = max(self._active_at, self._clock() - seconds_ago)
 
 
 _CURRENT: ContextVar[Progress | None] = ContextVar("envs_progress", default=None)
 
 
 @contextmanager
-def watching(progress: Progress) -> Generator[None]:
-    """Let what runs in this block tell of its progress there."""
+def progress_scope(progress: Progress) -> Generator[None]:
+    """Context manager in which ``current_progress`` returns this progress."""
     token = _CURRENT.set(progress)
     try:
         yield
@@ -75,17 +74,17 @@ def watching(progress: Progress) -> Generator[None]:
 
 
 def current_progress() -> Progress:
-    """Give the progress of the attempt that this code runs; outside any, one that nobody looks at."""
+    """Return the progress of the attempt that runs this code; outside of attempts, an unused one."""
     return _CURRENT.get() or Progress(lambda: None)
 
 
 class StartLimiter:
-    """Lets so many attempts start at the same time."""
+    """Limits how many attempts start at the same time."""
 
     def __init__(self, num: int) -> None:
         self._free = asyncio.Semaphore(num)
 
-    async def enter(self) -> Progress:
-        """Wait for a place, which is held until the agent is prepared."""
+    async def acquire(self) -> Progress:
+        """Wait for room to start; it is held until the agent is prepared."""
         await self._free.acquire()
         return Progress(self._free.release)

@@ -18,7 +18,7 @@ import msgspec
 
 from agent_layer.errors import BadInputError
 from agent_layer.schema import Reward, RewardSource, RewardSpec, RewardStatus, Task, Trajectory, current_rewards, new_id
-from envs.failures import describe
+from envs.failures import describe_error
 from envs.registry import find_object, hash_scorer
 
 AGENT = "agent"
@@ -99,7 +99,7 @@ async def _ask(scorer: Scorer, task: Task, trajectory: Trajectory, result: objec
         error = f"the scorer took longer than score_seconds ({seconds:g})"
         return null_rewards(task, trajectory_id, declared, "timeout", error)
     except Exception as error:  # noqa: BLE001  # a scorer may raise anything; its failure is no failure of the worker
-        return null_rewards(task, trajectory_id, declared, "verifier_error", describe(error))
+        return null_rewards(task, trajectory_id, declared, "verifier_error", describe_error(error))
     scores = _total(task, reported_scores(task, given))
     absent = [name for name in declared if name not in scores]
     rewards = make_rewards(task, trajectory_id, scores, "verifier")

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 from agent_layer.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from envs.checkpoints.langgraph import check_graph as check_graph
-    from envs.checkpoints.langgraph import run_graph as run_graph
+    from envs.checkpoints.graphs import check_graph as check_graph
+    from envs.checkpoints.graphs import run_graph as run_graph
     from envs.checkpoints.remote import RemoteCheckpointer as RemoteCheckpointer
     from envs.checkpoints.store import CheckpointStore as CheckpointStore
     from envs.checkpoints.store import LeaseCheckpointer as LeaseCheckpointer
@@ -14,7 +14,7 @@ else:
     __getattr__ = lazy_exports(
         __name__,
         {
-            "envs.checkpoints.langgraph": (
+            "envs.checkpoints.graphs": (
                 "check_graph",
                 "run_graph",
             ),

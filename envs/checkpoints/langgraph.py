@@ -1,17 +1,11 @@
-"""This file holds the run of a resumable LangGraph graph: begun with its input, or gone on with after a superstep.
+"""LangGraph's checkpoints as one state that a rollout saves after each superstep of the outer graph.
 
-This file holds LangGraph's checkpoints as one state that a rollout saves: after each superstep of the outer
-graph.
-
-Inside a superstep nothing is saved: nodes that run side by side are at different places, and only between
-supersteps is
-every model call either part of the state or yet to be made. Of what inner graphs remember, only what outlives
-their
-node is kept.
+Inside a superstep nothing is saved: nodes that run side by side are at different places, and only between supersteps is
+every model call either part of the state or still to be made. Of inner graphs, only what outlives their node is saved.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence
-from typing import Any, Final, Protocol, Self, TypeAlias, runtime_checkable
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import Any, Final, TypeAlias
 
 import msgspec
 from langchain_core.runnables import RunnableConfig
@@ -24,19 +18,15 @@ from langgraph.checkpoint.base import (
     writes_sort_key,
 )
 
-from agent_layer.errors import BadInputError
+from envs.checkpoints.graphs import PausedError
 from tracer.core import Rollout
 
 _Packed: TypeAlias = tuple[str, bytes]
-"""A value as LangGraph's own serialisation gives it: kind and bytes."""
+"""A value in LangGraph's own serialisation: kind and bytes."""
 _COUNTERS: Final = "counters_since_delta_snapshot"
-"""In the metadata of graphs whose channels are stored as changes: their state needs earlier checkpoints too."""
+"""Metadata key of graphs whose channels are stored as changes; their state needs earlier checkpoints too."""
 _INSIDE_TASK: Final = ":"
-"""In namespaces of inner graphs that belong to one run of a node."""
-
-
-class PausedError(Exception):
-    """The attempt pauses between these two supersteps."""
+"""Marks namespaces of inner graphs that belong to one run of a node."""
 
 
 class _Write(msgspec.Struct, frozen=True, array_like=True):
@@ -47,7 +37,7 @@ class _Write(msgspec.Struct, frozen=True, array_like=True):
     value: _Packed
 
 
-class _Kept(msgspec.Struct, kw_only=True):
+class _StoredCheckpoint(msgspec.Struct, kw_only=True):
     """One checkpoint of one graph."""
 
     id: str
@@ -58,14 +48,14 @@ class _Kept(msgspec.Struct, kw_only=True):
     writes: list[_Write] = []
 
 
-_Threads: TypeAlias = dict[str, list[_Kept]]
+_Threads: TypeAlias = dict[str, list[_StoredCheckpoint]]
 """By namespace, oldest first."""
 
 
 class RolloutSaver(BaseCheckpointSaver[int]):
-    """Keeps the checkpoints of one attempt.
+    """Saves the checkpoints of one attempt as one state of its rollout.
 
-    Args: rollout: what was saved of it before is where the graph goes on.
+    Args: rollout: the attempt; the graph resumes from the state that an earlier holder saved.
     """
 
     def __init__(self, rollout: Rollout) -> None:
@@ -75,16 +65,16 @@ class RolloutSaver(BaseCheckpointSaver[int]):
 
     @property
     def is_begun(self) -> bool:
-        """Whether there is a state to go on from."""
+        """Whether there is a state to resume from."""
         return "" in self._threads
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """See BaseCheckpointSaver."""
-        place = _place_of(config)
+        place = _read_place(config)
         wanted = config.get("configurable", {}).get("checkpoint_id")
         for kept in reversed(self._threads.get(place["checkpoint_ns"], [])):
             if wanted in (None, kept.id):
-                return self._tuple_of(place, kept)
+                return self._to_tuple(place, kept)
         return None
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
@@ -99,7 +89,7 @@ class RolloutSaver(BaseCheckpointSaver[int]):
         before: RunnableConfig | None = None,  # noqa: ARG002
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
-        """See BaseCheckpointSaver; there is no history to be filtered."""
+        """See BaseCheckpointSaver; there is no history to filter."""
         found = self.get_tuple(config) if config is not None and not filter and limit != 0 else None
         yield from [found] if found is not None else []
 
@@ -120,14 +110,14 @@ class RolloutSaver(BaseCheckpointSaver[int]):
         config: RunnableConfig,
         checkpoint: Checkpoint,
         metadata: CheckpointMetadata,
-        new_versions: ChannelVersions,  # noqa: ARG002  # the whole state is kept
+        new_versions: ChannelVersions,  # noqa: ARG002  # the whole state is saved
     ) -> RunnableConfig:
         """See BaseCheckpointSaver.
 
-        Raises: PausedError: the state is saved, and the attempt is to pause here. LeaseLostError: see Rollout.save.
+        Raises: PausedError: the state is saved, and the attempt pauses here. LeaseLostError: see Rollout.save.
         """
-        place = _place_of(config)
-        kept = _Kept(
+        place = _read_place(config)
+        kept = _StoredCheckpoint(
             id=checkpoint["id"],
             parent=config.get("configurable", {}).get("checkpoint_id"),
             checkpoint=self.serde.dumps_typed(checkpoint),
@@ -144,16 +134,16 @@ class RolloutSaver(BaseCheckpointSaver[int]):
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """See BaseCheckpointSaver."""
-        found = _place_of(config), config.get("configurable", {}).get("checkpoint_id")
-        for kept in self._threads.get(found[0]["checkpoint_ns"], []):
-            if kept.id == found[1]:
+        place, checkpoint_id = _read_place(config), config.get("configurable", {}).get("checkpoint_id")
+        for kept in self._threads.get(place["checkpoint_ns"], []):
+            if kept.id == checkpoint_id:
                 new = [
                     _Write(task_id, task_path, index, channel, self.serde.dumps_typed(value))
                     for index, (channel, value) in enumerate(writes)
                 ]
-                told = {(one.task_id, one.index): one for one in [*kept.writes, *new]}
+                newest = {(one.task_id, one.index): one for one in [*kept.writes, *new]}
                 kept.writes = sorted(
-                    told.values(), key=lambda one: writes_sort_key(one.task_path, one.task_id, one.index)
+                    newest.values(), key=lambda one: writes_sort_key(one.task_path, one.task_id, one.index)
                 )
 
     async def _save(self) -> None:
@@ -163,7 +153,7 @@ class RolloutSaver(BaseCheckpointSaver[int]):
         if await keeper.keep(msgspec.msgpack.encode(self._threads)):
             raise PausedError
 
-    def _tuple_of(self, place: dict[str, str], kept: _Kept) -> CheckpointTuple:
+    def _to_tuple(self, place: dict[str, str], kept: _StoredCheckpoint) -> CheckpointTuple:
         parent: RunnableConfig | None = (
             {"configurable": {**place, "checkpoint_id": kept.parent}} if kept.parent is not None else None
         )
@@ -176,63 +166,9 @@ class RolloutSaver(BaseCheckpointSaver[int]):
         )
 
 
-def _place_of(config: RunnableConfig) -> dict[str, str]:
-    told = config.get("configurable", {})
-    return {"thread_id": str(told.get("thread_id", "")), "checkpoint_ns": str(told.get("checkpoint_ns", ""))}
-
-
-@runtime_checkable
-class ResumableGraph(Protocol):
-    """A graph that LangGraph has compiled."""
-
-    checkpointer: object
-
-    def copy(self, update: dict[str, object] | None = None) -> Self:
-        """Give the same graph with other attributes."""
-        ...
-
-    def ainvoke(
-        self,
-        input: object,  # noqa: A002  # LangGraph's own word
-        config: Mapping[str, object],
-        *,
-        durability: str,
-    ) -> Awaitable[object]:
-        """Run it."""
-        ...
-
-
-def check_graph(found: object, name: str) -> ResumableGraph:
-    """Check that a graph can go on elsewhere.
-
-    Raises: BadInputError: it is not LangGraph's, or has a checkpointer of its own.
-    """
-    if not isinstance(found, ResumableGraph):
-        raise BadInputError(
-            f"agent {name!r}: expected a graph that LangGraph has compiled, found {type(found).__name__}; leave out"
-            " resumable()"
-        )
-    if found.checkpointer not in (None, False):
-        raise BadInputError(
-            f"agent {name!r}: expected a graph without a checkpointer, found {type(found.checkpointer).__name__}, whose"
-            " states no other worker can read; compile it without one, or leave out resumable()"
-        )
-    return found
-
-
-async def run_graph(graph: ResumableGraph, begin: object, rollout: Rollout) -> object:
-    """Run an attempt to its end, or to where it is to pause; then this does not return.
-
-    Args:
-        graph: from ``check_graph``.
-        begin: the state that it begins in.
-        rollout: the attempt, whose name is that of the thread.
-    """
-    saver = RolloutSaver(rollout)
-    running = graph.copy({"checkpointer": saver})
-    config = {"configurable": {"thread_id": rollout.trajectory_id}}
-    try:
-        return await running.ainvoke(None if saver.is_begun else begin, config, durability="sync")
-    except PausedError:
-        assert rollout.keeper is not None
-        return await rollout.keeper.stay_paused()
+def _read_place(config: RunnableConfig) -> dict[str, str]:
+    configurable = config.get("configurable", {})
+    return {
+        "thread_id": str(configurable.get("thread_id", "")),
+        "checkpoint_ns": str(configurable.get("checkpoint_ns", "")),
+    }

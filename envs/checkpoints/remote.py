@@ -1,6 +1,6 @@
-"""This file holds the keeper in a process of agents: what is saved there goes to the worker, which stores it.
+"""Checkpointer in an agent's process: sends saved states to the worker, which stores them.
 
-So an agent's process needs neither the object store nor Redis, nor any key but its rollouts'.
+So an agent's process needs neither the object store nor Redis, and no key but its rollouts'.
 """
 
 import asyncio
@@ -11,11 +11,11 @@ from agent_layer.errors import LeaseLostError
 
 
 class RemoteCheckpointer:
-    """Keeps what one attempt saves, by asking whoever holds it; see ``tracer.core.rollout_handle.Keeper``.
+    """Sends the states that one attempt saves to its worker.
 
     Args:
-        send: takes the number of a save and the state.
-        on_paused: called when the attempt has come to where it pauses; whoever runs the agent ends it.
+        send: receives the number of a save and the state.
+        on_paused: called at the boundary at which the attempt pauses; it ends the agent's run.
     """
 
     def __init__(self, send: Callable[[int, bytes], None], on_paused: Callable[[], None]) -> None:
@@ -25,7 +25,7 @@ class RemoteCheckpointer:
         self._waiting: dict[int, asyncio.Future[bool]] = {}
 
     async def keep(self, state: bytes) -> bool:
-        """See Keeper."""
+        """See the protocol of ``Rollout.keeper``."""
         number, answer = next(self._numbers), asyncio.get_running_loop().create_future()
         self._waiting[number] = answer
         try:
@@ -34,8 +34,8 @@ class RemoteCheckpointer:
         finally:
             del self._waiting[number]
 
-    def hear(self, number: int, *, is_pausing: bool, error: str | None) -> None:
-        """Take the answer to a save."""
+    def on_saved(self, number: int, *, is_pausing: bool, error: str | None) -> None:
+        """Receive the worker's answer to a save."""
         answer = self._waiting.get(number)
         if answer is None or answer.done():
             return
@@ -45,6 +45,6 @@ class RemoteCheckpointer:
             answer.set_exception(LeaseLostError(error))
 
     async def stay_paused(self) -> object:
-        """See Keeper."""
+        """See the protocol of ``Rollout.keeper``."""
         self._on_paused()
         return await asyncio.get_running_loop().create_future()

@@ -1,9 +1,7 @@
-"""This file holds the keeper of one lease: it stores what the attempt saves, and notes it where the next holder
-looks.
+"""Stores what a resumable attempt saves, and names the checkpoint from which its next holder resumes.
 
-First the gateway marks how far the calls have come, then the object is stored, then the queue notes its name,
-fenced by
-the lease's token: a holder that lost the attempt cannot change from where others go on.
+First the gateway marks the position of the calls, then the object is stored, then the queue commits its name, fenced by
+the lease's token: a holder that lost the attempt cannot change where others resume.
 """
 
 import asyncio
@@ -24,23 +22,23 @@ from agent_layer.schema.wire import MarkedRollout
 from agent_layer.state import Checkpoint, checkpoint_name, remove_checkpoint, store_checkpoint
 
 _PASSING: Final = (UnreachableError, NotFoundError, RedisError)
-"""Without this checkpoint the attempt goes on, too; should its gateway be gone, its next call says so."""
+"""The attempt goes on without this checkpoint; if its gateway is gone, its next call fails."""
 
 _log = logging.getLogger(__name__)
 
 
 class CheckpointStore(msgspec.Struct, frozen=True, kw_only=True):
-    """Where checkpoints are kept and noted."""
+    """Objects that hold checkpoints, and the queue that names the newest of each attempt."""
 
     keys: Keys
     objects: ObjectStore
-    note: Callable[[Lease, str], str | None]
-    """``Queue.checkpoint``."""
+    commit_name: Callable[[Lease, str], str | None]
+    """``Queue.checkpoint``: names the newest checkpoint under the lease, and returns the one before."""
     pool: Executor
-    """Threads in which all of this is done."""
+    """Threads in which all of this runs."""
 
     def remove(self, name: str) -> None:
-        """Remove a checkpoint from which nobody will go on; garbage collection finds what stays. Blocks."""
+        """Remove an unused checkpoint; blocks. Garbage collection removes it if this fails."""
         try:
             remove_checkpoint(self.keys, self.objects, name)
         except UnreachableError as error:
@@ -48,62 +46,62 @@ class CheckpointStore(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LeaseCheckpointer:
-    """Keeps what the attempt of a lease saves; see ``tracer.core.rollout_handle.Keeper``.
+    """Stores the states that the attempt of a lease saves.
 
     Args:
-        lease: whose attempt it is.
-        shelf: where it is kept.
-        mark: asks the gateway how far the attempt has come, as its holder.
-        logs: names of the logs that hold records of the attempt.
-        on_paused: called when the attempt has come to where it pauses; whoever runs the agent ends it.
+        lease: permission to make the attempt.
+        store: receives the checkpoints.
+        mark: asks the gateway, as the attempt's holder, for the position of its calls.
+        logs: returns the names of logs with records of the attempt.
+        on_paused: called at the boundary at which the attempt pauses; it ends the agent's run.
     """
 
     def __init__(
         self,
         lease: Lease,
-        shelf: CheckpointStore,
+        store: CheckpointStore,
         *,
         mark: Callable[[], MarkedRollout],
         logs: Callable[[], set[str]],
         on_paused: Callable[[], None],
     ) -> None:
         self.is_pausing = False
-        """The attempt is to pause at its next boundary."""
+        """Whether the attempt pauses at its next boundary."""
         self._lease = lease
-        self._shelf = shelf
+        self._store = store
         self._mark = mark
         self._logs = logs
         self._on_paused = on_paused
         self._numbers = count()
         self.newest = lease.checkpoint
-        """Name of the checkpoint from which the next holder would go on; None: it would begin anew."""
-        self._one_by_one = asyncio.Lock()
+        """Name of the checkpoint from which the next holder resumes; None: it starts from the beginning."""
+        self._save_lock = asyncio.Lock()
 
     async def keep(self, state: bytes) -> bool:
-        """See Keeper."""
-        async with self._one_by_one:
+        """See the protocol of ``Rollout.keeper``."""
+        async with self._save_lock:
             try:
-                await asyncio.get_running_loop().run_in_executor(self._shelf.pool, self._keep, state)
+                await asyncio.get_running_loop().run_in_executor(self._store.pool, self._store_state, state)
             except _PASSING as error:
-                _log.warning("checkpoint not kept trajectory=%s error=%s", self._lease.trajectory_id, error)
+                _log.warning("checkpoint not stored trajectory=%s error=%s", self._lease.trajectory_id, error)
                 return False
         return self.is_pausing
 
     async def stay_paused(self) -> object:
-        """See Keeper."""
+        """See the protocol of ``Rollout.keeper``."""
         self._on_paused()
         return await asyncio.get_running_loop().create_future()
 
-    def _keep(self, state: bytes) -> None:
+    def _store_state(self, state: bytes) -> None:
         mark, lease = self._mark(), self._lease
         name = checkpoint_name(lease.trajectory_id, lease.token, next(self._numbers))
         checkpoint = Checkpoint(calls=mark.calls, seconds=mark.seconds, state=state, logs=sorted(self._logs()))
-        store_checkpoint(self._shelf.keys, self._shelf.objects, name, checkpoint)
+        store_checkpoint(self._store.keys, self._store.objects, name, checkpoint)
         try:
-            before = self._shelf.note(lease, name)
+            before = self._store.commit_name(lease, name)
         except LeaseLostError:
-            self._shelf.remove(name)
+            self._store.remove(name)
             raise
         self.newest = name
         if before is not None:
-            self._shelf.remove(before)
+            self._store.remove(before)

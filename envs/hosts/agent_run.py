@@ -10,7 +10,7 @@ from agent_layer.errors import AgentFailedError
 from agent_layer.schema import Task
 from envs.agents import Target
 from envs.failures import Ending, classify_failure
-from envs.progress import Progress, watching
+from envs.progress import Progress, progress_scope
 from tracer import enter_rollout
 from tracer.core import Rollout, json_value
 
@@ -87,7 +87,7 @@ class AgentRun:
                 await asyncio.wait({running}, timeout=grace_seconds)
         finally:
             running.cancel()
-            self._progress.start()
+            self._progress.mark_prepared()
         ending, result = self._ending(running)
         return RunResult(ending=ending, result=json_value(result), seconds=time.monotonic() - began)
 
@@ -100,7 +100,7 @@ class AgentRun:
             done, _ = await asyncio.wait({running, self._stopped}, timeout=left, return_when="FIRST_COMPLETED")
 
     async def _run(self) -> object:
-        with enter_rollout(self._rollout, agent=self._task.agent), watching(self._progress):
+        with enter_rollout(self._rollout, agent=self._task.agent), progress_scope(self._progress):
             try:
                 return await self._target(self._task, self._rollout)
             except SystemExit as error:  # would end the process and all attempts beside this one

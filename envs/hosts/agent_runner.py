@@ -11,7 +11,7 @@ from agent_layer.schema import LogRecord
 from agent_layer.settings import Settings
 from envs.agents import Target
 from envs.checkpoints import RemoteCheckpointer
-from envs.failures import describe
+from envs.failures import describe_error
 from envs.hosts.agent_run import AgentRun, RunResult, StopReason
 from envs.hosts.channel import Channel
 from envs.hosts.protocol import Active, Ended, FromHost, Save, Saved, Start, Started, Stop, Stopping, ToHost
@@ -47,7 +47,7 @@ class _AttemptSink:
 class _Run(NamedTuple):
     run: AgentRun
     sink: _AttemptSink
-    keeper: RemoteCheckpointer
+    checkpointer: RemoteCheckpointer
 
 
 class AgentRunner:
@@ -88,7 +88,7 @@ class AgentRunner:
                     found.run.stop(cast("StopReason", message.why))
             case Saved():
                 if (found := self._runs.get(message.token)) is not None:
-                    found.keeper.hear(message.number, is_pausing=message.is_pausing, error=message.error)
+                    found.checkpointer.on_saved(message.number, is_pausing=message.is_pausing, error=message.error)
             case _:
                 return
 
@@ -105,7 +105,7 @@ class AgentRunner:
     def _begin(self, start: Start) -> Rollout:
         """Note the run at once: the worker may have it stopped in the same breath."""
         sink = _AttemptSink(self._sink)
-        keeper = RemoteCheckpointer(
+        checkpointer = RemoteCheckpointer(
             lambda number, state: self._tell(Save(token=start.token, number=number, state=state)),
             lambda: run.stop("pause"),
         )
@@ -119,12 +119,12 @@ class AgentRunner:
             model=start.model,
             trace=start.trace,
             sink=sink,
-            keeper=keeper if start.is_resumable else None,
+            keeper=checkpointer if start.is_resumable else None,
             kept=start.kept,
         )
         progress = Progress(lambda: self._tell(Started(token=start.token)))
         run = AgentRun(self._target, start.task, rollout, None, progress)
-        self._runs[start.token] = _Run(run, sink, keeper)
+        self._runs[start.token] = _Run(run, sink, checkpointer)
         return rollout
 
     async def _see_through(self, start: Start, rollout: Rollout) -> None:
@@ -149,7 +149,7 @@ class AgentRunner:
         try:
             self._tell(ended)
         except (OverflowError, TypeError, ValueError) as error:  # no JSON value after all
-            said = f"its result cannot be kept: {describe(error)}"
+            said = f"its result cannot be kept: {describe_error(error)}"
             self._tell(msgspec.structs.replace(ended, status="failed", cause="user", error=said, result=None))
 
     def _tell(self, message: FromHost) -> None:

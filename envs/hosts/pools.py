@@ -37,7 +37,7 @@ class SharedHost:
         self._watching: asyncio.Task[None] | None = None
         self._ready = Ready()
 
-    async def take(self) -> Host:
+    async def acquire_host(self) -> Host:
         """Give the process, started if need be.
 
         Raises: BadInputError: it cannot be.
@@ -49,11 +49,11 @@ class SharedHost:
             return self._host
 
     async def prepare(self) -> Ready:
-        """Start the process, and give what it says of what it loaded; raises as ``take`` does."""
-        await self.take()
+        """Start the process, and give what it says of what it loaded; raises as ``acquire_host`` does."""
+        await self.acquire_host()
         return self._ready
 
-    async def give_back(self, host: Host) -> None:
+    async def release_host(self, host: Host) -> None:
         """It is not needed for this request any more."""
 
     async def close(self) -> None:
@@ -195,7 +195,7 @@ class ForkedHosts:
         self._tokens = count()
         self._ready = Ready()
 
-    async def take(self) -> Host:
+    async def acquire_host(self) -> Host:
         """Give a fresh process.
 
         Raises: BadInputError: the zygote cannot be started.
@@ -203,11 +203,11 @@ class ForkedHosts:
         return await (await self._ensure_fork_server()).fork(str(next(self._tokens)))
 
     async def prepare(self) -> Ready:
-        """Start the zygote, and give what it says of what it loaded; raises as ``take`` does."""
+        """Start the zygote, and give what it says of what it loaded; raises as ``acquire_host`` does."""
         await self._ensure_fork_server()
         return self._ready
 
-    async def give_back(self, host: Host) -> None:
+    async def release_host(self, host: Host) -> None:
         """End a process, and wait until nothing is left of it."""
         host.hang_up()
         host.kill()

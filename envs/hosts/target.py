@@ -31,17 +31,17 @@ class Hosts(Protocol):
     """Where a target finds the process that runs an attempt."""
 
     async def prepare(self) -> Ready:
-        """Load the target, and give what is known of it then; raises as ``take`` does."""
+        """Load the target, and give what is known of it then; raises as ``acquire_host`` does."""
         ...
 
-    async def take(self) -> Host:
+    async def acquire_host(self) -> Host:
         """Give a process.
 
         Raises: BadInputError: none can be started.
         """
         ...
 
-    async def give_back(self, host: Host) -> None:
+    async def release_host(self, host: Host) -> None:
         """The attempt is over."""
         ...
 
@@ -80,7 +80,7 @@ class HostTarget:
             ending = Ending(status="lost", cause="infra", error=_describe(error), is_own=not error.was_ended)
             raise EndedError(ending) from error
         finally:
-            await self.hosts.give_back(host)
+            await self.hosts.release_host(host)
         rollout.logs.update(ended.logs)
         if ended.status != "completed":
             raise EndedError(Ending(status=ended.status, cause=ended.cause, error=ended.error))
@@ -88,7 +88,7 @@ class HostTarget:
 
     async def _take(self) -> Host:
         try:
-            return await self.hosts.take()
+            return await self.hosts.acquire_host()
         except BadInputError as error:
             if not self.failed.done():
                 self.failed.set_result(error)
@@ -100,7 +100,7 @@ class HostTarget:
         def hear(message: Started | Active | Stopping | Save) -> None:
             match message:
                 case Started():
-                    progress.start()
+                    progress.mark_prepared()
                 case Active():
                     progress.record_activity()
                 case Stopping():

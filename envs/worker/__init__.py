@@ -1,4 +1,4 @@
-"""The worker: claim, run, score, seal, commit."""
+"""The worker: claims rollouts, runs attempts, scores and seals them, reports."""
 
 from typing import TYPE_CHECKING
 

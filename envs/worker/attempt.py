@@ -1,14 +1,20 @@
-"""This file holds one attempt: prepared, run, closed, judged, sealed, and what is reported of it.
+"""One attempt as a state machine: Preparing → Running → Closing → Scoring → Sealing → Done.
 
-``run`` takes up a slot of the worker; ``finish`` does not. Whatever goes wrong becomes a report, with the cause
-that
-decides whether it may teach the model anything.
+Each phase is a frozen record, and each step produces the next one. ``run`` goes on until the agent has ended and
+occupies a slot of the worker; ``finish`` does the rest and occupies none. Failures are data: each becomes a report
+with the cause that decides whether the attempt may teach the model anything.
+
+    Preparing → Running → Closing → Scoring → Sealing → Done
+    Preparing → Closing → Done                  refused by the scorer check, the gateway or the checkpoint
+    Preparing | Running → HandingOver → Done    another holder may go on with the attempt
+    Closing | Scoring | Sealing → Done          nothing to score, a failure, or not stored in time
 """
 
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeAlias, assert_never
 
 import msgspec
 from redis.exceptions import RedisError
@@ -22,312 +28,392 @@ from agent_layer.errors import (
     RedactionError,
     UnreachableError,
 )
-from agent_layer.schema import Outcome, PhaseTimes, Reward, Task, rollout_reward
+from agent_layer.schema import Outcome, PhaseTimes, Reward, rollout_reward
 from agent_layer.store.reading import read_rewards
 from envs.failures import Ending, RefusedTaskError
 from envs.hosts import STOPPED, AgentRun, StopReason
 from envs.progress import Progress
 from envs.scorers import AGENT, declared_rewards, make_rewards, missing_scores, reported_scores
 from envs.worker.context import WorkerContext
-from envs.worker.heartbeat import Phase
+from envs.worker.heartbeat import LeasePhase
 from envs.worker.resumability import Resumability
 from envs.worker.rollouts import close_attempt, open_attempt
 from tracer.core import Rollout
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClosedAttempt:
-    """An attempt whose agent has ended, and of which the gateway takes no more calls."""
+class RunEnd:
+    """How the agent's run ended; later phases refine it."""
 
-    place: WorkerContext
-    task: Task
+    ending: Ending
+    lease_ending: LeaseEnding
+    """How the lease ends unless the attempt counts."""
+    result: object = None
+    """What the agent returned."""
+    times: PhaseTimes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preparing:
+    """Claimed; the gateway has not opened the attempt yet."""
+
+    times: PhaseTimes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Running:
+    """The agent runs."""
+
+    rollout: Rollout
+    agent_run: AgentRun
+    progress: Progress
+    times: PhaseTimes
+
+
+@dataclass(frozen=True, kw_only=True)
+class HandingOver:
+    """The agent has ended here, and another holder may go on with the attempt: no end is recorded."""
+
+    rollout: Rollout | None
+    """None: the gateway did not open it."""
+    end: RunEnd
+
+
+@dataclass(frozen=True, kw_only=True)
+class Closing:
+    """The agent has ended; the gateway may still accept calls."""
+
+    rollout: Rollout | None
+    """None: the gateway did not open it, so there is nothing to close."""
+    end: RunEnd
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scoring:
+    """Closed at the gateway, and ended in a way that counts."""
+
     rollout: Rollout
     num_calls: int
-    """That the gateway took."""
-    scorer: str | None
-    """Name of who judges; None: the agent itself."""
-    result: object
-    """What the agent returned."""
-
-    async def judge(self, ending: Ending, on_scoring: Callable[[], None]) -> tuple[list[Reward], Ending]:
-        """Judge it.
-
-        Args:
-            ending: how the run of the agent ended.
-            on_scoring: told before more than the agent's own word is asked for.
-
-        Returns: its rewards, and how it ended in the light of them: a scorer that failed is a cause.
-
-        Raises:
-            NotWholeError: it is not stored in time.
-            UnreachableError: it cannot be read.
-        """
-        task, is_truncated = self.task, ending.status == "truncated"
-        if self.scorer is None and not is_truncated:
-            return make_rewards(task, self.rollout.trajectory_id, reported_scores(task, self.result), "agent"), ending
-        on_scoring()
-        await self.wait_stored()
-        rewards = await self._score()
-        ending = _judged(ending, rewards)
-        if is_truncated and ending.cause == "policy":
-            known = rewards if self.scorer else await self.place.call(self._read_rewards)
-            rewards += make_rewards(task, self.rollout.trajectory_id, missing_scores(task, known), "rule")
-        return rewards, ending
-
-    async def wait_stored(self) -> None:
-        """Wait until everything that it left is stored; raises NotWholeError when that takes too long."""
-        seconds = self.place.settings.seal_seconds
-        await self.place.sealing.wait_stored(self.rollout.trajectory_id, self.num_calls, self.rollout.logs, seconds)
-
-    async def has_reward(self, outcome: Outcome) -> bool:
-        """Whether what is stored by now makes a reward; not what a reader of another moment would find."""
-        declared = declared_rewards(self.task, self.scorer)
-        return rollout_reward(declared, await self.place.call(self._read_rewards), outcome) is not None
-
-    async def _score(self) -> list[Reward]:
-        if self.scorer is None:
-            return []
-        return await self.place.scoring.judge(self.scorer, self.task, self.rollout.trajectory_id, self.result)
-
-    def _read_rewards(self) -> list[Reward]:
-        store = self.place.store
-        return read_rewards(store.redis, store.keys, self.rollout.trajectory_id)
+    """Calls that the gateway accepted."""
+    end: RunEnd
 
 
-def _judged(ending: Ending, rewards: list[Reward]) -> Ending:
-    failed = [reward for reward in rewards if reward.status in ("verifier_error", "timeout")]
-    return msgspec.structs.replace(ending, cause="verifier", error=failed[0].error) if failed else ending
+@dataclass(frozen=True, kw_only=True)
+class Sealing:
+    """Scored; its end is to be recorded and stored."""
+
+    rollout: Rollout
+    num_calls: int
+    rewards: tuple[Reward, ...]
+    end: RunEnd
+
+
+@dataclass(frozen=True, kw_only=True)
+class Done:
+    """Nothing is left but the report."""
+
+    end: RunEnd
+    is_usable: bool = True
+    """Whether an attempt that counts has a reward."""
+    is_handed_over: bool = False
+    """Whether another holder may go on with the attempt, so that its checkpoint stays."""
+
+
+Phase: TypeAlias = Preparing | Running | HandingOver | Closing | Scoring | Sealing | Done
 
 
 class Attempt:
     """One attempt at the rollout of a lease.
 
     Args:
-        lease: whose attempt it is.
-        place: where it is done.
-        on_phase: told when the attempt goes on to another phase.
+        lease: permission to make this attempt.
+        context: the worker that makes it.
+        on_phase: called when a phase begins that the worker shows to users.
     """
 
-    def __init__(self, lease: Lease, place: WorkerContext, on_phase: Callable[[Lease, Phase], None]) -> None:
+    def __init__(self, lease: Lease, context: WorkerContext, on_phase: Callable[[Lease, LeasePhase], None]) -> None:
         self.lease = lease
-        self.rollout: Rollout | None = None
-        """None while the gateway has not opened it."""
-        self._task = lease.task
-        self._place = place
+        self._context = context
         self._on_phase = on_phase
-        scorer = lease.task.scorer or place.scorer
+        scorer = lease.task.scorer or context.scorer
         self._scorer = None if scorer == AGENT else scorer
-        """Name of who judges; None: the agent itself."""
-        self._progress: Progress | None = None
-        self._agent_run: AgentRun | None = None
-        self._holding = Resumability(lease, place, self._end_paused)
+        """Name of the scorer; None: the agent reports its own scores."""
+        self._resumability = Resumability(lease, context, self._end_paused)
+        self._phase: Phase = Preparing(times=PhaseTimes(queued_seconds=lease.queued_seconds))
         self._stop: StopReason | None = None
-        self._ending = Ending()
-        self._if_refused: LeaseEnding = "retry"
-        """How the lease ends when the attempt does not count."""
-        self._result: object = None
+        """First reason to end the attempt early; it may arrive in any phase."""
         self._outcome: Outcome | None = None
-        self._goes_on = False
-        """Whether another holder may go on with it."""
-        self._is_usable = True
-        """Whether an attempt that counts has a reward."""
-        self._times = PhaseTimes(queued_seconds=lease.queued_seconds)
+        """The recorded end; the first one stands, so there is never a second."""
+
+    async def run(self) -> None:
+        """Open the attempt and run the agent to its end."""
+        while isinstance(self._phase, Preparing | Running):
+            await self._advance()
+
+    async def finish(self) -> Report | None:
+        """Close, score and seal the attempt; None when the lease is gone, because its report would be refused."""
+        while not isinstance(self._phase, Done):
+            await self._advance()
+        return report_attempt(self.lease, self._phase, self._stop)
+
+    async def clear(self) -> None:
+        """Remove the checkpoint once the report was accepted: until then another holder may resume from it."""
+        is_handed_over = isinstance(self._phase, Done) and self._phase.is_handed_over
+        if not is_handed_over and self._stop != "lost":
+            await self._resumability.remove_checkpoint()
+
+    @property
+    def rollout(self) -> Rollout | None:
+        """The attempt at the gateway; None before it is opened, and when it is done."""
+        return None if isinstance(self._phase, Preparing | Done) else self._phase.rollout
 
     @property
     def is_turned_away(self) -> bool:
-        """Whether the gateway did not open it."""
-        return self.rollout is None and self._if_refused == "release"
+        """Whether the gateway did not open the attempt, and another worker may try it at once."""
+        match self._phase:
+            case Closing(rollout=None, end=end) | HandingOver(rollout=None, end=end):
+                return end.lease_ending == "release"
+            case _:
+                return False
 
     def stop(self, why: StopReason, ending: Ending | None = None) -> None:
-        """End the run of the agent early; see AgentRun."""
+        """End the agent's run early; see AgentRun."""
         self._stop = self._stop or why
-        if self._agent_run is not None:
-            self._agent_run.stop(why, ending)
+        if isinstance(self._phase, Running):
+            self._phase.agent_run.stop(why, ending)
 
-    def pause(self) -> bool:
+    def request_pause(self) -> bool:
         """Ask the agent to pause at its next step boundary; False: it cannot, and goes on."""
-        return self._holding.pause()
+        return self._resumability.request_pause()
 
     def record_activity(self, seconds_ago: float, *, is_calling: bool) -> None:
-        """The gateway recorded something of it so long ago, or has a call of it in flight."""
-        if self._progress is not None:
-            self._progress.record_activity(seconds_ago)
-            self._progress.is_calling = is_calling
+        """Note what the gateway knows: its last record of the attempt, and whether a model call is in flight."""
+        if isinstance(self._phase, Running):
+            self._phase.progress.record_activity(seconds_ago)
+            self._phase.progress.is_calling = is_calling
 
     def end_if_idle(self) -> None:
-        """End an attempt of which nothing was recorded for longer than its task allows."""
-        limit, progress = self._task.limits.idle_seconds, self._progress
-        if limit is None or progress is None or progress.quiet_seconds <= limit:
+        """End the attempt if nothing was recorded for longer than its task allows."""
+        limit = self.lease.task.limits.idle_seconds
+        if limit is None or not isinstance(self._phase, Running) or self._phase.progress.quiet_seconds <= limit:
             return
         error = f"nothing was recorded for longer than idle_seconds ({limit:g})"
-        if progress.is_calling:
+        if self._phase.progress.is_calling:
             ending = Ending(status="lost", cause="infra", error=f"{error} while a model call was in flight")
         else:
             ending = Ending(status="failed", cause="user", error=error)
         self.stop("limit", ending)
 
-    def give_up(self) -> None:
-        """Write down that the worker ends before the attempt has; of one that goes on elsewhere nothing."""
-        if not (self._holding.is_taken_on or self._holding.goes_on("lost", "drain")):
-            self._ending = STOPPED["drain"]
-            with suppress(BackPressureError):
-                self._write_outcome(None)
+    def abandon(self) -> None:
+        """Record that the worker ends before the attempt does; nothing where another holder goes on with it."""
+        if self._resumability.is_resumed or self._resumability.continues_elsewhere("lost", "drain"):
+            return
+        match self._phase:
+            case Preparing(times=times) | Running(times=times):
+                end = RunEnd(ending=STOPPED["drain"], lease_ending="release", times=times)
+            case phase:
+                end = replace(phase.end, ending=STOPPED["drain"])
+        with suppress(BackPressureError):
+            self._record_outcome(end, None)
 
-    async def run(self) -> None:
-        """Open the attempt and let the agent run."""
+    async def _advance(self) -> None:
+        """Take the step that leads from this phase to the next."""
+        match self._phase:
+            case Preparing() as phase:
+                self._phase = await self._prepare(phase)
+            case Running() as phase:
+                self._phase = await self._run_agent(phase)
+            case HandingOver() as phase:
+                self._phase = await self._hand_over(phase)
+            case Closing() | Scoring() | Sealing() as phase:
+                self._phase = await self._conclude(phase)
+            case Done():
+                return
+            case _:
+                assert_never(self._phase)
+
+    async def _prepare(self, preparing: Preparing) -> Running | Closing | HandingOver:
+        """Check the scorer, wait for room to start, and open the attempt at the gateway."""
         self._on_phase(self.lease, "running")
         began = time.monotonic()
         progress = None
+        context, task, times = self._context, self.lease.task, preparing.times
         try:
-            if self._scorer is not None and (error := await self._place.scoring.check(self._scorer)) is not None:
-                self._refuse(Ending(status="failed", cause="verifier", error=error), "dead")
-                return
-            progress = await self._place.gate.enter()
-            rewards = declared_rewards(self._task, self._scorer)
-            checkpoint = await self._holding.read()
-            opened = await self._place.call(open_attempt, self._place, self.lease, rewards, checkpoint)
-            self.rollout = self._holding.attach(opened, checkpoint)
+            if self._scorer is not None and (error := await context.scoring.check(self._scorer)) is not None:
+                ending = Ending(status="failed", cause="verifier", error=error)
+                return Closing(rollout=None, end=RunEnd(ending=ending, lease_ending="dead", times=times))
+            progress = await context.start_limiter.acquire()
+            rewards = declared_rewards(task, self._scorer)
+            checkpoint = await self._resumability.read_checkpoint()
+            opened = await context.call(open_attempt, context, self.lease, rewards, checkpoint)
+            rollout = self._resumability.attach(opened, checkpoint)
         except AgentLayerError as error:
             if progress is not None:
-                progress.start()
-            self._refuse_unopened(error)
-            return
-        self._note(prepare_seconds=time.monotonic() - began)
-        await self._run_agent(self.rollout, progress)
-
-    async def finish(self) -> Report | None:
-        """Close, score and seal the attempt; None when the lease is gone, so that there is nobody to tell.
-
-        Of an attempt that goes on elsewhere no end is recorded.
-        """
-        if self.rollout is None and self._holding.is_taken_on and self._if_refused == "release":
-            self._goes_on = True
-            return self._report()
-        if self.rollout and self._holding.goes_on(self._ending.status, self._stop):
-            self._goes_on = True
-            await self._holding.leave(self.rollout)
-            return self._report()
-        try:
-            await self._end()
-        except LeaseLostError:
-            self._goes_on = True
-            return None
-        return self._report()
-
-    async def clear(self) -> None:
-        """Remove what was kept for another holder, now that its end was taken: until then another may go on from it."""
-        if not self._goes_on and self._stop != "lost":
-            await self._holding.clear()
-
-    async def _end(self) -> None:
-        try:
-            num_calls = await self._close(self.rollout) if self.rollout else None
-            if self.rollout and num_calls is not None and self._ending.status in ("completed", "truncated"):
-                await self._accept(self.rollout, num_calls)
-            else:
-                self._write_outcome(num_calls)
-        except CaptureError as error:
-            self._refuse(Ending(status="failed", cause="infra", error=str(error)), "dead")
-            self._write_outcome(None)
-        except LeaseLostError:
-            raise
-        except (AgentLayerError, RedisError, OSError) as error:
-            self._ending = Ending(status="lost", cause="infra", error=f"{type(error).__name__}: {error}")
-            with suppress(BackPressureError):  # where the disk is full, the report alone has to do
-                self._write_outcome(None)
-
-    async def _close(self, rollout: Rollout) -> int:
-        is_cancelled = self._stop == "cancel"
-        return await self._place.call(close_attempt, self._place, rollout, self._task.split, abort=is_cancelled)
-
-    def _end_paused(self) -> None:
-        if self._agent_run is not None:
-            self._agent_run.stop("pause")
-
-    async def _run_agent(self, rollout: Rollout, progress: Progress) -> None:
-        limit = self._task.limits.wall_seconds
-        if limit is not None:
-            limit = max(0.0, limit - self._holding.used_seconds)
-        self._agent_run = AgentRun(self._place.target, self._task, rollout, limit, progress)
+                progress.mark_prepared()
+            is_resumed = self._resumability.is_resumed
+            ending, lease_ending = classify_refusal(error, is_resumed=is_resumed)
+            end = RunEnd(ending=ending, lease_ending=lease_ending, times=times)
+            goes_back = is_resumed and lease_ending == "release"
+            return HandingOver(rollout=None, end=end) if goes_back else Closing(rollout=None, end=end)
+        wall_seconds = task.limits.wall_seconds
+        if wall_seconds is not None:
+            wall_seconds = max(0.0, wall_seconds - self._resumability.used_seconds)
+        agent_run = AgentRun(context.target, task, rollout, wall_seconds, progress)
         progress.record_activity()
-        self._progress = progress
         if self._stop is not None:
-            self._agent_run.stop(self._stop)
-        ran = await self._agent_run.wait(self._place.settings.close_seconds)
-        self._ending, self._result = ran.ending, ran.result
-        self._progress = None
-        self._if_refused = _lease_ending(self._ending, self._stop)
-        self._note(run_seconds=ran.seconds)
+            agent_run.stop(self._stop)
+        times = msgspec.structs.replace(times, prepare_seconds=time.monotonic() - began)
+        return Running(rollout=rollout, agent_run=agent_run, progress=progress, times=times)
 
-    async def _accept(self, rollout: Rollout, num_calls: int) -> None:
-        """Judge the attempt, write down how it ended, and wait until all of it is stored."""
-        began = time.monotonic()
-        closed = ClosedAttempt(
-            place=self._place,
-            task=self._task,
-            rollout=rollout,
-            num_calls=num_calls,
-            scorer=self._scorer,
-            result=self._result,
+    async def _run_agent(self, running: Running) -> Closing | HandingOver:
+        ran = await running.agent_run.wait(self._context.settings.close_seconds)
+        end = RunEnd(
+            ending=ran.ending,
+            lease_ending=_choose_lease_ending(ran.ending, self._stop),
+            result=ran.result,
+            times=msgspec.structs.replace(running.times, run_seconds=ran.seconds),
         )
-        rewards, self._ending = await closed.judge(self._ending, lambda: self._on_phase(self.lease, "scoring"))
-        self._note(score_seconds=time.monotonic() - began)
-        outcome = self._write_outcome(num_calls, *rewards)
-        self._on_phase(self.lease, "sealing")
-        await closed.wait_stored()
-        self._is_usable = await closed.has_reward(outcome)
+        if self._resumability.continues_elsewhere(ran.ending.status, self._stop):
+            return HandingOver(rollout=running.rollout, end=end)
+        return Closing(rollout=running.rollout, end=end)
 
-    def _write_outcome(self, num_calls: int | None, *rewards: Reward) -> Outcome:
-        """Record the end; the first record of it stands, so no second is written."""
+    async def _hand_over(self, phase: HandingOver) -> Done:
+        if phase.rollout is not None:
+            await self._resumability.pause_at_gateway(phase.rollout)
+        return Done(end=phase.end, is_handed_over=True)
+
+    async def _conclude(self, phase: Closing | Scoring | Sealing) -> Scoring | Sealing | Done:
+        """Take the next step of an attempt whose agent has ended; a failure ends the attempt."""
+        try:
+            match phase:
+                case Closing():
+                    return await self._close(phase)
+                case Scoring():
+                    return await self._score(phase)
+                case Sealing():
+                    return await self._seal(phase)
+        except LeaseLostError:
+            self._stop = "lost"
+            return Done(end=phase.end, is_handed_over=True)
+        except CaptureError as error:
+            ending = Ending(status="failed", cause="infra", error=str(error))
+            end = replace(phase.end, ending=ending, lease_ending="dead")
+        except (AgentLayerError, RedisError, OSError) as error:
+            ending = Ending(status="lost", cause="infra", error=f"{type(error).__name__}: {error}")
+            end = replace(phase.end, ending=ending)
+        with suppress(BackPressureError):  # on a full disk the report alone has to do
+            self._record_outcome(end, None)
+        return Done(end=end)
+
+    async def _close(self, closing: Closing) -> Scoring | Done:
+        rollout, end = closing.rollout, closing.end
+        num_calls = None
+        if rollout is not None:
+            split, is_cancelled = self.lease.task.split, self._stop == "cancel"
+            num_calls = await self._context.call(close_attempt, self._context, rollout, split, abort=is_cancelled)
+            if end.ending.status in ("completed", "truncated"):
+                return Scoring(rollout=rollout, num_calls=num_calls, end=end)
+        self._record_outcome(end, num_calls)
+        return Done(end=end)
+
+    async def _score(self, scoring: Scoring) -> Sealing:
+        """Find the rewards, by the agent's own report or by a scorer that reads what is stored."""
+        began = time.monotonic()
+        task, trajectory_id, end = self.lease.task, scoring.rollout.trajectory_id, scoring.end
+        ending, is_truncated = end.ending, end.ending.status == "truncated"
+        if self._scorer is None and not is_truncated:
+            rewards = make_rewards(task, trajectory_id, reported_scores(task, end.result), "agent")
+        else:
+            self._on_phase(self.lease, "scoring")
+            await self._wait_stored(scoring)
+            rewards = []
+            if self._scorer is not None:
+                rewards = await self._context.scoring.score(self._scorer, task, trajectory_id, end.result)
+            ending = _blame_scorer(ending, rewards)
+            if is_truncated and ending.cause == "policy":
+                known = rewards if self._scorer else await self._context.call(self._read_rewards, trajectory_id)
+                rewards = rewards + make_rewards(task, trajectory_id, missing_scores(task, known), "rule")
+        times = msgspec.structs.replace(end.times, score_seconds=time.monotonic() - began)
+        end = replace(end, ending=ending, times=times)
+        return Sealing(rollout=scoring.rollout, num_calls=scoring.num_calls, rewards=tuple(rewards), end=end)
+
+    async def _seal(self, sealing: Sealing) -> Done:
+        """Record how the attempt ended, and wait until all of it is stored."""
+        outcome = self._record_outcome(sealing.end, sealing.num_calls, *sealing.rewards)
+        self._on_phase(self.lease, "sealing")
+        await self._wait_stored(sealing)
+        declared = declared_rewards(self.lease.task, self._scorer)
+        stored = await self._context.call(self._read_rewards, sealing.rollout.trajectory_id)
+        return Done(end=sealing.end, is_usable=rollout_reward(declared, stored, outcome) is not None)
+
+    async def _wait_stored(self, phase: Scoring | Sealing) -> None:
+        seconds = self._context.settings.seal_seconds
+        rollout = phase.rollout
+        await self._context.stored_waiter.wait_stored(rollout.trajectory_id, phase.num_calls, rollout.logs, seconds)
+
+    def _read_rewards(self, trajectory_id: str) -> list[Reward]:
+        store = self._context.store
+        return read_rewards(store.redis, store.keys, trajectory_id)
+
+    def _record_outcome(self, end: RunEnd, num_calls: int | None, *rewards: Reward) -> Outcome:
+        """Record how the attempt ended, unless that is recorded; num_calls is None where it was not closed."""
         if self._outcome is not None:
             return self._outcome
         outcome = self._outcome = Outcome(
             trajectory_id=self.lease.trajectory_id,
-            run=self._task.run,
-            status=self._ending.status,
+            run=self.lease.task.run,
+            status=end.ending.status,
             ended_at=time.time(),
-            cause=self._ending.cause,
-            error=self._ending.error,
-            result=self._result,
+            cause=end.ending.cause,
+            error=end.ending.error,
+            result=end.result,
             num_calls=num_calls,
-            times=self._times,
+            times=end.times,
         )
-        log = self._place.recorder.append(*rewards, outcome)
+        log = self._context.recorder.append(*rewards, outcome)
         if self.rollout is not None:
             self.rollout.logs.add(log)
         return outcome
 
-    def _report(self) -> Report | None:
-        if self._stop in ("cancel", "lost"):
-            return None
-        match self._ending.status:
-            case "paused":
-                return Report(lease=self.lease, ending="pause")
-            case "completed" | "truncated" as counts:
-                cause = self._ending.cause
-                error = (self._ending.error or "") if cause == "verifier" else ""
-                return Report(lease=self.lease, ending=counts, usable=self._is_usable, cause=cause, error=error)
-            case _:
-                error = f"{self._ending.cause}: {self._ending.error}"
-                return Report(lease=self.lease, ending=self._if_refused, cause=self._ending.cause, error=error)
-
-    def _refuse_unopened(self, error: AgentLayerError) -> None:
-        """What cannot begin anywhere is over; else it would go back to its place, and be the first to come again."""
-        if isinstance(error, RefusedTaskError | RedactionError):
-            self._refuse(Ending(status="failed", cause="user", error=str(error)), "dead")
-            return
-        is_over = self._holding.is_taken_on and not isinstance(error, UnreachableError)
-        self._refuse(Ending(status="lost", cause="infra", error=str(error)), "retry" if is_over else "release")
-
-    def _refuse(self, ending: Ending, lease_ending: LeaseEnding) -> None:
-        self._ending, self._if_refused = ending, lease_ending
-
-    def _note(self, **seconds: float) -> None:
-        self._times = msgspec.structs.replace(self._times, **seconds)
+    def _end_paused(self) -> None:
+        if isinstance(self._phase, Running):
+            self._phase.agent_run.stop("pause")
 
 
-def _lease_ending(ending: Ending, stop: StopReason | None) -> LeaseEnding:
-    """How the lease ends of an attempt that does not count."""
+def report_attempt(lease: Lease, done: Done, stop: StopReason | None) -> Report | None:
+    """Return what the dispatcher needs to know; None where the lease is no longer this worker's."""
+    if stop in ("cancel", "lost"):
+        return None
+    ending = done.end.ending
+    match ending.status:
+        case "paused":
+            return Report(lease=lease, ending="pause")
+        case "completed" | "truncated" as counts:
+            error = (ending.error or "") if ending.cause == "verifier" else ""
+            return Report(lease=lease, ending=counts, usable=done.is_usable, cause=ending.cause, error=error)
+        case _:
+            error = f"{ending.cause}: {ending.error}"
+            return Report(lease=lease, ending=done.end.lease_ending, cause=ending.cause, error=error)
+
+
+def classify_refusal(error: AgentLayerError, *, is_resumed: bool) -> tuple[Ending, LeaseEnding]:
+    """Return how an attempt ends that could not begin.
+
+    A task that no gateway accepts is dead. Otherwise the rollout goes back to the queue unharmed, unless a resumed
+    attempt was refused for good: it would return to its place and come first again.
+    """
+    if isinstance(error, RefusedTaskError | RedactionError):
+        return Ending(status="failed", cause="user", error=str(error)), "dead"
+    is_over = is_resumed and not isinstance(error, UnreachableError)
+    return Ending(status="lost", cause="infra", error=str(error)), "retry" if is_over else "release"
+
+
+def _choose_lease_ending(ending: Ending, stop: StopReason | None) -> LeaseEnding:
     if ending.status == "paused":
         return "pause"
     return "release" if stop == "drain" or not ending.is_own else "retry"
+
+
+def _blame_scorer(ending: Ending, rewards: list[Reward]) -> Ending:
+    failed = [reward for reward in rewards if reward.status in ("verifier_error", "timeout")]
+    return msgspec.structs.replace(ending, cause="verifier", error=failed[0].error) if failed else ending

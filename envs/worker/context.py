@@ -1,4 +1,4 @@
-"""What the parts of one worker share."""
+"""What all attempts of one worker share."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,19 +13,17 @@ from agent_layer.store import Store
 from envs.agents import Target
 from envs.checkpoints import CheckpointStore
 from envs.progress import StartLimiter
-from envs.worker.scoring import ScoringStage
+from envs.worker.scoring_stage import ScoringStage
 from envs.worker.stored_waiter import StoredWaiter
 from tracer.transport import GatewayClient
 
 P = ParamSpec("P")
-
-
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerContext:
-    """Where attempts are done: the agent, and the parts of the layer that it meets."""
+    """The agent, and the parts of the layer that its attempts use."""
 
     settings: Settings
     worker: str
@@ -36,20 +34,20 @@ class WorkerContext:
     scorer: str
     """Name of the scorer, for tasks that name none."""
     env: str | None
-    """Name of the environment that is the target, for tasks that name none; None: the target is no environment."""
+    """Name of the environment that the target is, for tasks that name none; None: the target is no environment."""
     env_version: str | None
     """Version of the environment that the target is or declares; None: not known."""
     gateway: GatewayClient
     recorder: Recorder
     store: Store
-    sealing: StoredWaiter
+    stored_waiter: StoredWaiter
     pool: Executor
+    """Threads for calls that block."""
     scoring: ScoringStage
-    gate: StartLimiter
-    """Passed by attempts that start."""
-    shelf: CheckpointStore | None = None
-    """Where what agents save is kept; None: the target is not resumable."""
+    start_limiter: StartLimiter
+    checkpoints: CheckpointStore | None = None
+    """Where saved states are stored; None: the target is not resumable."""
 
     async def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run what would block in a thread."""
+        """Run a blocking function in a thread."""
         return await asyncio.get_running_loop().run_in_executor(self.pool, partial(function, *args, **kwargs))

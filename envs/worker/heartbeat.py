@@ -1,6 +1,6 @@
-"""This file holds the heartbeat: leases are kept from a thread, whatever the loop of the worker is busy with.
+"""Heartbeat of a worker: a thread renews its leases, so that a busy event loop cannot lose them.
 
-It beats in time, and at once when the worker is called: a rollout was cancelled, or is to pause.
+It beats at intervals, and at once when the dispatcher signals the worker: a rollout was cancelled or has to pause.
 """
 
 import logging
@@ -16,27 +16,27 @@ from agent_layer.dispatcher import Beat, Lease, Queue
 from agent_layer.infra.processes import write_pulse
 from agent_layer.schema import JsonObject
 
-Phase: TypeAlias = Literal["running", "scoring", "sealing"]
+LeasePhase: TypeAlias = Literal["running", "scoring", "sealing"]
 
 _LISTEN_SECONDS = 1.0
-"""Longest wait for a call, so that a heartbeat that is told to stop does not hold on."""
-_AGAIN_SECONDS = 1.0
-"""After a beat that nobody heard: a lease lasts only two of them."""
-_CALM_SECONDS = 0.05
-"""Least time between two beats, however often the worker is called."""
+"""Longest wait for a signal; bounds how long ``stop`` takes."""
+_RETRY_SECONDS = 1.0
+"""Delay after a failed beat: a lease lasts only two heartbeats."""
+_MIN_INTERVAL_SECONDS = 0.05
+"""Least time between two beats, however many signals arrive."""
 
 _log = logging.getLogger(__name__)
 
 
 class Heartbeat:
-    """Renews the leases that a worker holds, and says when one of them is not to go on.
+    """Renews the leases of a worker, and reports those that must not go on.
 
     Args:
-        queue: that gave the leases.
-        worker: who holds them.
-        about: what the worker says of itself.
-        on_beat: called in the heartbeat's thread with a lease that is to ``pause``, or is ``cancel`` or ``lost``.
-        on_drain: called there whenever the worker is told to end.
+        queue: queue that granted the leases.
+        worker: name of their holder.
+        about: what listings show of the worker.
+        on_beat: called in the heartbeat's thread with each lease whose answer is ``pause``, ``cancel`` or ``lost``.
+        on_drain: called there with each beat while the worker is asked to drain.
     """
 
     def __init__(
@@ -52,56 +52,56 @@ class Heartbeat:
         self._about = about
         self._on_beat = on_beat
         self._on_drain = on_drain
-        self._held: dict[str, tuple[Lease, Phase]] = {}
+        self._held: dict[str, tuple[Lease, LeasePhase]] = {}
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="agent-layer heartbeat", daemon=True)
 
     def start(self) -> None:
-        """Begin; the worker is shown from now on."""
+        """Start the thread; from now on listings show the worker."""
         if (file := self._queue.settings.pulse_file) is not None:
-            file.unlink(missing_ok=True)  # one from before says nothing of this worker
+            file.unlink(missing_ok=True)  # left by an earlier worker
         self._thread.start()
 
     def stop(self) -> None:
-        """End; leases that are still held lapse in time."""
+        """Stop the thread; leases still held expire."""
         self._stopping.set()
         self._thread.join()
 
-    def tell(self, **about: str) -> None:
-        """Say more of the worker from now on; it is shown when this returns, unless Redis does not answer."""
+    def announce(self, **about: str) -> None:
+        """Add to what listings show of the worker, and beat at once."""
         self._about = {**self._about, **about}
         self._beat()
 
-    def keep(self, lease: Lease, phase: Phase) -> None:
-        """Renew this lease until it is dropped."""
+    def hold_lease(self, lease: Lease, phase: LeasePhase) -> None:
+        """Renew this lease until ``drop_lease``."""
         self._held[lease.token] = (lease, phase)
 
-    def drop(self, lease: Lease) -> None:
-        """Let go of a lease that has ended."""
+    def drop_lease(self, lease: Lease) -> None:
+        """Stop renewing a lease."""
         self._held.pop(lease.token, None)
 
     def _run(self) -> None:
-        heard = "0-0"
+        last_signal = "0-0"
         every_seconds = self._queue.settings.heartbeat_seconds
         while not self._stopping.is_set():
             began = time.monotonic()
-            wait_seconds = every_seconds if self._beat() else min(_AGAIN_SECONDS, every_seconds)
-            heard = self._listen(heard, began + wait_seconds)
+            wait_seconds = every_seconds if self._beat() else min(_RETRY_SECONDS, every_seconds)
+            last_signal = self._wait_for_signal(last_signal, began + wait_seconds)
 
-    def _listen(self, heard: str, until: float) -> str:
-        """Wait until the next beat is due, or the worker is called; what it has heard by then."""
-        while (left := until - time.monotonic()) > 0 and not self._stopping.wait(min(left, _CALM_SECONDS)):
+    def _wait_for_signal(self, last_signal: str, until: float) -> str:
+        """Wait until the next beat is due or a signal arrives; return the id of the newest signal."""
+        while (left := until - time.monotonic()) > 0 and not self._stopping.wait(min(left, _MIN_INTERVAL_SECONDS)):
             try:
-                newest = self._queue.listen(self._worker, heard, min(left, _LISTEN_SECONDS))
-            except RedisError:  # the next beat says so
+                newest = self._queue.listen(self._worker, last_signal, min(left, _LISTEN_SECONDS))
+            except RedisError:  # the next beat logs it
                 self._stopping.wait(min(left, _LISTEN_SECONDS))
                 continue
-            if newest != heard:
+            if newest != last_signal:
                 return newest
-        return heard
+        return last_signal
 
     def _beat(self) -> bool:
-        """Say what is held and do as the answers say; False when nobody answered."""
+        """Renew all leases and act on the answers; False when Redis does not answer."""
         held = list(self._held.values())
         about = msgspec.json.encode({**self._about, "held": len(held)})
         try:
@@ -109,7 +109,7 @@ class Heartbeat:
         except RedisError as error:
             _log.warning("heartbeat failed error=%s", error)
             return False
-        self._show_pulse()
+        self._write_pulse()
         if beats.is_draining:
             self._on_drain()
         for (lease, _), beat in zip(held, beats.leases, strict=True):
@@ -117,7 +117,7 @@ class Heartbeat:
                 self._on_beat(lease, beat)
         return True
 
-    def _show_pulse(self) -> None:
+    def _write_pulse(self) -> None:
         if (file := self._queue.settings.pulse_file) is None:
             return
         try:

@@ -1,4 +1,4 @@
-"""This file holds the watch over running attempts: their keys are renewed, and those that do nothing are ended."""
+"""Liveness of running attempts: renews their keys at the gateway, and ends attempts that are idle for too long."""
 
 import asyncio
 import time
@@ -8,43 +8,44 @@ from envs.worker.attempt import Attempt
 from envs.worker.context import WorkerContext
 from envs.worker.rollouts import renew_keys
 
-_LOOKS_PER_LIMIT = 4
-"""An attempt is ended at the latest by this part of its limit too late."""
+_CHECKS_PER_LIMIT = 4
+"""An idle attempt is ended at most a quarter of its limit too late."""
 _TICK_SECONDS = 0.25
 
 
 class LivenessMonitor:
-    """Asks the gateway, as often as the shortest limit needs it and at least with every heartbeat.
+    """Polls the gateway as often as the shortest idle limit requires, and at least with every heartbeat.
 
     Args:
-        place: where attempts are done.
-        running: attempts whose agents run.
+        context: the worker that makes the attempts.
+        running: returns the attempts whose agents run.
     """
 
-    def __init__(self, place: WorkerContext, running: Callable[[], Collection[Attempt]]) -> None:
-        self._place = place
+    def __init__(self, context: WorkerContext, running: Callable[[], Collection[Attempt]]) -> None:
+        self._context = context
         self._running = running
 
     async def run(self) -> None:
-        """Watch until cancelled."""
-        looked_at = time.monotonic()
+        """Check until cancelled."""
+        checked_at = time.monotonic()
         while True:
             await asyncio.sleep(_TICK_SECONDS)
-            if time.monotonic() < looked_at + self._seconds_between_looks():
+            if time.monotonic() < checked_at + self._seconds_between_checks():
                 continue
-            looked_at = time.monotonic()
-            if watched := [attempt for attempt in self._running() if attempt.rollout is not None]:
-                await self._look(watched)
+            checked_at = time.monotonic()
+            if opened := [attempt for attempt in self._running() if attempt.rollout is not None]:
+                await self._check(opened)
 
-    async def _look(self, watched: list[Attempt]) -> None:
-        signs = await self._place.call(renew_keys, self._place, [one.lease.trajectory_id for one in watched])
-        for attempt in watched:
+    async def _check(self, attempts: list[Attempt]) -> None:
+        ids = [one.lease.trajectory_id for one in attempts]
+        renewed = await self._context.call(renew_keys, self._context, ids)
+        for attempt in attempts:
             name = attempt.lease.trajectory_id
-            if signs is not None and name in signs.quiet_seconds:
-                attempt.record_activity(signs.quiet_seconds[name], is_calling=name in signs.calling)
+            if renewed is not None and name in renewed.quiet_seconds:
+                attempt.record_activity(renewed.quiet_seconds[name], is_calling=name in renewed.calling)
             attempt.end_if_idle()
 
-    def _seconds_between_looks(self) -> float:
+    def _seconds_between_checks(self) -> float:
         limits = [limit for one in self._running() if (limit := one.lease.task.limits.idle_seconds) is not None]
-        wanted = min((limit / _LOOKS_PER_LIMIT for limit in limits), default=float("inf"))
-        return min(wanted, self._place.settings.heartbeat_seconds)
+        shortest = min((limit / _CHECKS_PER_LIMIT for limit in limits), default=float("inf"))
+        return min(shortest, self._context.settings.heartbeat_seconds)

@@ -1,4 +1,4 @@
-"""This file holds what a worker does so that an attempt may change hands: take it on, pause it, leave it behind."""
+"""How an attempt changes holders: resume from a checkpoint, pause, hand over."""
 
 import dataclasses
 import logging
@@ -16,82 +16,82 @@ _log = logging.getLogger(__name__)
 
 
 class Resumability:
-    """One holding of an attempt; where the agent is not resumable, it ends with the worker.
+    """One worker's part of a resumable attempt; if the agent is not resumable, the attempt ends with the worker.
 
     Args:
-        lease: by which it is held.
-        place: where it is done.
-        on_paused: called when an agent in this process has come to where it pauses.
+        lease: permission to make the attempt.
+        context: the worker that makes it.
+        on_paused: called when an agent in this process reaches the boundary at which it pauses.
     """
 
-    def __init__(self, lease: Lease, place: WorkerContext, on_paused: Callable[[], None]) -> None:
+    def __init__(self, lease: Lease, context: WorkerContext, on_paused: Callable[[], None]) -> None:
         self._lease = lease
-        self._place = place
+        self._context = context
         self._on_paused = on_paused
-        self._keeper: LeaseCheckpointer | None = None
+        self._checkpointer: LeaseCheckpointer | None = None
         self._is_pausing = False
         self.used_seconds = 0.0
-        """Of the attempt's time, by the holders before."""
+        """Part of the attempt's time that earlier holders used."""
 
     @property
-    def is_taken_on(self) -> bool:
-        """Whether another holder had begun the attempt."""
+    def is_resumed(self) -> bool:
+        """Whether another holder began the attempt."""
         return self._lease.checkpoint is not None
 
-    async def read(self) -> Checkpoint | None:
-        """From where the attempt goes on; None: it begins.
+    async def read_checkpoint(self) -> Checkpoint | None:
+        """Return the state from which the attempt resumes; None: it begins.
 
         Raises:
-            NotFoundError, CorruptRecordError, BadInputError: it cannot go on here.
+            NotFoundError, CorruptRecordError, BadInputError: it cannot resume here.
             UnreachableError: the object store does not answer.
         """
         if self._lease.checkpoint is None:
             return None
-        if (shelf := self._place.shelf) is None:
+        if (checkpoints := self._context.checkpoints) is None:
             raise BadInputError(
-                f"attempt {self._lease.trajectory_id}: expected a resumable agent to go on with it, found"
-                f" {self._place.agent}, which is not declared so; let all workers run the same code"
+                f"attempt {self._lease.trajectory_id}: cannot resume, {self._context.agent} is not declared resumable"
+                " in this worker; run the same code in all workers"
             )
-        found = await self._place.call(read_checkpoint, shelf.keys, shelf.objects, self._lease.checkpoint)
+        found = await self._context.call(read_checkpoint, checkpoints.keys, checkpoints.objects, self._lease.checkpoint)
         self.used_seconds = found.seconds
         return found
 
     def attach(self, rollout: Rollout, checkpoint: Checkpoint | None) -> Rollout:
-        """Let the agent save, and find what was saved before."""
-        if (shelf := self._place.shelf) is None:
+        """Return the rollout with which the agent can save states and find the one saved before."""
+        if (checkpoints := self._context.checkpoints) is None:
             return rollout
-        gateway = self._place.gateway
-        self._keeper = LeaseCheckpointer(
+        gateway = self._context.gateway
+        self._checkpointer = LeaseCheckpointer(
             self._lease,
-            shelf,
+            checkpoints,
             mark=lambda: gateway.mark(rollout.rollout_id, rollout.attempt, rollout.api_key),
             logs=lambda: rollout.logs,
             on_paused=self._on_paused,
         )
-        self._keeper.is_pausing = self._is_pausing
-        return dataclasses.replace(rollout, keeper=self._keeper, kept=checkpoint and checkpoint.state)
+        self._checkpointer.is_pausing = self._is_pausing
+        return dataclasses.replace(rollout, keeper=self._checkpointer, kept=checkpoint and checkpoint.state)
 
-    def pause(self) -> bool:
-        """Have the agent pause at its next boundary; False: it cannot."""
+    def request_pause(self) -> bool:
+        """Make the agent pause at its next boundary; False: it cannot."""
         self._is_pausing = True
-        if self._keeper is not None:
-            self._keeper.is_pausing = True
-        return self._place.shelf is not None
+        if self._checkpointer is not None:
+            self._checkpointer.is_pausing = True
+        return self._context.checkpoints is not None
 
-    def goes_on(self, status: RolloutStatus, stop: str | None) -> bool:
-        """Whether an attempt that ended here so goes on elsewhere."""
-        has_saved = self._keeper is not None and self._keeper.newest is not None
+    def continues_elsewhere(self, status: RolloutStatus, stop: str | None) -> bool:
+        """Whether another holder goes on with an attempt that ended here with this status, for this reason."""
+        has_saved = self._checkpointer is not None and self._checkpointer.newest is not None
         return status == "paused" or (stop in ("drain", "lost") and has_saved)
 
-    async def leave(self, rollout: Rollout) -> None:
-        """Let go of an attempt that goes on elsewhere; should the gateway not hear of it, its key expires."""
+    async def pause_at_gateway(self, rollout: Rollout) -> None:
+        """Give up the attempt at the gateway; if the gateway does not answer, its key expires."""
         try:
-            await self._place.call(self._place.gateway.pause, rollout.rollout_id, rollout.attempt, rollout.api_key)
+            await self._context.call(self._context.gateway.pause, rollout.rollout_id, rollout.attempt, rollout.api_key)
         except AgentLayerError as error:
             _log.warning("attempt not paused at the gateway trajectory=%s error=%s", rollout.trajectory_id, error)
 
-    async def clear(self) -> None:
-        """Remove what is kept of an attempt that goes on nowhere."""
-        name = self._keeper.newest if self._keeper is not None else self._lease.checkpoint
-        if (shelf := self._place.shelf) is not None and name is not None:
-            await self._place.call(shelf.remove, name)
+    async def remove_checkpoint(self) -> None:
+        """Remove the newest checkpoint of an attempt that has ended for good."""
+        name = self._checkpointer.newest if self._checkpointer is not None else self._lease.checkpoint
+        if (checkpoints := self._context.checkpoints) is not None and name is not None:
+            await self._context.call(checkpoints.remove, name)

@@ -1,4 +1,7 @@
-"""Waits until every call of a closed attempt is stored and indexed."""
+"""Waits until every call and record of a closed attempt is stored and indexed.
+
+One loop polls for all attempts of a worker, outside of the slots in which agents run.
+"""
 
 import asyncio
 import logging
@@ -23,13 +26,13 @@ class _Waiting:
 
 
 class StoredWaiter:
-    """Tells when attempts are whole.
+    """Polls the index for attempts that wait to be whole.
 
     Args:
-        count: calls of a trajectory that are stored.
+        count: returns how many calls of a trajectory are stored.
         is_settled: whether all records of a log are stored.
-        pool: threads in which both are asked.
-        poll_seconds: between two looks, while an attempt waits.
+        pool: threads in which both run.
+        poll_seconds: interval of the polls while an attempt waits.
     """
 
     def __init__(
@@ -45,53 +48,53 @@ class StoredWaiter:
         self._pool = pool
         self._poll_seconds = poll_seconds
         self._waiting: list[_Waiting] = []
-        self._some = asyncio.Event()
+        self._has_waiting = asyncio.Event()
 
     async def wait_stored(self, trajectory_id: str, num_calls: int, logs: Collection[str], seconds: float) -> None:
         """Wait until the attempt's calls and all records of these logs are stored.
 
         Args:
             trajectory_id: the attempt, closed at its gateway.
-            num_calls: that the gateway counted.
-            logs: of this process, that hold its records.
+            num_calls: calls that the gateway counted.
+            logs: names of logs with records of the attempt.
             seconds: longest wait.
 
-        Raises: NotWholeError: they are not in time.
+        Raises: NotWholeError: they are not stored in time.
         """
         waiting = _Waiting(trajectory_id, num_calls, logs, asyncio.get_running_loop().create_future())
         self._waiting.append(waiting)
-        self._some.set()
+        self._has_waiting.set()
         try:
             async with asyncio.timeout(seconds):
                 await waiting.stored
         except TimeoutError as error:
             raise NotWholeError(
-                f"attempt {trajectory_id}: expected its {num_calls} calls and {len(logs)} logs to be stored within"
-                f" {seconds:g} s, but they are not; see shipper.log, the attempt is run again"
+                f"attempt {trajectory_id}: its {num_calls} calls and {len(logs)} logs were not all stored within"
+                f" {seconds:g} s; see shipper.log; the attempt is retried"
             ) from error
         finally:
             self._waiting.remove(waiting)
 
     async def run(self) -> None:
-        """Look after the waiting ones until cancelled."""
+        """Poll until cancelled."""
         while True:
-            await self._some.wait()
+            await self._has_waiting.wait()
             try:
-                await self._look()
+                await self._poll()
             except RedisError as error:
                 _log.warning("sealing waits for redis error=%s", error)
             await asyncio.sleep(self._poll_seconds)
             if not self._waiting:
-                self._some.clear()
+                self._has_waiting.clear()
 
-    async def _look(self) -> None:
+    async def _poll(self) -> None:
         loop = asyncio.get_running_loop()
-        for waiting in await loop.run_in_executor(self._pool, self._whole, list(self._waiting)):
+        for waiting in await loop.run_in_executor(self._pool, self._find_stored, list(self._waiting)):
             if not waiting.stored.done():
                 waiting.stored.set_result(None)
 
-    def _whole(self, waiting: Sequence[_Waiting]) -> list[_Waiting]:
-        """Those of whom nothing is missing. Logs first: they are shared by many, and cheap to ask for."""
+    def _find_stored(self, waiting: Sequence[_Waiting]) -> list[_Waiting]:
+        """Return the attempts that are whole. Logs come first: attempts share them, and they are cheap to check."""
         logs = {name for one in waiting for name in one.logs}
         unsettled = {name for name in logs if not self._is_settled(name)}
         return [one for one in waiting if unsettled.isdisjoint(one.logs) and self._has_all_calls(one)]

@@ -1,10 +1,7 @@
-"""This file holds the worker: it claims rollouts, runs their agents side by side, and reports what became of them.
+"""The worker: claims rollouts, runs their agents side by side, and reports how they ended.
 
-Only running agents take up slots; attempts that are scored or sealed wait beside them, up to a bound.
-Everything that
-blocks (gateway, Redis, store) runs in a few threads; claims and reports go in batches.
-
-This file holds how something is waited for, and no longer than a limit.
+Only running agents occupy slots; attempts that are scored or sealed wait beside them, up to a bound. Calls that block
+(gateway, Redis, store) run in a few threads; claims and reports go in batches.
 """
 
 import asyncio
@@ -21,22 +18,14 @@ from envs.worker.attempt import Attempt
 from envs.worker.context import WorkerContext
 from envs.worker.heartbeat import Heartbeat
 from envs.worker.liveness import LivenessMonitor
-from envs.worker.reporting import Reporter
-
-
-async def wait_within(event: asyncio.Event, seconds: float) -> None:
-    """Wait for the event; return also when the time is up."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await event.wait()
-
+from envs.worker.reporter import Reporter
 
 _CLAIM_SECONDS = 1.0
-"""Longest wait of one claim, so that a worker that is told to stop does not hold on."""
+"""Longest wait of one claim; bounds how long a stopping worker waits."""
 _UNSEALED_PER_SLOT = 8
-"""Attempts that may wait to be stored, for each slot; above that nothing is claimed."""
+"""Attempts per slot that may wait to be stored; above that the worker claims nothing."""
 _LONGEST_DELAY_SECONDS = 10.0
-"""Between claims while the gateway opens nothing."""
+"""Longest delay between claims while the gateway opens nothing."""
 
 _log = logging.getLogger(__name__)
 
@@ -45,44 +34,44 @@ class Worker:
     """One worker process.
 
     Args:
-        queue: where rollouts come from.
-        place: where attempts are done.
+        queue: source of rollouts.
+        context: what its attempts share.
         slots: agents that run at the same time.
-        capabilities: what tasks may need of it.
-        run: only tasks of this run; empty: of any.
+        capabilities: needs of tasks that it can meet.
+        run: claim only tasks of this run; empty: of any.
     """
 
     def __init__(
-        self, queue: Queue, place: WorkerContext, *, slots: int, capabilities: Iterable[str] = (), run: str = ""
+        self, queue: Queue, context: WorkerContext, *, slots: int, capabilities: Iterable[str] = (), run: str = ""
     ) -> None:
         self._queue = queue
-        self._place = place
+        self._context = context
         self._slots = slots
         self._capabilities = list(capabilities)
         self._run = run
         self._running: dict[str, Attempt] = {}
-        """By token; their agents run."""
+        """By lease token; their agents run."""
         self._finishing: dict[str, Attempt] = {}
-        """By token; they are scored, sealed and reported."""
+        """By lease token; they are scored, sealed and reported."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = asyncio.Event()
-        """Set: nothing is claimed any more."""
-        self._giving_back = asyncio.Event()
-        """Set: what runs is not waited for any more."""
+        """Set: the worker claims nothing more."""
+        self._returning = asyncio.Event()
+        """Set: the worker no longer waits for running attempts."""
         self._slot_freed = asyncio.Event()
         self._delay_seconds = 0.0
-        """Before the next claim; grows while the gateway opens nothing."""
+        """Delay before the next claim; grows while the gateway opens nothing."""
         self.endings: Counter[str] = Counter()
-        """How many leases ended how, of those whose reports were taken."""
-        self._reporter = Reporter(queue, place.pool)
-        about: JsonObject = {"agent": place.agent, "slots": slots, "offers": " ".join(self._capabilities)}
-        self._heartbeat = Heartbeat(queue, place.worker, about, self._pass_on, self._told_to_drain)
+        """Number of leases by how they ended; only accepted reports count."""
+        self._reporter = Reporter(queue, context.pool)
+        about: JsonObject = {"agent": context.agent, "slots": slots, "offers": " ".join(self._capabilities)}
+        self._heartbeat = Heartbeat(queue, context.worker, about, self._on_lease_change, self._on_drain)
         self._loop = asyncio.get_running_loop()
 
     @property
     def name(self) -> str:
         """As leases show it."""
-        return self._place.worker
+        return self._context.worker
 
     @property
     def num_running(self) -> int:
@@ -90,39 +79,40 @@ class Worker:
         return len(self._running)
 
     def drain(self, seconds: float) -> None:
-        """Claim nothing more, let what runs go on for so long, then ``stop``."""
+        """Claim nothing more, let attempts run for this many seconds, then ``stop``."""
         if not self._stopping.is_set():
             self._stopping.set()
             self._slot_freed.set()
             self._loop.call_later(seconds, self.stop)
 
     def stop(self) -> None:
-        """Claim nothing more, give back what runs, and finish what has run."""
+        """Claim nothing more, return running attempts to the queue, and finish the others."""
         self._stopping.set()
         self._slot_freed.set()
-        self._giving_back.set()
+        self._returning.set()
 
     async def work(self) -> None:
-        """Work until told to stop."""
+        """Work until ``drain`` or ``stop`` has ended every attempt."""
         self._heartbeat.start()
         try:
             async with asyncio.TaskGroup() as group:
-                watch = LivenessMonitor(self._place, self._running.values)
-                services = [group.create_task(one.run()) for one in (self._place.sealing, self._reporter, watch)]
+                liveness = LivenessMonitor(self._context, self._running.values)
+                background = (self._context.stored_waiter, self._reporter, liveness)
+                services = [group.create_task(one.run()) for one in background]
                 while not self._stopping.is_set():
                     for lease in await self._claim():
                         self._start(lease, group)
-                await self._let_finish()
-                await self._give_back()
+                await self._wait_for_attempts()
+                await self._return_running()
                 for service in services:
                     service.cancel()
         finally:
             await asyncio.to_thread(self._heartbeat.stop)
-        with suppress(RedisError):  # after the last heartbeat, which would show the worker again
-            await self._place.call(self._queue.leave, self._place.worker)
+        with suppress(RedisError):  # after the last heartbeat, which would list the worker again
+            await self._context.call(self._queue.leave, self._context.worker)
 
     async def _claim(self) -> list[Lease]:
-        """Ask for as many rollouts as there are free slots, after waiting for one; while turned away, for one."""
+        """Wait for a free slot, then claim one rollout per free slot; a single one while the gateway opens nothing."""
         if self._delay_seconds:
             await wait_within(self._stopping, self._delay_seconds)
             self._delay_seconds = min(2 * self._delay_seconds, _LONGEST_DELAY_SECONDS)
@@ -133,9 +123,9 @@ class Worker:
         if free == 0 or self._stopping.is_set():
             return []
         try:
-            return await self._place.call(
+            return await self._context.call(
                 self._queue.claim,
-                self._place.worker,
+                self._context.worker,
                 1 if self._delay_seconds else free,
                 self._capabilities,
                 run=self._run,
@@ -147,25 +137,25 @@ class Worker:
             return []
 
     def _num_free(self) -> int:
-        """Leases that may be asked for now."""
-        if not self._place.recorder.has_room():
+        """Number of rollouts that the worker may claim now."""
+        if not self._context.recorder.has_room():
             return 0
         num_unsealed = self._slots * _UNSEALED_PER_SLOT - len(self._finishing)
         return max(0, min(self._slots - len(self._running), num_unsealed))
 
     def _start(self, lease: Lease, group: asyncio.TaskGroup) -> None:
-        attempt = Attempt(lease, self._place, self._heartbeat.keep)
+        attempt = Attempt(lease, self._context, self._heartbeat.hold_lease)
         self._running[lease.token] = attempt
-        task = group.create_task(self._see_through(attempt))
+        task = group.create_task(self._run_attempt(attempt))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _see_through(self, attempt: Attempt) -> None:
-        """Take one attempt from its lease to its report."""
+    async def _run_attempt(self, attempt: Attempt) -> None:
+        """Run one attempt from its lease to its report."""
         token = attempt.lease.token
         try:
             await attempt.run()
-            self._note_opening(attempt)
+            self._adapt_delay(attempt)
             self._finishing[token] = self._running.pop(token)
             self._slot_freed.set()
             report = await attempt.finish()
@@ -175,10 +165,10 @@ class Worker:
             self._running.pop(token, None)
             self._finishing.pop(token, None)
             self._slot_freed.set()
-            self._heartbeat.drop(attempt.lease)
+            self._heartbeat.drop_lease(attempt.lease)
 
     async def _report(self, report: Report) -> bool:
-        """Say how a lease ended; whether that was taken."""
+        """Report how a lease ended; whether the report was accepted."""
         refusal = await self._reporter.settle(report)
         if refusal is not None:
             _log.warning("report refused error=%s", refusal)
@@ -188,15 +178,15 @@ class Worker:
             _log.warning("attempt failed trajectory=%s error=%s", report.lease.trajectory_id, report.error)
         return True
 
-    def _note_opening(self, attempt: Attempt) -> None:
-        """A gateway that is away is not hammered."""
+    def _adapt_delay(self, attempt: Attempt) -> None:
+        """Back off while the gateway opens nothing."""
         if attempt.rollout is not None:
             self._delay_seconds = 0.0
         elif attempt.is_turned_away and self._delay_seconds == 0.0:
             self._delay_seconds = self._queue.settings.retry_base_seconds
 
-    def _pass_on(self, lease: Lease, beat: Beat) -> None:
-        """From the heartbeat's thread: end an attempt whose lease does not hold any more, or have it pause."""
+    def _on_lease_change(self, lease: Lease, beat: Beat) -> None:
+        """In the heartbeat's thread: end an attempt whose lease is cancelled or lost, or pause it."""
         attempt = self._running.get(lease.token) or self._finishing.get(lease.token)
         if attempt is None:
             return
@@ -204,34 +194,34 @@ class Worker:
             _log.warning("lease ended trajectory=%s why=%s", lease.trajectory_id, beat)
             self._loop.call_soon_threadsafe(attempt.stop, beat)
         elif beat == "pause":
-            self._loop.call_soon_threadsafe(attempt.pause)
+            self._loop.call_soon_threadsafe(attempt.request_pause)
 
-    def _told_to_drain(self) -> None:
-        """From the heartbeat's thread: somebody wants this worker to end."""
+    def _on_drain(self) -> None:
+        """In the heartbeat's thread: an operator asked this worker to drain."""
         if not self._stopping.is_set():
             self._loop.call_soon_threadsafe(self.drain, self._queue.settings.work_drain_seconds)
 
-    async def _let_finish(self) -> None:
-        """Wait until nothing is left to do, or what runs is to be given back."""
-        if not self._tasks or self._giving_back.is_set():
+    async def _wait_for_attempts(self) -> None:
+        """Wait until all attempts have ended, or ``stop`` returns them to the queue."""
+        if not self._tasks or self._returning.is_set():
             return
-        given_back = asyncio.create_task(self._giving_back.wait())
-        telling = asyncio.create_task(self._place.call(self._heartbeat.tell, draining="yes"))
-        await asyncio.wait({telling, given_back}, return_when=asyncio.FIRST_COMPLETED)
-        while self._tasks and not self._giving_back.is_set():
-            await asyncio.wait({*self._tasks, given_back}, return_when=asyncio.FIRST_COMPLETED)
-        for task in (given_back, telling):
+        returning = asyncio.create_task(self._returning.wait())
+        announcing = asyncio.create_task(self._context.call(self._heartbeat.announce, draining="yes"))
+        await asyncio.wait({announcing, returning}, return_when=asyncio.FIRST_COMPLETED)
+        while self._tasks and not self._returning.is_set():
+            await asyncio.wait({*self._tasks, returning}, return_when=asyncio.FIRST_COMPLETED)
+        for task in (returning, announcing):
             task.cancel()
 
-    async def _give_back(self) -> None:
-        """Give back what runs, what is resumable at its next boundary; and later what could not be stored in time."""
+    async def _return_running(self) -> None:
+        """Return running attempts to the queue, resumable ones at their next boundary, and late ones at the end."""
         seconds = self._queue.settings.stop_seconds
         for attempt in self._running.values():
-            if not attempt.pause():
+            if not attempt.request_pause():
                 attempt.stop("drain")
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=seconds / 2)
-        for attempt in self._running.values():  # that came to no boundary
+        for attempt in self._running.values():  # these reached no boundary
             attempt.stop("drain")
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=seconds / 2)
@@ -239,7 +229,14 @@ class Worker:
         for task in self._tasks:
             task.cancel()
         for attempt in late:
-            attempt.give_up()
+            attempt.abandon()
         reports = [Report(lease=one.lease, ending="release", error="infra: the worker stopped") for one in late]
-        with suppress(RedisError):  # the leases lapse by themselves
-            await self._place.call(self._queue.settle, reports)
+        with suppress(RedisError):  # the leases expire
+            await self._context.call(self._queue.settle, reports)
+
+
+async def wait_within(event: asyncio.Event, seconds: float) -> None:
+    """Wait for the event, at most this long."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()

@@ -39,7 +39,7 @@ class Bench:
         self.num_paused += 1
 
     def keeper(self, lease, mark=None):
-        shelf = CheckpointStore(keys=self.keys, objects=self.objects, note=self.queue.checkpoint, pool=self.pool)
+        shelf = CheckpointStore(keys=self.keys, objects=self.objects, commit_name=self.queue.checkpoint, pool=self.pool)
         return LeaseCheckpointer(
             lease, shelf, mark=mark or self.mark, logs=lambda: {"log-b", "log-a"}, on_paused=self.note_paused
         )

@@ -15,8 +15,8 @@ from langchain_core.messages import AIMessage, AnyMessage
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import add_messages
 
-from envs.checkpoints.langgraph import check_graph, run_graph
-from envs.resumable import resumable
+from envs.checkpoints.graphs import check_graph, run_graph
+from envs.resume import resumable
 from tracer import Rollout
 from tracer.testing import Captured
 

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from agent_layer.errors import BadInputError
-from envs.checkpoints.langgraph import check_graph, run_graph
-from envs.resumable import is_resumable, resumable
+from envs.checkpoints.graphs import check_graph, run_graph
+from envs.resume import is_resumable, resumable
 
 from ...builders import rollout_with
 from .counting_graph import NUM_ROUNDS, build
@@ -60,12 +60,12 @@ def test_a_graph_with_a_checkpointer_of_its_own_is_refused():
 
     graph = build(lambda _: None).copy({"checkpointer": InMemorySaver()})
 
-    with pytest.raises(BadInputError, match="agent 'mine': expected a graph without a checkpointer, found InMemory"):
+    with pytest.raises(BadInputError, match="its graph has a checkpointer"):
         check_graph(graph, "mine")
 
 
 def test_what_is_no_graph_is_refused():
-    with pytest.raises(BadInputError, match="expected a graph that LangGraph has compiled"):
+    with pytest.raises(BadInputError, match="needs a graph that LangGraph has compiled"):
         check_graph(object(), "mine")
 
 

@@ -1,4 +1,4 @@
-"""This file holds how results are told: those that come together are settled together."""
+"""Settles reports in batches, so that results that arrive together cost one call to the dispatcher."""
 
 import asyncio
 import logging
@@ -15,7 +15,7 @@ _log = logging.getLogger(__name__)
 
 
 class Reporter:
-    """Settles reports in batches: while one batch is on its way, the next gathers."""
+    """Settles one batch of reports while the next one gathers."""
 
     def __init__(self, queue: Queue, pool: Executor) -> None:
         self._queue = queue
@@ -23,24 +23,24 @@ class Reporter:
         self._reports: asyncio.Queue[tuple[Report, asyncio.Future[LeaseLostError | None]]] = asyncio.Queue()
 
     async def settle(self, report: Report) -> LeaseLostError | None:
-        """Say how a lease ended; None when that was taken."""
+        """Report how a lease ended; return why the report was refused, None when it was accepted."""
         answer: asyncio.Future[LeaseLostError | None] = asyncio.get_running_loop().create_future()
         self._reports.put_nowait((report, answer))
         return await answer
 
     async def run(self) -> None:
-        """Settle what is reported until cancelled."""
+        """Settle reports until cancelled."""
         while True:
             batch = [await self._reports.get()]
             while not self._reports.empty():
                 batch.append(self._reports.get_nowait())
-            refusals = await self._settle([report for report, _ in batch])
+            refusals = await self._settle_batch([report for report, _ in batch])
             for (_, answer), refusal in zip(batch, refusals, strict=True):
                 if not answer.done():
                     answer.set_result(refusal)
 
-    async def _settle(self, reports: list[Report]) -> list[LeaseLostError | None]:
-        """Say it until it is heard; saying it twice does no harm."""
+    async def _settle_batch(self, reports: list[Report]) -> list[LeaseLostError | None]:
+        """Retry until Redis answers; settling is idempotent."""
         loop = asyncio.get_running_loop()
         while True:
             try:

@@ -1,0 +1,171 @@
+"""Scores attempts in slots and processes of their own, so that no scorer runs in the worker or beside an agent.
+
+A scorer that fails, takes too long or ends its process is retried after a delay. After ``score_attempts`` failures its
+reward is null and says why.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import count
+
+import msgspec
+
+from agent_layer.dispatcher import retry_delay
+from agent_layer.errors import UnreachableError
+from agent_layer.schema import Reward, RewardStatus, Task
+from agent_layer.settings import Settings
+from envs.hosts import Check, Checked, HostDiedError, Judge, Judged, SharedHost
+from envs.scorers import declared_rewards, null_rewards
+
+_MARGIN_SECONDS = 2.0
+"""A process that has not answered this long after its scorer's time is up is stuck."""
+
+
+class ScoringStage:
+    """Runs scorers on stored trajectories.
+
+    Args:
+        settings: number of tries and the delays between them.
+        slots: scorers that run at the same time.
+        make_host: makes a scorer process. The first serves all requests, the second repeats alone those that were in
+            the first when it died.
+        jitter: returns a number from 0 to 1.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        slots: int,
+        make_host: Callable[[], SharedHost],
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        self._settings = settings
+        self._slots = asyncio.Semaphore(slots)
+        self._shared_host, self._spare_host = make_host(), make_host()
+        self._alone = asyncio.Lock()
+        self._jitter = jitter
+        self._tokens = count()
+        self._checked: dict[str, str | None] = {}
+        """Scorers by name, with what is wrong with them; None: nothing."""
+
+    async def check(self, scorer: str) -> str | None:
+        """Return what is wrong with a scorer; None: it can be loaded. Known answers are kept.
+
+        If the process dies or hangs, the scorer is loaded again alone, which shows whether it is the cause.
+        """
+        if scorer not in self._checked:
+            with suppress(HostDiedError, TimeoutError):
+                return await self._load(self._shared_host, scorer)
+        async with self._alone:
+            if scorer in self._checked:
+                return self._checked[scorer]
+            try:
+                return await self._load(self._spare_host, scorer)
+            except HostDiedError as error:
+                wrong = f"importing it ended its process: {error}"
+            except TimeoutError:
+                wrong = f"importing it took longer than score_seconds ({self._settings.score_seconds:g})"
+            self._checked[scorer] = f"scorer {scorer!r}: {wrong}"
+            return self._checked[scorer]
+
+    async def score(self, scorer: str, task: Task, trajectory_id: str, result: object) -> list[Reward]:
+        """Return the scorer's rewards; null rewards with the reason when every try fails.
+
+        Args:
+            scorer: its name.
+            task: the task, with its grading.
+            trajectory_id: the attempt, which must be stored.
+            result: what the agent returned.
+
+        Raises: UnreachableError: the trajectory cannot be read.
+        """
+        request = Judge(
+            token="",
+            scorer=scorer,
+            task=task,
+            trajectory_id=trajectory_id,
+            result=result,
+            seconds=self._settings.score_seconds if (own := task.limits.score_seconds) is None else own,
+        )
+        judged = await self._score_once(request)
+        for number in range(1, self._settings.score_attempts):
+            if not _has_failed(judged):
+                break
+            await asyncio.sleep(retry_delay(self._settings.retry_base_seconds, number - 1, self._jitter()))
+            judged = await self._score_once(request)
+        if judged.error is not None:
+            raise UnreachableError(judged.error)
+        return judged.rewards
+
+    async def close(self) -> None:
+        """End the processes."""
+        await self._shared_host.close()
+        await self._spare_host.close()
+
+    async def _load(self, process: SharedHost, scorer: str) -> str | None:
+        host = await process.acquire_host()
+        answer = host.ask(Check(token=self._next_token(), scorer=scorer))
+        try:
+            async with asyncio.timeout(self._settings.score_seconds):
+                found = await answer
+        except TimeoutError:
+            host.kill()
+            raise
+        assert isinstance(found, Checked)
+        if found.error is None:
+            self._checked[scorer] = None
+        return found.error
+
+    async def _score_once(self, request: Judge) -> Judged:
+        """Run the scorer once; if its process dies with others in it, run it alone to see which one is the cause."""
+        async with self._slots:
+            try:
+                return await self._send(self._shared_host, request)
+            except HostDiedError as error:
+                if not error.num_beside:
+                    return _null_judgement(request, "verifier_error", str(error))
+            async with self._alone:
+                try:
+                    return await self._send(self._spare_host, request)
+                except HostDiedError as error:
+                    return _null_judgement(request, "verifier_error", str(error))
+
+    async def _send(self, process: SharedHost, request: Judge) -> Judged:
+        host = await process.acquire_host()
+        loop, limit, has_started = asyncio.get_running_loop(), asyncio.timeout(self._settings.start_seconds), False
+
+        def start_clock(_: object) -> None:
+            nonlocal has_started
+            if not answer.done() and not limit.expired():
+                limit.reschedule(loop.time() + request.seconds + _MARGIN_SECONDS)
+                has_started = True
+
+        answer = host.ask(msgspec.structs.replace(request, token=self._next_token()), start_clock)
+        try:
+            async with limit:
+                judged = await answer
+        except TimeoutError:
+            host.kill()
+            if has_started:
+                error = f"the scorer blocked its process for longer than score_seconds ({request.seconds:g})"
+                return _null_judgement(request, "timeout", error)
+            limit_seconds = self._settings.start_seconds
+            error = f"trajectory {request.trajectory_id}: it was not read within start_seconds ({limit_seconds:g})"
+            return Judged(token="", error=error)
+        assert isinstance(judged, Judged)
+        return judged
+
+    def _next_token(self) -> str:
+        return str(next(self._tokens))
+
+
+def _has_failed(judged: Judged) -> bool:
+    return judged.error is not None or any(one.status in ("verifier_error", "timeout") for one in judged.rewards)
+
+
+def _null_judgement(request: Judge, status: RewardStatus, error: str) -> Judged:
+    declared = declared_rewards(request.task, request.scorer)
+    rewards = null_rewards(request.task, request.trajectory_id, declared, status, error)
+    return Judged(token=request.token, rewards=rewards)
