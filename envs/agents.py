@@ -1,8 +1,8 @@
-"""This file holds targets: the forms that an agent can have, each made into one callable that a worker runs.
+"""Forms of agents, each made into one callable that a worker runs.
 
-This file holds agents that are commands: any program, in any language, that speaks to the model over HTTP.
-
-Above each stands a keeper: when the command has ended, or the worker is gone, it kills whatever the command left.
+An agent is a coroutine function, a compiled graph, an Environment class, or a command: any program in any language that
+calls the model over HTTP. Above each command is a reaper: when the command has ended or the worker is gone, the reaper
+kills its descendants.
 """
 
 import asyncio
@@ -31,14 +31,20 @@ from tracer import variables_of
 from tracer.core import Rollout, json_value
 
 Target: TypeAlias = Callable[[Task, Rollout], Awaitable[object]]
-"""Runs one attempt and gives its result, a JSON value. It hands the agent ``task.view()``, never the grading."""
+"""Runs one attempt and returns its result, a JSON value. The agent sees ``task.view()``, never the grading."""
 
 _AgentFunction: TypeAlias = Callable[[TaskView, Rollout], Awaitable[object]]
 
 
+_LONGEST_TAIL = 1 << 16
+"""Bytes of output to keep; the result is in the last line."""
+_GRACE_SECONDS = 2.0
+"""Time between SIGTERM and SIGKILL for a command."""
+
+
 @runtime_checkable
 class _Graph(Protocol):
-    """A compiled LangGraph graph, or whatever is run like one."""
+    """A compiled LangGraph graph, or an object with the same method."""
 
     def ainvoke(self, input: object) -> Awaitable[object]:  # noqa: A002  # LangGraph's own word
         ...
@@ -47,15 +53,15 @@ class _Graph(Protocol):
 def load_target(name: str) -> Target:
     """Find the agent of this name.
 
-    Raises: BadInputError: there is none, or it has no form that can be run.
+    Raises: BadInputError: no such agent exists, or it has no form that a worker can run.
     """
     return make_target(find_object(name, "agent"), name)
 
 
 def make_target(found: object, name: str) -> Target:
-    """Make a target of a coroutine function, a compiled graph or an Environment class; resumable if that is.
+    """Make a target of a coroutine function, a compiled graph or an Environment class; it is resumable if that is.
 
-    Raises: BadInputError: it is none of these.
+    Raises: BadInputError: the object is none of these.
     """
     if isinstance(found, _Graph):
         return resumable(_resume_graph(found, name)) if is_resumable(found) else _run_graph(found)
@@ -65,8 +71,8 @@ def make_target(found: object, name: str) -> Target:
         run = _run_function(cast("_AgentFunction", found))
         return resumable(run) if is_resumable(cast("object", found)) else run
     raise BadInputError(
-        f"agent {name!r}: expected a coroutine function agent(task, rollout), a compiled graph or an Environment class,"
-        f" found {type(cast('object', found)).__name__}; make it one of these"
+        f"agent {name!r}: is a {type(cast('object', found)).__name__}, not a coroutine function agent(task, rollout), a"
+        " compiled graph or an Environment class; make it one of these"
     )
 
 
@@ -86,11 +92,11 @@ def _run_environment(make: Callable[[], Environment]) -> Target:
 
 
 def _run_graph(graph: _Graph) -> Target:
-    """The task's input is the state that the graph begins in; a plain text becomes the first message of the user."""
+    """Use the task's input as the graph's initial state; a plain text becomes the first message of the user."""
 
     async def run(task: Task, rollout: Rollout) -> object:  # noqa: ARG001  # the hooks find the rollout in the context
         current_progress().mark_prepared()
-        return _result_of(await graph.ainvoke(_begin_of(task)))
+        return _extract_result(await graph.ainvoke(_make_initial_state(task)))
 
     return run
 
@@ -100,31 +106,25 @@ def _resume_graph(found: object, name: str) -> Target:
 
     async def run(task: Task, rollout: Rollout) -> object:
         current_progress().mark_prepared()
-        return _result_of(await run_graph(graph, _begin_of(task), rollout))
+        return _extract_result(await run_graph(graph, _make_initial_state(task), rollout))
 
     return run
 
 
-def _begin_of(task: Task) -> object:
+def _make_initial_state(task: Task) -> object:
     is_state = isinstance(task.input, dict)
     return task.input if is_state else {"messages": [("user", str(task.input))]}
 
 
-def _result_of(end: object) -> object:
-    """Text of the last message, where the end state has messages; else the state itself."""
+def _extract_result(end: object) -> object:
+    """Return the text of the last message if the end state has messages, else the state itself."""
     if isinstance(end, Mapping) and (messages := cast("Mapping[str, object]", end).get("messages")):
         return json_value(getattr(cast("list[object]", messages)[-1], "content", None))
     return json_value(cast("object", end))
 
 
-_LONGEST_TAIL = 1 << 16
-"""Bytes of output that are kept; the result is in the last line."""
-_GRACE_SECONDS = 2.0
-"""Between asking a command to end and ending it."""
-
-
 class CommandTarget:
-    """Runs a command for each attempt; its result is its last line of output, read as JSON if it is any."""
+    """Runs a command per attempt; its last line of output is the result, parsed as JSON where possible."""
 
     def __init__(self, command: Sequence[str]) -> None:
         self._command = list(command)
@@ -133,27 +133,25 @@ class CommandTarget:
         """Run the command.
 
         Raises:
-            AgentFailedError: it ended with another status than 0.
-            BadInputError: there is no such program.
+            AgentFailedError: its exit status is not 0.
+            BadInputError: no such program exists.
         """
         process = await self._start(agent_environment() | command_variables(task, rollout))
         current_progress().mark_prepared()
         reading = asyncio.gather(_tail(process.stdout), _tail(process.stderr))
         try:
-            output, errors = await asyncio.shield(reading)  # to the end: a pipe that is full is not seen to close
+            output, errors = await asyncio.shield(reading)  # to the end: a full pipe hides that it is closed
             status = await process.wait()
         finally:
             await _end(process)
         if status != 0:
-            said = errors[-2000:].decode("utf-8", "replace").strip()
-            raise AgentFailedError(f"command {self._command[0]!r}: expected exit status 0, found {status}: {said}")
-        return _result_of_output(output)
+            output_tail = errors[-2000:].decode("utf-8", "replace").strip()
+            raise AgentFailedError(f"command {self._command[0]!r}: exited with status {status}: {output_tail}")
+        return _parse_output(output)
 
     async def _start(self, variables: dict[str, str]) -> Process:
         if (program := shutil.which(self._command[0])) is None:
-            raise BadInputError(
-                f"command {self._command[0]!r}: expected a program that can be started, found none; check its path"
-            )
+            raise BadInputError(f"command {self._command[0]!r}: there is no such program; check its path")
         return await asyncio.create_subprocess_exec(
             *(sys.executable, "-I", "-S", REAPER_PROGRAM, "-", program, *self._command[1:]),
             env=variables,
@@ -165,10 +163,10 @@ class CommandTarget:
 
 
 def command_variables(task: Task, rollout: Rollout) -> dict[str, str]:
-    """Give what the command's environment says of the attempt. Nothing of the grading is in it."""
+    """Return the variables that describe the attempt to a command; they hold nothing of the grading."""
     view = task.view()
-    seen = {"id": view.id, "task_type": view.task_type, "input": view.input, "seed": view.seed}
-    return variables_of(rollout) | {"AGENT_LAYER_TASK": msgspec.json.encode(seen).decode()}
+    visible = {"id": view.id, "task_type": view.task_type, "input": view.input, "seed": view.seed}
+    return variables_of(rollout) | {"AGENT_LAYER_TASK": msgspec.json.encode(visible).decode()}
 
 
 async def _tail(stream: asyncio.StreamReader | None) -> bytes:
@@ -180,7 +178,7 @@ async def _tail(stream: asyncio.StreamReader | None) -> bytes:
 
 
 async def _end(process: Process) -> None:
-    """End the command and all that it started."""
+    """End the command and its descendants."""
     _signal(process, signal.SIGTERM)
     try:
         with suppress(TimeoutError):
@@ -190,7 +188,7 @@ async def _end(process: Process) -> None:
         if process.returncode is None and process.stdin is not None:
             process.stdin.write(AT_ONCE)
     await process.wait()
-    _signal(process, signal.SIGKILL)  # where the keeper cannot see what is below it
+    _signal(process, signal.SIGKILL)  # where the reaper cannot see its descendants
 
 
 def _signal(process: Process, number: signal.Signals) -> None:
@@ -198,7 +196,7 @@ def _signal(process: Process, number: signal.Signals) -> None:
         os.killpg(process.pid, number)
 
 
-def _result_of_output(output: bytes) -> object:
+def _parse_output(output: bytes) -> object:
     lines = output.decode("utf-8", "replace").strip().splitlines()
     if not lines:
         return None

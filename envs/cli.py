@@ -1,4 +1,4 @@
-"""This file holds the commands of this package: ``work``, which runs a worker, and ``rescore`` from beside it."""
+"""Commands of this package: ``work``, which runs workers, and ``rescore``."""
 
 import asyncio
 import logging
@@ -19,9 +19,9 @@ from envs.scorers import AGENT
 from envs.worker import WorkOptions, serve_worker
 
 _COMMAND = "envs.cli"
-"""Where the parser leaves what stands behind ``--``."""
+"""Key under which the parser stores the arguments behind ``--``."""
 _ARGUMENTS = "envs.arguments"
-"""Where it leaves all of the command's arguments, for workers in other processes."""
+"""Key under which it stores all arguments, for workers in other processes."""
 
 
 def register(app: typer.Typer) -> None:
@@ -31,13 +31,18 @@ def register(app: typer.Typer) -> None:
 
 
 class _WorkCommand(TyperCommand):
-    """Keeps what stands behind ``--`` apart: it is the agent's own command line."""
+    """Separates the arguments behind ``--``, which are the agent's own command line."""
 
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # pyright: ignore[reportIncompatibleMethodOverride]  # typer hides the type of its context
-        """Take the agent's command away, then read the rest."""
+        """Remove the agent's command, then parse the rest."""
         at = args.index("--") if "--" in args else len(args)
         ctx.meta[_COMMAND] = args[at + 1 :]
-        ctx.meta[_ARGUMENTS] = [*args[:at], "--on=here", "--workers=1", *args[at:]]  # of two values, the last counts
+        ctx.meta[_ARGUMENTS] = [
+            *args[:at],
+            "--on=here",
+            "--workers=1",
+            *args[at:],
+        ]  # the last value of an option counts
         return super().parse_args(ctx, args[:at])
 
 
@@ -49,24 +54,24 @@ def work(  # noqa: PLR0913  # options of a command are its arguments
     *,
     slots: Annotated[int, typer.Option(min=1, help="Agents that run at the same time.")] = 16,
     isolate: Annotated[bool, typer.Option("--isolate", help="Run each attempt in a process of its own.")] = False,
-    score_slots: Annotated[int, typer.Option(min=1, help="Judgements at the same time, beside the agents.")] = 16,
-    needs: Annotated[str, typer.Option(help="What tasks may need of this worker, separated by commas.")] = "",
+    score_slots: Annotated[int, typer.Option(min=1, help="Scorers that run at the same time, beside the agents.")] = 16,
+    needs: Annotated[str, typer.Option(help="Needs of tasks that this worker meets, separated by commas.")] = "",
     scorer: Annotated[str, typer.Option(help="For tasks that name none: agent, module:function or a name.")] = AGENT,
     run: Annotated[str, typer.Option(help="Only tasks of this run.")] = "",
     drain: Annotated[
-        float | None, typer.Option(min=0, help="Seconds that rollouts may go on when the worker is told to end.")
+        float | None, typer.Option(min=0, help="Seconds that rollouts may go on while the worker drains.")
     ] = None,
     on: Annotated[
         Where | None, typer.Option(help="Where workers run; SIGHUP replaces those that are not here.")
     ] = None,
-    workers: Annotated[int, typer.Option(min=1, help="How many; more than one: as processes.")] = 1,
-    resources: Annotated[str, typer.Option(help='What Ray gives each worker, such as {"num_cpus": 2}.')] = "{}",
+    workers: Annotated[int, typer.Option(min=1, help="Number of workers; more than one run as processes.")] = 1,
+    resources: Annotated[str, typer.Option(help='Ray resources of each worker, such as {"num_cpus": 2}.')] = "{}",
 ) -> None:
     """Run agents on queued tasks: work TARGET, or work -- COMMAND ARGUMENTS... .
 
-    TARGET is async def agent(task, rollout), a compiled graph, or an Environment. COMMAND finds what it is asked in
-    AGENT_LAYER_TASK, and its last line of output is its result. Ctrl-C and SIGTERM drain a worker: it takes nothing
-    more, and what runs may go on for the seconds of --drain; a second Ctrl-C gives that back at once, to other workers.
+    TARGET is async def agent(task, rollout), a compiled graph, or an Environment. COMMAND reads its task from
+    AGENT_LAYER_TASK, and its last line of output is its result. Ctrl-C and SIGTERM drain a worker: it claims nothing
+    more, and rollouts may go on for the seconds of --drain; a second Ctrl-C returns them to the queue at once.
 
         agent-layer work my_agent:agent --slots 8
         agent-layer work --slots 4 -- python agent.py
@@ -96,9 +101,9 @@ def work(  # noqa: PLR0913  # options of a command are its arguments
 
 def _choose_agent(target: str | None, command: list[str]) -> tuple[str, Target | None]:
     if (target is None) == (not command):
-        raise BadInputError("work: expected TARGET or '-- COMMAND', found both or neither; see 'agent-layer work -h'")
+        raise BadInputError("work: needs either TARGET or '-- COMMAND', not both or neither; see 'agent-layer work -h'")
     if target is not None:
         return target, None
     if shutil.which(command[0]) is None:
-        raise BadInputError(f"work: expected a program to run, found no {command[0]!r} on PATH; check its name")
+        raise BadInputError(f"work: there is no program {command[0]!r} on PATH; check its name")
     return Path(command[0]).name, CommandTarget(command)

@@ -1,4 +1,4 @@
-"""This file holds environments: worlds that answer what the model says, and the loop in which it plays in one."""
+"""Environments: worlds that answer the model, and the loop that lets a model play in one."""
 
 import time
 from collections.abc import Callable
@@ -21,9 +21,9 @@ class StepResult(msgspec.Struct, frozen=True, kw_only=True):
     """What an environment answers to one action."""
 
     observation: object = None
-    """What the model is told next; any JSON value."""
+    """Next message to the model; any JSON value."""
     reward: float | None = None
-    """For this step; None: none was given. The rewards of all steps add up to that of the rollout."""
+    """Reward of this step; None: none. The rewards of all steps add up to that of the rollout."""
     done: bool = False
 
 
@@ -31,24 +31,24 @@ class StepResult(msgspec.Struct, frozen=True, kw_only=True):
 class Environment(Protocol):
     """One world for one attempt. It sees the task without its grading, which only scorers see.
 
-    A class may declare its ``version`` (text or number), to be raised when it answers otherwise than before; without
-    one, the file in which it stands is its version. Trajectories name it.
+    A class may declare a ``version`` (text or number); raise it when the environment's answers change. Without one, the
+    hash of its file is its version. Trajectories record it.
     """
 
     async def reset(self, task: Task) -> object:
-        """Begin; give what the model is told first."""
+        """Begin; return the first message to the model."""
         ...
 
     async def step(self, action: str) -> StepResult:
-        """Take what the model said."""
+        """Apply the model's answer."""
         ...
 
     def state(self) -> object:
-        """Give what the world is like now; any JSON value, None where it cannot be told."""
+        """Return the state of the world, any JSON value; None: not known."""
         ...
 
     async def close(self) -> None:
-        """Give back what was taken."""
+        """Release resources."""
         ...
 
 
@@ -85,7 +85,7 @@ async def _play(environment: Environment, task: Task, rollout: Rollout, client: 
 
 
 async def _ask(client: ClientSession, rollout: Rollout, call_id: str, messages: list[JsonObject]) -> str:
-    """Give the model's answer.
+    """Return the model's answer.
 
     Raises: ModelCallError: the gateway refused, for example because the task's limits are reached.
     """
@@ -94,15 +94,13 @@ async def _ask(client: ClientSession, rollout: Rollout, call_id: str, messages: 
     async with client.post(f"{rollout.base_url}/chat/completions", json=body, headers=headers) as response:
         answer = await response.read()
     if response.status != 200:
-        said = answer[:1000].decode("utf-8", "replace")
-        raise ModelCallError(
-            f"model call {call_id}: expected an answer, found {response.status} {said}", response.status
-        )
+        reason = answer[:1000].decode("utf-8", "replace")
+        raise ModelCallError(f"model call {call_id}: the gateway answered {response.status} {reason}", response.status)
     return msgspec.json.decode(answer, type=_Completion).choices[0].message.content or ""
 
 
 def _record_state(rollout: Rollout, call_id: str, environment: Environment) -> None:
-    """Say what the world was like when the model was asked."""
+    """Record the state of the world before a model call."""
     contents = Contents(rollout)
     state = StepState(environment=contents.add(environment.state()))
     part = StepPart(
@@ -136,8 +134,8 @@ def _record_answer(
     rollout.append(observation)
 
 
-def _text(told: object) -> str:
-    return told if isinstance(told, str) else msgspec.json.encode(told).decode()
+def _text(observation: object) -> str:
+    return observation if isinstance(observation, str) else msgspec.json.encode(observation).decode()
 
 
 class _Message(msgspec.Struct):

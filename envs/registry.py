@@ -1,13 +1,10 @@
-"""This file holds how a name becomes an object: ``module:attribute``, or a name that an installed package
-registered.
+"""Finds agents, environments and scorers by name, and hashes their versions.
 
-A package registers agents and environments in the entry-point group ``agent_layer.agents``, scorers in
-``agent_layer.scorers``.
+A name is ``module:attribute``, or one that an installed package registers: agents and environments in the entry-point
+group ``agent_layer.agents``, scorers in ``agent_layer.scorers``.
 
-This file holds how code that judges or answers is told apart from what it was before: by its version.
-
-A class or function may declare ``version``; raise it when what it says changes. Without one, the file in which it
-stands is its version: changes in what that file imports are not seen.
+A class or function may declare ``version``; raise it when its answers change. Without one, the hash of its file is its
+version: changes in files that it imports do not count.
 """
 
 import inspect
@@ -26,9 +23,9 @@ Kind: TypeAlias = Literal["agent", "scorer"]
 
 
 def find_object(name: str, kind: Kind) -> object:
-    """Import what the name means.
+    """Import the object of this name.
 
-    Raises: BadInputError: there is no such module, attribute or registered name, or the module does not import.
+    Raises: BadInputError: no such module, attribute or registered name exists, or its module fails to import.
     """
     try:
         return _import(name) if ":" in name else _registered(name, kind)
@@ -36,7 +33,7 @@ def find_object(name: str, kind: Kind) -> object:
         raise
     except Exception as error:  # a module may raise anything when it is imported
         raise BadInputError(
-            f"{kind} {name!r}: expected module:attribute that can be imported, found {error!r};"
+            f"{kind} {name!r}: cannot be imported as module:attribute, {error!r};"
             " check the name and the directory that you start in"
         ) from error
 
@@ -54,20 +51,20 @@ def _registered(name: str, kind: Kind) -> object:
     if name in known.names:
         return known[name].load()
     raise BadInputError(
-        f"{kind} {name!r}: expected module:attribute or a registered name, found"
-        f" {', '.join(sorted(known.names)) or 'none'} registered; check the spelling"
+        f"{kind} {name!r}: neither module:attribute nor a registered name (registered:"
+        f" {', '.join(sorted(known.names)) or 'none'}); check the spelling"
     )
 
 
 @cache
 def hash_scorer(scorer: Callable[..., object]) -> str:
-    """Name a scorer in its version: two scorers never share it, whatever versions they declare."""
+    """Return a hash of a scorer's name and version; two scorers never share it."""
     name = getattr(scorer, "__qualname__", type(scorer).__qualname__)
     return content_hash(f"{scorer.__module__}:{name} {code_version(scorer) or ''}".encode())
 
 
 def code_version(code: Callable[..., object]) -> str | None:
-    """What the code declares, else a hash of its file; None where it has neither."""
+    """Return the declared version, else a hash of its file; None: it has neither."""
     if (declared := _declared_version(code)) is not None:
         return declared
     try:
@@ -78,17 +75,17 @@ def code_version(code: Callable[..., object]) -> str | None:
 
 
 def _declared_version(code: object) -> str | None:
-    """What the code says of itself; None where it says nothing."""
+    """Return the version that the code declares; None: none."""
     declared: object = getattr(code, "version", None)
     return str(declared) if isinstance(declared, str | int) else None
 
 
 def describe_environment(name: str) -> tuple[str | None, str | None]:
-    """Name and version of the environment that a worker's target is.
+    """Return name and version of the environment that a worker's target is.
 
-    Returns: no name where the target is no environment; no version where such a one declares none.
+    Returns: no name where the target is no environment; then no version unless the target declares one.
 
-    Raises: BadInputError: there is no such target.
+    Raises: BadInputError: no such target exists.
     """
     found = find_object(name, "agent")
     if isinstance(found, type) and issubclass(found, Environment):

@@ -1,4 +1,4 @@
-"""This file holds how an agent is declared resumable: an attribute of that name, which ``resumable`` sets."""
+"""Declares agents resumable, by an attribute of that name."""
 
 from typing import TypeVar
 
@@ -6,27 +6,27 @@ from agent_layer.errors import BadInputError
 
 A = TypeVar("A")
 
-_DECLARED = "resumable"
+_ATTRIBUTE = "resumable"
 
 
 def resumable(agent: A) -> A:
-    """Declare that an agent can go on elsewhere: a coroutine that saves, or a compiled LangGraph graph.
+    """Declare that another worker can resume an agent: a coroutine that saves, or a compiled LangGraph graph.
 
     A coroutine calls ``await rollout.save(state)`` between its steps and begins with ``rollout.saved`` (None at first).
-    A graph is compiled without a checkpointer: the worker saves its state after each superstep. What is done after the
-    last save is done again, so tools with lasting effects must stand being called twice.
+    A graph is compiled without a checkpointer: the worker saves its state after each superstep. Work after the last
+    save is repeated, so tools with lasting effects must tolerate a second call.
 
-    Raises: BadInputError: it takes no attribute; set ``resumable = True`` in its class.
+    Raises: BadInputError: the object accepts no attribute; set ``resumable = True`` in its class.
     """
     try:
-        setattr(agent, _DECLARED, True)
+        setattr(agent, _ATTRIBUTE, True)
     except (AttributeError, TypeError, ValueError) as error:
         raise BadInputError(
-            f"agent {agent!r}: expected to declare it resumable, found {error}; set resumable = True in its class"
+            f"agent {agent!r}: cannot be declared resumable, {error}; set resumable = True in its class"
         ) from error
     return agent
 
 
 def is_resumable(agent: object) -> bool:
-    """Whether an agent says that it can go on elsewhere."""
-    return getattr(agent, _DECLARED, False) is True
+    """Whether an agent is declared resumable."""
+    return getattr(agent, _ATTRIBUTE, False) is True

@@ -1,9 +1,8 @@
-"""This file holds scorers: how what came out of an attempt becomes rewards, outside the agent.
+"""Scorers: turn the outcome of an attempt into rewards, outside of the agent.
 
-A scorer is ``async def score(task, trajectory, result) -> float | dict | None``. It sees the grading and the
-stored
-trajectory, and runs when the agent has ended and can change nothing any more. The scorer ``agent`` is none: the
-agent's own report counts, for tasks that trust it.
+A scorer is ``async def score(task, trajectory, result) -> float | dict | None``. It sees the grading and the stored
+trajectory, and runs after the agent has ended. With the scorer ``agent`` no scorer runs: the agent's own report counts,
+for tasks that trust it.
 """
 
 import asyncio
@@ -22,7 +21,7 @@ from envs.failures import describe_error
 from envs.registry import find_object, hash_scorer
 
 AGENT = "agent"
-"""Name of the scorer that leaves the judgement to the agent."""
+"""Name of the scorer with which the agent reports its own scores."""
 
 Scorer: TypeAlias = Callable[[Task, Trajectory, object], Awaitable[object]]
 
@@ -30,26 +29,26 @@ Scorer: TypeAlias = Callable[[Task, Trajectory, object], Awaitable[object]]
 def load_scorer(name: str) -> Scorer | None:
     """Find the scorer of this name; None for the agent itself.
 
-    Raises: BadInputError: there is none, or it is no coroutine function.
+    Raises: BadInputError: no such scorer exists, or it is no coroutine function.
     """
     if name == AGENT:
         return None
     found = find_object(name, "scorer")
     if not inspect.iscoroutinefunction(found):
         raise BadInputError(
-            f"scorer {name!r}: expected 'async def score(task, trajectory, result)', found {type(found).__name__};"
+            f"scorer {name!r}: is a {type(found).__name__}, not 'async def score(task, trajectory, result)';"
             " make it a coroutine function"
         )
     return cast("Scorer", found)
 
 
 def declared_rewards(task: Task, scorer: Scorer | str | None) -> dict[str, RewardSpec]:
-    """Rewards that count. Under a scorer never an undeclared one, which the agent could have reported itself."""
+    """Return the rewards that count. With a scorer, undeclared ones never do: the agent could have reported them."""
     return task.rewards or ({"reward": RewardSpec()} if scorer else {})
 
 
 def reported_scores(task: Task, result: object) -> dict[str, float]:
-    """Read what an agent or scorer gave as scores by name; empty when it gave none.
+    """Parse the return value of an agent or scorer as scores by name; empty when it has none.
 
     A plain number is the score of the only declared reward, else of ``reward``.
     """
@@ -64,11 +63,11 @@ def reported_scores(task: Task, result: object) -> dict[str, float]:
 
 
 def missing_scores(task: Task, rewards: Iterable[Reward]) -> dict[str, float]:
-    """What a policy that ran out of turns or tokens gets where it earned nothing: 0 for each required reward.
+    """Return 0 for each required reward that a truncated attempt has not earned.
 
     Args:
-        task: what was tried.
-        rewards: what was judged so far.
+        task: the attempt's task.
+        rewards: rewards so far.
     """
     given = {one.name for one in current_rewards(list(rewards)) if one.scope == "rollout" and one.status != "missing"}
     if not task.rewards:
@@ -76,21 +75,25 @@ def missing_scores(task: Task, rewards: Iterable[Reward]) -> dict[str, float]:
     return {name: 0.0 for name, spec in task.rewards.items() if spec.required and name not in given}
 
 
-async def judge(scorer: Scorer, task: Task, trajectory: Trajectory, result: object, seconds: float) -> list[Reward]:
-    """Let the scorer judge, under its version. A reward that it does not give is null and says why.
+async def run_scorer(
+    scorer: Scorer, task: Task, trajectory: Trajectory, result: object, seconds: float
+) -> list[Reward]:
+    """Run the scorer and return its rewards with its version. A missing reward is null and says why.
 
     Args:
-        scorer: who judges.
-        task: with its grading.
-        trajectory: as it is stored.
+        scorer: the scorer.
+        task: the task, with its grading.
+        trajectory: the stored trajectory.
         result: what the agent returned.
-        seconds: longest time that it may take.
+        seconds: longest time for the scorer.
     """
-    rewards = await _ask(scorer, task, trajectory, result, seconds)
+    rewards = await _call_scorer(scorer, task, trajectory, result, seconds)
     return [msgspec.structs.replace(reward, verifier_hash=hash_scorer(scorer)) for reward in rewards]
 
 
-async def _ask(scorer: Scorer, task: Task, trajectory: Trajectory, result: object, seconds: float) -> list[Reward]:
+async def _call_scorer(
+    scorer: Scorer, task: Task, trajectory: Trajectory, result: object, seconds: float
+) -> list[Reward]:
     declared, trajectory_id = declared_rewards(task, scorer), trajectory.trajectory_id
     try:
         async with asyncio.timeout(seconds):
@@ -98,7 +101,7 @@ async def _ask(scorer: Scorer, task: Task, trajectory: Trajectory, result: objec
     except TimeoutError:
         error = f"the scorer took longer than score_seconds ({seconds:g})"
         return null_rewards(task, trajectory_id, declared, "timeout", error)
-    except Exception as error:  # noqa: BLE001  # a scorer may raise anything; its failure is no failure of the worker
+    except Exception as error:  # noqa: BLE001  # a scorer may raise anything, and must not fail the worker
         return null_rewards(task, trajectory_id, declared, "verifier_error", describe_error(error))
     scores = _total(task, reported_scores(task, given))
     absent = [name for name in declared if name not in scores]
@@ -107,7 +110,7 @@ async def _ask(scorer: Scorer, task: Task, trajectory: Trajectory, result: objec
 
 
 def make_rewards(task: Task, trajectory_id: str, scores: Mapping[str, float], source: RewardSource) -> list[Reward]:
-    """Write scores down."""
+    """Return scores as rewards."""
     return [
         Reward(
             trajectory_id=trajectory_id,
@@ -125,7 +128,7 @@ def make_rewards(task: Task, trajectory_id: str, scores: Mapping[str, float], so
 def null_rewards(
     task: Task, trajectory_id: str, names: Iterable[str], status: RewardStatus, error: str
 ) -> list[Reward]:
-    """Write down that there is no judgement, which is not zero."""
+    """Return rewards without a score, which is not zero."""
     return [
         Reward(
             trajectory_id=trajectory_id,
@@ -142,14 +145,14 @@ def null_rewards(
 
 
 def _total(task: Task, scores: dict[str, float]) -> dict[str, float]:
-    """Where the task declares nothing, the sum of what a scorer gave is the reward."""
+    """Add the sum as the reward, if the task declares none."""
     if task.rewards or "reward" in scores or not scores:
         return scores
     return {**scores, "reward": sum(scores.values())}
 
 
 def _score(value: object) -> float | None:
-    """The value as a number, NumPy's scalars included; None when it is none, or too large to be one."""
+    """Return the value as a float, NumPy's scalars included; None: not a number, or not finite."""
     if not isinstance(value, Real):
         return None
     try:

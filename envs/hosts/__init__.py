@@ -1,7 +1,7 @@
-"""Processes in which users' code runs, apart from the worker that holds their leases.
+"""Host processes, which run user code apart from the worker.
 
-The worker runs no code of users: agents run in a host (all beside each other, or each in a process of its own), scorers
-in another. Whatever such a process does, the worker goes on to keep leases, and nothing of it outlives its end.
+The worker itself runs no user code: agents run in a host, which all share or each has for itself, and scorers run in
+another. Whatever a host does, the worker keeps its leases, and no descendant of a host outlives it.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""This file holds the run of an agent: in a task and context of its own, until it ends or is ended."""
+"""One run of an agent: in an asyncio task and context of its own, until it ends or is stopped."""
 
 import asyncio
 import time
@@ -15,8 +15,8 @@ from tracer import enter_rollout
 from tracer.core import Rollout, json_value
 
 StopReason: TypeAlias = Literal["cancel", "lost", "drain", "limit", "pause"]
-"""Why a run is ended early: its rollout was cancelled, its lease is lost, the worker stops, it used up what its task
-allows, or it pauses at a step boundary."""
+"""Why a run ends early: its rollout was cancelled, its lease is lost, the worker stops, its task's limits are used up,
+or it pauses at a step boundary."""
 
 STOPPED: Final[dict[str, Ending]] = {
     "cancel": Ending(status="cancelled", cause="user", error="the rollout was cancelled"),
@@ -28,7 +28,7 @@ STOPPED: Final[dict[str, Ending]] = {
 
 
 _TICK_SECONDS = 0.05
-"""Looked at no more often while a run that has hardly any time left waits for its place."""
+"""Shortest interval of the checks while a run with little time left waits for its process."""
 
 
 class RunResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,14 +41,14 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AgentRun:
-    """One run of an agent; whatever it raises is data.
+    """One run of an agent; an error that it raises becomes data.
 
     Args:
-        target: the agent. Its task is cancelled with the reason as message.
-        task: what it is to do.
-        rollout: in which.
-        wall_seconds: longest run, once the target has a place to run in; None: no limit is kept here.
-        progress: told of what the target says; its start is over at the latest when the run is.
+        target: the agent. A stop cancels its asyncio task, with the reason as message.
+        task: the task that it gets.
+        rollout: the attempt in which it runs.
+        wall_seconds: longest run, once the target has a process; None: no limit here.
+        progress: receives the target's signals; its start ends with the run at the latest.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class AgentRun:
 
         Args:
             why: the first reason counts.
-            ending: how it is to be recorded; None: as usual for this reason.
+            ending: how the end is recorded; None: as usual for this reason.
         """
         if not self._stopped.done():
             self._stopped.set_result((why, ending or STOPPED[why]))
@@ -75,7 +75,7 @@ class AgentRun:
         """Run the agent to its end.
 
         Args:
-            grace_seconds: for an agent that is stopped to end; after that it is left to itself, without a key.
+            grace_seconds: time for a stopped agent to end; after that it is abandoned, without a key.
         """
         began = time.monotonic()
         running = asyncio.create_task(self._run())
@@ -92,7 +92,7 @@ class AgentRun:
         return RunResult(ending=ending, result=json_value(result), seconds=time.monotonic() - began)
 
     async def _wait_for(self, running: asyncio.Task[object]) -> None:
-        """Wait until it has ended, is to be stopped, or has run as long as it may."""
+        """Wait until the run has ended, is stopped, or has used up its time."""
         done = set[object]()
         until = None if self._wall_seconds is None else self._progress.ran_seconds + self._wall_seconds
         while not done and (until is None or self._progress.ran_seconds < until):
@@ -103,15 +103,15 @@ class AgentRun:
         with enter_rollout(self._rollout, agent=self._task.agent), progress_scope(self._progress):
             try:
                 return await self._target(self._task, self._rollout)
-            except SystemExit as error:  # would end the process and all attempts beside this one
+            except SystemExit as error:  # would end the process with all attempts in it
                 raise AgentFailedError(
                     f"attempt {self._rollout.trajectory_id}: its agent called exit({error})"
                 ) from error
 
     def _ending(self, running: asyncio.Task[object]) -> tuple[Ending, object]:
-        """How it ended, and its result."""
+        """Return how the run ended, and its result."""
         if self._stopped.done():
-            _take_note(running)
+            _retrieve_error(running)
             return self._stopped.result()[1], None
         if running.cancelled():
             return Ending(status="failed", cause="user", error="the agent cancelled itself"), None
@@ -124,7 +124,7 @@ class AgentRun:
         return Ending(status="failed", cause="user", error=error)
 
 
-def _take_note(running: asyncio.Task[object]) -> None:
-    """Its error is known of, and nobody's concern."""
+def _retrieve_error(running: asyncio.Task[object]) -> None:
+    """Retrieve the error of a stopped run, so that asyncio does not log it as unhandled."""
     if running.done() and not running.cancelled():
         running.exception()

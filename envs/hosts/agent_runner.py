@@ -1,4 +1,4 @@
-"""This file holds the slots of a host: runs of the agent, side by side in its event loop, as the worker asks."""
+"""Runner of a host process: runs of the agent, side by side in one event loop."""
 
 import asyncio
 from collections.abc import Callable
@@ -18,17 +18,17 @@ from envs.hosts.protocol import Active, Ended, FromHost, Save, Saved, Start, Sta
 from envs.progress import Progress
 from tracer.core import Rollout, Sink
 
-_TELL_SECONDS = 0.2
-"""Between two looks for runs of which something was recorded."""
+_REPORT_SECONDS = 0.2
+"""Interval of the reports of active runs."""
 
 
 class _AttemptSink:
-    """Takes the records of one attempt, and notes that there were some."""
+    """Passes on the records of one attempt, and remembers that there were some."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
         self.is_active = False
-        """Whether anything was recorded since somebody made this False."""
+        """Whether anything was recorded since this was last set to False."""
 
     def append(self, *records: LogRecord) -> str:
         """See Sink."""
@@ -51,13 +51,13 @@ class _Run(NamedTuple):
 
 
 class AgentRunner:
-    """Runs the agent as often as it is told to, and tells how each run ended.
+    """Runs the agent once per request, and reports how each run ended.
 
     Args:
         target: the agent.
-        settings: for how long a run that is stopped is waited for.
-        sink: takes what runs record.
-        complete: called in a thread before an end is told.
+        settings: how long a stopped run may take to end.
+        sink: receives the records of all runs.
+        complete: called in a thread before each report of an end.
     """
 
     def __init__(
@@ -71,19 +71,19 @@ class AgentRunner:
         self._runs: dict[str, _Run] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def speak(self, channel: Channel[ToHost]) -> None:
-        """Answer there."""
+    def attach(self, channel: Channel[ToHost]) -> None:
+        """Answer over this channel."""
         self._channel = channel
 
-    def hear(self, message: ToHost) -> None:
-        """Do what the worker asks."""
+    def on_message(self, message: ToHost) -> None:
+        """Carry out a request of the worker."""
         match message:
             case Start():
-                task = asyncio.create_task(self._see_through(message, self._begin(message)))
+                task = asyncio.create_task(self._run(message, self._register(message)))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
             case Stop():
-                self._tell(Stopping(token=message.token))
+                self._send(Stopping(token=message.token))
                 if (found := self._runs.get(message.token)) is not None:
                     found.run.stop(cast("StopReason", message.why))
             case Saved():
@@ -92,21 +92,21 @@ class AgentRunner:
             case _:
                 return
 
-    async def tell_activity(self) -> None:
-        """Tell again and again of which runs something was recorded, until cancelled."""
+    async def report_activity(self) -> None:
+        """Report at intervals which runs recorded something, until cancelled."""
         while True:
-            await asyncio.sleep(_TELL_SECONDS)
+            await asyncio.sleep(_REPORT_SECONDS)
             active = [token for token, one in self._runs.items() if one.sink.is_active]
             for token in active:
                 self._runs[token].sink.is_active = False
             if active:
-                self._tell(Active(tokens=active))
+                self._send(Active(tokens=active))
 
-    def _begin(self, start: Start) -> Rollout:
-        """Note the run at once: the worker may have it stopped in the same breath."""
+    def _register(self, start: Start) -> Rollout:
+        """Register the run at once: the worker may stop it with its next message."""
         sink = _AttemptSink(self._sink)
         checkpointer = RemoteCheckpointer(
-            lambda number, state: self._tell(Save(token=start.token, number=number, state=state)),
+            lambda number, state: self._send(Save(token=start.token, number=number, state=state)),
             lambda: run.stop("pause"),
         )
         rollout = Rollout(
@@ -122,21 +122,21 @@ class AgentRunner:
             keeper=checkpointer if start.is_resumable else None,
             kept=start.kept,
         )
-        progress = Progress(lambda: self._tell(Started(token=start.token)))
+        progress = Progress(lambda: self._send(Started(token=start.token)))
         run = AgentRun(self._target, start.task, rollout, None, progress)
         self._runs[start.token] = _Run(run, sink, checkpointer)
         return rollout
 
-    async def _see_through(self, start: Start, rollout: Rollout) -> None:
+    async def _run(self, start: Start, rollout: Rollout) -> None:
         try:
             ran = await self._runs[start.token].run.wait(self._settings.close_seconds)
         finally:
             del self._runs[start.token]
         if self._complete is not None:
             await asyncio.to_thread(self._complete)
-        self._end(start.token, ran, sorted(rollout.logs))
+        self._report_end(start.token, ran, sorted(rollout.logs))
 
-    def _end(self, token: str, ran: RunResult, logs: list[str]) -> None:
+    def _report_end(self, token: str, ran: RunResult, logs: list[str]) -> None:
         ended = Ended(
             token=token,
             status=ran.ending.status,
@@ -147,11 +147,11 @@ class AgentRunner:
             logs=logs,
         )
         try:
-            self._tell(ended)
+            self._send(ended)
         except (OverflowError, TypeError, ValueError) as error:  # no JSON value after all
-            said = f"its result cannot be kept: {describe_error(error)}"
-            self._tell(msgspec.structs.replace(ended, status="failed", cause="user", error=said, result=None))
+            text = f"its result cannot be encoded: {describe_error(error)}"
+            self._send(msgspec.structs.replace(ended, status="failed", cause="user", error=text, result=None))
 
-    def _tell(self, message: FromHost) -> None:
+    def _send(self, message: FromHost) -> None:
         if self._channel is not None:
             self._channel.send(message)

@@ -1,4 +1,4 @@
-"""This file holds the channel: messages over a stream socket, each behind its length."""
+"""Channel between two processes of one worker: messages over a stream socket, each behind its length."""
 
 import asyncio
 import logging
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 _LENGTH_BYTES = 4
 _LONGEST = 1 << 28
-"""Bytes of one message; whoever announces more speaks something else, and would have the other end gather it."""
+"""Bytes of one message; a larger announcement is not this protocol, and would fill the receiver's memory."""
 _ENCODER = msgspec.msgpack.Encoder()
 _log = logging.getLogger(__name__)
 
@@ -21,31 +21,31 @@ class Channel(asyncio.Protocol, Generic[T]):
     """One end of a connection between two processes of one worker, in an event loop.
 
     Args:
-        decoder: reads what the other end says.
-        hear: called with each message.
+        decoder: decodes messages of the other end.
+        on_message: called with each message.
     """
 
-    def __init__(self, decoder: msgspec.msgpack.Decoder[T], hear: Callable[[T], None]) -> None:
+    def __init__(self, decoder: msgspec.msgpack.Decoder[T], on_message: Callable[[T], None]) -> None:
         self._decoder = decoder
-        self._hear = hear
+        self._on_message = on_message
         self._received = bytearray()
         self._transport: asyncio.Transport | None = None
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when the other end is gone, or this one is closed."""
 
     def send(self, message: msgspec.Struct) -> None:
-        """Say something; into the void when the other end is gone.
+        """Send a message; it is dropped when the other end is gone.
 
-        Raises: OverflowError, TypeError, ValueError: the message holds what cannot be said, or too much.
+        Raises: OverflowError, TypeError, ValueError: the message cannot be encoded, or is too large.
         """
         body = _ENCODER.encode(message)
         if len(body) > _LONGEST:
-            raise ValueError(f"expected at most {_LONGEST:,} bytes, found {len(body):,}")
+            raise ValueError(f"a message of {len(body):,} bytes is larger than {_LONGEST:,}")
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(len(body).to_bytes(_LENGTH_BYTES, "big") + body)
 
     def close(self) -> None:
-        """Hang up, after all that was said has been sent."""
+        """Close the connection after all messages have been sent."""
         if self._transport is not None:
             self._transport.close()
 
@@ -58,28 +58,28 @@ class Channel(asyncio.Protocol, Generic[T]):
         """See asyncio.Protocol."""
         self._received += data
         try:
-            self._hear_all()
+            self._deliver_all()
         except (ValueError, msgspec.DecodeError) as error:  # an agent that writes to what it did not open
-            _log.warning("hung up on a process that speaks something else error=%s", error)
+            _log.warning("closed the channel of a process that sent something else error=%s", error)
             assert self._transport is not None
             self._transport.abort()
 
-    def _hear_all(self) -> None:
+    def _deliver_all(self) -> None:
         begin = 0
-        while (end := self._end_of(begin)) is not None:
+        while (end := self._find_end(begin)) is not None:
             message = self._decoder.decode(memoryview(self._received)[begin + _LENGTH_BYTES : end])
             begin = end
-            self._hear(message)
+            self._on_message(message)
         if begin:
             self._received = self._received[begin:]
 
-    def _end_of(self, begin: int) -> int | None:
-        """Where the message that begins here ends; None: not all of it has come."""
+    def _find_end(self, begin: int) -> int | None:
+        """Return where the message that begins here ends; None: part of it has not arrived."""
         if len(self._received) < begin + _LENGTH_BYTES:
             return None
         length = int.from_bytes(self._received[begin : begin + _LENGTH_BYTES], "big")
         if length > _LONGEST:
-            raise ValueError(f"expected a message of at most {_LONGEST:,} bytes, found {length:,} announced")
+            raise ValueError(f"an announced message of {length:,} bytes is larger than {_LONGEST:,}")
         end = begin + _LENGTH_BYTES + length
         return end if end <= len(self._received) else None
 
@@ -89,21 +89,23 @@ class Channel(asyncio.Protocol, Generic[T]):
             self.closed.set_result(None)
 
 
-async def connect(end: socket.socket, decoder: msgspec.msgpack.Decoder[T], hear: Callable[[T], None]) -> Channel[T]:
-    """Speak over a connected socket, which the channel owns from now on."""
+async def connect(
+    end: socket.socket, decoder: msgspec.msgpack.Decoder[T], on_message: Callable[[T], None]
+) -> Channel[T]:
+    """Open a channel over a connected socket, which it owns from now on."""
     end.settimeout(0.0)
     loop = asyncio.get_running_loop()
-    _, channel = await loop.create_unix_connection(lambda: Channel(decoder, hear), sock=end)
+    _, channel = await loop.create_unix_connection(lambda: Channel(decoder, on_message), sock=end)
     return channel
 
 
-def say(end: socket.socket, message: msgspec.Struct) -> None:
-    """Say something before there is an event loop."""
+def send_blocking(end: socket.socket, message: msgspec.Struct) -> None:
+    """Send a message before there is an event loop."""
     body = _ENCODER.encode(message)
     end.sendall(len(body).to_bytes(_LENGTH_BYTES, "big") + body)
 
 
-def listen(end: socket.socket, kind: type[T]) -> T:
+def receive_blocking(end: socket.socket, kind: type[T]) -> T:
     """Wait for a message of this kind before there is an event loop.
 
     Raises: EOFError: the other end is gone.
@@ -112,8 +114,8 @@ def listen(end: socket.socket, kind: type[T]) -> T:
     return msgspec.msgpack.decode(body, type=kind)
 
 
-async def hear_first(end: socket.socket, kind: type[T]) -> T:
-    """As ``listen``, in an event loop; over a socket that does not block and has no channel yet."""
+async def receive_first(end: socket.socket, kind: type[T]) -> T:
+    """As ``receive_blocking``, in an event loop; over a socket that does not block and has no channel yet."""
     length = int.from_bytes(await _receive_in_loop(end, _LENGTH_BYTES), "big")
     return msgspec.msgpack.decode(await _receive_in_loop(end, length), type=kind)
 

@@ -1,7 +1,4 @@
-"""This file holds how a process of users' code begins: it is told where modules lie and how to record, and loads.
-
-This file holds how a process of users' code serves: it loads what the worker names, then does what it is asked.
-"""
+"""Main functions of host processes: load what the worker names, then serve its requests."""
 
 import asyncio
 import resource
@@ -20,7 +17,7 @@ from agent_layer.recorder import Recorder, open_recorder
 from agent_layer.settings import Settings, load_settings
 from envs.agents import Target, load_target
 from envs.hosts.agent_runner import AgentRunner
-from envs.hosts.channel import Channel, connect, listen, say
+from envs.hosts.channel import Channel, connect, receive_blocking, send_blocking
 from envs.hosts.protocol import Begin, Ready, ToHost
 from envs.hosts.scorer_runner import load_scorer_runner
 from envs.registry import describe_environment
@@ -37,7 +34,7 @@ _LONGEST_ERROR = 4000
 
 
 def agent_values(settings: Settings) -> dict[str, object]:
-    """Give those settings that a process with agents in it may know: how it records, and no address or key."""
+    """Return the settings that an agent's process may know: how it records, and no address or key."""
     values: dict[str, object] = settings.model_dump(
         mode="json", include=set(_FOR_AGENTS), exclude_unset=True, exclude_none=True
     )
@@ -46,7 +43,7 @@ def agent_values(settings: Settings) -> dict[str, object]:
 
 @dataclass(frozen=True, kw_only=True)
 class Agent:
-    """What a process needs to run the agent."""
+    """A loaded agent, with what a process needs to run it."""
 
     target: Target
     settings: Settings
@@ -54,7 +51,7 @@ class Agent:
 
 
 def load_agent(begin: Begin) -> tuple[Ready, Agent | None]:
-    """Begin to record, then load the target: it may have its clients built, or tracing begun, when it is imported."""
+    """Start recording, then load the target, because its import may already build clients or start tracing."""
     sys.path[:] = begin.path
     settings = load_settings(**begin.settings)
     recorder = open_recorder(settings, ships=False)
@@ -69,7 +66,7 @@ def load_agent(begin: Begin) -> tuple[Ready, Agent | None]:
 
 
 def raise_file_limit() -> None:
-    """Let this process have as many connections as it may: one host holds thousands."""
+    """Raise the limit of open files as far as allowed: one host has thousands of connections."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -80,51 +77,51 @@ def raise_file_limit() -> None:
 _TO_HOST: msgspec.msgpack.Decoder[ToHost] = msgspec.msgpack.Decoder(ToHost)
 
 
-class _Servant(Protocol):
-    """Does what it is asked."""
+class _Runner(Protocol):
+    """Carries out the worker's requests."""
 
-    def speak(self, channel: Channel[ToHost]) -> None:
-        """Answer there."""
+    def attach(self, channel: Channel[ToHost]) -> None:
+        """Answer over this channel."""
         ...
 
-    def hear(self, message: ToHost) -> None:
-        """Do that."""
+    def on_message(self, message: ToHost) -> None:
+        """Carry out a request."""
         ...
 
-    async def tell_activity(self) -> None:
-        """Tell what nobody asked for, until cancelled."""
+    async def report_activity(self) -> None:
+        """Send reports that answer no request, until cancelled."""
         ...
 
 
 def serve_agents(end: socket.socket) -> None:
-    """Be a host: run the target that the worker names, as often as it asks, side by side."""
+    """Serve as a host: run the worker's target once per request, side by side."""
     raise_file_limit()
-    ready, agent = load_agent(listen(end, Begin))
-    say(end, ready)
+    ready, agent = load_agent(receive_blocking(end, Begin))
+    send_blocking(end, ready)
     if agent is not None:
-        serve_slots(end, agent)
+        serve_agent(end, agent)
         agent.recorder.close()
 
 
-def serve_slots(end: socket.socket, agent: Agent, complete: Callable[[], None] | None = None) -> None:
-    """Run a loaded target as often as the worker asks, until it hangs up; see AgentRunner."""
+def serve_agent(end: socket.socket, agent: Agent, complete: Callable[[], None] | None = None) -> None:
+    """Run a loaded target once per request until the worker closes the channel; see AgentRunner."""
     asyncio.run(_serve(end, lambda: AgentRunner(agent.target, agent.settings, agent.recorder, complete)))
 
 
 def serve_scorers(end: socket.socket) -> None:
-    """Be a process of scorers: judge trajectories as often as the worker asks, side by side."""
+    """Serve as a scorer process: score one trajectory per request, side by side."""
     raise_file_limit()
-    ready, make = load_scorer_runner(listen(end, Begin))
-    say(end, ready)
+    ready, make = load_scorer_runner(receive_blocking(end, Begin))
+    send_blocking(end, ready)
     if make is not None:
         asyncio.run(_serve(end, make))
 
 
-async def _serve(end: socket.socket, make: Callable[[], _Servant]) -> None:
-    servant = make()
-    channel = await connect(end, _TO_HOST, servant.hear)
-    servant.speak(channel)
+async def _serve(end: socket.socket, make: Callable[[], _Runner]) -> None:
+    runner = make()
+    channel = await connect(end, _TO_HOST, runner.on_message)
+    runner.attach(channel)
     async with asyncio.TaskGroup() as group:
-        telling = group.create_task(servant.tell_activity())
+        reporting = group.create_task(runner.report_activity())
         await channel.closed
-        telling.cancel()
+        reporting.cancel()

@@ -1,11 +1,8 @@
-"""This file holds the zygote: it loads the agent once, and forks a process for each attempt.
+"""Fork server: loads the agent once, and forks a process for each attempt.
 
-It has one thread, no event loop and no connection but that to the worker. Above each attempt's process stands a
-keeper,
-forked from here too: when the process has ended, the keeper kills whatever it left and removes its directory for
-temporary files. All keepers hear of the zygote's end: each has a lifeline that the zygote alone holds.
-
-This file holds what a zygote does before it forks, so that each forked process has less to do.
+It has one thread, no event loop and no connection but that to the worker. Above each attempt's process is a reaper,
+forked from here too: when the process has ended, the reaper kills its descendants and removes its directory for
+temporary files. Every reaper notices the end of the fork server, which alone has the other end of its lifeline.
 """
 
 import errno
@@ -29,7 +26,7 @@ import msgspec
 
 from agent_layer.infra.processes import ChildBell, adopt_orphans, children_of, end_as, end_with_parent, keep, kill_below
 from agent_layer.settings import set_temporary_directory
-from envs.hosts.child import Agent, load_agent, serve_slots
+from envs.hosts.child import Agent, load_agent, serve_agent
 from envs.hosts.protocol import LONGEST_PACKET, Begin, Died, Fork, Kill
 
 _IMPORTED_LATE: Final = {
@@ -37,29 +34,29 @@ _IMPORTED_LATE: Final = {
     "anyio": "anyio._backends._asyncio",
     "openai": "openai.resources",
 }
-"""What clients import at their first call, by a module that shows that they are in use. It takes OpenAI's 0.3 s."""
+"""Modules that clients import at their first call, by the module that shows their use. OpenAI's takes 0.3 s."""
 
 
 def warm_up() -> None:
-    """Import what the agent's clients would import in every forked process, and leave memory so that it is shared."""
+    """Import what clients import at their first call, and keep the memory shared between forked processes."""
     for client, late in _IMPORTED_LATE.items():
         if client in sys.modules:
             with suppress(ImportError):  # another version of it
                 import_module(late)
     gc.collect()
-    gc.freeze()  # a collection in a forked process would copy every page that it looks at
+    gc.freeze()  # a collection in a forked process would copy every page that it reads
 
 
 _LONGEST_END_MS = 2000
 _SEEDED_BY_HAND = {"numpy": "random", "torch": "random"}
-"""Modules whose generators give every forked process the same numbers, and where their ``seed`` is."""
+"""Modules whose random generators would repeat in every forked process, and the attribute that has ``seed``."""
 
 _REQUESTS: msgspec.msgpack.Decoder[Fork | Kill] = msgspec.msgpack.Decoder(Fork | Kill)
 _log = logging.getLogger(__name__)
 
 
 def serve_fork_server(end: socket.socket) -> None:
-    """Load the target that the worker names, then fork hosts until the worker hangs up."""
+    """Load the worker's target, then fork hosts until the worker closes the connection."""
     begin = msgspec.msgpack.decode(end.recv(LONGEST_PACKET), type=Begin)
     ready, agent = load_agent(begin)
     end.send(msgspec.msgpack.encode(ready))
@@ -76,40 +73,40 @@ def serve_fork_server(end: socket.socket) -> None:
 
 
 class _ForkServer:
-    """Forks hosts for single attempts, and tells of their ends."""
+    """Forks a host per attempt, and reports their ends."""
 
     def __init__(self, end: socket.socket, agent: Agent) -> None:
         self._end = end
         self._agent = agent
-        self._keepers: dict[int, tuple[str, Path]] = {}
-        """By process id: token, and directory for temporary files."""
+        self._reapers: dict[int, tuple[str, Path]] = {}
+        """By process id of the reaper: token, and directory for temporary files."""
         self._lifelines: dict[str, int] = {}
-        """By token; the keeper ends all when it is closed."""
+        """By token: pipe ends that only this process has; when one closes, its reaper kills its family."""
         self._own = frozenset(children_of(os.getpid()))
-        """What the agent's module started when it was imported stays."""
+        """Processes that the agent's module started when it was imported; they stay."""
         adopt_orphans()
 
     def serve(self) -> None:
-        """Do what the worker asks until it hangs up; then end all."""
+        """Serve requests until the worker closes the connection; then end every process."""
         bell, poll = ChildBell(), select.poll()
         poll.register(bell.reader, select.POLLIN)
         poll.register(self._end, select.POLLIN)
-        is_wanted = True
-        while is_wanted:
+        is_connected = True
+        while is_connected:
             ready = {descriptor for descriptor, _ in poll.poll()}
             for pid, status in bell.ended():
-                self._bury(pid, status)
+                self._on_exit(pid, status)
             if self._end.fileno() in ready:
-                is_wanted = self._answer()
+                is_connected = self._serve_one()
         poll.unregister(self._end)
         for lifeline in self._lifelines.values():
             os.close(lifeline)
-        while self._keepers and poll.poll(_LONGEST_END_MS):
+        while self._reapers and poll.poll(_LONGEST_END_MS):
             for pid, _ in bell.ended():
-                self._keepers.pop(pid, None)
+                self._reapers.pop(pid, None)
 
-    def _answer(self) -> bool:
-        """Do one thing; False: the worker has hung up."""
+    def _serve_one(self) -> bool:
+        """Serve one request; False: the worker has closed the connection."""
         try:
             packet, descriptors, _, _ = socket.recv_fds(self._end, LONGEST_PACKET, 1)
         except ConnectionError:
@@ -118,27 +115,30 @@ class _ForkServer:
             return False
         match _REQUESTS.decode(packet):
             case Fork(token=token):
-                self._begin(token, descriptors)
+                self._start_host(token, descriptors)
             case Kill(token=token):
                 if (lifeline := self._lifelines.pop(token, None)) is not None:
                     os.close(lifeline)
         return True
 
-    def _begin(self, token: str, descriptors: list[int]) -> None:
-        """Fork a host; where there is no room for one, that is its end and nobody else's."""
+    def _start_host(self, token: str, descriptors: list[int]) -> None:
+        """Fork a host; if the machine has no room for it, only this host fails."""
         try:
             with socket.socket(fileno=descriptors[0]) as end:
                 self._fork(token, end)
-        except IndexError:  # the kernel dropped what came along
+        except IndexError:  # the kernel dropped the socket
             self._refuse(token, os.strerror(errno.EMFILE))
         except OSError as error:
             self._refuse(token, str(error))
 
     def _refuse(self, token: str, why: str) -> None:
-        self._tell(Died(token=token, error=f"it could not be forked: {why}; raise what the machine allows"))
+        self._report(Died(token=token, error=f"it could not be forked: {why}; raise the machine's limits"))
 
     def _fork(self, token: str, end: socket.socket) -> None:
-        """Raises: OSError: there is no room for another process; nothing is left of it."""
+        """Fork a reaper with its host.
+
+        Raises: OSError: the machine has no room for another process; nothing is left behind.
+        """
         with ExitStack() as undo:
             directory = Path(tempfile.mkdtemp(prefix="agent-layer-"))
             undo.callback(directory.rmdir)
@@ -148,44 +148,44 @@ class _ForkServer:
             undo.callback(self._lifelines.pop, token)
             try:
                 if (pid := os.fork()) == 0:
-                    _never_return(lambda: self._be_keeper(end, reader, directory))
+                    _run_as_child(lambda: self._run_reaper(end, reader, directory))
             finally:
                 os.close(reader)
             undo.pop_all()
-        self._keepers[pid] = token, directory
+        self._reapers[pid] = token, directory
 
-    def _bury(self, pid: int, status: int) -> None:
-        """Tell of the end of an attempt's process. A keeper that was killed could not clear up."""
-        if (found := self._keepers.pop(pid, None)) is None:
+    def _on_exit(self, pid: int, status: int) -> None:
+        """Report the end of a host, and clean up after a reaper that was killed."""
+        if (found := self._reapers.pop(pid, None)) is None:
             return
         token, directory = found
         if (lifeline := self._lifelines.pop(token, None)) is not None:
             os.close(lifeline)
         if directory.exists():
-            kill_below({*self._own, *self._keepers})
+            kill_below({*self._own, *self._reapers})
             shutil.rmtree(directory, ignore_errors=True)
-        self._tell(Died(token=token, status=status))
+        self._report(Died(token=token, status=status))
 
-    def _tell(self, died: Died) -> None:
+    def _report(self, died: Died) -> None:
         with suppress(ConnectionError):
             self._end.send(msgspec.msgpack.encode(died))
 
-    def _be_keeper(self, end: socket.socket, reader: int, directory: Path) -> None:
+    def _run_reaper(self, end: socket.socket, reader: int, directory: Path) -> None:
         adopt_orphans()
         self._end.close()
         for lifeline in self._lifelines.values():
             os.close(lifeline)
-        keeper = os.getpid()
+        own_pid = os.getpid()
         if (child := os.fork()) == 0:
             os.close(reader)
-            _never_return(lambda: self._be_host(keeper, end, directory))
+            _run_as_child(lambda: self._run_host(own_pid, end, directory))
         end.close()
         status = keep(child, reader, 0.0)
         shutil.rmtree(directory, ignore_errors=True)
         end_as(status)
 
-    def _be_host(self, keeper: int, end: socket.socket, directory: Path) -> None:
-        end_with_parent(keeper)
+    def _run_host(self, reaper: int, end: socket.socket, directory: Path) -> None:
+        end_with_parent(reaper)
         os.setsid()
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -193,16 +193,16 @@ class _ForkServer:
         for name, place in _SEEDED_BY_HAND.items():
             if (module := sys.modules.get(name)) is not None:
                 getattr(module, place).seed()
-        serve_slots(end, self._agent, self._agent.recorder.close)
+        serve_agent(end, self._agent, self._agent.recorder.close)
 
 
-def _never_return(live: Callable[[], None]) -> NoReturn:
-    """Be another process from here on; what the zygote has on its stack and wants done at its exit is not ours."""
+def _run_as_child(main: Callable[[], None]) -> NoReturn:
+    """Run the main function of a forked process and exit, without the exit handlers of the fork server."""
     status = 1
     try:
-        live()
+        main()
         status = 0
-    except BaseException:  # noqa: BLE001  # whatever it is, it ends this process
+    except BaseException:  # noqa: BLE001  # any error ends this process
         _log.exception("a forked process failed")
     finally:
         sys.stdout.flush()

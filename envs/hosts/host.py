@@ -1,4 +1,4 @@
-"""This file holds a host as the worker sees it: requests go there, answers come back, and it may die at any time."""
+"""A host process as the worker sees it: requests go out, answers come back, and it may die at any time."""
 
 import asyncio
 from collections.abc import Callable
@@ -12,16 +12,16 @@ from envs.hosts.protocol import Active, FromHost, Ready, Reply, Request, Save, S
 
 FROM_HOST: msgspec.msgpack.Decoder[FromHost] = msgspec.msgpack.Decoder(FromHost)
 
-Hear: TypeAlias = Callable[[Started | Active | Stopping | Save], None]
+OnProgress: TypeAlias = Callable[[Started | Active | Stopping | Save], None]
 
 
 class HostDiedError(AgentFailedError):
-    """The process died that was to answer.
+    """The process died before it answered.
 
     Args:
-        message: how.
-        num_beside: requests that died beside this one.
-        was_ended: for the sake of one of those.
+        message: how it died.
+        num_beside: other requests that died with it.
+        was_ended: whether the worker killed it because of one of those.
     """
 
     def __init__(self, message: str, num_beside: int, was_ended: bool) -> None:  # noqa: FBT001  # pickled by position
@@ -34,113 +34,113 @@ class HostDiedError(AgentFailedError):
 
 
 class Host:
-    """Where requests are sent.
+    """A process that answers requests.
 
     Args:
-        name: for errors.
-        kill: ends the process.
+        name: its name in errors.
+        kill: kills the process.
     """
 
     def __init__(self, name: str, kill: Callable[[], None]) -> None:
         self._name = name
         self._kill = kill
         self.is_dead = False
-        """Or about to be: nothing more is to be asked here."""
+        """Dead or being killed: it gets no further requests."""
         self._death: str | None = None
-        """How it died; None: it has not, as far as is known."""
+        """How it died; None: no death is known."""
         self._channel: Channel[FromHost] | None = None
-        self._is_left = False
-        """Nothing is asked any more."""
+        self._is_closed = False
+        """The worker sends nothing more."""
         self._why_killed = ""
-        self._asked: dict[str, asyncio.Future[Reply]] = {}
-        self._hearers: dict[str, Hear] = {}
+        self._pending: dict[str, asyncio.Future[Reply]] = {}
+        self._listeners: dict[str, OnProgress] = {}
 
     @property
-    def num_asked(self) -> int:
+    def num_pending(self) -> int:
         """Requests that wait for an answer."""
-        return len(self._asked)
+        return len(self._pending)
 
-    def speak(self, channel: Channel[FromHost]) -> None:
-        """Speak with the process over this channel."""
+    def attach(self, channel: Channel[FromHost]) -> None:
+        """Talk to the process over this channel."""
         self._channel = channel
-        channel.closed.add_done_callback(lambda _: self._hung_up())
+        channel.closed.add_done_callback(lambda _: self._on_channel_closed())
 
-    def ask(self, request: Request, hear: Hear | None = None) -> asyncio.Future[Reply]:
-        """Send a request; gives its answer, which is HostDiedError when the process dies before.
+    def ask(self, request: Request, on_progress: OnProgress | None = None) -> asyncio.Future[Reply]:
+        """Send a request; return its answer, which is HostDiedError when the process dies first.
 
         Args:
-            request: with a token of its own.
-            hear: told what the process says of it before the answer.
+            request: a request with a unique token.
+            on_progress: called with what the process sends before the answer.
         """
         answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        if self._death is not None:  # between its start and this
+        if self._death is not None:  # before this request
             answer.set_exception(HostDiedError(f"{self._name}: {self._death}", 0, bool(self._why_killed)))
             return answer
-        self._asked[request.token] = answer
-        if hear is not None:
-            self._hearers[request.token] = hear
-        answer.add_done_callback(lambda _: self._forget(request.token))
-        self.tell(request)
+        self._pending[request.token] = answer
+        if on_progress is not None:
+            self._listeners[request.token] = on_progress
+        answer.add_done_callback(lambda _: self._drop_request(request.token))
+        self.send(request)
         return answer
 
-    def tell(self, message: ToHost) -> None:
-        """Say something that has no answer."""
+    def send(self, message: ToHost) -> None:
+        """Send a message that has no answer."""
         if self._channel is not None:
             self._channel.send(message)
 
-    def hear(self, message: FromHost) -> None:
-        """Hand on what the process says."""
+    def on_message(self, message: FromHost) -> None:
+        """Dispatch a message of the process to its request."""
         match message:
             case Active(tokens=tokens):
                 for token in tokens:
-                    self._hand_on(token, message)
+                    self._notify(token, message)
             case Started() | Stopping() | Save():
-                self._hand_on(message.token, message)
+                self._notify(message.token, message)
             case Ready():
                 return
             case _:
-                answer = self._asked.get(message.token)
+                answer = self._pending.get(message.token)
                 if answer is not None and not answer.done():
                     answer.set_result(message)
 
-    def die(self, how: str) -> None:
-        """Take note that the process is dead."""
+    def mark_dead(self, how: str) -> None:
+        """Fail all pending requests: the process is dead."""
         how = self._why_killed or how
         self.is_dead, self._death = True, how
-        lost = [answer for answer in self._asked.values() if not answer.done()]
+        lost = [answer for answer in self._pending.values() if not answer.done()]
         for answer in lost:
             answer.set_exception(HostDiedError(f"{self._name}: {how}", len(lost) - 1, bool(self._why_killed)))
-            answer.exception()  # whoever asked may be gone
-        self.hang_up()
+            answer.exception()  # the caller may be gone
+        self.close()
 
-    def die_when_silent(self, how: str) -> None:
-        """Take note that the process is dead, once all that it said has been heard."""
+    def mark_dead_when_closed(self, how: str) -> None:
+        """As ``mark_dead``, once every message of the process has been received."""
         if self._channel is None:
-            self.die(how)
+            self.mark_dead(how)
         else:
-            self._channel.closed.add_done_callback(lambda _: self.die(how))
+            self._channel.closed.add_done_callback(lambda _: self.mark_dead(how))
 
     def kill(self, why: str = "") -> None:
-        """End the process, and all that it started; why, for those whose requests end with it."""
+        """Kill the process and its descendants; requests that end with it report this reason."""
         self.is_dead = True
         self._why_killed = self._why_killed or why
         self._kill()
 
-    def hang_up(self) -> None:
-        """Say that nothing more is asked."""
-        self._is_left = True
+    def close(self) -> None:
+        """Close the channel: the worker sends nothing more."""
+        self._is_closed = True
         if self._channel is not None:
             self._channel.close()
 
-    def _hung_up(self) -> None:
-        """A process that is needed and speaks no more is dead, or an agent in it closed what it had not opened."""
-        if not self._is_left:
+    def _on_channel_closed(self) -> None:
+        """Kill a process whose channel closed unexpectedly; an agent may have closed a foreign descriptor."""
+        if not self._is_closed:
             self.kill()
 
-    def _hand_on(self, token: str, message: Started | Active | Stopping | Save) -> None:
-        if (hear := self._hearers.get(token)) is not None:
-            hear(message)
+    def _notify(self, token: str, message: Started | Active | Stopping | Save) -> None:
+        if (on_progress := self._listeners.get(token)) is not None:
+            on_progress(message)
 
-    def _forget(self, token: str) -> None:
-        self._asked.pop(token, None)
-        self._hearers.pop(token, None)
+    def _drop_request(self, token: str) -> None:
+        self._pending.pop(token, None)
+        self._listeners.pop(token, None)

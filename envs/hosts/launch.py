@@ -1,7 +1,4 @@
-"""This file holds how a process of users' code is brought up: told what to load, waited for, started again in time.
-
-This file holds how a worker starts a process of users' code: under a keeper, with a socket between the two.
-"""
+"""Starts host processes: each under a reaper, with a socket to the worker, and restarted with back-off."""
 
 import asyncio
 import os
@@ -17,27 +14,27 @@ import msgspec
 
 from agent_layer.errors import BadInputError
 from agent_layer.infra.processes import AT_ONCE, REAPER_PROGRAM
-from envs.hosts.channel import hear_first, say
+from envs.hosts.channel import receive_first, send_blocking
 from envs.hosts.protocol import LONGEST_PACKET, Begin, Ready
 
-Kind: TypeAlias = Literal["agents", "scorers", "zygote"]
+Kind: TypeAlias = Literal["agents", "scorers", "fork-server"]
 
 
 class HostProcess:
-    """A process of users' code, as the worker holds it."""
+    """A child process that runs user code, under a reaper that kills its descendants."""
 
     def __init__(self, process: asyncio.subprocess.Process, end: socket.socket, lifeline: int) -> None:
         self.end = end
-        """Socket that leads there."""
+        """The worker's end of the socket to it."""
         self._process = process
         self._lifeline: int | None = lifeline
 
     async def wait(self) -> int:
-        """Wait until it has ended and nothing is left of it; give its exit code, negative for a signal."""
+        """Wait until it and all its descendants have ended; return its exit code, negative for a signal."""
         return await self._process.wait()
 
     def kill(self) -> None:
-        """End it at once, and all that it started."""
+        """Kill it and its descendants at once."""
         if self._lifeline is not None:
             with suppress(BrokenPipeError):  # it has ended
                 os.write(self._lifeline, AT_ONCE)
@@ -45,7 +42,7 @@ class HostProcess:
             self._lifeline = None
 
     async def end_within(self, seconds: float) -> None:
-        """Let it end by itself, after its socket was closed; kill it when it does not."""
+        """Wait for it to end after its socket was closed; kill it when it does not."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self.wait()
@@ -57,10 +54,10 @@ async def spawn(kind: Kind, variables: Mapping[str, str]) -> HostProcess:
     """Start a process.
 
     Args:
-        kind: what it is to do.
-        variables: the whole of its environment.
+        kind: what it serves.
+        variables: its whole environment.
     """
-    ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET if kind == "zygote" else socket.SOCK_STREAM)
+    ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET if kind == "fork-server" else socket.SOCK_STREAM)
     reader, lifeline = os.pipe()
     number = str(theirs.fileno())
     python = [sys.executable, "-P", "-m", "envs.hosts", kind, number]  # -P: the user's folder may have an 'envs' too
@@ -70,7 +67,7 @@ async def spawn(kind: Kind, variables: Mapping[str, str]) -> HostProcess:
             env=variables,
             stdin=reader,
             pass_fds=[theirs.fileno()],
-            start_new_session=True,  # Ctrl-C is for the worker, who lets its agents end
+            start_new_session=True,  # Ctrl-C is for the worker, which lets its agents end
         )
     finally:
         theirs.close()
@@ -79,7 +76,7 @@ async def spawn(kind: Kind, variables: Mapping[str, str]) -> HostProcess:
 
 
 def describe_exit(exit_code: int) -> str:
-    """Say how a process ended."""
+    """Return how a process ended, as a clause for errors."""
     if exit_code >= 0:
         return f"it ended with exit status {exit_code}"
     try:
@@ -88,23 +85,23 @@ def describe_exit(exit_code: int) -> str:
         return f"it was killed by signal {-exit_code}"
 
 
-_MOST_DEATHS = 3
-"""So often in a row a process may die before it is ready."""
+_MAX_FAILED_STARTS = 3
+"""Deaths in a row before the process is ready, after which starting fails."""
 _FIRST_DELAY_SECONDS, _LONGEST_DELAY_SECONDS = 0.1, 10.0
-"""Before a process is started again that died young; doubled each time in a row."""
+"""Delay before the restart of a process that died young; it doubles each time in a row."""
 _YOUNG_SECONDS = 10.0
 _END_SECONDS = 1.0
-"""For a process to end by itself that has said that it cannot load what it is to."""
+"""For a process to end by itself after it failed to load its target."""
 
 
 class Launcher:
-    """Starts processes of one kind, one at a time.
+    """Starts processes of one kind, one at a time, with back-off after early deaths.
 
     Args:
         name: what runs there, for errors.
-        kind: what they are to do.
-        variables: the whole of their environment.
-        begin: what they are told first.
+        kind: what they serve.
+        variables: their whole environment.
+        begin: their first message.
         start_seconds: longest start.
     """
 
@@ -112,22 +109,22 @@ class Launcher:
         self._name = name
         self._kind: Kind = kind
         self._variables = variables
-        self._begin = begin
+        self._first_message = begin
         self._start_seconds = start_seconds
         self._num_young_deaths = 0
         self._ready_at = 0.0
 
     async def launch(self) -> tuple[HostProcess, Ready]:
-        """Start a process and wait until it is ready; after deaths, not at once.
+        """Start a process and wait until it is ready; after early deaths, with a delay.
 
-        Raises: BadInputError: what it is to load is not there, takes too long, or ends the process again and again.
+        Raises: BadInputError: its target does not exist, loads too slowly, or ends the process again and again.
         """
         how = ""
-        for _ in range(_MOST_DEATHS):
+        for _ in range(_MAX_FAILED_STARTS):
             await asyncio.sleep(self._delay_seconds)
             spawned = await spawn(self._kind, self._variables)
             try:
-                answer = await self._answer(spawned)
+                answer = await self._wait_ready(spawned)
             except BaseException:
                 spawned.end.close()
                 spawned.kill()
@@ -136,14 +133,14 @@ class Launcher:
                 return spawned, answer
             spawned.end.close()
             how = describe_exit(await spawned.wait())
-            self.note_death()
+            self.record_death()
         raise BadInputError(
-            f"{self._name}: expected its process to load it, but {how} {_MOST_DEATHS} times before it was ready;"
-            " import it by hand to see why"
+            f"{self._name}: its process does not start, {how} {_MAX_FAILED_STARTS} times before it was ready; import it"
+            " by hand to see why"
         )
 
-    def note_death(self) -> None:
-        """A process that was launched has died unasked."""
+    def record_death(self) -> None:
+        """Count the death of a launched process."""
         is_young = time.monotonic() < self._ready_at + _YOUNG_SECONDS
         self._num_young_deaths = self._num_young_deaths + 1 if is_young else 0
 
@@ -153,38 +150,38 @@ class Launcher:
             return 0.0
         return min(_LONGEST_DELAY_SECONDS, _FIRST_DELAY_SECONDS * 2 ** (self._num_young_deaths - 1))
 
-    async def _answer(self, spawned: HostProcess) -> Ready | None:
+    async def _wait_ready(self, spawned: HostProcess) -> Ready | None:
         try:
             async with asyncio.timeout(self._start_seconds):
-                return await self._ask(spawned)
+                return await self._begin_load(spawned)
         except TimeoutError as error:
             raise BadInputError(
-                f"{self._name}: expected its process to load it within {self._start_seconds:g} s, found it still"
-                " loading; import it by hand to see why, or raise AGENT_LAYER_START_SECONDS"
+                f"{self._name}: its process has not loaded it within {self._start_seconds:g} s; import it by hand to"
+                " see why, or raise AGENT_LAYER_START_SECONDS"
             ) from error
 
-    async def _ask(self, spawned: HostProcess) -> Ready | None:
-        """Tell it what to load; None: it died of that."""
+    async def _begin_load(self, spawned: HostProcess) -> Ready | None:
+        """Send what to load and wait for the answer; None: the process died."""
         self._ready_at = time.monotonic()
         try:
-            if self._kind == "zygote":
-                spawned.end.send(msgspec.msgpack.encode(self._begin))
+            if self._kind == "fork-server":
+                spawned.end.send(msgspec.msgpack.encode(self._first_message))
             else:
-                say(spawned.end, self._begin)
+                send_blocking(spawned.end, self._first_message)
             spawned.end.settimeout(0.0)
             answer = await self._read(spawned)
         except (ConnectionError, EOFError):
             return None
         if answer.error is not None:
             spawned.end.close()
-            await spawned.end_within(_END_SECONDS)  # threads that it began go on
+            await spawned.end_within(_END_SECONDS)  # threads that it started may still run
             raise BadInputError(answer.error)
         self._ready_at = time.monotonic()
         return answer
 
     async def _read(self, spawned: HostProcess) -> Ready:
-        if self._kind != "zygote":
-            return await hear_first(spawned.end, Ready)
+        if self._kind != "fork-server":
+            return await receive_first(spawned.end, Ready)
         packet = await asyncio.get_running_loop().sock_recv(spawned.end, LONGEST_PACKET)  # a message there is a packet
         if not packet:
             raise EOFError

@@ -1,7 +1,4 @@
-"""This file holds the process that requests share: started when it is first needed, and again when it has died.
-
-This file holds the processes that attempts have for themselves: forked, one for each, by a zygote that is warm.
-"""
+"""Where requests find their process: one that all share, or a fresh one per attempt."""
 
 import asyncio
 import os
@@ -17,14 +14,14 @@ from envs.hosts.launch import HostProcess, Launcher, describe_exit
 from envs.hosts.protocol import LONGEST_PACKET, Died, Fork, Kill, Ready
 
 _END_SECONDS = 5.0
-"""For a process that is not needed any more to end by itself."""
+"""For an unused process to end by itself."""
 
 
 class SharedHost:
-    """One process for all requests.
+    """One process for all requests, restarted when it has died.
 
     Args:
-        name: what runs there, for errors.
+        name: its name in errors.
         launcher: starts it.
     """
 
@@ -38,9 +35,9 @@ class SharedHost:
         self._ready = Ready()
 
     async def acquire_host(self) -> Host:
-        """Give the process, started if need be.
+        """Return the process; start it if it does not run.
 
-        Raises: BadInputError: it cannot be.
+        Raises: BadInputError: it cannot be started.
         """
         async with self._starting:
             if self._host is None or self._host.is_dead:
@@ -49,17 +46,17 @@ class SharedHost:
             return self._host
 
     async def prepare(self) -> Ready:
-        """Start the process, and give what it says of what it loaded; raises as ``acquire_host`` does."""
+        """Start the process, and return what it loaded; raises as ``acquire_host`` does."""
         await self.acquire_host()
         return self._ready
 
     async def release_host(self, host: Host) -> None:
-        """It is not needed for this request any more."""
+        """Do nothing: other requests still use the process."""
 
     async def close(self) -> None:
         """End the process."""
         if self._watching is not None and self._host is not None and self._spawned is not None:
-            self._host.hang_up()
+            self._host.close()
             await self._spawned.end_within(_END_SECONDS)
             await self._watching
 
@@ -68,122 +65,119 @@ class SharedHost:
             await self._watching
         spawned, self._ready = await self._launcher.launch()
         host = Host(self._name, spawned.kill)
-        host.speak(await connect(spawned.end, FROM_HOST, host.hear))
+        host.attach(await connect(spawned.end, FROM_HOST, host.on_message))
         self._host, self._spawned = host, spawned
         self._watching = asyncio.create_task(self._watch(host, spawned))
 
     async def _watch(self, host: Host, spawned: HostProcess) -> None:
         exit_code = await spawned.wait()
         spawned.kill()
-        self._launcher.note_death()
-        host.die_when_silent(describe_exit(exit_code))
-
-
-"""For a zygote that is not needed any more to end by itself, with all that it forked."""
+        self._launcher.record_death()
+        host.mark_dead_when_closed(describe_exit(exit_code))
 
 
 class ForkServerClient:
-    """A zygote as the worker sees it."""
+    """The worker's connection to a fork server."""
 
     def __init__(self, name: str, spawned: HostProcess) -> None:
         self._name = name
         self.spawned = spawned
         self.is_dead = False
         self._hosts: dict[str, tuple[Host, asyncio.Future[None]]] = {}
-        self._unsaid: deque[tuple[bytes, socket.socket | None]] = deque()
-        """Packets that have not been sent, each with the socket that comes along."""
+        self._unsent: deque[tuple[bytes, socket.socket | None]] = deque()
+        """Packets that have not been sent, each with the socket to pass along."""
         self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(spawned.end, self._hear)
+        self._loop.add_reader(spawned.end, self._on_readable)
 
     async def fork(self, token: str) -> Host:
-        """Have a process made."""
+        """Return a freshly forked process."""
         ours, theirs = socket.socketpair()
         host = Host(self._name, lambda: self.kill(token))
         self._hosts[token] = host, self._loop.create_future()
-        self._say(Fork(token=token), theirs)
-        host.speak(await connect(ours, FROM_HOST, host.hear))
+        self._send(Fork(token=token), theirs)
+        host.attach(await connect(ours, FROM_HOST, host.on_message))
         return host
 
     def kill(self, token: str) -> None:
-        """End a process, and all that it started."""
-        self._say(Kill(token=token))
+        """Kill a process and its descendants."""
+        self._send(Kill(token=token))
 
-    def hang_up(self) -> None:
-        """Say that nothing more is to be forked."""
+    def close(self) -> None:
+        """Close the connection: nothing more is forked, and the server ends."""
         if not self.is_dead:
             self.spawned.end.shutdown(socket.SHUT_WR)
 
-    async def gone(self, host: Host) -> None:
-        """Wait until nothing is left of a process."""
+    async def wait_gone(self, host: Host) -> None:
+        """Wait until a process and its descendants have ended."""
         for other, gone in list(self._hosts.values()):
             if other is host:
                 await gone
 
-    def die(self, how: str) -> None:
-        """Take note that the zygote is dead, and so all that it forked."""
+    def mark_dead(self, how: str) -> None:
+        """Mark the fork server dead, and so every process that it forked."""
         self.is_dead = True
         self._loop.remove_reader(self.spawned.end)
-        self._forget_unsaid()
+        self._drop_unsent()
         self.spawned.end.close()
         for token in list(self._hosts):
-            self._bury(token, how)
+            self._on_exit(token, how)
 
-    def _say(self, request: Fork | Kill, end: socket.socket | None = None) -> None:
-        """Send a packet, in its turn; a zygote that is busy takes some hundred, and the others later."""
-        self._unsaid.append((msgspec.msgpack.encode(request), end))
-        if len(self._unsaid) == 1 and not self.is_dead:
-            self._say_on()
+    def _send(self, request: Fork | Kill, end: socket.socket | None = None) -> None:
+        """Send a packet in order; a busy fork server accepts some hundred, and the others later."""
+        self._unsent.append((msgspec.msgpack.encode(request), end))
+        if len(self._unsent) == 1 and not self.is_dead:
+            self._flush()
 
-    def _say_on(self) -> None:
-        while self._unsaid:
-            packet, end = self._unsaid[0]
+    def _flush(self) -> None:
+        while self._unsent:
+            packet, end = self._unsent[0]
             try:
                 socket.send_fds(self.spawned.end, [packet], [end.fileno()] if end is not None else [])
             except BlockingIOError:
-                self._loop.add_writer(self.spawned.end, self._say_on)
+                self._loop.add_writer(self.spawned.end, self._flush)
                 return
-            except OSError:  # whoever watches the zygote says so
+            except OSError:  # the watcher of the fork server handles it
                 break
-            self._unsaid.popleft()
+            self._unsent.popleft()
             if end is not None:
                 end.close()
-        self._forget_unsaid()
+        self._drop_unsent()
 
-    def _forget_unsaid(self) -> None:
+    def _drop_unsent(self) -> None:
         self._loop.remove_writer(self.spawned.end)
-        for _, end in self._unsaid:
+        for _, end in self._unsent:
             if end is not None:
                 end.close()
-        self._unsaid.clear()
+        self._unsent.clear()
 
-    def _hear(self) -> None:
+    def _on_readable(self) -> None:
         try:
             packet = self.spawned.end.recv(LONGEST_PACKET)
         except BlockingIOError:
             return
         except OSError:
             packet = b""
-        if not packet:  # whoever watches the zygote says so
+        if not packet:  # the watcher of the fork server handles it
             self._loop.remove_reader(self.spawned.end)
             return
         died = msgspec.msgpack.decode(packet, type=Died)
-        self._bury(died.token, died.error or describe_exit(os.waitstatus_to_exitcode(died.status)))
+        self._on_exit(died.token, died.error or describe_exit(os.waitstatus_to_exitcode(died.status)))
 
-    def _bury(self, token: str, how: str) -> None:
+    def _on_exit(self, token: str, how: str) -> None:
         if (found := self._hosts.pop(token, None)) is None:
             return
         host, gone = found
-        host.die_when_silent(how)
+        host.mark_dead_when_closed(how)
         if not gone.done():
             gone.set_result(None)
 
 
 class ForkedHosts:
-    """A process of its own for each attempt.
+    """One fresh process per attempt, forked by a warm fork server.
 
     Args:
         name: what runs there, for errors.
-        launcher: starts the zygote.
+        launcher: starts the fork server.
     """
 
     def __init__(self, name: str, launcher: Launcher) -> None:
@@ -196,28 +190,28 @@ class ForkedHosts:
         self._ready = Ready()
 
     async def acquire_host(self) -> Host:
-        """Give a fresh process.
+        """Return a fresh process.
 
-        Raises: BadInputError: the zygote cannot be started.
+        Raises: BadInputError: the fork server cannot be started.
         """
         return await (await self._ensure_fork_server()).fork(str(next(self._tokens)))
 
     async def prepare(self) -> Ready:
-        """Start the zygote, and give what it says of what it loaded; raises as ``acquire_host`` does."""
+        """Start the fork server, and return what it loaded; raises as ``acquire_host`` does."""
         await self._ensure_fork_server()
         return self._ready
 
     async def release_host(self, host: Host) -> None:
-        """End a process, and wait until nothing is left of it."""
-        host.hang_up()
+        """Kill a process, and wait until it and its descendants have ended."""
+        host.close()
         host.kill()
         if self._fork_server is not None:
-            await self._fork_server.gone(host)
+            await self._fork_server.wait_gone(host)
 
     async def close(self) -> None:
-        """End the zygote and all that it forked."""
+        """End the fork server and every process that it forked."""
         if self._fork_server is not None and self._watching is not None:
-            self._fork_server.hang_up()
+            self._fork_server.close()
             await self._fork_server.spawned.end_within(_END_SECONDS)
             await self._watching
 
@@ -235,8 +229,8 @@ class ForkedHosts:
         self._fork_server = ForkServerClient(self._name, spawned)
         self._watching = asyncio.create_task(self._watch(self._fork_server))
 
-    async def _watch(self, nursery: ForkServerClient) -> None:
-        exit_code = await nursery.spawned.wait()
-        nursery.spawned.kill()
-        self._launcher.note_death()
-        nursery.die(f"its zygote died: {describe_exit(exit_code)}")
+    async def _watch(self, fork_server: ForkServerClient) -> None:
+        exit_code = await fork_server.spawned.wait()
+        fork_server.spawned.kill()
+        self._launcher.record_death()
+        fork_server.mark_dead(f"its fork server died: {describe_exit(exit_code)}")

@@ -1,4 +1,4 @@
-"""This file holds what a worker and the processes of users' code say to each other."""
+"""Messages between a worker and its host processes."""
 
 from typing import TypeAlias
 
@@ -8,7 +8,7 @@ from agent_layer.schema import Cause, Reward, RolloutStatus, Task
 from agent_layer.schema.wire import TraceContext
 
 LONGEST_PACKET = 1 << 17
-"""Bytes of what is said to and by a zygote; each message is a packet of its own, so that a socket can come along."""
+"""Bytes of one message to or from a fork server; each is a packet, so that a socket can be passed along."""
 
 
 class _Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
@@ -16,12 +16,12 @@ class _Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ta
 
 
 class Begin(_Message, frozen=True, kw_only=True):
-    """Said first."""
+    """First message of the worker."""
 
     target: str = ""
     """Name of the agent; empty in a process of scorers."""
     path: list[str]
-    """Where modules are looked for."""
+    """Module search path."""
     settings: dict[str, object]
 
 
@@ -34,7 +34,7 @@ class Ready(_Message, frozen=True, kw_only=True):
     """Name of the environment that the target is; None: it is none."""
     env_version: str | None = None
     is_resumable: bool = False
-    """Whether the target can be told to pause, and goes on from a checkpoint."""
+    """Whether the target can pause, and resume from a checkpoint."""
 
 
 class Start(_Message, frozen=True, kw_only=True):
@@ -52,9 +52,9 @@ class Start(_Message, frozen=True, kw_only=True):
     model: str | None
     trace: TraceContext
     is_resumable: bool = False
-    """What the agent saves is to be kept."""
+    """Whether states that the agent saves are stored."""
     kept: bytes | None = None
-    """The state from which the attempt goes on; None: from the beginning."""
+    """State from which the attempt resumes; None: it begins."""
 
 
 class Stop(_Message, frozen=True, kw_only=True):
@@ -65,19 +65,19 @@ class Stop(_Message, frozen=True, kw_only=True):
 
 
 class Stopping(_Message, frozen=True, kw_only=True):
-    """Answer to ``Stop``: it was heard. A process that does not even say this is stuck."""
+    """Answer to ``Stop``; a process that does not send it hangs."""
 
     token: str
 
 
 class Started(_Message, frozen=True, kw_only=True):
-    """The agent, or the scorer, is prepared and begins."""
+    """The agent or scorer is prepared and starts."""
 
     token: str
 
 
 class Active(_Message, frozen=True, kw_only=True):
-    """Of these runs something was recorded since this was last said."""
+    """These runs recorded something since the last such message."""
 
     tokens: list[str]
 
@@ -93,15 +93,15 @@ class Ended(_Message, frozen=True, kw_only=True):
     """What the agent returned, a JSON value."""
     seconds: float
     logs: list[str] = []
-    """Of the recorder in that process, that hold records of the attempt."""
+    """Names of that process's logs with records of the attempt."""
 
 
 class Save(_Message, frozen=True, kw_only=True):
-    """Keep a state of that run."""
+    """Store a state of that run."""
 
     token: str
     number: int
-    """Of this save among those of the run."""
+    """Number of this save within the run."""
     state: bytes
 
 
@@ -111,13 +111,13 @@ class Saved(_Message, frozen=True, kw_only=True):
     token: str
     number: int
     is_pausing: bool = False
-    """The run is to pause here."""
+    """Whether the run pauses here."""
     error: str | None = None
-    """Why the attempt is not this worker's any more; None: it is."""
+    """Why the attempt no longer belongs to this worker; None: it does."""
 
 
 class Check(_Message, frozen=True, kw_only=True):
-    """Find the scorer of this name."""
+    """Load the scorer of this name."""
 
     token: str
     scorer: str
@@ -128,11 +128,11 @@ class Checked(_Message, frozen=True, kw_only=True):
 
     token: str
     error: str | None = None
-    """None: there is one."""
+    """Why it cannot be loaded; None: it is loaded."""
 
 
 class Judge(_Message, frozen=True, kw_only=True):
-    """Let a scorer judge a stored trajectory."""
+    """Score a stored trajectory."""
 
     token: str
     scorer: str
@@ -141,11 +141,11 @@ class Judge(_Message, frozen=True, kw_only=True):
     trajectory_id: str
     result: object
     seconds: float
-    """Longest time that the scorer may take."""
+    """Longest time for the scorer."""
 
 
 class Judged(_Message, frozen=True, kw_only=True):
-    """What the scorer gave."""
+    """Rewards of the scorer."""
 
     token: str
     rewards: list[Reward] = []
@@ -154,25 +154,25 @@ class Judged(_Message, frozen=True, kw_only=True):
 
 
 class Fork(_Message, frozen=True, kw_only=True):
-    """Make a host for one attempt; the socket that it speaks on comes along."""
+    """Fork a host for one attempt; the socket for its channel is passed along."""
 
     token: str
 
 
 class Kill(_Message, frozen=True, kw_only=True):
-    """End that host, and all that it started."""
+    """Kill that host and its descendants."""
 
     token: str
 
 
 class Died(_Message, frozen=True, kw_only=True):
-    """That host has ended, and nothing is left of it."""
+    """That host and its descendants have ended."""
 
     token: str
     status: int = 0
     """As ``os.waitpid`` gives it."""
     error: str = ""
-    """Why it never began; empty: it did."""
+    """Why it never started; empty: it did."""
 
 
 Request: TypeAlias = Start | Check | Judge

@@ -1,4 +1,4 @@
-"""This file holds the bench of a process of scorers: trajectories are judged side by side, each read from the store."""
+"""Runner of a scorer process."""
 
 import asyncio
 import sys
@@ -11,11 +11,11 @@ from agent_layer.settings import load_settings
 from agent_layer.store import Store, open_store
 from envs.hosts.channel import Channel
 from envs.hosts.protocol import Begin, Check, Checked, Judge, Judged, Ready, Started, ToHost
-from envs.scorers import declared_rewards, judge, load_scorer, null_rewards
+from envs.scorers import declared_rewards, load_scorer, null_rewards, run_scorer
 
 
 def load_scorer_runner(begin: Begin) -> tuple[Ready, Callable[[], "ScorerRunner"] | None]:
-    """Open the store, and be ready to judge what is in it."""
+    """Open the store; return the answer to the worker, and what makes the runner."""
     sys.path[:] = begin.path
     try:
         store = open_store(load_settings(**begin.settings))
@@ -25,58 +25,58 @@ def load_scorer_runner(begin: Begin) -> tuple[Ready, Callable[[], "ScorerRunner"
 
 
 class ScorerRunner:
-    """Judges when it is asked to, and tells what came of it."""
+    """Scores stored trajectories side by side, each read from the store."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._channel: Channel[ToHost] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def speak(self, channel: Channel[ToHost]) -> None:
-        """Answer there."""
+    def attach(self, channel: Channel[ToHost]) -> None:
+        """Answer over this channel."""
         self._channel = channel
 
-    def hear(self, message: ToHost) -> None:
-        """Do what the worker asks."""
+    def on_message(self, message: ToHost) -> None:
+        """Carry out a request of the worker."""
         match message:
             case Check():
-                self._tell(Checked(token=message.token, error=_find(message.scorer)))
+                self._send(Checked(token=message.token, error=_check(message.scorer)))
             case Judge():
-                task = asyncio.create_task(self._judge(message))
+                task = asyncio.create_task(self._score(message))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
             case _:
                 return
 
-    async def tell_activity(self) -> None:
-        """There is nothing to tell that nobody asked for."""
+    async def report_activity(self) -> None:
+        """Return at once: scorers report nothing but answers."""
 
-    async def _judge(self, asked: Judge) -> None:
-        task, trajectory_id = asked.task, asked.trajectory_id
+    async def _score(self, request: Judge) -> None:
+        task, trajectory_id = request.task, request.trajectory_id
         try:
-            scorer = load_scorer(asked.scorer)
-        except BadInputError as error:  # it was there when it was looked for
-            names = declared_rewards(task, asked.scorer)
+            scorer = load_scorer(request.scorer)
+        except BadInputError as error:  # it passed the check before
+            names = declared_rewards(task, request.scorer)
             rewards = null_rewards(task, trajectory_id, names, "verifier_error", str(error))
-            self._tell(Judged(token=asked.token, rewards=rewards))
+            self._send(Judged(token=request.token, rewards=rewards))
             return
         assert scorer is not None
         try:
             trajectory = await asyncio.to_thread(self._store.get, trajectory_id)
         except (AgentLayerError, RedisError, OSError) as error:
-            self._tell(Judged(token=asked.token, error=f"{type(error).__name__}: {error}"))
+            self._send(Judged(token=request.token, error=f"{type(error).__name__}: {error}"))
             return
-        self._tell(Started(token=asked.token))
-        rewards = await judge(scorer, task, trajectory, asked.result, asked.seconds)
-        self._tell(Judged(token=asked.token, rewards=rewards))
+        self._send(Started(token=request.token))
+        rewards = await run_scorer(scorer, task, trajectory, request.result, request.seconds)
+        self._send(Judged(token=request.token, rewards=rewards))
 
-    def _tell(self, message: Checked | Started | Judged) -> None:
+    def _send(self, message: Checked | Started | Judged) -> None:
         if self._channel is not None:
             self._channel.send(message)
 
 
-def _find(name: str) -> str | None:
-    """What is wrong with a scorer."""
+def _check(name: str) -> str | None:
+    """Return what is wrong with a scorer; None: nothing."""
     try:
         load_scorer(name)
     except BadInputError as error:

@@ -1,7 +1,4 @@
-"""This file holds agents that run in other processes: a worker's target whose call is a request to a host.
-
-This file holds how a worker's processes of users' code are put together: what each of them knows, and what not.
-"""
+"""Targets that run in host processes: a call is a request to a host."""
 
 import asyncio
 import sys
@@ -24,25 +21,25 @@ from envs.progress import current_progress
 from tracer.core import Rollout
 
 _MARGIN_SECONDS = 2.0
-"""A host that is stopped gets so much longer than the agent in it."""
+"""A host gets this much longer to stop than the agent in it."""
 
 
 class Hosts(Protocol):
-    """Where a target finds the process that runs an attempt."""
+    """Processes for attempts."""
 
     async def prepare(self) -> Ready:
-        """Load the target, and give what is known of it then; raises as ``acquire_host`` does."""
+        """Load the target, and return what is known of it; raises as ``acquire_host`` does."""
         ...
 
     async def acquire_host(self) -> Host:
-        """Give a process.
+        """Return a process for one attempt.
 
         Raises: BadInputError: none can be started.
         """
         ...
 
     async def release_host(self, host: Host) -> None:
-        """The attempt is over."""
+        """Return the process of an attempt that has ended."""
         ...
 
     async def close(self) -> None:
@@ -54,8 +51,8 @@ class HostTarget:
     """Runs each attempt in a host.
 
     Args:
-        hosts: where.
-        close_seconds: for an agent that is stopped to end.
+        hosts: source of processes.
+        close_seconds: time for a stopped agent to end.
     """
 
     def __init__(self, hosts: Hosts, close_seconds: float) -> None:
@@ -63,18 +60,18 @@ class HostTarget:
         self._grace_seconds = close_seconds + _MARGIN_SECONDS
         self._tokens = count()
         self.failed: asyncio.Future[BadInputError] = asyncio.get_running_loop().create_future()
-        """Why no attempt can be run any more; done only then."""
+        """Why no further attempt can run; done only then."""
 
     async def __call__(self, task: Task, rollout: Rollout) -> object:
-        """Run an attempt. When none can be run any more it waits, so that the attempt is given back.
+        """Run an attempt. If no process can be started, wait until the worker returns the attempt to the queue.
 
-        Raises: EndedError: it ended in another way than with a result.
+        Raises: EndedError: the agent ended without a result.
         """
         with current_progress().waiting():
-            host = await self._take()
+            host = await self._acquire_host()
         try:
             ended = await self._run(
-                host, rollout, _start_of(task, rollout, f"{rollout.trajectory_id}#{next(self._tokens)}")
+                host, rollout, _make_start(task, rollout, f"{rollout.trajectory_id}#{next(self._tokens)}")
             )
         except HostDiedError as error:
             ending = Ending(status="lost", cause="infra", error=_describe(error), is_own=not error.was_ended)
@@ -86,7 +83,7 @@ class HostTarget:
             raise EndedError(Ending(status=ended.status, cause=ended.cause, error=ended.error))
         return ended.result
 
-    async def _take(self) -> Host:
+    async def _acquire_host(self) -> Host:
         try:
             return await self.hosts.acquire_host()
         except BadInputError as error:
@@ -95,41 +92,41 @@ class HostTarget:
             return await asyncio.get_running_loop().create_future()
 
     async def _run(self, host: Host, rollout: Rollout, start: Start) -> Ended:
-        progress, is_heard, saves = current_progress(), asyncio.Event(), set[asyncio.Task[None]]()
+        progress, is_stopping, saves = current_progress(), asyncio.Event(), set[asyncio.Task[None]]()
 
-        def hear(message: Started | Active | Stopping | Save) -> None:
+        def on_progress(message: Started | Active | Stopping | Save) -> None:
             match message:
                 case Started():
                     progress.mark_prepared()
                 case Active():
                     progress.record_activity()
                 case Stopping():
-                    is_heard.set()
+                    is_stopping.set()
                 case Save():
                     saves.add(task := asyncio.create_task(_save(host, rollout, message)))
                     task.add_done_callback(saves.discard)
 
-        answer = host.ask(start, hear)
+        answer = host.ask(start, on_progress)
         try:
-            return _ended(await asyncio.shield(answer))
+            return _check_ended(await asyncio.shield(answer))
         except asyncio.CancelledError as stop:
             why = str(stop.args[0]) if stop.args else "cancel"
-            host.tell(Stop(token=start.token, why=why))
+            host.send(Stop(token=start.token, why=why))
             try:
                 await asyncio.wait({answer}, timeout=self._grace_seconds)
             finally:
-                if not answer.done() and not is_heard.is_set():
-                    host.kill("it was ended with an attempt that did not stop when it was told to")  # its loop is stuck
+                if not answer.done() and not is_stopping.is_set():
+                    host.kill("it was ended with an attempt that did not stop in time")  # its event loop hangs
             raise
 
 
 def _describe(error: HostDiedError) -> str:
-    """Whoever shared a process reads how to share none."""
-    shared = "; what else ran in it ended, too: 'work --isolate' gives each attempt a process of its own"
+    """Add how to isolate attempts, where the process was shared."""
+    shared = "; other attempts in it ended, too: 'work --isolate' gives each attempt a process of its own"
     return f"{error}{shared if error.num_beside else ''}"
 
 
-def _start_of(task: Task, rollout: Rollout, token: str) -> Start:
+def _make_start(task: Task, rollout: Rollout, token: str) -> Start:
     return Start(
         token=token,
         task=msgspec.structs.replace(task, grading=None),
@@ -146,37 +143,37 @@ def _start_of(task: Task, rollout: Rollout, token: str) -> Start:
     )
 
 
-async def _save(host: Host, rollout: Rollout, asked: Save) -> None:
-    """Keep what the agent saved, and tell it whether to go on."""
+async def _save(host: Host, rollout: Rollout, save: Save) -> None:
+    """Store what the agent saved, and answer whether it goes on."""
     try:
-        is_pausing = rollout.keeper is not None and await rollout.keeper.keep(asked.state)
-    except AgentLayerError as error:  # whatever it is, the agent waits for an answer
-        host.tell(Saved(token=asked.token, number=asked.number, error=str(error)))
+        is_pausing = rollout.keeper is not None and await rollout.keeper.keep(save.state)
+    except AgentLayerError as error:  # the agent waits for an answer in any case
+        host.send(Saved(token=save.token, number=save.number, error=str(error)))
     else:
-        host.tell(Saved(token=asked.token, number=asked.number, is_pausing=is_pausing))
+        host.send(Saved(token=save.token, number=save.number, is_pausing=is_pausing))
 
 
-def _ended(answer: Reply) -> Ended:
+def _check_ended(answer: Reply) -> Ended:
     assert isinstance(answer, Ended)
     return answer
 
 
 def make_hosts(settings: Settings, agent: str, *, is_isolated: bool) -> Hosts:
-    """Give what runs the agent of this name. It knows no address of a server but its rollouts', and no other key."""
+    """Return the processes for the agent of this name; they know no address and no key but their rollouts'."""
     name = f"agent {agent!r}"
     begin = Begin(target=agent, path=_path(), settings=agent_values(settings))
-    kind = "zygote" if is_isolated else "agents"
+    kind = "fork-server" if is_isolated else "agents"
     launcher = Launcher(name, kind, agent_environment(), begin, settings.start_seconds)
     return ForkedHosts(name, launcher) if is_isolated else SharedHost(name, launcher)
 
 
 def make_scorers(settings: Settings) -> SharedHost:
-    """Give a process of scorers. It reads the store, so it knows all that the worker does."""
+    """Return the scorer process; it reads the store, so it knows every setting of the worker."""
     variables = program_environment() | settings.environment()
     begin = Begin(path=_path(), settings={})
     return SharedHost("scorers", Launcher("scorers", "scorers", variables, begin, settings.start_seconds))
 
 
 def _path() -> list[str]:
-    """Where the worker finds modules, and before that the folder in which it was started."""
+    """Return the worker's module path, behind the folder in which it was started."""
     return [str(Path.cwd()), *sys.path]

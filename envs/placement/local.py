@@ -1,4 +1,4 @@
-"""This file holds workers as processes of this machine, each on a leash: they end when their supervisor is killed."""
+"""Workers as processes of this machine; each ends when its supervisor is killed."""
 
 import asyncio
 import signal
@@ -24,38 +24,38 @@ class WorkerProcess:
         self.name = f"process {process.pid}"
 
     @classmethod
-    async def start(cls, order: WorkerSpec) -> "WorkerProcess":
-        """Start a worker; what it writes goes where ours does."""
-        pulse_file = _new_pulse_file(order)
-        leash = ["-m", "agent_layer.infra.processes.supervised", f"--grace={order.grace_seconds:g}"]
+    async def start(cls, spec: WorkerSpec) -> "WorkerProcess":
+        """Start a worker; it shares our standard output and error."""
+        pulse_file = _new_pulse_file(spec)
+        supervised = ["-m", "agent_layer.infra.processes.supervised", f"--grace={spec.grace_seconds:g}"]
         process = await asyncio.create_subprocess_exec(
-            *[sys.executable, *leash, sys.executable, "-m", "agent_layer.cli", "work", *order.arguments],
-            env=_inherited() | order.variables | {"AGENT_LAYER_PULSE_FILE": str(pulse_file)},
-            cwd=_existing(order.directory),
+            *[sys.executable, *supervised, sys.executable, "-m", "agent_layer.cli", "work", *spec.arguments],
+            env=_inherited() | spec.variables | {"AGENT_LAYER_PULSE_FILE": str(pulse_file)},
+            cwd=_existing(spec.directory),
             stdin=PIPE,
             start_new_session=True,
         )
         return cls(process, pulse_file)
 
-    async def seen(self) -> None:
+    async def wait_ready(self) -> None:
         """See WorkerHandle."""
         while read_pulse(self._pulse_file) is None:  # noqa: ASYNC110  # another process writes it
             await asyncio.sleep(_POLL_SECONDS)
 
     async def drain(self) -> None:
         """See WorkerHandle."""
-        if read_pulse(self._pulse_file) is None:  # its leash may not hear signals yet, and it runs nothing
+        if read_pulse(self._pulse_file) is None:  # it may not handle signals yet, and it runs nothing
             await self.kill()
             return
         with suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGTERM)
 
     async def kill(self) -> None:
-        """See WorkerHandle; the leash asks once more before it kills."""
+        """See WorkerHandle; its supervising process first sends SIGTERM once more."""
         if self._process.stdin is not None:
             self._process.stdin.close()
 
-    async def ended(self) -> int:
+    async def wait_exit(self) -> int:
         """See WorkerHandle."""
         status = await self._process.wait()
         self._pulse_file.unlink(missing_ok=True)
@@ -63,16 +63,16 @@ class WorkerProcess:
 
 
 def _inherited() -> dict[str, str]:
-    """Variables of this process without Ray's: with its token, an agent could run anything on the cluster."""
+    """Return this process's variables without Ray's: with its token, an agent could run anything on the cluster."""
     return {name: value for name, value in program_environment().items() if not name.startswith("RAY_")}
 
 
-def _new_pulse_file(order: WorkerSpec) -> Path:
-    directory = Path(order.variables["AGENT_LAYER_DIR"]) / "pulses"
+def _new_pulse_file(spec: WorkerSpec) -> Path:
+    directory = Path(spec.variables["AGENT_LAYER_DIR"]) / "pulses"
     directory.mkdir(parents=True, exist_ok=True)
     return directory / new_id()
 
 
 def _existing(directory: str) -> str | None:
-    """Where the order says, or where this process is: on another machine there may be no such directory."""
+    """Return the directory if it exists on this machine, else None for the current one."""
     return directory if Path(directory).is_dir() else None

@@ -1,7 +1,4 @@
-"""This file holds how ``work`` runs many workers: where they are placed, and the signals that are heard.
-
-This file holds what a supervisor asks of a worker that was placed somewhere, and what a placer is told to start.
-"""
+"""Runs the workers of one ``work`` command: chooses where they start, and handles signals."""
 
 import asyncio
 import signal
@@ -23,50 +20,50 @@ Where: TypeAlias = Literal["here", "processes", "ray"]
 
 
 class Workforce(msgspec.Struct, frozen=True, kw_only=True):
-    """How many workers are wanted, and where."""
+    """Number and place of the workers to run."""
 
     on: Where
     num_workers: int
     arguments: list[str]
-    """Of ``agent-layer work``, for each of them."""
+    """Arguments of ``agent-layer work`` for each worker."""
     resources: str = "{}"
-    """What Ray is to give each of them, a JSON object."""
+    """Ray resources for each worker, a JSON object."""
 
 
-def run_workers(settings: Settings, wanted: Workforce) -> None:
+def run_workers(settings: Settings, workforce: Workforce) -> None:
     """Keep workers until SIGTERM or SIGINT, which drain them; SIGHUP replaces them one after another.
 
     Raises:
         BadInputError, AgentFailedError: workers do not start.
-        UnreachableError: there is no Ray at the address that was given.
+        UnreachableError: no Ray answers at the given address.
     """
-    with _placer(settings, wanted) as place:
-        asyncio.run(_supervise(Supervisor(place, wanted.num_workers, settings), settings))
+    with _open_starter(settings, workforce) as start_worker:
+        asyncio.run(_supervise(Supervisor(start_worker, workforce.num_workers, settings), settings))
 
 
 @contextmanager
-def _placer(settings: Settings, wanted: Workforce) -> Generator[StartWorker]:
-    order = WorkerSpec.of(settings, wanted.arguments)
-    if wanted.on != "ray":
-        yield partial(WorkerProcess.start, order)
+def _open_starter(settings: Settings, workforce: Workforce) -> Generator[StartWorker]:
+    spec = WorkerSpec.from_settings(settings, workforce.arguments)
+    if workforce.on != "ray":
+        yield partial(WorkerProcess.start, spec)
         return
     from envs.placement.ray import connected_ray  # noqa: PLC0415  # Ray takes seconds to import, and few have it
 
-    with connected_ray(settings, wanted.resources, wanted.num_workers) as place_on_ray:
-        yield partial(place_on_ray, order)
+    with connected_ray(settings, workforce.resources, workforce.num_workers) as start_on_ray:
+        yield partial(start_on_ray, spec)
 
 
 async def _supervise(supervisor: Supervisor, settings: Settings) -> None:
     loop = asyncio.get_running_loop()
 
-    def tell() -> None:
+    def on_interrupt() -> None:
         sys.stderr.write(
-            f"agent-layer: waiting for {supervisor.num_living} workers, whose rollouts may go on for at most"
+            f"agent-layer: waiting for {supervisor.num_running} workers, whose rollouts may go on for at most"
             f" {settings.work_drain_seconds:g} s; a second Ctrl-C gives them back at once\n"
         )
         supervisor.stop()
 
     loop.add_signal_handler(signal.SIGTERM, supervisor.stop)
-    loop.add_signal_handler(signal.SIGINT, tell)
+    loop.add_signal_handler(signal.SIGINT, on_interrupt)
     loop.add_signal_handler(signal.SIGHUP, supervisor.replace)
     await supervisor.run()

@@ -1,12 +1,9 @@
-"""This file holds workers on a Ray cluster: one actor for each, which keeps the worker as a process of its own.
+"""Workers on a Ray cluster: one actor for each, which runs the worker as a child process.
 
-Ray only finds a place and says when it is lost; leases, results and drains go their usual ways. Settings, with
-their
-secrets, go to the actor in a call: what an actor is made with and its runtime environment are shown by Ray's
-dashboard
-and state commands, the arguments of calls are not. They can be read by whoever may look at processes of the
-user that
-Ray runs as, and on the wire unless Ray is run with TLS.
+Ray only finds a machine and reports its loss; leases, results and drains take their usual ways. Settings and their
+secrets go to the actor in a call: Ray's dashboard and state commands show an actor's constructor arguments and runtime
+environment, but not the arguments of calls. Processes of Ray's user can read them, and so can the network unless Ray
+uses TLS.
 """
 
 import logging
@@ -32,7 +29,7 @@ from envs.placement.worker_handle import WorkerSpec
 
 
 _OBJECT_STORE_BYTES = 100 << 20
-"""Of a Ray that is started here; nothing but orders and exit statuses goes through it."""
+"""Size for a Ray started here; only worker specs and exit statuses pass through it."""
 _LOST = -9
 """Exit status of a worker whose actor or machine is gone."""
 
@@ -40,7 +37,7 @@ StartOnRay: TypeAlias = Callable[[WorkerSpec], Awaitable["RayWorker"]]
 
 
 class RayResources(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What Ray sets aside for each worker; names as in Ray's own actor options."""
+    """Resources that Ray reserves for each worker; names as in Ray's own actor options."""
 
     num_cpus: float = 1
     num_gpus: float = 0
@@ -63,96 +60,96 @@ class _Method(Protocol):
 
 
 class _Actor(Protocol):
-    """A ``WorkerActor`` as others see it."""
+    """Remote methods of a ``WorkerActor``."""
 
     start: _Method
-    tell: _Method
+    call: _Method
 
 
 class WorkerActor:
-    """The actor: it stands where Ray has put it and keeps one worker, which ends when the actor does."""
+    """Ray actor that runs one worker as a child process; the worker ends with the actor."""
 
     def __init__(self) -> None:
         self._worker: WorkerProcess | None = None
 
-    async def start(self, order: WorkerSpec) -> None:
+    async def start(self, spec: WorkerSpec) -> None:
         """Start the worker."""
-        self._worker = await WorkerProcess.start(order)
+        self._worker = await WorkerProcess.start(spec)
 
-    async def tell(self, what: str) -> object:
+    async def call(self, method: str) -> object:
         """Call a method of the worker by its name."""
-        return await getattr(self._worker, what)()
+        return await getattr(self._worker, method)()
 
 
 class RayWorker:
     """A worker on Ray; see WorkerHandle."""
 
-    def __init__(self, order: WorkerSpec, resources: RayResources) -> None:
-        asked: dict[str, object] = msgspec.structs.asdict(resources)
-        options = {name: value for name, value in asked.items() if value not in (None, {})}
+    def __init__(self, spec: WorkerSpec, resources: RayResources) -> None:
+        fields: dict[str, object] = msgspec.structs.asdict(resources)
+        options = {name: value for name, value in fields.items() if value not in (None, {})}
         actor = ray.remote(WorkerActor).options(max_restarts=0, **options).remote()
         self._actor = cast("ActorHandle[WorkerActor]", actor)
-        self._post = cast("_Actor", actor)
+        self._remote = cast("_Actor", actor)
         self._has_started = False
-        self._starting = self._post.start.remote(order)
+        self._starting = self._remote.start.remote(spec)
         self.name = repr(actor)
 
-    async def seen(self) -> None:
-        """See WorkerHandle; waits while Ray has no room for it, too."""
+    async def wait_ready(self) -> None:
+        """See WorkerHandle; also waits while Ray has no room for it."""
         await self._starting
-        await self._tell("seen")
+        await self._call("wait_ready")
 
     async def drain(self) -> None:
         """See WorkerHandle."""
-        if not self._has_started:  # it may wait for room, and would not hear
+        if not self._has_started:  # it may wait for room, and would not answer
             await self.kill()
             return
         with suppress(RayError):
-            await self._tell("drain")
+            await self._call("drain")
 
     async def kill(self) -> None:
-        """See WorkerHandle; the worker is on a leash, which ends with the actor."""
+        """See WorkerHandle; the worker ends with the actor."""
         ray.kill(self._actor)
 
-    async def ended(self) -> int:
+    async def wait_exit(self) -> int:
         """See WorkerHandle."""
         try:
             await self._starting
             self._has_started = True
-            return cast("int", await self._tell("ended"))
+            return cast("int", await self._call("wait_exit"))
         except RayError:
             return _LOST
         finally:
             ray.kill(self._actor)
 
-    async def _tell(self, what: str) -> object:
-        return await self._post.tell.remote(what)
+    async def _call(self, method: str) -> object:
+        return await self._remote.call.remote(method)
 
 
 @contextmanager
 def connected_ray(settings: Settings, resources: str, num_workers: int) -> Generator[StartOnRay]:
-    """Connect to the cluster that the settings name, or start a Ray of this machine; both end with the block.
+    """Connect to the cluster of the settings, or start Ray on this machine, until the end of the block.
 
     Raises:
-        BadInputError: the resources are none that Ray has.
+        BadInputError: Ray has no such resources.
         UnreachableError: no Ray answers at that address.
     """
-    asked = _resources_of(resources)
+    reserved = _parse_resources(resources)
 
-    async def place(order: WorkerSpec) -> RayWorker:
-        return RayWorker(order, asked)
+    async def start(spec: WorkerSpec) -> RayWorker:
+        return RayWorker(spec, reserved)
 
     try:
-        _connect(settings, asked, num_workers)
-        yield place
+        _connect(settings, reserved, num_workers)
+        yield start
     finally:
         ray.shutdown()
 
 
-def _connect(settings: Settings, asked: RayResources, num_workers: int) -> None:
+def _connect(settings: Settings, reserved: RayResources, num_workers: int) -> None:
     address = settings.ray_address
     if address is None:
-        num_cpus = math.ceil(asked.num_cpus * (num_workers + 1))  # one more while a worker is replaced
+        num_cpus = math.ceil(reserved.num_cpus * (num_workers + 1))  # one more while a worker is replaced
         ray.init(
             "local",
             num_cpus=num_cpus,
@@ -167,22 +164,22 @@ def _connect(settings: Settings, asked: RayResources, num_workers: int) -> None:
     except (OSError, RuntimeError) as error:
         first = str(error).strip().splitlines()[0]
         raise UnreachableError(
-            f"ray at {address}: expected a cluster, found none ({first}); start one, or unset RAY_ADDRESS"
+            f"ray at {address}: no cluster answers ({first}); start one, or unset RAY_ADDRESS"
         ) from error
 
 
 def _check_reach(address: str, seconds: float) -> None:
-    """Ray itself tries for two minutes before it ends the process."""
+    """Fail early: Ray itself tries for two minutes, and then ends the process."""
     named = urlsplit(address if "//" in address else f"//{address}")
     if named.hostname and named.port:
         socket.create_connection((named.hostname, named.port), seconds).close()
 
 
-def _resources_of(text: str) -> RayResources:
+def _parse_resources(text: str) -> RayResources:
     try:
         return msgspec.json.decode(text, type=RayResources)
     except msgspec.MsgspecError as error:
         names = ", ".join(RayResources.__struct_fields__)
         raise BadInputError(
-            f"--resources: expected a JSON object with any of {names}, found {text!r} ({error})"
+            f"--resources: {text!r} is no JSON object with any of {names} ({error}); see 'agent-layer work -h'"
         ) from error

@@ -1,7 +1,4 @@
-"""This file holds the supervisor: it keeps so many workers alive, drains them, and replaces them one after another.
-
-This file holds one placed worker as its supervisor knows it, from its start to its end.
-"""
+"""Supervisor of workers: starts, restarts, drains and replaces them."""
 
 import asyncio
 import logging
@@ -16,95 +13,95 @@ from envs.worker import wait_within
 
 
 class SupervisedWorker:
-    """A worker that was placed; it counts as living until ``end`` is done."""
+    """A started worker; it counts as running until ``exit`` is done."""
 
     def __init__(self, worker: WorkerHandle) -> None:
         self._worker = worker
-        self._placed_at = time.monotonic()
-        self._is_told = False
+        self._started_at = time.monotonic()
+        self._is_draining = False
         self.name = worker.name
-        self.end = asyncio.create_task(worker.ended())
-        """Gives its exit status."""
-        self.was_seen = False
-        """Whether a heartbeat of it was answered."""
+        self.exit = asyncio.create_task(worker.wait_exit())
+        """Returns its exit status."""
+        self.was_ready = False
+        """Whether one of its heartbeats was answered."""
 
     @property
     def age_seconds(self) -> float:
-        """Since it was placed."""
-        return time.monotonic() - self._placed_at
+        """Seconds since its start."""
+        return time.monotonic() - self._started_at
 
-    async def is_seen_within(self, seconds: float) -> bool:
+    async def is_ready_within(self, seconds: float) -> bool:
         """Wait for its first heartbeat or its end."""
-        if self.was_seen:
+        if self.was_ready:
             return True
-        seeing = asyncio.create_task(self._worker.seen())
-        await asyncio.wait({seeing, self.end}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        self.was_seen = seeing.done() and seeing.exception() is None
-        seeing.cancel()
-        return self.was_seen
+        waiting = asyncio.create_task(self._worker.wait_ready())
+        await asyncio.wait({waiting, self.exit}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        self.was_ready = waiting.done() and waiting.exception() is None
+        waiting.cancel()
+        return self.was_ready
 
     async def drain(self, *, hurry: bool) -> None:
-        """Tell it to end, once; in a hurry, a second time: it gives back at once what it runs."""
-        if hurry or not self._is_told:
-            self._is_told = True
+        """Ask it to drain, once; in a hurry, again, so that it returns its attempts to the queue at once."""
+        if hurry or not self._is_draining:
+            self._is_draining = True
             await self._worker.drain()
 
     async def kill(self) -> None:
-        """End it although it does not end."""
+        """Kill it."""
         await self._worker.kill()
 
 
 _BAD_INPUT = 2
-"""Exit status of a worker that cannot start as it was told to."""
+"""Exit status of a worker whose arguments or settings are wrong."""
 
 _log = logging.getLogger(__name__)
 
 
 class Supervisor:
-    """Keeps workers; wherever they are placed, they are told and watched in the same way.
+    """Keeps a number of workers running, wherever they are placed.
 
     Args:
-        place: starts one more worker.
-        num_workers: how many there are at a time; while one is replaced, one more.
-        settings: how long a worker may take to show itself and to end.
+        start_worker: starts one more worker.
+        num_workers: workers at a time; one more while one is replaced.
+        settings: how long a worker may take to become ready and to end.
     """
 
-    def __init__(self, place: StartWorker, num_workers: int, settings: Settings) -> None:
-        self._place = place
+    def __init__(self, start_worker: StartWorker, num_workers: int, settings: Settings) -> None:
+        self._start_worker = start_worker
         self._settings = settings
         self._slots: list[SupervisedWorker | None] = [None] * num_workers
-        """[num_workers]; None: not yet, or none any more."""
+        """[num_workers]; None: not started yet, or ended for good."""
         self._changing = [asyncio.Lock() for _ in self._slots]
         """[num_workers]; held while a slot gets another worker."""
-        self._living: set[SupervisedWorker] = set()
-        """Those that are being started or replaced, too."""
+        self._running: set[SupervisedWorker] = set()
+        """Includes workers that are being started or replaced."""
         self._endings: set[asyncio.Task[None]] = set()
         self._stopping = asyncio.Event()
-        self._asked_to_replace = asyncio.Event()
-        self._was_seen = False
-        """Whether any worker ever was."""
+        self._replace_requested = asyncio.Event()
+        self._was_ready = False
+        """Whether any worker ever became ready."""
         self._failure: AgentLayerError | None = None
 
     @property
-    def num_living(self) -> int:
+    def num_running(self) -> int:
         """Workers that have not ended."""
-        return len(self._living)
+        return len(self._running)
 
     def stop(self) -> None:
-        """Drain all workers; called again, have them give back at once what they run."""
+        """Drain all workers; a second call makes them return their attempts to the queue at once."""
         self._end_all(hurry=self._stopping.is_set())
 
     def replace(self) -> None:
-        """Replace the workers one after another; asked again meanwhile, do so once more."""
-        self._asked_to_replace.set()
+        """Replace the workers one after another; a call during that replaces them once more."""
+        self._replace_requested.set()
 
     async def run(self) -> None:
-        """Keep workers until told to stop, or until each of them has ended because somebody told it to.
+        """Keep workers running until ``stop``, or until each has ended with status 0.
 
         Raises: BadInputError, AgentFailedError: workers do not start.
         """
         replacing = asyncio.create_task(self._replace_when_asked())
-        await asyncio.gather(*[self._keep(slot) for slot in range(len(self._slots))])
+        await asyncio.gather(*[self._supervise(slot) for slot in range(len(self._slots))])
         self._end_all()
         await replacing
         while self._endings:
@@ -112,78 +109,78 @@ class Supervisor:
         if self._failure is not None:
             raise self._failure
 
-    async def _keep(self, slot: int) -> None:
-        """See that this slot has a worker, until that ends with status 0."""
+    async def _supervise(self, slot: int) -> None:
+        """Keep a worker in this slot until one ends with status 0."""
         deaths = Deaths()
-        while (living := await self._worker_of(slot, deaths)) is not None:
-            await self._is_seen(living)
-            status = await living.end
+        while (worker := await self._ensure_worker(slot, deaths)) is not None:
+            await self._is_ready(worker)
+            status = await worker.exit
             async with self._changing[slot]:
-                if self._slots[slot] is not living:
+                if self._slots[slot] is not worker:
                     continue  # it was replaced
                 if status == 0:
                     self._slots[slot] = None
                     return
             if not self._stopping.is_set():
-                deaths.note(was_seen=living.was_seen, lived_seconds=living.age_seconds)
-                self._mourn(living, status, deaths)
+                deaths.note(was_seen=worker.was_ready, lived_seconds=worker.age_seconds)
+                self._on_worker_exit(worker, status, deaths)
 
-    async def _worker_of(self, slot: int, deaths: Deaths) -> SupervisedWorker | None:
-        """Give the slot's worker, a new one if it has died; None: none is to be started any more."""
+    async def _ensure_worker(self, slot: int, deaths: Deaths) -> SupervisedWorker | None:
+        """Return the slot's worker, a new one if it has died; None: no more are started."""
         async with self._changing[slot]:
-            living = self._slots[slot]
-            if living is None or living.end.done():
+            worker = self._slots[slot]
+            if worker is None or worker.exit.done():
                 await wait_within(self._stopping, deaths.delay_seconds)
-                living = self._slots[slot] = None if self._stopping.is_set() else await self._place_one()
-            return living
+                worker = self._slots[slot] = None if self._stopping.is_set() else await self._start_one()
+            return worker
 
-    async def _place_one(self) -> SupervisedWorker:
-        living = SupervisedWorker(await self._place())
-        self._living.add(living)
-        living.end.add_done_callback(lambda _: self._living.discard(living))
-        if self._stopping.is_set():  # meanwhile
-            self._begin(self._end(living))
-        return living
+    async def _start_one(self) -> SupervisedWorker:
+        worker = SupervisedWorker(await self._start_worker())
+        self._running.add(worker)
+        worker.exit.add_done_callback(lambda _: self._running.discard(worker))
+        if self._stopping.is_set():  # during the start
+            self._run_ending(self._end(worker))
+        return worker
 
-    async def _is_seen(self, living: SupervisedWorker) -> bool:
-        """Wait for a worker's first heartbeat; False: it has ended before, or was ended for want of one."""
-        if not await living.is_seen_within(self._settings.work_start_seconds):
-            await self._end(living)
-        self._was_seen = self._was_seen or living.was_seen
-        return living.was_seen
+    async def _is_ready(self, worker: SupervisedWorker) -> bool:
+        """Wait for a worker's first heartbeat; False: it ended before, or was ended because there was none in time."""
+        if not await worker.is_ready_within(self._settings.work_start_seconds):
+            await self._end(worker)
+        self._was_ready = self._was_ready or worker.was_ready
+        return worker.was_ready
 
-    def _mourn(self, living: SupervisedWorker, status: int, deaths: Deaths) -> None:
-        """Say that a worker has died, and give up where the next would die as well."""
-        _log.warning("worker ended where=%s status=%d next_start_seconds=%g", living.name, status, deaths.delay_seconds)
-        if status == _BAD_INPUT and not self._was_seen:
+    def _on_worker_exit(self, worker: SupervisedWorker, status: int, deaths: Deaths) -> None:
+        """Log that a worker has died, and stop if the next one would die as well."""
+        _log.warning("worker ended where=%s status=%d next_start_seconds=%g", worker.name, status, deaths.delay_seconds)
+        if status == _BAD_INPUT and not self._was_ready:
             self._failure = BadInputError(
-                "workers: expected them to start, found that one cannot (status 2); mend what it says above"
+                "workers: one exited with status 2, its arguments or settings are wrong; correct what it reports above"
             )
         elif deaths.is_hopeless:
             self._failure = AgentFailedError(
-                f"workers: expected one to show itself, found that {deaths.num_unseen} in a row have ended before"
-                f" their first heartbeat, the last with status {status}; mend what they say above"
+                f"workers: none became ready, {deaths.num_unseen} in a row exited before their first heartbeat"
+                f" (last status {status}); see their output above"
             )
         if self._failure is not None:
             self._end_all()
 
     async def _replace_when_asked(self) -> None:
         while not self._stopping.is_set():
-            await self._asked_to_replace.wait()
-            self._asked_to_replace.clear()
+            await self._replace_requested.wait()
+            self._replace_requested.clear()
             for slot in range(len(self._slots)):
                 if self._stopping.is_set() or not await self._replace_one(slot):
                     break
 
     async def _replace_one(self, slot: int) -> bool:
-        """Start another, and only when it is seen, drain the one before; False: it does not start."""
+        """Start another worker, and drain the old one once the new one is ready; False: it does not start."""
         async with self._changing[slot]:
             old = self._slots[slot]
             if old is None:
                 return True
-            new = await self._place_one()
-            if not await self._is_seen(new):
-                _log.error("workers are not replaced, the new one ended before its first heartbeat; the old ones go on")
+            new = await self._start_one()
+            if not await self._is_ready(new):
+                _log.error("workers are not replaced, the new one ended before its first heartbeat; the old ones stay")
                 return False
             self._slots[slot] = new
         await self._end(old)
@@ -191,21 +188,21 @@ class Supervisor:
 
     def _end_all(self, *, hurry: bool = False) -> None:
         self._stopping.set()
-        self._asked_to_replace.set()
-        for living in list(self._living):
-            self._begin(self._end(living, hurry=hurry))
+        self._replace_requested.set()
+        for worker in list(self._running):
+            self._run_ending(self._end(worker, hurry=hurry))
 
-    async def _end(self, living: SupervisedWorker, *, hurry: bool = False) -> None:
-        """Drain a worker and wait for its end; end it when it does not come."""
+    async def _end(self, worker: SupervisedWorker, *, hurry: bool = False) -> None:
+        """Drain a worker and wait for its end; kill it when it takes too long."""
         seconds = longest_shutdown_seconds(self._settings)
-        await living.drain(hurry=hurry)
-        await asyncio.wait({living.end}, timeout=seconds)
-        if not living.end.done():
-            _log.error("worker is ended, it did not end itself where=%s after_seconds=%g", living.name, seconds)
-            await living.kill()
-            await asyncio.wait({living.end}, timeout=seconds)
+        await worker.drain(hurry=hurry)
+        await asyncio.wait({worker.exit}, timeout=seconds)
+        if not worker.exit.done():
+            _log.error("worker is killed, it did not end itself where=%s after_seconds=%g", worker.name, seconds)
+            await worker.kill()
+            await asyncio.wait({worker.exit}, timeout=seconds)
 
-    def _begin(self, ending: Coroutine[object, object, None]) -> None:
+    def _run_ending(self, ending: Coroutine[object, object, None]) -> None:
         task = asyncio.create_task(ending)
         self._endings.add(task)
         task.add_done_callback(self._endings.discard)

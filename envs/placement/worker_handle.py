@@ -1,4 +1,4 @@
-"""A placed worker process, wherever it runs."""
+"""A worker process that a supervisor started, wherever it runs, and the spec to start one."""
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -10,20 +10,20 @@ from agent_layer.settings import Settings
 
 
 class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """One worker to be started on some machine."""
+    """One worker to start, on any machine."""
 
     arguments: list[str]
-    """Of ``agent-layer work``."""
+    """Arguments of ``agent-layer work``."""
     variables: dict[str, str]
-    """Settings, secrets included; beside what the machine's own environment has."""
+    """Settings with secrets, added to the machine's own environment."""
     directory: str
-    """In which it works, where there is such a one."""
+    """Working directory, if it exists there."""
     grace_seconds: float
-    """Between the end of its supervisor and its own, at most."""
+    """Longest time between the end of its supervisor and its own."""
 
     @classmethod
-    def of(cls, settings: Settings, arguments: list[str]) -> "WorkerSpec":
-        """WorkerSpec a worker with these settings, which works where this process does."""
+    def from_settings(cls, settings: Settings, arguments: list[str]) -> "WorkerSpec":
+        """Return the spec of a worker with these settings, in this process's directory."""
         return cls(
             arguments=arguments,
             variables=settings.environment(),
@@ -33,32 +33,32 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def longest_shutdown_seconds(settings: Settings) -> float:
-    """How long a worker takes at most from being told to drain to its end: drain, store, ship, and a little."""
+    """Return the longest time from a drain request to the worker's end: drain, store, ship, and a margin."""
     return settings.work_drain_seconds + 2 * settings.stop_seconds + settings.retry_seconds
 
 
 class WorkerHandle(Protocol):
-    """A worker, wherever it runs."""
+    """A worker process, on this machine or another."""
 
     @property
     def name(self) -> str:
-        """Where it runs, for people."""
+        """Where it runs, for logs."""
         ...
 
-    async def seen(self) -> None:
-        """Wait until a heartbeat of it was answered."""
+    async def wait_ready(self) -> None:
+        """Wait for its first answered heartbeat."""
         ...
 
     async def drain(self) -> None:
-        """Tell it to end; told a second time, it gives back at once what it runs."""
+        """Ask it to drain; a second request makes it return its attempts to the queue at once."""
         ...
 
     async def kill(self) -> None:
-        """End it although it does not end."""
+        """Kill it."""
         ...
 
-    async def ended(self) -> int:
-        """Wait for its end; its exit status, negative when it was killed."""
+    async def wait_exit(self) -> int:
+        """Wait for its end; return its exit status, negative when it was killed."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""This file holds the command that lets a scorer judge what is stored: ``rescore``."""
+"""Command ``rescore``: a scorer scores stored trajectories again."""
 
 import asyncio
 import sys
@@ -33,32 +33,32 @@ def rescore_stored(
     scorer: Annotated[str, typer.Argument(help="module:function or a registered name.")],
     *,
     filters: Filters,
-    name: Annotated[str | None, typer.Option(help="Judge this reward only.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Judge and report, but keep nothing.")] = False,
-    slots: Annotated[int, typer.Option(min=1, help="Judgements at the same time.")] = 8,
+    name: Annotated[str | None, typer.Option(help="Score this reward only.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Score and report, but store nothing.")] = False,
+    slots: Annotated[int, typer.Option(min=1, help="Scorers that run at the same time.")] = 8,
 ) -> None:
-    """Let a scorer judge all that a query finds. What stood is superseded and stays; where it fails, that stands on.
+    """Score all that a query finds again. New rewards supersede old ones; if the scorer fails, the old ones stay.
 
-    Ctrl-C ends it well; the same command goes on where it was left.
+    Ctrl-C ends it cleanly; the same command continues where it stopped.
     """
     settings: Settings = context.obj
-    judging = _judging(scorer, name, settings, is_rehearsal=dry_run)
+    options = _make_options(scorer, name, settings, is_dry_run=dry_run)
     tally = Tally()
-    is_stopped = _judge_all(open_store(settings), filters, judging, slots, tally)
+    is_stopped = _score_all(open_store(settings), filters, options, slots, tally)
     _await_stored(settings)
-    for line in tally.lines(judging, is_stopped=is_stopped):
+    for line in tally.lines(options, is_stopped=is_stopped):
         typer.echo(line)
     if is_stopped:
         raise typer.Exit(_STOPPED_BY_KEYBOARD)
     tally.raise_failures()
 
 
-def _judging(name: str, reward_name: str | None, settings: Settings, *, is_rehearsal: bool) -> RescoreOptions:
+def _make_options(name: str, reward_name: str | None, settings: Settings, *, is_dry_run: bool) -> RescoreOptions:
     sys.path.insert(0, str(Path.cwd()))
     scorer = load_scorer(name)
     if scorer is None:
         raise BadInputError(
-            f"rescore: expected a scorer, found {AGENT!r}: an agent that has ended reports nothing more; name a"
+            f"rescore: {AGENT!r} is no scorer that can run again, an agent that has ended reports nothing more; name a"
             " module:function"
         )
     return RescoreOptions(
@@ -66,22 +66,22 @@ def _judging(name: str, reward_name: str | None, settings: Settings, *, is_rehea
         verifier_hash=hash_scorer(scorer),
         seconds=settings.score_seconds,
         name=None if reward_name is None else check_name(reward_name, "reward name"),
-        is_rehearsal=is_rehearsal,
+        is_dry_run=is_dry_run,
     )
 
 
-def _judge_all(store: Store, filters: Filters, judging: RescoreOptions, slots: int, tally: Tally) -> bool:
-    """Judge what the query finds; whether Ctrl-C ended it before it was done."""
+def _score_all(store: Store, filters: Filters, options: RescoreOptions, slots: int, tally: Tally) -> bool:
+    """Score what the query finds; return whether Ctrl-C ended it early."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True)) as progress:
-        bar = progress.add_task("judged", total=store.count(**filters))
+        bar = progress.add_task("scored", total=store.count(**filters))
 
         def report(verdict: Verdict) -> None:
             tally.add(verdict)
             progress.advance(bar)
 
         try:
-            asyncio.run(rescore(store, store.scan(**filters), judging, slots, report))
+            asyncio.run(rescore(store, store.scan(**filters), options, slots, report))
         except KeyboardInterrupt:
             return True
     return False
@@ -90,6 +90,6 @@ def _judge_all(store: Store, filters: Filters, judging: RescoreOptions, slots: i
 def _await_stored(settings: Settings) -> None:
     if pending := open_recorder(settings).flush(settings.flush_seconds).pending:
         raise NotWholeError(
-            f"rescore: expected all rewards to be stored within {settings.flush_seconds:g} s, but {pending} wait in the"
-            " log; they will count once the store can be reached, see shipper.log"
+            f"rescore: not all rewards were stored within {settings.flush_seconds:g} s, {pending} wait in the log; they"
+            " count once the store can be reached, see shipper.log"
         )

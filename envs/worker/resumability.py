@@ -84,7 +84,7 @@ class Resumability:
         return status == "paused" or (stop in ("drain", "lost") and has_saved)
 
     async def pause_at_gateway(self, rollout: Rollout) -> None:
-        """Give up the attempt at the gateway; if the gateway does not answer, its key expires."""
+        """Release the attempt at the gateway; if the gateway does not answer, its key expires."""
         try:
             await self._context.call(self._context.gateway.pause, rollout.rollout_id, rollout.attempt, rollout.api_key)
         except AgentLayerError as error:

@@ -1,8 +1,7 @@
-"""This file holds the agent that the demo trains: an ordinary LangGraph graph of two nodes.
+"""The agent that the demo trains: an ordinary LangGraph graph of two nodes.
 
-``guess`` asks the model for a number; ``oracle`` is the tool that answers higher or lower. The client is built
-once,
-at import, without an address: inside a rollout the tracer sends its calls to that rollout's own address.
+``guess`` asks the model for a number; ``oracle`` is the tool that answers higher or lower. The client is built once, at
+import, without an address: inside a rollout the tracer sends its calls to that rollout's own address.
 """
 
 # LangGraph's node protocols fix parameter names
@@ -31,7 +30,7 @@ model = ChatOpenAI(
 
 
 class State(TypedDict):
-    """What travels through the graph."""
+    """State of the graph."""
 
     messages: Annotated[list[AnyMessage], add_messages]
     hidden: int
@@ -55,7 +54,7 @@ async def guess(state: State) -> dict[str, object]:
 
 @tracer.tool
 async def oracle(question: Question) -> dict[str, object]:
-    """Tell the model where the hidden number lies."""
+    """Answer whether the hidden number is higher or lower."""
     answer = compare(question["guesses"][-1], question["hidden"])
     return {"answer": answer, "messages": [HumanMessage(answer)]}
 

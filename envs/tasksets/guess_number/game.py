@@ -1,4 +1,4 @@
-"""This file holds the rules of the game, and how a finished game is judged. No model, no framework."""
+"""Rules of the game, and the scores of a finished game; no model, no framework."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class Game:
         return bool(self.guesses) and self.guesses[-1] == self.hidden
 
     def scores(self) -> dict[str, float]:
-        """Give the named scores that ``REWARDS`` weighs."""
+        """Return the named scores that ``REWARDS`` weighs."""
         return {
             "found": float(self.is_found),
             "guesses": float(len(self.guesses)),

@@ -112,7 +112,7 @@ def test_a_scorer_that_fails_changes_nothing_and_is_tried_again(store, put, scor
     put(*attempt_of(1, 0.25), *attempt_of(2, 0.25))
     name = scorer(f"return 1.0 if result['said'] == 2 or os.path.exists({str(tmp_path / 'mended')!r}) else 1 / 0")
 
-    with pytest.raises(AgentFailedError, match=r"1 could not be judged and keep what they had.*ZeroDivisionError"):
+    with pytest.raises(AgentFailedError, match=r"1 trajectories could not be scored.*ZeroDivisionError"):
         rescore(name)
 
     failed = store.get("r1.0-0").rewards[-1]
@@ -180,7 +180,7 @@ def test_what_has_not_ended_is_left_alone_and_undeclared_rewards_are_not_counted
 
 
 def test_the_agent_is_no_scorer_of_what_has_ended(rescore):
-    with pytest.raises(BadInputError, match="expected a scorer, found 'agent'"):
+    with pytest.raises(BadInputError, match="'agent' is no scorer"):
         rescore("agent")
 
 
@@ -246,7 +246,9 @@ async def test_the_last_scorer_that_had_something_to_say_stands_unless_a_person_
             )
             expected, is_human = value, True
         else:
-            _, rewards = await rescore_trajectory(trajectory, RescoreOptions(scorer=scorer_of(verdict), verifier_hash=who, seconds=60))
+            _, rewards = await rescore_trajectory(
+                trajectory, RescoreOptions(scorer=scorer_of(verdict), verifier_hash=who, seconds=60)
+            )
             records += rewards
             expected = verdict if isinstance(verdict, float) and not is_human else expected
         trajectory = assemble_trajectory("r1.0-0", records)

@@ -95,7 +95,7 @@ def test_who_is_drained_by_the_dispatcher_is_not_followed_by_another(start_worke
 def test_workers_that_cannot_start_are_one_sentence_beside_their_own(start_worker, said):
     assert start_worker("nobody:agent", "--workers", "2").wait(100) == 2
     (sentence,) = [line for line in said().splitlines() if line.startswith("agent-layer: workers:")]
-    assert sentence.endswith("found that one cannot (status 2); mend what it says above")
+    assert sentence.endswith("its arguments or settings are wrong; correct what it reports above")
 
 
 def test_workers_that_die_before_their_first_heartbeat_again_and_again_are_given_up(start_worker, said, write_module):
@@ -103,7 +103,7 @@ def test_workers_that_die_before_their_first_heartbeat_again_and_again_are_given
     path = os.pathsep.join([str(directory), os.environ.get("PYTHONPATH", "")])
 
     assert start_worker("agent:agent", "--on", "processes", PYTHONPATH=path).wait(100) == 1
-    assert "found that 5 in a row have ended before their first heartbeat, the last with status 7" in said()
+    assert "5 in a row exited before their first heartbeat (last status 7)" in said()
 
 
 def test_new_workers_that_do_not_start_replace_nobody(start_worker, said, names, dispatcher, wait_until, write_module):

@@ -131,15 +131,15 @@ def leave_descriptors(pid, num):
 async def test_an_attempt_for_which_there_is_no_room_takes_no_other_with_it(settings, only_child_of, num_descriptors):
     hosts = make_hosts(settings, "hostile:saves", is_isolated=True)
     await hosts.release_host(await hosts.acquire_host())  # it serves
-    zygote = await only_child_of(hosts._fork_server.spawned._process.pid)
-    before = leave_descriptors(zygote, num_descriptors)
+    fork_server = await only_child_of(hosts._fork_server.spawned._process.pid)
+    before = leave_descriptors(fork_server, num_descriptors)
     try:
         refused = await hosts.acquire_host()
         with pytest.raises(HostDiedError, match=r"could not be forked: .*Too many open files"):
             await refused.ask(Check(token="t", scorer="s"))
-        resource.prlimit(zygote, resource.RLIMIT_NOFILE, before)
+        resource.prlimit(fork_server, resource.RLIMIT_NOFILE, before)
         host = await hosts.acquire_host()
-        assert await only_child_of(zygote)
+        assert await only_child_of(fork_server)
         await hosts.release_host(host)
     finally:
         await hosts.close()
@@ -148,16 +148,16 @@ async def test_an_attempt_for_which_there_is_no_room_takes_no_other_with_it(sett
 async def test_no_process_is_left_however_many_are_to_be_killed_at_once(settings, only_child_of):
     hosts = make_hosts(settings, "hostile:saves", is_isolated=True)
     host = await hosts.acquire_host()
-    nursery = hosts._fork_server
-    zygote = await only_child_of(nursery.spawned._process.pid)
-    stuck = await only_child_of(await only_child_of(zygote))
+    client = hosts._fork_server
+    fork_server = await only_child_of(client.spawned._process.pid)
+    stuck = await only_child_of(await only_child_of(fork_server))
     os.kill(stuck, signal.SIGSTOP)  # it hears nothing
-    os.kill(zygote, signal.SIGSTOP)  # it is busy
+    os.kill(fork_server, signal.SIGSTOP)  # it is busy
     for number in range(1000):
-        nursery.kill(f"nobody-{number}")
+        client.kill(f"nobody-{number}")
     ending = asyncio.create_task(hosts.release_host(host))
     await asyncio.sleep(0)
-    os.kill(zygote, signal.SIGCONT)
+    os.kill(fork_server, signal.SIGCONT)
     try:
         await asyncio.wait_for(ending, 30)
     finally:

@@ -129,7 +129,7 @@ async def test_an_agent_that_ends_its_process_loses_what_ran_there_and_all_is_ru
         ("good", "lost", "infra", None),
     ]
     errors = [one.outcome.error for one in trajectories if one.outcome.error]
-    assert all("exit status 7; what else ran in it ended, too: 'work --isolate'" in error for error in errors)
+    assert all("exit status 7; other attempts in it ended, too: 'work --isolate'" in error for error in errors)
 
 
 @pytest.mark.usefixtures("module")
@@ -140,7 +140,7 @@ async def test_who_ends_with_an_attempt_that_could_not_be_stopped_reads_so_and_h
 
     errors = {one.task.id: one.outcome.error for one in trajectories if one.outcome.error}
     assert errors["bad"] == "the agent ran longer than wall_seconds (6)"
-    assert "it was ended with an attempt that did not stop when it was told to" in errors["good"]
+    assert "it was ended with an attempt that did not stop in time" in errors["good"]
     (run,) = site.dispatcher.runs()
     assert run.causes == [("user", 1)]
 

@@ -1,4 +1,4 @@
-"""This file holds the slots of a host: what the worker asks in one breath is done in its order."""
+"""This file holds the runner of a host: what the worker asks in one breath is done in its order."""
 
 import asyncio
 import socket
@@ -17,15 +17,15 @@ async def test_an_agent_that_is_stopped_in_the_breath_in_which_it_is_started_end
         await asyncio.sleep(600)
 
     ours, theirs = socket.socketpair()
-    slots, heard = AgentRunner(agent, settings, open_recorder(settings, ships=False)), []
+    runner, heard = AgentRunner(agent, settings, open_recorder(settings, ships=False)), []
     worker = await connect(ours, FROM_HOST, heard.append)
     host = await connect(theirs, FROM_HOST, heard.append)
-    slots.speak(host)
+    runner.attach(host)
     trace = TraceContext(trace_id="0" * 31 + "1", span_id="0" * 15 + "1")
     whose = {"trajectory_id": "r-0", "rollout_id": "r", "attempt": 0, "run": "r", "task": Task(id="t", run="r")}
 
-    slots.hear(Start(token="1", base_url=None, api_key=None, model=None, trace=trace, **whose))
-    slots.hear(Stop(token="1", why="cancel"))
+    runner.on_message(Start(token="1", base_url=None, api_key=None, model=None, trace=trace, **whose))
+    runner.on_message(Stop(token="1", why="cancel"))
     await until(lambda: any(isinstance(one, Ended) for one in heard))
 
     assert any(isinstance(one, Stopping) for one in heard)

@@ -8,10 +8,10 @@ from envs.hosts.protocol import Check
 
 async def test_who_asks_a_process_that_has_just_died_hears_so():
     host = Host("scorers", lambda: None)
-    host.die("it was killed by SIGKILL")
+    host.mark_dead("it was killed by SIGKILL")
 
     answer = host.ask(Check(token="1", scorer="m:score"))
 
     with pytest.raises(HostDiedError, match="scorers: it was killed by SIGKILL"):
         await answer
-    assert host.num_asked == 0
+    assert host.num_pending == 0
