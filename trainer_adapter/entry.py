@@ -78,7 +78,7 @@ def train(
         if status:
             raise AgentLayerError(
                 f"run {settings.run}: expected the trainer to finish, but it ended with status {status}; see"
-                f" {running.trainer.log}, which ends: {running.trainer.last_words}"
+                f" {running.trainer.log}, which ends: {running.trainer.log_tail}"
             )
     return read_progress(progress_path(settings, settings.run))
 

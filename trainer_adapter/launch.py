@@ -11,8 +11,8 @@ from pathlib import Path
 
 from redis import Redis
 
-from agent_layer.engines import forget_ended_engines, newest_policy
-from agent_layer.infra.processes import Leashed, start_leashed
+from agent_layer.engines import newest_policy, remove_ended_engines
+from agent_layer.infra.processes import SupervisedProcess, start_supervised
 from agent_layer.infra.redis import Keys, open_redis
 from agent_layer.local import VllmServer, run_stack
 from agent_layer.settings import Settings
@@ -37,8 +37,8 @@ class RunningJob:
 
     settings: Settings
     """With the addresses of what was started."""
-    trainer: Leashed
-    processes: dict[str, Leashed]
+    trainer: SupervisedProcess
+    processes: dict[str, SupervisedProcess]
     """By name, the trainer included; what runs elsewhere is not in it."""
 
 
@@ -61,7 +61,7 @@ def run_job(settings: Settings, job: Job, tell: Callable[[str], None] = lambda _
         tell("Redis is starting")
         redis = cleanup.enter_context(open_redis(settings))
         if not settings.gateway_url:
-            forget_ended_engines(settings, redis)  # before the trainer looks for engines
+            remove_ended_engines(settings, redis)  # before the trainer looks for engines
         trainer = _start(["train", str(config)], settings, logs / "trainer.log")
         cleanup.callback(trainer.stop)
         processes = {"trainer": trainer}
@@ -75,9 +75,9 @@ def run_job(settings: Settings, job: Job, tell: Callable[[str], None] = lambda _
         yield RunningJob(settings=settings, trainer=trainer, processes=processes)
 
 
-def _start(arguments: list[str], settings: Settings, log: Path) -> Leashed:
+def _start(arguments: list[str], settings: Settings, log: Path) -> SupervisedProcess:
     variables = settings.environment() | {"PYTHONWARNINGS": "ignore", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
-    return start_leashed([sys.executable, "-m", "agent_layer.cli", *arguments], variables, log)
+    return start_supervised([sys.executable, "-m", "agent_layer.cli", *arguments], variables, log)
 
 
 def _engine(settings: Settings, redis: Redis, job: Job) -> VllmServer | str:

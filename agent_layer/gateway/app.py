@@ -8,7 +8,7 @@ from contextlib import closing
 from aiohttp import web
 from redis import Redis
 
-from agent_layer.engines import EngineBoard
+from agent_layer.engines import EngineRegistry
 from agent_layer.errors import BadInputError
 from agent_layer.gateway.calls import Calls
 from agent_layer.gateway.engines import EngineWatch, Places, PolicyBook
@@ -67,7 +67,7 @@ class Gateway:
         self._counters = Counters()
         self._log = CountingLog(log, self._counters)
         keys = Keys(settings.namespace)
-        board = EngineBoard(redis, keys, settings.gateway_seconds)
+        board = EngineRegistry(redis, keys, settings.gateway_seconds)
         self._rollouts = Rollouts(settings.idle_seconds, self._counters, paused_seconds=settings.paused_seconds)
         self._access = Access([settings.api_key, *settings.former_keys], self._rollouts, self._counters)
         self._engines = EngineWatch(board, new_id(), settings)

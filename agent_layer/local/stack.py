@@ -12,9 +12,9 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-from agent_layer.engines import Engine, forget_ended_engines, put_on_board
+from agent_layer.engines import Engine, register_engine, remove_ended_engines
 from agent_layer.errors import EngineError, UnreachableError
-from agent_layer.infra.processes import Leashed, answers, free_port, start_leashed
+from agent_layer.infra.processes import SupervisedProcess, free_port, is_responding, start_supervised
 from agent_layer.infra.redis import open_redis
 from agent_layer.local.providers import with_providers
 from agent_layer.local.vllm import VllmServer
@@ -32,14 +32,14 @@ class Stack:
 
     settings: Settings
     engine: Engine
-    processes: dict[str, Leashed]
+    processes: dict[str, SupervisedProcess]
 
     def check(self) -> None:
         """Raise EngineError when a process has ended."""
         for name, process in self.processes.items():
             if not process.is_running:
                 raise EngineError(
-                    f"{name}: expected it to run, but it has ended; see {process.log}, which ends: {process.last_words}"
+                    f"{name}: expected it to run, but it has ended; see {process.log}, which ends: {process.log_tail}"
                 )
 
 
@@ -60,17 +60,17 @@ def run_stack(
     settings = with_key(settings)
     with ExitStack() as cleanup:
         redis = cleanup.enter_context(open_redis(settings))
-        processes: dict[str, Leashed] = {}
-        forget_ended_engines(settings, redis)
+        processes: dict[str, SupervisedProcess] = {}
+        remove_ended_engines(settings, redis)
         if isinstance(engine, VllmServer):
-            cleanup.callback(forget_ended_engines, settings, redis)
+            cleanup.callback(remove_ended_engines, settings, redis)
             cleanup.callback(engine.stop)
             processes["vLLM"] = engine.start()
             engine.wait(lambda seconds: tell(f"vLLM is starting ({seconds:.0f} s)"))
-            known = put_on_board(settings, redis, engine.url, location=str(engine.model), logprobs_mode="processed")
+            known = register_engine(settings, redis, engine.url, location=str(engine.model), logprobs_mode="processed")
         else:
             tell(f"asking {engine}")
-            known = put_on_board(settings, redis, engine)
+            known = register_engine(settings, redis, engine)
         settings = settings.model_copy(update={"vllm_urls": known.url})
         settings = cleanup.enter_context(with_providers(settings))
         settings, processes["gateway"] = start_gateway(settings, port)
@@ -83,7 +83,7 @@ def with_key(settings: Settings) -> Settings:
     return settings if settings.api_key else settings.model_copy(update={"api_key": f"ok-{secrets.token_urlsafe(24)}"})
 
 
-def start_gateway(settings: Settings, port: int = 0) -> tuple[Settings, Leashed]:
+def start_gateway(settings: Settings, port: int = 0) -> tuple[Settings, SupervisedProcess]:
     """Start a gateway on loopback and wait until it answers.
 
     Returns: settings with its address, and the process.
@@ -92,12 +92,12 @@ def start_gateway(settings: Settings, port: int = 0) -> tuple[Settings, Leashed]
     port = port or free_port()
     url, log = f"http://127.0.0.1:{port}", settings.dir / "logs" / "gateway.log"
     command = [sys.executable, "-m", "agent_layer.gateway", f"--port={port}"]
-    process = start_leashed(command, settings.environment(), log)
-    if not process.comes_up(lambda: answers(f"{url}/health"), _GATEWAY_SECONDS):
+    process = start_supervised(command, settings.environment(), log)
+    if not process.wait_until_up(lambda: is_responding(f"{url}/health"), _GATEWAY_SECONDS):
         process.stop()
         raise UnreachableError(
             f"gateway at {url}: expected it to serve within {_GATEWAY_SECONDS:.0f} s, but it does not; see {log},"
-            f" which ends: {process.last_words}"
+            f" which ends: {process.log_tail}"
         )
     return settings.model_copy(update={"gateway_url": url}), process
 

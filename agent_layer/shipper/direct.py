@@ -12,7 +12,7 @@ from agent_layer.infra.objects import ObjectStore, open_objects
 from agent_layer.infra.redis import Keys, RedisUnreachableError, open_redis
 from agent_layer.schema import ContentRef, LogRecord, encode, owner_of
 from agent_layer.settings import Settings
-from agent_layer.state import forget_decisions, read_outbox
+from agent_layer.state import read_outbox, remove_decisions
 from agent_layer.store.index import commit_segments
 from agent_layer.store.segments import (
     BlobLimits,
@@ -89,7 +89,7 @@ class DirectDestination:
         self._store(name, records)
         return None
 
-    def carry_decisions(self) -> int:
+    def ship_decisions(self) -> int:
         """See Destination.
 
         Raises: CorruptRecordError: a decision is of a kind that this version does not know.
@@ -98,7 +98,7 @@ class DirectDestination:
         with _asked():
             while (decisions := read_outbox(self._redis, self._keys)) is not None:
                 self._store(decisions.name, [StoredRecord(record, encode(record)) for record in decisions.records])
-                forget_decisions(self._redis, self._keys, decisions)
+                remove_decisions(self._redis, self._keys, decisions)
                 num_segments += 1
         return num_segments
 

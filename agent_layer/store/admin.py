@@ -22,9 +22,9 @@ from agent_layer.store.maintenance import (
     check_store,
     collect_garbage,
     compact,
-    cool_index,
     delete_trajectories,
     expire_trajectories,
+    offload_index,
     reindex,
 )
 from agent_layer.store.segments import remove_unneeded
@@ -96,8 +96,8 @@ class StoreCare:
         return reindex(self.redis, self.keys, self.objects, drop=drop, progress=progress)
 
     def cool(self) -> int:
-        """Take the index out of Redis and leave the objects; see ``cooling.cool_index``. ``reindex`` brings it back."""
-        return cool_index(self._index)
+        """Take the index out of Redis and leave the objects; ``reindex`` brings it back. See ``offload_index``."""
+        return offload_index(self._index)
 
     def quarantine(self) -> dict[str, str]:
         """Segments of which some bytes cannot be read, by name, and why; what is whole of them is served."""

@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from agent_layer.errors import BadInputError
-from agent_layer.infra.processes import AT_ONCE, REAPER_PROGRAM
+from agent_layer.infra.processes import KILL_NOW, REAPER_PROGRAM
 from envs.hosts.channel import hear_first, say
 from envs.hosts.protocol import LONGEST_PACKET, Begin, Ready
 
@@ -40,7 +40,7 @@ class HostProcess:
         """End it at once, and all that it started."""
         if self._lifeline is not None:
             with suppress(BrokenPipeError):  # it has ended
-                os.write(self._lifeline, AT_ONCE)
+                os.write(self._lifeline, KILL_NOW)
             os.close(self._lifeline)
             self._lifeline = None
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import requests
 
-from agent_layer.engines.registry import Engine, EngineBoard
+from agent_layer.engines.registry import Engine, EngineRegistry
 from agent_layer.infra.processes.addresses import free_port
 from agent_layer.infra.redis.client import open_redis
 from agent_layer.infra.redis.keys import Keys
@@ -82,7 +82,7 @@ def start_ours(directory: Path, engine_url: str) -> Iterator[Proxy]:
     command = [sys.executable, "-m", "agent_layer.gateway", f"--port={port}"]
     with ExitStack() as cleanup:
         redis = cleanup.enter_context(open_redis(settings))
-        EngineBoard(redis, Keys(settings.namespace)).register(
+        EngineRegistry(redis, Keys(settings.namespace)).register(
             Engine(
                 url=engine_url,
                 run=settings.run,

@@ -10,7 +10,7 @@ import pytest
 
 from agent_layer.dispatcher import connect
 from agent_layer.dispatcher.models import Report
-from agent_layer.engines.registry import EngineBoard
+from agent_layer.engines.registry import EngineRegistry
 from agent_layer.local.scripted.engine import ScriptedEngine
 from agent_layer.local.scripted.serving import serve_in_thread
 from agent_layer.schema.codec import encode
@@ -61,14 +61,14 @@ def configure(model, tmp_path):
 
 @pytest.fixture
 def board(redis, keys):
-    return EngineBoard(redis, keys)
+    return EngineRegistry(redis, keys)
 
 
 @pytest.fixture
-def engine(settings, put_on_board, model):
+def engine(settings, register_engine, model):
     """An engine on the board that serves version 0."""
     with serve_in_thread(ScriptedEngine()) as engine:
-        put_on_board(engine, settings, run=RUN, location=str(model))
+        register_engine(engine, settings, run=RUN, location=str(model))
         yield engine
 
 

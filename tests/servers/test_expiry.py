@@ -12,7 +12,7 @@ from agent_layer.schema.group import Group
 from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
 from agent_layer.schema.step import Action, StepPart
 from agent_layer.store.index.rows import TrajectoryRow
-from agent_layer.store.maintenance.retention import asking_of, find_superseded
+from agent_layer.store.maintenance.retention import find_duplicates, task_key
 
 from ..profiles import num_examples
 
@@ -177,13 +177,13 @@ rows = st.builds(
 @hypothesis_settings(max_examples=num_examples(200))
 @given(st.lists(rows, max_size=12))
 def test_every_task_that_was_ever_answered_keeps_an_answered_asking(found):
-    superseded = find_superseded(found)
+    superseded = find_duplicates(found)
 
     def tasks(some):
-        return {asking.task for row in some if row.accepted and (asking := asking_of(row))}
+        return {asking.task for row in some if row.accepted and (asking := task_key(row))}
 
-    assert tasks(row for row in found if asking_of(row) not in superseded) == tasks(found)
-    assert find_superseded([row for row in found if asking_of(row) not in superseded]) == frozenset()
+    assert tasks(row for row in found if task_key(row) not in superseded) == tasks(found)
+    assert find_duplicates([row for row in found if task_key(row) not in superseded]) == frozenset()
 
 
 def test_trajectories_of_an_older_environment_expire(store, write):

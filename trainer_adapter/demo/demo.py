@@ -55,7 +55,7 @@ def _run(settings: Settings, job: Job, display: Display) -> None:
         if running.trainer.process.returncode:
             raise AgentLayerError(
                 f"trainer: expected it to finish, but it ended with status {running.trainer.process.returncode};"
-                f" see {running.trainer.log}, which ends: {running.trainer.last_words}"
+                f" see {running.trainer.log}, which ends: {running.trainer.log_tail}"
             )
         display.tell("stopping")
 
@@ -64,7 +64,7 @@ def _check(running: RunningJob) -> None:
     for name, process in running.processes.items():
         if name != "trainer" and not process.is_running:
             raise AgentLayerError(
-                f"{name}: expected it to run, but it has ended; see {process.log}, which ends: {process.last_words}"
+                f"{name}: expected it to run, but it has ended; see {process.log}, which ends: {process.log_tail}"
             )
 
 

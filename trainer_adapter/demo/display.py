@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from agent_layer.infra.processes import Leashed
+from agent_layer.infra.processes import SupervisedProcess
 from trainer_adapter.loop import StepProgress
 
 
@@ -51,7 +51,7 @@ class Display:
         """Say that all processes run."""
         self.tell("waiting for the first rollouts")
 
-    def show(self, steps: Sequence[StepProgress], processes: dict[str, Leashed]) -> None:
+    def show(self, steps: Sequence[StepProgress], processes: dict[str, SupervisedProcess]) -> None:
         """Take in what the trainer reported so far."""
         if len(steps) > len(self.steps):
             new = steps[len(self.steps) :]
@@ -109,7 +109,7 @@ def _line(step: StepProgress, steps: Sequence[StepProgress], num_steps: int) -> 
     )
 
 
-def _resident_mib(process: Leashed) -> float:
+def _resident_mib(process: SupervisedProcess) -> float:
     """Resident memory of a process and all it started, in MiB; 0 when it has ended."""
     try:
         parent = psutil.Process(process.process.pid)

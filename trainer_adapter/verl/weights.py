@@ -19,7 +19,7 @@ from redis import Redis
 from safetensors.torch import save_file  # pyright: ignore[reportUnknownVariableType]  # partly untyped
 from torch import Tensor
 
-from agent_layer.engines import Engine, EngineBoard, EngineControl, get_policy, newest_policy, register_policy
+from agent_layer.engines import Engine, EngineControl, EngineRegistry, get_policy, newest_policy, register_policy
 from agent_layer.errors import AgentLayerError, EngineError, UnreachableError
 from agent_layer.infra.redis import Keys
 from agent_layer.recorder import Recorder
@@ -44,7 +44,7 @@ class WeightPublisher:
         self._redis = redis
         self._keys = Keys(settings.namespace)
         self._recorder = recorder
-        self._board = EngineBoard(redis, self._keys, settings.gateway_seconds)
+        self._board = EngineRegistry(redis, self._keys, settings.gateway_seconds)
 
     @property
     def directory(self) -> Path:

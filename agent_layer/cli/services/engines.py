@@ -6,7 +6,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from agent_layer.engines import Engine, board_of, join_engine, leave_engine
+from agent_layer.engines import Engine, join_engine, leave_engine, open_engine_registry
 from agent_layer.errors import BadInputError, EngineError
 from agent_layer.infra.redis import open_redis
 from agent_layer.settings import Settings
@@ -33,7 +33,7 @@ def list_engines(context: typer.Context) -> None:
     """Show all engines of the namespace."""
     settings: Settings = context.obj
     with open_redis(settings) as redis:
-        found = board_of(settings, redis).engines()
+        found = open_engine_registry(settings, redis).engines()
     table = Table("engine", "run", "version", "state", "model", box=None)
     for engine in found:
         table.add_row(engine.url, engine.run, str(engine.version), _state_of(engine), engine.model)
@@ -63,7 +63,7 @@ def drain(context: typer.Context, url: Url) -> None:
     """Send an engine no more calls; those in flight end, and new weights still reach it."""
     settings: Settings = context.obj
     with open_redis(settings) as redis:
-        board_of(settings, redis).change(_address(url), is_drained=True)
+        open_engine_registry(settings, redis).change(_address(url), is_drained=True)
     typer.echo(f"{_address(url)} gets no more calls")
 
 

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from agent_layer.gateway import listen
 from agent_layer.gateway.http import check_exposure, tls_of
-from agent_layer.infra.processes import reached
+from agent_layer.infra.processes import reachable_host
 from agent_layer.ingest import build_app
 from agent_layer.recorder import open_recorder
 from agent_layer.settings import Settings
@@ -36,9 +36,9 @@ def ingest(
     key = settings.ingest_key or settings.api_key
 
     async def announce(_: web.Application) -> None:
-        typer.echo(f"export OTEL_EXPORTER_OTLP_ENDPOINT={scheme}://{reached(address)}:{taken}")
+        typer.echo(f"export OTEL_EXPORTER_OTLP_ENDPOINT={scheme}://{reachable_host(address)}:{taken}")
         typer.echo(f"export OTEL_EXPORTER_OTLP_HEADERS=x-api-key={key}")
-        typer.echo(f"export AGENT_LAYER_INGEST_URL={scheme}://{reached(address)}:{taken}")
+        typer.echo(f"export AGENT_LAYER_INGEST_URL={scheme}://{reachable_host(address)}:{taken}")
         typer.echo(f"export AGENT_LAYER_INGEST_KEY={key}")
 
     with closing(open_recorder(settings)) as recorder:

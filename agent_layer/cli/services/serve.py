@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
-from agent_layer.engines import board_of, put_on_board
+from agent_layer.engines import open_engine_registry, register_engine
 from agent_layer.errors import BadInputError, EngineError
 from agent_layer.gateway import listen, serve_gateway
-from agent_layer.infra.processes import reached
+from agent_layer.infra.processes import reachable_host
 from agent_layer.infra.redis import open_redis
 from agent_layer.local import GatewayProcesses, export_lines, with_key, with_providers
 from agent_layer.recorder import ensure_shipper
@@ -50,7 +50,9 @@ def serve(
 def _serve_here(settings: Settings, host: str, port: int) -> None:
     listener = listen(host, port)
     scheme = "https" if settings.tls_cert else "http"
-    settings = settings.model_copy(update={"gateway_url": f"{scheme}://{reached(host)}:{listener.getsockname()[1]}"})
+    settings = settings.model_copy(
+        update={"gateway_url": f"{scheme}://{reachable_host(host)}:{listener.getsockname()[1]}"}
+    )
     serve_gateway(settings, [listener], lambda: _tell(settings))
 
 
@@ -74,10 +76,10 @@ def _know_engines(settings: Settings) -> None:
     with open_redis(settings) as redis:
         try:
             for url in settings.engine_urls:
-                put_on_board(settings, redis, url)
+                register_engine(settings, redis, url)
         except EngineError as error:
             raise BadInputError(str(error)) from error
-        if not board_of(settings, redis).engines():
+        if not open_engine_registry(settings, redis).engines():
             raise BadInputError(
                 "serve: expected an engine, but AGENT_LAYER_VLLM_URLS is not set and none is registered; set it to the"
                 " address of a vLLM server, or start one with 'agent-layer up --model PATH'"

@@ -10,7 +10,7 @@ from agent_layer.cli.store.compact import register_compact
 from agent_layer.cli.store.delete import register_delete, register_expire
 from agent_layer.cli.ui import show_progress
 from agent_layer.store import open_store
-from agent_layer.store.maintenance import describe
+from agent_layer.store.maintenance import describe_call_stats
 
 
 def register(app: typer.Typer) -> None:
@@ -60,7 +60,7 @@ def check(
         typer.echo(f"{finding.kind}: {finding.subject}: {finding.detail}", err=True)
     counts = f"{report.num_segments} segments, {report.num_trajectories} trajectories, {len(report.findings)} findings"
     typer.echo(f"{counts}, mended" if report.repaired else counts)
-    for line in describe(report.figures):
+    for line in describe_call_stats(report.call_stats):
         typer.echo(line)
     if not report.is_sound:
         raise typer.Exit(1)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from agent_layer.store.maintenance.audit import (
         check_store as check_store,
     )
-    from agent_layer.store.maintenance.call_stats import describe as describe
+    from agent_layer.store.maintenance.call_stats import describe_call_stats as describe_call_stats
     from agent_layer.store.maintenance.compaction import CompactionReport as CompactionReport
     from agent_layer.store.maintenance.compaction import compact as compact
     from agent_layer.store.maintenance.deletion import (
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
         ReindexReport as ReindexReport,
     )
     from agent_layer.store.maintenance.rebuild import (
-        cool_index as cool_index,
+        offload_index as offload_index,
     )
     from agent_layer.store.maintenance.rebuild import (
         reindex as reindex,
@@ -63,7 +63,7 @@ else:
                 "Finding",
                 "check_store",
             ),
-            "agent_layer.store.maintenance.call_stats": ("describe",),
+            "agent_layer.store.maintenance.call_stats": ("describe_call_stats",),
             "agent_layer.store.maintenance.compaction": (
                 "CompactionReport",
                 "compact",
@@ -81,7 +81,7 @@ else:
             "agent_layer.store.maintenance.rebuild": (
                 "Progress",
                 "ReindexReport",
-                "cool_index",
+                "offload_index",
                 "reindex",
             ),
             "agent_layer.store.maintenance.retention": (

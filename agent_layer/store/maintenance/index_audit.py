@@ -25,7 +25,7 @@ _AT_ONCE = 64
 _BASIS = ("declared", "ended", "status", "cause", "reward")
 
 
-def find_misfiled(index: Index, trajectory_ids: Iterable[str]) -> Iterator[str]:
+def find_inconsistent_rows(index: Index, trajectory_ids: Iterable[str]) -> Iterator[str]:
     """Give those whose block differs from their row, or whose reward does not follow from what was judged."""
     for page in batched(trajectory_ids, _AT_ONCE):
         yield from dict.fromkeys([*index.misfiled(page), *_misjudged(index, page)])
@@ -56,7 +56,7 @@ class _Probe(NamedTuple):
     holds: Callable[[object], bool]
 
 
-def lacking_in_index(index: Index, segment: Segment) -> list[str]:
+def find_missing_entries(index: Index, segment: Segment) -> list[str]:
     """Name those of whom the index lacks something that the segment says; of the dead it need only know which bytes
     are to go.
     """
@@ -174,7 +174,7 @@ _NAMES_AT_ONCE = 256
 _SCAN_COUNT = 1_000
 
 
-def count_strays(redis: Redis, keys: Keys, *, clear: bool = False) -> dict[int, int]:
+def count_orphan_bits(redis: Redis, keys: Keys, *, clear: bool = False) -> dict[int, int]:
     """Count, by block, the bits that say something of nobody; only blocks that have some."""
     script, found = load_script(redis, "strays"), defaultdict[int, int](int)
     for block, names in sorted(_bitmaps(redis, keys).items()):

@@ -56,7 +56,7 @@ def plan_packs(sizes: Mapping[str, int], due: Collection[str], limits: Limits, n
     return [worth for pack in packs if (worth := _worth_merging(pack, sizes, due))]
 
 
-def is_due(sizes: Mapping[str, int], deaths: Mapping[str, float], limits: Limits, now: float) -> bool:
+def needs_rewrite(sizes: Mapping[str, int], deaths: Mapping[str, float], limits: Limits, now: float) -> bool:
     """Whether a segment has so many dead bytes, or has had them for so long, that it is rewritten.
 
     Args:

@@ -42,9 +42,9 @@ def operator(settings):
 
 
 @pytest.fixture
-def gateway(operator, redis, engine, put_on_board):
+def gateway(operator, redis, engine, register_engine):
     """Settings under which the gateway is found."""
-    put_on_board(engine, operator)
+    register_engine(engine, operator)
     log = Recorder(operator, lambda: ensure_shipper(operator))
     with serve_in_thread(Served(build_app(operator, redis, log))) as served:
         yield operator.model_copy(update={"gateway_url": served.url})

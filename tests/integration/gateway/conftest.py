@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 
 from agent_layer.engines.control import EngineControl
-from agent_layer.engines.registry import EngineBoard
+from agent_layer.engines.registry import EngineRegistry
 from agent_layer.gateway.app import build_app
 from agent_layer.local.scripted.engine import ScriptedEngine
 from agent_layer.local.scripted.serving import serve
@@ -60,7 +60,7 @@ class House:
     url: str
     engine: ScriptedEngine
     log: MemoryLog
-    board: EngineBoard
+    board: EngineRegistry
     session: aiohttp.ClientSession
     rollouts: list[dict] = field(default_factory=list)
 
@@ -125,11 +125,11 @@ def chunks_of(text):
 
 
 @asynccontextmanager
-async def keep_house(settings, redis, put_on_board, engine, log, tls=None) -> AsyncIterator[House]:
+async def keep_house(settings, redis, register_engine, engine, log, tls=None) -> AsyncIterator[House]:
     settings = settings.model_copy(update={"connect_seconds": 30.0})
     async with serve(engine), aiohttp.ClientSession() as session:
         # who switches waits for the gateway, however long this machine makes it stand still
-        board = put_on_board(engine, settings.model_copy(update={"gateway_seconds": 30.0}))
+        board = register_engine(engine, settings.model_copy(update={"gateway_seconds": 30.0}))
         runner = web.AppRunner(build_app(settings, redis, log), access_log=None, shutdown_timeout=0.1)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
@@ -182,9 +182,9 @@ def engine():
 
 
 @pytest.fixture
-def keep(redis, put_on_board, engine, log):
+def keep(redis, register_engine, engine, log):
     """``keep(settings, tls=None)`` keeps a house with settings of the test's own."""
-    return lambda settings, tls=None: keep_house(settings, redis, put_on_board, engine, log, tls)
+    return lambda settings, tls=None: keep_house(settings, redis, register_engine, engine, log, tls)
 
 
 @pytest.fixture

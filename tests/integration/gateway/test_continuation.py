@@ -60,7 +60,7 @@ def versions_of(action):
     return [version for version, number in action.policy_versions for _ in range(number)]
 
 
-def check_whole(action, *versions):
+def check_index_complete(action, *versions):
     """Every token is there once, with its log-probability and the version whose weights said it."""
     told = versions_of(action)
     assert sorted(set(told)) == list(versions)
@@ -81,7 +81,7 @@ async def test_an_answer_goes_on_under_new_weights(house, until, stream, switch)
 
     step = house.step(opened)
     assert (status, step.status, isinstance(answer, list)) == (200, "ok", stream)
-    check_whole(step.action, 0, 1)
+    check_index_complete(step.action, 0, 1)
     assert text_of(answer) == step.action.message["content"] == " ".join(map(str, versions_of(step.action)[:-1]))
     assert step.findings == ["continued"]
     assert step.capture_level == "tokens"
@@ -160,7 +160,7 @@ async def test_two_switches_in_one_answer(house, until, switch):
 
     action = house.step(opened).action
     assert [version for version, _ in action.policy_versions] == [0, 1, 2]
-    check_whole(action, 0, 1, 2)
+    check_index_complete(action, 0, 1, 2)
 
 
 @pytest.mark.parametrize("path", ["messages", "responses"])
@@ -177,7 +177,7 @@ async def test_translated_answers_go_on_too(house, until, path, switch):
     status, answer = await calling
 
     assert status == 200, answer
-    check_whole(house.step(opened).action, 0, 1)
+    check_index_complete(house.step(opened).action, 0, 1)
 
 
 async def test_a_call_that_was_cut_before_its_first_token_is_asked_anew(house, until, switch):
@@ -190,7 +190,7 @@ async def test_a_call_that_was_cut_before_its_first_token_is_asked_anew(house, u
     _, chunks = await calling
 
     step = house.step(opened)
-    check_whole(step.action, 1)
+    check_index_complete(step.action, 1)
     assert [call.body["stream"] for call in house.engine.calls] == [True, True]
     assert shape_of(chunks)["roles"] == ["assistant"]
     assert step.findings == []
@@ -291,4 +291,4 @@ async def test_switches_under_load(house, until, switch):
     actions = [part.actions[0] for part in house.log.parts("end")]
     assert {version for action in actions for version, _ in action.policy_versions} == {0, 1, 2, 3}
     for action in actions:
-        check_whole(action, *sorted({version for version, _ in action.policy_versions}))
+        check_index_complete(action, *sorted({version for version, _ in action.policy_versions}))

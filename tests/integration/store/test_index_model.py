@@ -16,7 +16,7 @@ from agent_layer.schema.trajectory import assemble_trajectory
 from agent_layer.store.index.aggregate import count_trajectories, summarise_trajectories
 from agent_layer.store.index.commit import commit_segments
 from agent_layer.store.index.index import Index
-from agent_layer.store.maintenance.index_audit import count_strays, find_misfiled
+from agent_layer.store.maintenance.index_audit import count_orphan_bits, find_inconsistent_rows
 from agent_layer.store.segments.format import StoredRecord, build_segment
 from agent_layer.store.segments.tombstones import forget
 
@@ -154,6 +154,6 @@ def compare(subject, model, names) -> None:
     assert count_trajectories(index, {"status": "running"}) == NUM_FILLERS + expected["running"]
     by_run = {line.by["run"]: line.count for line in summarise_trajectories(index, ["run"], {"since": 2.0})}
     assert sum(by_run.values()) == len(living)
-    assert list(find_misfiled(index, names)) == []
-    assert count_strays(subject.redis, subject.keys) == {}
+    assert list(find_inconsistent_rows(index, names)) == []
+    assert count_orphan_bits(subject.redis, subject.keys) == {}
     assert [row.trajectory_id for row in index.rows(sorted(model.dead))] == []

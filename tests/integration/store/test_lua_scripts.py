@@ -20,7 +20,7 @@ HEADS = {name: text[: re.search(r"^(?!--)", text, re.MULTILINE).start()] for nam
 
 
 def numbers_in(name: str) -> dict[str, int]:
-    """Figures that a file names in capitals."""
+    """CallStats that a file names in capitals."""
     told: dict[str, int] = {}
     for names, values in re.findall(r"^local ([A-Z_, ]+) = ([\d, ]+)", FILES[name], re.MULTILINE):
         told |= dict(zip(names.split(", "), map(int, values.split(", ")), strict=True))

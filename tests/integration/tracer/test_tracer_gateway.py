@@ -50,9 +50,9 @@ async def engine():
 
 
 @pytest.fixture
-async def gateway(settings, redis, engine, put_on_board):
+async def gateway(settings, redis, engine, register_engine):
     """Settings under which the tracer finds the gateway; rollouts of the test go there."""
-    put_on_board(engine, settings)
+    register_engine(engine, settings)
     mine = settings.model_copy(update={"api_key": OPERATOR, "connect_seconds": 20.0})
     log = Recorder(mine, lambda: ensure_shipper(mine))
     runner = web.AppRunner(build_app(mine, redis, log), access_log=None, shutdown_timeout=0.1)

@@ -12,7 +12,7 @@ from redis.exceptions import NoPermissionError
 
 from agent_layer.dispatcher import Dispatcher, connect
 from agent_layer.engines.policies import register_policy
-from agent_layer.engines.registry import EngineBoard
+from agent_layer.engines.registry import EngineRegistry
 from agent_layer.errors import UnreachableError
 from agent_layer.infra.redis.acl import ROLES, rules_of
 from agent_layer.infra.redis.client import open_redis
@@ -105,7 +105,7 @@ async def test_each_role_does_its_work_and_asks_for_nothing_else(guarded, settin
 def train(settings, engine):
     """What a trainer asks of Redis between two steps."""
     store = open_store(settings)
-    board = EngineBoard(store.redis, store.keys, 0.1)
+    board = EngineRegistry(store.redis, store.keys, 0.1)
     policy = PolicyVersion(run="default", number=1, location="w", created_at=1.0)
     register_policy(store.redis, store.keys, policy, open_recorder(settings).append)
     board.switch(engine.url, 1, "w", lambda: None)
@@ -156,7 +156,7 @@ def look(store, dispatcher):
     for shelf in ("leases", "delayed", "paused", "dead"):
         assert list(dispatcher.queue.views.listed_ids(shelf, "default")) == []
     assert list(dispatcher.queue.views.open_ids("default")) == []
-    EngineBoard(store.redis, store.keys).engines()
+    EngineRegistry(store.redis, store.keys).engines()
 
 
 def ship(settings, *records):

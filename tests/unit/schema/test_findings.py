@@ -5,7 +5,7 @@ import pytest
 from agent_layer.schema.record import TokenIds
 from agent_layer.schema.step import Action, Step, StepPart
 from agent_layer.schema.trajectory import Trajectory, alarms_of, cause_of_break, is_empty
-from agent_layer.store.maintenance.call_stats import count_calls_seen, describe
+from agent_layer.store.maintenance.call_stats import count_call_stats, describe_call_stats
 
 ANSWERED = Action(message={"content": "hi"}, response_token_ids=TokenIds([1]))
 
@@ -81,6 +81,6 @@ def test_calls_are_counted_by_what_was_noticed():
     ]
 
     assert is_empty(parts[2])
-    assert describe(count_calls_seen(parts)) == [
+    assert describe_call_stats(count_call_stats(parts)) == [
         "run run: 4 calls, 1 (25.0%) answered nothing, 1 (25.0%) broke their prefix: template, 1 (25.0%) cut off"
     ]

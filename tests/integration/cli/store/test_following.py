@@ -15,7 +15,7 @@ from agent_layer.export.dataset import Dataset, Plan
 from agent_layer.export.dataset_writer import Keeper
 from agent_layer.export.feed import Feed
 from agent_layer.store import open_store
-from agent_layer.store.arrow.trajectories import TRAJECTORY_SCHEMA, rows_of
+from agent_layer.store.arrow.trajectories import TRAJECTORY_SCHEMA, read_rows
 from agent_layer.store.segments.tombstones import forget
 
 
@@ -49,7 +49,7 @@ def table_in(directory, name):
 
 def rewards_in(directory):
     """Reward by trajectory; no trajectory may stand there twice, and the steps must be those of the trajectories."""
-    rows = rows_of(table_in(directory, "trajectories").select(TRAJECTORY_SCHEMA.names))
+    rows = read_rows(table_in(directory, "trajectories").select(TRAJECTORY_SCHEMA.names))
     assert len({row.trajectory_id for row in rows}) == len(rows)
     return {row.trajectory_id: row.reward for row in rows}
 
