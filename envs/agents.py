@@ -19,7 +19,7 @@ from typing import Protocol, TypeAlias, cast, runtime_checkable
 import msgspec
 
 from agent_layer.errors import AgentFailedError, BadInputError
-from agent_layer.infra.processes import AT_ONCE, REAPER_PROGRAM
+from agent_layer.infra.processes import KILL_NOW, REAPER_PROGRAM
 from agent_layer.schema import Task, TaskView
 from agent_layer.settings import agent_environment
 from envs.checkpoints import check_graph, run_graph
@@ -188,7 +188,7 @@ async def _end(process: Process) -> None:
                 await process.wait()
     finally:
         if process.returncode is None and process.stdin is not None:
-            process.stdin.write(AT_ONCE)
+            process.stdin.write(KILL_NOW)
     await process.wait()
     _signal(process, signal.SIGKILL)  # where the keeper cannot see what is below it
 
