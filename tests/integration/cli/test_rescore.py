@@ -246,7 +246,9 @@ async def test_the_last_scorer_that_had_something_to_say_stands_unless_a_person_
             )
             expected, is_human = value, True
         else:
-            _, rewards = await rescore_trajectory(trajectory, RescoreOptions(scorer=scorer_of(verdict), verifier_hash=who, seconds=60))
+            _, rewards = await rescore_trajectory(
+                trajectory, RescoreOptions(scorer=scorer_of(verdict), verifier_hash=who, seconds=60)
+            )
             records += rewards
             expected = verdict if isinstance(verdict, float) and not is_human else expected
         trajectory = assemble_trajectory("r1.0-0", records)
