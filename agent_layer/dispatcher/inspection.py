@@ -12,7 +12,7 @@ import msgspec
 from redis import Redis
 
 from agent_layer.dispatcher.models import GroupState, QueueStats, RolloutState, RunState, WorkerState
-from agent_layer.dispatcher.scripts import keys_of, load_script
+from agent_layer.dispatcher.scripts import LOOK, keys_of
 from agent_layer.infra import batched
 from agent_layer.infra.redis import Keys
 from agent_layer.schema import Task, decode, rollout_id_of
@@ -39,7 +39,7 @@ class Views:
 
     def __init__(self, redis: Redis, keys: Keys) -> None:
         self._keys = keys_of(keys)
-        self._look = load_script(redis, "look")
+        self._look = LOOK.load(redis)
 
     def groups(self, group_ids: Sequence[str], limit: int) -> list[GroupState]:
         """Those groups, or the oldest open ones when none is named."""

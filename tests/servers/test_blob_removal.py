@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from agent_layer.schema.ids import content_hash, new_id
 from agent_layer.schema.rollout import AttemptStarted, Outcome
 from agent_layer.schema.step import Content
+from agent_layer.store.index.deletion import apply_tombstones
 from agent_layer.store.maintenance.gc import Grace
 from agent_layer.store.maintenance.merge_plan import Limits
 from agent_layer.store.segments.blob_refs import find_orphans, remove_unneeded
 from agent_layer.store.segments.blobs import blob_key, blob_name, list_blobs, pack
-from agent_layer.store.segments.tombstones import forget, write_tombstones
+from agent_layer.store.segments.tombstones import write_tombstones
 
 from ..profiles import num_examples
 
@@ -40,7 +41,7 @@ SHARED = content_hash(picture(1))
 
 def kill(store, *trajectory_ids):
     """Delete, without anything of the bytes."""
-    forget(
+    apply_tombstones(
         store.redis, store.keys, trajectory_ids, write_tombstones(store.keys, store.objects, trajectory_ids, "deleted")
     )
 

@@ -9,8 +9,9 @@ from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
 from agent_layer.schema.step import Action, ContentRef, Observation, StepPart
 from agent_layer.schema.training import PolicyVersion, TrainedBatch
 from agent_layer.store.consumers.training_batches import list_batches
+from agent_layer.store.index.deletion import apply_tombstones
 from agent_layer.store.segments.blobs import blob_key, blob_name, pack
-from agent_layer.store.segments.tombstones import forget, write_tombstones
+from agent_layer.store.segments.tombstones import write_tombstones
 
 SEEDS = range(12)
 SHARED = ("ordinals", "events", "reindexing", "quarantine", "replaced", "unneeded", "compacting", "blobs")
@@ -59,7 +60,7 @@ def full_store(store, write, attempt_of):
     write(TrainedBatch(run="r", batch_id="b", step=1, **batch))
     write(*attempt_of("dead.0-0"), *attempt_of("f.0-0", at=60.0))
     deleted_at = write_tombstones(store.keys, store.objects, ["dead.0-0"], "deleted")
-    forget(store.redis, store.keys, ["dead.0-0"], deleted_at)
+    apply_tombstones(store.redis, store.keys, ["dead.0-0"], deleted_at)
     return store
 
 

@@ -16,10 +16,11 @@ from agent_layer.schema.ids import new_id
 from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import AttemptStarted, Outcome
 from agent_layer.schema.step import Action, StepPart
+from agent_layer.store.index.deletion import apply_tombstones
 from agent_layer.store.maintenance.merge_plan import Limits
 from agent_layer.store.maintenance.rebuild import index_segment
 from agent_layer.store.segments.format import StoredRecord, build_segment, find_frames, segment_key, unpack
-from agent_layer.store.segments.tombstones import forget, write_tombstones
+from agent_layer.store.segments.tombstones import write_tombstones
 from agent_layer.store.store import Store
 
 NOW = Limits(least_age_seconds=-1.0)
@@ -105,7 +106,7 @@ def scatter(store: Store, number: int) -> list[bytes]:
 
 
 def kill(store: Store, *owners: str) -> None:
-    forget(store.redis, store.keys, owners, write_tombstones(store.keys, store.objects, owners, "deleted"))
+    apply_tombstones(store.redis, store.keys, owners, write_tombstones(store.keys, store.objects, owners, "deleted"))
 
 
 def stored_in(store: Store) -> Counter[bytes]:

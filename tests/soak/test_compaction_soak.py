@@ -14,10 +14,11 @@ from agent_layer.schema.rollout import AttemptStarted
 from agent_layer.schema.step import Content
 from agent_layer.shipper.direct import open_direct
 from agent_layer.shipper.ship import Shipper
+from agent_layer.store.index.deletion import apply_tombstones
 from agent_layer.store.index.index import Index
 from agent_layer.store.maintenance.merge_plan import Limits
 from agent_layer.store.segments.format import find_frames, read_chunk, segment_key, unpack
-from agent_layer.store.segments.tombstones import forget, write_tombstones
+from agent_layer.store.segments.tombstones import write_tombstones
 from agent_layer.store.store import open_store
 
 SECONDS = 6.0
@@ -123,7 +124,7 @@ def machines(settings):
 
 
 def delete(store, *owners: str) -> None:
-    forget(store.redis, store.keys, owners, write_tombstones(store.keys, store.objects, owners, "deleted"))
+    apply_tombstones(store.redis, store.keys, owners, write_tombstones(store.keys, store.objects, owners, "deleted"))
 
 
 def write_and_kill(store, machines, work, start) -> int:

@@ -8,7 +8,7 @@ import msgspec
 from redis import Redis
 
 from agent_layer.infra import batched
-from agent_layer.infra.redis import Keys, load_script
+from agent_layer.infra.redis import Keys
 from agent_layer.schema import (
     Cause,
     Outcome,
@@ -21,6 +21,7 @@ from agent_layer.schema import (
     decode_known,
     rollout_reward,
 )
+from agent_layer.store.index.scripts import COMMIT, ENTER_REWARDS, MARK_COMMITTED
 from agent_layer.store.segments import SealedSegment, bears_on_reward, members_of
 
 _LARGEST_BATCH = 256
@@ -89,7 +90,7 @@ def commit_segments(redis: Redis, keys: Keys, segments: Sequence[SealedSegment],
     Doing it again, or in another order with others, changes nothing. With ``again`` it also mends what is not filed as
     its row says.
     """
-    commit, enter, mark = (load_script(redis, name) for name in ("commit", "rewards", "mark"))
+    commit, enter, mark = (script.load(redis) for script in (COMMIT, ENTER_REWARDS, MARK_COMMITTED))
     merged = [one.footer.name for one in segments if one.footer.replaces]
     for batch in _batches(segments, merged, again=again):
         bases = cast("list[list[bytes]]", commit(keys=[keys.name()], args=[msgspec.msgpack.encode(batch)]))

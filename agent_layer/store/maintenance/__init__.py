@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from agent_layer.store.maintenance.gc import (
         collect_garbage as collect_garbage,
     )
+    from agent_layer.store.maintenance.index_audit import AUDIT_ROWS as AUDIT_ROWS
+    from agent_layer.store.maintenance.index_audit import COUNT_ORPHAN_BITS as COUNT_ORPHAN_BITS
     from agent_layer.store.maintenance.merge_plan import Limits as Limits
     from agent_layer.store.maintenance.rebuild import (
         Progress as Progress,
@@ -76,6 +78,10 @@ else:
                 "GcReport",
                 "Grace",
                 "collect_garbage",
+            ),
+            "agent_layer.store.maintenance.index_audit": (
+                "AUDIT_ROWS",
+                "COUNT_ORPHAN_BITS",
             ),
             "agent_layer.store.maintenance.merge_plan": ("Limits",),
             "agent_layer.store.maintenance.rebuild": (

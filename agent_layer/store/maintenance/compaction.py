@@ -19,7 +19,7 @@ from agent_layer.errors import CorruptRecordError, NotFoundError
 from agent_layer.infra import batched
 from agent_layer.infra.objects import ObjectStore
 from agent_layer.schema import SegmentFooter
-from agent_layer.store.index import Index, commit_segments
+from agent_layer.store.index import Index, apply_tombstones, commit_segments
 from agent_layer.store.maintenance.audit import Finding
 from agent_layer.store.maintenance.lock import MaintenanceLock, check_index_complete, maintenance_lock
 from agent_layer.store.maintenance.merge import BrokenSegmentError, Merger, Source, merge_sources, open_segment
@@ -29,7 +29,6 @@ from agent_layer.store.maintenance.removal import find_successors, is_superseded
 from agent_layer.store.segments import (
     SealedSegment,
     deaths_of,
-    forget,
     is_ours,
     names_in,
     owners_in,
@@ -234,7 +233,7 @@ class _Compaction:
         merger = merge_sources(sources, deaths, self._lock.renew)
         if merger.emptied:
             dead_at = write_tombstones(self._keys, self._objects, merger.emptied, "deleted")
-            forget(self._redis, self._keys, merger.emptied, dead_at)
+            apply_tombstones(self._redis, self._keys, merger.emptied, dead_at)
         names = [one.footer.name for one in sources]
         if not all(self._redis.hmget(self._keys.segments, names)):
             return  # another process merged one of them meanwhile

@@ -23,10 +23,10 @@ from agent_layer.infra.objects import ObjectStore
 from agent_layer.schema import FINAL_STATUSES, Group, decode
 from agent_layer.state import remove_checkpoints
 from agent_layer.store.consumers import segments_of_batches
-from agent_layer.store.index import Filters, Index, TrajectoryRow, scan_trajectories
+from agent_layer.store.index import Filters, Index, TrajectoryRow, apply_tombstones, scan_trajectories
 from agent_layer.store.maintenance.lock import check_index_complete
 from agent_layer.store.reading import not_found
-from agent_layer.store.segments import forget, write_tombstones
+from agent_layer.store.segments import write_tombstones
 
 _PAGE = 256
 
@@ -234,7 +234,7 @@ def execute_deletion(
     ]  # all of them first: whatever happens next, a rebuild knows the whole of it
     _note(index, deletion.segments)
     if times:
-        forget(index.redis, index.keys, owners, max(times))
+        apply_tombstones(index.redis, index.keys, owners, max(times))
         trained = frozenset(deletion.trajectory_ids)  # while this went on, perhaps; commits note later ones
         _note(index, segments_of_batches(index.redis, index.keys, deletion.runs, trained))
         _clear_queue(index, deletion.group_ids)

@@ -23,9 +23,9 @@ from agent_layer.store.maintenance.lock import check_permission
 from agent_layer.store.segments import (
     SealedSegment,
     Segment,
-    bury,
     list_segments,
     list_tombstones,
+    load_tombstones,
     read_chunk,
     read_footer,
     salvage_segment,
@@ -65,7 +65,7 @@ def reindex(
     """
     check_permission(redis, keys)
     done_to = _begin(redis, keys, drop=drop)
-    bury(redis, keys, list_tombstones(keys, objects))
+    load_tombstones(redis, keys, list_tombstones(keys, objects))
     segments = list_segments(keys, objects)
     left = [key for key in segments if key > done_to]
     num_resumed, corrupt = len(segments) - len(left), list[str]()

@@ -13,9 +13,9 @@ from redis import Redis
 
 from agent_layer.infra import batched
 from agent_layer.infra.objects import ObjectStore
-from agent_layer.infra.redis import Keys, load_script
+from agent_layer.infra.redis import Keys
 from agent_layer.schema import Chunk, SegmentFooter
-from agent_layer.store.index import remember_replaced
+from agent_layer.store.index import RETIRE, remember_replaced
 from agent_layer.store.maintenance.merge import BrokenSegmentError, Source, open_segment, read_live_records
 from agent_layer.store.maintenance.merge_plan import day_of, may_replace
 from agent_layer.store.segments import deaths_of, is_batch, is_group, owners_in, segment_key
@@ -73,7 +73,7 @@ def _filed(footer: SegmentFooter) -> Iterator[str]:
 
 def _leave(redis: Redis, keys: Keys, leaves: Iterable[_Leave]) -> set[str]:
     """Names that are still needed."""
-    script = load_script(redis, "retire")
+    script = RETIRE.load(redis)
     needed: set[str] = set()
     for page in batched(leaves, _OWNERS_AT_ONCE):
         found = cast("list[bytes]", script(keys=[keys.name()], args=[msgspec.msgpack.encode(page)]))

@@ -20,11 +20,11 @@ from agent_layer.schema.step import Action, StepPart
 from agent_layer.store.consumers.claims import Consumer, acknowledge
 from agent_layer.store.index.aggregate import count_trajectories, summarise_trajectories
 from agent_layer.store.index.commit import commit_segments
+from agent_layer.store.index.deletion import apply_tombstones
 from agent_layer.store.index.index import Index
 from agent_layer.store.index.search import find_trajectories
 from agent_layer.store.maintenance.index_audit import count_orphan_bits, find_inconsistent_rows
 from agent_layer.store.segments.format import StoredRecord, build_segment
-from agent_layer.store.segments.tombstones import forget
 
 pytestmark = pytest.mark.serial
 
@@ -135,7 +135,7 @@ def test_no_audit_or_deletion_keeps_redis_for_long(watched, keys):
         {
             "audit": lambda: list(find_inconsistent_rows(index, ids[:512])),
             "strays": lambda: count_orphan_bits(watched, keys),
-            "forget": lambda: forget(watched, keys, [next(doomed) for _ in range(256)], 1.0),
+            "forget": lambda: apply_tombstones(watched, keys, [next(doomed) for _ in range(256)], 1.0),
             "acknowledge": lambda: acknowledge(watched, keys, Consumer("c", "r"), ids[:512]),
         },
     )

@@ -23,6 +23,7 @@ from agent_layer.schema.trajectory import assemble_trajectory
 from agent_layer.state.call_counts import CallCount, count_calls
 from agent_layer.store.index.commit import commit_segments
 from agent_layer.store.index.index import COLUMNS, Index
+from agent_layer.store.maintenance.index_audit import find_inconsistent_rows
 from agent_layer.store.segments.format import StoredRecord, build_segment
 
 from ...profiles import num_examples
@@ -243,7 +244,7 @@ def test_the_index_says_what_the_trajectories_say(redis, keys, segments):
         for name in ("all", "run=run", *([f"status={status}"] if status else [])):
             assert trajectory_id in space.filed()[name]
     index = Index(redis, space.keys)
-    assert index.misfiled(list(space.ids().values())) == []
+    assert list(find_inconsistent_rows(index, space.ids().values())) == []
     space.clear()
 
 

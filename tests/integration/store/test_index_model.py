@@ -15,10 +15,10 @@ from agent_layer.schema.step import Action, StepPart
 from agent_layer.schema.trajectory import assemble_trajectory
 from agent_layer.store.index.aggregate import count_trajectories, summarise_trajectories
 from agent_layer.store.index.commit import commit_segments
+from agent_layer.store.index.deletion import apply_tombstones
 from agent_layer.store.index.index import Index
 from agent_layer.store.maintenance.index_audit import count_orphan_bits, find_inconsistent_rows
 from agent_layer.store.segments.format import StoredRecord, build_segment
-from agent_layer.store.segments.tombstones import forget
 
 from ...profiles import num_examples
 
@@ -131,14 +131,14 @@ def test_whatever_happens_in_whatever_order_the_index_says_what_is_stored(subjec
             name, records = pieces[number]
             owner = records[0].trajectory_id
             if move == "forget":
-                forget(subject.redis, subject.keys, [owner], 1.0)
+                apply_tombstones(subject.redis, subject.keys, [owner], 1.0)
                 model.dead.add(owner)
                 continue
             for _ in range(2 if move == "replay" else 1):
                 subject.commit(records, again=move == "again", name=name)
             model.records[owner] += [one for one in records if one not in model.records[owner]]
         compare(subject, model, names)
-        forget(subject.redis, subject.keys, names, 2.0)
+        apply_tombstones(subject.redis, subject.keys, names, 2.0)
         compare(subject, Model(), names)
 
     check()

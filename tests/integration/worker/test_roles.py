@@ -10,11 +10,11 @@ import pytest
 from redis import Redis
 from redis.exceptions import NoPermissionError
 
+from agent_layer.cli.store.acl import ROLES, acl_rules
 from agent_layer.dispatcher import Dispatcher, connect
 from agent_layer.engines.policies import register_policy
 from agent_layer.engines.registry import EngineRegistry
 from agent_layer.errors import UnreachableError
-from agent_layer.infra.redis.acl import ROLES, rules_of
 from agent_layer.infra.redis.client import open_redis
 from agent_layer.infra.redis.keys import Keys
 from agent_layer.local.scripted.engine import ScriptedEngine
@@ -45,7 +45,7 @@ def guarded(request, start_redis):
     with Redis.from_url(start_redis(request.param)) as admin:
         version = float(".".join(admin.info()["redis_version"].split(".")[:2]))
         for role in ROLES:
-            admin.execute_command("ACL", "SETUSER", role, *rules_of(role, Keys(NAMESPACE), version), ">secret")
+            admin.execute_command("ACL", "SETUSER", role, *acl_rules(role, Keys(NAMESPACE), version), ">secret")
         yield admin
 
 

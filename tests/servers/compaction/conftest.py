@@ -11,8 +11,9 @@ from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
 from agent_layer.schema.step import Action, Content, PromptDelta, StepPart
 from agent_layer.schema.training import PolicyVersion
+from agent_layer.store.index.deletion import apply_tombstones
 from agent_layer.store.segments.format import find_frames, unpack
-from agent_layer.store.segments.tombstones import forget, write_tombstones
+from agent_layer.store.segments.tombstones import write_tombstones
 
 
 def attempt_of(tid, at=100.0, score=1.0, text="hello"):
@@ -88,7 +89,7 @@ class Scene:
 
     def kill(self, *owners):
         """What a deletion does before it has bytes removed."""
-        forget(
+        apply_tombstones(
             self._store.redis,
             self._store.keys,
             owners,

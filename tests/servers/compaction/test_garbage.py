@@ -8,11 +8,12 @@ from agent_layer.infra.objects.filesystem import DirectoryObjects
 from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import AttemptStarted, Outcome
 from agent_layer.schema.step import Content
+from agent_layer.store.index.deletion import apply_tombstones
 from agent_layer.store.maintenance.gc import Grace
 from agent_layer.store.maintenance.merge_plan import Limits
 from agent_layer.store.maintenance.rebuild import drop_index, index_segment
 from agent_layer.store.segments.format import segment_key
-from agent_layer.store.segments.tombstones import forget, list_tombstones, write_tombstones
+from agent_layer.store.segments.tombstones import list_tombstones, write_tombstones
 
 NOW = Limits(least_age_seconds=-1.0)
 AT_ONCE = Grace(seconds=-5.0, tombstone_seconds=-5.0)
@@ -33,7 +34,7 @@ def fill(write):
 
 
 def kill(store, *owners):
-    forget(store.redis, store.keys, owners, write_tombstones(store.keys, store.objects, owners, "deleted"))
+    apply_tombstones(store.redis, store.keys, owners, write_tombstones(store.keys, store.objects, owners, "deleted"))
 
 
 def reasons(report):

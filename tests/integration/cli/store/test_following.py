@@ -16,7 +16,7 @@ from agent_layer.export.dataset_writer import Keeper
 from agent_layer.export.feed import Feed
 from agent_layer.store import open_store
 from agent_layer.store.arrow.trajectories import TRAJECTORY_SCHEMA, read_rows
-from agent_layer.store.segments.tombstones import forget
+from agent_layer.store.index.deletion import apply_tombstones
 
 
 @pytest.fixture
@@ -123,7 +123,7 @@ def test_what_is_deleted_leaves_the_dataset(record, make_attempt, keep, settings
     keep()
     store = open_store(settings)
 
-    forget(store.redis, store.keys, ["x.1-0"], 1.0)
+    apply_tombstones(store.redis, store.keys, ["x.1-0"], 1.0)
     keep()
 
     assert sorted(rewards_in(tmp_path / "d")) == ["x.0-0", "x.2-0"]

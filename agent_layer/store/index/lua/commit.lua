@@ -1,9 +1,9 @@
--- Merge what segments say into the index. Every value is a set, a minimum, a maximum or the first by rank, so that
--- neither the order of merges nor merging again changes anything; what was deleted stays so. (Ordinals differ by the
--- order of merges: no answer shows them.)
--- Stands behind blocks.lua, events.lua, basis.lua, death.lua and merged.lua.
+-- Merge the summaries of segments into the index. Every value is a set, a minimum, a maximum or the first by rank, so
+-- neither the order of commits nor a repeated commit changes the result, and a deleted owner stays deleted. (Ordinals
+-- depend on the order of commits: no answer shows them.)
+-- Preludes: keys.lua, prelude.lua, events.lua, reward_basis.lua, death.lua, merged.lua.
 -- ARGV[1]: msgpack of an IndexBatch, see commit.py.
--- Returns the basis (see basis.lua) of each trajectory whose reward may have changed.
+-- Returns the basis (see reward_basis.lua) of each trajectory whose reward may have changed.
 local batch = cmsgpack.unpack(ARGV[1])
 is_mending = batch.again
 
@@ -151,7 +151,7 @@ local function merge_trajectory(one)
   if one.is_judged then bases[#bases + 1] = basis_of(id) end
 end
 
--- Let consumers that have come further already know of a group; see claims/shared.lua.
+-- Let consumers that have come further already know of a group; see consumers/lua/prelude.lua.
 local function offer_late(group)
   local feeds = redis.call('HGETALL', key('feeds', group.run))
   for i = 1, #feeds, 2 do

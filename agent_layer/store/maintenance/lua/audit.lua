@@ -1,6 +1,7 @@
--- Which of some trajectories are not filed under what their rows say; reads only. Stands behind blocks.lua.
--- ARGV: trajectory ids. Returns ids.
-local known = {} -- what was looked up already and is as it should be
+-- Trajectories whose bitmaps or columns contradict their rows. Reads only.
+-- Preludes: keys.lua, prelude.lua.
+-- ARGV: trajectory ids. Returns the ids of those.
+local known = {} -- lookups that were already found correct
 
 local function is_member(set, value)
   local asked = set .. '\0' .. value

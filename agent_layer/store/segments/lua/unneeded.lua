@@ -1,5 +1,6 @@
--- Tell which blobs may be removed: those that nobody needs who lives. Stands behind blocks.lua.
--- ARGV: 1 to have them removed, 0 only to look; then names.
+-- Blobs that may be removed, because no trajectory needs them except deleted ones.
+-- Preludes: keys.lua.
+-- ARGV: 1 to release them for removal, 0 to report only; then names. Returns the names that may be removed.
 local is_looking, removable = ARGV[1] == '0', {}
 if redis.call('EXISTS', key('reindexing')) == 1 then return removable end -- not all who need them are known
 

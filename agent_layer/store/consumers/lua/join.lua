@@ -1,5 +1,6 @@
--- Let this session speak for the member from now on, and no earlier one.
--- Returns what the member holds: group, closed_at, and so on.
+-- Take over a member: from now on only this session acts for it.
+-- Preludes: prelude.lua.
+-- Returns the groups that the member holds: group, closed_at, and so on.
 local held = {}
 show()
 for _, split in ipairs(splits) do

@@ -1,6 +1,6 @@
--- Whether a segment was merged into another one. Stands behind blocks.lua.
+-- Whether a segment was merged into another one. Comes after keys.lua.
 --
--- Whoever read a segment before it was merged away may enter it afterwards. Its object is gone by then, or about to go.
+-- A process that read a segment before the merge may commit it afterwards. Its object is then gone, or about to go.
 local LONGEST_CHAIN = 100
 
 -- Whether 'segment' was merged into one of which 'is_here' says that it holds what is asked for.

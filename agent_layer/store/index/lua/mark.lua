@@ -1,5 +1,5 @@
--- Let segments be committed; those that were merged away are not, but are to be looked at again: an object of theirs
--- may have been stored anew. Stands behind blocks.lua and merged.lua.
+-- Mark segments as committed. One that was merged away is queued for removal instead: its object may be stored again.
+-- Preludes: keys.lua, merged.lua.
 -- ARGV: name, size, name, size, ...
 local function is_committed(name)
   return redis.call('HEXISTS', key('segments'), name) == 1

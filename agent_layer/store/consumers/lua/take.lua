@@ -1,10 +1,10 @@
--- Give the group that closed first of those that nobody holds.
---
--- ARGV: turn, group held already that is to be given again or '', most groups that the member may hold or -1,
--- closed_at and group behind which to look among those waiting or '' twice.
+-- Claim the unclaimed group that closed first.
+-- Preludes: prelude.lua.
+-- ARGV: turn, a held group to return again or '', largest number of groups that the member may hold or -1, closed_at and
+-- group after which to search the waiting ones or '' twice.
 -- Returns {'group', group, closed_at, record}, or one word: none, full, superseded, or more: call again.
 local turn, again, most, after_time, after_group = ARGV[7], ARGV[8], tonumber(ARGV[9]), ARGV[10], ARGV[11]
-local left_to_look_at = 256 -- then others have their turn
+local left_to_look_at = 256 -- then other commands run
 local PAGE = 32
 
 local function given(group, closed_at)

@@ -1,4 +1,4 @@
--- How changes are announced in the stream of events. Stands behind blocks.lua.
+-- Announces changes in the stream of events. Comes after keys.lua.
 local NUM_EVENTS_KEPT = 10000
 
 local function announce(...)

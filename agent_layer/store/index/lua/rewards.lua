@@ -1,7 +1,7 @@
--- Enter rewards that were worked out from what the index held, unless that has changed meanwhile.
--- Stands behind blocks.lua, events.lua and basis.lua.
--- ARGV: trajectory id, mark of what the reward followed from, reward ('' for null); and so on.
--- Returns the bases (see basis.lua) of those whose mark has changed.
+-- Write rewards that the caller computed from a basis, unless the basis has changed since.
+-- Preludes: keys.lua, prelude.lua, events.lua, reward_basis.lua.
+-- ARGV: trajectory id, mark of the basis, reward ('' for null); and so on.
+-- Returns the current bases (see reward_basis.lua) of those whose mark has changed.
 local function enter(id, reward, has_ended)
   local row = key('t', id)
   local ordinal, known = unpack(redis.call('HMGET', row, 'ordinal', 'reward'))

@@ -1,11 +1,9 @@
--- How trajectories are filed. Stands before whatever files them or looks into how they are filed; see scripts.py.
+-- How the index holds rows. Comes after keys.lua, before every script that writes the index or audits it.
 --
 -- Each trajectory has an ordinal; 2048 ordinals in a row are a block. A block has a bitmap for each value that one of
--- its members has ('run=r', 'tool=search'), a column of float64s for each number, and hashes that give back the ids.
--- 'v:<name>' says in which blocks a value occurs, 'zones' between which ends the numbers of a block lie. Ends never
--- come closer while the block lives: they only say where there is nothing to be found.
--- KEYS[1]: prefix of the namespace.
-local prefix = KEYS[1]
+-- its members has ('run=r', 'tool=search'), a column of float64s for each number, and hashes from position to id.
+-- 'v:<name>' names the blocks in which a value occurs; 'zones' has the least and greatest number of each column of a
+-- block (its zone). A zone never narrows while its block exists: it only rules blocks out.
 local BLOCK, IDS_TOGETHER, LONGEST_VALUE = 2048, 128, 64 -- hashes this small are kept packed
 local COLUMNS = {'started_at', 'reward', 'policy_min', 'policy_max', 'num_steps'}
 local COLUMN_AT = {}
@@ -24,15 +22,6 @@ local FILED = {'labels', 'ordinal', 'num_calls'}
 for field in pairs(SINGLE) do FILED[#FILED + 1] = field end
 for field in pairs(LISTS) do FILED[#FILED + 1] = field end
 for _, column in ipairs(COLUMNS) do FILED[#FILED + 1] = column end
-
-local function key(...)
-  return table.concat({prefix, ...}, ':')
-end
-
--- A list with all of another behind it; unlike unpack, which Redis bounds, for as many as there are.
-local function is_dead(owner)
-  return redis.call('HEXISTS', key('dead'), redis.sha1hex(owner)) == 1
-end
 
 local function read_filed(row)
   local filed = {}

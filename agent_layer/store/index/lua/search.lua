@@ -1,8 +1,9 @@
--- The first members of some blocks, in the order asked for. Stands behind scan.lua.
--- ARGV[1] also has: column (which sorts, then started_at), descending, limit; after (value, started_at of the last one
--- that was given before) and bound (of the last one that is still wanted), where there are such.
--- Returns the number of members tested, then id, value and started_at of each that was found: the first 'limit', and
--- all that stand level with the last of them or with 'after', because ids decide between these.
+-- The first members of some blocks, in the requested order. Reads only.
+-- Preludes: scan.lua.
+-- ARGV[1] also has: column (sorts first, then started_at), descending, limit; after (value and started_at of the last
+-- one on the page before) and bound (of the last one that is still needed), either may be nil.
+-- Returns the number of members tested, then id, value and started_at of each match: the first 'limit', and all that
+-- tie with the last of them or with 'after', because the caller breaks ties by id.
 local IDS_TOGETHER = 128
 local limit, descending = asked.limit, asked.descending
 local after, bound = asked.after, asked.bound

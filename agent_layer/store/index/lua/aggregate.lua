@@ -1,7 +1,8 @@
--- How many members of some blocks meet the conditions, and what their rewards come to. Stands behind scan.lua.
--- ARGV[1] also has: by (a column: one line for each of its values; nil: one line), success (least reward of one).
--- Returns lines of: value ('' where not known or not asked), count, number with a reward, successes, and numbers whose
--- exact sum is that of the rewards: plain ones, and others of 2^-64 their size, which would overflow.
+-- Number of members of some blocks that meet the conditions, and the exact sum of their rewards. Reads only.
+-- Preludes: scan.lua.
+-- ARGV[1] also has: by (a column: one line for each of its values; nil: one line), success (least reward of a success).
+-- Returns lines of: value ('' when unknown or without 'by'), count, number with a reward, successes, and two texts of
+-- numbers whose exact sum is that of the rewards: plain ones, and large ones scaled by 2^-64 so that no sum overflows.
 local lines, order = {}, {}
 
 local function line_of(value)

@@ -1,4 +1,5 @@
--- Show that the member lives, unless a later session speaks for it.
+-- Renew the member's claims, unless a later session acts for it.
+-- Preludes: prelude.lua.
 -- ARGV: group or ''. Returns -1 when superseded, 1 when the member holds the group, else 0.
 if is_superseded() then return -1 end
 show()

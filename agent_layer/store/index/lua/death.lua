@@ -1,6 +1,6 @@
--- How what was deleted leaves the index. Stands behind blocks.lua and events.lua.
+-- Removes deleted trajectories and groups from the index. Comes after prelude.lua and events.lua.
 
--- Let go of a blob; what nobody needs any more may be removed: see unneeded.lua.
+-- Release a blob. A blob that no trajectory needs may be removed: see unneeded.lua.
 local function release_blob(id, name)
   redis.call('SREM', key('blob', name), id)
   if redis.call('EXISTS', key('blob', name)) == 0 then redis.call('SADD', key('unneeded'), name) end

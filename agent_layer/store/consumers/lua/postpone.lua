@@ -1,3 +1,5 @@
--- Put a group back that cannot be given out yet. ARGV: group.
+-- Put back a group that cannot be delivered yet.
+-- Preludes: prelude.lua.
+-- ARGV: group.
 if is_superseded() then return end
 for _, split in ipairs(splits) do put_back(split, ARGV[7]) end

@@ -1,7 +1,7 @@
--- The walk over those members of blocks that meet conditions; reads only. Stands before find.lua, tally.lua, count.lua.
--- KEYS[1]: prefix of the namespace. ARGV[1], msgpack, see index.py: blocks, names (bitmaps that a member must be in),
--- without (bitmaps that it must not be in), any (bitmaps of which it must be in one; nil: it need not), ranges
--- ({column, least, greatest}; what is not known lies in no range).
+-- Walk over the members of blocks that meet conditions. Reads only; comes before search.lua, aggregate.lua, count.lua.
+-- KEYS[1]: prefix of the namespace. ARGV[1]: msgpack of a ScanRequest, see index.py: blocks, names (a member must be in
+-- all of these bitmaps), without (and in none of these), any (and in at least one of these; nil: no condition), ranges
+-- ({column, least, greatest}; an unknown number is in no range).
 local prefix, asked = KEYS[1], cmsgpack.unpack(ARGV[1])
 local NUM_WORDS, WORD_BITS, VALUES_TOGETHER = 64, 32, 32
 local WORDS, VALUES = '>' .. ('I4'):rep(NUM_WORDS), '<' .. ('d'):rep(VALUES_TOGETHER)

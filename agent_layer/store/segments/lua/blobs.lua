@@ -1,9 +1,10 @@
--- Give each content that is to be stored a blob: the one that holds the same already, else the one named with it.
--- ARGV[1]: msgpack of a list of {trajectory, content hash, name of a new blob}. Stands behind blocks.lua.
--- Returns of each 'name 1' or, where the caller has to store it, 'name 0'. For the dead nothing is stored.
+-- Assign each content a blob: the blob that holds the same content already, else the new name beside it.
+-- Preludes: keys.lua.
+-- ARGV[1]: msgpack of a list of {trajectory, content hash, name of a new blob}.
+-- Returns for each 'name 1' or, if the caller has to store the blob, 'name 0'. A deleted trajectory stores nothing.
 --
--- From here on the trajectory needs the blob, before anything is stored. A blob that unneeded.lua has given free is given
--- to nobody any more, so that it may be removed however slowly.
+-- From here on the trajectory holds a reference to the blob, before the blob is stored. A blob that unneeded.lua has
+-- released is never assigned again, so its removal may take any time.
 local given = {}
 for i, one in ipairs(cmsgpack.unpack(ARGV[1])) do
   local id, content_hash, fresh = unpack(one)

@@ -1,13 +1,14 @@
--- What the scripts of claims share. A feed is what one consumer follows of one run and split:
---   feeds:<run>                     hash: consumer:split → 'closed_at group', how far it has come in groups:<run>
---   acked:<run>:<consumer>          set: groups that need never come again
---   claims:<feed>:waiting           sorted set by time of closing: behind that place, neither held nor acknowledged
---   claims:<feed>:members           sorted set: member → when it lapses, in ms of this server's clock
---   claims:<feed>:sessions, :turns  hashes: member → the session that speaks for it; 'session turn group' of its last take
---   claims:<feed>:held:<member>     sorted set by time of closing: given to it, not acknowledged
--- commit.lua puts a group that closed behind a feed's place into its waiting set.
+-- State of claims. A feed is what one consumer follows of one run and split:
+--   feeds:<run>                     hash: consumer:split → 'closed_at group', its position in groups:<run>
+--   acked:<run>:<consumer>          set: acknowledged groups
+--   claims:<feed>:waiting           sorted set by time of closing: before the position, neither held nor acknowledged
+--   claims:<feed>:members           sorted set: member → when its claims lapse, in ms of this server's clock
+--   claims:<feed>:sessions, :turns  hashes: member → the session that acts for it; 'session turn group' last taken
+--   claims:<feed>:held:<member>     sorted set by time of closing: delivered to it, not acknowledged
+-- commit.lua puts a group that closed before a feed's position into its waiting set.
 --
--- KEYS[1]: prefix of the namespace. ARGV: run, consumer, member, session, claim ms, splits by comma, then the script's own.
+-- KEYS[1]: prefix of the namespace.
+-- ARGV: run, consumer, member, session, claim ms, splits by comma, then those of the script itself.
 local prefix, run, consumer, member, session = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
 local splits = {}
@@ -28,7 +29,7 @@ local function milliseconds()
   return seconds * 1000 + math.floor(microseconds / 1000)
 end
 
--- Whether a later session speaks for this member.
+-- Whether a later session acts for this member.
 local function is_superseded()
   for _, split in ipairs(splits) do
     local known = redis.call('HGET', feed(split, 'sessions'), member)
@@ -37,7 +38,7 @@ local function is_superseded()
   return false
 end
 
--- Show that this member lives. One that had lapsed is a member again, of what it is given from now on.
+-- Renew this member. A lapsed one becomes a member again, without the groups that it held.
 local function show()
   for _, split in ipairs(splits) do
     redis.call('HSET', feed(split, 'sessions'), member, session)
@@ -45,7 +46,7 @@ local function show()
   end
 end
 
--- Put back what this member holds, for any member to take. Returns whether it held it.
+-- Put back a group that this member holds, for any member to take. Returns whether it held the group.
 local function put_back(split, group)
   local closed_at = redis.call('ZSCORE', feed(split, 'held', member), group)
   if not closed_at then return false end

@@ -1,4 +1,5 @@
--- How many members of some blocks meet the conditions. Stands behind scan.lua.
+-- Number of members of some blocks that meet the conditions. Reads only.
+-- Preludes: scan.lua.
 -- Returns a number.
 local NUM_SET = {}
 for byte = 0, 255 do

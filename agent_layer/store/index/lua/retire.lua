@@ -1,6 +1,7 @@
--- Take segments out of the index of those owners for whom another segment stands in. Stands behind blocks.lua.
--- ARGV[1]: msgpack of a list of {owner, name that stands in, names that go}.
--- Returns owners for whom nothing stands in: they still need the names that were to go.
+-- Remove superseded segments from the index of each owner that the new segment holds, too.
+-- Preludes: keys.lua.
+-- ARGV[1]: msgpack of a list of {owner, name of the new segment, names to remove}.
+-- Returns the owners that the new segment does not hold: they still need the old segments.
 local function leave_trajectory(id, new, olds)
   local chunks = key('t', id, 'chunks')
   if redis.call('HEXISTS', chunks, new) == 0 then return false end

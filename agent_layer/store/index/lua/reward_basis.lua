@@ -1,7 +1,7 @@
--- What the reward of a trajectory follows from. Stands behind blocks.lua.
-local NOTHING_SAID = '||0' -- mark of one that was deleted
+-- The fields that determine the reward of a trajectory. Comes after prelude.lua.
+local NOTHING_SAID = '||0' -- mark of a deleted trajectory
 
--- {id, mark, declared, ended, status, cause, reward, reward, ...}; '' is not known. The mark changes with what follows.
+-- {id, mark, declared, ended, status, cause, reward, reward, ...}; '' is unknown. The mark changes with the rest.
 local function basis_of(id)
   local row = key('t', id)
   local opened, ended, declared, status, cause =

@@ -1,6 +1,8 @@
--- Bits that no row stands behind: they stay when a row is lost and then filed again elsewhere, and are counted.
+-- Orphan bits: bits of a bitmap without a row behind them. They remain when a lost row is indexed again elsewhere, and
+-- searches count them.
+-- Preludes: keys.lua, prelude.lua.
 -- ARGV: block, which IDS_TOGETHER of its members, '1' to clear the bits, then names of bitmaps of the block.
--- Returns how many there are. Stands behind blocks.lua.
+-- Returns their number.
 local block, part, clears = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3] == '1'
 local first = part * IDS_TOGETHER
 

@@ -1,5 +1,6 @@
--- Acknowledge groups for good, whoever holds them.
--- ARGV: groups. Returns for each: acked when this session held it, late when it did not, again when it was done before.
+-- Acknowledge groups for good, no matter which member holds them.
+-- Preludes: prelude.lua.
+-- ARGV: groups. Returns for each: acked when this session held it, late when it did not, again on a repeated call.
 local function release(split, group)
   local speaks = redis.call('HGET', feed(split, 'sessions'), member) == session
   local stood = speaks and redis.call('ZSCORE', feed(split, 'held', member), group)
