@@ -22,11 +22,6 @@ from envs.scorers import AGENT, load_scorer
 _STOPPED_BY_KEYBOARD = 130
 
 
-def register_rescore(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("rescore")(rescore_stored)
-
-
 @takes_filters
 def rescore_stored(
     context: typer.Context,
@@ -37,7 +32,7 @@ def rescore_stored(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Judge and report, but keep nothing.")] = False,
     slots: Annotated[int, typer.Option(min=1, help="Judgements at the same time.")] = 8,
 ) -> None:
-    """Let a scorer judge all that a query finds. What stood is superseded and stays; where it fails, that stands on.
+    """Score matching trajectories again. Earlier rewards stay, superseded; a failing scorer changes none.
 
     Ctrl-C ends it well; the same command goes on where it was left.
     """

@@ -1,7 +1,4 @@
-"""This file holds the commands that write trajectories into files: ``store export parquet | jsonl | verl``.
-
-This file holds the command that imports logs of messages: ``store import``.
-"""
+"""Trajectories in files: ``store export parquet | jsonl | verl`` writes them, ``store import`` reads conversations."""
 
 import signal
 import sys
@@ -39,15 +36,7 @@ _REWRITE_SECONDS = 2.0
 """Between two rounds of ``--follow``: each writes a part of up to 16 MB again."""
 
 
-def export_group() -> typer.Typer:
-    """Give the group of commands."""
-    group = typer.Typer(help="Write trajectories that have ended into files.", no_args_is_help=True)
-    group.command()(takes_filters(parquet))
-    group.command()(takes_filters(jsonl))
-    group.command()(takes_filters(verl))
-    return group
-
-
+@takes_filters
 def parquet(
     context: typer.Context,
     directory: Annotated[Path, typer.Argument(metavar="DIR")],
@@ -59,7 +48,7 @@ def parquet(
     step: WhichStep = None,
     filters: Filters,
 ) -> None:
-    """Keep a Parquet dataset equal to an answer: DIR/trajectories/*.parquet and DIR/steps/*.parquet."""
+    """Keep a Parquet dataset equal to a query: DIR/{trajectories,steps}/*.parquet."""
     from agent_layer.export import (  # noqa: PLC0415  # comes with an extra
         Dataset,
         Keeper,
@@ -90,6 +79,7 @@ def parquet(
     left_out.end()
 
 
+@takes_filters
 def jsonl(
     context: typer.Context,
     file: Annotated[str, typer.Argument(metavar="FILE", help="'-' is standard output.")],
@@ -97,7 +87,7 @@ def jsonl(
     contents: Annotated[bool, typer.Option("--contents/--no-contents", help="Else hashes stand for them.")] = True,
     filters: Filters,
 ) -> None:
-    """Write one line for each trajectory: what 'show --format json' shows of it."""
+    """Write one line per trajectory, as 'show --format json' prints it."""
     store, left_out = open_store(context.obj), _LeftOut()
     found = store.read(_ended(store, filters), contents=contents, on_corrupt=left_out.note)
     lines = (msgspec.json.encode(show_trajectory(row, trajectory)) + b"\n" for row, trajectory in found)
@@ -109,13 +99,14 @@ def jsonl(
     left_out.end()
 
 
+@takes_filters
 def verl(
     context: typer.Context,
     file: Annotated[Path, typer.Argument(metavar="FILE.parquet")],
     *,
     filters: Filters,
 ) -> None:
-    """Write the tasks of the trajectories as veRL's own dataset: one row for each task, its prompt and its grading."""
+    """Write the tasks of trajectories as a veRL dataset: one row per task."""
     from agent_layer.export import first_of_each_task, verl_row, write_verl  # noqa: PLC0415  # comes with an extra
 
     store, left_out = open_store(context.obj), _LeftOut()
@@ -207,7 +198,7 @@ def import_messages(
     task_type: Annotated[str, typer.Option(help="Where a line names none.")] = "default",
     split: Annotated[Literal["train", "eval"], typer.Option()] = "train",
 ) -> None:
-    """Import OpenAI-style messages, or requests with their responses, as text. Importing a file twice imports it once.
+    """Import OpenAI-style messages, or requests with responses, as text. Each file is imported once.
 
     Every line is checked first; where one cannot be read, nothing is imported.
     """

@@ -19,14 +19,6 @@ _WAIT_SECONDS = 0.5
 _RETRY_SECONDS = 5.0
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    group = typer.Typer(help="Hand stored trajectories to other systems.", no_args_is_help=True)
-    group.callback()(lambda: None)
-    group.command()(otlp)
-    app.add_typer(group, name="export")
-
-
 def otlp(
     context: typer.Context,
     *,
@@ -39,7 +31,7 @@ def otlp(
     follow: Annotated[bool, typer.Option("--follow", help="Go on with those that end from now on.")] = False,
     consumer: Annotated[str, typer.Option(help="Name under which --follow remembers how far it came.")] = "otlp",
 ) -> None:
-    """Send trajectories that have ended as OpenTelemetry spans (GenAI conventions) to an OTLP/HTTP endpoint."""
+    """Send finished trajectories as OpenTelemetry spans (GenAI conventions) to an OTLP/HTTP endpoint."""
     settings: Settings = context.obj
     store, sender = open_store(settings), _sender(settings, endpoint)
     feed = Feed(store, StorePlace(store, consumer), run=run, task=task, since=since, accepted=accepted or None)

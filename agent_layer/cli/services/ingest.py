@@ -17,17 +17,12 @@ from agent_layer.settings import Settings
 _SHUTDOWN_SECONDS = 3.0
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(ingest)
-
-
 def ingest(
     context: typer.Context,
     host: Annotated[str, typer.Option(help="Address to listen at; 0.0.0.0 for all.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="0 takes a free one.")] = 4318,
 ) -> None:
-    """Receive what machines without access to the store recorded, and spans of OpenTelemetry (as steps, as text)."""
+    """Receive logs of machines that cannot reach the store, and OpenTelemetry spans."""
     settings = _as_server(context.obj)
     listener = listen(host, port)
     address, taken = listener.getsockname()

@@ -20,11 +20,6 @@ from agent_layer.settings import Settings
 _CHECK_SECONDS = 0.1
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(serve)
-
-
 def serve(
     context: typer.Context,
     *,
@@ -35,7 +30,7 @@ def serve(
     tls_key: Annotated[Path | None, typer.Option(help="Its private key, unless it is in the same file.")] = None,
     insecure: Annotated[bool, typer.Option("--insecure", help="Let others connect without TLS.")] = False,
 ) -> None:
-    """Serve the gateway against configured servers (AGENT_LAYER_VLLM_URLS, AGENT_LAYER_REDIS_URL, ...)."""
+    """Serve the gateway for configured engines (AGENT_LAYER_VLLM_URLS) and Redis."""
     asked = {"tls_cert": tls_cert, "tls_key": tls_key, "insecure": insecure or None}
     settings = with_key(context.obj).model_copy(update={name: value for name, value in asked.items() if value})
     _know_engines(settings)

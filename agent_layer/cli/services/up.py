@@ -17,18 +17,16 @@ from agent_layer.settings import Settings
 _CHECK_SECONDS = 1.0
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(up)
-
-
 def up(
     context: typer.Context,
     model: Annotated[Path | None, typer.Option(help="Directory of a model; vLLM is started with it.")] = None,
     engine: Annotated[str | None, typer.Option(help="Address of an engine that runs already.")] = None,
     port: Annotated[int, typer.Option(help="Of the gateway; 0 takes a free one.")] = 8790,
 ) -> None:
-    """Run Redis, objects, an engine and the gateway; print how others find them; Ctrl-C stops it."""
+    """Run Redis, objects, an engine and the gateway on this machine.
+
+    Prints the settings by which workers and trainers find them. Ctrl-C stops everything.
+    """
     source = _engine_of(context.obj, model, engine)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with suppress(KeyboardInterrupt), ExitStack() as running:

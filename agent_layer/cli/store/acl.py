@@ -27,7 +27,7 @@ def acl(
     user: Annotated[str | None, typer.Option(help="Name of the user; without it, agent-layer-ROLE.")] = None,
     redis: Annotated[float, typer.Option(min=6.2, help="Version of the server; from 7 on, rules are tighter.")] = 6.2,
 ) -> None:
-    """Print lines for redis-cli that make a Redis user for each role, of this namespace only."""
+    """Print redis-cli lines that create a Redis user for each role of this namespace."""
     if role is not None and role not in ROLES:
         raise BadInputError(f"--role {role}: expected one of {', '.join(ROLES)}; correct it")
     if user is not None and role is None:

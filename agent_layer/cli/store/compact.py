@@ -14,12 +14,6 @@ from agent_layer.store.maintenance import Finding, Grace
 from agent_layer.times import parse_span
 
 
-def register_compact(group: typer.Typer) -> None:
-    """Add the commands."""
-    group.command()(compact)
-    group.command()(gc)
-
-
 def compact(
     context: typer.Context,
     only_dead: Annotated[
@@ -27,7 +21,7 @@ def compact(
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how much there is to do.")] = False,
 ) -> None:
-    """Merge small segments, and rewrite those that hold bytes of something deleted; readers go on reading.
+    """Merge small segments, and rewrite segments that hold deleted bytes; readers are not disturbed.
 
     A segment is an object that holds many records; fewer of them are read faster. Run it once an hour or so:
     bytes of something deleted are then gone within about a day. It may be stopped at any time.
@@ -55,7 +49,7 @@ def gc(
         str, typer.Option(help="What was stored less than this ago stays: 90s, 1h, 3d. Tombstones stay for 30 days.")
     ] = "1h",
 ) -> None:
-    """Remove objects that nobody needs: replaced segments, unfinished objects, old tombstones.
+    """Remove unneeded objects: replaced segments, unfinished objects, old tombstones.
 
     What may be the only copy of anything stays, and is named. Crashes leave such objects; 'store compact' leaves none.
     """
