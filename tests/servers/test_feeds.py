@@ -61,13 +61,13 @@ def test_acknowledgements_and_claims_survive_a_rebuild(write, follow, store):
     done, held, _ = next(one), next(one), next(follow("other"))
     done.ack()
 
-    store.reindex(drop=True)
+    store.admin.reindex(drop=True)
     assert held.is_held()
     third = follow("third")
     assert ids(third) == ["j", "k"]
 
     write(group("late", 0.1))
-    store.reindex(drop=True)
+    store.admin.reindex(drop=True)
     assert ids(one) == ["late"]
     assert ids(follow("other")) == ["i"]
     assert held.ack() == "acked"

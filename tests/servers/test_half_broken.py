@@ -91,18 +91,18 @@ def lose(store, names):
 @pytest.mark.parametrize("mend", ["check", "reindex"])
 def test_any_one_key_that_is_lost_is_noticed_and_comes_back(full_store, answers_of, mend):
     before = everything(full_store, answers_of)
-    assert full_store.check().findings == []
+    assert full_store.admin.check().findings == []
     unnoticed, unmended = [], []
 
     for name in index_keys(full_store):
         lose(full_store, [name])
-        if full_store.check(repair=mend == "check").findings == []:
+        if full_store.admin.check(repair=mend == "check").findings == []:
             unnoticed.append(name)
         if mend == "reindex":
-            full_store.reindex()
-        if everything(full_store, answers_of) != before or full_store.check().findings:
+            full_store.admin.reindex()
+        if everything(full_store, answers_of) != before or full_store.admin.check().findings:
             unmended.append(name)
-            full_store.reindex(drop=True)
+            full_store.admin.reindex(drop=True)
 
     assert (unnoticed, unmended) == ([], [])
 
@@ -113,11 +113,11 @@ def test_whatever_is_lost_is_noticed_and_comes_back(full_store, answers_of, seed
     names = index_keys(full_store)
     lose(full_store, chance.sample(names, chance.randrange(2, len(names))))
 
-    assert full_store.check().findings
+    assert full_store.admin.check().findings
     if seed % 2:
-        full_store.reindex()
+        full_store.admin.reindex()
     else:
-        assert full_store.check(repair=True).is_sound
+        assert full_store.admin.check(repair=True).is_sound
 
-    assert full_store.check().findings == []
+    assert full_store.admin.check().findings == []
     assert everything(full_store, answers_of) == before

@@ -140,7 +140,7 @@ def compact_and_die(settings, redis, keys):
         objects = DeadlyObjects(settings.dir / "objects")
         deadly = DeadlyRedis(connection_pool=redis.connection_pool)
         objects.fate = deadly.fate = Fate(turn)
-        Store(settings, deadly, objects).compact(limits=NOW)
+        Store(settings, deadly, objects).admin.compact(limits=NOW)
 
     def start(turn: int) -> bool:
         victim = get_context("fork").Process(target=work, args=(turn,))
@@ -165,8 +165,8 @@ def test_whatever_the_point_the_next_run_does_the_rest(store, compact_and_die, d
         if dies != "before":
             kill(store, f"{SECRET}.{turn}-0")
         if dies == "after, and the index is lost":
-            store.reindex(drop=True)
-        report = store.compact(limits=NOW, only_dead=True)
+            store.admin.reindex(drop=True)
+        report = store.admin.compact(limits=NOW, only_dead=True)
 
         assert (report.num_left, report.findings) == (0, []), f"turn {turn}"
         assert not is_stored(store, SECRET), f"turn {turn}"
@@ -177,10 +177,10 @@ def test_whatever_the_point_the_next_run_does_the_rest(store, compact_and_die, d
         if not was_killed:
             break
     assert turn > 30
-    store.compact(limits=NOW)
+    store.admin.compact(limits=NOW)
     assert stored_in(store) == Counter(expected)
-    assert store.check().findings == []
+    assert store.admin.check().findings == []
     assert len(list(store.objects.list(f"{store.keys.namespace}/seg/"))) == store.redis.hlen(store.keys.segments)
     before = [(row, store.get(row.trajectory_id)) for row in store.query(run="r", limit=200).items]
-    store.reindex(drop=True)
+    store.admin.reindex(drop=True)
     assert [(row, store.get(row.trajectory_id)) for row in store.query(run="r", limit=200).items] == before

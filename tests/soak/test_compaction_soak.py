@@ -59,7 +59,7 @@ def compact_for_ever(settings):
     store = open_store(settings)
     for number in range(10**9):
         try:
-            store.compact(limits=NOW, only_dead=number % 3 == 0)
+            store.admin.compact(limits=NOW, only_dead=number % 3 == 0)
         except LeaseLostError:
             continue
 
@@ -159,8 +159,8 @@ def settle(store, machines, num_appended: int) -> None:
             pass
         shipper.close()
     delete(store, *(f"doomed.{number}-0" for number in range(num_appended)))
-    assert store.compact(limits=NOW).findings == []
-    assert store.compact(limits=NOW, only_dead=True).num_left == 0
+    assert store.admin.compact(limits=NOW).findings == []
+    assert store.admin.compact(limits=NOW, only_dead=True).num_left == 0
 
 
 def test_what_was_appended_is_there_once_whoever_is_killed_and_the_dead_are_gone(machines, tmp_path, start):
@@ -172,12 +172,12 @@ def test_what_was_appended_is_there_once_whoever_is_killed_and_the_dead_are_gone
     assert all(reader.is_alive() for reader in readers), complaint.read_text()
     settle(store, machines, num_appended)
 
-    assert store.check().findings == []
+    assert store.admin.check().findings == []
     for number in range(NUM_TRAJECTORIES):
         expected = [f"{one:06}" for one in range(num_appended) if id_of(one) == id_of(number)]
         assert sorted(store.get(id_of(number)).contents) == sorted(contents_in(store, id_of(number))) == expected
     assert not [key for key in store.objects.list("") if b"secret" in unpacked(store, key)]
     before = [(row, store.get(row.trajectory_id)) for row in store.query(limit=100).items]
     assert len(before) == NUM_TRAJECTORIES
-    store.reindex(drop=True)
+    store.admin.reindex(drop=True)
     assert [(row, store.get(row.trajectory_id)) for row in store.query(limit=100).items] == before

@@ -28,7 +28,7 @@ def compact(
     """
     store = open_store(context.obj)
     with show_progress("segments") as progress:
-        report = store.compact(only_dead=only_dead, dry_run=dry_run, progress=progress)
+        report = store.admin.compact(only_dead=only_dead, dry_run=dry_run, progress=progress)
     deed = "would become" if dry_run else "became"
     sizes = (
         describe_size(report.bytes_removed)
@@ -56,7 +56,7 @@ def gc(
     store = open_store(context.obj)
     seconds = parse_span(grace, "--grace")
     with show_progress("objects") as progress:
-        report = store.collect_garbage(grace=Grace(seconds=seconds), dry_run=dry_run, progress=progress)
+        report = store.admin.collect_garbage(grace=Grace(seconds=seconds), dry_run=dry_run, progress=progress)
     for one in report.removed if dry_run else ():
         typer.echo(f"{one.key}: {one.reason}")
     deed = "would go" if dry_run else "removed"

@@ -100,7 +100,7 @@ def expire(
     acknowledge. Example: --older-than 30d --split eval.
     """
     with show_progress("segments") as progress:
-        report = open_store(context.obj).expire(
+        report = open_store(context.obj).admin.expire(
             dry_run=not yes,
             purge=not keep_bytes,
             progress=progress,

@@ -18,7 +18,7 @@ def reindex(
     """Rebuild the Redis index from the objects; continue a rebuild that was stopped."""
     store = open_store(context.obj)
     with show_progress("segments") as progress:
-        report = store.reindex(drop=drop, progress=progress)
+        report = store.admin.reindex(drop=drop, progress=progress)
     resumed = f", {report.num_resumed} of them before it was stopped" if report.num_resumed else ""
     typer.echo(f"{report.num_segments - len(report.corrupt)} of {report.num_segments} segments indexed{resumed}")
     for reason in report.corrupt:
@@ -34,7 +34,7 @@ def check(
     """Compare index and objects in both directions, and verify every checksum."""
     store = open_store(context.obj)
     with show_progress("segments") as progress:
-        report = store.check(repair=repair, progress=progress)
+        report = store.admin.check(repair=repair, progress=progress)
     for finding in report.findings:
         typer.echo(f"{finding.kind}: {finding.subject}: {finding.detail}", err=True)
     counts = f"{report.num_segments} segments, {report.num_trajectories} trajectories, {len(report.findings)} findings"
@@ -48,5 +48,5 @@ def check(
 def cool(context: typer.Context) -> None:
     """Remove a finished namespace from Redis. Its objects stay; 'reindex' restores it."""
     store = open_store(context.obj)
-    num_known = store.cool()
+    num_known = store.admin.offload()
     typer.echo(f"{num_known} trajectories of namespace {store.keys.namespace!r} are in the objects alone now")

@@ -223,7 +223,7 @@ class _Collection:
             return
         for entry, hashes in stones.items():
             if not named.intersection(hashes):
-                self._remove(entry, "nothing stored belongs to whom it names")
+                self._remove(entry, "no stored record belongs to its owners")
                 if not self._dry_run:
                     self._redis.hdel(self._keys.dead, *hashes)
 

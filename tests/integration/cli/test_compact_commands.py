@@ -59,7 +59,7 @@ def test_compact_says_what_it_did(store, care):
 
     assert re.match(r"3 of 3 segments became 1 \([\d.]+ KB -> [\d.]+ \w+\), 0 left", care("compact")[1])
     assert care("compact")[1].startswith("0 of 1 segments became 0")
-    assert store.check().findings == []
+    assert store.admin.check().findings == []
 
 
 def test_only_dead_takes_out_the_bytes_of_the_dead(store, care):

@@ -85,7 +85,7 @@ def test_an_endpoint_that_takes_nothing_costs_nothing_of_the_record(record, expo
 
     assert (status, collector.spans) == (2, [])
     assert "nothing of the store is lost" in err
-    assert open_store(settings).check().is_sound
+    assert open_store(settings).admin.check().is_sound
     collector.status = 200
     assert export("--endpoint", collector.url)[0] == 0
     assert len(collector.spans) == 10

@@ -128,13 +128,13 @@ def care(settings, trajectory_id):
     store.reward(trajectory_id, 0.25, name="opinion", reward_id="mine")
     assert open_recorder(settings).flush().pending == 0
     open_recorder(settings).close()
-    store.reindex(drop=True)
-    assert store.check().findings == []
-    store.expire(older_than=time.time() - 3_600)
+    store.admin.reindex(drop=True)
+    assert store.admin.check().findings == []
+    store.admin.expire(older_than=time.time() - 3_600)
     assert store.delete(trajectory_id).num_segments_left == 0
-    store.compact(limits=Limits(least_age_seconds=0.0, small_bytes=1 << 20))
-    assert store.collect_garbage(grace=Grace(seconds=0.0)).findings == []
-    assert store.check(repair=True).findings == []
+    store.admin.compact(limits=Limits(least_age_seconds=0.0, small_bytes=1 << 20))
+    assert store.admin.collect_garbage(grace=Grace(seconds=0.0)).findings == []
+    assert store.admin.check(repair=True).findings == []
 
 
 def look(store, dispatcher):
@@ -144,7 +144,7 @@ def look(store, dispatcher):
     assert store.count(accepted=True) == 2
     store.summarise(by=["task_type"])
     store.explain(accepted=True)
-    assert store.quarantine() == {}
+    assert store.admin.quarantine() == {}
     assert list_batches(store.redis, store.keys, "default") == []
     dispatcher.stats()
     groups = dispatcher.groups(dispatcher.queue.views.closed_ids())
@@ -179,10 +179,10 @@ def test_a_shipper_that_may_nothing_else_ships(guarded, settings_of):
 CARE = [
     lambda store: store.delete("x.0-0"),
     lambda store: store.delete(run="r", purge=False),
-    lambda store: store.expire(run="r", older_than=time.time() + 60),
-    lambda store: store.compact(),
-    lambda store: store.collect_garbage(grace=Grace(seconds=0.0, tombstone_seconds=0.0)),
-    lambda store: store.reindex(drop=True),
+    lambda store: store.admin.expire(run="r", older_than=time.time() + 60),
+    lambda store: store.admin.compact(),
+    lambda store: store.admin.collect_garbage(grace=Grace(seconds=0.0, tombstone_seconds=0.0)),
+    lambda store: store.admin.reindex(drop=True),
 ]
 
 
@@ -199,7 +199,7 @@ def test_whoever_is_no_operator_is_stopped_before_anything_of_a_store_is_changed
             act(open_store(settings_of(role)))
 
     assert sorted(operator.objects.list("")) == objects
-    assert operator.check().findings == []
+    assert operator.admin.check().findings == []
     assert {user for user, _, _ in refusals(guarded)} == {role}
     for act in CARE:
         act(operator)

@@ -111,7 +111,7 @@ def test_labels_whose_names_hold_an_equals_sign_are_told_apart(store, write, mod
 
     for id_, labels in told.items():
         assert [row.trajectory_id for row in store.query(labels=labels).items] == [id_]
-    assert store.check().findings == []
+    assert store.admin.check().findings == []
 
 
 def test_what_is_entered_again_leaves_what_it_was_filed_under(store, write, models):

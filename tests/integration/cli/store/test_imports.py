@@ -57,7 +57,7 @@ def test_importing_twice_is_importing_once(agent_layer, log, settings):
 
     assert (status, out) == (0, "1 conversations, 0 of them new, in run default\n")
     assert (store.row(row.trajectory_id), store.get(row.trajectory_id), sorted(store.objects.list(""))) == before
-    assert store.check().is_sound
+    assert store.admin.check().is_sound
 
 
 def test_what_was_deleted_is_not_imported_again(agent_layer, log, settings):
