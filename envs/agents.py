@@ -27,7 +27,7 @@ from envs.environment import Environment, play
 from envs.progress import current_progress
 from envs.registry import find_object
 from envs.resumable import is_resumable, resumable
-from tracer import variables_of
+from tracer import rollout_variables
 from tracer.core import Rollout, json_value
 
 Target: TypeAlias = Callable[[Task, Rollout], Awaitable[object]]
@@ -168,7 +168,7 @@ def command_variables(task: Task, rollout: Rollout) -> dict[str, str]:
     """Give what the command's environment says of the attempt. Nothing of the grading is in it."""
     view = task.view()
     seen = {"id": view.id, "task_type": view.task_type, "input": view.input, "seed": view.seed}
-    return variables_of(rollout) | {"AGENT_LAYER_TASK": msgspec.json.encode(seen).decode()}
+    return rollout_variables(rollout) | {"AGENT_LAYER_TASK": msgspec.json.encode(seen).decode()}
 
 
 async def _tail(stream: asyncio.StreamReader | None) -> bytes:

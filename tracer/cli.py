@@ -31,7 +31,7 @@ def trace(
         raise BadInputError(f"trace: expected a program to run, found no {command[0]!r} on PATH; check its name")
     init(settings)
     program = Program(command, settings)
-    block = rollout(task or _name_of(command), task_type=task_type, run=run or settings.run)
+    block = rollout(task or _name_task(command), task_type=task_type, run=run or settings.run)
     with suppress(AgentFailedError), block as opened:  # what failed is recorded as failed, and its status goes on
         program.run(opened)
     flush()
@@ -39,7 +39,7 @@ def trace(
     return program.status
 
 
-def _name_of(command: list[str]) -> str:
+def _name_task(command: list[str]) -> str:
     """Name a program after its script, if it has one."""
     names = [Path(word).name for word in command]
     scripts = [name for name in names[1:] if name.endswith((".py", ".sh"))]

@@ -43,13 +43,15 @@ class RunningJob:
 
 
 @contextmanager
-def run_job(settings: Settings, job: Job, tell: Callable[[str], None] = lambda _: None) -> Generator[RunningJob]:
+def run_job(
+    settings: Settings, job: Job, report_phase: Callable[[str], None] = lambda _: None
+) -> Generator[RunningJob]:
     """Run a job for as long as the block does; then end the trainer first, so that it makes its checkpoint.
 
     Args:
         settings: where everything lives; ``settings.run`` is the run.
         job: what to run.
-        tell: hears what is waited for.
+        report_phase: receives a description of what the call waits for, several times a second.
 
     Raises: EngineError, UnreachableError: a part does not come up.
     """
@@ -58,7 +60,7 @@ def run_job(settings: Settings, job: Job, tell: Callable[[str], None] = lambda _
     config.parent.mkdir(parents=True, exist_ok=True)
     write_config(job.config, config)
     with ExitStack() as cleanup:
-        tell("Redis is starting")
+        report_phase("Redis is starting")
         redis = cleanup.enter_context(open_redis(settings))
         if not settings.gateway_url:
             remove_ended_engines(settings, redis)  # before the trainer looks for engines
@@ -66,7 +68,7 @@ def run_job(settings: Settings, job: Job, tell: Callable[[str], None] = lambda _
         cleanup.callback(trainer.stop)
         processes = {"trainer": trainer}
         if not settings.gateway_url:
-            stack = cleanup.enter_context(run_stack(settings, _engine(settings, redis, job), tell=tell))
+            stack = cleanup.enter_context(run_stack(settings, _engine(settings, redis, job), report_phase=report_phase))
             settings, processes = stack.settings, processes | stack.processes
         work = ["work", job.target, "--slots", str(job.slots)]
         processes["worker"] = _start(work, settings, logs / "worker.log")

@@ -15,7 +15,7 @@ from agent_layer.dispatcher.models import GroupState, QueueStats, RolloutState, 
 from agent_layer.dispatcher.scripts import LOOK, keys_of
 from agent_layer.infra import batched
 from agent_layer.infra.redis import Keys
-from agent_layer.schema import Task, decode, rollout_id_of
+from agent_layer.schema import Task, decode, make_rollout_id
 
 T = TypeVar("T")
 
@@ -133,7 +133,7 @@ class Views:
 
 def members_of(group: GroupState) -> Iterator[str]:
     """Ids of the group's rollouts."""
-    return (rollout_id_of(group.group_id, member) for member in range(group.num_launched))
+    return (make_rollout_id(group.group_id, member) for member in range(group.num_launched))
 
 
 def _weighed(groups: Sequence[GroupState]) -> Iterator[list[GroupState]]:

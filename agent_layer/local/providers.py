@@ -17,7 +17,7 @@ _ENVIRONMENT = {
 
 
 @contextmanager
-def with_providers(settings: Settings) -> Generator[Settings]:
+def run_provider_proxy(settings: Settings) -> Generator[Settings]:
     """Run LiteLLM for as long as the block does, where the settings' model names need it and name no server for it.
 
     Returns: settings that name it.

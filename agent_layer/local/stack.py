@@ -16,11 +16,11 @@ from agent_layer.engines import Engine, register_engine, remove_ended_engines
 from agent_layer.errors import EngineError, UnreachableError
 from agent_layer.infra.processes import SupervisedProcess, free_port, is_responding, start_supervised
 from agent_layer.infra.redis import open_redis
-from agent_layer.local.providers import with_providers
+from agent_layer.local.providers import run_provider_proxy
 from agent_layer.local.vllm import VllmServer
 from agent_layer.settings import Settings
 
-Tell = Callable[[str], None]
+ReportPhase = Callable[[str], None]
 """Told what is being waited for."""
 
 _GATEWAY_SECONDS = 30.0
@@ -45,7 +45,7 @@ class Stack:
 
 @contextmanager
 def run_stack(
-    settings: Settings, engine: VllmServer | str, port: int = 0, tell: Tell = lambda _: None
+    settings: Settings, engine: VllmServer | str, port: int = 0, report_phase: ReportPhase = lambda _: None
 ) -> Generator[Stack]:
     """Run everything for as long as the block does.
 
@@ -53,11 +53,11 @@ def run_stack(
         settings: where things live; a missing operator key is minted.
         engine: a vLLM to start, or the address of one that runs.
         port: of the gateway; 0 takes a free one.
-        tell: hears what is waited for, several times a second.
+        report_phase: receives a description of what the call waits for, several times a second.
 
     Raises: EngineError: the engine dies or returns no token ids. UnreachableError: Redis or the engine does not answer.
     """
-    settings = with_key(settings)
+    settings = ensure_api_key(settings)
     with ExitStack() as cleanup:
         redis = cleanup.enter_context(open_redis(settings))
         processes: dict[str, SupervisedProcess] = {}
@@ -66,19 +66,19 @@ def run_stack(
             cleanup.callback(remove_ended_engines, settings, redis)
             cleanup.callback(engine.stop)
             processes["vLLM"] = engine.start()
-            engine.wait(lambda seconds: tell(f"vLLM is starting ({seconds:.0f} s)"))
+            engine.wait(lambda seconds: report_phase(f"vLLM is starting ({seconds:.0f} s)"))
             known = register_engine(settings, redis, engine.url, location=str(engine.model), logprobs_mode="processed")
         else:
-            tell(f"asking {engine}")
+            report_phase(f"asking {engine}")
             known = register_engine(settings, redis, engine)
         settings = settings.model_copy(update={"vllm_urls": known.url})
-        settings = cleanup.enter_context(with_providers(settings))
+        settings = cleanup.enter_context(run_provider_proxy(settings))
         settings, processes["gateway"] = start_gateway(settings, port)
         cleanup.callback(processes["gateway"].stop)
         yield Stack(settings=settings, engine=known, processes=processes)
 
 
-def with_key(settings: Settings) -> Settings:
+def ensure_api_key(settings: Settings) -> Settings:
     """Mint an operator key unless there is one."""
     return settings if settings.api_key else settings.model_copy(update={"api_key": f"ok-{secrets.token_urlsafe(24)}"})
 
@@ -102,7 +102,7 @@ def start_gateway(settings: Settings, port: int = 0) -> tuple[Settings, Supervis
     return settings.model_copy(update={"gateway_url": url}), process
 
 
-def export_lines(settings: Settings) -> Iterator[str]:
+def shell_exports(settings: Settings) -> Iterator[str]:
     """Shell lines by which other commands find what runs."""
     variables = settings.environment()
     names = ("DIR", "REDIS_URL", "OBJECTS_URL", "NAMESPACE", "RUN", "GATEWAY_URL", "API_KEY")

@@ -10,7 +10,7 @@ from redis.exceptions import RedisError
 from agent_layer.errors import CorruptRecordError, UnreachableError
 from agent_layer.infra.objects import ObjectStore, open_objects
 from agent_layer.infra.redis import Keys, RedisUnreachableError, open_redis
-from agent_layer.schema import ContentRef, LogRecord, encode, owner_of
+from agent_layer.schema import ContentRef, LogRecord, encode, record_owner
 from agent_layer.settings import Settings
 from agent_layer.state import read_outbox, remove_decisions
 from agent_layer.store.index import commit_segments
@@ -48,7 +48,7 @@ def store_records(
     """
     owned: defaultdict[str, list[StoredRecord]] = defaultdict(list)
     for one in records:
-        owned[owner_of(one.record)].append(one)
+        owned[record_owner(one.record)].append(one)
     living = leave_out_dead(redis, keys, owned)
     segment, sealed = build_segment(name, store_contents(redis, keys, objects, living, limits or BlobLimits()))
     objects.put(segment_key(keys, name), segment)

@@ -25,7 +25,7 @@ from agent_layer.schema import (
     Trajectory,
     content_hash,
     current_rewards,
-    topic_of,
+    reward_topic,
 )
 from agent_layer.store import Store
 from agent_layer.store.index import TrajectoryRow
@@ -160,7 +160,7 @@ def _counted(given: Sequence[Reward], started: AttemptStarted, task: Task, judgi
 
 def _superseding(given: Sequence[Reward], known: Sequence[Reward], judging: RescoreOptions) -> list[Reward]:
     """Let each judgement take the place of what stands; one that is null takes no place, one of a person keeps its."""
-    replaced = [(reward, find_standing(known, topic_of(reward))) for reward in given]
+    replaced = [(reward, find_standing(known, reward_topic(reward))) for reward in given]
     return [
         _placed(reward, standing, judging)
         for reward, standing in replaced

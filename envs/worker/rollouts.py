@@ -13,7 +13,7 @@ from contextlib import suppress
 from agent_layer.dispatcher import Lease
 from agent_layer.errors import AgentLayerError, BadInputError, NotFoundError, NotWholeError, UnreachableError
 from agent_layer.schema import RewardSpec, Split
-from agent_layer.schema.wire import OpenedRollout, OpenRequest, RenewedRollouts, Resumption, start_of
+from agent_layer.schema.wire import OpenedRollout, OpenRequest, RenewedRollouts, Resumption, make_attempt_started
 from agent_layer.state import Checkpoint, check_trainable
 from envs.failures import RefusedTaskError
 from envs.worker.context import WorkerContext
@@ -61,7 +61,9 @@ def open_attempt(
         resume=checkpoint and Resumption(calls=checkpoint.calls, seconds=checkpoint.seconds, worker=place.worker),
     )
     log = place.recorder.append(
-        start_of(request, rollout_id=lease.rollout_id, run=task.run, at=time.time(), worker=place.worker, task=task)
+        make_attempt_started(
+            request, rollout_id=lease.rollout_id, run=task.run, at=time.time(), worker=place.worker, task=task
+        )
     )
     if lease.attempt > 0:
         with suppress(NotFoundError, UnreachableError):  # whatever is left of the attempt before may call no more

@@ -38,7 +38,7 @@ from envs.worker.context import WorkerContext
 from envs.worker.scoring import ScoringStage
 from envs.worker.stored_waiter import StoredWaiter
 from envs.worker.worker import Worker
-from tracer import Tracing
+from tracer import Session
 
 
 def print_started(worker: Worker, agent: str, slots: int, run: str, told: TextIO | None = None) -> None:
@@ -193,7 +193,7 @@ def _make_worker(
 ) -> Worker:
     """Open what the worker needs; raises as ``serve_worker`` does."""
     recorder = open_recorder(settings)
-    gateway = Tracing(settings=settings, sink=recorder).gateway
+    gateway = Session(settings=settings, sink=recorder).gateway
     if gateway is None:
         raise BadInputError(
             "work: expected the address of a gateway in AGENT_LAYER_GATEWAY_URL, found none;"

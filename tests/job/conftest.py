@@ -22,7 +22,7 @@ from agent_layer.schema.step import Action, PromptDelta, StepPart
 from agent_layer.store import open_store
 from agent_layer.store.maintenance.rebuild import index_segment
 from agent_layer.store.segments.format import StoredRecord, build_segment, segment_key
-from trainer_adapter.config import Keep, Optimizer, Rollouts, Schedule, TrainConfig
+from trainer_adapter.config import OptimizerConfig, RetentionConfig, RolloutConfig, Schedule, TrainConfig
 from trainer_adapter.loop.feed import CONSUMER
 
 RUN = "r"
@@ -51,9 +51,9 @@ def configure(model, tmp_path):
             tasks=tasks,
             steps=steps,
             run=RUN,
-            rollouts=Rollouts(group_size=3, **plan),
-            optimizer=Optimizer(learning_rate=Schedule(start=1e-3)),
-            keep=Keep(checkpoint_steps=checkpoint_steps, num_versions=2),
+            rollouts=RolloutConfig(group_size=3, **plan),
+            optimizer=OptimizerConfig(learning_rate=Schedule(start=1e-3)),
+            keep=RetentionConfig(checkpoint_steps=checkpoint_steps, num_versions=2),
         )
 
     return configure

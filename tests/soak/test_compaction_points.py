@@ -10,7 +10,7 @@ import pytest
 from redis import Redis
 
 from agent_layer.infra.objects.filesystem import DirectoryObjects
-from agent_layer.schema.codec import encode, owner_of
+from agent_layer.schema.codec import encode, record_owner
 from agent_layer.schema.group import Group
 from agent_layer.schema.ids import new_id
 from agent_layer.schema.reward import Reward
@@ -87,7 +87,7 @@ def attempt_of(trajectory_id: str, text: str = "") -> list:
 def write(store: Store, records: list) -> None:
     owned = defaultdict(list)
     for record in records:
-        owned[owner_of(record)].append(StoredRecord(record, encode(record)))
+        owned[record_owner(record)].append(StoredRecord(record, encode(record)))
     name = new_id()
     store.objects.put(segment_key(store.keys, name), build_segment(name, owned)[0])
     index_segment(store.redis, store.keys, store.objects, name)

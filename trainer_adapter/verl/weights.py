@@ -161,13 +161,13 @@ def write_weights(directory: Path, tensors: Iterable[tuple[str, Tensor]], base: 
     save_file(whole, pending / _WEIGHTS, metadata={"format": "pt"})
     with (pending / _WEIGHTS).open("rb") as file:
         os.fsync(file.fileno())
-    weights_hash = _hash_of(pending / _WEIGHTS)
+    weights_hash = _hash_file(pending / _WEIGHTS)
     shutil.rmtree(directory, ignore_errors=True)  # left by a trainer that died before it registered the number
     pending.replace(directory)
     return weights_hash
 
 
-def _hash_of(path: Path) -> str:
+def _hash_file(path: Path) -> str:
     found = blake2b(digest_size=16)
     with path.open("rb") as file:
         while part := file.read(1 << 20):

@@ -14,8 +14,8 @@ import typer
 
 from agent_layer.cli.ui import show_progress
 from agent_layer.errors import BackPressureError, BadInputError, CorruptRecordError, NotFoundError
-from agent_layer.export import Feed, replacing
-from agent_layer.ingest import Batch, read_line, records_of, trajectory_id_of_line
+from agent_layer.export import Feed, replace_file
+from agent_layer.ingest import ImportBatch, line_trajectory_id, make_records, read_line
 from agent_layer.recorder import Recorder, open_recorder
 from agent_layer.schema import FINAL_STATUSES, check_name
 from agent_layer.store import Store, open_store, parse_which, takes_filters
@@ -25,7 +25,7 @@ from agent_layer.store.segments import owner_hash
 from agent_layer.times import parse_time
 
 if TYPE_CHECKING:
-    from agent_layer.export import Keeper
+    from agent_layer.export import DatasetWriter
 
 WhichStep: TypeAlias = Annotated[
     str | None,
@@ -51,8 +51,8 @@ def parquet(
     """Keep a Parquet dataset equal to a query: DIR/{trajectories,steps}/*.parquet."""
     from agent_layer.export import (  # noqa: PLC0415  # comes with an extra
         Dataset,
-        Keeper,
-        Plan,
+        DatasetPlan,
+        DatasetWriter,
         Table,
     )
 
@@ -60,22 +60,22 @@ def parquet(
     wanted: dict[Table, bool] = {"trajectories": trajectories, "steps": steps}
     which = None if step is None else parse_which(step)
     asked: Filters = {**filters, "step": which}
-    plan = Plan(
+    plan = DatasetPlan(
         tables=[name for name, is_wanted in wanted.items() if is_wanted], contents=contents, filters=_written(asked)
     )
     with _stopping() as is_stopped, Dataset(directory, plan, time.time()) as dataset:
         feed = Feed(store, dataset, **_dated(asked, dataset.made_at))
-        keeper = Keeper(store, feed, dataset, contents=contents, step=which, on_corrupt=left_out.note)
+        writer = DatasetWriter(store, feed, dataset, contents=contents, step=which, on_corrupt=left_out.note)
         if not (feed.resume() and follow):
             num_all = store.count(**asked)
             with show_progress("trajectories") as progress:
-                num_written = keeper.fill(lambda num_done: progress(num_done, num_all), is_stopped)
+                num_written = writer.write_all(lambda num_done: progress(num_done, num_all), is_stopped)
             if num_written is None:
                 typer.echo("stopped: not all is written; the same command again goes on", err=True)
                 raise typer.Exit(1)
             typer.echo(f"{num_written} trajectories in {directory}")
         if follow:
-            _follow(keeper, is_stopped)
+            _follow(writer, is_stopped)
     left_out.end()
 
 
@@ -94,7 +94,7 @@ def jsonl(
     if file == "-":
         _write_lines(sys.stdout.buffer, lines, store.count(**filters))
     else:
-        with replacing(Path(file)) as path, path.open("wb") as opened:
+        with replace_file(Path(file)) as path, path.open("wb") as opened:
             _write_lines(opened, lines, store.count(**filters))
     left_out.end()
 
@@ -120,9 +120,9 @@ def verl(
     left_out.end()
 
 
-def _follow(keeper: "Keeper", is_stopped: Callable[[], bool]) -> None:
+def _follow(writer: "DatasetWriter", is_stopped: Callable[[], bool]) -> None:
     while not is_stopped():
-        next_at = time.monotonic() + (_REWRITE_SECONDS if keeper.keep_current(_WAIT_SECONDS) else 0.0)
+        next_at = time.monotonic() + (_REWRITE_SECONDS if writer.write_changes(_WAIT_SECONDS) else 0.0)
         while time.monotonic() < next_at and not is_stopped():
             time.sleep(_WAIT_SECONDS / 5)
 
@@ -210,12 +210,12 @@ def import_messages(
     if not num_lines:
         raise BadInputError(f"{file}: expected at least one conversation, found none; write one on each line")
     store, recorder = open_store(context.obj), open_recorder(context.obj)
-    batch = Batch(run=name, split=split, task_type=kind, at=file.stat().st_mtime)
+    batch = ImportBatch(run=name, split=split, task_type=kind, at=file.stat().st_mtime)
     num_new = 0
     with show_progress("conversations") as progress:
         for num_done, (number, line) in enumerate(_lines(file), start=1):
-            if not _is_known(store, trajectory_id := trajectory_id_of_line(line, name)):
-                recorder.append(*records_of(read_line(line, f"{file} line {number}"), trajectory_id, batch))
+            if not _is_known(store, trajectory_id := line_trajectory_id(line, name)):
+                recorder.append(*make_records(read_line(line, f"{file} line {number}"), trajectory_id, batch))
                 num_new += 1
             if num_done % _FLUSH_LINES == 0 or num_done == num_lines:
                 _flush(recorder)

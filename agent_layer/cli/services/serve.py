@@ -13,7 +13,7 @@ from agent_layer.errors import BadInputError, EngineError
 from agent_layer.gateway import listen, serve_gateway
 from agent_layer.infra.processes import reachable_host
 from agent_layer.infra.redis import open_redis
-from agent_layer.local import GatewayProcesses, export_lines, with_key, with_providers
+from agent_layer.local import GatewayProcesses, ensure_api_key, run_provider_proxy, shell_exports
 from agent_layer.recorder import ensure_shipper
 from agent_layer.settings import Settings
 
@@ -32,10 +32,10 @@ def serve(
 ) -> None:
     """Serve the gateway for configured engines (AGENT_LAYER_VLLM_URLS) and Redis."""
     asked = {"tls_cert": tls_cert, "tls_key": tls_key, "insecure": insecure or None}
-    settings = with_key(context.obj).model_copy(update={name: value for name, value in asked.items() if value})
+    settings = ensure_api_key(context.obj).model_copy(update={name: value for name, value in asked.items() if value})
     _know_engines(settings)
     ensure_shipper(settings)  # for logs of processes that were killed
-    with with_providers(settings) as found:
+    with run_provider_proxy(settings) as found:
         if processes > 1:
             _serve_processes(found, host, port, processes)
         else:
@@ -62,7 +62,7 @@ def _serve_processes(settings: Settings, host: str, port: int, num_processes: in
 
 
 def _tell(settings: Settings) -> None:
-    for line in export_lines(settings):
+    for line in shell_exports(settings):
         typer.echo(line)
 
 

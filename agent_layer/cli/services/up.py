@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from agent_layer.errors import BadInputError, EngineError
-from agent_layer.local import Stack, VllmServer, export_lines, run_stack
+from agent_layer.local import Stack, VllmServer, run_stack, shell_exports
 from agent_layer.recorder import ensure_shipper
 from agent_layer.settings import Settings
 
@@ -32,7 +32,7 @@ def up(
     with suppress(KeyboardInterrupt), ExitStack() as running:
         stack = _start(running, context.obj, source, port)
         ensure_shipper(stack.settings)  # for logs of processes that were killed
-        for line in export_lines(stack.settings):
+        for line in shell_exports(stack.settings):
             typer.echo(line)
         while True:
             stack.check()

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 import pyarrow as pa
 
-from agent_layer.schema import JsonObject, Observation, Step, Trajectory, object_of, objects_of, resolve
+from agent_layer.schema import JsonObject, Observation, Step, Trajectory, as_json_object, as_json_objects, resolve
 from agent_layer.store.arrow.columns import (
     JSON,
     LOGPROBS,
@@ -85,7 +85,7 @@ def _content(name: str, hash_of: Callable[[Step], str | list[str] | None], meani
 def _tool_calls(place: _Place) -> list[JsonObject] | None:
     if (message := place.step.action.message) is None:
         return None
-    calls = [(call, object_of(call.get("function"))) for call in objects_of(message.get("tool_calls"))]
+    calls = [(call, as_json_object(call.get("function"))) for call in as_json_objects(message.get("tool_calls"))]
     return [
         {"id": _text(call.get("id")), "name": _text(of.get("name")), "arguments": _text(of.get("arguments"))}
         for call, of in calls

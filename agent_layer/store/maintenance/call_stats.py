@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final, TypeAlias
 
-from agent_layer.schema import LogRecord, StepPart, cause_of_break, is_empty
+from agent_layer.schema import LogRecord, StepPart, is_empty_answer, prefix_break_cause
 
 CallStats: TypeAlias = Counter[tuple[str, str]]
 """By run and by what is counted; CALLS is the number of calls that a gateway saw end."""
@@ -35,10 +35,10 @@ def describe_call_stats(call_stats: CallStats) -> list[str]:
 
 
 def _labels(part: StepPart) -> list[str]:
-    breaks = [cause for finding in part.findings if (cause := cause_of_break(finding))]
+    breaks = [cause for finding in part.findings if (cause := prefix_break_cause(finding))]
     labels = {
         CALLS: True,
-        "answered nothing": is_empty(part),
+        "answered nothing": is_empty_answer(part),
         "without token ids": part.status == "ok" and part.capture_level != "tokens",
         "cut off": part.status == "aborted",
         "failed": part.status == "error",

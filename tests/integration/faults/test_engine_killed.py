@@ -12,7 +12,7 @@ from agent_layer.engines.control import EngineControl
 from agent_layer.engines.join import register_engine
 from agent_layer.infra.processes.addresses import free_port
 from agent_layer.infra.processes.supervised import start_supervised
-from agent_layer.local.stack import start_gateway, with_key
+from agent_layer.local.stack import ensure_api_key, start_gateway
 from agent_layer.store.store import open_store
 
 from ...processes import pid_of
@@ -64,7 +64,7 @@ def talk(gateway, key, number, answered):
 
 def test_killed_under_load(settings, engines, wait_until):
     (first, victim), (second, _) = engines
-    mine, gateway = start_gateway(with_key(settings))
+    mine, gateway = start_gateway(ensure_api_key(settings))
     answered = []
     try:
         with ThreadPoolExecutor(NUM_ROLLOUTS) as pool:

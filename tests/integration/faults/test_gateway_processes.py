@@ -20,7 +20,7 @@ from agent_layer.gateway.http.peers import owner_of
 from agent_layer.local.gateway_processes import GatewayProcesses
 from agent_layer.local.scripted.engine import ScriptedEngine
 from agent_layer.local.scripted.serving import serve_in_thread
-from agent_layer.local.stack import with_key
+from agent_layer.local.stack import ensure_api_key
 from agent_layer.recorder.shipping import ensure_shipper
 from agent_layer.store.store import open_store
 
@@ -35,7 +35,7 @@ SAID = {"messages": [{"role": "user", "content": "hello"}]}
 
 @contextmanager
 def two_processes(settings, redis, engine=None):
-    mine = with_key(settings)
+    mine = ensure_api_key(settings)
     with serve_in_thread(engine or ScriptedEngine()) as served:
         register_engine(mine, redis, served.url)
         with GatewayProcesses(settings=mine, host="127.0.0.1", port=0, num_processes=2) as gateway:

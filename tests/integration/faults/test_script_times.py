@@ -11,7 +11,7 @@ from collections import defaultdict
 import msgspec
 import pytest
 
-from agent_layer.schema.codec import encode, owner_of
+from agent_layer.schema.codec import encode, record_owner
 from agent_layer.schema.group import Group
 from agent_layer.schema.ids import new_id
 from agent_layer.schema.reward import Reward
@@ -84,7 +84,7 @@ def attempt_of(name: str, num_calls: int, number: int = 0):
 def sealed_of(records):
     owned = defaultdict(list)
     for record in records:
-        owned[owner_of(record)].append(StoredRecord(record, encode(record)))
+        owned[record_owner(record)].append(StoredRecord(record, encode(record)))
     return build_segment(new_id(), owned)
 
 

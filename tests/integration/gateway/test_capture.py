@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from agent_layer.local.scripted.script import id_of, logprob_of
+from agent_layer.local.scripted.script import token_logprob, word_token_id
 from agent_layer.schema.record import Logprobs
 from agent_layer.schema.step import Content
 
@@ -17,7 +17,7 @@ def check_exact(steps, seen):
     for step, ids in zip(steps, seen.token_ids, strict=True):
         assert list(step.prompt_token_ids) == seen.prompt_token_ids
         assert list(step.action.response_token_ids) == ids
-        assert step.action.logprobs == Logprobs([logprob_of(one) for one in ids])
+        assert step.action.logprobs == Logprobs([token_logprob(one) for one in ids])
         assert step.action.policy_versions == [(0, len(ids))]
         assert (step.capture_level, step.status, step.findings) == ("tokens", "ok", [])
 
@@ -110,7 +110,7 @@ async def test_a_second_turn_is_stored_as_what_it_adds(gateway):
 
     first, second = gateway.log.trajectory(opened["trajectory_id"]).steps
     assert (second.prompt.parent_call, second.parent_call) == (first.call_id, first.call_id)
-    assert list(second.prompt.delta) == [id_of(word) for word in ("<user>", "two", "<end>", "<assistant>")]
+    assert list(second.prompt.delta) == [word_token_id(word) for word in ("<user>", "two", "<end>", "<assistant>")]
     assert list(second.prompt_token_ids) == gateway.engine.calls[1].prompt_token_ids
     assert second.conversation == first.conversation == first.call_id
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_layer.local.scripted.script import END, id_of, logprob_of
+from agent_layer.local.scripted.script import END, token_logprob, word_token_id
 
 NUM_WORDS = 40
 NUM_TOKENS = NUM_WORDS + 1
@@ -64,8 +64,10 @@ def check_index_complete(action, *versions):
     """Every token is there once, with its log-probability and the version whose weights said it."""
     told = versions_of(action)
     assert sorted(set(told)) == list(versions)
-    assert list(action.response_token_ids) == [id_of(str(version)) for version in told[:-1]] + [id_of(END)]
-    assert list(action.logprobs) == pytest.approx([logprob_of(one) for one in action.response_token_ids])
+    assert list(action.response_token_ids) == [word_token_id(str(version)) for version in told[:-1]] + [
+        word_token_id(END)
+    ]
+    assert list(action.logprobs) == pytest.approx([token_logprob(one) for one in action.response_token_ids])
     assert len(told) == NUM_TOKENS
     assert action.finish_reason == "stop"
 

@@ -51,7 +51,7 @@ async def test_a_step_names_the_template_and_the_tokenizer(gateway):
 
 
 async def test_an_answer_without_tokens_is_told(gateway, monkeypatch):
-    monkeypatch.setattr("agent_layer.local.scripted.script.Speech.words", lambda _: iter(()))
+    monkeypatch.setattr("agent_layer.local.scripted.script.ScriptedChoice.words", lambda _: iter(()))
     opened = await gateway.open()
 
     await gateway.chat(opened, "hello")

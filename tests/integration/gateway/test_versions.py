@@ -9,7 +9,7 @@ from redis import Redis
 
 from agent_layer.engines.control import EngineControl
 from agent_layer.errors import EngineError
-from agent_layer.local.scripted.script import id_of
+from agent_layer.local.scripted.script import word_token_id
 from agent_layer.schema.step import StepPart
 
 
@@ -52,7 +52,7 @@ async def test_two_switches_under_load(gateway, until, stream):
     for action in answered(gateway):
         ((version, num_tokens),) = action.policy_versions
         assert num_tokens == 7
-        assert set(action.response_token_ids[:6]) == {id_of(str(version))}
+        assert set(action.response_token_ids[:6]) == {word_token_id(str(version))}
 
 
 async def test_no_call_is_in_flight_while_weights_are_loaded(gateway, until):

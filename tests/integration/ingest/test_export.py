@@ -10,7 +10,7 @@ import pytest
 from agent_layer.cli.main import main
 from agent_layer.errors import UnreachableError
 from agent_layer.export.otlp import OtlpSender
-from agent_layer.export.spans import trace_of
+from agent_layer.export.spans import make_trace
 from agent_layer.recorder.log import open_recorder
 from agent_layer.schema.trajectory import assemble_trajectory
 from agent_layer.store import open_store
@@ -95,7 +95,7 @@ def test_a_closed_port_is_an_error_of_ours(make_attempt):
     trajectory = assemble_trajectory("x.0-0", make_attempt("x.0-0"))
 
     with pytest.raises(UnreachableError, match="expected it to take 5 spans"):
-        OtlpSender("http://127.0.0.1:9", "test", 0.3).send([trace_of(trajectory)])
+        OtlpSender("http://127.0.0.1:9", "test", 0.3).send([make_trace(trajectory)])
 
 
 @pytest.mark.timeout(300)

@@ -11,7 +11,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from agent_layer.infra.redis.keys import Keys
-from agent_layer.schema.codec import encode, owner_of
+from agent_layer.schema.codec import encode, record_owner
 from agent_layer.schema.group import Group
 from agent_layer.schema.ids import new_id
 from agent_layer.schema.reward import Reward
@@ -111,7 +111,7 @@ class Space:
     def commit(self, name: str, segment: list, *, again: bool = False) -> None:
         by_owner = defaultdict(list)
         for record in segment:
-            by_owner[owner_of(record)].append(record)
+            by_owner[record_owner(record)].append(record)
         stored = {owner: [StoredRecord(one, encode(one)) for one in ours] for owner, ours in by_owner.items()}
         _, sealed = build_segment(segment_named(name), stored)
         commit_segments(self.redis, self.keys, [sealed], again=again)
@@ -182,7 +182,7 @@ def identity(record) -> object:
         case StepPart():
             return "part", record.trajectory_id, record.call_id, record.source, record.phase
         case Group() | PolicyVersion() | TrainedBatch():
-            return owner_of(record)
+            return record_owner(record)
         case _:
             return encode(record)
 
@@ -224,7 +224,7 @@ def test_the_index_says_what_the_trajectories_say(redis, keys, segments):
     for name, found in segments.items():
         space.commit(name, found)
         for record in found:
-            owned[owner_of(record)].append(record)
+            owned[record_owner(record)].append(record)
 
     for trajectory_id, found in owned.items():
         if trajectory_id.startswith(("group:", "policy:", "batch:")) or all(isinstance(one, Content) for one in found):

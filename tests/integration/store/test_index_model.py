@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from agent_layer.schema.codec import encode, owner_of
+from agent_layer.schema.codec import encode, record_owner
 from agent_layer.schema.ids import new_id
 from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
@@ -66,7 +66,7 @@ class Subject:
     def commit(self, records, *, again: bool = False, name: str | None = None) -> None:
         owned = defaultdict(list)
         for record in records:
-            owned[owner_of(record)].append(StoredRecord(record, encode(record)))
+            owned[record_owner(record)].append(StoredRecord(record, encode(record)))
         _, sealed = build_segment(name or new_id(), owned)
         commit_segments(self.redis, self.keys, [sealed], again=again)
 

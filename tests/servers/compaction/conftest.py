@@ -3,7 +3,7 @@
 import pytest
 
 from agent_layer.engines.policies import list_policies
-from agent_layer.schema.codec import decode, owner_of
+from agent_layer.schema.codec import decode, record_owner
 from agent_layer.schema.group import Group
 from agent_layer.schema.ids import new_id
 from agent_layer.schema.record import Logprobs, TokenIds
@@ -102,7 +102,7 @@ class Scene:
             content = self._store.objects.get(key)
             for offset, size in find_frames(content)[:-1]:  # without the footer
                 for stored in unpack(content[offset : offset + size], size, key):
-                    yield owner_of(decode(stored)), stored
+                    yield record_owner(decode(stored)), stored
 
     def places(self, text):
         """Keys of objects that hold a text, packed or not."""

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_layer.schema.ids import made_at, new_id
+from agent_layer.schema.ids import id_timestamp, new_id
 from agent_layer.store.maintenance.merge_plan import Limits, day_of, may_replace, merged_name, needs_rewrite, plan_packs
 
 DAY = 86_400
@@ -52,7 +52,7 @@ def test_what_is_young_or_large_is_left_alone_unless_it_is_due(found):
 
     for name in {name for pack in packs for name in pack} - due:
         assert sizes[name] < LIMITS.small_bytes
-        assert NOW - made_at(name) >= LIMITS.least_age_seconds
+        assert NOW - id_timestamp(name) >= LIMITS.least_age_seconds
 
 
 @given(stores)

@@ -11,8 +11,8 @@ import pyarrow.parquet
 import pytest
 
 from agent_layer.export import dataset
-from agent_layer.export.dataset import Dataset, Plan
-from agent_layer.export.dataset_writer import Keeper
+from agent_layer.export.dataset import Dataset, DatasetPlan
+from agent_layer.export.dataset_writer import DatasetWriter
 from agent_layer.export.feed import Feed
 from agent_layer.store import open_store
 from agent_layer.store.arrow.trajectories import TRAJECTORY_SCHEMA, read_rows
@@ -154,13 +154,13 @@ def keep(settings, tmp_path, monkeypatch):
 
         monkeypatch.setattr(dataset.Parts, "_write", write)
         store = open_store(settings)
-        plan = Plan(tables=["trajectories", "steps"], contents=False, filters={})
+        plan = DatasetPlan(tables=["trajectories", "steps"], contents=False, filters={})
         with Dataset(tmp_path / "d", plan, 0.0) as kept:
             feed = Feed(store, kept)
-            keeper = Keeper(store, feed, kept, contents=False, step=None, on_corrupt=lambda _: None)
+            keeper = DatasetWriter(store, feed, kept, contents=False, step=None, on_corrupt=lambda _: None)
             if not feed.resume():
-                keeper.fill()
-            while keeper.keep_current(0.01):
+                keeper.write_all()
+            while keeper.write_changes(0.01):
                 pass
 
     return keep

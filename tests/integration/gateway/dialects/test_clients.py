@@ -5,7 +5,7 @@ import openai
 import pytest
 from pydantic import BaseModel
 
-from agent_layer.local.scripted.script import logprob_of
+from agent_layer.local.scripted.script import token_logprob
 
 HELLO = [{"role": "user", "content": "hi"}]
 
@@ -147,7 +147,7 @@ async def test_logprobs_are_shown_in_a_response_that_includes_them(gateway, conn
 
     (seen,) = gateway.engine.calls
     told = response.output[0].content[0].logprobs
-    assert [one.logprob for one in told] == [logprob_of(one) for one in seen.token_ids[0]]
+    assert [one.logprob for one in told] == [token_logprob(one) for one in seen.token_ids[0]]
     assert seen.body["top_logprobs"] == 2
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from agent_layer.local.scripted.script import logprob_of
+from agent_layer.local.scripted.script import token_logprob
 from agent_layer.schema.messages import resolve
 from agent_layer.schema.record import Logprobs
 
@@ -47,7 +47,7 @@ async def test_a_conversation_with_tools(gateway, talks, dialect, is_streamed):
     for step, seen in zip(trajectory.steps, gateway.engine.calls, strict=True):
         assert list(step.prompt_token_ids) == seen.prompt_token_ids
         assert list(step.action.response_token_ids) == seen.token_ids[0]
-        assert step.action.logprobs == Logprobs([logprob_of(one) for one in seen.token_ids[0]])
+        assert step.action.logprobs == Logprobs([token_logprob(one) for one in seen.token_ids[0]])
         assert (step.capture_level, step.status, step.findings) == ("tokens", "ok", [])
     first, *others = trajectory.steps
     assert [step.parent_call for step in others] == [step.call_id for step in trajectory.steps[:-1]]
