@@ -2,6 +2,8 @@
 
 import inspect
 from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Protocol, cast
 
 import typer
@@ -11,6 +13,8 @@ from agent_layer.cli.commands import Command
 from agent_layer.errors import BadInputError
 
 _EMPTY_LINE = "\n\n"
+_OTHER_PACKAGES = ("envs", "tracer", "trainer_adapter")
+"""Ours beside agent_layer; a folder of a user may have the same name."""
 
 
 class _Loaded(Protocol):
@@ -47,8 +51,10 @@ class DeferredCommand(TyperCommand):
 def load_command(command: Command) -> TyperCommand | TyperGroup:
     """Import a command; of a group, its parts stay deferred.
 
-    Raises: BadInputError: it needs a package that is not installed.
+    Raises: BadInputError: it needs a package that is not installed, or that a folder of the user shadows.
     """
+    if command.target.startswith(_OTHER_PACKAGES):
+        _check_packages(command.name)
     try:
         found = _import_target(command.target) if command.target else None
     except ModuleNotFoundError as error:
@@ -79,6 +85,22 @@ def missing_package(subject: str, package: str | None) -> BadInputError:
         f"{subject}: needs the package {package!r}, which is not installed; install the extra that brings it, see"
         " [project.optional-dependencies] in pyproject.toml"
     )
+
+
+def _check_packages(subject: str) -> None:
+    """Check that Python imports our packages.
+
+    Raises: BadInputError: a folder of the same name comes first; without this, its missing modules would be the error.
+    """
+    home = Path(__file__).parents[2].resolve()
+    for package in _OTHER_PACKAGES:
+        spec = find_spec(package)
+        places = [Path(place) for place in (spec and spec.submodule_search_locations) or ()]
+        if places and places[0].resolve().parent != home:
+            raise BadInputError(
+                f"{subject}: the folder {places[0]} shadows our package {package!r}, because it comes first on Python's"
+                " path; rename it, or start the command in another directory"
+            )
 
 
 def _import_target(target: str) -> object:

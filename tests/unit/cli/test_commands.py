@@ -103,6 +103,25 @@ def test_a_command_that_needs_an_extra_names_the_package(plugin):
     assert "hello: needs the package 'package_that_is_not_there'" in str(ended.exception)
 
 
+@pytest.mark.parametrize(
+    ("command", "package"),
+    [("work", "envs"), ("work", "tracer"), ("trace", "tracer"), ("train", "envs"), ("train", "trainer_adapter")],
+)
+@pytest.mark.parametrize("is_package", [True, False], ids=["with __init__", "without"])
+def test_a_folder_that_shadows_our_package_is_named(tmp_path, command, package, is_package):
+    folder = tmp_path / package
+    folder.mkdir()
+    if is_package:
+        (folder / "__init__.py").touch()
+    arguments = [sys.executable, "-m", "agent_layer.cli", command, "anything"]  # -m puts this directory first
+
+    ended = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert ended.returncode == 2
+    assert ended.stderr.startswith(f"agent-layer: {command}: the folder {folder} shadows our package {package!r}")
+    assert ended.stderr.count("\n") == 1
+
+
 def test_an_unknown_command_suggests_the_nearest():
     ended = CliRunner().invoke(main.build(), ["qeury"])
 
