@@ -28,7 +28,7 @@ from agent_layer.schema.training import PolicyVersion, TrainedBatch
 from agent_layer.schema.trajectory import Trajectory
 
 Normalizer: TypeAlias = Callable[[object], object]
-"""Gives the fields of a record in the shape that its reader wants; changes nothing that it is given."""
+"""Returns the fields of a record in the shape that its reader wants; changes nothing that it is given."""
 
 
 @cache
@@ -153,7 +153,7 @@ _UNREADABLE = (msgspec.DecodeError, msgspec.ValidationError, KeyError, TypeError
 
 
 def encode(record: Record) -> bytes:
-    """Give the record's stored form."""
+    """Return the record's stored form."""
     return _ENCODER.encode(record)
 
 

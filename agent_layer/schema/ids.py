@@ -62,7 +62,7 @@ def make_trajectory_id(rollout_id: str, attempt: int) -> str:
 
 
 def split_trajectory_id(trajectory_id: str) -> tuple[str, int]:
-    """Give back (rollout id, attempt).
+    """Return (rollout id, attempt).
 
     Raises: BadInputError: this is no trajectory id.
     """

@@ -19,18 +19,18 @@ UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, Ov
 
 
 def as_json_object(value: object) -> JsonObject:
-    """Give an object as it is, and an empty one for anything else."""
+    """Return an object as it is, and an empty one for anything else."""
     return cast("JsonObject", value) if isinstance(value, dict) else {}
 
 
 def as_json_objects(value: object) -> list[JsonObject]:
-    """Give the objects in a list; none where it is no list."""
+    """Return the objects in a list; none where it is no list."""
     items = cast("list[object]", value) if isinstance(value, list) else []
     return [cast("JsonObject", item) for item in items if isinstance(item, dict)]
 
 
 def to_part_message(message: Mapping[str, object]) -> JsonObject:
-    """Give a chat message in parts."""
+    """Return a chat message in parts."""
     role = message.get("role", "assistant")
     if role == "tool":
         answer = {"type": "tool_call_response", "id": message.get("tool_call_id"), "response": message.get("content")}
@@ -42,7 +42,7 @@ def to_part_message(message: Mapping[str, object]) -> JsonObject:
 
 
 def to_chat_messages(message: Mapping[str, object]) -> Iterator[JsonObject]:
-    """Give the chat messages that one message in parts stands for; several answers of tools are one message each."""
+    """Return the chat messages that one message in parts stands for; several answers of tools are one message each."""
     parts = as_json_objects(message.get("parts"))
     answers = [part for part in parts if part.get("type") == "tool_call_response"]
     if len(answers) < len(parts) or not parts:
@@ -112,7 +112,7 @@ _MAX_REFERENCES: Final = 10_000
 
 
 def refer_to(content_hash: str) -> dict[str, str]:
-    """Give what stands in a content's JSON where the content of this hash belongs."""
+    """Return what stands in a content's JSON where the content of this hash belongs."""
     return {_REFERENCE: content_hash}
 
 

@@ -11,7 +11,7 @@ SCHEMA_VERSION = 1
 
 
 def current_version() -> int:
-    """Give a new record its version. A factory, because plain defaults are left out of the stored form."""
+    """Return a new record its version. A factory, because plain defaults are left out of the stored form."""
     return SCHEMA_VERSION
 
 

@@ -28,7 +28,7 @@ from agent_layer.schema.task import Task
 
 
 def join_spans(parts: Sequence[StepPart]) -> Sequence[StepPart]:
-    """Give all parts, those of spans under the call id of the call that they tell of.
+    """Return all parts, those of spans under the call id of the call that they tell of.
 
     The result depends on the set of parts only.
     """
@@ -67,7 +67,7 @@ class _Calls:
             self._leaders[rest] = best
 
     def canonical_id(self, call_id: str) -> str:
-        """Give the name of the call."""
+        """Return the name of the call."""
         while (leader := self._leaders[call_id]) != call_id:
             call_id = leader
         return call_id

@@ -53,7 +53,7 @@ def read_inheritance(variables: Mapping[str, str] | None = None) -> Inheritance 
 
 
 def agent_environment() -> dict[str, str]:
-    """Give this process's variables without those that only the operator may know; for the agents that it starts."""
+    """Return this process's variables without those that only the operator may know; for the agents that it starts."""
     return {name: value for name, value in os.environ.items() if not name.startswith(("AGENT_LAYER_", "AWS_"))}
 
 
@@ -63,5 +63,5 @@ def set_temporary_directory(path: Path) -> None:
 
 
 def program_environment() -> dict[str, str]:
-    """Give this process's variables; for programs of the same person that it starts."""
+    """Return this process's variables; for programs of the same person that it starts."""
     return dict(os.environ)

@@ -212,7 +212,7 @@ class Settings(BaseSettings):
         return self.objects_url or (self.dir.absolute() / "objects").as_uri()
 
     def environment(self) -> dict[str, str]:
-        """Give the variables under which a child process reads these same settings."""
+        """Return the variables under which a child process reads these same settings."""
         values = self.model_dump(mode="json", exclude_unset=True, exclude_none=True)
         endpoint = values.pop("s3_endpoint_url", None)
         variables = {f"AGENT_LAYER_{name.upper()}": str(value) for name, value in values.items()}

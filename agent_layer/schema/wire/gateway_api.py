@@ -197,7 +197,7 @@ def make_attempt_started(
     worker: str | None = None,
     task: Task | None = None,
 ) -> AttemptStarted:
-    """Give the record by which the attempt that is asked for begins.
+    """Return the record by which the attempt that is asked for begins.
 
     Args:
         request: what is asked for.

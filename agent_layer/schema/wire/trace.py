@@ -28,10 +28,10 @@ def parse_trace(headers: Mapping[str, str]) -> TraceContext | None:
 
 
 def derive_span_id(name: str) -> str:
-    """Give the id of the span that stands for something with a name, such as an attempt."""
+    """Return the id of the span that stands for something with a name, such as an attempt."""
     return content_hash(name.encode())[:16]
 
 
 def derive_trace_id(name: str) -> str:
-    """Give the id of the trace of something with a name, where nobody gave it another."""
+    """Return the id of the trace of something with a name, where nobody gave it another."""
     return content_hash(name.encode())
