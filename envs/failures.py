@@ -6,13 +6,13 @@ from typing import cast
 import msgspec
 
 from agent_layer.errors import AgentFailedError, BadInputError, UnreachableError
-from agent_layer.recorder import Blotter
+from agent_layer.recorder import KeyScrubber
 from agent_layer.schema import Cause, RolloutStatus
 
 _LIMIT_CODE = "rollout_limit"
 """Error code with which the gateway refuses calls when the task's turns or tokens are used up."""
 _LONGEST_ERROR = 2000
-_BLOTTER = Blotter(())
+_SCRUBBER = KeyScrubber(())
 
 
 class ModelCallError(AgentFailedError):
@@ -75,7 +75,7 @@ def describe_error(error: BaseException) -> str:
         text = f"{type(error).__name__}: {error}"
     except Exception:  # noqa: BLE001  # its __str__ is foreign code
         text = type(error).__name__
-    return _BLOTTER.blot(text.encode("utf-8", "backslashreplace")).decode()[:_LONGEST_ERROR]
+    return _SCRUBBER.scrub(text.encode("utf-8", "backslashreplace")).decode()[:_LONGEST_ERROR]
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

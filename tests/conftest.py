@@ -15,10 +15,10 @@ from tempfile import TemporaryDirectory
 import pytest
 from redis import Redis
 
-from agent_layer.engines.registry import Engine, EngineBoard
+from agent_layer.engines.registry import Engine, EngineRegistry
 from agent_layer.infra.objects.filesystem import open_objects
 from agent_layer.infra.redis.client import open_redis
-from agent_layer.infra.redis.embedded import hold_server
+from agent_layer.infra.redis.embedded import acquire_server
 from agent_layer.infra.redis.keys import Keys
 from agent_layer.local.scripted.engine import ScriptedEngine
 from agent_layer.recorder import open_recorder
@@ -57,7 +57,7 @@ def _clean_environment() -> Iterator[None]:
 def redis_url() -> Iterator[str]:
     """One server for all tests, started the way a user's is; it ends with this process."""
     with TemporaryDirectory(prefix="al-tests-") as directory:
-        yield f"unix://{hold_server(Settings(dir=Path(directory), connect_seconds=30.0))}"
+        yield f"unix://{acquire_server(Settings(dir=Path(directory), connect_seconds=30.0))}"
 
 
 @pytest.fixture
@@ -93,11 +93,11 @@ def redis(settings: Settings) -> Iterator[Redis]:
 
 
 @pytest.fixture
-def put_on_board(redis: Redis, keys: Keys) -> Callable[..., EngineBoard]:
-    """``put_on_board(engine, settings, **fields)``: let gateways find a scripted engine; gives the board."""
+def register_engine(redis: Redis, keys: Keys) -> Callable[..., EngineRegistry]:
+    """``register_engine(engine, settings, **fields)``: let gateways find a scripted engine; gives the board."""
 
-    def put(engine: ScriptedEngine, settings: Settings, **fields: str) -> EngineBoard:
-        board = EngineBoard(redis, keys, settings.gateway_seconds)
+    def put(engine: ScriptedEngine, settings: Settings, **fields: str) -> EngineRegistry:
+        board = EngineRegistry(redis, keys, settings.gateway_seconds)
         told = {"run": settings.run, "location": "initial", **fields}
         board.register(
             Engine(

@@ -1,4 +1,4 @@
-"""This file holds how a rollout travels to another process: in a request's headers, or in its environment."""
+"""Propagation of a rollout to another process: in the headers of a request, or in an environment."""
 
 from collections.abc import Generator, Mapping, MutableMapping
 from contextlib import contextmanager
@@ -8,31 +8,31 @@ from agent_layer.schema.wire import ROLLOUT_HEADER, RUN_HEADER, parse_trace
 from agent_layer.settings import Settings
 from tracer.core import Rollout, active_trace, current_scope, new_trace, write_trace
 from tracer.rollouts import enter_rollout
-from tracer.session import active
+from tracer.session import active_session
 from tracer.transport import rollout_from_environment
 
 _ROLLOUT_VARIABLE = "AGENT_LAYER_ROLLOUT"
-OPERATORS = frozenset({"AGENT_LAYER_API_KEY", "AGENT_LAYER_FORMER_API_KEYS", "AGENT_LAYER_GATEWAY_URL"})
-"""Variables by which others could open rollouts, and judge those of all."""
+OPERATOR_VARIABLES = frozenset({"AGENT_LAYER_API_KEY", "AGENT_LAYER_FORMER_API_KEYS", "AGENT_LAYER_GATEWAY_URL"})
+"""Variables with which a program could open rollouts, and judge those of others."""
 
 
 def inject(carrier: MutableMapping[str, str]) -> MutableMapping[str, str]:
-    """Add the current rollout to headers, or to the environment of a process that is to be started; give them back.
+    """Add the current rollout to headers, or to the environment of a new process; return them.
 
-    Outside any rollout nothing is added. What holds a PATH is an environment: it gets the rollout's own address and
-    key, so that programs without a tracer go on with the rollout too. In headers no key travels: whoever is to go on
-    calling the model for this rollout has a key of the gateway itself.
+    Outside a rollout nothing is added. A mapping with a PATH is an environment: it gets the address and key of the
+    rollout, so that programs without a tracer continue the rollout too. Headers never carry a key: a service that calls
+    the model for this rollout has its own key of the gateway.
     """
     scope = current_scope()
     if scope is not None and "PATH" in carrier:
-        carrier.update(variables_of(scope.rollout) | place_of_logs(active().settings))
+        carrier.update(rollout_variables(scope.rollout) | log_variables(active_session().settings))
     elif scope is not None:
-        carrier.update(_headers_of(scope.rollout))
+        carrier.update(_rollout_headers(scope.rollout))
     return carrier
 
 
-def variables_of(rollout: Rollout) -> dict[str, str]:
-    """Give what an environment says of an attempt."""
+def rollout_variables(rollout: Rollout) -> dict[str, str]:
+    """Return the environment variables that describe an attempt."""
     variables = {
         _ROLLOUT_VARIABLE: rollout.rollout_id,
         "AGENT_LAYER_ATTEMPT": str(rollout.attempt),
@@ -49,17 +49,17 @@ def variables_of(rollout: Rollout) -> dict[str, str]:
     }
 
 
-def place_of_logs(settings: Settings) -> dict[str, str]:
-    """Give the variables under which a process records where these settings say."""
-    return {name: value for name, value in settings.environment().items() if name not in OPERATORS}
+def log_variables(settings: Settings) -> dict[str, str]:
+    """Return the variables with which a process records into the log directory of these settings."""
+    return {name: value for name, value in settings.environment().items() if name not in OPERATOR_VARIABLES}
 
 
-def _headers_of(rollout: Rollout) -> dict[str, str]:
+def _rollout_headers(rollout: Rollout) -> dict[str, str]:
     return {ROLLOUT_HEADER: rollout.trajectory_id, RUN_HEADER: rollout.run, **_trace_headers(rollout)}
 
 
 def _trace_headers(rollout: Rollout) -> dict[str, str]:
-    """Give the place in the trace: the span of the agent's own that is active, else the attempt's."""
+    """Return the trace headers: below the active span of the agent, else below the span of the attempt."""
     headers, around = dict[str, str](), active_trace()
     is_inside = around is not None and around.trace_id == rollout.trace_id and around != rollout.trace
     above = around.span_id if around and is_inside else None
@@ -69,9 +69,9 @@ def _trace_headers(rollout: Rollout) -> dict[str, str]:
 
 @contextmanager
 def extract(carrier: Mapping[str, str]) -> Generator[Rollout | None]:
-    """Run the block in the rollout that headers, or an environment, name; in none when they name none.
+    """Context manager: run the block in the rollout that headers or an environment name, if any.
 
-    Raises: BadInputError: they name something that is no rollout.
+    Raises: BadInputError: the name is not that of a rollout.
     """
     rollout = _from_environment(carrier) if _ROLLOUT_VARIABLE in carrier else _from_headers(carrier)
     if rollout is None:
@@ -82,9 +82,9 @@ def extract(carrier: Mapping[str, str]) -> Generator[Rollout | None]:
 
 
 def _from_environment(variables: Mapping[str, str]) -> Rollout | None:
-    tracing = active()
-    rollout = rollout_from_environment(tracing.settings, variables)
-    inherited = tracing.inherited
+    session = active_session()
+    rollout = rollout_from_environment(session.settings, variables)
+    inherited = session.inherited
     return inherited if rollout and inherited and inherited.trajectory_id == rollout.trajectory_id else rollout
 
 
@@ -94,15 +94,15 @@ def _from_headers(headers: Mapping[str, str]) -> Rollout | None:
     if trajectory_id is None:
         return None
     rollout_id, attempt = split_trajectory_id(check_name(trajectory_id, "rollout"))
-    tracing = active()
-    gateway = tracing.gateway
+    session = active_session()
+    gateway = session.gateway
     return Rollout(
         trajectory_id=trajectory_id,
         rollout_id=rollout_id,
         attempt=attempt,
-        run=check_name(named.get(RUN_HEADER, tracing.settings.run), "run"),
-        sink=tracing.sink,
+        run=check_name(named.get(RUN_HEADER, session.settings.run), "run"),
+        sink=session.sink,
         base_url=gateway and f"{gateway.url}/v1",
-        api_key=tracing.settings.api_key,
+        api_key=session.settings.api_key,
         trace=parse_trace(named) or new_trace(),
     )

@@ -1,4 +1,4 @@
-"""This file holds how tracing begins in a process: settings read, recorder opened, clients instrumented."""
+"""Tracing session of a process: settings, recorder, instrumented clients."""
 
 import atexit
 from collections.abc import Generator
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from agent_layer.recorder import open_recorder
 from agent_layer.settings import Settings, load_settings
-from tracer.core import SYSTEM, Rollout, Scope, Sink, Stamps, carry, enter_process
+from tracer.core import SYSTEM, ClockAndIds, Rollout, Scope, Sink, enter_process_scope, propagate_context
 from tracer.integrations import instrument
 from tracer.transport import GatewayClient, connect_gateway, rollout_from_environment
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tracing:
-    """Where rollouts of this process are opened and recorded."""
+class Session:
+    """Where this process opens and records rollouts."""
 
     settings: Settings
     sink: Sink
-    stamps: Stamps = SYSTEM
+    clock: ClockAndIds = SYSTEM
     inherited: Rollout | None = None
-    """The rollout that this process was started for; whoever started it opens and ends it."""
+    """The rollout that this process was started for; its starter opens and ends it."""
 
     @property
     def gateway(self) -> GatewayClient | None:
-        """The gateway that opens rollouts; None: they are recorded here, at text level."""
+        """Client of the gateway that opens rollouts; None: this process records them, at text level."""
         settings = self.settings
         if not settings.gateway_urls:
             return None
@@ -42,64 +42,64 @@ class Tracing:
 
 
 class _Process:
-    """What ``init`` has decided for the whole process."""
+    """Session of the whole process, set by ``init``."""
 
-    tracing: Tracing | None = None
+    session: Session | None = None
 
 
-_OVERRIDE: ContextVar[Tracing | None] = ContextVar("tracer_tracing", default=None)
+_OVERRIDE: ContextVar[Session | None] = ContextVar("tracer_tracing", default=None)
 
 
 def init(settings: Settings | None = None, **overrides: object) -> None:
-    """Begin tracing in this process. Saying it again changes nothing, unless it names settings.
+    """Begin tracing in this process. A second call changes nothing, unless it passes settings.
 
     Args:
-        settings: None: read from the environment.
+        settings: default: read from the environment.
         overrides: single settings by name, such as ``run="r"``.
 
-    Raises: BadInputError: a setting has a value that it cannot have.
+    Raises: BadInputError: a setting has an invalid value.
     """
-    if _Process.tracing is None or settings is not None or overrides:
-        _Process.tracing = _begin(settings or load_settings(**overrides), is_read=settings is None)
+    if _Process.session is None or settings is not None or overrides:
+        _Process.session = _begin(settings or load_settings(**overrides), is_read=settings is None)
     instrument()
 
 
-def _begin(settings: Settings, *, is_read: bool) -> Tracing:
-    """Begin in the rollout of this process, where settings are read from an environment that names one."""
+def _begin(settings: Settings, *, is_read: bool) -> Session:
+    """Return a new session, inside the rollout that the environment names, if the settings come from there."""
     rollout = rollout_from_environment(settings) if is_read else None
     if rollout is None:
-        return Tracing(settings=settings, sink=open_recorder(settings))
-    enter_process(Scope(rollout=rollout))
-    atexit.register(rollout.give_up_unfinished)
-    return Tracing(settings=settings, sink=rollout.sink, inherited=rollout)
+        return Session(settings=settings, sink=open_recorder(settings))
+    enter_process_scope(Scope(rollout=rollout))
+    atexit.register(rollout.abandon_unfinished)
+    return Session(settings=settings, sink=rollout.sink, inherited=rollout)
 
 
-def active() -> Tracing:
-    """Give what rollouts that begin here are traced into; begins tracing if nobody has."""
+def active_session() -> Session:
+    """Return the session of this context; begins tracing if needed."""
     if (override := _OVERRIDE.get()) is not None:
         return override
-    if _Process.tracing is None:
+    if _Process.session is None:
         init()
-    assert _Process.tracing is not None
-    return _Process.tracing
+    assert _Process.session is not None
+    return _Process.session
 
 
 @contextmanager
-def trace_into(tracing: Tracing) -> Generator[None]:
-    """Trace rollouts that begin in this block, and what it starts, into something of their own."""
-    token = _OVERRIDE.set(tracing)
+def use_session(session: Session) -> Generator[None]:
+    """Context manager: rollouts that begin inside, also in threads and tasks it starts, use this session."""
+    token = _OVERRIDE.set(session)
     try:
         instrument()
-        with carry():
+        with propagate_context():
             yield
     finally:
         _OVERRIDE.reset(token)
 
 
 def flush(timeout: float | None = None) -> "FlushReport":
-    """Wait until everything that this process recorded is in the store.
+    """Wait until all records of this process are in the store.
 
     Args:
         timeout: seconds; None: the setting ``flush_seconds``. What is not stored by then is counted as pending.
     """
-    return active().sink.flush(timeout)
+    return active_session().sink.flush(timeout)

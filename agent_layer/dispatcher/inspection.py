@@ -12,10 +12,10 @@ import msgspec
 from redis import Redis
 
 from agent_layer.dispatcher.models import GroupState, QueueStats, RolloutState, RunState, WorkerState
-from agent_layer.dispatcher.scripts import keys_of, load_script
+from agent_layer.dispatcher.scripts import LOOK, keys_of
 from agent_layer.infra import batched
 from agent_layer.infra.redis import Keys
-from agent_layer.schema import Task, decode, rollout_id_of
+from agent_layer.schema import Task, decode, make_rollout_id
 
 T = TypeVar("T")
 
@@ -39,7 +39,7 @@ class Views:
 
     def __init__(self, redis: Redis, keys: Keys) -> None:
         self._keys = keys_of(keys)
-        self._look = load_script(redis, "look")
+        self._look = LOOK.load(redis)
 
     def groups(self, group_ids: Sequence[str], limit: int) -> list[GroupState]:
         """Those groups, or the oldest open ones when none is named."""
@@ -133,7 +133,7 @@ class Views:
 
 def members_of(group: GroupState) -> Iterator[str]:
     """Ids of the group's rollouts."""
-    return (rollout_id_of(group.group_id, member) for member in range(group.num_launched))
+    return (make_rollout_id(group.group_id, member) for member in range(group.num_launched))
 
 
 def _weighed(groups: Sequence[GroupState]) -> Iterator[list[GroupState]]:

@@ -28,7 +28,7 @@ from agent_layer.dispatcher.tasks import num_launched
 from agent_layer.errors import BackPressureError, BadInputError, LeaseLostError
 from agent_layer.infra import batched
 from agent_layer.infra.redis import Keys
-from agent_layer.schema import Cause, Outcome, Task, group_id_of
+from agent_layer.schema import Cause, Outcome, Task, make_group_id
 from agent_layer.settings import Settings
 
 _MOST_DOUBLINGS = 6
@@ -82,7 +82,7 @@ class Queue:
         Returns: group ids in order of the tasks.
         Raises: BackPressureError: the queue has no room; what fitted before is queued, and adding again goes on.
         """
-        groups = [(group_id_of(task.run, task.id, round_index), task) for task in tasks]
+        groups = [(make_group_id(task.run, task.id, round_index), task) for task in tasks]
         self._add(groups)
         return [group_id for group_id, _ in groups]
 

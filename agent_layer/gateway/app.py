@@ -2,13 +2,14 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator
+import time
+from collections.abc import AsyncGenerator, Callable
 from contextlib import closing
 
 from aiohttp import web
 from redis import Redis
 
-from agent_layer.engines import EngineBoard
+from agent_layer.engines import EngineRegistry
 from agent_layer.errors import BadInputError
 from agent_layer.gateway.calls import Calls
 from agent_layer.gateway.engines import EngineWatch, Places, PolicyBook
@@ -44,7 +45,14 @@ __all__ = ["Gateway", "build_app"]
 log = logging.getLogger(__name__)
 
 
-def build_app(settings: Settings, redis: Redis, log: SettlingLog, siblings: Siblings | None = None) -> web.Application:
+def build_app(
+    settings: Settings,
+    redis: Redis,
+    log: SettlingLog,
+    siblings: Siblings | None = None,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+) -> web.Application:
     """Give the gateway as a web application.
 
     Args:
@@ -52,14 +60,23 @@ def build_app(settings: Settings, redis: Redis, log: SettlingLog, siblings: Sibl
         redis: holds the board, on which the engines must be registered.
         log: where records go.
         siblings: the processes of this machine, when there are several.
+        clock: seconds, from any beginning; keys, limits of time and idle rollouts go by it.
     """
-    return Gateway(settings, redis, log, siblings).app()
+    return Gateway(settings, redis, log, siblings, clock=clock).app()
 
 
 class Gateway:
     """Handlers by address; the work is done by Rollouts, Calls and Sealer."""
 
-    def __init__(self, settings: Settings, redis: Redis, log: SettlingLog, siblings: Siblings | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        redis: Redis,
+        log: SettlingLog,
+        siblings: Siblings | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         if not settings.api_key:
             raise BadInputError("gateway: expected an operator key, found none; set AGENT_LAYER_API_KEY")
         self._settings = settings
@@ -67,8 +84,8 @@ class Gateway:
         self._counters = Counters()
         self._log = CountingLog(log, self._counters)
         keys = Keys(settings.namespace)
-        board = EngineBoard(redis, keys, settings.gateway_seconds)
-        self._rollouts = Rollouts(settings.idle_seconds, self._counters, paused_seconds=settings.paused_seconds)
+        board = EngineRegistry(redis, keys, settings.gateway_seconds)
+        self._rollouts = Rollouts(settings.idle_seconds, self._counters, clock, paused_seconds=settings.paused_seconds)
         self._access = Access([settings.api_key, *settings.former_keys], self._rollouts, self._counters)
         self._engines = EngineWatch(board, new_id(), settings)
         self._desk = EngineDesk(settings, redis, self._engines, self._access.check_operator)

@@ -1,12 +1,8 @@
-"""This file holds how records become bytes and come back: msgpack, tagged by kind, unknown fields kept.
+"""Encoding of records: msgpack, tagged by kind, with unknown fields kept.
 
-A reader older than the writer puts fields it does not know into ``unknown``; when it writes the record again they
-travel along, and a reader that does know them finds them in their place.
-
-This file holds how stored fields fit the records that read them: what a record does not know goes to ``unknown``.
-
-What a newer reader has learned to know comes out of ``unknown`` again. How deep records lie inside one another is
-worked out once per kind, so that values without a record inside are passed by.
+A reader that is older than the writer puts fields it does not know into ``unknown``. When it writes the record again
+they are kept, and a newer reader finds them in their place. Which fields may contain records is worked out once per
+kind, so that other values are not visited.
 """
 
 from collections.abc import Callable
@@ -27,35 +23,35 @@ from agent_layer.schema.task import Task
 from agent_layer.schema.training import PolicyVersion, TrainedBatch
 from agent_layer.schema.trajectory import Trajectory
 
-Fold: TypeAlias = Callable[[object], object]
-"""Gives the fields of a record in the shape that its reader wants; changes nothing that it is given."""
+Normalizer: TypeAlias = Callable[[object], object]
+"""Returns the fields of a record in the form of its reader; does not change its argument."""
 
 
 @cache
-def fold_of(kind: type[Record]) -> Fold:
-    """Work out the fold of one kind of record."""
-    return _fold_record(cast("inspect.StructType", inspect.type_info(kind)))
+def normalizer_for(kind: type[Record]) -> Normalizer:
+    """Return the normalizer of one kind of record."""
+    return _normalize_record(cast("inspect.StructType", inspect.type_info(kind)))
 
 
-def _fold(form: inspect.Type) -> Fold | None:
-    """Fold for values of this form; None when no record can lie inside."""
+def _normalizer(form: inspect.Type) -> Normalizer | None:
+    """Return the normalizer for values of this type; None when they cannot contain records."""
     match form:
         case inspect.StructType():
-            return _fold_record(form)
+            return _normalize_record(form)
         case inspect.ListType():
-            return (fold := _fold(form.item_type)) and _fold_items(fold)
+            return (fold := _normalizer(form.item_type)) and _normalize_items(fold)
         case inspect.DictType():
-            return (fold := _fold(form.value_type)) and _fold_values(fold)
+            return (fold := _normalizer(form.value_type)) and _normalize_values(fold)
         case inspect.UnionType():
-            folds = [fold for fold in map(_fold, form.types) if fold is not None]
-            return _fold_any(folds) if folds else None
+            folds = [fold for fold in map(_normalizer, form.types) if fold is not None]
+            return _normalize_any(folds) if folds else None
         case _:
             return None
 
 
-def _fold_record(form: inspect.StructType) -> Fold:
+def _normalize_record(form: inspect.StructType) -> Normalizer:
     known = {field.encode_name for field in form.fields} | {form.tag_field}
-    folds = {field.encode_name: inner for field in form.fields if (inner := _fold(field.type))}
+    folds = {field.encode_name: inner for field in form.fields if (inner := _normalizer(field.type))}
 
     def fold(value: object) -> object:
         if not isinstance(value, dict):
@@ -72,11 +68,11 @@ def _fold_record(form: inspect.StructType) -> Fold:
     return fold
 
 
-def _fold_items(fold: Fold) -> Fold:
+def _normalize_items(fold: Normalizer) -> Normalizer:
     return lambda value: [fold(item) for item in cast("list[object]", value)] if isinstance(value, list) else value
 
 
-def _fold_values(fold: Fold) -> Fold:
+def _normalize_values(fold: Normalizer) -> Normalizer:
     def fold_all(value: object) -> object:
         if not isinstance(value, dict):
             return value
@@ -85,7 +81,7 @@ def _fold_values(fold: Fold) -> Fold:
     return fold_all
 
 
-def _fold_any(folds: list[Fold]) -> Fold:
+def _normalize_any(folds: list[Normalizer]) -> Normalizer:
     def fold_first(value: object) -> object:
         return next((folded for fold in folds if (folded := fold(value)) is not value), value)
 
@@ -106,7 +102,7 @@ LogRecord: TypeAlias = (
     | PolicyVersion
     | TrainedBatch
 )
-"""What may stand in a log file, and so in a segment."""
+"""Records that log files, and so segments, contain."""
 
 _KINDS: dict[str, type[Record]] = {
     str(kind.__struct_config__.tag): kind
@@ -153,12 +149,12 @@ _UNREADABLE = (msgspec.DecodeError, msgspec.ValidationError, KeyError, TypeError
 
 
 def encode(record: Record) -> bytes:
-    """Give the record's stored form."""
+    """Return the stored form of the record."""
     return _ENCODER.encode(record)
 
 
 def check_storable(value: object, subject: str) -> None:
-    """Check that what came from outside can stand in a record.
+    """Check that a value from outside can be stored in a record.
 
     Raises: BadInputError: an integer has more than 64 bits.
     """
@@ -173,20 +169,20 @@ def check_storable(value: object, subject: str) -> None:
 def decode(content: bytes) -> Record:
     """Read a record of any kind.
 
-    Raises: CorruptRecordError: this is no msgpack, no known kind, or a field has the wrong type.
+    Raises: CorruptRecordError: not msgpack, not a known kind, or a field has the wrong type.
     """
     try:
         fields = msgspec.msgpack.decode(content)
         kind = _KINDS[fields["type"]]
-        return msgspec.convert(fold_of(kind)(fields), kind, dec_hook=_unpack_array)
+        return msgspec.convert(normalizer_for(kind)(fields), kind, dec_hook=_unpack_array)
     except _UNREADABLE as error:
         raise _unreadable(error) from error
 
 
 def decode_known(content: bytes) -> LogRecord:
-    """Read a log's record at a quarter of the cost of ``decode``: what only a newer reader would know is left out.
+    """Read a record of a log at a quarter of the cost of ``decode``, without unknown fields.
 
-    Raises: CorruptRecordError: what ``decode`` raises it for.
+    Raises: CorruptRecordError: as ``decode``.
     """
     try:
         return _LOG_DECODER.decode(content)
@@ -195,9 +191,9 @@ def decode_known(content: bytes) -> LogRecord:
 
 
 def decode_footer(content: bytes) -> SegmentFooter:
-    """Read a footer as fast as can be: an index is rebuilt from all there are.
+    """Read a footer, without unknown fields: rebuilding an index reads all of them.
 
-    Raises: CorruptRecordError: it is none.
+    Raises: CorruptRecordError: not a footer.
     """
     try:
         return _FOOTER_DECODER.decode(content)
@@ -208,12 +204,12 @@ def decode_footer(content: bytes) -> SegmentFooter:
 def _unreadable(error: Exception) -> CorruptRecordError:
     return CorruptRecordError(
         f"stored record: expected msgpack of a known kind ({', '.join(sorted(_KINDS))}), found {error!r};"
-        " it was written by something else, or by a later version of another meaning"
+        " it was written by another program, or by an incompatible later version"
     )
 
 
-def owner_of(record: LogRecord) -> str:
-    """Name what the record belongs to: a trajectory, a group, a policy version or a step of training."""
+def record_owner(record: LogRecord) -> str:
+    """Return the owner of the record: a trajectory, a group, a policy version or a step of training."""
     match record:
         case Group():
             return f"group:{record.group_id}"

@@ -24,7 +24,15 @@ from typing import Final, NoReturn
 
 import msgspec
 
-from agent_layer.infra.processes import ChildBell, adopt_orphans, children_of, end_as, end_with_parent, keep, kill_below
+from agent_layer.infra.processes import (
+    ChildExitPipe,
+    become_subreaper,
+    die_with_parent,
+    exit_like,
+    keep,
+    kill_descendants,
+    list_children,
+)
 from agent_layer.settings import set_temporary_directory
 from envs.hosts.child import Agent, load_agent, serve_agent
 from envs.hosts.protocol import LONGEST_PACKET, Begin, Died, Fork, Kill
@@ -82,13 +90,13 @@ class _ForkServer:
         """By process id of the reaper: token, and directory for temporary files."""
         self._lifelines: dict[str, int] = {}
         """By token: pipe ends that only this process has; when one closes, its reaper kills its family."""
-        self._own = frozenset(children_of(os.getpid()))
+        self._own = frozenset(list_children(os.getpid()))
         """Processes that the agent's module started when it was imported; they stay."""
-        adopt_orphans()
+        become_subreaper()
 
     def serve(self) -> None:
         """Serve requests until the worker closes the connection; then end every process."""
-        bell, poll = ChildBell(), select.poll()
+        bell, poll = ChildExitPipe(), select.poll()
         poll.register(bell.reader, select.POLLIN)
         poll.register(self._end, select.POLLIN)
         is_connected = True
@@ -162,7 +170,7 @@ class _ForkServer:
         if (lifeline := self._lifelines.pop(token, None)) is not None:
             os.close(lifeline)
         if directory.exists():
-            kill_below({*self._own, *self._reapers})
+            kill_descendants({*self._own, *self._reapers})
             shutil.rmtree(directory, ignore_errors=True)
         self._report(Died(token=token, status=status))
 
@@ -171,7 +179,7 @@ class _ForkServer:
             self._end.send(msgspec.msgpack.encode(died))
 
     def _run_reaper(self, end: socket.socket, reader: int, directory: Path) -> None:
-        adopt_orphans()
+        become_subreaper()
         self._end.close()
         for lifeline in self._lifelines.values():
             os.close(lifeline)
@@ -182,10 +190,10 @@ class _ForkServer:
         end.close()
         status = keep(child, reader, 0.0)
         shutil.rmtree(directory, ignore_errors=True)
-        end_as(status)
+        exit_like(status)
 
     def _run_host(self, reaper: int, end: socket.socket, directory: Path) -> None:
-        end_with_parent(reaper)
+        die_with_parent(reaper)
         os.setsid()
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from agent_layer.errors import BadInputError
-from agent_layer.infra.processes import AT_ONCE, REAPER_PROGRAM
+from agent_layer.infra.processes import KILL_NOW, REAPER_PROGRAM
 from envs.hosts.channel import receive_first, send_blocking
 from envs.hosts.protocol import LONGEST_PACKET, Begin, Ready
 
@@ -37,7 +37,7 @@ class HostProcess:
         """Kill it and its descendants at once."""
         if self._lifeline is not None:
             with suppress(BrokenPipeError):  # it has ended
-                os.write(self._lifeline, AT_ONCE)
+                os.write(self._lifeline, KILL_NOW)
             os.close(self._lifeline)
             self._lifeline = None
 

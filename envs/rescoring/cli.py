@@ -22,11 +22,6 @@ from envs.scorers import AGENT, load_scorer
 _STOPPED_BY_KEYBOARD = 130
 
 
-def register_rescore(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("rescore")(rescore_stored)
-
-
 @takes_filters
 def rescore_stored(
     context: typer.Context,
@@ -37,7 +32,7 @@ def rescore_stored(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Score and report, but store nothing.")] = False,
     slots: Annotated[int, typer.Option(min=1, help="Scorers that run at the same time.")] = 8,
 ) -> None:
-    """Score all that a query finds again. New rewards supersede old ones; if the scorer fails, the old ones stay.
+    """Score matching trajectories again. Earlier rewards stay, superseded; a failing scorer changes none.
 
     Ctrl-C ends it cleanly; the same command continues where it stopped.
     """

@@ -21,11 +21,11 @@ from agent_layer.schema import (
     Trajectory,
     content_hash,
     current_rewards,
-    topic_of,
+    reward_topic,
 )
 from agent_layer.store import Store
 from agent_layer.store.index import TrajectoryRow
-from agent_layer.store.reading import agree, find_standing, read_rewards
+from agent_layer.store.reading import commit_reward, find_current_reward, read_rewards
 from envs.scorers import Scorer, declared_rewards, run_scorer
 
 VerdictKind: TypeAlias = Literal["judged", "known", "failed", "open"]
@@ -114,7 +114,7 @@ def _is_known(known: Sequence[Reward], options: RescoreOptions) -> bool:
 
 
 def _store_rewards(store: Store, rewards: Sequence[Reward]) -> None:
-    store.append(*(agree(store.redis, store.keys, reward) for reward in rewards))
+    store.append(*(commit_reward(store.redis, store.keys, reward) for reward in rewards))
 
 
 async def rescore_trajectory(trajectory: Trajectory, options: RescoreOptions) -> tuple[Verdict, list[Reward]]:
@@ -156,7 +156,7 @@ def _select(given: Sequence[Reward], started: AttemptStarted, task: Task, option
 
 def _supersede(given: Sequence[Reward], known: Sequence[Reward], options: RescoreOptions) -> list[Reward]:
     """Make each reward supersede the current one; null rewards supersede nothing, and human rewards stay."""
-    replaced = [(reward, find_standing(known, topic_of(reward))) for reward in given]
+    replaced = [(reward, find_current_reward(known, reward_topic(reward))) for reward in given]
     return [
         _with_history(reward, standing, options)
         for reward, standing in replaced

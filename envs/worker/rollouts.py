@@ -8,7 +8,7 @@ from contextlib import suppress
 from agent_layer.dispatcher import Lease
 from agent_layer.errors import AgentLayerError, BadInputError, NotFoundError, NotWholeError, UnreachableError
 from agent_layer.schema import RewardSpec, Split
-from agent_layer.schema.wire import OpenRequest, RenewedRollouts, Resumption, start_of
+from agent_layer.schema.wire import OpenRequest, RenewedRollouts, Resumption, make_attempt_started
 from agent_layer.state import Checkpoint, check_trainable
 from envs.failures import RefusedTaskError
 from envs.worker.context import WorkerContext
@@ -55,7 +55,9 @@ def open_attempt(
         resume=checkpoint and Resumption(calls=checkpoint.calls, seconds=checkpoint.seconds, worker=context.worker),
     )
     log = context.recorder.append(
-        start_of(request, rollout_id=lease.rollout_id, run=task.run, at=time.time(), worker=context.worker, task=task)
+        make_attempt_started(
+            request, rollout_id=lease.rollout_id, run=task.run, at=time.time(), worker=context.worker, task=task
+        )
     )
     if lease.attempt > 0:
         with suppress(NotFoundError, UnreachableError):  # the previous attempt may make no more calls

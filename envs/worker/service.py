@@ -35,7 +35,7 @@ from envs.worker.context import WorkerContext
 from envs.worker.scoring_stage import ScoringStage
 from envs.worker.stored_waiter import StoredWaiter
 from envs.worker.worker import Worker
-from tracer import Tracing
+from tracer import Session
 
 _NUM_THREADS = 8
 """For calls that block: opening and closing at the gateway, Redis, the store."""
@@ -119,7 +119,7 @@ def _make_worker(
 ) -> Worker:
     """Open what the worker needs; raises as ``serve_worker`` does."""
     recorder = open_recorder(settings)
-    gateway = Tracing(settings=settings, sink=recorder).gateway
+    gateway = Session(settings=settings, sink=recorder).gateway
     if gateway is None:
         raise BadInputError(
             "work: no gateway is configured, AGENT_LAYER_GATEWAY_URL is empty;"

@@ -1,6 +1,6 @@
-"""This file holds the anthropic client's tracing: messages, beta ones included. Importing it installs it.
+"""Tracing of the anthropic client: messages, beta ones included. Importing this module installs it.
 
-This file holds the Anthropic messages dialect, read, and said in the words of chat completions. Pure.
+Requests and answers are recorded in the form of chat completions.
 """
 
 import json
@@ -10,18 +10,18 @@ import msgspec
 from anthropic import Anthropic, AsyncAnthropic
 
 from agent_layer.schema import JsonObject, Usage
-from tracer.core import Answer, Asked
+from tracer.core import CallAnswer, CallRequest
 from tracer.integrations.client import (
     Api,
     Dialect,
-    kind_of,
-    objects_of,
-    sampling_of,
-    say_assistant,
-    text_of,
+    assistant_action,
+    event_type,
+    join_text,
+    json_objects,
+    parse_answer,
+    sampling_fields,
     tool_call,
     trace_client,
-    understand,
 )
 
 _NOT_SAMPLING = frozenset({"messages", "system", "tools", "model", "stream"})
@@ -48,7 +48,7 @@ class _Delta(msgspec.Struct):
 
 
 class _Event(msgspec.Struct):
-    """One event of a stream, as far as it says something new."""
+    """One event of a stream: the fields that are recorded."""
 
     type: str = ""
     message: _Body | None = None
@@ -58,37 +58,37 @@ class _Event(msgspec.Struct):
     usage: _Usage | None = None
 
 
-def _read_request(told: Mapping[str, object]) -> Asked:
+def _read_request(told: Mapping[str, object]) -> CallRequest:
     body = _without_omitted(told)
     system, model = body.get("system"), body.get("model")
-    messages: list[JsonObject] = [{"role": "system", "content": text_of(system, _TEXTS)}] if system else []
-    for message in objects_of(body.get("messages")):
-        messages += _messages_of(message)
-    return Asked(
+    messages: list[JsonObject] = [{"role": "system", "content": join_text(system, _TEXTS)}] if system else []
+    for message in json_objects(body.get("messages")):
+        messages += _chat_messages(message)
+    return CallRequest(
         messages=list[object](messages),
-        tools=[_tool(tool) for tool in objects_of(body.get("tools"))] or None,
-        sampling=sampling_of(body, _NOT_SAMPLING),
+        tools=[_tool(tool) for tool in json_objects(body.get("tools"))] or None,
+        sampling=sampling_fields(body, _NOT_SAMPLING),
         model=model if isinstance(model, str) else None,
     )
 
 
 def _without_omitted(body: Mapping[str, object]) -> dict[str, object]:
-    """Leave out what the caller did not say, for which the client has marks of its own."""
+    """Leave out fields that the caller did not set, which the client marks with its own types."""
     return {name: value for name, value in body.items() if type(value).__name__ not in ("Omit", "NotGiven")}
 
 
-def _read_answer(body: bytes) -> Answer:
-    return understand(lambda: _answer(msgspec.json.decode(body, type=_Body)))
+def _read_answer(body: bytes) -> CallAnswer:
+    return parse_answer(lambda: _answer(msgspec.json.decode(body, type=_Body)))
 
 
-def _read_stream(chunks: Iterable[str], *, is_whole: bool) -> Answer:
-    return understand(
+def _read_stream(chunks: Iterable[str], *, is_whole: bool) -> CallAnswer:
+    return parse_answer(
         lambda: _answer(_gather([msgspec.json.decode(chunk, type=_Event) for chunk in chunks])), is_whole=is_whole
     )
 
 
 def _gather(events: list[_Event]) -> _Body:
-    """Put the message together that the events tell of."""
+    """Assemble the message from its events."""
     began = next((event.message for event in events if event.message), _Body())
     blocks: dict[int, JsonObject] = {event.index: event.content_block for event in events if event.content_block}
     deltas = [(event.index, event.delta) for event in events if event.delta and event.type == "content_block_delta"]
@@ -109,41 +109,41 @@ def _gather(events: list[_Event]) -> _Body:
     )
 
 
-def _answer(body: _Body) -> Answer:
-    text, calls = _said(body.content)
+def _answer(body: _Body) -> CallAnswer:
+    text, calls = _parse_output(body.content)
     reason = body.stop_reason and _REASONS.get(body.stop_reason, body.stop_reason)
     usage = body.usage and Usage(prompt_tokens=body.usage.input_tokens, response_tokens=body.usage.output_tokens)
-    return Answer(actions=[say_assistant(text, calls, reason)], model=body.model, usage=usage)
+    return CallAnswer(actions=[assistant_action(text, calls, reason)], model=body.model, usage=usage)
 
 
-def _said(blocks: list[JsonObject]) -> tuple[str, list[JsonObject]]:
-    """Give (text, tool calls)."""
+def _parse_output(blocks: list[JsonObject]) -> tuple[str, list[JsonObject]]:
+    """Return (text, tool calls)."""
     text = "".join(str(block.get("text") or "") for block in blocks if block.get("type") == "text")
     uses = [block for block in blocks if block.get("type") == "tool_use"]
     return text, [tool_call(use.get("id"), use.get("name"), _arguments(use)) for use in uses]
 
 
 def _arguments(use: JsonObject) -> str:
-    """Give the arguments as JSON text; a stream told them in pieces of text."""
+    """Return the arguments as JSON text; a stream sends them in pieces of text."""
     told = use.get("json")
     return told if isinstance(told, str) and told else json.dumps(use.get("input") or {}, ensure_ascii=False)
 
 
-def _messages_of(message: JsonObject) -> list[JsonObject]:
-    """Give one message of the dialect as chat messages: results of tools are messages of their own."""
-    blocks = objects_of(message.get("content"))
+def _chat_messages(message: JsonObject) -> list[JsonObject]:
+    """Return one message as chat messages; each tool result becomes a message of its own."""
+    blocks = json_objects(message.get("content"))
     if not blocks:
         return [message]
     if message.get("role") == "assistant":
-        spoken = say_assistant(*_said(blocks), None).message
+        spoken = assistant_action(*_parse_output(blocks), None).message
         return [spoken] if spoken else []
     results = [block for block in blocks if block.get("type") == "tool_result"]
     told = [
-        {"role": "tool", "tool_call_id": one.get("tool_use_id"), "content": text_of(one.get("content"), _TEXTS)}
+        {"role": "tool", "tool_call_id": one.get("tool_use_id"), "content": join_text(one.get("content"), _TEXTS)}
         for one in results
     ]
     others = [block for block in blocks if block.get("type") != "tool_result"]
-    return [*told, *([{"role": "user", "content": text_of(others, _TEXTS)}] if others else [])]
+    return [*told, *([{"role": "user", "content": join_text(others, _TEXTS)}] if others else [])]
 
 
 def _tool(tool: JsonObject) -> JsonObject:
@@ -154,7 +154,7 @@ def _tool(tool: JsonObject) -> JsonObject:
 
 
 def _is_last(event: str) -> bool:
-    return kind_of(event) == "message_stop"
+    return event_type(event) == "message_stop"
 
 
 ANTHROPIC_MESSAGES = Dialect(_read_request, _read_answer, _read_stream, _is_last)

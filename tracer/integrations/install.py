@@ -1,6 +1,6 @@
-"""This file holds which clients and frameworks are traced, and when: as soon as the program imports them.
+"""Installs the hooks of clients and frameworks as soon as the program imports them.
 
-This file holds how threads inherit the rollout of the code that starts them; Python 3.11 gives them none.
+Also makes threads inherit the rollout of the code that starts them, which Python 3.11 does not do.
 """
 
 import threading
@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import ParamSpec, TypeVar
 
 from agent_layer.errors import BadInputError
-from tracer.core import is_carried
+from tracer.core import is_context_propagated
 from tracer.integrations.patching import after_import
 
 P = ParamSpec("P")
@@ -22,15 +22,15 @@ _start = threading.Thread.start
 _submit = ThreadPoolExecutor.submit
 
 
-def carry_context() -> None:
-    """Let threads and thread pools run what is started inside a rollout in that rollout."""
+def propagate_context_to_threads() -> None:
+    """Patch threads and thread pools, so that work started inside a rollout runs in that rollout."""
     threading.Thread.start = _start_inside
     ThreadPoolExecutor.submit = _submit_inside
 
 
 @wraps(_start)
 def _start_inside(self: threading.Thread) -> None:
-    if is_carried():
+    if is_context_propagated():
         self.run = partial(copy_context().run, self.run)
     _start(self)
 
@@ -39,9 +39,9 @@ def _start_inside(self: threading.Thread) -> None:
 def _submit_inside(
     self: ThreadPoolExecutor, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
 ) -> Future[T]:
-    if not is_carried():
+    if not is_context_propagated():
         return _submit(self, function, *args, **kwargs)
-    # the pool may start a thread for this, which must not keep the rollout for whatever it runs later
+    # the pool may start a thread for this, which must not keep the rollout for its later work
     return Context().run(_submit, self, partial(copy_context().run, function), *args, **kwargs)
 
 
@@ -51,23 +51,23 @@ _WATCHED = {
     "litellm": ("litellm", "tracer.integrations.litellm"),
     "langgraph": ("langchain_core.tracers.context", "tracer.integrations.langgraph"),
 }
-_DONE: set[str] = set()
+_INSTRUMENTED: set[str] = set()
 
 
 def instrument(*names: str) -> None:
-    """Trace these clients and frameworks from the moment the program imports them; saying it again changes nothing.
+    """Trace these clients and frameworks from their import on; a second call changes nothing.
 
     Args:
         names: of 'openai', 'anthropic', 'litellm' and 'langgraph' (LangChain included); none: all. Threads inherit
             their rollout always.
 
-    Raises: BadInputError: nothing of this name can be traced.
+    Raises: BadInputError: no integration has this name.
     """
-    carry_context()
+    propagate_context_to_threads()
     for name in names or _WATCHED:
         if name not in _WATCHED:
             raise BadInputError(f"instrument {name!r}: expected one of {', '.join(_WATCHED)}; leave it out")
-        if name not in _DONE:
-            _DONE.add(name)
+        if name not in _INSTRUMENTED:
+            _INSTRUMENTED.add(name)
             watched, integration = _WATCHED[name]
             after_import(watched, partial(import_module, integration))

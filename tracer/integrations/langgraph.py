@@ -1,9 +1,7 @@
-"""This file holds the tracing of LangGraph and LangChain: which node speaks from which state, and what tools give.
+"""Tracing of LangGraph and LangChain: the node and state of each model call, and the outputs of tools.
 
-Importing it installs one handler for every graph, chain, model and tool of the process, without a change to
-any. The
-handler runs in the thread and the context of what it watches, so the rollout is always that of the code that
-runs.
+Importing this module installs one handler for every graph, chain, model and tool of the process. The handler runs in
+the thread and context of the code that it watches, so the rollout is always that of this code.
 """
 
 from collections.abc import Mapping
@@ -20,39 +18,39 @@ from langchain_core.runnables.config import var_child_runnable_config
 from langchain_core.tracers.context import register_configure_hook
 
 from tracer.core import (
-    Asked,
     Call,
+    CallRequest,
     Scope,
     ToolUse,
-    announce,
-    beside,
+    add_failure_note,
+    add_scope_refinement,
+    adopt_call,
+    announce_call,
     failed_answer,
     outer_scope,
-    refine_scopes,
-    take_over,
 )
 from tracer.integrations.langgraph_runs import (
     Run,
-    answer_pause,
-    ask_at_pause,
+    answer_questions,
     begin_chain,
     begin_tool,
     end_chain,
     is_handover,
+    open_questions,
     scope_at,
 )
 from tracer.integrations.messages import add_messages, add_state, answer_ids, read_result
 
-# ruff: noqa: ARG002 - LangChain names the arguments; a callback that ignores one has to take it all the same
+# ruff: noqa: ARG002 - LangChain passes all arguments by name
 
 
 class _ModelRun(NamedTuple):
     call: Call
-    asked: Asked
+    request: CallRequest
 
 
 class GraphHandler(BaseCallbackHandler):
-    """Turns callbacks into runs, parts of calls, and observations; an error of the log reaches the agent."""
+    """Turns callbacks into runs, step parts and observations. An error of the log propagates to the agent."""
 
     run_inline = True
     raise_error = True
@@ -62,8 +60,8 @@ class GraphHandler(BaseCallbackHandler):
         """Chains and tools that have not ended."""
         self._models: dict[UUID, _ModelRun] = {}
 
-    def scope_here(self, base: Scope) -> Scope:
-        """Give the scope of the code that runs in this context: that of the innermost node or tool around."""
+    def find_scope(self, base: Scope) -> Scope:
+        """Return the scope of the innermost node or tool in this context."""
         config = var_child_runnable_config.get()
         callbacks = config and config.get("callbacks")
         run = self._runs.get(callbacks.parent_run_id) if isinstance(callbacks, BaseCallbackManager) else None
@@ -80,7 +78,7 @@ class GraphHandler(BaseCallbackHandler):
         name: object = None,
         **kwargs: object,
     ) -> None:
-        """Remember a graph, a node or anything else while it runs."""
+        """Track a graph, node or other chain while it runs."""
         parent, base = self._runs.get(parent_run_id), outer_scope()
         base = base or (parent and parent.base)
         if base is None:
@@ -88,18 +86,18 @@ class GraphHandler(BaseCallbackHandler):
         run = Run(base, parent, name, metadata or {}, inputs, add_state=add_state)
         self._runs[run_id] = begin_chain(run)
         if type(inputs).__name__ == "Command":
-            answer_pause(run)
+            answer_questions(run)
 
     def on_chain_end(self, outputs: object, *, run_id: UUID, **kwargs: object) -> None:
-        """Forget it; what follows is a consequence of its calls."""
+        """Stop tracking the chain; its calls become parents of what follows."""
         if (run := self._runs.pop(run_id, None)) is not None:
             end_chain(run, is_success=True)
 
     def on_chain_error(self, error: BaseException, *, run_id: UUID, **kwargs: object) -> None:
-        """Forget it; a node that fails may be tried again, from where it began."""
+        """Stop tracking the chain. A node that failed may be retried from its beginning."""
         if (run := self._runs.pop(run_id, None)) is not None:
             end_chain(run, is_success=is_handover(error))
-            ask_at_pause(run, error)
+            open_questions(run, error)
 
     def on_chat_model_start(
         self,
@@ -110,17 +108,17 @@ class GraphHandler(BaseCallbackHandler):
         parent_run_id: UUID | None = None,
         **kwargs: object,
     ) -> None:
-        """Mint the call's id, for the client below to take over."""
-        scope = self._scope_of(parent_run_id)
+        """Announce the call, for the client below to adopt."""
+        scope = self._run_scope(parent_run_id)
         if scope is None:
             return
-        call, rollout = announce(take_over(scope, "handler")), scope.rollout
+        call, rollout = announce_call(adopt_call(scope, "handler")), scope.rollout
         call.parent_call = next(
             (rollout.answers[one.id] for one in reversed(messages[0]) if one.id in rollout.answers), call.parent_call
         )
-        run = self._models[run_id] = _ModelRun(call, Asked(add_messages=partial(add_messages, messages[0])))
+        run = self._models[run_id] = _ModelRun(call, CallRequest(add_messages=partial(add_messages, messages[0])))
         rollout.unfinished[str(run_id)] = partial(self.on_llm_error, GeneratorExit(), run_id=run_id)
-        call.begin(run.asked)
+        call.begin(run.request)
 
     def on_llm_start(
         self,
@@ -131,31 +129,31 @@ class GraphHandler(BaseCallbackHandler):
         parent_run_id: UUID | None = None,
         **kwargs: object,
     ) -> None:
-        """Treat a model that completes text as one that is told the text."""
+        """Record a text completion as a chat with one user message."""
         messages: list[list[BaseMessage]] = [[HumanMessage(prompt) for prompt in prompts]]
         self.on_chat_model_start(serialized, messages, run_id=run_id, parent_run_id=parent_run_id)
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: object) -> None:
-        """Record the answer, unless the client below has; remember whose answer it is."""
+        """Record the answer, unless the client below has recorded it; remember the call of its ids."""
         run = self._finish(run_id)
         if run is None:
             return
         run.call.scope.rollout.answers.update(dict.fromkeys(answer_ids(response), run.call.call_id))
         if run.call.source == "handler":
-            run.call.finish("handler", read_result(response), run.asked)
+            run.call.finish("handler", read_result(response), run.request)
 
     def on_llm_error(
         self, error: BaseException, *, run_id: UUID, response: LLMResult | None = None, **kwargs: object
     ) -> None:
-        """Record the failure, or that the caller gave up, with what had come by then."""
+        """Record the failure or abandonment, with the part of the answer received so far."""
         run = self._finish(run_id)
         if run is None:
             return
         answer = failed_answer(error)
         if response is not None and response.generations:
             answer = msgspec.structs.replace(read_result(response), status=answer.status, error=answer.error)
-        with beside(error, "the model call that failed could not be recorded"):
-            run.call.finish("handler", answer, run.asked)
+        with add_failure_note(error, "the model call that failed could not be recorded"):
+            run.call.finish("handler", answer, run.request)
 
     def on_tool_start(
         self,
@@ -168,8 +166,8 @@ class GraphHandler(BaseCallbackHandler):
         tool_call_id: str | None = None,
         **kwargs: object,
     ) -> None:
-        """Begin the use of a tool, for its own function to take over when it is under ``@tracer.tool``."""
-        scope = self._scope_of(parent_run_id)
+        """Begin the use of a tool, for its function to adopt when that is under ``@tracer.tool``."""
+        scope = self._run_scope(parent_run_id)
         if scope is None:
             return
         use = ToolUse(
@@ -181,7 +179,7 @@ class GraphHandler(BaseCallbackHandler):
         self._runs[run_id] = begin_tool(self._runs.get(parent_run_id), outer_scope() or scope, use)
 
     def on_tool_end(self, output: object, *, run_id: UUID, **kwargs: object) -> None:
-        """Record what the tool gave."""
+        """Record the output of the tool."""
         if (use := self._end_tool(run_id)) is None:
             return
         if isinstance(output, ToolMessage):
@@ -192,16 +190,16 @@ class GraphHandler(BaseCallbackHandler):
     def on_tool_error(self, error: BaseException, *, run_id: UUID, **kwargs: object) -> None:
         """Record that the tool failed."""
         if (use := self._end_tool(run_id)) is not None:
-            with beside(error, "the tool that failed could not be recorded"):
+            with add_failure_note(error, "the tool that failed could not be recorded"):
                 use.record_error(error)
 
-    def _scope_of(self, parent_run_id: UUID | None) -> Scope | None:
-        """Give the scope of what the run with this id does; the context may have got lost on the way."""
+    def _run_scope(self, parent_run_id: UUID | None) -> Scope | None:
+        """Return the scope of the run with this id, also when its context variables were lost."""
         run, base = self._runs.get(parent_run_id), outer_scope()
         base = base or (run and run.base)
         if base is None:
             return None
-        return scope_at(run, base) if run else self.scope_here(base)
+        return scope_at(run, base) if run else self.find_scope(base)
 
     def _finish(self, run_id: UUID) -> _ModelRun | None:
         run = self._models.pop(run_id, None)
@@ -216,6 +214,6 @@ class GraphHandler(BaseCallbackHandler):
 
 _GRAPHS = GraphHandler()
 HANDLER = ContextVar[BaseCallbackHandler | None]("tracer_langgraph", default=_GRAPHS)
-"""What graphs that run in this context get."""
+"""Handler of graphs that run in this context."""
 register_configure_hook(HANDLER, inheritable=True)
-refine_scopes(_GRAPHS.scope_here)
+add_scope_refinement(_GRAPHS.find_scope)

@@ -1,8 +1,7 @@
-"""This file holds LiteLLM's tracing: completions and responses, whichever provider they are meant for.
+"""Tracing of LiteLLM: completions and responses, for every provider.
 
-LiteLLM's callbacks miss abandoned streams, so its functions are traced. A call for a rollout with a gateway is
-made
-in OpenAI's dialect to the rollout's own address; where the openai client makes it, its hook takes the call over.
+LiteLLM's callbacks miss abandoned streams, so its functions are wrapped. A call of a rollout with a gateway is made in
+OpenAI's dialect to the rollout's address; when the openai client makes it, that client's hook adopts the call.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -15,8 +14,8 @@ import litellm
 from litellm import main
 from litellm.responses import main as responses_main
 
-from tracer.core import Call, announce, current_scope, is_under, take_over
-from tracer.integrations.client import Dialect, Unfinished, call_headers, watch_items
+from tracer.core import Call, adopt_call, announce_call, current_scope, is_inside_call
+from tracer.integrations.client import Dialect, StreamRecorder, call_headers, watch_items
 from tracer.integrations.openai import CHAT
 from tracer.integrations.openai_responses import RESPONSES
 from tracer.integrations.patching import replace_everywhere
@@ -26,14 +25,14 @@ __all__: list[str] = []
 _OURS = frozenset({"model", "messages", "input", "instructions", "tools"})
 
 
-class _Made(Protocol):
-    """An answer in one piece."""
+class _Completion(Protocol):
+    """An answer that was not streamed."""
 
     def model_dump_json(self, *, exclude_none: bool, warnings: bool) -> str: ...
 
 
-class _Seam:
-    """Where one kind of call enters LiteLLM."""
+class _EntryPoint:
+    """One kind of function by which calls enter LiteLLM."""
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
@@ -75,31 +74,31 @@ class _Seam:
         return traced
 
     def _begin(self) -> Call | None:
-        """Mint the id, for the client below to take over; None outside rollouts, and where LiteLLM calls itself."""
+        """Announce a call, for the client below to adopt; None outside rollouts, and when LiteLLM calls itself."""
         scope = current_scope()
-        if scope is None or is_under(scope, "broker"):
+        if scope is None or is_inside_call(scope, "broker"):
             return None
-        call = announce(take_over(scope, "broker"))
+        call = announce_call(adopt_call(scope, "broker"))
         call.begin()
         return call
 
     def _answer(self, call: Call, named: Mapping[str, object], result: object) -> None:
-        """Record the answer, unless the client below has."""
+        """Record the answer, unless the client below has recorded it."""
         if call.source != "broker":
             return
-        call.source = "hook"  # nobody below took it, and from now on nobody may
-        asked = self._dialect.read_request({name: named[name] for name in _OURS & named.keys()})
+        call.source = "hook"  # no layer below adopted it, and none may from now on
+        request = self._dialect.read_request({name: named[name] for name in _OURS & named.keys()})
         if hasattr(result, "__next__") or hasattr(result, "__anext__"):
-            watch_items(result, Unfinished(call, self._dialect, asked))
+            watch_items(result, StreamRecorder(call, self._dialect, request))
         else:
             answer = self._dialect.read_answer(
-                cast("_Made", result).model_dump_json(exclude_none=True, warnings=False).encode()
+                cast("_Completion", result).model_dump_json(exclude_none=True, warnings=False).encode()
             )
-            call.finish("hook", answer, asked)
+            call.finish("hook", answer, request)
 
 
 def _address(named: Mapping[str, object], call: Call) -> dict[str, object]:
-    """Give the named arguments with the address, key and ids of the call's rollout, whatever provider was meant."""
+    """Return the named arguments with address, key and ids of the call's rollout, for every provider."""
     rollout = call.scope.rollout
     if not call.is_routed:
         return dict(named)
@@ -114,13 +113,13 @@ def _address(named: Mapping[str, object], call: Call) -> dict[str, object]:
     }
 
 
-def _install(seam: _Seam, name: str, *modules: ModuleType) -> None:
-    """Trace a function and its ``a…`` form, in each module that has one of its own."""
+def _install(seam: _EntryPoint, name: str, *modules: ModuleType) -> None:
+    """Trace a function and its ``a…`` form, in each module that defines them."""
     for module in modules:
         function, async_function = getattr(module, name), getattr(module, f"a{name}")
         replace_everywhere(function, seam.trace(function))
         replace_everywhere(async_function, seam.trace_async(async_function))
 
 
-_install(_Seam(CHAT), "completion", main, litellm)
-_install(_Seam(RESPONSES), "responses", responses_main)
+_install(_EntryPoint(CHAT), "completion", main, litellm)
+_install(_EntryPoint(RESPONSES), "responses", responses_main)

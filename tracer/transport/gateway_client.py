@@ -1,6 +1,6 @@
-"""This file holds the client of the gateway's own addresses: open, close and end rollouts. Standard library only.
+"""Client of the gateway's rollout API: open, renew, mark, pause, close and end. Standard library only.
 
-This file holds gateways on several machines as one: each attempt has its place among them by its name.
+With several gateways, each attempt belongs to one, chosen by a hash of its rollout id plus the attempt's number.
 """
 
 from collections import defaultdict
@@ -37,16 +37,16 @@ from agent_layer.schema.wire import (
 )
 
 _ERRORS: dict[int, type[AgentLayerError]] = {404: NotFoundError, 409: NotWholeError, 412: LeaseLostError}
-_TURNED_AWAY = frozenset({401, 403, 407, 408, 425, 429})
-"""The same request may be taken later, or from somebody with another key."""
+_RETRYABLE_STATUSES = frozenset({401, 403, 407, 408, 425, 429})
+"""Statuses after which the same request may succeed later, or with another key."""
 
 
 class GatewayClient:
-    """Talks to one gateway as its operator. Holds no connection, so threads may share it.
+    """Client of one gateway, with the operator's key. Keeps no connection, so threads may share it.
 
-    Every method raises UnreachableError (no answer, a fault of the gateway, or a key that it does not take),
-    NotFoundError (the gateway does not know this rollout, for example because it was started anew), NotWholeError,
-    LeaseLostError (another holder went on with it), or BadInputError (it refuses).
+    Every method raises UnreachableError (no answer, an error of the gateway, or a refused key), NotFoundError (the
+    gateway does not know this rollout, for example because it was restarted), NotWholeError, LeaseLostError (another
+    holder has resumed the rollout), or BadInputError (the gateway refuses the request).
     """
 
     def __init__(
@@ -70,33 +70,33 @@ class GatewayClient:
         return msgspec.json.decode(self._post("/rollouts", request), type=OpenedRollout)
 
     def renew(self, trajectory_ids: Sequence[str], lease_seconds: float) -> RenewedRollouts:
-        """Let the keys of these attempts hold for so long from now; give what is known of each. Never waits long."""
+        """Renew the keys of these attempts for ``lease_seconds`` from now. Waits ``connect_seconds`` at most."""
         request = RenewRequest(trajectory_ids=list(trajectory_ids), lease_seconds=lease_seconds)
         answer = self._post("/rollouts/renew", request, answer_seconds=self._connect_seconds)
         return msgspec.json.decode(answer, type=RenewedRollouts)
 
     def reward(self, request: RewardRequest) -> None:
-        """Judge a rollout; for clients whose address and key are those of the rollout itself."""
+        """Judge a rollout; for clients that have the address and key of the rollout itself."""
         self._post("/reward", request)
 
     def mark(self, rollout_id: str, attempt: int, key: str | None = None) -> MarkedRollout:
-        """Tell how far the attempt has come, for a checkpoint; from now on it outlives its holder."""
+        """Return the progress of the attempt, for a checkpoint. The gateway keeps the attempt when its holder dies."""
         answer = self._post(f"/rollouts/{quote(rollout_id)}/mark", HolderRequest(attempt=attempt, key=key))
         return msgspec.json.decode(answer, type=MarkedRollout)
 
     def pause(self, rollout_id: str, attempt: int, key: str | None = None) -> MarkedRollout:
-        """Cut off the attempt's calls and take its key; it waits for ``open`` with ``resume``."""
+        """Abort the calls of the attempt and revoke its key, until it is opened with ``resume``."""
         answer = self._post(f"/rollouts/{quote(rollout_id)}/pause", HolderRequest(attempt=attempt, key=key))
         return msgspec.json.decode(answer, type=MarkedRollout)
 
     def close(self, rollout_id: str, attempt: int, *, key: str | None = None, abort: bool = False) -> ClosedRollout:
-        """Refuse new calls of the attempt, let running ones end (or cut them off at once), and count them.
+        """Refuse new calls of the attempt, wait for running calls (or abort them), and count all calls.
 
         Args:
-            rollout_id: which rollout.
-            attempt: which try.
-            key: that of the attempt, so that only who holds it closes it; None: whoever holds it.
-            abort: do not wait for running calls.
+            rollout_id: the rollout.
+            attempt: number of the attempt.
+            key: key of the attempt, so that only its holder can close it; None: not checked.
+            abort: abort running calls instead of waiting for them.
         """
         request = CloseRequest(attempt=attempt, key=key, abort=abort)
         return msgspec.json.decode(self._post(f"/rollouts/{quote(rollout_id)}/close", request), type=ClosedRollout)
@@ -109,7 +109,7 @@ class GatewayClient:
         reward: float | None = None,
         status: EndStatus = "completed",
     ) -> EndedRollout:
-        """Close the attempt, wait until all of it is stored, and accept it. For rollouts without a worker."""
+        """Close the attempt, wait until all of it is stored, and accept it; for rollouts without a worker."""
         ending = EndRequest(attempt=attempt, reward=reward, status=status)
         answer = self._post(f"/rollouts/{quote(rollout_id)}/end", ending)
         return msgspec.json.decode(answer, type=EndedRollout)
@@ -134,9 +134,9 @@ class GatewayClient:
         return answer
 
     def _refusal(self, status: int, path: str, answer: bytes) -> AgentLayerError:
-        is_passing = status >= 500 or status in _TURNED_AWAY
+        is_passing = status >= 500 or status in _RETRYABLE_STATUSES
         kind = _ERRORS.get(status, UnreachableError if is_passing else BadInputError)
-        return kind(f"gateway {self.url}: POST {path} was answered {status}: {_sentence(answer)}")
+        return kind(f"gateway {self.url}: POST {path} was answered {status}: {_error_message(answer)}")
 
 
 class _Fault(msgspec.Struct):
@@ -147,8 +147,8 @@ class _Refusal(msgspec.Struct):
     error: _Fault | str
 
 
-def _sentence(answer: bytes) -> str:
-    """Say what an error answer says, whether it is OpenAI-shaped or plain text."""
+def _error_message(answer: bytes) -> str:
+    """Return the message of an error answer, in OpenAI's form or plain text."""
     try:
         error = msgspec.json.decode(answer, type=_Refusal).error
     except msgspec.DecodeError:
@@ -157,16 +157,16 @@ def _sentence(answer: bytes) -> str:
 
 
 class WaitLimits(TypedDict, total=False):
-    """How long a client waits; see GatewayClient."""
+    """Time limits of a client; see GatewayClient."""
 
     connect_seconds: float
     answer_seconds: float
 
 
-class SeveralGateways(GatewayClient):
-    """Talks to whichever gateway an attempt belongs to; the next attempt belongs to the next one.
+class ShardedGatewayClient(GatewayClient):
+    """Client of several gateways. Consecutive attempts of a rollout belong to consecutive gateways.
 
-    So where a machine is gone, what ran there is run again elsewhere, and nobody has to remember where it was.
+    So the next attempt after the loss of a machine runs at another gateway, and no state records which one.
     """
 
     def __init__(self, urls: Sequence[str], api_key: str | None, **limits: Unpack[WaitLimits]) -> None:
@@ -177,13 +177,13 @@ class SeveralGateways(GatewayClient):
         """See GatewayClient."""
         rollout_id = request.rollout_id or new_id()
         named = msgspec.structs.replace(request, rollout_id=rollout_id)
-        return self._home(rollout_id, request.attempt or 0).open(named)
+        return self._owner(rollout_id, request.attempt or 0).open(named)
 
     def renew(self, trajectory_ids: Sequence[str], lease_seconds: float) -> RenewedRollouts:
-        """See GatewayClient; what a gateway has that is gone is not open."""
+        """See GatewayClient; attempts of an unreachable gateway are reported as unknown."""
         owned, renewed = defaultdict[GatewayClient, list[str]](list), RenewedRollouts(unknown=[])
         for name in trajectory_ids:
-            owned[self._home(*split_trajectory_id(name))].append(name)
+            owned[self._owner(*split_trajectory_id(name))].append(name)
         for gateway, names in owned.items():
             try:
                 renewed += gateway.renew(names, lease_seconds)
@@ -193,15 +193,15 @@ class SeveralGateways(GatewayClient):
 
     def mark(self, rollout_id: str, attempt: int, key: str | None = None) -> MarkedRollout:
         """See GatewayClient."""
-        return self._home(rollout_id, attempt).mark(rollout_id, attempt, key)
+        return self._owner(rollout_id, attempt).mark(rollout_id, attempt, key)
 
     def pause(self, rollout_id: str, attempt: int, key: str | None = None) -> MarkedRollout:
         """See GatewayClient."""
-        return self._home(rollout_id, attempt).pause(rollout_id, attempt, key)
+        return self._owner(rollout_id, attempt).pause(rollout_id, attempt, key)
 
     def close(self, rollout_id: str, attempt: int, *, key: str | None = None, abort: bool = False) -> ClosedRollout:
         """See GatewayClient."""
-        return self._home(rollout_id, attempt).close(rollout_id, attempt, key=key, abort=abort)
+        return self._owner(rollout_id, attempt).close(rollout_id, attempt, key=key, abort=abort)
 
     def end(
         self,
@@ -212,15 +212,15 @@ class SeveralGateways(GatewayClient):
         status: EndStatus = "completed",
     ) -> EndedRollout:
         """See GatewayClient; None: the first attempt."""
-        gateway = self._home(rollout_id, attempt or 0)
+        gateway = self._owner(rollout_id, attempt or 0)
         return gateway.end(rollout_id, attempt=attempt, reward=reward, status=status)
 
-    def _home(self, rollout_id: str, attempt: int) -> GatewayClient:
+    def _owner(self, rollout_id: str, attempt: int) -> GatewayClient:
         return self._gateways[(crc32(rollout_id.encode()) + attempt) % len(self._gateways)]
 
 
 def connect_gateway(urls: Sequence[str], api_key: str | None, **limits: Unpack[WaitLimits]) -> GatewayClient:
-    """Give a client of the gateway, or of all of them together."""
+    """Return a client of one gateway, or of several."""
     if len(urls) > 1:
-        return SeveralGateways(urls, api_key, **limits)
+        return ShardedGatewayClient(urls, api_key, **limits)
     return GatewayClient(urls[0], api_key, **limits)

@@ -25,7 +25,7 @@ from contextlib import suppress
 from redis import Redis
 from redis.exceptions import RedisError
 
-from agent_layer.engines import Engine, EngineBoard, get_policy, newest_number, register_policy
+from agent_layer.engines import Engine, EngineRegistry, get_policy, newest_number, register_policy
 from agent_layer.errors import BadInputError, EngineError
 from agent_layer.gateway.dialects import ChatRequest
 from agent_layer.gateway.engines.health import check_engines
@@ -49,7 +49,7 @@ class EngineWatch:
     """Gives calls their places at engines, as the board allows, and keeps the board told."""
 
     def __init__(
-        self, board: EngineBoard, gateway_id: str, settings: Settings, clock: Callable[[], float] = time.monotonic
+        self, board: EngineRegistry, gateway_id: str, settings: Settings, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.rotation = Rotation(settings.run, settings.engine_urls, settings.max_staleness)
         self.cuts = Cuts()
@@ -73,7 +73,7 @@ class EngineWatch:
     async def close(self) -> None:
         """Tell the board that this gateway ended."""
         with suppress(RedisError):
-            await asyncio.to_thread(self._board.hide_gateway, self._gateway_id)
+            await asyncio.to_thread(self._board.remove_gateway, self._gateway_id)
 
     async def look(self) -> None:
         """Show this gateway, then read the board: in this order no trainer misses it."""
@@ -129,7 +129,7 @@ class EngineWatch:
         return self.rotation.choose(run, kept)
 
     def _show_and_read(self) -> tuple[list[Engine], dict[str, int]]:
-        self._board.show_gateway(self._gateway_id)
+        self._board.renew_gateway(self._gateway_id)
         engines = self._board.engines()
         return engines, self._newest_of({engine.run for engine in engines} if self.rotation.has_limit else set())
 
@@ -166,13 +166,13 @@ class EngineWatch:
         if engine is None or engine.state != "serving":
             return
         try:
-            await asyncio.to_thread(self._board.note_end, engine)
+            await asyncio.to_thread(self._board.mark_ended, engine)
         except RedisError as error:
             log.warning("board unreachable: %s", error)  # it is asked again
 
     async def _acknowledge(self, engine: Engine) -> None:
         try:
-            await asyncio.to_thread(self._board.say_idle, engine.url, self._gateway_id, engine.epoch)
+            await asyncio.to_thread(self._board.mark_idle, engine.url, self._gateway_id, engine.epoch)
         except RedisError as error:
             log.warning("board unreachable: %s", error)  # the next look wakes this again
         else:

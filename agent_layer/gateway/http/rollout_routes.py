@@ -59,7 +59,8 @@ class Lifecycle:
         self.access.check_operator(request)
         asked = await read_body(request, OpenRequest)
         asked = msgspec.structs.replace(asked, trace=asked.trace or parse_trace(request.headers))
-        wanted = rollout_of(asked, self.settings.run, self.siblings.new_rollout_id if self.siblings else new_id)
+        mint = self.siblings.new_rollout_id if self.siblings else new_id
+        wanted = rollout_of(asked, self.settings.run, mint, self.rollouts.now)
         if asked.resume is None:
             rollout, abandoned = await self._begin(wanted), list[str]()
         else:

@@ -118,5 +118,5 @@ def _successor_of(held: LiveRollout, left: list[EndedCall], seconds: float) -> L
         abandoned=held.abandoned | {one.call_id for one in left},
         running=set(),
         num_asking=0,
-        sign_at=time.monotonic(),
+        sign_at=held.budget.clock(),
     )

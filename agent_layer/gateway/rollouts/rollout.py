@@ -32,7 +32,7 @@ from agent_layer.schema import (
     check_name,
     new_id,
 )
-from agent_layer.schema.wire import KEY_PREFIX, OpenRequest, start_of
+from agent_layer.schema.wire import KEY_PREFIX, OpenRequest, make_attempt_started
 
 _CAPS = ("max_tokens", "max_completion_tokens")
 
@@ -137,7 +137,7 @@ class LiveRollout:
     num_asking: int = 0
     """Questions that wait for an answer, at an engine or for a place at one."""
     sign_at: float = field(default_factory=time.monotonic)
-    """When a call last began or ended."""
+    """When a call last began or ended, by the clock of the budget."""
     num_started: int = 0
     num_ended: int = 0
     num_sampled: int = 0
@@ -186,11 +186,11 @@ class LiveRollout:
     @property
     def quiet_seconds(self) -> float:
         """Time since the last call began or ended."""
-        return time.monotonic() - self.sign_at
+        return self.budget.clock() - self.sign_at
 
     def note_sign(self) -> None:
         """A call has begun or ended."""
-        self.sign_at = time.monotonic()
+        self.sign_at = self.budget.clock()
 
     def check_is_open(self) -> None:
         """Raise RefusedError when the attempt is closed, or nobody holds it."""
@@ -266,17 +266,20 @@ def new_key() -> str:
     return f"{KEY_PREFIX}{secrets.token_urlsafe(24)}"
 
 
-def rollout_of(request: OpenRequest, run: str, mint: Callable[[], str] = new_id) -> LiveRollout:
+def rollout_of(
+    request: OpenRequest, run: str, mint: Callable[[], str] = new_id, clock: Callable[[], float] = time.monotonic
+) -> LiveRollout:
     """Make what is asked for.
 
     Args:
         request: what the opener said.
         run: run of rollouts that name none.
         mint: makes ids of rollouts that have none.
+        clock: seconds, from any beginning.
 
     Raises: BadInputError: a name cannot stand in addresses, or what is no sampling is to be overridden.
     """
-    started = start_of(request, rollout_id=mint(), run=run, at=time.time())
+    started = make_attempt_started(request, rollout_id=mint(), run=run, at=time.time())
     check_name(started.rollout_id, "rollout")
     check_name(started.run, "run")
     if started.attempt < 0:
@@ -291,7 +294,8 @@ def rollout_of(request: OpenRequest, run: str, mint: Callable[[], str] = new_id)
     return LiveRollout(
         started=started,
         api_key=new_key(),
-        budget=Budget(limits=request.limits or Limits()),
+        budget=Budget(limits=request.limits or Limits(), clock=clock, opened_at=clock()),
         sampling=request.sampling,
         is_ours=request.owner != "worker",
+        sign_at=clock(),
     )

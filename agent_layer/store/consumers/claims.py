@@ -24,8 +24,9 @@ from redis.exceptions import RedisError
 
 from agent_layer.errors import BadInputError, CorruptRecordError, LeaseLostError
 from agent_layer.infra import batched
-from agent_layer.infra.redis import Keys, load_script
+from agent_layer.infra.redis import Keys
 from agent_layer.schema import Group, Split, check_name, decode, new_id
+from agent_layer.store.consumers.scripts import ACK, JOIN, POSTPONE, RENEW, TAKE
 
 AckAnswer: TypeAlias = Literal["acked", "late", "again"]
 """acked: the group was this member's. late: it counts, but the claim had lapsed, so that another member may have
@@ -64,7 +65,7 @@ class Consumer(msgspec.Struct, frozen=True):
         return self.split or _ALL_SPLITS
 
 
-class Place(NamedTuple):
+class StreamPosition(NamedTuple):
     """Where a group stands in the order of closing."""
 
     closed_at: str
@@ -76,7 +77,7 @@ class Claim(NamedTuple):
     """A group that the member now holds."""
 
     group: Group
-    place: Place
+    place: StreamPosition
 
 
 class Claims:
@@ -88,11 +89,11 @@ class Claims:
         self._session = new_id()
         self._num_turns = 0
         self._prefix = keys.name()
-        self._join = load_script(redis, "claims/join")
-        self._take = load_script(redis, "claims/take")
-        self._renew = load_script(redis, "claims/renew")
-        self._postpone = load_script(redis, "claims/postpone")
-        self._ack = load_script(redis, "claims/ack")
+        self._join = JOIN.load(redis)
+        self._take = TAKE.load(redis)
+        self._renew = RENEW.load(redis)
+        self._postpone = POSTPONE.load(redis)
+        self._ack = ACK.load(redis)
 
     def join(self) -> list[str]:
         """Take the member's name over; give the groups that it holds since before, by time of closing."""
@@ -102,7 +103,7 @@ class Claims:
         )
         return [group for _, group in held]
 
-    def take(self, again: str, most: int | None, behind: Place | None) -> Claim | Literal["none", "full"]:
+    def take(self, again: str, most: int | None, behind: StreamPosition | None) -> Claim | Literal["none", "full"]:
         """Claim the group that closed first of those that nobody holds.
 
         Args:
@@ -121,7 +122,7 @@ class Claims:
                 case [b"superseded"]:
                     raise self._superseded()
                 case [_, group_id, closed_at, record]:
-                    return Claim(_group_of(record), Place(closed_at.decode(), group_id.decode()))
+                    return Claim(_group_of(record), StreamPosition(closed_at.decode(), group_id.decode()))
                 case answer:
                     return "full" if answer == [b"full"] else "none"
 
@@ -157,7 +158,7 @@ class Claims:
 
 def acknowledge(redis: Redis, keys: Keys, consumer: Consumer, group_ids: Sequence[str]) -> None:
     """Acknowledge groups, whoever holds them; twice does no harm."""
-    ack, about = load_script(redis, "claims/ack"), [consumer.run, consumer.name, consumer.member, "", 0, _ALL_SPLITS]
+    ack, about = ACK.load(redis), [consumer.run, consumer.name, consumer.member, "", 0, _ALL_SPLITS]
     for page in batched(group_ids, _BATCH_GROUPS):
         ack(keys=[keys.name()], args=[*about, *page])
 

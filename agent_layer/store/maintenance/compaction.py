@@ -19,20 +19,19 @@ from agent_layer.errors import CorruptRecordError, NotFoundError
 from agent_layer.infra import batched
 from agent_layer.infra.objects import ObjectStore
 from agent_layer.schema import SegmentFooter
-from agent_layer.store.index import Index, commit_segments
+from agent_layer.store.index import Index, apply_tombstones, commit_segments
 from agent_layer.store.maintenance.audit import Finding
-from agent_layer.store.maintenance.lock import Turn, check_whole, take_turn
-from agent_layer.store.maintenance.merge import BrokenSegmentError, Merger, Source, merge_sources, open_source
-from agent_layer.store.maintenance.merge_plan import Limits, is_due, merged_name, plan_packs
+from agent_layer.store.maintenance.lock import MaintenanceLock, check_index_complete, maintenance_lock
+from agent_layer.store.maintenance.merge import BrokenSegmentError, Merger, Source, merge_sources, open_segment
+from agent_layer.store.maintenance.merge_plan import Limits, merged_name, needs_rewrite, plan_packs
 from agent_layer.store.maintenance.rebuild import Progress, index_segment, read_segment
-from agent_layer.store.maintenance.removal import find_successors, is_left_over, retire_segments
+from agent_layer.store.maintenance.removal import find_successors, is_superseded, remove_segments
 from agent_layer.store.segments import (
     SealedSegment,
-    deaths_of,
-    forget,
-    is_ours,
-    names_in,
-    owners_in,
+    decode_names,
+    deletion_times,
+    is_segment_name,
+    named_owners,
     segment_key,
     write_tombstones,
 )
@@ -85,20 +84,20 @@ def compact(
         LeaseLostError: another process compacts or collects garbage.
         CorruptRecordError: the object store does not give back what was stored; nothing was removed.
     """
-    check_whole(index.redis, index.keys)
+    check_index_complete(index.redis, index.keys)
     limits = limits or Limits()
-    with take_turn(index.redis, index.keys, limits.wait_seconds, limits.turn_seconds) as turn:
-        return _Compaction(index, objects, limits, turn).run(only_dead=only_dead, dry_run=dry_run, progress=progress)
+    with maintenance_lock(index.redis, index.keys, limits.wait_seconds, limits.turn_seconds) as lock:
+        return _Compaction(index, objects, limits, lock).run(only_dead=only_dead, dry_run=dry_run, progress=progress)
 
 
 class _Compaction:
     """One run."""
 
-    def __init__(self, index: Index, objects: ObjectStore, limits: Limits, turn: Turn) -> None:
+    def __init__(self, index: Index, objects: ObjectStore, limits: Limits, lock: MaintenanceLock) -> None:
         self._index, self._redis, self._keys = index, index.redis, index.keys
         self._objects = objects
         self._limits = limits
-        self._turn = turn
+        self._lock = lock
         self._findings: dict[str, Finding] = {}
         self._removed: dict[str, int] = {}
         self._made: list[int] = []
@@ -133,12 +132,12 @@ class _Compaction:
 
     # -- what an earlier run left -----------------------------------------------------------------
     def _finish_what_was_begun(self) -> None:
-        for name in names_in(self._redis.smembers(self._keys.merging)):
+        for name in decode_names(self._redis.smembers(self._keys.merging)):
             self._adopt(name)
         noted, committed = self._noted(), self._read_sizes()
         successors = find_successors(self._keys, self._objects, committed, noted)
         for name in sorted(noted):
-            self._turn.keep()
+            self._lock.renew()
             if name in successors or name not in committed:
                 self._settle(name, successors.get(name, []), is_committed=name in committed)
 
@@ -156,8 +155,8 @@ class _Compaction:
     def _settle(self, name: str, others: Sequence[Source], *, is_committed: bool) -> None:
         """Remove a segment of which others hold everything; commit one that is not, but that somebody may need."""
         try:
-            source = open_source(self._keys, self._objects, name, whole=True)
-            is_free = is_left_over(self._redis, self._keys, source, others)
+            source = open_segment(self._keys, self._objects, name, whole=True)
+            is_free = is_superseded(self._redis, self._keys, source, others)
         except BrokenSegmentError as error:
             if isinstance(error.reason, NotFoundError) and error.name == name and (others or not is_committed):
                 self._redis.hdel(self._keys.segments, name)  # it went, and a rebuild that had read it marked it again
@@ -174,26 +173,30 @@ class _Compaction:
     def _read_sizes(self) -> dict[str, int]:
         """Sizes of committed segments that can be read, by name."""
         stored = cast("dict[bytes, bytes]", self._redis.hgetall(self._keys.segments))
-        left_out = names_in(self._redis.hkeys(self._keys.quarantine))
+        left_out = decode_names(self._redis.hkeys(self._keys.quarantine))
         sizes = {name.decode(): int(size) for name, size in stored.items()}
-        return {name: size for name, size in sizes.items() if name not in left_out and is_ours(self._keys, name)}
+        return {
+            name: size for name, size in sizes.items() if name not in left_out and is_segment_name(self._keys, name)
+        }
 
     def _noted(self) -> set[str]:
         """Names of segments that hold bytes of something deleted, or are left over. Damaged ones are findings."""
         damaged = cast("dict[bytes, bytes]", self._redis.hgetall(self._keys.quarantine))
-        found = {name for name in names_in(self._redis.smembers(self._keys.rewrite)) if is_ours(self._keys, name)}
-        for name in found.intersection(names_in(damaged)):
+        found = {
+            name for name in decode_names(self._redis.smembers(self._keys.rewrite)) if is_segment_name(self._keys, name)
+        }
+        for name in found.intersection(decode_names(damaged)):
             detail = f"it may hold bytes of something deleted: {damaged[name.encode()].decode()}"
             self._findings[name] = Finding(kind="corrupt", subject=name, detail=detail)
-        return found.difference(names_in(damaged))
+        return found.difference(decode_names(damaged))
 
     def _find_due(self, noted: Collection[str], sizes: dict[str, int]) -> set[str]:
         due: set[str] = set()
         for page in batched(sorted(noted), _NUM_AT_ONCE):
             for source in self._open(page, sizes):
-                deaths = deaths_of(self._redis, self._keys, owners_in(source.footer))
+                deaths = deletion_times(self._redis, self._keys, named_owners(source.footer))
                 of_owner = {chunk.owner: chunk.size_bytes for chunk in source.footer.chunks}
-                if is_due(of_owner, deaths, self._limits, time.time()):
+                if needs_rewrite(of_owner, deaths, self._limits, time.time()):
                     due.add(source.footer.name)
         return due
 
@@ -214,7 +217,9 @@ class _Compaction:
 
         def read(name: str) -> Source | BrokenSegmentError:
             try:
-                return open_source(self._keys, self._objects, name, whole=sizes.get(name, 0) < self._limits.small_bytes)
+                return open_segment(
+                    self._keys, self._objects, name, whole=sizes.get(name, 0) < self._limits.small_bytes
+                )
             except BrokenSegmentError as error:
                 return error
 
@@ -223,16 +228,16 @@ class _Compaction:
         for error in opened:
             if isinstance(error, BrokenSegmentError):
                 self._leave_alone(error)
-        self._turn.keep()
+        self._lock.renew()
         return [one for one in opened if isinstance(one, Source)]
 
     def _replace(self, sources: Sequence[Source]) -> None:
-        owners = set[str]().union(*(owners_in(one.footer) for one in sources))
-        deaths = deaths_of(self._redis, self._keys, owners)
-        merger = merge_sources(sources, deaths, self._turn.keep)
+        owners = set[str]().union(*(named_owners(one.footer) for one in sources))
+        deaths = deletion_times(self._redis, self._keys, owners)
+        merger = merge_sources(sources, deaths, self._lock.renew)
         if merger.emptied:
             dead_at = write_tombstones(self._keys, self._objects, merger.emptied, "deleted")
-            forget(self._redis, self._keys, merger.emptied, dead_at)
+            apply_tombstones(self._redis, self._keys, merger.emptied, dead_at)
         names = [one.footer.name for one in sources]
         if not all(self._redis.hmget(self._keys.segments, names)):
             return  # another process merged one of them meanwhile
@@ -255,7 +260,7 @@ class _Compaction:
     def _put(self, content: bytes, sealed: SealedSegment) -> None:
         key = segment_key(self._keys, sealed.footer.name)
         self._objects.put(key, content)
-        self._turn.keep()
+        self._lock.renew()
         for begin in range(0, len(content), _PART_BYTES):
             if self._objects.get(key, begin, _PART_BYTES) != content[begin : begin + _PART_BYTES]:
                 self._objects.delete(key)
@@ -265,7 +270,7 @@ class _Compaction:
                 )
 
     def _retire(self, sources: Sequence[Source], news: Sequence[SegmentFooter]) -> None:
-        gone = retire_segments(self._redis, self._keys, self._objects, [one.footer for one in sources], news)
+        gone = remove_segments(self._redis, self._keys, self._objects, [one.footer for one in sources], news)
         sizes = {one.footer.name: one.size_bytes for one in sources}
         self._removed |= {name: sizes[name] for name in gone}
 

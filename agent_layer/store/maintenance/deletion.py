@@ -21,17 +21,17 @@ from agent_layer.errors import BadInputError
 from agent_layer.infra import batched
 from agent_layer.infra.objects import ObjectStore
 from agent_layer.schema import FINAL_STATUSES, Group, decode
-from agent_layer.state import remove_checkpoints_of
+from agent_layer.state import remove_checkpoints
 from agent_layer.store.consumers import segments_of_batches
-from agent_layer.store.index import Filters, Index, TrajectoryRow, scan_trajectories
-from agent_layer.store.maintenance.lock import check_whole
-from agent_layer.store.reading import not_found
-from agent_layer.store.segments import forget, write_tombstones
+from agent_layer.store.index import Filters, Index, TrajectoryRow, apply_tombstones, scan_trajectories
+from agent_layer.store.maintenance.lock import check_index_complete
+from agent_layer.store.reading import trajectory_not_found
+from agent_layer.store.segments import write_tombstones
 
 _PAGE = 256
 
 
-class Emptied(NamedTuple):
+class EmptyGroups(NamedTuple):
     """Groups of which nothing stored is left."""
 
     closed: list[str]
@@ -48,7 +48,7 @@ class _Candidate(NamedTuple):
     is_open: bool
 
 
-def find_emptied(index: Index, group_ids: Iterable[str], condemned: AbstractSet[str]) -> Emptied:
+def find_empty_groups(index: Index, group_ids: Iterable[str], condemned: AbstractSet[str]) -> EmptyGroups:
     """Tell which of these groups have nothing left when the condemned trajectories are dead.
 
     A closed group lives as long as one of its members does; one without members, or an open one, as long as any
@@ -61,12 +61,12 @@ def find_emptied(index: Index, group_ids: Iterable[str], condemned: AbstractSet[
         alive = _groups_alive(index, {"run": run, "task": task_id}, condemned)
         asked = [one for one in unpeopled if (one.run, one.task_id) == (run, task_id)]
         emptied += [one for one in asked if one.group_id not in alive]
-    return Emptied(
+    return EmptyGroups(
         sorted(one.group_id for one in emptied if not one.is_open), [one.group_id for one in emptied if one.is_open]
     )
 
 
-def groups_of_task(index: Index, task_id: str, run: str | None) -> Iterator[str]:
+def find_groups_of_task(index: Index, task_id: str, run: str | None) -> Iterator[str]:
     """All groups of a task, in one run or in all: those that the dispatcher holds open, and closed ones.
 
     Looked for in the order in which a group moves, so that none is missed on its way; some may be named twice.
@@ -111,7 +111,7 @@ def _look_up(index: Index, group_ids: Collection[str]) -> Iterator[_Candidate]:
 
 def _has_survivor(index: Index, members: Iterable[str], condemned: AbstractSet[str]) -> bool:
     left = [one for one in members if one not in condemned]
-    return not all(index.are_dead(left))
+    return not all(index.are_deleted(left))
 
 
 def _groups_alive(index: Index, filters: Filters, condemned: AbstractSet[str]) -> set[str]:
@@ -165,17 +165,17 @@ def delete_trajectories(
     dry_run: bool,
     purge: Callable[[], object] | None,
 ) -> DeletionReport:
-    """Delete the trajectory of this id, or those that pass the filters; see ``carry_out``.
+    """Delete the trajectory of this id, or those that pass the filters; see ``execute_deletion``.
 
     Raises:
         BadInputError: no condition is given, or both kinds are; or the index is being rebuilt.
         NotFoundError: there never was such a trajectory.
     """
-    check_whole(index.redis, index.keys)
+    check_index_complete(index.redis, index.keys)
     deletion = plan_deletion(index, _find_condemned(index, trajectory_id, filters), filters)
     if not dry_run:
-        carry_out(index, objects, deletion, "deleted", purge)
-    return report_on(index, deletion, dry_run=dry_run)
+        execute_deletion(index, objects, deletion, "deleted", purge)
+    return summarise_deletion(index, deletion, dry_run=dry_run)
 
 
 def plan_deletion(index: Index, rows: Iterable[TrajectoryRow], whole: Filters | None = None) -> Deletion:
@@ -203,7 +203,7 @@ def plan_deletion(index: Index, rows: Iterable[TrajectoryRow], whole: Filters | 
         segments |= {name for names in held if names for name in names.decode().split()}
     condemned = frozenset(trajectory_ids)
     segments |= segments_of_batches(index.redis, index.keys, runs, condemned)
-    emptied = find_emptied(index, candidates, condemned)
+    emptied = find_empty_groups(index, candidates, condemned)
     return Deletion(
         trajectory_ids=trajectory_ids,
         group_ids=emptied.closed,
@@ -215,7 +215,7 @@ def plan_deletion(index: Index, rows: Iterable[TrajectoryRow], whole: Filters | 
     )
 
 
-def carry_out(
+def execute_deletion(
     index: Index, objects: ObjectStore, deletion: Deletion, reason: str, purge: Callable[[], object] | None
 ) -> None:
     """Make it so that nothing brings these back, then that nobody finds them, then that their bytes are gone.
@@ -234,16 +234,16 @@ def carry_out(
     ]  # all of them first: whatever happens next, a rebuild knows the whole of it
     _note(index, deletion.segments)
     if times:
-        forget(index.redis, index.keys, owners, max(times))
+        apply_tombstones(index.redis, index.keys, owners, max(times))
         trained = frozenset(deletion.trajectory_ids)  # while this went on, perhaps; commits note later ones
         _note(index, segments_of_batches(index.redis, index.keys, deletion.runs, trained))
         _clear_queue(index, deletion.group_ids)
-        remove_checkpoints_of(index.keys, objects, trained)
+        remove_checkpoints(index.keys, objects, trained)
     if purge:
         purge()
 
 
-def report_on(index: Index, deletion: Deletion, *, dry_run: bool) -> DeletionReport:
+def summarise_deletion(index: Index, deletion: Deletion, *, dry_run: bool) -> DeletionReport:
     """Sum a deletion up."""
     return DeletionReport(
         num_trajectories=len(deletion.trajectory_ids),
@@ -274,15 +274,15 @@ def _find_one(index: Index, trajectory_id: str) -> Iterator[TrajectoryRow]:
         return iter(rows)
     if index.chunks(trajectory_id):  # only contents are stored of it yet, which make no row
         return iter([TrajectoryRow(trajectory_id=trajectory_id)])
-    if index.are_dead([trajectory_id]) == [True]:
+    if index.are_deleted([trajectory_id]) == [True]:
         return iter(())
-    raise not_found(trajectory_id, index.keys.namespace)
+    raise trajectory_not_found(trajectory_id, index.keys.namespace)
 
 
 def _groups_meant(index: Index, filters: Filters) -> Iterator[str]:
     given = {name for name, value in filters.items() if value is not None}
     if (task := filters.get("task")) is not None and given <= {"task", "run"}:
-        yield from groups_of_task(index, task, filters.get("run"))
+        yield from find_groups_of_task(index, task, filters.get("run"))
 
 
 def _places(index: Index, trajectory_ids: Iterable[str]) -> list[dict[bytes, bytes]]:

@@ -8,7 +8,7 @@ A segment is a row of frames, then a trailer::
 
 All numbers are little-endian, lengths and checksums speak of what follows them in the frame. The owner of a
 record is
-its trajectory, group or policy version (``owner_of``); the footer says where the chunk of each owner lies.
+its trajectory, group or policy version (``record_owner``); the footer says where the chunk of each owner lies.
 
 This file holds what can still be had of a segment that was torn or damaged: every frame that is whole.
 """
@@ -27,8 +27,17 @@ from agent_layer.errors import BadInputError, CorruptRecordError
 from agent_layer.infra.objects import ObjectStore
 from agent_layer.infra.redis import Keys
 from agent_layer.recorder import FRAME_HEADER, frame, unframe
-from agent_layer.schema import Chunk, LogRecord, SegmentFooter, decode, decode_footer, encode, made_at, owner_of
-from agent_layer.store.segments.summary import OwnerEntry, describe_owner, footer_of
+from agent_layer.schema import (
+    Chunk,
+    LogRecord,
+    SegmentFooter,
+    decode,
+    decode_footer,
+    encode,
+    id_timestamp,
+    record_owner,
+)
+from agent_layer.store.segments.summary import OwnerEntry, describe_owner, make_footer
 
 
 class Segment(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,7 +83,7 @@ def segment_key(keys: Keys, name: str) -> str:
     Raises: BadInputError: the name does not begin with an id (see ``new_id``).
     """
     try:
-        day = datetime.fromtimestamp(made_at(name), UTC)
+        day = datetime.fromtimestamp(id_timestamp(name), UTC)
     except (ValueError, OverflowError, OSError) as error:
         raise BadInputError(
             f"segment {name!r}: expected a name that begins with an id of 26 characters, found another; it is not ours"
@@ -82,7 +91,7 @@ def segment_key(keys: Keys, name: str) -> str:
     return f"{keys.namespace}/seg/{day:%Y/%m/%d}/{name}{_ENDING}"
 
 
-def is_ours(keys: Keys, name: str) -> bool:
+def is_segment_name(keys: Keys, name: str) -> bool:
     """Whether a segment's name says where its object lies, as all names do that we give."""
     try:
         return bool(segment_key(keys, name))
@@ -105,7 +114,7 @@ class SegmentBuilder:
         self._entries: list[OwnerEntry] = []
 
     def add(self, owner: str, records: Sequence[StoredRecord]) -> None:
-        """Add all that the segment is to hold of one owner, as ``owner_of`` names it."""
+        """Add all that the segment is to hold of one owner, as ``record_owner`` names it."""
         packed = _pack([one.content for one in records])
         self._chunks.append(Chunk(owner=owner, offset=len(self._stored), size_bytes=len(packed)))
         self._entries += describe_owner(owner, [one.record for one in records])
@@ -117,7 +126,7 @@ class SegmentBuilder:
 
     def finish(self, name: str, replaces: Iterable[str] = ()) -> tuple[bytes, SealedSegment]:
         """Give the segment's bytes, and what has to be known of it; see ``build_segment``."""
-        footer = footer_of(name, self._chunks, self._entries, replaces)
+        footer = make_footer(name, self._chunks, self._entries, replaces)
         packed = _pack([encode(footer)])
         content = b"".join((self._stored, packed, _TRAILER.pack(len(packed), _FORMAT_VERSION, _MAGIC)))
         return content, SealedSegment(footer, len(content))
@@ -130,7 +139,7 @@ def build_segment(
 
     Args:
         name: begins with an id, which says when it was made.
-        records_by_owner: what it is to hold; owners as ``owner_of`` names them.
+        records_by_owner: what it is to hold; owners as ``record_owner`` names them.
         replaces: names of segments whose living records are all among these.
     """
     builder = SegmentBuilder()
@@ -220,13 +229,13 @@ def salvage_segment(content: bytes, name: str) -> SealedSegment | None:
     for offset, size in find_frames(content):
         found = _records_in(content[offset : offset + size], size)
         if found:
-            owner = owner_of(found[0])
+            owner = record_owner(found[0])
             chunks.append(Chunk(owner=owner, offset=offset, size_bytes=size))
             records[owner] += found
     if not chunks:
         return None
     entries = [entry for owner, ours in records.items() for entry in describe_owner(owner, ours)]
-    return SealedSegment(footer_of(name, chunks, entries), len(content))
+    return SealedSegment(make_footer(name, chunks, entries), len(content))
 
 
 def _records_in(packed: bytes, size: int) -> list[LogRecord]:

@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from agent_layer.dispatcher import Dispatcher
-from agent_layer.engines.registry import Engine, EngineBoard
+from agent_layer.engines.registry import Engine, EngineRegistry
 from agent_layer.gateway.app import build_app
 from agent_layer.local.scripted.engine import ScriptedEngine
 from agent_layer.local.scripted.serving import serve
@@ -98,7 +98,7 @@ async def site(settings, redis, keys):
 @asynccontextmanager
 async def serve_gateway(settings, redis, keys, engine, port=0):
     about = {"run": RUN, "version": 0, "location": "initial", "logprobs_mode": "processed", "state": "serving"}
-    engines = EngineBoard(redis, keys, settings.gateway_seconds)
+    engines = EngineRegistry(redis, keys, settings.gateway_seconds)
     engines.register(Engine(url=engine.url, model=engine.model, epoch=0, **about))
     log = Recorder(settings, lambda: ensure_shipper(settings))
     runner = web.AppRunner(build_app(settings, redis, log), access_log=None, shutdown_timeout=0.1)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_layer.infra.processes.reaper import children_of
+from agent_layer.infra.processes.reaper import list_children
 from envs.hosts.host import HostDiedError
 from envs.hosts.protocol import Check
 from envs.hosts.target import make_hosts
@@ -112,7 +112,7 @@ def only_child_of(until):
     """``await only_child_of(pid)``."""
 
     async def only_child_of(pid):
-        (child,) = await until(lambda: children_of(pid))
+        (child,) = await until(lambda: list_children(pid))
         return child
 
     return only_child_of
