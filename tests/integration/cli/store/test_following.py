@@ -92,7 +92,7 @@ def test_two_exporters_of_one_directory_are_one_too_many(follow, wait_until, tmp
     second = follow()
 
     assert second.wait(60) == 2
-    assert b"expected no one else to write it" in second.stderr.read()
+    assert b"another export is writing it" in second.stderr.read()
 
 
 @pytest.mark.timeout(300)
