@@ -83,7 +83,7 @@ def test_a_time_that_no_clock_shows_is_refused_before_it_spoils_what_others_read
 
 @pytest.fixture
 async def client(settings) -> AsyncIterator[TestClient]:
-    """A client of an ingest server whose log nobody ships."""
+    """A client of an ingest server whose log has no shipper."""
     settings = settings.model_copy(
         update={"ingest_key": KEY["x-api-key"], "max_body_bytes": 5000, "ingest_seconds": 0.1}
     )
@@ -140,7 +140,7 @@ def read(body: bytes) -> list[bytes]:
 
 @pytest.fixture
 def own_log(settings) -> Recorder:
-    """A log that nobody ships, nor renames while a test reads it."""
+    """A log without a shipper, never renamed while a test reads it."""
     recorder = Recorder(settings.model_copy(update={"log_roll_seconds": 60}))
     yield recorder
     recorder.close()
