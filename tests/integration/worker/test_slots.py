@@ -1,4 +1,4 @@
-"""This file holds the runner of a host: what the worker asks in one breath is done in its order."""
+"""The runner of a host executes a worker's requests of the same moment in order."""
 
 import asyncio
 import socket
