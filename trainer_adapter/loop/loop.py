@@ -161,8 +161,7 @@ class TrainingLoop:
         return number
 
     def _checkpoint(self) -> None:
-        """Save everything, then acknowledge: a group is acknowledged only after weights that learned from it are
-        saved."""
+        """Save everything, then acknowledge: weights that learned from a group are saved before its acknowledgement."""
         if not self._taken:
             return
         version = self._version if self._is_published else None
