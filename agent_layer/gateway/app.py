@@ -11,28 +11,28 @@ from redis import Redis
 from agent_layer.engines import EngineBoard
 from agent_layer.errors import BadInputError
 from agent_layer.gateway.calls import Calls
-from agent_layer.gateway.engines import EngineWatch, Places, PolicyBook
+from agent_layer.gateway.engines import EnginePool, EngineWatcher, PolicyRegistrar
 from agent_layer.gateway.http import (
     Access,
-    EngineDesk,
-    Lifecycle,
-    ModelDesk,
-    Siblings,
+    EngineRoutes,
+    ModelRoutes,
+    PeerProxy,
+    RolloutRoutes,
     answer_errors,
     as_json,
     backlog_bytes,
     metrics_text,
 )
 from agent_layer.gateway.rollouts import (
-    AnswerShelf,
+    AttemptResumption,
     Counters,
     CountingLog,
-    Handover,
-    Rollouts,
-    Sealer,
+    Finalizer,
+    ResponseCache,
+    RolloutRegistry,
     SettlingLog,
-    give_up_all,
-    tend,
+    abort_all,
+    reap_expired,
 )
 from agent_layer.gateway.upstream import Upstream
 from agent_layer.infra.redis import Keys
@@ -44,65 +44,67 @@ __all__ = ["Gateway", "build_app"]
 log = logging.getLogger(__name__)
 
 
-def build_app(settings: Settings, redis: Redis, log: SettlingLog, siblings: Siblings | None = None) -> web.Application:
+def build_app(settings: Settings, redis: Redis, log: SettlingLog, peers: PeerProxy | None = None) -> web.Application:
     """Give the gateway as a web application.
 
     Args:
         settings: ``api_key`` must be set: it is the operator's.
         redis: holds the board, on which the engines must be registered.
         log: where records go.
-        siblings: the processes of this machine, when there are several.
+        peers: the processes of this machine, when there are several.
     """
-    return Gateway(settings, redis, log, siblings).app()
+    return Gateway(settings, redis, log, peers).app()
 
 
 class Gateway:
-    """Handlers by address; the work is done by Rollouts, Calls and Sealer."""
+    """Handlers by address; the work is done by RolloutRegistry, Calls and Finalizer."""
 
-    def __init__(self, settings: Settings, redis: Redis, log: SettlingLog, siblings: Siblings | None = None) -> None:
+    def __init__(self, settings: Settings, redis: Redis, log: SettlingLog, peers: PeerProxy | None = None) -> None:
         if not settings.api_key:
             raise BadInputError("gateway: expected an operator key, found none; set AGENT_LAYER_API_KEY")
         self._settings = settings
-        self._siblings = siblings
+        self._peers = peers
         self._counters = Counters()
         self._log = CountingLog(log, self._counters)
         keys = Keys(settings.namespace)
         board = EngineBoard(redis, keys, settings.gateway_seconds)
-        self._rollouts = Rollouts(settings.idle_seconds, self._counters, paused_seconds=settings.paused_seconds)
+        self._rollouts = RolloutRegistry(settings.idle_seconds, self._counters, paused_seconds=settings.paused_seconds)
         self._access = Access([settings.api_key, *settings.former_keys], self._rollouts, self._counters)
-        self._engines = EngineWatch(board, new_id(), settings)
-        self._desk = EngineDesk(settings, redis, self._engines, self._access.check_operator)
-        self._places = Places(settings, self._engines, PolicyBook(redis, keys, self._log))
-        self._shelf = AnswerShelf()
-        self._sealer = Sealer(
-            settings=settings, rollouts=self._rollouts, log=self._log, redis=redis, keys=keys, shelf=self._shelf
+        self._engines = EngineWatcher(board, new_id(), settings)
+        self._engine_routes = EngineRoutes(settings, redis, self._engines, self._access.check_operator)
+        self._pool = EnginePool(settings, self._engines, PolicyRegistrar(redis, keys, self._log))
+        self._cache = ResponseCache()
+        self._finalizer = Finalizer(
+            settings=settings, rollouts=self._rollouts, log=self._log, redis=redis, keys=keys, shelf=self._cache
         )
-        self._handover = Handover(rollouts=self._rollouts, sealer=self._sealer, counters=self._counters)
-        self._lifecycle = Lifecycle(
+        self._resumption = AttemptResumption(
+            rollouts=self._rollouts, finalizer=self._finalizer, counters=self._counters
+        )
+        self._rollout_routes = RolloutRoutes(
             settings=settings,
             access=self._access,
             rollouts=self._rollouts,
-            sealer=self._sealer,
-            handover=self._handover,
+            finalizer=self._finalizer,
+            resumption=self._resumption,
             counters=self._counters,
             model_name=self._model,
-            siblings=siblings,
+            peers=peers,
         )
         self._calls: Calls
 
     def app(self) -> web.Application:
         """Put addresses and handlers together."""
-        middlewares = [answer_errors, self._siblings.pass_on] if self._siblings else [answer_errors]
+        middlewares = [answer_errors, self._peers.forward] if self._peers else [answer_errors]
         app = web.Application(client_max_size=self._settings.max_body_bytes, middlewares=middlewares)
         app.cleanup_ctx.append(self._live)
-        desk = ModelDesk(access=self._access, calls=lambda: self._calls)
+        desk = ModelRoutes(access=self._access, calls=lambda: self._calls)
         app.add_routes(
             [
                 *desk.routes(),  # most requests: first to be tried
                 web.get("/health", self._say_health),
                 web.get("/metrics", self._say_metrics),
-                *self._lifecycle.routes(),
-                *self._desk.routes(),
+                *self._rollout_routes.routes(),
+                *self._engine_routes.routes(),
                 web.get("/r/{trajectory_id}/v1/models", self._list_models),
                 web.get("/v1/models", self._list_models),
             ]
@@ -112,24 +114,26 @@ class Gateway:
     async def _live(self, _: web.Application) -> AsyncGenerator[None]:
         upstream = Upstream(self._settings.connect_seconds, self._settings.request_seconds)
         self._calls = Calls(
-            settings=self._settings, log=self._log, places=self._places, upstream=upstream, shelf=self._shelf
+            settings=self._settings, log=self._log, places=self._pool, upstream=upstream, shelf=self._cache
         )
         with closing(upstream):
             await self._engines.look()
             tasks = [
                 asyncio.create_task(self._engines.run(), name="engine watch"),
-                asyncio.create_task(self._calls.hangups.run(), name="watch over clients"),
-                asyncio.create_task(tend(self._rollouts, self._sealer, self._handover), name="tending of rollouts"),
+                asyncio.create_task(self._calls.disconnects.run(), name="watch over clients"),
+                asyncio.create_task(
+                    reap_expired(self._rollouts, self._finalizer, self._resumption), name="tending of rollouts"
+                ),
             ]
-            if self._siblings:
-                tasks.append(asyncio.create_task(self._siblings.hangups.run(), name="watch over passed clients"))
+            if self._peers:
+                tasks.append(asyncio.create_task(self._peers.disconnects.run(), name="watch over passed clients"))
             for task in tasks:
                 task.add_done_callback(_report_death)
             yield
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            await give_up_all(self._rollouts, self._sealer)
+            await abort_all(self._rollouts, self._finalizer)
             await self._engines.close()
 
     async def _say_health(self, _: web.Request) -> web.Response:

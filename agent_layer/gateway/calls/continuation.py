@@ -11,8 +11,8 @@ from typing import Final
 from agent_layer.engines import Engine
 from agent_layer.errors import EngineError
 from agent_layer.gateway.calls.recording import Flight
-from agent_layer.gateway.dialects import JoinedAnswer, continuing_body, may_be_continued, stream_options_of
-from agent_layer.gateway.engines import CutError, Places, Provider
+from agent_layer.gateway.dialects import JoinedAnswer, continuation_body, read_stream_options, supports_continuation
+from agent_layer.gateway.engines import EnginePool, PreemptedError, Provider
 from agent_layer.gateway.upstream import Upstream
 from agent_layer.schema import JsonObject
 
@@ -24,11 +24,11 @@ def can_continue(flight: Flight) -> bool:
     """Whether an answer to this question may be cut and continued."""
     if isinstance(flight.engine, Provider):
         return False
-    return may_be_continued(flight.question.request, flight.start.sampling_applied or {})
+    return supports_continuation(flight.question.request, flight.start.sampling_applied or {})
 
 
 @asynccontextmanager
-async def post_continued(flight: Flight, upstream: Upstream, places: Places) -> AsyncGenerator["ContinuedReply"]:
+async def post_continued(flight: Flight, upstream: Upstream, places: EnginePool) -> AsyncGenerator["ContinuedReply"]:
     """Ask, and go on asking; the reply can be read inside the block.
 
     Raises: EngineError: an engine cannot be reached, does not answer, or not in HTTP; or none served in time.
@@ -49,7 +49,7 @@ class ContinuedReply:
         leg: is left with each engine.
     """
 
-    def __init__(self, flight: Flight, upstream: Upstream, places: Places, leg: AsyncExitStack) -> None:
+    def __init__(self, flight: Flight, upstream: Upstream, places: EnginePool, leg: AsyncExitStack) -> None:
         self._flight = flight
         self._upstream = upstream
         self._places = places
@@ -57,7 +57,7 @@ class ContinuedReply:
         self._joined = JoinedAnswer()
         request = flight.question.request
         self._wants_stream = bytes(request.pieces.get("stream", b"")) == b"true"
-        self._wants_usage = not self._wants_stream or stream_options_of(request).include_usage
+        self._wants_usage = not self._wants_stream or read_stream_options(request).include_usage
 
     @property
     def status(self) -> int:
@@ -101,7 +101,7 @@ class ContinuedReply:
         self._cut = self._leg.enter_context(self._places.cuts.watch(self._flight.engine.url))
         try:
             self._reply = await self._cut.unless(self._leg.enter_async_context(self._upstream.post(url, body)))
-        except CutError:
+        except PreemptedError:
             return False
         self._received = self._reply.pieces()
         return True
@@ -111,9 +111,9 @@ class ContinuedReply:
             self._cut.is_allowed = self._joined.can_be_cut
             try:
                 if self._cut.is_asked and self._cut.is_allowed:
-                    raise CutError  # noqa: TRY301  # it was asked for while something was on its way
+                    raise PreemptedError  # noqa: TRY301  # it was asked for while something was on its way
                 return await self._cut.unless(anext(self._received, None))
-            except CutError:
+            except PreemptedError:
                 await self._go_on()
 
     async def _go_on(self) -> None:
@@ -143,7 +143,7 @@ class ContinuedReply:
             told = overrides if self._wants_stream else overrides | _STREAMED
             return f"{engine.url}/v1/chat/completions", request.for_engine(engine.model, told)
         sampling = self._flight.start.sampling_applied or {}
-        body = continuing_body(engine.model, sampling, self._joined.prompt, sampled, with_usage=self._wants_usage)
+        body = continuation_body(engine.model, sampling, self._joined.prompt, sampled, with_usage=self._wants_usage)
         return f"{engine.url}/v1/completions", body
 
 

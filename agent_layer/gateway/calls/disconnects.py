@@ -17,7 +17,7 @@ _Task: TypeAlias = asyncio.Task[object]
 
 
 @dataclass(slots=True)
-class HangUps:
+class DisconnectWatcher:
     """Looks after the connections of all calls that run, and cancels those whose client left."""
 
     seconds: float = 0.1

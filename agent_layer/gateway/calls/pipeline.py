@@ -15,25 +15,25 @@ from aiohttp import hdrs, web
 
 from agent_layer.errors import BackPressureError, BadInputError, EngineError
 from agent_layer.gateway.calls.continuation import ContinuedReply, can_continue, post_continued
-from agent_layer.gateway.calls.disconnects import HangUps
+from agent_layer.gateway.calls.disconnects import DisconnectWatcher
 from agent_layer.gateway.calls.recording import Flight, Question
-from agent_layer.gateway.calls.requests import asking_of, read_text
+from agent_layer.gateway.calls.requests import read_text, retry_key
 from agent_layer.gateway.dialects import (
     AnswerStream,
     ChatRequest,
     Dialect,
     RefusedError,
-    counting_body,
+    error_shape,
     is_openai_error,
     openai_error,
     read_answer,
     read_count,
+    read_engine_error,
     refusal,
-    sentence_of,
-    shape_of,
+    tokenize_body,
 )
-from agent_layer.gateway.engines import Places
-from agent_layer.gateway.rollouts import AnswerShelf, Call, LiveRollout, Log, wait_until
+from agent_layer.gateway.engines import EnginePool
+from agent_layer.gateway.rollouts import Call, LiveRollout, Log, ResponseCache, wait_until
 from agent_layer.gateway.upstream import Reply, Upstream
 from agent_layer.schema import new_id
 from agent_layer.schema.wire import CALL_HEADER
@@ -50,17 +50,17 @@ class Calls:
 
     settings: Settings
     log: Log
-    places: Places
+    places: EnginePool
     upstream: Upstream
-    shelf: AnswerShelf
-    hangups: HangUps = field(default_factory=HangUps)
+    shelf: ResponseCache
+    disconnects: DisconnectWatcher = field(default_factory=DisconnectWatcher)
     _name: str = field(default_factory=lambda: new_id()[-8:])
     """Makes the ids of this process differ from those of another; minting each anew costs a system call."""
     _numbers: Iterator[int] = field(default_factory=count)
 
     async def answer(self, rollout: LiveRollout, http: web.Request, dialect: Dialect) -> web.StreamResponse:
         """Answer a question to the model, unless the client hangs up."""
-        with self.hangups.watch(http):
+        with self.disconnects.watch(http):
             return await self._answer(rollout, http, dialect)
 
     async def count_tokens(self, rollout: LiveRollout, request: ChatRequest) -> int:
@@ -70,7 +70,7 @@ class Calls:
         """
         engine = await self.places.take(rollout)
         try:
-            async with self.upstream.post(f"{engine.url}/tokenize", counting_body(request, engine.model)) as reply:
+            async with self.upstream.post(f"{engine.url}/tokenize", tokenize_body(request, engine.model)) as reply:
                 return read_count(engine.url, reply.status, await reply.read())
         finally:
             self.places.give(engine)
@@ -78,7 +78,7 @@ class Calls:
     async def _answer(self, rollout: LiveRollout, http: web.Request, dialect: Dialect) -> web.StreamResponse:
         request = dialect.read(await read_text(http), rollout.trajectory_id)
         asked = rollout.see(request)
-        asking = asking_of(http.headers, hash((http.path, asked.digest)))
+        asking = retry_key(http.headers, hash((http.path, asked.digest)))
         failed: Call | None = None
         while (before := rollout.calls.find(asking)) is not failed and before is not None:
             if await before.wait():
@@ -86,7 +86,7 @@ class Calls:
             failed = before  # of all who waited for it, one asks again; the others find that call and join it
         rollout.check_may_call()
         call = rollout.calls.add(asking, f"{self._name}-{next(self._numbers)}")
-        self.hangups.note(call)
+        self.disconnects.note(call)
         question = Question(
             rollout=rollout, request=request, asked=asked, call=call, headers=http.headers, dialect=dialect
         )
@@ -245,9 +245,9 @@ def _refused_by_engine(flight: Flight, path: str, reply: Reply | ContinuedReply,
             f"engine {flight.engine.url}: expected an answer or an error, found status {reply.status} {said}"
         )
     flight.end(None, "error", f"{reply.status} {said}")
-    if shape_of(path) is openai_error and is_openai_error(body):
+    if error_shape(path) is openai_error and is_openai_error(body):
         return web.Response(status=reply.status, body=body, content_type=_JSON)
-    return refusal(path, reply.status, *sentence_of(body[:_LONGEST_ERROR]))
+    return refusal(path, reply.status, *read_engine_error(body[:_LONGEST_ERROR]))
 
 
 def _say_again(call: Call, request: ChatRequest) -> web.Response:

@@ -11,18 +11,18 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from agent_layer.engines import Engine
-from agent_layer.gateway.calls.requests import agent_of, role_of
+from agent_layer.gateway.calls.requests import read_agent, read_role
 from agent_layer.gateway.dialects import ChatAnswer, ChatRequest, Completions, Dialect, Exchange
 from agent_layer.gateway.engines import Provider
 from agent_layer.gateway.rollouts import (
-    Asked,
     Call,
     EndedCall,
     Hashed,
     History,
     LiveRollout,
     Log,
-    Place,
+    PrefixAnchor,
+    PromptContents,
     cause_of_break,
 )
 from agent_layer.schema import (
@@ -48,13 +48,18 @@ class Context(msgspec.Struct, frozen=True):
 
     prompt: PromptDelta | None
     """None where the engine gave no ids."""
-    parent: Place | None
+    parent: PrefixAnchor | None
     """The answer that the prompt continues."""
     findings: list[str]
 
 
 def start_part(
-    rollout: LiveRollout, call_id: str, request: ChatRequest, asked: Asked, engine: Engine, headers: Mapping[str, str]
+    rollout: LiveRollout,
+    call_id: str,
+    request: ChatRequest,
+    asked: PromptContents,
+    engine: Engine,
+    headers: Mapping[str, str],
 ) -> StepPart:
     """Record what is about to be asked. Headers may name the agent, its role and the trace."""
     applied = request.sampling | rollout.sampling_for(request.sampling)
@@ -66,8 +71,8 @@ def start_part(
         source="gateway",
         phase="start",
         at=time.time(),
-        agent=agent_of(headers),
-        role=role_of(headers),
+        agent=read_agent(headers),
+        role=read_role(headers),
         conversation=asked.before.conversation if asked.before else call_id,
         parent_call=asked.before.call_id if asked.before else None,
         trace_id=trace and trace.trace_id,
@@ -120,7 +125,9 @@ def end_part(
     )
 
 
-def remember(rollout: LiveRollout, call_id: str, asked: Asked, answer: ChatAnswer, *, is_whole: bool) -> Context:
+def remember(
+    rollout: LiveRollout, call_id: str, asked: PromptContents, answer: ChatAnswer, *, is_whole: bool
+) -> Context:
     """Place an answer among what its rollout said before; what was cut off is never continued."""
     rollout.num_sampled += sum(len(action.response_token_ids or ()) for action in answer.actions)
     if answer.prompt_token_ids is None:
@@ -132,16 +139,18 @@ def remember(rollout: LiveRollout, call_id: str, asked: Asked, answer: ChatAnswe
     if is_whole:
         conversation = context.parent.conversation if context.parent else call_id
         num_messages = len(asked.state.messages or ())
-        rollout.talks.add(asked.messages, Place(call_id, 0, conversation, num_messages))
+        rollout.prompts.add(asked.messages, PrefixAnchor(call_id, 0, conversation, num_messages))
         for choice, action in enumerate(answer.actions):
             rollout.said.add(action.message or {}, conversation, num_messages)
             if sequence and action.response_token_ids:
                 response = action.response_token_ids.tobytes()
-                rollout.sequences.add(sequence.extended(response), Place(call_id, choice, conversation, num_messages))
+                rollout.sequences.add(
+                    sequence.extended(response), PrefixAnchor(call_id, choice, conversation, num_messages)
+                )
     return context
 
 
-def _context_of(rollout: LiveRollout, asked: Asked, ids: TokenIds) -> tuple[Context, Hashed]:
+def _context_of(rollout: LiveRollout, asked: PromptContents, ids: TokenIds) -> tuple[Context, Hashed]:
     """Express a prompt as what it adds to the longest earlier sequence."""
     packed = ids.tobytes()
     match, sequence = rollout.sequences.find(packed)
@@ -158,7 +167,7 @@ def _context_of(rollout: LiveRollout, asked: Asked, ids: TokenIds) -> tuple[Cont
     return Context(prompt, match.key, findings), sequence
 
 
-def _breaks_of(rollout: LiveRollout, asked: Asked, num_continued: int) -> list[str]:
+def _breaks_of(rollout: LiveRollout, asked: PromptContents, num_continued: int) -> list[str]:
     """Say so where the prompt should have continued other tokens than it does."""
     if num_continued == asked.last_answer and (asked.before is None or num_continued >= 0):
         return []  # the tokens go on behind the last answer of the history, or there is no history
@@ -197,7 +206,7 @@ def _temperature_of(sampling: JsonObject) -> float | None:
     return float(value) if isinstance(value, int | float) else None
 
 
-def runs_of(before: Sequence[PolicyRun], version: int, num_tokens: int) -> list[PolicyRun]:
+def extend_policy_runs(before: Sequence[PolicyRun], version: int, num_tokens: int) -> list[PolicyRun]:
     """Say of all tokens so far who sampled them.
 
     Args:
@@ -220,7 +229,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
     rollout: LiveRollout
     request: ChatRequest
-    asked: Asked
+    asked: PromptContents
     call: Call
     headers: Mapping[str, str]
     dialect: Dialect = Completions()
@@ -257,7 +266,7 @@ class Flight(msgspec.Struct, kw_only=True):
         for content in asked.contents:
             rollout.stored.add(content.hash)
         rollout.num_started += 1
-        rollout.note_sign()
+        rollout.record_activity()
         call.is_started = True
         return cls(question=question, engine=engine, log=log, start=start)
 
@@ -269,7 +278,7 @@ class Flight(msgspec.Struct, kw_only=True):
 
     def leave(self, num_tokens: int) -> None:
         """Give up the place in the middle of an answer, of which so many tokens are sampled."""
-        self.runs = runs_of(self.runs, self.engine.version, num_tokens)
+        self.runs = extend_policy_runs(self.runs, self.engine.version, num_tokens)
         self.has_place = False
 
     def arrive(self, engine: Engine) -> None:
@@ -325,7 +334,7 @@ class Flight(msgspec.Struct, kw_only=True):
         rollout.ended.append(
             EndedCall(call.call_id, sum(len(one.response_token_ids or ()) for one in part.actions or ()))
         )
-        rollout.note_sign()
+        rollout.record_activity()
         call.is_good = is_whole
         if is_whole and self.start.role != "aux" and part.capture_level != "tokens":
             rollout.untokened.append(call.call_id)
@@ -337,7 +346,9 @@ class Flight(msgspec.Struct, kw_only=True):
 
     def _versioned(self, action: Action) -> Action:
         num_tokens = len(action.response_token_ids or ())
-        return msgspec.structs.replace(action, policy_versions=runs_of(self.runs, self.engine.version, num_tokens))
+        return msgspec.structs.replace(
+            action, policy_versions=extend_policy_runs(self.runs, self.engine.version, num_tokens)
+        )
 
     def _moved(self, part: StepPart) -> StepPart:
         """The start names an engine that failed; the end names the one that answered."""

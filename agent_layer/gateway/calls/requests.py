@@ -10,7 +10,7 @@ import msgspec
 from aiohttp import hdrs, web
 
 from agent_layer.errors import BadInputError
-from agent_layer.gateway.rollouts import Asking
+from agent_layer.gateway.rollouts import RetryKey
 from agent_layer.schema import UNREADABLE, check_name, check_storable
 from agent_layer.schema.wire import AGENT_HEADER, CALL_HEADER, ROLE_HEADER
 
@@ -55,13 +55,13 @@ async def read_body(request: web.Request, kind: type[B]) -> B:
 _MAX_DIGITS = 9
 
 
-def asking_of(headers: Mapping[str, str], digest: int) -> Asking:
+def retry_key(headers: Mapping[str, str], digest: int) -> RetryKey:
     """By what a request can be recognised as a retry.
 
     Raises: BadInputError: its call id cannot stand in records.
     """
     retries, call_id = headers.get("x-stainless-retry-count", "0"), headers.get(CALL_HEADER)
-    return Asking(
+    return RetryKey(
         call_id=None if call_id is None else check_name(call_id, f"header {CALL_HEADER}"),
         idempotency_key=headers.get("idempotency-key"),
         retry_count=int(retries[:_MAX_DIGITS]) if retries.isdecimal() else 0,
@@ -69,7 +69,7 @@ def asking_of(headers: Mapping[str, str], digest: int) -> Asking:
     )
 
 
-def agent_of(headers: Mapping[str, str]) -> str | None:
+def read_agent(headers: Mapping[str, str]) -> str | None:
     """Name of the agent that calls; None: it is not said.
 
     Raises: BadInputError: the name is not UTF-8.
@@ -83,7 +83,7 @@ def agent_of(headers: Mapping[str, str]) -> str | None:
         ) from error
 
 
-def role_of(headers: Mapping[str, str]) -> Literal["policy", "aux"] | None:
+def read_role(headers: Mapping[str, str]) -> Literal["policy", "aux"] | None:
     """Whether the agent that calls is trained; None: it is not said."""
     name = headers.get(ROLE_HEADER)
     return name if name in ("policy", "aux") else None

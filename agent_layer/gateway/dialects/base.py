@@ -83,7 +83,7 @@ Name: TypeAlias = tuple[str, str]
 """(trajectory, name of the text in it)."""
 
 
-class TextShelf:
+class LRUCache:
     """Texts of all rollouts."""
 
     def __init__(self, max_bytes: int = 16 << 20) -> None:

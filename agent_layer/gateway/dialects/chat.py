@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from agent_layer.errors import BadInputError, EngineError
-from agent_layer.gateway.dialects.refusals import sentence_of
+from agent_layer.gateway.dialects.refusals import read_engine_error
 from agent_layer.schema import NOT_SAMPLING, UNREADABLE, JsonObject, check_storable
 
 Pieces: TypeAlias = dict[str, msgspec.Raw]
@@ -105,7 +105,7 @@ def read_request(body: bytes) -> ChatRequest:
     """
     try:
         pieces = _PIECES.decode(body)
-        return request_of(pieces, _ITEMS.decode(pieces.get("messages", _NULL)))
+        return build_request(pieces, _ITEMS.decode(pieces.get("messages", _NULL)))
     except UNREADABLE as error:
         raise BadInputError(
             f"chat request: expected a JSON object with a list of messages, found {error}; see OpenAI's chat API"
@@ -120,7 +120,7 @@ def read_pieces(body: bytes) -> Pieces:
     return _PIECES.decode(body)
 
 
-def request_of(
+def build_request(
     pieces: Pieces,
     messages: list[msgspec.Raw],
     *,
@@ -162,7 +162,7 @@ def _raw(value: object) -> msgspec.Raw:
 _SHAPING: Final = ("messages", "tools", "chat_template_kwargs")
 
 
-def counting_body(request: ChatRequest, model: str) -> bytes:
+def tokenize_body(request: ChatRequest, model: str) -> bytes:
     """Ask for the tokens of this request's prompt."""
     pieces = {name: request.pieces[name] for name in _SHAPING if name in request.pieces}
     return msgspec.json.encode({**pieces, "model": model, "add_generation_prompt": True})
@@ -177,8 +177,8 @@ def read_count(url: str, status: int, body: bytes) -> int:
         return _COUNT.decode(body).count
     except UNREADABLE as error:
         raise EngineError(
-            f"engine {url}: expected the number of tokens of a prompt, found status {status}, {sentence_of(body)[1]!r};"
-            " it may have no /tokenize"
+            f"engine {url}: expected the number of tokens of a prompt, found status {status},"
+            f" {read_engine_error(body)[1]!r}; check that it serves /tokenize"
         ) from error
 
 

@@ -203,7 +203,7 @@ class _Shown(msgspec.Struct, gc=False):
 _SHOWN: Final = msgspec.json.Decoder(_Shown | None)
 
 
-def action_of(
+def build_action(
     message: JsonObject,
     ids: TokenIds | None,
     logprobs: Logprobs | None,
@@ -222,7 +222,7 @@ def action_of(
 
 def _action_of(choice: _Choice, version: int) -> Action:
     ids, logprobs = _ids_of(choice.token_ids), _logprobs_of(choice)
-    action = action_of(choice.message, ids, logprobs, choice.finish_reason, version)
+    action = build_action(choice.message, ids, logprobs, choice.finish_reason, version)
     arrays = _arrays_of(choice)
     return msgspec.structs.replace(action, arrays=arrays) if arrays else action
 

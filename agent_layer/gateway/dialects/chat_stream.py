@@ -15,7 +15,7 @@ from agent_layer.gateway.dialects.chat_answer import (
     ChatAnswer,
     EngineUsage,
     LogprobList,
-    action_of,
+    build_action,
     hide_in_events,
     read_shown,
 )
@@ -140,7 +140,7 @@ class _GrowingChoice:
         self.stop_reason = self.stop_reason if choice.stop_reason is None else choice.stop_reason
 
     def action(self, version: int) -> Action:
-        return action_of(self.message.whole(), self.token_ids, self.logprobs, self.finish_reason, version)
+        return build_action(self.message.whole(), self.token_ids, self.logprobs, self.finish_reason, version)
 
 
 @dataclass(slots=True)

@@ -33,7 +33,7 @@ _KNOWN: Final = _SAME.union(_LENGTHS, ("n", "chat_template_kwargs"))
 _NONE: Final = (b"null", b"0", b"[]")
 
 
-def may_be_continued(request: ChatRequest, sampling: JsonObject) -> bool:
+def supports_continuation(request: ChatRequest, sampling: JsonObject) -> bool:
     """Whether an answer to this request can be continued from what was sampled of it.
 
     Args:
@@ -52,7 +52,7 @@ def _limit_of(sampling: Mapping[str, object]) -> int | None:
     return found[0] if found and isinstance(found[0], int) else None
 
 
-def continuing_body(
+def continuation_body(
     model: str, sampling: Mapping[str, object], prompt: list[int], sampled: list[int], *, with_usage: bool
 ) -> bytes:
     """Body that asks for the rest of an answer.
@@ -77,7 +77,7 @@ class StreamOptions(msgspec.Struct):
     continuous_usage_stats: bool = False
 
 
-def stream_options_of(request: ChatRequest) -> StreamOptions:
+def read_stream_options(request: ChatRequest) -> StreamOptions:
     """Raises: UNREADABLE: they are something else."""
     return _OPTIONS.decode(request.pieces.get("stream_options", b"null")) or StreamOptions()
 
@@ -97,7 +97,7 @@ _MESSAGE: Final = msgspec.json.Decoder(_Message)
 def _is_read_at_its_end(request: ChatRequest) -> bool:
     """Whether token ids are all that an engine must know of the messages, and usage is told at the end."""
     try:
-        if stream_options_of(request).continuous_usage_stats:
+        if read_stream_options(request).continuous_usage_stats:
             return False
         contents = [_MESSAGE.decode(message).content for message in request.messages]
     except UNREADABLE:

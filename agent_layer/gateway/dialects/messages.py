@@ -11,11 +11,11 @@ from typing import Final, TypeAlias, cast
 import msgspec
 
 from agent_layer.errors import BadInputError
-from agent_layer.gateway.dialects.base import Exchange, TextShelf
+from agent_layer.gateway.dialects.base import Exchange, LRUCache
 from agent_layer.gateway.dialects.chat import ChatRequest, Pieces, read_pieces
 from agent_layer.gateway.dialects.chat_answer import ChatAnswer
 from agent_layer.gateway.dialects.refusals import anthropic_error
-from agent_layer.gateway.dialects.stream import Block, Events, TranslatedStream, blocks_of
+from agent_layer.gateway.dialects.stream import Block, Events, TranslatedStream, split_blocks
 from agent_layer.gateway.dialects.turns import (
     Format,
     assistant_message,
@@ -228,7 +228,7 @@ _STOP_REASONS: Final = {"length": "max_tokens", "content_filter": "refusal", "to
 class Messages:
     """Anthropic's dialect. Clients send tool inputs back parsed: how the model wrote them is remembered here."""
 
-    shelf: TextShelf = field(default_factory=TextShelf)
+    shelf: LRUCache = field(default_factory=LRUCache)
 
     def read(self, body: bytes, trajectory_id: str) -> ChatRequest:
         """Read a client's body."""
@@ -254,11 +254,11 @@ class Messages:
 @dataclass(slots=True)
 class _MessageWriter:
     exchange: Exchange
-    shelf: TextShelf
+    shelf: LRUCache
 
     def whole(self, answer: ChatAnswer) -> JsonObject:
         message = answer.actions[0].message or {}
-        content = [self._told(block) for block in blocks_of(message)]
+        content = [self._told(block) for block in split_blocks(message)]
         usage = _usage(answer)
         return {
             **self._empty(),

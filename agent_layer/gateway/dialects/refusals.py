@@ -25,7 +25,7 @@ def refusal(path: str, status: int, code: str, message: str) -> web.Response:
     """Answer a request to this address with an error; SDKs are told not to try again what will not change."""
     headers = {"x-should-retry": "false"} if code in _FINAL else None
     text = message.encode("utf-8", "replace").decode()  # what a request said may be no text, and is told in errors
-    body = msgspec.json.encode(shape_of(path)(status, code, text))
+    body = msgspec.json.encode(error_shape(path)(status, code, text))
     return web.Response(status=status, body=body, content_type="application/json", headers=headers)
 
 
@@ -59,7 +59,7 @@ def anthropic_error(status: int, code: str, message: str) -> JsonObject:
     return {"type": "error", "error": {"type": kind, "message": message, "code": code}}
 
 
-def shape_of(path: str) -> ErrorShape:
+def error_shape(path: str) -> ErrorShape:
     """The shape of errors at an address."""
     return anthropic_error if "/v1/messages" in path else openai_error
 
@@ -73,7 +73,7 @@ def is_openai_error(body: bytes) -> bool:
     return isinstance(told.error, _Error) and told.error.message is not None
 
 
-def sentence_of(body: bytes) -> tuple[str, str]:
+def read_engine_error(body: bytes) -> tuple[str, str]:
     """Code and sentence of an engine's error, whatever its shape."""
     try:
         told = _TOLD.decode(body)

@@ -17,10 +17,10 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from agent_layer.errors import BadInputError, NotFoundError
-from agent_layer.gateway.dialects.base import Exchange, TextShelf
+from agent_layer.gateway.dialects.base import Exchange, LRUCache
 from agent_layer.gateway.dialects.chat import ChatRequest, Pieces, read_pieces
 from agent_layer.gateway.dialects.chat_answer import ChatAnswer
-from agent_layer.gateway.dialects.stream import Block, Events, TranslatedStream, blocks_of, message_of
+from agent_layer.gateway.dialects.stream import Block, Events, TranslatedStream, join_blocks, split_blocks
 from agent_layer.gateway.dialects.turns import (
     Format,
     assistant_message,
@@ -271,7 +271,7 @@ class ResponseWriter:
     def whole(self, answer: ChatAnswer) -> JsonObject:
         """Give the response object."""
         action = answer.actions[0]
-        blocks, reason = blocks_of(action.message or {}), action.finish_reason
+        blocks, reason = split_blocks(action.message or {}), action.finish_reason
         status: _Status = "incomplete" if reason in _INCOMPLETE else "completed"
         if status == "completed":
             self.keep(self.exchange, blocks)
@@ -401,7 +401,7 @@ class _Said(msgspec.Struct, array_like=True):
 class Responses:
     """OpenAI's responses. What was said is remembered for ``previous_response_id``, within its rollout."""
 
-    shelf: TextShelf = field(default_factory=TextShelf)
+    shelf: LRUCache = field(default_factory=LRUCache)
 
     def read(self, body: bytes, trajectory_id: str) -> ChatRequest:
         """Read a client's body."""
@@ -425,7 +425,7 @@ class Responses:
         before = asked.previous_response_id
         num_before = len(self._talk_of(exchange.trajectory_id, before)) if before else 0
         added = exchange.request.messages[num_before + bool(asked.instructions) :]
-        said = _Said(before, [*added, encoded(message_of(blocks))])
+        said = _Said(before, [*added, encoded(join_blocks(blocks))])
         self.shelf.keep((exchange.trajectory_id, f"resp_{exchange.call_id}"), msgspec.json.encode(said))
 
     def _talk_of(self, trajectory_id: str, response_id: str) -> Sequence[msgspec.Raw]:

@@ -13,7 +13,7 @@ import msgspec
 
 from agent_layer.gateway.dialects.chat_answer import ChatAnswer
 from agent_layer.gateway.dialects.chat_stream import Chunk, GrowingAnswer, ends, read_chunks, read_shown_of
-from agent_layer.gateway.dialects.refusals import sentence_of
+from agent_layer.gateway.dialects.refusals import read_engine_error
 from agent_layer.gateway.dialects.turns import assistant_message, tool_call
 from agent_layer.schema import UNREADABLE, JsonObject, object_of, objects_of
 
@@ -40,7 +40,7 @@ class Block:
         return "".join(self.texts)
 
 
-class Tellers(Protocol):
+class BlockEvents(Protocol):
     """How a dialect tells of a block that comes."""
 
     def begin(self, block: Block) -> Events:
@@ -56,7 +56,7 @@ class Tellers(Protocol):
         ...
 
 
-def blocks_of(message: JsonObject) -> list[Block]:
+def split_blocks(message: JsonObject) -> list[Block]:
     """Give the blocks of a message; an empty answer is an empty text."""
     found = [Block(kind, 0, call_id, name, [text]) for kind, call_id, name, text, _ in _additions(message)]
     blocks = found or [Block("text", 0)]
@@ -65,7 +65,7 @@ def blocks_of(message: JsonObject) -> list[Block]:
     return blocks
 
 
-def message_of(blocks: list[Block]) -> JsonObject:
+def join_blocks(blocks: list[Block]) -> JsonObject:
     """Give the message that these blocks are, as it comes back when a client sends them."""
     calls = [tool_call(block.call_id, block.name, block.text) for block in blocks if block.kind == "call"]
     texts = [block.text for block in blocks if block.kind == "text"]
@@ -73,10 +73,10 @@ def message_of(blocks: list[Block]) -> JsonObject:
 
 
 @dataclass(slots=True)
-class BlockWalk:
+class BlockEncoder:
     """Tells of the blocks of a streamed message, one after the other."""
 
-    tellers: Tellers
+    tellers: BlockEvents
     _open: Block | None = None
     _number: object = None
     """Of the tool call that is open."""
@@ -128,7 +128,7 @@ def _additions(message: JsonObject) -> Iterator[_Addition]:
         yield "call", str(call.get("id") or ""), name, arguments, call.get("index", place)
 
 
-class Writer(Tellers, Protocol):
+class Writer(BlockEvents, Protocol):
     """How a dialect writes a stream."""
 
     def start(self, num_prompt_tokens: int | None) -> Events:
@@ -154,14 +154,14 @@ class TranslatedStream:
     is_done: bool = False
     error: str | None = None
     _growing: GrowingAnswer = field(init=False)
-    _walk: BlockWalk = field(init=False)
+    _walk: BlockEncoder = field(init=False)
     _rest: bytes = b""
     _is_started: bool = False
     _shown: list[msgspec.Raw] = field(default_factory=list[msgspec.Raw])
 
     def __post_init__(self) -> None:
         """Begin with nothing."""
-        self._growing, self._walk = GrowingAnswer(self.num_choices), BlockWalk(self.writer)
+        self._growing, self._walk = GrowingAnswer(self.num_choices), BlockEncoder(self.writer)
 
     def feed(self, received: bytes) -> bytes:
         """Take bytes of the engine; give the events that they make."""
@@ -183,7 +183,7 @@ class TranslatedStream:
     def fail(self, message: str) -> bytes:
         """Note that the engine broke off; give what tells the client."""
         self.error = message
-        code, sentence = sentence_of(
+        code, sentence = read_engine_error(
             b'{"error":%b}' % message.encode() if message[:1] in ("{", '"') else message.encode()
         )
         return _written([*self._start(), *self.writer.fail(code, sentence)])

@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from agent_layer.errors import BadInputError
-from agent_layer.gateway.dialects.chat import ChatRequest, Pieces, request_of
+from agent_layer.gateway.dialects.chat import ChatRequest, Pieces, build_request
 from agent_layer.gateway.dialects.chat_answer import ChatAnswer, EngineUsage, PromptDetails, ResponseDetails
 from agent_layer.schema import JsonObject
 
@@ -146,4 +146,4 @@ def translated(
     if pieces.get("stream") == _TRUE:
         pieces["stream_options"] = msgspec.Raw(b'{"include_usage":true}')
     wanted: JsonObject = {name: msgspec.json.decode(one) for name, one in asked.items() if name not in not_sampling}
-    return request_of(pieces, said, asked=asked, sampling_asked=wanted)
+    return build_request(pieces, said, asked=asked, sampling_asked=wanted)

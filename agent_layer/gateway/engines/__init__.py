@@ -7,10 +7,10 @@ from agent_layer.lazy import lazy_exports
 if TYPE_CHECKING:
     from agent_layer.gateway.engines.models import Provider as Provider
     from agent_layer.gateway.engines.models import read_model_names as read_model_names
-    from agent_layer.gateway.engines.pool import EngineWatch as EngineWatch
-    from agent_layer.gateway.engines.pool import Places as Places
-    from agent_layer.gateway.engines.pool import PolicyBook as PolicyBook
-    from agent_layer.gateway.engines.preemption import CutError as CutError
+    from agent_layer.gateway.engines.pool import EnginePool as EnginePool
+    from agent_layer.gateway.engines.pool import EngineWatcher as EngineWatcher
+    from agent_layer.gateway.engines.pool import PolicyRegistrar as PolicyRegistrar
+    from agent_layer.gateway.engines.preemption import PreemptedError as PreemptedError
 else:
     __getattr__ = lazy_exports(
         __name__,
@@ -20,10 +20,10 @@ else:
                 "read_model_names",
             ),
             "agent_layer.gateway.engines.pool": (
-                "EngineWatch",
-                "Places",
-                "PolicyBook",
+                "EngineWatcher",
+                "EnginePool",
+                "PolicyRegistrar",
             ),
-            "agent_layer.gateway.engines.preemption": ("CutError",),
+            "agent_layer.gateway.engines.preemption": ("PreemptedError",),
         },
     )

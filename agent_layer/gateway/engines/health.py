@@ -34,15 +34,15 @@ async def _check(session: ClientSession, url: str, rotation: Rotation, report_en
         async with session.get(f"{url}/health", allow_redirects=False) as reply:
             is_well = reply.status == 200
         if is_well:
-            rotation.note_answer(url, await _gauges_of(session, url))
+            rotation.record_success(url, await _gauges_of(session, url))
         else:
-            rotation.note_failure(url)
+            rotation.record_failure(url)
     except ClientConnectorError as error:
-        rotation.note_failure(url)
+        rotation.record_failure(url)
         if isinstance(error.os_error, ConnectionRefusedError):
             await report_end(url)
     except (ClientError, TimeoutError):
-        rotation.note_miss(url)
+        rotation.record_miss(url)
 
 
 async def _gauges_of(session: ClientSession, url: str) -> Gauges | None:

@@ -30,7 +30,7 @@ from agent_layer.errors import BadInputError, EngineError
 from agent_layer.gateway.dialects import ChatRequest
 from agent_layer.gateway.engines.health import check_engines
 from agent_layer.gateway.engines.models import ModelNames, Provider, read_model_names
-from agent_layer.gateway.engines.preemption import Cuts
+from agent_layer.gateway.engines.preemption import Preemptions
 from agent_layer.gateway.engines.rotation import Rotation
 from agent_layer.gateway.rollouts import LiveRollout, Log
 from agent_layer.infra.redis import Keys
@@ -45,14 +45,14 @@ _MARGIN = 0.8
 log = logging.getLogger(__name__)
 
 
-class EngineWatch:
+class EngineWatcher:
     """Gives calls their places at engines, as the board allows, and keeps the board told."""
 
     def __init__(
         self, board: EngineBoard, gateway_id: str, settings: Settings, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.rotation = Rotation(settings.run, settings.engine_urls, settings.max_staleness)
-        self.cuts = Cuts()
+        self.cuts = Preemptions()
         self._board = board
         self._gateway_id = gateway_id
         self._settings = settings
@@ -102,7 +102,7 @@ class EngineWatch:
                 async with asyncio.timeout(max(0.0, deadline - self._clock())):
                     await self._changed.wait()
             except TimeoutError:
-                raise EngineError(self.rotation.why_none(run, seconds)) from None
+                raise EngineError(self.rotation.explain_none(run, seconds)) from None
         self.rotation.load_of(engine.url).in_flight += 1
         return engine
 
@@ -115,7 +115,7 @@ class EngineWatch:
 
     def fails(self, engine: Engine, run: str) -> bool:
         """Note that an engine failed a call of this run; whether another that is well could answer it."""
-        self.rotation.note_failure(engine.url)
+        self.rotation.record_failure(engine.url)
         return self.rotation.has_other(engine, run)
 
     @property
@@ -179,7 +179,7 @@ class EngineWatch:
             self._said_idle[engine.url] = engine.epoch
 
 
-class PolicyBook:
+class PolicyRegistrar:
     """Versions that are known to be registered. A trainer registers its own; version 0 of a run has no other author."""
 
     def __init__(self, redis: Redis, keys: Keys, log: Log) -> None:
@@ -209,7 +209,7 @@ class PolicyBook:
             )
 
 
-class Places:
+class EnginePool:
     """Gives calls their places.
 
     Args:
@@ -218,7 +218,7 @@ class Places:
         policies: told of each version before anything is sampled by it.
     """
 
-    def __init__(self, settings: Settings, engines: EngineWatch, policies: PolicyBook) -> None:
+    def __init__(self, settings: Settings, engines: EngineWatcher, policies: PolicyRegistrar) -> None:
         self._settings = settings
         self._engines = engines
         self._policies = policies
@@ -248,7 +248,7 @@ class Places:
         return engine
 
     @property
-    def cuts(self) -> Cuts:
+    def cuts(self) -> Preemptions:
         """What is asked of engines that may leave the service."""
         return self._engines.cuts
 

@@ -10,7 +10,7 @@ from agent_layer.engines import Engine
 T = TypeVar("T")
 
 
-class CutError(Exception):
+class PreemptedError(Exception):
     """What was waited for is no longer wanted."""
 
 
@@ -27,7 +27,7 @@ class Cut:
     async def unless(self, coming: Awaitable[T]) -> T:
         """Wait for something.
 
-        Raises: CutError: it was cut.
+        Raises: PreemptedError: it was cut.
         """
         scope = asyncio.timeout(None)
         try:
@@ -36,7 +36,7 @@ class Cut:
                 return await coming
         except TimeoutError:
             if scope.expired():
-                raise CutError from None
+                raise PreemptedError from None
             raise
         finally:
             self._scope = None
@@ -48,7 +48,7 @@ class Cut:
         self.is_asked = True
 
 
-class Cuts:
+class Preemptions:
     """The requests that may be cut, by engine."""
 
     def __init__(self) -> None:

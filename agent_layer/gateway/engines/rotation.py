@@ -87,7 +87,7 @@ class Rotation:
         """How busy an engine is."""
         return self._loads.setdefault(url, Load(url=url))
 
-    def note_answer(self, url: str, gauges: Gauges | None) -> None:
+    def record_success(self, url: str, gauges: Gauges | None) -> None:
         """An engine is well, and says how busy it is; None: it tells nothing of that."""
         load, self._misses[url] = self.load_of(url), 0
         load.is_well = True
@@ -95,17 +95,17 @@ class Rotation:
             load.others = max(0, gauges.running + gauges.waiting - load.in_flight)
             load.waiting, load.cache_usage = gauges.waiting, gauges.cache_usage
 
-    def note_miss(self, url: str) -> None:
+    def record_miss(self, url: str) -> None:
         """An engine did not say that it is well."""
         self._misses[url] = self._misses.get(url, 0) + 1
         if self._misses[url] >= _NUM_MISSES:
-            self.note_failure(url)
+            self.record_failure(url)
 
-    def note_failure(self, url: str) -> None:
+    def record_failure(self, url: str) -> None:
         """A call of an engine failed: others come first until it is found well."""
         self.load_of(url).is_well = False
 
-    def why_none(self, run: str, seconds: float) -> str:
+    def explain_none(self, run: str, seconds: float) -> str:
         """Say why a call of this run found no engine."""
         run = run if run in self._open else self._own_run
         states = [f"{engine.url} is {self._state_of(engine)}" for engine in self.engines if engine.run == run]

@@ -13,7 +13,7 @@ from aiohttp import hdrs, web
 
 from agent_layer.errors import BadInputError
 from agent_layer.gateway.dialects import RefusedError
-from agent_layer.gateway.rollouts import Counters, LiveRollout, Rollouts, new_key
+from agent_layer.gateway.rollouts import Counters, LiveRollout, RolloutRegistry, new_key
 from agent_layer.schema.wire import ROLLOUT_HEADER
 
 _API_KEY_HEADER = "x-api-key"
@@ -30,7 +30,7 @@ class Access:
         counters: told of every refusal.
     """
 
-    def __init__(self, operator_keys: Iterable[str], rollouts: Rollouts, counters: Counters) -> None:
+    def __init__(self, operator_keys: Iterable[str], rollouts: RolloutRegistry, counters: Counters) -> None:
         self._operators = [_digest(key) for key in operator_keys]
         self._rollouts = rollouts
         self._counters = counters

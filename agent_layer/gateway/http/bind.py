@@ -29,7 +29,7 @@ def check_exposure(settings: Settings, host: str) -> None:
         )
 
 
-def tls_of(settings: Settings) -> ssl.SSLContext | None:
+def load_tls(settings: Settings) -> ssl.SSLContext | None:
     """Give what serves https; None when no certificate is named.
 
     Raises: BadInputError: certificate or key cannot be read, or do not belong together.
@@ -47,7 +47,7 @@ def tls_of(settings: Settings) -> ssl.SSLContext | None:
     return context
 
 
-def address_of(request: web.Request, public_host: str | None = None, port: int | None = None) -> str:
+def public_address(request: web.Request, public_host: str | None = None, port: int | None = None) -> str:
     """Give scheme, host and port.
 
     Args:

@@ -9,7 +9,7 @@ from redis import Redis
 
 from agent_layer.engines import Engine, board_of, join_engine, leave_engine
 from agent_layer.gateway.calls import read_body
-from agent_layer.gateway.engines import EngineWatch
+from agent_layer.gateway.engines import EngineWatcher
 from agent_layer.gateway.http.errors import as_json
 from agent_layer.settings import Settings
 
@@ -33,7 +33,7 @@ class ShownEngine(Engine, frozen=True, kw_only=True):
     is_well: bool
 
 
-class EngineDesk:
+class EngineRoutes:
     """Handlers for operators.
 
     Args:
@@ -44,7 +44,7 @@ class EngineDesk:
     """
 
     def __init__(
-        self, settings: Settings, redis: Redis, watch: EngineWatch, check_operator: Callable[[web.Request], None]
+        self, settings: Settings, redis: Redis, watch: EngineWatcher, check_operator: Callable[[web.Request], None]
     ) -> None:
         self._settings = settings
         self._redis = redis

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from agent_layer.gateway.rollouts import Counters, Rollouts, Sample
+from agent_layer.gateway.rollouts import Counters, RolloutRegistry, Sample
 
 _HELP: Final[dict[str, str]] = {
     "calls_started": "Model calls whose start is recorded.",
@@ -27,7 +27,7 @@ _ALWAYS: Final = ("calls_started", "zero_token_calls", "text_level_calls", "roll
 """Shown from the beginning, as 0."""
 
 
-def metrics_text(counters: Counters, rollouts: Rollouts, backlog: int) -> str:
+def metrics_text(counters: Counters, rollouts: RolloutRegistry, backlog: int) -> str:
     """Give all figures; names begin with agent_layer_, those that only grow end with _total."""
     live = rollouts.live
     figures: dict[Sample, int] = {(name, ()): 0 for name in _ALWAYS} | counters.read()

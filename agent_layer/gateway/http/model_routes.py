@@ -19,7 +19,7 @@ def _dialects() -> dict[str, Dialect]:
 
 
 @dataclass(kw_only=True)
-class ModelDesk:
+class ModelRoutes:
     """Takes questions in every dialect."""
 
     access: Access

@@ -19,7 +19,7 @@ import msgspec
 from aiohttp import ClientConnectorError, ClientError, ClientResponse, ClientSession, ClientTimeout, web
 
 from agent_layer.errors import UnreachableError
-from agent_layer.gateway.calls import HangUps, read_text
+from agent_layer.gateway.calls import DisconnectWatcher, read_text
 from agent_layer.gateway.http.errors import as_json
 from agent_layer.schema import UNREADABLE, new_id
 from agent_layer.schema.wire import ROLLOUT_HEADER, RenewedRollouts, RenewRequest
@@ -39,13 +39,13 @@ class _Opening(msgspec.Struct):
     rollout_id: str | None = None
 
 
-def owner_of(rollout_id: str, num_processes: int) -> int:
+def owner_slot(rollout_id: str, num_processes: int) -> int:
     """Slot of the process that has a rollout and all of its attempts."""
     return crc32(rollout_id.encode("utf-8", "surrogateescape")) % num_processes
 
 
 @dataclass(frozen=True, kw_only=True)
-class Siblings:
+class PeerProxy:
     """The processes of one gateway."""
 
     slot: int
@@ -54,7 +54,7 @@ class Siblings:
     """[num_processes], where the processes reach each other."""
     wait_seconds: float
     """How long a process that has ended is waited for; whoever started it starts it anew."""
-    hangups: HangUps = field(default_factory=HangUps)
+    disconnects: DisconnectWatcher = field(default_factory=DisconnectWatcher)
     """Looks after the clients of what is passed on."""
 
     @property
@@ -64,12 +64,12 @@ class Siblings:
 
     def new_rollout_id(self) -> str:
         """Mint an id of a rollout that belongs to this process."""
-        while owner_of(minted := new_id(), len(self.urls)) != self.slot:
+        while owner_slot(minted := new_id(), len(self.urls)) != self.slot:
             pass
         return minted
 
     @web.middleware
-    async def pass_on(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def forward(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Answer what belongs here, and let the owner answer everything else."""
         if _PASSED_ON in request.headers or not request.raw_path.startswith("/"):  # no path: it could name another host
             return await handler(request)
@@ -77,9 +77,9 @@ class Siblings:
             asked = _read(await read_text(request), RenewRequest)
             return await (self._renew(request, asked) if asked else handler(request))
         rollout_id = await _rollout_of(request)
-        if rollout_id is None or (slot := owner_of(rollout_id, len(self.urls))) == self.slot:
+        if rollout_id is None or (slot := owner_slot(rollout_id, len(self.urls))) == self.slot:
             return await handler(request)
-        with self.hangups.watch(request):
+        with self.disconnects.watch(request):
             return await self._ask(request, slot)
 
     async def _ask(self, request: web.Request, slot: int) -> web.StreamResponse:
@@ -100,7 +100,7 @@ class Siblings:
         """Let each owner renew the keys of its own rollouts; what an owner that is gone had is unknown."""
         owned, renewed = defaultdict[int, list[str]](list), RenewedRollouts(unknown=[])
         for name in asked.trajectory_ids:
-            owned[owner_of(_rollout_in(name), len(self.urls))].append(name)
+            owned[owner_slot(_rollout_in(name), len(self.urls))].append(name)
         async with self._session() as session:
             for slot, names in owned.items():
                 body = msgspec.json.encode(msgspec.structs.replace(asked, trajectory_ids=names))

@@ -9,10 +9,18 @@ from aiohttp import web
 from agent_layer.errors import BackPressureError, BadInputError
 from agent_layer.gateway.calls import read_body
 from agent_layer.gateway.http.auth import Access
-from agent_layer.gateway.http.bind import address_of
+from agent_layer.gateway.http.bind import public_address
 from agent_layer.gateway.http.errors import as_json
-from agent_layer.gateway.http.peers import Siblings
-from agent_layer.gateway.rollouts import Counters, Handover, LiveRollout, Rollouts, Sealer, reward_of, rollout_of
+from agent_layer.gateway.http.peers import PeerProxy
+from agent_layer.gateway.rollouts import (
+    AttemptResumption,
+    Counters,
+    Finalizer,
+    LiveRollout,
+    RolloutRegistry,
+    new_rollout,
+    record_reward,
+)
 from agent_layer.schema import new_id
 from agent_layer.schema.wire import (
     CloseRequest,
@@ -28,18 +36,18 @@ from agent_layer.settings import Settings
 
 
 @dataclass(frozen=True, kw_only=True)
-class Lifecycle:
-    """Reads requests about rollouts, checks who asks, and lets registry and sealer do it."""
+class RolloutRoutes:
+    """Reads requests about rollouts, checks who asks, and lets registry and finalizer do it."""
 
     settings: Settings
     access: Access
-    rollouts: Rollouts
-    sealer: Sealer
-    handover: Handover
+    rollouts: RolloutRegistry
+    finalizer: Finalizer
+    resumption: AttemptResumption
     counters: Counters
     model_name: Callable[[], str]
     """Gives the name of the policy's model, for agents that want one."""
-    siblings: Siblings | None = None
+    peers: PeerProxy | None = None
     """None: this is the only process."""
 
     def routes(self) -> list[web.RouteDef]:
@@ -59,11 +67,11 @@ class Lifecycle:
         self.access.check_operator(request)
         asked = await read_body(request, OpenRequest)
         asked = msgspec.structs.replace(asked, trace=asked.trace or parse_trace(request.headers))
-        wanted = rollout_of(asked, self.settings.run, self.siblings.new_rollout_id if self.siblings else new_id)
+        wanted = new_rollout(asked, self.settings.run, self.peers.new_rollout_id if self.peers else new_id)
         if asked.resume is None:
             rollout, abandoned = await self._begin(wanted), list[str]()
         else:
-            rollout, abandoned = await self.handover.resume(wanted.trajectory_id, asked.resume)
+            rollout, abandoned = await self.resumption.resume(wanted.trajectory_id, asked.resume)
         if asked.lease_seconds is not None:
             self.rollouts.renew(rollout.trajectory_id, asked.lease_seconds)
         opened = OpenedRollout(
@@ -98,11 +106,11 @@ class Lifecycle:
                 " open another rollout"
             )
         if before.is_open:
-            await self.sealer.give_up(before, f"{wanted.trajectory_id} took its place")
+            await self.finalizer.give_up(before, f"{wanted.trajectory_id} took its place")
 
     def _record_start(self, rollout: LiveRollout) -> None:
         try:
-            self.sealer.record_start(rollout)
+            self.finalizer.record_start(rollout)
         except BackPressureError:
             self.rollouts.forget(rollout)  # it may be opened again when there is room
             raise
@@ -118,13 +126,13 @@ class Lifecycle:
         asked = await read_body(request, CloseRequest)
         rollout = self._find(request, asked.attempt)
         rollout.check_holder(asked.key)
-        return as_json(await self.sealer.close(rollout, abort=asked.abort))
+        return as_json(await self.finalizer.close(rollout, abort=asked.abort))
 
     async def _mark(self, request: web.Request) -> web.Response:
-        return as_json(self.handover.mark(await self._held(request)))
+        return as_json(self.resumption.mark(await self._held(request)))
 
     async def _pause(self, request: web.Request) -> web.Response:
-        return as_json(await self.handover.pause(await self._held(request)))
+        return as_json(await self.resumption.pause(await self._held(request)))
 
     async def _held(self, request: web.Request) -> LiveRollout:
         """Find the attempt that a request is about, for whoever holds it."""
@@ -137,18 +145,18 @@ class Lifecycle:
     async def _end(self, request: web.Request) -> web.Response:
         self.access.check_operator(request)
         asked = await read_body(request, EndRequest)
-        return as_json(await self.sealer.end(self._find(request, asked.attempt), asked))
+        return as_json(await self.finalizer.end(self._find(request, asked.attempt), asked))
 
     async def _reward(self, request: web.Request) -> web.Response:
         rollout = self.access.enter(request)
         asked = await read_body(request, RewardRequest)
         rollout.check_is_open()
-        reward = reward_of(rollout, asked)
-        rollout.logs.add(self.sealer.log.append(reward))
+        reward = record_reward(rollout, asked)
+        rollout.logs.add(self.finalizer.log.append(reward))
         return as_json({"reward_id": reward.reward_id})
 
     def _address_of(self, request: web.Request) -> str:
-        return address_of(request, self.settings.public_host, self.siblings.port if self.siblings else None)
+        return public_address(request, self.settings.public_host, self.peers.port if self.peers else None)
 
     def _find(self, request: web.Request, attempt: int | None) -> LiveRollout:
         return self.rollouts.find_attempt(request.match_info["rollout_id"], attempt)

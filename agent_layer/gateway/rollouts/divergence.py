@@ -63,7 +63,7 @@ def cause_of_break(seen: History) -> BreakCause | None:
 
 
 @dataclass(slots=True)
-class Recall:
+class AnsweredMessages:
     """What a rollout's model said, by hashes."""
 
     _exact: set[int] = field(default_factory=set[int])

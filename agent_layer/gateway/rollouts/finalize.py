@@ -14,8 +14,8 @@ from redis import Redis
 from agent_layer.errors import BackPressureError, CaptureError, NotWholeError
 from agent_layer.gateway.dialects import RefusedError
 from agent_layer.gateway.rollouts.counters import SettlingLog
-from agent_layer.gateway.rollouts.registry import Rollouts
-from agent_layer.gateway.rollouts.retries import AnswerShelf
+from agent_layer.gateway.rollouts.registry import RolloutRegistry
+from agent_layer.gateway.rollouts.retries import ResponseCache
 from agent_layer.gateway.rollouts.rollout import LiveRollout
 from agent_layer.infra.redis import Keys
 from agent_layer.schema import (
@@ -52,15 +52,15 @@ _ACCEPTABLE: frozenset[str] = frozenset({"completed", "truncated"})
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sealer:
+class Finalizer:
     """Closes and seals rollouts."""
 
     settings: Settings
-    rollouts: Rollouts
+    rollouts: RolloutRegistry
     log: SettlingLog
     redis: Redis
     keys: Keys
-    shelf: AnswerShelf
+    shelf: ResponseCache
     """Holds what was answered, for retries."""
 
     def record_start(self, rollout: LiveRollout) -> None:
@@ -160,7 +160,7 @@ class Sealer:
         started = rollout.started
         records: list[LogRecord] = []
         if request.reward is not None:
-            records.append(reward_of(rollout, RewardRequest(score=request.reward)))
+            records.append(record_reward(rollout, RewardRequest(score=request.reward)))
         rollout.outcome = _outcome_of(rollout, request.status, _cause_of(request.status))
         records.append(rollout.outcome)
         if request.status in _ACCEPTABLE:
@@ -222,7 +222,7 @@ class Sealer:
         return rollout_reward(rollout.started.rewards, list(known.values()), rollout.outcome)
 
 
-def reward_of(rollout: LiveRollout, asked: RewardRequest) -> Reward:
+def record_reward(rollout: LiveRollout, asked: RewardRequest) -> Reward:
     """Note a judgement that came through this gateway."""
     score = asked.score if asked.score is not None else asked.reward
     reward = Reward(

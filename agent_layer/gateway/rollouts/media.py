@@ -26,7 +26,7 @@ class Part(msgspec.Struct, frozen=True):
     """JSON strings by hash, to which the body refers."""
 
 
-def part_of(body: bytes) -> Part:
+def stored_part(body: bytes) -> Part:
     """Give the stored form of a JSON text."""
     media: dict[str, bytes] = {}
     if b";base64," in body:

@@ -3,9 +3,9 @@
 import asyncio
 from typing import Final
 
-from agent_layer.gateway.rollouts.finalize import Sealer
-from agent_layer.gateway.rollouts.registry import Lapse, Rollouts
-from agent_layer.gateway.rollouts.resume import Handover
+from agent_layer.gateway.rollouts.finalize import Finalizer
+from agent_layer.gateway.rollouts.registry import Lapse, RolloutRegistry
+from agent_layer.gateway.rollouts.resume import AttemptResumption
 
 _LOOK_SECONDS = 0.5
 
@@ -17,7 +17,7 @@ _WHY: Final[dict[Lapse, str]] = {
 }
 
 
-async def tend(rollouts: Rollouts, sealer: Sealer, handover: Handover) -> None:
+async def reap_expired(rollouts: RolloutRegistry, finalizer: Finalizer, resumption: AttemptResumption) -> None:
     """Look after what has lapsed, until cancelled: where there is a checkpoint, another holder may go on with it.
 
     While the log is full nothing is given up, because its end must be recorded.
@@ -26,13 +26,13 @@ async def tend(rollouts: Rollouts, sealer: Sealer, handover: Handover) -> None:
         await asyncio.sleep(_LOOK_SECONDS)
         for rollout, lapse in list(rollouts.lapsed()):
             if rollout.is_marked and lapse != "forgotten":
-                await handover.pause(rollout)
-            elif sealer.log.has_room():
-                await sealer.give_up(rollout, _WHY[lapse])
+                await resumption.pause(rollout)
+            elif finalizer.log.has_room():
+                await finalizer.give_up(rollout, _WHY[lapse])
 
 
-async def give_up_all(rollouts: Rollouts, sealer: Sealer) -> None:
+async def abort_all(rollouts: RolloutRegistry, finalizer: Finalizer) -> None:
     """End everything that is open, because this process ends: no other gateway knows of it."""
     for rollout in rollouts.live:
-        if sealer.log.has_room():
-            await sealer.give_up(rollout, "the gateway was stopped")
+        if finalizer.log.has_room():
+            await finalizer.give_up(rollout, "the gateway was stopped")

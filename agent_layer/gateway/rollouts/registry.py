@@ -21,7 +21,7 @@ _MAX_CLOSED = 10_000
 """Closed rollouts that are still answered for; each is a few hundred bytes."""
 
 
-class Rollouts:
+class RolloutRegistry:
     """All rollouts that this process knows. A restarted gateway knows none: their attempts are lost.
 
     Args:
@@ -73,7 +73,7 @@ class Rollouts:
         self._newest[rollout_id] = max(attempt, self._newest.get(rollout_id, attempt))
         return found
 
-    def find_kept(self, trajectory_id: str) -> LiveRollout:
+    def find_resumable(self, trajectory_id: str) -> LiveRollout:
         """Find an attempt with which somebody may go on.
 
         Raises: NotFoundError: there is none; it must be tried again from the beginning.
@@ -86,7 +86,7 @@ class Rollouts:
             " open another"
         )
 
-    def hand_on(self, rollout: LiveRollout) -> None:
+    def replace(self, rollout: LiveRollout) -> None:
         """Put what another holder goes on with in the place of what there was."""
         rollout.used_at = self.now()
         self._live[rollout.trajectory_id] = rollout

@@ -14,19 +14,19 @@ import msgspec
 
 from agent_layer.errors import BadInputError
 from agent_layer.gateway.rollouts.counters import Counters
-from agent_layer.gateway.rollouts.finalize import Sealer
-from agent_layer.gateway.rollouts.registry import Rollouts
+from agent_layer.gateway.rollouts.finalize import Finalizer
+from agent_layer.gateway.rollouts.registry import RolloutRegistry
 from agent_layer.gateway.rollouts.rollout import EndedCall, LiveRollout, new_key
 from agent_layer.schema import Resumed
 from agent_layer.schema.wire import MarkedRollout, Resumption
 
 
 @dataclass(frozen=True, kw_only=True)
-class Handover:
+class AttemptResumption:
     """Lets attempts change hands."""
 
-    rollouts: Rollouts
-    sealer: Sealer
+    rollouts: RolloutRegistry
+    finalizer: Finalizer
     counters: Counters
 
     def mark(self, rollout: LiveRollout) -> MarkedRollout:
@@ -47,7 +47,7 @@ class Handover:
             rollout.check_is_open()
             rollout.paused_at = self.rollouts.now()
             self.counters.add("rollouts_paused")
-        await self.sealer.stop_calls(rollout)
+        await self.finalizer.stop_calls(rollout)
         return _mark_of(rollout)
 
     async def resume(self, trajectory_id: str, asked: Resumption) -> tuple[LiveRollout, list[str]]:
@@ -59,12 +59,12 @@ class Handover:
             NotFoundError: the attempt is closed, or not known here.
             BadInputError: the mark was not made of this attempt. BackPressureError: the log is full.
         """
-        held = self.rollouts.find_kept(trajectory_id)
+        held = self.rollouts.find_resumable(trajectory_id)
         _check_mark(held, asked)
-        self.sealer.check_room(held)
+        self.finalizer.check_room(held)
         while held.paused_at is None or held.running:
             await self.pause(held)
-            held = self.rollouts.find_kept(trajectory_id)  # somebody else may have been quicker, or have closed it
+            held = self.rollouts.find_resumable(trajectory_id)  # somebody else may have been quicker, or have closed it
         return self._hand_on(held, asked)
 
     def _hand_on(self, held: LiveRollout, asked: Resumption) -> tuple[LiveRollout, list[str]]:
@@ -78,13 +78,13 @@ class Handover:
             worker=asked.worker,
             abandoned=abandoned,
         )
-        held.logs.add(self.sealer.log.append(resumed))
+        held.logs.add(self.finalizer.log.append(resumed))
         going_on = _successor_of(held, left, asked.seconds)
         held.calls.abandon(going_on.abandoned)  # what is left behind is neither repeated nor continued
-        for table in (held.sequences, held.talks):
+        for table in (held.sequences, held.prompts):
             table.keep_only(lambda place: place.call_id not in going_on.abandoned)
         held.is_open = False
-        self.rollouts.hand_on(going_on)
+        self.rollouts.replace(going_on)
         self.counters.add("rollouts_resumed")
         return going_on, abandoned
 
@@ -118,5 +118,5 @@ def _successor_of(held: LiveRollout, left: list[EndedCall], seconds: float) -> L
         abandoned=held.abandoned | {one.call_id for one in left},
         running=set(),
         num_asking=0,
-        sign_at=time.monotonic(),
+        active_at=time.monotonic(),
     )

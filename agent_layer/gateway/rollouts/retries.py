@@ -9,7 +9,7 @@ from typing import TypeAlias
 import msgspec
 
 
-class Asking(msgspec.Struct, frozen=True, kw_only=True):
+class RetryKey(msgspec.Struct, frozen=True, kw_only=True):
     """By what a request can be recognised as a retry."""
 
     call_id: str | None
@@ -62,7 +62,7 @@ class CallTable:
     _by_key: dict[_Name, Call] = field(default_factory=dict[_Name, Call])
     _by_digest: dict[int, Call] = field(default_factory=dict[int, Call])
 
-    def find(self, asking: Asking) -> Call | None:
+    def find(self, asking: RetryKey) -> Call | None:
         """The call that this request repeats.
 
         Equal questions alone are never a repetition: agents sample. Nor are equal names: clients send the headers that
@@ -73,7 +73,7 @@ class CallTable:
             return call
         return self._by_digest.get(asking.digest) if asking.retry_count else None
 
-    def add(self, asking: Asking, minted_id: str) -> Call:
+    def add(self, asking: RetryKey, minted_id: str) -> Call:
         """Begin a call under the id that was asked for, or a following one where a failed or running call has it."""
         call_id = wanted = asking.call_id or minted_id
         num_before = 0
@@ -98,7 +98,7 @@ class CallTable:
 
 
 @dataclass(slots=True)
-class AnswerShelf:
+class ResponseCache:
     """The last answers of all rollouts, up to a number of bytes; older ones are let go."""
 
     max_bytes: int = 16 << 20

@@ -16,8 +16,8 @@ import msgspec
 
 from agent_layer.errors import BadInputError
 from agent_layer.gateway.dialects import ChatRequest, RefusedError
-from agent_layer.gateway.rollouts.divergence import Recall
-from agent_layer.gateway.rollouts.media import Part, part_of
+from agent_layer.gateway.rollouts.divergence import AnsweredMessages
+from agent_layer.gateway.rollouts.media import Part, stored_part
 from agent_layer.gateway.rollouts.prefix import Hashed, PrefixTable
 from agent_layer.gateway.rollouts.retries import CallTable
 from agent_layer.schema import (
@@ -75,7 +75,7 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
         return {name: share for name, value in named.items() if value > share}
 
 
-class Place(msgspec.Struct, frozen=True):
+class PrefixAnchor(msgspec.Struct, frozen=True):
     """Where an answer stands among the conversations of its rollout."""
 
     call_id: str
@@ -92,13 +92,13 @@ class EndedCall(msgspec.Struct, frozen=True):
     num_sampled: int
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class PromptContents(msgspec.Struct, frozen=True, kw_only=True):
     """A request, seen against what its rollout asked before."""
 
     state: StepState
     contents: list[Content]
     """Messages and tools that are not stored for this trajectory yet."""
-    before: Place | None
+    before: PrefixAnchor | None
     """The answered call whose messages these begin with."""
     last_answer: int
     """Where in the history the last assistant message stands; -1: there is none."""
@@ -125,18 +125,18 @@ class LiveRollout:
     """The gateway writes its beginning and end; False: a worker does."""
     is_open: bool = True
     paused_at: float | None = None
-    """By the clock of ``Rollouts``: since when nobody holds it, so that its key opens nothing; None: somebody does."""
+    """By the registry's clock: since when no worker holds it, so that its key opens nothing; None: a worker does."""
     is_marked: bool = False
     """There is a checkpoint of it, from which another holder may go on."""
     is_resumed: bool = False
     """Somebody did."""
     used_at: float = 0.0
-    """By the clock of ``Rollouts``."""
+    """By the clock of ``RolloutRegistry``."""
     end_of_key: float | None = None
     """By the same clock; None: the key holds until the rollout is closed."""
     num_asking: int = 0
     """Questions that wait for an answer, at an engine or for a place at one."""
-    sign_at: float = field(default_factory=time.monotonic)
+    active_at: float = field(default_factory=time.monotonic)
     """When a call last began or ended."""
     num_started: int = 0
     num_ended: int = 0
@@ -157,11 +157,11 @@ class LiveRollout:
     logs: set[str] = field(default_factory=set[str])
     """Names of the log files in which its records lie."""
     calls: CallTable = field(default_factory=CallTable)
-    sequences: PrefixTable[Place] = field(default_factory=PrefixTable[Place])
+    sequences: PrefixTable[PrefixAnchor] = field(default_factory=PrefixTable[PrefixAnchor])
     """Token sequences, prompt and answer."""
-    talks: PrefixTable[Place] = field(default_factory=PrefixTable[Place])
+    prompts: PrefixTable[PrefixAnchor] = field(default_factory=PrefixTable[PrefixAnchor])
     """Message lists that were asked."""
-    said: Recall = field(default_factory=Recall)
+    said: AnsweredMessages = field(default_factory=AnsweredMessages)
     """Messages that were answered."""
     stored: set[str] = field(default_factory=set[str])
     """Hashes of contents that are stored."""
@@ -186,11 +186,11 @@ class LiveRollout:
     @property
     def quiet_seconds(self) -> float:
         """Time since the last call began or ended."""
-        return time.monotonic() - self.sign_at
+        return time.monotonic() - self.active_at
 
-    def note_sign(self) -> None:
+    def record_activity(self) -> None:
         """A call has begun or ended."""
-        self.sign_at = time.monotonic()
+        self.active_at = time.monotonic()
 
     def check_is_open(self) -> None:
         """Raise RefusedError when the attempt is closed, or nobody holds it."""
@@ -219,15 +219,15 @@ class LiveRollout:
         """What is put in place of the sampling that a request asks for."""
         return self.sampling | self.budget.cap(asked | self.sampling, self.num_sampled)
 
-    def see(self, request: ChatRequest) -> Asked:
+    def see(self, request: ChatRequest) -> PromptContents:
         """Name the request's messages and tools by hash, and find what it continues. Changes nothing."""
-        parts = [part_of(bytes(message)) for message in request.messages]
+        parts = [stored_part(bytes(message)) for message in request.messages]
         hashes = [part.hash for part in parts]
-        tools = None if request.tools is None else part_of(bytes(request.tools))
+        tools = None if request.tools is None else stored_part(bytes(request.tools))
         sequence = "".join(hashes).encode()
-        match, earlier = self.talks.find(sequence[:-_HASH_LENGTH])
+        match, earlier = self.prompts.find(sequence[:-_HASH_LENGTH])
         before = match.key if match else None
-        return Asked(
+        return PromptContents(
             state=StepState(messages=hashes, tools=tools and tools.hash),
             contents=self._new_contents([*parts, tools] if tools else parts),
             before=before,
@@ -240,7 +240,11 @@ class LiveRollout:
     def forget_calls(self) -> None:
         """Let go of what only further calls would need."""
         self.calls, self.stored, self.ended = CallTable(), set(), []
-        self.sequences, self.talks, self.said = PrefixTable[Place](), PrefixTable[Place](), Recall()
+        self.sequences, self.prompts, self.said = (
+            PrefixTable[PrefixAnchor](),
+            PrefixTable[PrefixAnchor](),
+            AnsweredMessages(),
+        )
 
     def _new_contents(self, parts: list[Part]) -> list[Content]:
         """What is not stored for this trajectory yet; where a part is stored, so are its images."""
@@ -266,7 +270,7 @@ def new_key() -> str:
     return f"{KEY_PREFIX}{secrets.token_urlsafe(24)}"
 
 
-def rollout_of(request: OpenRequest, run: str, mint: Callable[[], str] = new_id) -> LiveRollout:
+def new_rollout(request: OpenRequest, run: str, mint: Callable[[], str] = new_id) -> LiveRollout:
     """Make what is asked for.
 
     Args:

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from agent_layer.gateway.rollouts.counters import Counters
-from agent_layer.gateway.rollouts.registry import Rollouts
-from agent_layer.gateway.rollouts.rollout import rollout_of
+from agent_layer.gateway.rollouts.registry import RolloutRegistry
+from agent_layer.gateway.rollouts.rollout import new_rollout
 from agent_layer.schema.rollout import Outcome
 from agent_layer.schema.wire.gateway_api import OpenRequest
 
@@ -25,12 +25,12 @@ def clock():
 
 @pytest.fixture
 def rollouts(clock):
-    return Rollouts(10, Counters(), clock)
+    return RolloutRegistry(10, Counters(), clock)
 
 
 @pytest.fixture
 def add(rollouts):
-    return lambda name: rollouts.add(rollout_of(OpenRequest(task_id="t", rollout_id=name), "run"))
+    return lambda name: rollouts.add(new_rollout(OpenRequest(task_id="t", rollout_id=name), "run"))
 
 
 def test_a_rollout_that_is_not_used_lapses(rollouts, add, clock):

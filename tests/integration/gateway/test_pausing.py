@@ -3,8 +3,8 @@
 import asyncio
 
 from agent_layer.gateway.rollouts.counters import Counters
-from agent_layer.gateway.rollouts.registry import Rollouts
-from agent_layer.gateway.rollouts.rollout import rollout_of
+from agent_layer.gateway.rollouts.registry import RolloutRegistry
+from agent_layer.gateway.rollouts.rollout import new_rollout
 from agent_layer.schema.wire.gateway_api import OpenRequest
 
 from .handing_on import ATTEMPT, mark, open_attempt, resume
@@ -56,8 +56,8 @@ def test_a_paused_attempt_is_kept_for_so_long_and_no_longer():
             return self.seconds
 
     clock = Clock()
-    rollouts = Rollouts(10, Counters(), clock, paused_seconds=100)
-    paused = rollouts.add(rollout_of(OpenRequest(task_id="t", rollout_id="r"), "run"))
+    rollouts = RolloutRegistry(10, Counters(), clock, paused_seconds=100)
+    paused = rollouts.add(new_rollout(OpenRequest(task_id="t", rollout_id="r"), "run"))
     paused.paused_at = 0.0
 
     clock.seconds = 99.0
