@@ -1,7 +1,4 @@
-"""This file holds how the bodies of requests are read: as text that can be recorded, or as a record of one kind.
-
-This file holds what the headers of a call say: which call it repeats, and which agent makes it.
-"""
+"""Bodies and headers of requests: text for the record, records for the routes, retry key, agent and role."""
 
 from collections.abc import Mapping
 from typing import Literal, TypeVar
@@ -18,7 +15,7 @@ B = TypeVar("B", bound=msgspec.Struct)
 
 
 async def read_text(request: web.Request) -> bytes:
-    """Read the body, whose parts are recorded as they came: what is no text could never be read again.
+    """Read the body as text. Its parts are recorded as they came, so bytes that are no text could never be read again.
 
     Raises: BadInputError: it is not UTF-8, or not compressed as its header says.
     """
@@ -56,7 +53,7 @@ _MAX_DIGITS = 9
 
 
 def retry_key(headers: Mapping[str, str], digest: int) -> RetryKey:
-    """By what a request can be recognised as a retry.
+    """Return what identifies a request as a retry.
 
     Raises: BadInputError: its call id cannot stand in records.
     """
@@ -70,7 +67,7 @@ def retry_key(headers: Mapping[str, str], digest: int) -> RetryKey:
 
 
 def read_agent(headers: Mapping[str, str]) -> str | None:
-    """Name of the agent that calls; None: it is not said.
+    """Name of the agent that calls; None: the header is missing.
 
     Raises: BadInputError: the name is not UTF-8.
     """
@@ -84,6 +81,6 @@ def read_agent(headers: Mapping[str, str]) -> str | None:
 
 
 def read_role(headers: Mapping[str, str]) -> Literal["policy", "aux"] | None:
-    """Whether the agent that calls is trained; None: it is not said."""
+    """Whether the agent that calls is trained; None: the header is missing."""
     name = headers.get(ROLE_HEADER)
     return name if name in ("policy", "aux") else None

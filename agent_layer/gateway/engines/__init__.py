@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from agent_layer.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from agent_layer.gateway.engines.models import Provider as Provider
+    from agent_layer.gateway.engines.models import ExternalModel as ExternalModel
     from agent_layer.gateway.engines.models import read_model_names as read_model_names
     from agent_layer.gateway.engines.pool import EnginePool as EnginePool
     from agent_layer.gateway.engines.pool import EngineWatcher as EngineWatcher
@@ -16,7 +16,7 @@ else:
         __name__,
         {
             "agent_layer.gateway.engines.models": (
-                "Provider",
+                "ExternalModel",
                 "read_model_names",
             ),
             "agent_layer.gateway.engines.pool": (

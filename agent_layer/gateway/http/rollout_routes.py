@@ -1,4 +1,4 @@
-"""This file holds the addresses by which rollouts are opened, renewed, handed on, rewarded, closed and ended."""
+"""Addresses at which rollouts are opened, renewed, resumed, rewarded, closed and ended."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ from agent_layer.settings import Settings
 
 @dataclass(frozen=True, kw_only=True)
 class RolloutRoutes:
-    """Reads requests about rollouts, checks who asks, and lets registry and finalizer do it."""
+    """Reads requests about rollouts, checks their keys, and leaves the work to registry and finalizer."""
 
     settings: Settings
     access: Access
@@ -46,7 +46,7 @@ class RolloutRoutes:
     resumption: AttemptResumption
     counters: Counters
     model_name: Callable[[], str]
-    """Gives the name of the policy's model, for agents that want one."""
+    """Returns the name of the policy's model, for agents that need one."""
     peers: PeerProxy | None = None
     """None: this is the only process."""
 
@@ -67,7 +67,9 @@ class RolloutRoutes:
         self.access.check_operator(request)
         asked = await read_body(request, OpenRequest)
         asked = msgspec.structs.replace(asked, trace=asked.trace or parse_trace(request.headers))
-        wanted = new_rollout(asked, self.settings.run, self.peers.new_rollout_id if self.peers else new_id)
+        wanted = new_rollout(
+            asked, self.settings.run, self.peers.new_rollout_id if self.peers else new_id, self.rollouts.now
+        )
         if asked.resume is None:
             rollout, abandoned = await self._begin(wanted), list[str]()
         else:
@@ -93,7 +95,7 @@ class RolloutRoutes:
         return rollout
 
     async def _take_place(self, wanted: LiveRollout) -> None:
-        """Give up the attempt before this one: whoever made it is gone.
+        """Abort the attempt before this one, because its holder is gone.
 
         Raises: BadInputError: an attempt at this rollout counts already.
         """
@@ -106,7 +108,7 @@ class RolloutRoutes:
                 " open another rollout"
             )
         if before.is_open:
-            await self.finalizer.give_up(before, f"{wanted.trajectory_id} took its place")
+            await self.finalizer.abort(before, f"{wanted.trajectory_id} took its place")
 
     def _record_start(self, rollout: LiveRollout) -> None:
         try:
@@ -135,7 +137,7 @@ class RolloutRoutes:
         return as_json(await self.resumption.pause(await self._held(request)))
 
     async def _held(self, request: web.Request) -> LiveRollout:
-        """Find the attempt that a request is about, for whoever holds it."""
+        """Find the attempt that a request names, and check that the client holds it."""
         self.access.check_operator(request)
         asked = await read_body(request, HolderRequest)
         rollout = self._find(request, asked.attempt)

@@ -1,6 +1,6 @@
-"""This file holds how an attempt is closed, and how one without a worker is sealed, judged and accepted.
+"""Finalizer: closes attempts, and seals, judges and accepts those that no worker ends.
 
-This file holds the wait for what nothing announces: files that another process takes away.
+A sealed attempt is stored whole. Another process ships its log files, so the finalizer polls until they are settled.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ _POLL_SECONDS = 0.02
 
 
 async def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
-    """Wait until the condition holds; False when it does not within so many seconds."""
+    """Wait until the condition holds; False when it does not within this time."""
     try:
         async with asyncio.timeout(seconds):
             while not condition():  # noqa: ASYNC110  # the condition lies in the file system, no event tells of it
@@ -53,15 +53,15 @@ _ACCEPTABLE: frozenset[str] = frozenset({"completed", "truncated"})
 
 @dataclass(frozen=True, kw_only=True)
 class Finalizer:
-    """Closes and seals rollouts."""
+    """Ends rollouts."""
 
     settings: Settings
     rollouts: RolloutRegistry
     log: SettlingLog
     redis: Redis
     keys: Keys
-    shelf: ResponseCache
-    """Holds what was answered, for retries."""
+    cache: ResponseCache
+    """Of what was answered, for retries."""
 
     def record_start(self, rollout: LiveRollout) -> None:
         """Record the beginning, unless a worker does.
@@ -81,8 +81,8 @@ class Finalizer:
                 f" {self.settings.log_dir}"
             )
 
-    async def give_up(self, rollout: LiveRollout, why: str) -> None:
-        """End an attempt that nobody will end: it is lost, unless a worker says something else of it.
+    async def abort(self, rollout: LiveRollout, why: str) -> None:
+        """End an attempt that lost its holder: its outcome is lost, unless a worker records another.
 
         Raises: BackPressureError: the log is full.
         """
@@ -120,7 +120,7 @@ class Finalizer:
         """Refuse new calls, and let the running ones end at once."""
         self.rollouts.close(rollout)
         await self.stop_calls(rollout)
-        self.shelf.clear(rollout.calls.all())
+        self.cache.clear(rollout.calls.all())
         rollout.forget_calls()
 
     async def stop_calls(self, rollout: LiveRollout) -> None:
@@ -223,7 +223,7 @@ class Finalizer:
 
 
 def record_reward(rollout: LiveRollout, asked: RewardRequest) -> Reward:
-    """Note a judgement that came through this gateway."""
+    """Keep a reward that came through this gateway."""
     score = asked.score if asked.score is not None else asked.reward
     reward = Reward(
         trajectory_id=rollout.trajectory_id,

@@ -11,28 +11,28 @@ _LOOK_SECONDS = 0.5
 
 
 _WHY: Final[dict[Lapse, str]] = {
-    "idle": "nobody called the model or asked after the rollout for idle_seconds",
-    "expired": "its key was not renewed in time: whoever opened the rollout is gone",
-    "forgotten": "it was paused, and nobody went on with it for paused_seconds",
+    "idle": "no call and no request named the rollout for idle_seconds",
+    "expired": "its key was not renewed in time: the client that opened the rollout is gone",
+    "forgotten": "it was paused, and no worker resumed it for paused_seconds",
 }
 
 
 async def reap_expired(rollouts: RolloutRegistry, finalizer: Finalizer, resumption: AttemptResumption) -> None:
-    """Look after what has lapsed, until cancelled: where there is a checkpoint, another holder may go on with it.
+    """Expire rollouts until cancelled. One with a checkpoint is paused, so that another holder can resume it.
 
-    While the log is full nothing is given up, because its end must be recorded.
+    While the log is full no rollout expires, because its end must be recorded.
     """
     while True:
         await asyncio.sleep(_LOOK_SECONDS)
-        for rollout, lapse in list(rollouts.lapsed()):
+        for rollout, lapse in list(rollouts.expired()):
             if rollout.is_marked and lapse != "forgotten":
                 await resumption.pause(rollout)
             elif finalizer.log.has_room():
-                await finalizer.give_up(rollout, _WHY[lapse])
+                await finalizer.abort(rollout, _WHY[lapse])
 
 
 async def abort_all(rollouts: RolloutRegistry, finalizer: Finalizer) -> None:
-    """End everything that is open, because this process ends: no other gateway knows of it."""
+    """End all open rollouts, because this process ends, and no other gateway knows them."""
     for rollout in rollouts.live:
         if finalizer.log.has_room():
-            await finalizer.give_up(rollout, "the gateway was stopped")
+            await finalizer.abort(rollout, "the gateway was stopped")

@@ -1,9 +1,7 @@
-"""This file holds how an attempt passes from one holder to the next: marked, paused, and gone on with.
+"""Resumption of attempts: an attempt passes from one holder to the next by a mark, a pause and a resume.
 
-A mark says how many calls have ended. Whoever goes on from there keeps these; all others are abandoned, those
-that
-run are cut off. The new holder gets a record and a key of its own: the old one stays closed for whoever still
-has it.
+A mark says how many calls have ended. The next holder resumes from it and keeps these calls; all others are abandoned,
+running ones are cancelled. It gets a record and a key of its own, and the old key stays closed.
 """
 
 import dataclasses
@@ -23,14 +21,14 @@ from agent_layer.schema.wire import MarkedRollout, Resumption
 
 @dataclass(frozen=True, kw_only=True)
 class AttemptResumption:
-    """Lets attempts change hands."""
+    """Passes attempts from one holder to the next."""
 
     rollouts: RolloutRegistry
     finalizer: Finalizer
     counters: Counters
 
     def mark(self, rollout: LiveRollout) -> MarkedRollout:
-        """Tell how far an attempt has come; from now on it is kept for another holder when this one is gone.
+        """Return how far an attempt has come. From now on it is kept for another holder when this one is gone.
 
         Raises: RefusedError: it is closed or paused.
         """
@@ -39,7 +37,7 @@ class AttemptResumption:
         return _mark_of(rollout)
 
     async def pause(self, rollout: LiveRollout) -> MarkedRollout:
-        """Let nobody hold the attempt: its calls are cut off, its key opens nothing, and it waits for a resume.
+        """Take the attempt from its holder: its calls are cancelled, its key opens nothing, and it waits for a resume.
 
         Raises: RefusedError: it is closed.
         """
@@ -51,7 +49,7 @@ class AttemptResumption:
         return _mark_of(rollout)
 
     async def resume(self, trajectory_id: str, asked: Resumption) -> tuple[LiveRollout, list[str]]:
-        """Hand an attempt on, wherever its holder is.
+        """Pass an attempt to its next holder, even while the present one runs.
 
         Returns: what the new holder has, and the ids of the calls that are abandoned.
 
@@ -64,7 +62,9 @@ class AttemptResumption:
         self.finalizer.check_room(held)
         while held.paused_at is None or held.running:
             await self.pause(held)
-            held = self.rollouts.find_resumable(trajectory_id)  # somebody else may have been quicker, or have closed it
+            held = self.rollouts.find_resumable(
+                trajectory_id
+            )  # another client may have been quicker, or have closed it
         return self._hand_on(held, asked)
 
     def _hand_on(self, held: LiveRollout, asked: Resumption) -> tuple[LiveRollout, list[str]]:
@@ -118,5 +118,5 @@ def _successor_of(held: LiveRollout, left: list[EndedCall], seconds: float) -> L
         abandoned=held.abandoned | {one.call_id for one in left},
         running=set(),
         num_asking=0,
-        active_at=time.monotonic(),
+        active_at=held.budget.clock(),
     )

@@ -197,7 +197,7 @@ async def house(settings, keep):
 
 @pytest.fixture
 async def cutting_house(settings, keep, engine):
-    """Preemptions calls off when weights are switched; its engine takes its time for each word."""
+    """Cuts calls off when weights are switched; its engine takes its time for each word."""
     engine.token_seconds, engine.weights = 0.02, "0"
     mode = {"api_key": OPERATOR, "gateway_seconds": 1.0, "close_seconds": 0.2, "switch_mode": "abort"}
     async with keep(settings.model_copy(update=mode)) as kept:

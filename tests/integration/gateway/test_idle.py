@@ -40,7 +40,7 @@ def test_a_rollout_that_is_not_used_lapses(rollouts, add, clock):
     rollouts.find(used.trajectory_id)
     clock.seconds = 12.0
 
-    assert list(rollouts.lapsed()) == [(idle, "idle")]
+    assert list(rollouts.expired()) == [(idle, "idle")]
 
 
 async def test_a_rollout_whose_call_runs_is_used(rollouts, add, clock):
@@ -48,11 +48,11 @@ async def test_a_rollout_whose_call_runs_is_used(rollouts, add, clock):
     rollout.running.add(call)
 
     clock.seconds = 12.0
-    assert list(rollouts.lapsed()) == []
+    assert list(rollouts.expired()) == []
     rollout.running.discard(call)
     clock.seconds = 18.0
 
-    assert list(rollouts.lapsed()) == []
+    assert list(rollouts.expired()) == []
 
 
 def test_a_key_expires_unless_it_is_renewed(rollouts, add, clock):
@@ -64,7 +64,7 @@ def test_a_key_expires_unless_it_is_renewed(rollouts, add, clock):
     rollouts.renew(kept.trajectory_id, 5.0)
     clock.seconds = 6.0
 
-    assert list(rollouts.lapsed()) == [(left, "expired")]
+    assert list(rollouts.expired()) == [(left, "expired")]
     assert not rollouts.renew(left.trajectory_id, 5.0)
     assert not rollouts.renew("unheard-of-0", 5.0)
 

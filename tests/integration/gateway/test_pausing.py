@@ -61,9 +61,9 @@ def test_a_paused_attempt_is_kept_for_so_long_and_no_longer():
     paused.paused_at = 0.0
 
     clock.seconds = 99.0
-    assert list(rollouts.lapsed()) == []
+    assert list(rollouts.expired()) == []
     clock.seconds = 100.0
-    assert list(rollouts.lapsed()) == [(paused, "forgotten")]
+    assert list(rollouts.expired()) == [(paused, "forgotten")]
 
 
 async def test_a_paused_attempt_cannot_be_opened_anew_and_gives_way_to_the_next(house):

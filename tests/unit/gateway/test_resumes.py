@@ -48,7 +48,7 @@ class Life:
         self.log = _Log()
         rollouts = RolloutRegistry(1e9, Counters())
         finalizer = Finalizer(
-            settings=Settings(), rollouts=rollouts, log=self.log, redis=None, keys=Keys("n"), shelf=ResponseCache()
+            settings=Settings(), rollouts=rollouts, log=self.log, redis=None, keys=Keys("n"), cache=ResponseCache()
         )
         self.resumption = AttemptResumption(rollouts=rollouts, finalizer=finalizer, counters=Counters())
         self.held = rollouts.add(new_rollout(OpenRequest(task_id="q", rollout_id="t"), "r"))

@@ -58,8 +58,8 @@ async def test_a_client_that_leaves_the_queue_never_reaches_the_engine(house, un
 
 async def test_a_call_that_another_client_joined_goes_on(until):
     async def wait_with(call):
-        with disconnects.watch(left):
-            disconnects.note(call)
+        with disconnects.watch(left) as client:
+            client.call = call
             await asyncio.Event().wait()
 
     disconnects, left = DisconnectWatcher(seconds=0.001), SimpleNamespace(transport=None)
