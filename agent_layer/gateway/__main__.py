@@ -1,4 +1,4 @@
-"""This file holds ``python -m agent_layer.gateway``: the gateway as a child of whoever put the engines on the board."""
+"""``python -m agent_layer.gateway``: the gateway as a child process. Its parent registers the engines."""
 
 import argparse
 import logging

@@ -1,4 +1,4 @@
-"""This file holds the gateway as a process: its socket, its log, its Redis, until a signal ends it."""
+"""The gateway as a process: its socket, its log and its Redis, until a signal ends it."""
 
 import gc
 import socket
@@ -16,11 +16,11 @@ from agent_layer.settings import Settings
 
 _BACKLOG = 1024
 _SHUTDOWN_SECONDS = 3.0
-"""Calls that run when a signal comes may go on for so long; then they are recorded as cut off."""
+"""Calls that run when a signal comes may go on for this time; then they are recorded as cut off."""
 
 
 def listen(host: str, port: int, *, is_shared: bool = False) -> socket.socket:
-    """Take an address.
+    """Listen at an address.
 
     Args:
         host: of this machine.

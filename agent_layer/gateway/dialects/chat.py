@@ -1,12 +1,9 @@
-"""This file holds the internal form of requests, chat completions: what is asked, and what the engine is asked.
+"""The gateway's internal form of requests, chat completions, and what an engine is asked.
 
-Every dialect is translated into it and back. Bodies are cut into raw JSON pieces, and only what the record
-needs is
-decoded: messages, unknown fields and whatever else this file does not name pass through byte for byte.
+Every dialect is translated into it and back. Bodies are cut into raw JSON pieces, and only what the record needs is
+decoded: messages, unknown fields and everything that this file does not name pass through byte for byte.
 
-This file holds the dialect of chat completions, whose bodies need no translation.
-
-This file holds how the tokens of a prompt are counted: vLLM's ``/tokenize`` is asked, and nothing is sampled.
+Tokens of a prompt are counted by vLLM's ``/tokenize``, which samples nothing.
 """
 
 from collections.abc import Mapping
@@ -24,19 +21,19 @@ Pieces: TypeAlias = dict[str, msgspec.Raw]
 _TRUE: Final = msgspec.Raw(b"true")
 _NULL: Final = msgspec.Raw(b"null")
 _LENGTHS: Final = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
-"""Two names of one limit, of which engines prefer the second."""
+"""Two names of one limit; engines prefer the second."""
 
 _NOT_REST = frozenset({"messages", "stream", "stream_options"})
 
 
 class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What a client asks."""
+    """A client's request."""
 
     pieces: Pieces
     messages: list[msgspec.Raw]
     """JSON texts, as sent."""
     roles: list[str]
-    """[num_messages], who said each."""
+    """[num_messages], role of each message."""
     tools: msgspec.Raw | None
     sampling: JsonObject
     """Everything that shapes the answer besides messages and tools."""

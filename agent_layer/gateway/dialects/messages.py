@@ -1,7 +1,4 @@
-"""This file holds the dialect of Anthropic's messages API: ``/v1/messages``.
-
-This file holds how a request of Anthropic's messages API is said as a chat completion.
-"""
+"""Anthropic's messages API, ``/v1/messages``, translated from and to chat completions."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -156,7 +153,7 @@ def _assistant(blocks: list[JsonObject], arguments_of: ArgumentsOf) -> JsonObjec
             case {"type": "tool_use", "id": str(call_id), "name": str(name)}:
                 calls.append(tool_call(call_id, name, arguments_of(call_id, block.get("input"))))
             case {"type": "redacted_thinking"}:
-                pass  # nobody but Anthropic can read it
+                pass  # only Anthropic can read it
             case _:
                 raise BadInputError(
                     f"messages request: expected text, thinking or tool_use of an assistant, found"
@@ -211,7 +208,7 @@ def _choice(choice: JsonObject) -> JsonObject:
 
 
 def _thinking(thinking: JsonObject, effort: object) -> JsonObject:
-    """Say how much to think in vLLM's words."""
+    """Express how much to think in vLLM's words."""
     match thinking:
         case {"type": "disabled"}:
             return {"reasoning_effort": "none"}
@@ -235,7 +232,7 @@ class Messages:
         return read_messages(body, lambda call_id, value: self._arguments_of((trajectory_id, call_id), value))
 
     def write(self, answer: ChatAnswer, exchange: Exchange) -> bytes:
-        """Give the message."""
+        """Return the message."""
         return msgspec.json.encode(_MessageWriter(exchange, self.shelf).whole(answer))
 
     def stream(self, exchange: Exchange) -> TranslatedStream:
@@ -243,7 +240,7 @@ class Messages:
         return TranslatedStream(_MessageWriter(exchange, self.shelf), exchange.num_choices)
 
     def _arguments_of(self, name: tuple[str, str], value: object) -> str:
-        """Give the text that the model wrote, if it says the same as what the client sent back."""
+        """Return the text that the model wrote, if it means the same as what the client sent back."""
         if (written := self.shelf.find(name)) is not None:
             text = written.decode()
             if _input_of(text) == value:

@@ -1,12 +1,6 @@
-"""This file holds the dialect of OpenAI's responses API: ``/v1/responses``.
+"""OpenAI's responses API, ``/v1/responses``, translated from and to chat completions.
 
-This file holds how the items of the responses API become chat messages.
-
-Of one answer there are several items (reasoning, message, function calls); they are one assistant message again.
-
-This file holds how a request of OpenAI's responses API is said as a chat completion.
-
-This file holds how an answer is written in the responses API, whole or event by event.
+One answer has several items (reasoning, message, function calls); together they are one assistant message.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -40,7 +34,7 @@ from agent_layer.schema import UNREADABLE, JsonObject
 
 
 def messages_of(items: Iterable[JsonObject]) -> list[JsonObject]:
-    """Give the chat messages that these items stand for.
+    """Return the chat messages that these items stand for.
 
     Raises: BadInputError: an item of a kind that only OpenAI's own servers know.
     """
@@ -269,7 +263,7 @@ class ResponseWriter:
     _numbers: "count[int]" = field(default_factory=count)
 
     def whole(self, answer: ChatAnswer) -> JsonObject:
-        """Give the response object."""
+        """Return the response object."""
         action = answer.actions[0]
         blocks, reason = split_blocks(action.message or {}), action.finish_reason
         status: _Status = "incomplete" if reason in _INCOMPLETE else "completed"
@@ -310,7 +304,7 @@ class ResponseWriter:
         return [*events, self._event("response.output_item.done", output_index=block.index, item=item)]
 
     def finish(self, answer: ChatAnswer) -> Events:
-        """The answer has come; without any choice nothing can be said of it."""
+        """End the stream; an answer without any choice is an error."""
         if not answer.actions:
             return self.fail("server_error", "the engine ended without an answer")
         response = self.whole(answer)
@@ -399,7 +393,7 @@ class _Said(msgspec.Struct, array_like=True):
 
 @dataclass(kw_only=True)
 class Responses:
-    """OpenAI's responses. What was said is remembered for ``previous_response_id``, within its rollout."""
+    """OpenAI's responses. Each is remembered for ``previous_response_id``, within its rollout."""
 
     shelf: LRUCache = field(default_factory=LRUCache)
 
@@ -408,7 +402,7 @@ class Responses:
         return read_responses(body, lambda response_id: self._talk_of(trajectory_id, response_id))
 
     def write(self, answer: ChatAnswer, exchange: Exchange) -> bytes:
-        """Give the response."""
+        """Return the response."""
         return msgspec.json.encode(ResponseWriter(exchange, self._keep).whole(answer))
 
     def stream(self, exchange: Exchange) -> TranslatedStream:
@@ -429,7 +423,7 @@ class Responses:
         self.shelf.keep((exchange.trajectory_id, f"resp_{exchange.call_id}"), msgspec.json.encode(said))
 
     def _talk_of(self, trajectory_id: str, response_id: str) -> Sequence[msgspec.Raw]:
-        """Give all messages up to and with a response's answer, without the instructions."""
+        """Return all messages up to a response's answer, this included, without the instructions."""
         turns: list[list[msgspec.Raw]] = []
         name: str | None = response_id
         while name is not None:

@@ -1,8 +1,7 @@
-"""This file holds streamed answers that are translated: each of the engine's events becomes the dialect's own.
+"""Translated streams: each event of the engine becomes the dialect's own.
 
-This file holds an assistant message as a row of blocks: what it thought, what it said, which tools it calls.
-
-Responses and Anthropic messages show answers in such blocks, streamed ones block after block.
+Responses and Anthropic messages show an answer as a row of blocks, one after the other: what the model thought, what it
+wrote, which tools it calls.
 """
 
 from collections.abc import Iterable, Iterator
@@ -36,12 +35,12 @@ class Block:
 
     @property
     def text(self) -> str:
-        """Thought, said, or the arguments of the call."""
+        """Thought or text, or the arguments of the call."""
         return "".join(self.texts)
 
 
 class BlockEvents(Protocol):
-    """How a dialect tells of a block that comes."""
+    """Events of a dialect for a streamed block."""
 
     def begin(self, block: Block) -> Events:
         """It begins, empty."""
@@ -57,7 +56,7 @@ class BlockEvents(Protocol):
 
 
 def split_blocks(message: JsonObject) -> list[Block]:
-    """Give the blocks of a message; an empty answer is an empty text."""
+    """Split a message into blocks; an empty answer is an empty text."""
     found = [Block(kind, 0, call_id, name, [text]) for kind, call_id, name, text, _ in _additions(message)]
     blocks = found or [Block("text", 0)]
     for index, block in enumerate(blocks):
@@ -66,7 +65,7 @@ def split_blocks(message: JsonObject) -> list[Block]:
 
 
 def join_blocks(blocks: list[Block]) -> JsonObject:
-    """Give the message that these blocks are, as it comes back when a client sends them."""
+    """Join blocks into the message that a client's history repeats."""
     calls = [tool_call(block.call_id, block.name, block.text) for block in blocks if block.kind == "call"]
     texts = [block.text for block in blocks if block.kind == "text"]
     return assistant_message(texts, [block.text for block in blocks if block.kind == "reasoning"], calls)
@@ -74,7 +73,7 @@ def join_blocks(blocks: list[Block]) -> JsonObject:
 
 @dataclass(slots=True)
 class BlockEncoder:
-    """Tells of the blocks of a streamed message, one after the other."""
+    """Encodes a streamed message as events of its blocks, one block after the other."""
 
     tellers: BlockEvents
     _open: Block | None = None
@@ -83,7 +82,7 @@ class BlockEncoder:
     _num_blocks: int = 0
 
     def take(self, delta: JsonObject) -> Iterator[JsonObject]:
-        """Tell what a delta adds."""
+        """Yield the events of what a delta adds."""
         for kind, call_id, name, text, number in _additions(delta):
             block = self._open
             if block is None or block.kind != kind or (kind == "call" and number != self._number):
@@ -95,13 +94,13 @@ class BlockEncoder:
                 yield from self.tellers.grow(block, text)
 
     def finish(self) -> Iterator[JsonObject]:
-        """Tell the end; an empty answer is an empty text."""
+        """Yield the last events; an empty answer is an empty text."""
         if not self._num_blocks:
             yield from self._begin(Block("text", 0), None)
         yield from self.close()
 
     def close(self) -> Iterator[JsonObject]:
-        """Tell that the open block is whole."""
+        """Yield the events that end the open block."""
         if self._open is not None:
             yield from self.tellers.end(self._open)
         self._open = None
@@ -164,7 +163,7 @@ class TranslatedStream:
         self._growing, self._walk = GrowingAnswer(self.num_choices), BlockEncoder(self.writer)
 
     def feed(self, received: bytes) -> bytes:
-        """Take bytes of the engine; give the events that they make."""
+        """Add bytes of the engine; return the events that they make."""
         lines, newline, self._rest = (self._rest + received).rpartition(b"\n")
         if not newline or self.error is not None:
             return b""
@@ -181,7 +180,7 @@ class TranslatedStream:
         return told + self._finish() if self.is_done else told
 
     def fail(self, message: str) -> bytes:
-        """Note that the engine broke off; give what tells the client."""
+        """Record that the engine broke off; return the client's last events."""
         self.error = message
         code, sentence = read_engine_error(
             b'{"error":%b}' % message.encode() if message[:1] in ("{", '"') else message.encode()
@@ -194,7 +193,7 @@ class TranslatedStream:
 
     @property
     def is_complete(self) -> bool:
-        """Every choice that was asked for has said why it ended."""
+        """Every choice that was asked for names why it ended."""
         return self._growing.is_complete
 
     def _take(self, chunk: Chunk) -> Events:

@@ -1,10 +1,7 @@
-"""This file holds several gateway processes on one machine: which of them has a rollout, and how a request gets
-there.
+"""Several gateway processes on one machine: which of them owns a rollout, and how a request reaches the owner.
 
-Each process listens at its own port, which the addresses of its rollouts name, and all of them at a shared one.
-The
-owner of a rollout follows from its id, so nothing is looked up, and a process that was started anew is found at
-once.
+Each process listens at its own port, which the addresses of its rollouts name, and all of them at a shared one. The
+owner of a rollout follows from its id: no lookup is needed, and a restarted process owns the same rollouts.
 """
 
 import asyncio
@@ -31,7 +28,7 @@ B = TypeVar("B", bound=msgspec.Struct)
 _PASSED_ON: Final = "x-agent-layer-passed-on"
 _HOP: Final = frozenset({"connection", "content-length", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"})
 _READ: Final = _HOP | {"content-encoding"}
-"""What is not said again of a body that was read, and with that decompressed."""
+"""Headers that no longer describe a body after it was read and decompressed."""
 _RETRY_SECONDS = 0.1
 
 
@@ -53,9 +50,9 @@ class PeerProxy:
     urls: list[str]
     """[num_processes], where the processes reach each other."""
     wait_seconds: float
-    """How long a process that has ended is waited for; whoever started it starts it anew."""
+    """Longest wait for a process that has ended; its parent restarts it."""
     disconnects: DisconnectWatcher = field(default_factory=DisconnectWatcher)
-    """Looks after the clients of what is passed on."""
+    """Watches the clients of forwarded requests."""
 
     @property
     def port(self) -> int:
@@ -70,7 +67,7 @@ class PeerProxy:
 
     @web.middleware
     async def forward(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Answer what belongs here, and let the owner answer everything else."""
+        """Answer requests of own rollouts, and forward all others to their owner."""
         if _PASSED_ON in request.headers or not request.raw_path.startswith("/"):  # no path: it could name another host
             return await handler(request)
         if request.method == "POST" and request.path == "/rollouts/renew":
@@ -97,7 +94,7 @@ class PeerProxy:
             return response
 
     async def _renew(self, request: web.Request, asked: RenewRequest) -> web.StreamResponse:
-        """Let each owner renew the keys of its own rollouts; what an owner that is gone had is unknown."""
+        """Let each owner renew the keys of its own rollouts; those of a dead owner are unknown."""
         owned, renewed = defaultdict[int, list[str]](list), RenewedRollouts(unknown=[])
         for name in asked.trajectory_ids:
             owned[owner_slot(_rollout_in(name), len(self.urls))].append(name)
@@ -154,7 +151,7 @@ def _rollout_in(trajectory_id: str) -> str:
 
 
 def _read(body: bytes, kind: type[B]) -> B | None:
-    """None: the handler knows what to say of it."""
+    """Read a body; None: it is malformed, and the handler reports why."""
     try:
         return msgspec.json.decode(body, type=kind)
     except UNREADABLE:
@@ -163,6 +160,6 @@ def _read(body: bytes, kind: type[B]) -> B | None:
 
 def _unreachable(url: str, error: ClientError) -> UnreachableError:
     return UnreachableError(
-        f"gateway process at {url}: expected an answer, found {error!r}; it is started anew, and its attempts are lost:"
+        f"gateway process at {url}: expected an answer, found {error!r}; it restarts, and its attempts are lost:"
         " open others"
     )
