@@ -18,8 +18,8 @@ import boto3
 import pytest
 from moto.server import ThreadedMotoServer
 
-from agent_layer.infra.processes.addresses import answers, free_port
-from agent_layer.infra.processes.supervised import Leashed, start_leashed
+from agent_layer.infra.processes.addresses import free_port, is_responding
+from agent_layer.infra.processes.supervised import SupervisedProcess, start_supervised
 
 _TESTS = Path(__file__).parent / "tests"
 _SERVERS = Path(sys.prefix) / "servers"
@@ -98,9 +98,9 @@ def seaweedfs_endpoint(_s3_credentials: None, tmp_path_factory: pytest.TempPathF
         "volume.max": 20,
     }
     arguments = [f"-{name}={value}" for name, value in options.items()]
-    server = start_leashed([str(program), "server", "-filer", "-s3", *arguments], {}, directory / "log")
+    server = start_supervised([str(program), "server", "-filer", "-s3", *arguments], {}, directory / "log")
     url = f"http://127.0.0.1:{ports['s3.port']}"
-    assert server.comes_up(lambda: answers(f"{url}/healthz"), 60), server.last_words
+    assert server.wait_until_up(lambda: is_responding(f"{url}/healthz"), 60), server.log_tail
     boto3.client("s3", endpoint_url=url).create_bucket(Bucket=_BUCKET)
     yield url
     _end(server)
@@ -151,9 +151,9 @@ def start_redis(redis_programs: dict[str, str]) -> Iterator[Callable[..., str]]:
             directory = Path(cleanup.enter_context(TemporaryDirectory(prefix="al-tests-")))
             path = directory / "redis.sock"
             fixed = ["--dir", str(directory), "--unixsocket", str(path), "--appendonly", "yes", "--save", ""]
-            server = start_leashed([redis_programs[name], "--port", "0", *fixed, *options], {}, directory / "log")
+            server = start_supervised([redis_programs[name], "--port", "0", *fixed, *options], {}, directory / "log")
             cleanup.callback(_end, server)
-            assert server.comes_up(lambda: _listens(path), 20), server.last_words
+            assert server.wait_until_up(lambda: _listens(path), 20), server.log_tail
             return f"unix://{path}"
 
         yield start
@@ -164,7 +164,7 @@ def _listens(path: Path) -> bool:
         return probe.connect_ex(str(path)) == 0
 
 
-def _end(server: Leashed) -> None:
+def _end(server: SupervisedProcess) -> None:
     """End a server whose data nobody wants, at once."""
     leash = server.process.pid
     for child in Path(f"/proc/{leash}/task/{leash}/children").read_text().split():

@@ -19,7 +19,7 @@ from typing import Protocol, TypeAlias, cast, runtime_checkable
 import msgspec
 
 from agent_layer.errors import AgentFailedError, BadInputError
-from agent_layer.infra.processes import AT_ONCE, REAPER_PROGRAM
+from agent_layer.infra.processes import KILL_NOW, REAPER_PROGRAM
 from agent_layer.schema import Task, TaskView
 from agent_layer.settings import agent_environment
 from envs.checkpoints import check_graph, run_graph
@@ -27,7 +27,7 @@ from envs.environment import Environment, play
 from envs.progress import current_progress
 from envs.registry import find_object
 from envs.resumable import is_resumable, resumable
-from tracer import variables_of
+from tracer import rollout_variables
 from tracer.core import Rollout, json_value
 
 Target: TypeAlias = Callable[[Task, Rollout], Awaitable[object]]
@@ -49,10 +49,10 @@ def load_target(name: str) -> Target:
 
     Raises: BadInputError: there is none, or it has no form that can be run.
     """
-    return target_of(find_object(name, "agent"), name)
+    return make_target(find_object(name, "agent"), name)
 
 
-def target_of(found: object, name: str) -> Target:
+def make_target(found: object, name: str) -> Target:
     """Make a target of a coroutine function, a compiled graph or an Environment class; resumable if that is.
 
     Raises: BadInputError: it is none of these.
@@ -168,7 +168,7 @@ def command_variables(task: Task, rollout: Rollout) -> dict[str, str]:
     """Give what the command's environment says of the attempt. Nothing of the grading is in it."""
     view = task.view()
     seen = {"id": view.id, "task_type": view.task_type, "input": view.input, "seed": view.seed}
-    return variables_of(rollout) | {"AGENT_LAYER_TASK": msgspec.json.encode(seen).decode()}
+    return rollout_variables(rollout) | {"AGENT_LAYER_TASK": msgspec.json.encode(seen).decode()}
 
 
 async def _tail(stream: asyncio.StreamReader | None) -> bytes:
@@ -188,7 +188,7 @@ async def _end(process: Process) -> None:
                 await process.wait()
     finally:
         if process.returncode is None and process.stdin is not None:
-            process.stdin.write(AT_ONCE)
+            process.stdin.write(KILL_NOW)
     await process.wait()
     _signal(process, signal.SIGKILL)  # where the keeper cannot see what is below it
 

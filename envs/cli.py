@@ -14,7 +14,6 @@ from agent_layer.schema import check_name
 from agent_layer.settings import Settings
 from envs.agents import CommandTarget, Target
 from envs.placement import Where, Workforce, run_workers
-from envs.rescoring import register_rescore
 from envs.scorers import AGENT
 from envs.worker import WorkOptions, serve_worker
 
@@ -24,10 +23,7 @@ _ARGUMENTS = "envs.arguments"
 """Where it leaves all of the command's arguments, for workers in other processes."""
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.command(cls=_WorkCommand)(work)
-    register_rescore(app)
+app = typer.Typer(add_completion=False)
 
 
 class _WorkCommand(TyperCommand):
@@ -41,6 +37,7 @@ class _WorkCommand(TyperCommand):
         return super().parse_args(ctx, args[:at])
 
 
+@app.command(cls=_WorkCommand)
 def work(  # noqa: PLR0913  # options of a command are its arguments
     context: typer.Context,
     target: Annotated[

@@ -11,7 +11,7 @@ from agent_layer.schema import JsonObject, Observation, StepPart, StepState, Tas
 from agent_layer.schema.wire import CALL_HEADER
 from envs.failures import ModelCallError
 from envs.progress import current_progress
-from tracer.core import Contents, Rollout, json_value
+from tracer.core import ContentWriter, Rollout, json_value
 
 _NO_LIMIT = ClientTimeout(total=None)
 """The gateway limits how long a call takes, the task how long the attempt does."""
@@ -103,7 +103,7 @@ async def _ask(client: ClientSession, rollout: Rollout, call_id: str, messages: 
 
 def _record_state(rollout: Rollout, call_id: str, environment: Environment) -> None:
     """Say what the world was like when the model was asked."""
-    contents = Contents(rollout)
+    contents = ContentWriter(rollout)
     state = StepState(environment=contents.add(environment.state()))
     part = StepPart(
         trajectory_id=rollout.trajectory_id,

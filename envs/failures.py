@@ -6,13 +6,13 @@ from typing import cast
 import msgspec
 
 from agent_layer.errors import AgentFailedError, BadInputError, UnreachableError
-from agent_layer.recorder import Blotter
+from agent_layer.recorder import KeyScrubber
 from agent_layer.schema import Cause, RolloutStatus
 
 _LIMIT_CODE = "rollout_limit"
 """How the gateway's refusal reads when the task's turns or tokens are used up."""
 _LONGEST_ERROR = 2000
-_BLOTTER = Blotter(())
+_SCRUBBER = KeyScrubber(())
 
 
 class ModelCallError(AgentFailedError):
@@ -52,7 +52,7 @@ class EndedError(AgentFailedError):
         return self.ending.error or self.ending.status
 
 
-def ending_of(error: BaseException) -> Ending:
+def classify_failure(error: BaseException) -> Ending:
     """Classify what an agent raised, by the errors that led to it too.
 
     Out of turns or tokens: the policy ran out, it is scored as it stands. No answer, or an answer of 500 and above:
@@ -75,7 +75,7 @@ def describe(error: BaseException) -> str:
         said = f"{type(error).__name__}: {error}"
     except Exception:  # noqa: BLE001  # its own text is made by code that may raise anything
         said = type(error).__name__
-    return _BLOTTER.blot(said.encode("utf-8", "backslashreplace")).decode()[:_LONGEST_ERROR]
+    return _SCRUBBER.scrub(said.encode("utf-8", "backslashreplace")).decode()[:_LONGEST_ERROR]
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

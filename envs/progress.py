@@ -42,7 +42,7 @@ class Progress:
         finally:
             self._began_at += self._clock() - self._waits_since
             self._waits_since = None
-            self.note_sign()
+            self.record_activity()
 
     @property
     def quiet_seconds(self) -> float:
@@ -53,10 +53,10 @@ class Progress:
         """The agent is prepared; may be said again."""
         if self._on_start is not None:
             on_start, self._on_start = self._on_start, None
-            self.note_sign()
+            self.record_activity()
             on_start()
 
-    def note_sign(self, seconds_ago: float = 0.0) -> None:
+    def record_activity(self, seconds_ago: float = 0.0) -> None:
         """Something of the attempt was recorded."""
         self._sign_at = max(self._sign_at, self._clock() - seconds_ago)
 
@@ -79,7 +79,7 @@ def current_progress() -> Progress:
     return _CURRENT.get() or Progress(lambda: None)
 
 
-class StartGate:
+class StartLimiter:
     """Lets so many attempts start at the same time."""
 
     def __init__(self, num: int) -> None:

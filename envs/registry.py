@@ -60,13 +60,13 @@ def _registered(name: str, kind: Kind) -> object:
 
 
 @cache
-def verifier_hash_of(scorer: Callable[..., object]) -> str:
+def hash_scorer(scorer: Callable[..., object]) -> str:
     """Name a scorer in its version: two scorers never share it, whatever versions they declare."""
     name = getattr(scorer, "__qualname__", type(scorer).__qualname__)
-    return content_hash(f"{scorer.__module__}:{name} {version_of(scorer) or ''}".encode())
+    return content_hash(f"{scorer.__module__}:{name} {code_version(scorer) or ''}".encode())
 
 
-def version_of(code: Callable[..., object]) -> str | None:
+def code_version(code: Callable[..., object]) -> str | None:
     """What the code declares, else a hash of its file; None where it has neither."""
     if (declared := _declared_version(code)) is not None:
         return declared
@@ -83,7 +83,7 @@ def _declared_version(code: object) -> str | None:
     return str(declared) if isinstance(declared, str | int) else None
 
 
-def environment_named(name: str) -> tuple[str | None, str | None]:
+def describe_environment(name: str) -> tuple[str | None, str | None]:
     """Name and version of the environment that a worker's target is.
 
     Returns: no name where the target is no environment; no version where such a one declares none.
@@ -92,5 +92,5 @@ def environment_named(name: str) -> tuple[str | None, str | None]:
     """
     found = find_object(name, "agent")
     if isinstance(found, type) and issubclass(found, Environment):
-        return name, version_of(found)
+        return name, code_version(found)
     return None, _declared_version(cast("object", found))

@@ -19,7 +19,7 @@ import msgspec
 from agent_layer.errors import BadInputError
 from agent_layer.schema import Reward, RewardSource, RewardSpec, RewardStatus, Task, Trajectory, current_rewards, new_id
 from envs.failures import describe
-from envs.registry import find_object, verifier_hash_of
+from envs.registry import find_object, hash_scorer
 
 AGENT = "agent"
 """Name of the scorer that leaves the judgement to the agent."""
@@ -87,7 +87,7 @@ async def judge(scorer: Scorer, task: Task, trajectory: Trajectory, result: obje
         seconds: longest time that it may take.
     """
     rewards = await _ask(scorer, task, trajectory, result, seconds)
-    return [msgspec.structs.replace(reward, verifier_hash=verifier_hash_of(scorer)) for reward in rewards]
+    return [msgspec.structs.replace(reward, verifier_hash=hash_scorer(scorer)) for reward in rewards]
 
 
 async def _ask(scorer: Scorer, task: Task, trajectory: Trajectory, result: object, seconds: float) -> list[Reward]:
@@ -102,11 +102,11 @@ async def _ask(scorer: Scorer, task: Task, trajectory: Trajectory, result: objec
         return null_rewards(task, trajectory_id, declared, "verifier_error", describe(error))
     scores = _total(task, reported_scores(task, given))
     absent = [name for name in declared if name not in scores]
-    rewards = rewards_of(task, trajectory_id, scores, "verifier")
+    rewards = make_rewards(task, trajectory_id, scores, "verifier")
     return rewards + null_rewards(task, trajectory_id, absent, "missing", "the scorer did not give it")
 
 
-def rewards_of(task: Task, trajectory_id: str, scores: Mapping[str, float], source: RewardSource) -> list[Reward]:
+def make_rewards(task: Task, trajectory_id: str, scores: Mapping[str, float], source: RewardSource) -> list[Reward]:
     """Write scores down."""
     return [
         Reward(

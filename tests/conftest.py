@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from redis import Redis
 
-from agent_layer.engines.registry import Engine, EngineBoard
+from agent_layer.engines.registry import Engine, EngineRegistry
 from agent_layer.infra.objects.filesystem import open_objects
 from agent_layer.infra.redis.client import open_redis
 from agent_layer.infra.redis.embedded import hold_server
@@ -93,11 +93,11 @@ def redis(settings: Settings) -> Iterator[Redis]:
 
 
 @pytest.fixture
-def put_on_board(redis: Redis, keys: Keys) -> Callable[..., EngineBoard]:
-    """``put_on_board(engine, settings, **fields)``: let gateways find a scripted engine; gives the board."""
+def register_engine(redis: Redis, keys: Keys) -> Callable[..., EngineRegistry]:
+    """``register_engine(engine, settings, **fields)``: let gateways find a scripted engine; gives the board."""
 
-    def put(engine: ScriptedEngine, settings: Settings, **fields: str) -> EngineBoard:
-        board = EngineBoard(redis, keys, settings.gateway_seconds)
+    def put(engine: ScriptedEngine, settings: Settings, **fields: str) -> EngineRegistry:
+        board = EngineRegistry(redis, keys, settings.gateway_seconds)
         told = {"run": settings.run, "location": "initial", **fields}
         board.register(
             Engine(

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from agent_layer.infra.processes.reaper import children_of
-from agent_layer.infra.processes.supervised import Leashed
+from agent_layer.infra.processes.reaper import list_children
+from agent_layer.infra.processes.supervised import SupervisedProcess
 
 __all__ = ["command_of", "family_of", "is_running", "parent_of", "pid_of"]
 
@@ -26,14 +26,14 @@ def command_of(pid: int) -> list[str]:
 
 def family_of(pid: int) -> Iterator[int]:
     """All below a process."""
-    for child in children_of(pid):
+    for child in list_children(pid):
         yield child
         yield from family_of(child)
 
 
-def pid_of(leashed: Leashed) -> int:
+def pid_of(leashed: SupervisedProcess) -> int:
     """The process on the leash itself."""
-    (child,) = children_of(leashed.process.pid)
+    (child,) = list_children(leashed.process.pid)
     return child
 
 

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from tracer.core import Rollout, agent, current, reward, state, step, tool
     from tracer.integrations import instrument
     from tracer.propagation import extract, inject
-    from tracer.propagation import variables_of as variables_of
+    from tracer.propagation import rollout_variables as rollout_variables
     from tracer.rollouts import enter_rollout, rollout
-    from tracer.session import Tracing as Tracing
+    from tracer.session import Session as Session
     from tracer.session import flush, init
 else:
     __getattr__ = lazy_exports(
@@ -34,14 +34,14 @@ else:
             "tracer.propagation": (
                 "extract",
                 "inject",
-                "variables_of",
+                "rollout_variables",
             ),
             "tracer.rollouts": (
                 "enter_rollout",
                 "rollout",
             ),
             "tracer.session": (
-                "Tracing",
+                "Session",
                 "flush",
                 "init",
             ),

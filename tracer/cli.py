@@ -13,12 +13,10 @@ from tracer.rollouts import rollout
 from tracer.session import flush, init
 from tracer.subprocess import Program
 
-
-def register(app: typer.Typer) -> None:
-    """Add the command; what stands behind the program's name is the program's own."""
-    app.command(context_settings={"allow_interspersed_args": False})(trace)
+app = typer.Typer(add_completion=False)
 
 
+@app.command(context_settings={"allow_interspersed_args": False})  # options behind the program are its own
 def trace(
     context: typer.Context,
     command: Annotated[list[str], typer.Argument(help="The program and its arguments, behind '--'.")],
@@ -27,13 +25,13 @@ def trace(
     task_type: Annotated[str, typer.Option(help="What kind of task it is.")] = "default",
     run: Annotated[str, typer.Option(help="Default: AGENT_LAYER_RUN.")] = "",
 ) -> int:
-    """Run a program and keep what it does as one trajectory: trace -- python agent.py … ."""
+    """Run a program and record it as one trajectory: trace -- python agent.py … ."""
     settings: Settings = context.obj
     if shutil.which(command[0]) is None:
         raise BadInputError(f"trace: expected a program to run, found no {command[0]!r} on PATH; check its name")
     init(settings)
     program = Program(command, settings)
-    block = rollout(task or _name_of(command), task_type=task_type, run=run or settings.run)
+    block = rollout(task or _name_task(command), task_type=task_type, run=run or settings.run)
     with suppress(AgentFailedError), block as opened:  # what failed is recorded as failed, and its status goes on
         program.run(opened)
     flush()
@@ -41,7 +39,7 @@ def trace(
     return program.status
 
 
-def _name_of(command: list[str]) -> str:
+def _name_task(command: list[str]) -> str:
     """Name a program after its script, if it has one."""
     names = [Path(word).name for word in command]
     scripts = [name for name in names[1:] if name.endswith((".py", ".sh"))]

@@ -8,11 +8,11 @@ from agent_layer.schema.wire import ROLLOUT_HEADER, RUN_HEADER, parse_trace
 from agent_layer.settings import Settings
 from tracer.core import Rollout, active_trace, current_scope, new_trace, write_trace
 from tracer.rollouts import enter_rollout
-from tracer.session import active
+from tracer.session import active_session
 from tracer.transport import rollout_from_environment
 
 _ROLLOUT_VARIABLE = "AGENT_LAYER_ROLLOUT"
-OPERATORS = frozenset({"AGENT_LAYER_API_KEY", "AGENT_LAYER_FORMER_API_KEYS", "AGENT_LAYER_GATEWAY_URL"})
+OPERATOR_VARIABLES = frozenset({"AGENT_LAYER_API_KEY", "AGENT_LAYER_FORMER_API_KEYS", "AGENT_LAYER_GATEWAY_URL"})
 """Variables by which others could open rollouts, and judge those of all."""
 
 
@@ -25,13 +25,13 @@ def inject(carrier: MutableMapping[str, str]) -> MutableMapping[str, str]:
     """
     scope = current_scope()
     if scope is not None and "PATH" in carrier:
-        carrier.update(variables_of(scope.rollout) | place_of_logs(active().settings))
+        carrier.update(rollout_variables(scope.rollout) | log_variables(active_session().settings))
     elif scope is not None:
-        carrier.update(_headers_of(scope.rollout))
+        carrier.update(_rollout_headers(scope.rollout))
     return carrier
 
 
-def variables_of(rollout: Rollout) -> dict[str, str]:
+def rollout_variables(rollout: Rollout) -> dict[str, str]:
     """Give what an environment says of an attempt."""
     variables = {
         _ROLLOUT_VARIABLE: rollout.rollout_id,
@@ -49,12 +49,12 @@ def variables_of(rollout: Rollout) -> dict[str, str]:
     }
 
 
-def place_of_logs(settings: Settings) -> dict[str, str]:
+def log_variables(settings: Settings) -> dict[str, str]:
     """Give the variables under which a process records where these settings say."""
-    return {name: value for name, value in settings.environment().items() if name not in OPERATORS}
+    return {name: value for name, value in settings.environment().items() if name not in OPERATOR_VARIABLES}
 
 
-def _headers_of(rollout: Rollout) -> dict[str, str]:
+def _rollout_headers(rollout: Rollout) -> dict[str, str]:
     return {ROLLOUT_HEADER: rollout.trajectory_id, RUN_HEADER: rollout.run, **_trace_headers(rollout)}
 
 
@@ -82,9 +82,9 @@ def extract(carrier: Mapping[str, str]) -> Generator[Rollout | None]:
 
 
 def _from_environment(variables: Mapping[str, str]) -> Rollout | None:
-    tracing = active()
-    rollout = rollout_from_environment(tracing.settings, variables)
-    inherited = tracing.inherited
+    session = active_session()
+    rollout = rollout_from_environment(session.settings, variables)
+    inherited = session.inherited
     return inherited if rollout and inherited and inherited.trajectory_id == rollout.trajectory_id else rollout
 
 
@@ -94,15 +94,15 @@ def _from_headers(headers: Mapping[str, str]) -> Rollout | None:
     if trajectory_id is None:
         return None
     rollout_id, attempt = split_trajectory_id(check_name(trajectory_id, "rollout"))
-    tracing = active()
-    gateway = tracing.gateway
+    session = active_session()
+    gateway = session.gateway
     return Rollout(
         trajectory_id=trajectory_id,
         rollout_id=rollout_id,
         attempt=attempt,
-        run=check_name(named.get(RUN_HEADER, tracing.settings.run), "run"),
-        sink=tracing.sink,
+        run=check_name(named.get(RUN_HEADER, session.settings.run), "run"),
+        sink=session.sink,
         base_url=gateway and f"{gateway.url}/v1",
-        api_key=tracing.settings.api_key,
+        api_key=session.settings.api_key,
         trace=parse_trace(named) or new_trace(),
     )

@@ -28,10 +28,10 @@ from agent_layer.errors import (
     UnreachableError,
 )
 from agent_layer.schema import Accepted, Cause, JsonObject, Limits, Outcome, RewardSpec, Split, check_name
-from agent_layer.schema.wire import EndStatus, OpenRequest, TraceContext, start_of
-from tracer.core import Rollout, Scope, beside, current, describe, enter_scope
+from agent_layer.schema.wire import EndStatus, OpenRequest, TraceContext, make_attempt_started
+from tracer.core import Rollout, Scope, add_failure_note, current, enter_scope, safe_repr
 from tracer.integrations import instrument
-from tracer.session import Tracing, active
+from tracer.session import Session, active_session
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -83,10 +83,10 @@ def enter_rollout(rollout: Rollout, *, agent: str | None = None) -> Generator[Ro
         try:
             yield rollout
         except BaseException as error:
-            with beside(error, f"rollout {rollout.rollout_id} could not be ended"):
-                rollout.give_up_unfinished()
+            with add_failure_note(error, f"rollout {rollout.rollout_id} could not be ended"):
+                rollout.abandon_unfinished()
             raise
-        rollout.give_up_unfinished()
+        rollout.abandon_unfinished()
 
 
 class RolloutBlock:
@@ -94,33 +94,33 @@ class RolloutBlock:
 
     def __init__(self, request: OpenRequest) -> None:
         self._request = request
-        self._entered: list[tuple[Tracing, Rollout, AbstractContextManager[Rollout]]] = []
+        self._entered: list[tuple[Session, Rollout, AbstractContextManager[Rollout]]] = []
 
     def __enter__(self) -> Rollout:
-        tracing = active()
-        return self._enter(tracing, _open(tracing, self._request, tracing.stamps.new_trace()))
+        session = active_session()
+        return self._enter(session, _open(session, self._request, session.clock.new_trace()))
 
     def __exit__(
         self, _kind: type[BaseException] | None, error: BaseException | None, _traceback: TracebackType | None
     ) -> None:
-        with self._leave(error) as (tracing, rollout):
-            _end(tracing, rollout, error)
+        with self._leave(error) as (session, rollout):
+            _end(session, rollout, error)
 
     async def __aenter__(self) -> Rollout:
-        tracing = active()
-        opening = _run_aside(_open, tracing, self._request, tracing.stamps.new_trace())
+        session = active_session()
+        opening = _run_in_thread(_open, session, self._request, session.clock.new_trace())
         try:
             rollout = await asyncio.shield(opening)
         except asyncio.CancelledError as error:
-            opening.add_done_callback(partial(_end_unused, tracing, error))
+            opening.add_done_callback(partial(_end_unused, session, error))
             raise
-        return self._enter(tracing, rollout)
+        return self._enter(session, rollout)
 
     async def __aexit__(
         self, _kind: type[BaseException] | None, error: BaseException | None, _traceback: TracebackType | None
     ) -> None:
-        with self._leave(error) as (tracing, rollout):
-            await _run_aside(_end, tracing, rollout, error)
+        with self._leave(error) as (session, rollout):
+            await _run_in_thread(_end, session, rollout, error)
 
     def __call__(self, function: Callable[P, T]) -> Callable[P, T]:
         """Give the function, with a new rollout around each of its runs.
@@ -141,25 +141,25 @@ class RolloutBlock:
 
         return cast("Callable[P, T]", run_coroutine) if inspect.iscoroutinefunction(function) else run
 
-    def _enter(self, tracing: Tracing, rollout: Rollout) -> Rollout:
+    def _enter(self, session: Session, rollout: Rollout) -> Rollout:
         entered = enter_rollout(rollout, agent=self._request.agent)
-        self._entered.append((tracing, rollout, entered))
+        self._entered.append((session, rollout, entered))
         return entered.__enter__()
 
     @contextmanager
-    def _leave(self, error: BaseException | None) -> Generator[tuple[Tracing, Rollout]]:
+    def _leave(self, error: BaseException | None) -> Generator[tuple[Session, Rollout]]:
         """End the rollout in this block. Whatever goes wrong, it is ended, and an error of its own block goes on."""
-        tracing, rollout, entered = self._entered.pop(self._place_of(current()))
+        session, rollout, entered = self._entered.pop(self._entered_index(current()))
         try:
             entered.__exit__(error and type(error), error, error and error.__traceback__)
         except AgentLayerError as failure:
-            with beside(failure, f"rollout {rollout.rollout_id} could not be ended"):
-                _end(tracing, rollout, failure)
+            with add_failure_note(failure, f"rollout {rollout.rollout_id} could not be ended"):
+                _end(session, rollout, failure)
             raise
-        with beside(error, f"rollout {rollout.rollout_id} could not be ended") if error else nullcontext():
-            yield tracing, rollout
+        with add_failure_note(error, f"rollout {rollout.rollout_id} could not be ended") if error else nullcontext():
+            yield session, rollout
 
-    def _place_of(self, rollout: Rollout | None) -> int:
+    def _entered_index(self, rollout: Rollout | None) -> int:
         """Tell which rollout ends: the one that this code is in, for tasks that share a block end in any order."""
         return next((place for place, entered in enumerate(self._entered) if entered[1] is rollout), -1)
 
@@ -175,7 +175,7 @@ def _check_runs(function: object) -> None:
         raise BadInputError(f"rollout decorator: expected a function, found a {kind}; put it below '@{kind}'")
 
 
-class _Aside:
+class _GatewayThreads:
     """Threads in which gateways are waited for. Those of the event loop are few, and the agent's own."""
 
     pool = ThreadPoolExecutor(_MOST_WAITING, "tracer")
@@ -186,63 +186,63 @@ class _Aside:
         cls.pool = ThreadPoolExecutor(_MOST_WAITING, "tracer")
 
 
-os.register_at_fork(after_in_child=_Aside.renew)
+os.register_at_fork(after_in_child=_GatewayThreads.renew)
 
 
-def _run_aside(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[T]:
-    return asyncio.get_running_loop().run_in_executor(_Aside.pool, partial(function, *args, **kwargs))
+def _run_in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[T]:
+    return asyncio.get_running_loop().run_in_executor(_GatewayThreads.pool, partial(function, *args, **kwargs))
 
 
-def _end_unused(tracing: Tracing, error: BaseException, opening: asyncio.Future[Rollout]) -> None:
+def _end_unused(session: Session, error: BaseException, opening: asyncio.Future[Rollout]) -> None:
     """End a rollout whose block was cancelled while it was opened."""
     if not opening.cancelled() and opening.exception() is None:
-        _Aside.pool.submit(_end, tracing, opening.result(), error)
+        _GatewayThreads.pool.submit(_end, session, opening.result(), error)
 
 
-def _open(tracing: Tracing, request: OpenRequest, trace: TraceContext) -> Rollout:
-    if tracing.inherited is not None:
-        return tracing.inherited
-    run = request.run or tracing.settings.run
+def _open(session: Session, request: OpenRequest, trace: TraceContext) -> Rollout:
+    if session.inherited is not None:
+        return session.inherited
+    run = request.run or session.settings.run
     request = msgspec.structs.replace(request, run=run, trace=trace)
-    if (gateway := tracing.gateway) is not None:
-        return Rollout.of(gateway.open(request), run=run, sink=tracing.sink, trace=trace)
-    started = start_of(request, rollout_id=tracing.stamps.new_id(), run=run, at=tracing.stamps.now())
+    if (gateway := session.gateway) is not None:
+        return Rollout.of(gateway.open(request), run=run, sink=session.sink, trace=trace)
+    started = make_attempt_started(request, rollout_id=session.clock.new_id(), run=run, at=session.clock.now())
     rollout = Rollout(
         trajectory_id=started.trajectory_id,
         rollout_id=started.rollout_id,
         attempt=started.attempt,
         run=run,
-        sink=tracing.sink,
+        sink=session.sink,
         trace=trace,
-        stamps=tracing.stamps,
+        clock=session.clock,
     )
     rollout.append(started)
     return rollout
 
 
-def _end(tracing: Tracing, rollout: Rollout, error: BaseException | None) -> None:
-    if rollout is tracing.inherited or rollout.process_id != os.getpid():
+def _end(session: Session, rollout: Rollout, error: BaseException | None) -> None:
+    if rollout is session.inherited or rollout.process_id != os.getpid():
         return
-    status, cause = _ending_of(error)
-    if (gateway := tracing.gateway) is None:
+    status, cause = _classify_ending(error)
+    if (gateway := session.gateway) is None:
         _end_here(rollout, status, cause, error)
         return
     if status in ("completed", "truncated"):
-        _wait_until_settled(tracing, rollout)
+        _wait_until_settled(session, rollout)
     gateway.end(rollout.rollout_id, attempt=rollout.attempt, status=status)
 
 
-def _ending_of(error: BaseException | None) -> tuple[EndStatus, Cause | None]:
+def _classify_ending(error: BaseException | None) -> tuple[EndStatus, Cause | None]:
     if error is None:
         return "completed", None
-    if getattr(error, "code", None) == _LIMIT_CODE or _LIMIT_CODE in describe(error):  # Anthropic's has it in its text
+    if getattr(error, "code", None) == _LIMIT_CODE or _LIMIT_CODE in safe_repr(error):  # Anthropic's has it in its text
         return "truncated", "policy"
     cause: Cause = "infra" if isinstance(error, _INFRA_ERRORS) else "user"
     return ("failed" if isinstance(error, Exception) else "cancelled"), cause
 
 
 def _end_here(rollout: Rollout, status: EndStatus, cause: Cause | None, error: BaseException | None) -> None:
-    now = rollout.stamps.now()
+    now = rollout.clock.now()
     rollout.append(
         Outcome(
             trajectory_id=rollout.trajectory_id,
@@ -250,7 +250,7 @@ def _end_here(rollout: Rollout, status: EndStatus, cause: Cause | None, error: B
             status=status,
             ended_at=now,
             cause=cause,
-            error=None if error is None else describe(error)[:2000],
+            error=None if error is None else safe_repr(error)[:2000],
         )
     )
     if status in ("completed", "truncated"):
@@ -261,17 +261,17 @@ def _end_here(rollout: Rollout, status: EndStatus, cause: Cause | None, error: B
         )
 
 
-def _wait_until_settled(tracing: Tracing, rollout: Rollout) -> None:
+def _wait_until_settled(session: Session, rollout: Rollout) -> None:
     """Wait for what this process recorded: the gateway waits for its own records only.
 
     Raises: NotWholeError: it is not in the store in time.
     """
-    deadline = time.monotonic() + tracing.settings.seal_seconds
-    while waiting := [name for name in rollout.logs if not tracing.sink.is_settled(name)]:
+    deadline = time.monotonic() + session.settings.seal_seconds
+    while waiting := [name for name in rollout.logs if not session.sink.is_settled(name)]:
         if time.monotonic() > deadline:
             raise NotWholeError(
                 f"rollout {rollout.rollout_id}: expected its {len(rollout.logs)} logs to be stored within"
-                f" {tracing.settings.seal_seconds:g} s, but {len(waiting)} are not; see shipper.log in"
-                f" {tracing.settings.log_dir} and run 'agent-layer doctor'"
+                f" {session.settings.seal_seconds:g} s, but {len(waiting)} are not; see shipper.log in"
+                f" {session.settings.log_dir} and run 'agent-layer doctor'"
             )
         time.sleep(_POLL_SECONDS)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from agent_layer.recorder import open_recorder
 from agent_layer.settings import Settings, load_settings
-from tracer.core import SYSTEM, Rollout, Scope, Sink, Stamps, carry, enter_process
+from tracer.core import SYSTEM, ClockAndIds, Rollout, Scope, Sink, enter_process_scope, propagate_context
 from tracer.integrations import instrument
 from tracer.transport import GatewayClient, connect_gateway, rollout_from_environment
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tracing:
+class Session:
     """Where rollouts of this process are opened and recorded."""
 
     settings: Settings
     sink: Sink
-    stamps: Stamps = SYSTEM
+    clock: ClockAndIds = SYSTEM
     inherited: Rollout | None = None
     """The rollout that this process was started for; whoever started it opens and ends it."""
 
@@ -44,10 +44,10 @@ class Tracing:
 class _Process:
     """What ``init`` has decided for the whole process."""
 
-    tracing: Tracing | None = None
+    session: Session | None = None
 
 
-_OVERRIDE: ContextVar[Tracing | None] = ContextVar("tracer_tracing", default=None)
+_OVERRIDE: ContextVar[Session | None] = ContextVar("tracer_tracing", default=None)
 
 
 def init(settings: Settings | None = None, **overrides: object) -> None:
@@ -59,38 +59,38 @@ def init(settings: Settings | None = None, **overrides: object) -> None:
 
     Raises: BadInputError: a setting has a value that it cannot have.
     """
-    if _Process.tracing is None or settings is not None or overrides:
-        _Process.tracing = _begin(settings or load_settings(**overrides), is_read=settings is None)
+    if _Process.session is None or settings is not None or overrides:
+        _Process.session = _begin(settings or load_settings(**overrides), is_read=settings is None)
     instrument()
 
 
-def _begin(settings: Settings, *, is_read: bool) -> Tracing:
+def _begin(settings: Settings, *, is_read: bool) -> Session:
     """Begin in the rollout of this process, where settings are read from an environment that names one."""
     rollout = rollout_from_environment(settings) if is_read else None
     if rollout is None:
-        return Tracing(settings=settings, sink=open_recorder(settings))
-    enter_process(Scope(rollout=rollout))
-    atexit.register(rollout.give_up_unfinished)
-    return Tracing(settings=settings, sink=rollout.sink, inherited=rollout)
+        return Session(settings=settings, sink=open_recorder(settings))
+    enter_process_scope(Scope(rollout=rollout))
+    atexit.register(rollout.abandon_unfinished)
+    return Session(settings=settings, sink=rollout.sink, inherited=rollout)
 
 
-def active() -> Tracing:
+def active_session() -> Session:
     """Give what rollouts that begin here are traced into; begins tracing if nobody has."""
     if (override := _OVERRIDE.get()) is not None:
         return override
-    if _Process.tracing is None:
+    if _Process.session is None:
         init()
-    assert _Process.tracing is not None
-    return _Process.tracing
+    assert _Process.session is not None
+    return _Process.session
 
 
 @contextmanager
-def trace_into(tracing: Tracing) -> Generator[None]:
+def use_session(session: Session) -> Generator[None]:
     """Trace rollouts that begin in this block, and what it starts, into something of their own."""
-    token = _OVERRIDE.set(tracing)
+    token = _OVERRIDE.set(session)
     try:
         instrument()
-        with carry():
+        with propagate_context():
             yield
     finally:
         _OVERRIDE.reset(token)
@@ -102,4 +102,4 @@ def flush(timeout: float | None = None) -> "FlushReport":
     Args:
         timeout: seconds; None: the setting ``flush_seconds``. What is not stored by then is counted as pending.
     """
-    return active().sink.flush(timeout)
+    return active_session().sink.flush(timeout)

@@ -24,7 +24,7 @@ from agent_layer.errors import AgentFailedError, BadInputError
 from agent_layer.recorder import CLOSED, OPEN
 from agent_layer.settings import Settings, program_environment
 from tracer.core import Rollout
-from tracer.propagation import OPERATORS, place_of_logs, variables_of
+from tracer.propagation import OPERATOR_VARIABLES, log_variables, rollout_variables
 
 _BOOTSTRAP = Path(__file__).parent / "bootstrap"
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
@@ -49,7 +49,7 @@ class Program:
         self.trajectory_id = rollout.trajectory_id
         environment = _environment(rollout, self.settings)
         with _start(self.command, environment) as process:
-            status = _end_of(process)
+            status = _wait_for_exit(process)
         self.status = 128 - status if status < 0 else status
         _await_logs(rollout, self.settings)
         if self.status:
@@ -58,10 +58,10 @@ class Program:
 
 def _environment(rollout: Rollout, settings: Settings) -> dict[str, str]:
     """Give the program's variables: this process's own, without what only the operator may know."""
-    variables = {name: value for name, value in program_environment().items() if name not in OPERATORS}
+    variables = {name: value for name, value in program_environment().items() if name not in OPERATOR_VARIABLES}
     path = [str(_BOOTSTRAP), *variables.get("PYTHONPATH", "").split(os.pathsep)]
     variables["PYTHONPATH"] = os.pathsep.join(filter(None, path))
-    return variables | place_of_logs(settings) | variables_of(rollout)
+    return variables | log_variables(settings) | rollout_variables(rollout)
 
 
 @contextmanager
@@ -99,7 +99,7 @@ def _open(command: Sequence[str], environment: dict[str, str]) -> subprocess.Pop
         ) from error
 
 
-def _end_of(process: subprocess.Popen[bytes]) -> int:
+def _wait_for_exit(process: subprocess.Popen[bytes]) -> int:
     """Wait in short turns: a signal that comes just before a longer one would be heard at its end only."""
     while (status := process.poll()) is None:
         time.sleep(_POLL_SECONDS)

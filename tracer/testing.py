@@ -39,7 +39,7 @@ from agent_layer.schema import (
 from agent_layer.schema.wire import TraceContext
 from agent_layer.settings import load_settings
 from tracer.core import active_trace
-from tracer.session import Tracing, trace_into
+from tracer.session import Session, use_session
 
 _BEGINNING = 1_000_000_000.0
 """Seconds since the epoch, in 2001."""
@@ -115,30 +115,30 @@ class Captured:
         return None if key is None else resolve(contents, key)
 
 
-class CountedStamps:
+class CountedClockAndIds:
     """Ids that are counted, and a clock that takes a step whenever somebody looks."""
 
     def __init__(self) -> None:
         self._numbers, self._ticks = count(1), count()
 
     def now(self) -> float:
-        """See Stamps."""
+        """See ClockAndIds."""
         return _BEGINNING + self.ticks()
 
     def ticks(self) -> float:
-        """See Stamps."""
+        """See ClockAndIds."""
         return round(next(self._ticks) * _TICK_SECONDS, 3)
 
     def new_id(self) -> str:
-        """See Stamps."""
+        """See ClockAndIds."""
         return f"{next(self._numbers):026d}"
 
     def new_span_id(self) -> str:
-        """See Stamps."""
+        """See ClockAndIds."""
         return f"{next(self._numbers):016x}"
 
     def new_trace(self) -> TraceContext:
-        """See Stamps."""
+        """See ClockAndIds."""
         return active_trace() or TraceContext(trace_id=f"{next(self._numbers):032x}")
 
 
@@ -147,5 +147,5 @@ def capture() -> Generator[Captured]:
     """Keep what rollouts in this block record in memory, at text level, and store nothing."""
     captured = Captured()
     settings = load_settings().model_copy(update={"gateway_url": None})
-    with trace_into(Tracing(settings=settings, sink=captured, stamps=CountedStamps())):
+    with use_session(Session(settings=settings, sink=captured, clock=CountedClockAndIds())):
         yield captured

@@ -19,19 +19,13 @@ from trainer_adapter.data import Replay, rebuild_batch
 from trainer_adapter.loop import StepProgress
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.command("train")(train)
-    register_replay(app)
-
-
 def train(
     context: typer.Context,
     config: Annotated[
         Path, typer.Argument(help="YAML, TOML or JSON file; every knob is in trainer_adapter/config.py.")
     ],
 ) -> None:
-    """Train a policy on the rollouts of running workers; goes on from the run's newest checkpoint.
+    """Train a policy on the rollouts of running workers; continue from the newest checkpoint.
 
     Needs a gateway with a vLLM engine ('agent-layer up') and a worker ('agent-layer work'). Ctrl-C ends it after the
     update at hand, with a checkpoint; a second Ctrl-C ends it at once.
@@ -78,11 +72,6 @@ def _groups(progress: StepProgress) -> str:
 _OUT = "Directory for the batches, one msgpack file each; none for a batch of which rollouts were deleted."
 
 
-def register_replay(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(replay)
-
-
 def replay(
     context: typer.Context,
     *,
@@ -90,7 +79,7 @@ def replay(
     step: Annotated[int | None, typer.Option(min=1, help="This update only; the first is 1.")] = None,
     out: Annotated[Path | None, typer.Option(help=_OUT)] = None,
 ) -> None:
-    """Rebuild what each update of a run learned from, and compare it with what was trained, byte for byte.
+    """Rebuild each training batch of a run and compare it with what was trained, byte for byte.
 
     Judgements that came after an update change nothing. Of a step that was trained again after a kill, the later
     batch is rebuilt: the weights that learned from the earlier one are gone. Rollouts that were deleted since are

@@ -62,7 +62,7 @@ class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Parent of all sections: a misspelt knob is an error, not a knob that does nothing."""
 
 
-class Curriculum(_Section, frozen=True):
+class CurriculumConfig(_Section, frozen=True):
     """How the rollouts of a step are shared among its tasks; see ``curriculum.allot_rollouts``."""
 
     floor: Annotated[float, Meta(gt=0)] = 0.3
@@ -73,7 +73,7 @@ class Curriculum(_Section, frozen=True):
     """Share of a task's old success rate that stays when new rollouts are in."""
 
 
-class Rollouts(_Section, frozen=True):
+class RolloutConfig(_Section, frozen=True):
     """What is asked of the workers."""
 
     groups_per_step: Positive | None = None
@@ -105,10 +105,10 @@ class Rollouts(_Section, frozen=True):
     """The run stops when more rollouts of a step than this have no reward: something is broken, not hard."""
     patience_seconds: Annotated[float, Meta(gt=0)] = 900.0
     """The run stops when no group closes for so long."""
-    curriculum: Curriculum | None = None
+    curriculum: CurriculumConfig | None = None
 
 
-class Algorithm(_Section, frozen=True):
+class AlgorithmConfig(_Section, frozen=True):
     """What veRL computes from the rewards."""
 
     estimator: Literal["grpo", "rloo"] = "grpo"
@@ -135,7 +135,7 @@ class Algorithm(_Section, frozen=True):
         return self.kl > 0 or self.entropy.value_at(step, run_steps) > 0
 
 
-class Optimizer(_Section, frozen=True):
+class OptimizerConfig(_Section, frozen=True):
     """How gradients become new weights."""
 
     learning_rate: Schedule = Schedule(start=1e-6)
@@ -155,7 +155,7 @@ class Optimizer(_Section, frozen=True):
     """CPU threads of torch; more than one costs ten times the CPU where engine and workers share the cores."""
 
 
-class Keep(_Section, frozen=True):
+class RetentionConfig(_Section, frozen=True):
     """What stays on disk."""
 
     checkpoint_steps: Positive = 10
@@ -177,10 +177,10 @@ class TrainConfig(_Section, frozen=True):
     run: str | None = None
     """None: the setting AGENT_LAYER_RUN."""
     seed: int = 0
-    rollouts: Rollouts = Rollouts()
-    algorithm: Algorithm = Algorithm()
-    optimizer: Optimizer = Optimizer()
-    keep: Keep = Keep()
+    rollouts: RolloutConfig = RolloutConfig()
+    algorithm: AlgorithmConfig = AlgorithmConfig()
+    optimizer: OptimizerConfig = OptimizerConfig()
+    keep: RetentionConfig = RetentionConfig()
 
 
 def load_config(path: Path) -> TrainConfig:

@@ -9,12 +9,12 @@ import msgspec
 from agent_layer.dispatcher import parse_tasks, read_tasks
 from agent_layer.errors import AgentLayerError, BadInputError
 from agent_layer.settings import Settings, load_settings
-from trainer_adapter.config import Algorithm, Keep, Optimizer, Rollouts, TrainConfig
+from trainer_adapter.config import AlgorithmConfig, OptimizerConfig, RetentionConfig, RolloutConfig, TrainConfig
 from trainer_adapter.launch import Job, run_job
 from trainer_adapter.loop import StepProgress, progress_path, read_progress
 
 
-class Options(TypedDict, total=False):
+class TrainOptions(TypedDict, total=False):
     """Where a run takes place, and sections of its configuration; what is left out has its default."""
 
     settings: Settings
@@ -22,10 +22,10 @@ class Options(TypedDict, total=False):
     slots: int
     """Rollouts at a time; default 16."""
     seed: int
-    rollouts: Rollouts
-    algorithm: Algorithm
-    optimizer: Optimizer
-    keep: Keep
+    rollouts: RolloutConfig
+    algorithm: AlgorithmConfig
+    optimizer: OptimizerConfig
+    keep: RetentionConfig
 
 
 def train(
@@ -35,7 +35,7 @@ def train(
     *,
     model: Path | str,
     steps: int,
-    **options: Unpack[Options],
+    **options: Unpack[TrainOptions],
 ) -> list[StepProgress]:
     """Train a policy until its run has so many steps; called again, go on from the newest checkpoint.
 
@@ -49,7 +49,7 @@ def train(
         scorer: ``module:function``, the function itself, or 'agent'; None: what each task says.
         model: directory with the first weights and the tokenizer.
         steps: of the whole run, earlier calls included.
-        options: see ``Options`` and ``TrainConfig``.
+        options: see ``TrainOptions`` and ``TrainConfig``.
 
     Returns:
         all steps of the run, oldest first.
@@ -67,23 +67,23 @@ def train(
         steps=steps,
         run=settings.run,
         seed=options.get("seed", 0),
-        rollouts=options.get("rollouts", Rollouts()),
-        algorithm=options.get("algorithm", Algorithm()),
-        optimizer=options.get("optimizer", Optimizer()),
-        keep=options.get("keep", Keep()),
+        rollouts=options.get("rollouts", RolloutConfig()),
+        algorithm=options.get("algorithm", AlgorithmConfig()),
+        optimizer=options.get("optimizer", OptimizerConfig()),
+        keep=options.get("keep", RetentionConfig()),
     )
-    job = Job(config=config, target=name_of(agent), slots=options.get("slots", 16))
+    job = Job(config=config, target=import_path(agent), slots=options.get("slots", 16))
     with run_job(settings, job) as running:
         status = running.trainer.process.wait()
         if status:
             raise AgentLayerError(
                 f"run {settings.run}: expected the trainer to finish, but it ended with status {status}; see"
-                f" {running.trainer.log}, which ends: {running.trainer.last_words}"
+                f" {running.trainer.log}, which ends: {running.trainer.log_tail}"
             )
     return read_progress(progress_path(settings, settings.run))
 
 
-def name_of(target: str | Callable[..., object]) -> str:
+def import_path(target: str | Callable[..., object]) -> str:
     """Give ``module:attribute`` of what a worker is to import.
 
     Raises: BadInputError: no other process could import it.
@@ -110,7 +110,7 @@ def _write_tasks(
         lines = [msgspec.json.encode(task) for task in tasks]
         parse_tasks(lines, subject="task", run=run)
     if scorer is not None:
-        named = {"scorer": name_of(scorer)}
+        named = {"scorer": import_path(scorer)}
         lines = [msgspec.json.encode(msgspec.json.decode(line) | named) for line in lines]
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(b"".join(line + b"\n" for line in lines))

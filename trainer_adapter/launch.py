@@ -11,8 +11,8 @@ from pathlib import Path
 
 from redis import Redis
 
-from agent_layer.engines import forget_ended_engines, newest_policy
-from agent_layer.infra.processes import Leashed, start_leashed
+from agent_layer.engines import newest_policy, remove_ended_engines
+from agent_layer.infra.processes import SupervisedProcess, start_supervised
 from agent_layer.infra.redis import Keys, open_redis
 from agent_layer.local import VllmServer, run_stack
 from agent_layer.settings import Settings
@@ -37,19 +37,21 @@ class RunningJob:
 
     settings: Settings
     """With the addresses of what was started."""
-    trainer: Leashed
-    processes: dict[str, Leashed]
+    trainer: SupervisedProcess
+    processes: dict[str, SupervisedProcess]
     """By name, the trainer included; what runs elsewhere is not in it."""
 
 
 @contextmanager
-def run_job(settings: Settings, job: Job, tell: Callable[[str], None] = lambda _: None) -> Generator[RunningJob]:
+def run_job(
+    settings: Settings, job: Job, report_phase: Callable[[str], None] = lambda _: None
+) -> Generator[RunningJob]:
     """Run a job for as long as the block does; then end the trainer first, so that it makes its checkpoint.
 
     Args:
         settings: where everything lives; ``settings.run`` is the run.
         job: what to run.
-        tell: hears what is waited for.
+        report_phase: receives a description of what the call waits for, several times a second.
 
     Raises: EngineError, UnreachableError: a part does not come up.
     """
@@ -58,15 +60,15 @@ def run_job(settings: Settings, job: Job, tell: Callable[[str], None] = lambda _
     config.parent.mkdir(parents=True, exist_ok=True)
     write_config(job.config, config)
     with ExitStack() as cleanup:
-        tell("Redis is starting")
+        report_phase("Redis is starting")
         redis = cleanup.enter_context(open_redis(settings))
         if not settings.gateway_url:
-            forget_ended_engines(settings, redis)  # before the trainer looks for engines
+            remove_ended_engines(settings, redis)  # before the trainer looks for engines
         trainer = _start(["train", str(config)], settings, logs / "trainer.log")
         cleanup.callback(trainer.stop)
         processes = {"trainer": trainer}
         if not settings.gateway_url:
-            stack = cleanup.enter_context(run_stack(settings, _engine(settings, redis, job), tell=tell))
+            stack = cleanup.enter_context(run_stack(settings, _engine(settings, redis, job), report_phase=report_phase))
             settings, processes = stack.settings, processes | stack.processes
         work = ["work", job.target, "--slots", str(job.slots)]
         processes["worker"] = _start(work, settings, logs / "worker.log")
@@ -75,9 +77,9 @@ def run_job(settings: Settings, job: Job, tell: Callable[[str], None] = lambda _
         yield RunningJob(settings=settings, trainer=trainer, processes=processes)
 
 
-def _start(arguments: list[str], settings: Settings, log: Path) -> Leashed:
+def _start(arguments: list[str], settings: Settings, log: Path) -> SupervisedProcess:
     variables = settings.environment() | {"PYTHONWARNINGS": "ignore", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
-    return start_leashed([sys.executable, "-m", "agent_layer.cli", *arguments], variables, log)
+    return start_supervised([sys.executable, "-m", "agent_layer.cli", *arguments], variables, log)
 
 
 def _engine(settings: Settings, redis: Redis, job: Job) -> VllmServer | str:

@@ -1,26 +1,269 @@
-"""Commands that come with the project: name to the function that adds them."""
+"""The table of our commands: ``agent-layer --help`` prints it and imports none of them.
 
-from typing import Final
+A new command is one line here and one function. A test compares each summary with the docstring of the function.
+"""
 
-COMMANDS: Final = {
-    "query": "agent_layer.cli.query.query:register",
-    "summary": "agent_layer.cli.query.summary:register",
-    "reward": "agent_layer.cli.query.reward:register",
-    "export": "agent_layer.cli.query.otlp:register",
-    "store": "agent_layer.cli.store.store:register",
-    "engines": "agent_layer.cli.services.engines:register",
-    "serve": "agent_layer.cli.services.serve:register",
-    "up": "agent_layer.cli.services.up:register",
-    "doctor": "agent_layer.cli.services.doctor:register",
-    "ingest": "agent_layer.cli.services.ingest:register",
-    "submit": "agent_layer.cli.queue.submit:register",
-    "tasks": "agent_layer.cli.queue.tasks:register",
-    "groups": "agent_layer.cli.queue.groups:register",
-    "runs": "agent_layer.cli.queue.runs:register",
-    "workers": "agent_layer.cli.queue.workers:register",
-    "dead": "agent_layer.cli.queue.dead_letters:register",
-    "trace": "tracer.cli:register",
-    "work": "envs.cli:register",
-    "train": "trainer_adapter.cli:register",
-    "demo": "trainer_adapter.demo.cli:register",
+from typing import Final, NamedTuple
+
+
+class Command(NamedTuple):
+    """One word of the command line."""
+
+    name: str
+    summary: str
+    """First paragraph of the docstring."""
+    target: str = ""
+    """``module:name`` of a function, or of a ``typer.Typer`` that holds one and settings of its parser. Empty: a group
+    that does nothing itself."""
+    parts: tuple["Command", ...] = ()
+    """Commands of a group."""
+
+
+_QUEUE = "agent_layer.cli.queue"
+_QUERY = "agent_layer.cli.query"
+_STORE = "agent_layer.cli.store"
+_SERVICES = "agent_layer.cli.services"
+
+PANELS: Final[dict[str, tuple[Command, ...]]] = {
+    "Run agents": (
+        Command("up", "Run Redis, objects, an engine and the gateway on this machine.", f"{_SERVICES}.up:up"),
+        Command(
+            "submit", "Queue tasks for workers. Submitting a file twice queues it once.", f"{_QUEUE}.submit:submit"
+        ),
+        Command("work", "Run agents on queued tasks: work TARGET, or work -- COMMAND ARGUMENTS... .", "envs.cli:app"),
+        Command(
+            "trace", "Run a program and record it as one trajectory: trace -- python agent.py … .", "tracer.cli:app"
+        ),
+    ),
+    "Watch and steer": (
+        Command("tasks", "List tasks of open groups, oldest first, with their rollouts.", f"{_QUEUE}.tasks:tasks"),
+        Command(
+            "rollouts", "List rollouts of open groups, or with --status all in that status.", f"{_QUEUE}.tasks:rollouts"
+        ),
+        Command(
+            "groups",
+            "List open groups, oldest first, with the usable rollouts that each has and needs.",
+            f"{_QUEUE}.groups:groups",
+            (
+                Command("show", "Show these groups, closed ones too.", f"{_QUEUE}.groups:show"),
+                Command(
+                    "cancel",
+                    "Cancel what waits or runs of groups, model calls included; the groups close with what they have.",
+                    f"{_QUEUE}.groups:cancel",
+                ),
+            ),
+        ),
+        Command(
+            "runs",
+            "Show what of each run waits, runs, was accepted and failed; runs with work first.",
+            f"{_QUEUE}.runs:runs",
+            (
+                Command(
+                    "pause",
+                    "Hand out no rollout of a run until it is resumed. Attempts that run continue without --running.",
+                    f"{_QUEUE}.runs:pause",
+                ),
+                Command(
+                    "resume", "Hand out rollouts of a run again, and reset its failure rate.", f"{_QUEUE}.runs:resume"
+                ),
+                Command("share", "Change a run's share beside others of the same priority.", f"{_QUEUE}.runs:share"),
+            ),
+        ),
+        Command(
+            "workers",
+            "List workers seen in the last day, longest silent first.",
+            f"{_QUEUE}.workers:workers",
+            (
+                Command(
+                    "drain",
+                    "Tell workers to claim nothing more, and to exit when their rollouts have ended.",
+                    f"{_QUEUE}.workers:drain",
+                ),
+            ),
+        ),
+        Command(
+            "dead",
+            "List dead letters, newest first: rollouts given up after their last retry, with the last error.",
+            f"{_QUEUE}.dead_letters:dead",
+            (
+                Command(
+                    "list",
+                    "List dead letters, newest first. As jsonl, with every error.",
+                    f"{_QUEUE}.dead_letters:show",
+                ),
+                Command(
+                    "retry",
+                    "Run dead rollouts again from the beginning; print their groups.",
+                    f"{_QUEUE}.dead_letters:retry",
+                ),
+                Command(
+                    "drop",
+                    "Drop dead rollouts and their errors. At a terminal it asks first.",
+                    f"{_QUEUE}.dead_letters:drop",
+                ),
+            ),
+        ),
+    ),
+    "Ask and judge": (
+        Command(
+            "query",
+            "List trajectories that match all options, or with --step that step of each.",
+            f"{_QUERY}.query:query",
+        ),
+        Command("show", "Show one trajectory, or one step of it.", f"{_QUERY}.query:show"),
+        Command(
+            "summary",
+            "Count matching trajectories, average their rewards and show their success rate.",
+            f"{_QUERY}.summary:summary",
+        ),
+        Command(
+            "reward",
+            "Reward a trajectory, or a step or an agent of it. Earlier rewards stay, superseded.",
+            f"{_QUERY}.reward:app",
+        ),
+        Command(
+            "rescore",
+            "Score matching trajectories again. Earlier rewards stay, superseded; a failing scorer changes none.",
+            "envs.rescoring.cli:rescore_stored",
+        ),
+    ),
+    "Train": (
+        Command(
+            "train",
+            "Train a policy on the rollouts of running workers; continue from the newest checkpoint.",
+            "trainer_adapter.cli:train",
+        ),
+        Command(
+            "replay",
+            "Rebuild each training batch of a run and compare it with what was trained, byte for byte.",
+            "trainer_adapter.cli:replay",
+        ),
+        Command(
+            "demo",
+            "Train a LangGraph agent on this machine: vLLM, gateway, worker, veRL trainer, Redis and objects.",
+            "trainer_adapter.demo.cli:demo",
+        ),
+    ),
+    "Look after the machines": (
+        Command(
+            "doctor",
+            "Report what is missing or unsafe, and how to mend it. Exit 1 if something is wrong.",
+            f"{_SERVICES}.doctor:doctor",
+        ),
+        Command(
+            "serve",
+            "Serve the gateway for configured engines (AGENT_LAYER_VLLM_URLS) and Redis.",
+            f"{_SERVICES}.serve:serve",
+        ),
+        Command(
+            "ingest",
+            "Receive logs of machines that cannot reach the store, and OpenTelemetry spans.",
+            f"{_SERVICES}.ingest:ingest",
+        ),
+        Command(
+            "engines",
+            "List inference engines; let one join, drain or leave.",
+            f"{_SERVICES}.engines:engines",
+            (
+                Command("list", "List all engines of the namespace.", f"{_SERVICES}.engines:list_engines"),
+                Command(
+                    "join",
+                    "Register an engine for calls of the run; a drained one serves again.",
+                    f"{_SERVICES}.engines:join",
+                ),
+                Command(
+                    "drain",
+                    "Send an engine no more calls. Calls in flight end, new weights still arrive.",
+                    f"{_SERVICES}.engines:drain",
+                ),
+                Command(
+                    "leave",
+                    "Remove an engine from the registry; its calls in flight end normally.",
+                    f"{_SERVICES}.engines:leave",
+                ),
+            ),
+        ),
+        Command(
+            "store",
+            "Maintain the store: check, rebuild, compact, delete, import and export.",
+            parts=(
+                Command(
+                    "reindex",
+                    "Rebuild the Redis index from the objects; continue a rebuild that was stopped.",
+                    f"{_STORE}.store:reindex",
+                ),
+                Command(
+                    "check",
+                    "Compare index and objects in both directions, and verify every checksum.",
+                    f"{_STORE}.store:check",
+                ),
+                Command(
+                    "cool",
+                    "Remove a finished namespace from Redis. Its objects stay; 'reindex' restores it.",
+                    f"{_STORE}.store:cool",
+                ),
+                Command(
+                    "import",
+                    "Import OpenAI-style messages, or requests with responses, as text. Each file is imported once.",
+                    f"{_QUERY}.files:import_messages",
+                ),
+                Command(
+                    "delete",
+                    "Delete trajectories for ever: from search, rebuild and replay, and their bytes from the objects.",
+                    f"{_STORE}.delete:delete",
+                ),
+                Command(
+                    "expire", "Delete trajectories that match every rule and filter given.", f"{_STORE}.delete:expire"
+                ),
+                Command(
+                    "compact",
+                    "Merge small segments, and rewrite segments that hold deleted bytes; readers are not disturbed.",
+                    f"{_STORE}.compact:compact",
+                ),
+                Command(
+                    "gc",
+                    "Remove unneeded objects: replaced segments, unfinished objects, old tombstones.",
+                    f"{_STORE}.compact:gc",
+                ),
+                Command(
+                    "acl",
+                    "Print redis-cli lines that create a Redis user for each role of this namespace.",
+                    f"{_STORE}.acl:acl",
+                ),
+                Command(
+                    "export",
+                    "Write finished trajectories into files.",
+                    parts=(
+                        Command(
+                            "parquet",
+                            "Keep a Parquet dataset equal to a query: DIR/{trajectories,steps}/*.parquet.",
+                            f"{_QUERY}.files:parquet",
+                        ),
+                        Command(
+                            "jsonl",
+                            "Write one line per trajectory, as 'show --format json' prints it.",
+                            f"{_QUERY}.files:jsonl",
+                        ),
+                        Command(
+                            "verl",
+                            "Write the tasks of trajectories as a veRL dataset: one row per task.",
+                            f"{_QUERY}.files:verl",
+                        ),
+                    ),
+                ),
+            ),
+        ),
+        Command(
+            "export",
+            "Send stored trajectories to other systems.",
+            parts=(
+                Command(
+                    "otlp",
+                    "Send finished trajectories as OpenTelemetry spans (GenAI conventions) to an OTLP/HTTP endpoint.",
+                    f"{_QUERY}.otlp:otlp",
+                ),
+            ),
+        ),
+    ),
 }
+"""Commands by the panel of ``--help`` in which they stand."""

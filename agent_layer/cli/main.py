@@ -1,123 +1,78 @@
-"""This file holds the one command, ``agent-layer``: its global options, its parts, and how errors end it.
+"""The command ``agent-layer``: its global options, its commands and plug-ins, and the exit status of errors."""
 
-This file holds how ``agent-layer --help`` reads: commands in chapters, and examples below their options.
-"""
-
-import inspect
 import sys
-from collections.abc import Callable, Sequence
-from importlib.metadata import EntryPoint, entry_points
+from collections.abc import Sequence
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
-from agent_layer import __version__
-from agent_layer.cli.commands import COMMANDS
+from agent_layer import __version__, settings
+from agent_layer.cli.commands import PANELS, Command
+from agent_layer.cli.loader import DeferredCommand, missing_package
+from agent_layer.cli.overview import draw_overview
 from agent_layer.errors import AgentLayerError, BadInputError, NotFoundError, UnreachableError
-from agent_layer.settings import load_settings
 
-_CHAPTERS = {
-    "Run agents": ("up", "submit", "work", "trace"),
-    "Watch and steer": ("tasks", "rollouts", "groups", "runs", "workers", "dead"),
-    "Ask and judge": ("query", "show", "summary", "reward", "rescore"),
-    "Train": ("train", "replay", "demo"),
-    "Look after the machines": ("doctor", "serve", "ingest", "engines", "store", "export"),
-}
-_OTHERS = "More"
-_EMPTY_LINE = "\n\n"
-
-
-def arrange(app: typer.Typer) -> None:
-    """Put the commands into chapters, and let what they say of themselves fill the width of any terminal."""
-    places = {name: chapter for chapter, names in _CHAPTERS.items() for name in names}
-    order = list(places)
-    for one in (*app.registered_commands, *app.registered_groups):
-        one.rich_help_panel = places.get(_name(one), _OTHERS)
-    app.registered_commands.sort(key=lambda one: order.index(_name(one)) if _name(one) in places else len(order))
-    app.registered_groups.sort(key=lambda one: order.index(_name(one)) if _name(one) in places else len(order))
-    _fill(app)
-
-
-def _fill(app: typer.Typer) -> None:
-    parts = [one.typer_instance for one in app.registered_groups if one.typer_instance is not None]
-    callbacks = [part.registered_callback for part in parts if part.registered_callback is not None]
-    for one in (*app.registered_commands, *callbacks):
-        if (text := inspect.getdoc(one.callback)) is not None:
-            one.help, one.epilog = (_EMPTY_LINE.join(lines) for lines in _parted(text))
-    for part in parts:
-        _fill(part)
-
-
-def _parted(text: str) -> tuple[list[str], list[str]]:
-    """Paragraphs, each in one line however wide the docstring is; and lines of examples: what begins with a command."""
-    said: list[str] = []
-    examples: list[str] = []
-    for part in text.split(_EMPTY_LINE):
-        lines = [line.strip() for line in part.splitlines()]
-        if lines[0].startswith("agent-layer "):
-            examples += lines
-        else:
-            said.append(" ".join(lines))
-    return said, examples
-
-
-def _name(one: object) -> str:
-    name, callback = getattr(one, "name", None), getattr(one, "callback", None)
-    return name if isinstance(name, str) else getattr(callback, "__name__", "").replace("_", "-")
-
-
-_GROUP = "agent_layer.commands"
-"""Entry points of plug-ins: each a function that adds commands to the typer application it is given."""
+_PLUGINS = "agent_layer.commands"
+"""Entry points: the name of a command, and a function or a ``typer.Typer`` that is loaded when it is called."""
+_PLUGIN_PANEL = "More"
 
 EXIT_FAILED = 1
 EXIT_BAD_INPUT = 2
 EXIT_STOPPED = 130
 
 
+class _Commands(TyperGroup):
+    """Our commands and those of plug-ins, none of which is imported before it is called."""
+
+    def __init__(self, **attributes: object) -> None:
+        super().__init__(**attributes)  # pyright: ignore[reportArgumentType]  # as typer passes them
+        for commands in PANELS.values():
+            for command in commands:
+                self.add_command(DeferredCommand(command))
+
+    def list_commands(self, ctx: typer.Context) -> list[str]:  # pyright: ignore[reportIncompatibleMethodOverride]  # typer hides the type of its context
+        """Return the names of our commands, then those of plug-ins."""
+        self._add_plugins()
+        return super().list_commands(ctx)  # pyright: ignore[reportArgumentType]
+
+    def get_command(self, ctx: typer.Context, cmd_name: str) -> TyperCommand | None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Return a command that is imported when it parses its arguments; None: there is none of this name."""
+        if cmd_name not in self.commands:
+            self._add_plugins()
+        return super().get_command(ctx, cmd_name)  # pyright: ignore[reportArgumentType, reportReturnType]
+
+    def format_help(self, ctx: typer.Context, formatter: object) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]  # noqa: ARG002  # it is printed at once, as typer does
+        """Print the table of commands."""
+        more = [self.commands[name] for name in self._add_plugins()]
+        plugins = {_PLUGIN_PANEL: tuple(one.declared for one in more if isinstance(one, DeferredCommand))}
+        draw_overview(self, ctx, {**PANELS, **(plugins if more else {})})
+
+    def _add_plugins(self) -> list[str]:
+        """Add the commands that other packages declare, by name; return their names."""
+        ours = {command.name for commands in PANELS.values() for command in commands}
+        points = [point for point in entry_points(group=_PLUGINS) if point.name not in ours]
+        for point in points:
+            package = point.dist.name if point.dist else point.value
+            self.add_command(DeferredCommand(Command(point.name, f"Command of the package {package}.", point.value)))
+        return [point.name for point in points]
+
+
 def build() -> typer.Typer:
-    """Put the command together from the parts of this package and those that other packages offer."""
+    """Return the application; its commands are imported when they are called."""
     app = typer.Typer(
         name="agent-layer",
+        cls=_Commands,
         help="Capture, store and dispatch agent rollouts for reinforcement learning.",
         invoke_without_command=True,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_global_options)
-    for name, place in COMMANDS.items():
-        _load(EntryPoint(name, place, _GROUP))(app)
-    for point in entry_points(group=_GROUP):
-        _load(point)(app)
-    arrange(app)
     return app
-
-
-def _load(point: EntryPoint) -> Callable[[typer.Typer], None]:
-    """Load what adds a command; where an extra is not installed, a command that says so takes its place."""
-    try:
-        return point.load()
-    except ModuleNotFoundError as error:
-        missing = error.name
-
-    def explain() -> None:
-        raise _missing(point.name, missing)
-
-    explain.__doc__ = f"Needs the package {missing!r}, which is not installed."
-    settings = {"ignore_unknown_options": True, "allow_extra_args": True}
-    return lambda app: _add(app, point.name, explain, settings)
-
-
-def _missing(subject: str, package: str | None) -> BadInputError:
-    return BadInputError(
-        f"{subject}: expected the package {package!r}, which is not installed; it comes with an extra, see"
-        " [project.optional-dependencies] in pyproject.toml"
-    )
-
-
-def _add(app: typer.Typer, name: str, command: Callable[[], None], settings: dict[str, bool]) -> None:
-    app.command(name, context_settings=settings)(command)
 
 
 def main() -> None:
@@ -127,21 +82,21 @@ def main() -> None:
         sys.exit(status if isinstance(status, int) else 0)
     except TyperException as error:
         words = " ".join(error.format_message().split())
-        _say(BadInputError(f"{words.rstrip('.')}; add --help to see what this command takes"))
+        _print_error(BadInputError(f"{words.rstrip('.')}; add --help to see what this command takes"))
         sys.exit(EXIT_BAD_INPUT)
     except (BadInputError, UnreachableError, NotFoundError) as error:
-        _say(error)
+        _print_error(error)
         sys.exit(EXIT_BAD_INPUT)
     except AgentLayerError as error:
-        _say(error)
+        _print_error(error)
         sys.exit(EXIT_FAILED)
-    except KeyboardInterrupt:  # while commands were being loaded; later, typer ends them in the same way
+    except KeyboardInterrupt:  # while a command is being imported; later, typer ends it in the same way
         sys.exit(EXIT_STOPPED)
-    except UnicodeEncodeError as error:  # the bytes of an argument that are no text come as lone surrogates
-        _say(BadInputError(f"{error.object!r}: expected text in UTF-8, found other bytes; write it in UTF-8"))
+    except UnicodeEncodeError as error:  # bytes of an argument that are no text arrive as lone surrogates
+        _print_error(BadInputError(f"{error.object!r}: expected text in UTF-8, found other bytes; write it in UTF-8"))
         sys.exit(EXIT_BAD_INPUT)
-    except ModuleNotFoundError as error:  # commands import what an extra brings when they run
-        _say(_missing("this command", error.name))
+    except ModuleNotFoundError as error:  # some commands import what an extra brings when they run
+        _print_error(missing_package("this command", error.name))
         sys.exit(EXIT_BAD_INPUT)
 
 
@@ -159,9 +114,9 @@ def _global_options(
     context: typer.Context,
     directory: Annotated[
         Path | None,
-        typer.Option("--dir", envvar="AGENT_LAYER_DIR", help="Where everything without a URL lives."),
+        typer.Option("--dir", envvar="AGENT_LAYER_DIR", help="Directory of everything that has no URL."),
     ] = None,
-    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
 ) -> None:
     if version:
         typer.echo(__version__)
@@ -169,8 +124,8 @@ def _global_options(
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
         raise typer.Exit
-    context.obj = load_settings(**({"dir": directory} if directory else {}))
+    context.obj = settings.load_settings(**({"dir": directory} if directory else {}))
 
 
-def _say(error: AgentLayerError) -> None:
+def _print_error(error: AgentLayerError) -> None:
     typer.echo(f"agent-layer: {error}", err=True)

@@ -42,6 +42,9 @@ if TYPE_CHECKING:
     )
     from agent_layer.dispatcher.queue import Queue as Queue
     from agent_layer.dispatcher.queue import retry_delay as retry_delay
+    from agent_layer.dispatcher.scripts import LEASE_SCRIPTS as LEASE_SCRIPTS
+    from agent_layer.dispatcher.scripts import LOOK as LOOK
+    from agent_layer.dispatcher.scripts import SUBMIT_SCRIPTS as SUBMIT_SCRIPTS
     from agent_layer.dispatcher.tasks import (
         Known as Known,
     )
@@ -89,6 +92,11 @@ else:
             "agent_layer.dispatcher.queue": (
                 "Queue",
                 "retry_delay",
+            ),
+            "agent_layer.dispatcher.scripts": (
+                "LEASE_SCRIPTS",
+                "LOOK",
+                "SUBMIT_SCRIPTS",
             ),
             "agent_layer.dispatcher.tasks": (
                 "Known",

@@ -13,7 +13,7 @@ from agent_layer.dispatcher.models import GroupState, QueueStats, RolloutState, 
 from agent_layer.dispatcher.queue import Queue
 from agent_layer.dispatcher.tasks import check_lifetime, check_task
 from agent_layer.errors import BadInputError
-from agent_layer.infra import pages_of
+from agent_layer.infra import batched
 from agent_layer.infra.redis import Keys, open_redis
 from agent_layer.schema import Task
 from agent_layer.settings import Settings, load_settings
@@ -176,7 +176,7 @@ class Dispatcher:
 
     def drain(self, workers: Sequence[str]) -> list[str]:
         """Tell workers to claim nothing more and to end when what they run has ended; those that are known."""
-        return [name for page in pages_of(workers, _NAMES_PER_CALL) for name in self.queue.scripts.drain(page)]
+        return [name for page in batched(workers, _NAMES_PER_CALL) for name in self.queue.scripts.drain(page)]
 
     def stats(self) -> QueueStats:
         """How much is queued, delayed, leased and dead."""

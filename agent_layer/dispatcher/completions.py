@@ -15,7 +15,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from agent_layer.dispatcher.models import GroupState
 from agent_layer.dispatcher.queue import Queue
 from agent_layer.errors import NotFoundError
-from agent_layer.infra import pages_of
+from agent_layer.infra import batched
 from agent_layer.infra.redis import AsyncRedis, open_async_redis
 
 _Entries: TypeAlias = list[tuple[bytes, dict[bytes, bytes]]]
@@ -87,7 +87,7 @@ class Named:
         yield from self._ask(named if heard.is_whole else list(self._left))
 
     def _ask(self, group_ids: list[str]) -> Iterator[list[GroupState]]:
-        for part in pages_of(group_ids, _ROWS):
+        for part in batched(group_ids, _ROWS):
             states = self._queue.views.groups(part, _ROWS)
             if lacking := [one for one in part if one not in {state.group_id for state in states}]:
                 raise NotFoundError(
@@ -148,7 +148,7 @@ class OfRun:
         return cast("list[bytes]", found)
 
     def _give(self, group_ids: Iterator[str]) -> Iterator[list[GroupState]]:
-        for part in pages_of((one for one in group_ids if one not in self._given), _ROWS):
+        for part in batched((one for one in group_ids if one not in self._given), _ROWS):
             self._given |= dict.fromkeys(part)
             yield self._queue.views.groups(part, _ROWS)
         for one in list(islice(self._given, max(0, len(self._given) - _MOST_RECENT))):

@@ -7,7 +7,7 @@ import msgspec
 from agent_layer.dispatcher.models import RolloutState
 from agent_layer.dispatcher.queue import Queue
 from agent_layer.errors import CorruptRecordError, NotFoundError
-from agent_layer.infra import pages_of
+from agent_layer.infra import batched
 from agent_layer.schema import Task, content_hash
 
 _ROWS_PER_CALL = 256
@@ -23,7 +23,7 @@ def retry_dead(queue: Queue, rollout_ids: Sequence[str]) -> list[str]:
             raise NotFoundError(
                 f"rollout {rollout_id}: expected one that was given up, found none; 'agent-layer dead list' shows them"
             )
-    answers = [answer for page in pages_of(dead, _ROWS_PER_CALL) for answer in queue.scripts.retry_dead(page)]
+    answers = [answer for page in batched(dead, _ROWS_PER_CALL) for answer in queue.scripts.retry_dead(page)]
     in_place = [state.group_id for state, answer in zip(dead.values(), answers, strict=True) if answer == ""]
     decided: dict[str, list[RolloutState]] = {}
     for state, answer in zip(dead.values(), answers, strict=True):
@@ -46,7 +46,7 @@ def retry_dead(queue: Queue, rollout_ids: Sequence[str]) -> list[str]:
 
 def drop_dead(queue: Queue, rollout_ids: Sequence[str]) -> int:
     """See ``Dispatcher.drop_dead``."""
-    return sum(queue.scripts.drop_dead(page) for page in pages_of(rollout_ids, _ROWS_PER_CALL))
+    return sum(queue.scripts.drop_dead(page) for page in batched(rollout_ids, _ROWS_PER_CALL))
 
 
 def _ask_again(queue: Queue, group_id: str, dead: Sequence[RolloutState]) -> str:

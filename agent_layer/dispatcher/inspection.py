@@ -12,10 +12,10 @@ import msgspec
 from redis import Redis
 
 from agent_layer.dispatcher.models import GroupState, QueueStats, RolloutState, RunState, WorkerState
-from agent_layer.dispatcher.scripts import keys_of, load_script
-from agent_layer.infra import pages_of
+from agent_layer.dispatcher.scripts import LOOK, keys_of
+from agent_layer.infra import batched
 from agent_layer.infra.redis import Keys
-from agent_layer.schema import Task, decode, rollout_id_of
+from agent_layer.schema import Task, decode, make_rollout_id
 
 T = TypeVar("T")
 
@@ -39,7 +39,7 @@ class Views:
 
     def __init__(self, redis: Redis, keys: Keys) -> None:
         self._keys = keys_of(keys)
-        self._look = load_script(redis, "look")
+        self._look = LOOK.load(redis)
 
     def groups(self, group_ids: Sequence[str], limit: int) -> list[GroupState]:
         """Those groups, or the oldest open ones when none is named."""
@@ -53,7 +53,7 @@ class Views:
     def dead(self, rollout_ids: Sequence[str], limit: int) -> list[RolloutState]:
         """Those of the rollouts that were given up, or the newest when none is named."""
         asked = islice(rollout_ids or self.listed_ids("dead"), limit)
-        return [state for ids in pages_of(asked, _ROWS) for state in self._see(list[RolloutState], "dead", *ids)]
+        return [state for ids in batched(asked, _ROWS) for state in self._see(list[RolloutState], "dead", *ids)]
 
     def open_ids(self, run: str = "", most: int | None = None) -> Iterator[str]:
         """Groups that are not closed, oldest first; of a run, or of all; found among the first ``most`` of all."""
@@ -79,12 +79,12 @@ class Views:
 
     def groups_of(self, group_ids: Iterator[str]) -> Iterator[GroupState]:
         """Those of the groups that are known."""
-        for ids in pages_of(group_ids, _ROWS):
+        for ids in batched(group_ids, _ROWS):
             yield from self._see(list[GroupState], "groups", *ids)
 
     def rollouts_of(self, rollout_ids: Iterator[str]) -> Iterator[RolloutState]:
         """Those of the rollouts that are known."""
-        for ids in pages_of(rollout_ids, _ROWS):
+        for ids in batched(rollout_ids, _ROWS):
             yield from self._see(list[RolloutState], "rollouts", *ids)
 
     def tally(self, groups: Sequence[GroupState]) -> list[dict[str, int]]:
@@ -103,7 +103,7 @@ class Views:
         """Those runs, or all by name when none is named."""
         if runs:
             return [
-                state for part in pages_of(runs, _ROWS) for state in self._see(_Page[RunState], "runs", "", *part)[0]
+                state for part in batched(runs, _ROWS) for state in self._see(_Page[RunState], "runs", "", *part)[0]
             ]
         return list(self._paged(RunState, "runs"))
 
@@ -133,7 +133,7 @@ class Views:
 
 def members_of(group: GroupState) -> Iterator[str]:
     """Ids of the group's rollouts."""
-    return (rollout_id_of(group.group_id, member) for member in range(group.num_launched))
+    return (make_rollout_id(group.group_id, member) for member in range(group.num_launched))
 
 
 def _weighed(groups: Sequence[GroupState]) -> Iterator[list[GroupState]]:

@@ -9,7 +9,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from agent_layer.schema import Cause, Fill, Partial, RolloutStatus, Split, Task, trajectory_id_of
+from agent_layer.schema import Cause, Fill, Partial, RolloutStatus, Split, Task, make_trajectory_id
 
 Beat: TypeAlias = Literal["go", "pause", "cancel", "lost"]
 """Answer to a heartbeat: go on; let the attempt pause at its next step boundary, if it can; the rollout was cancelled;
@@ -34,7 +34,7 @@ class Holding(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def trajectory_id(self) -> str:
         """Name of what this attempt leaves behind."""
-        return trajectory_id_of(self.rollout_id, self.attempt)
+        return make_trajectory_id(self.rollout_id, self.attempt)
 
 
 class Lease(Holding, frozen=True, kw_only=True):

@@ -26,9 +26,9 @@ from agent_layer.dispatcher.models import Beats, Holding, Lease, LeaseEnding, Re
 from agent_layer.dispatcher.scripts import Refusal, Rules, Scripts
 from agent_layer.dispatcher.tasks import num_launched
 from agent_layer.errors import BackPressureError, BadInputError, LeaseLostError
-from agent_layer.infra import pages_of
+from agent_layer.infra import batched
 from agent_layer.infra.redis import Keys
-from agent_layer.schema import Cause, Outcome, Task, group_id_of
+from agent_layer.schema import Cause, Outcome, Task, make_group_id
 from agent_layer.settings import Settings
 
 _MOST_DOUBLINGS = 6
@@ -82,7 +82,7 @@ class Queue:
         Returns: group ids in order of the tasks.
         Raises: BackPressureError: the queue has no room; what fitted before is queued, and adding again goes on.
         """
-        groups = [(group_id_of(task.run, task.id, round_index), task) for task in tasks]
+        groups = [(make_group_id(task.run, task.id, round_index), task) for task in tasks]
         self._add(groups)
         return [group_id for group_id, _ in groups]
 
@@ -137,7 +137,7 @@ class Queue:
 
         Returns: what is to be done with each, and whether the worker is to end.
         """
-        pages = list(pages_of(leases, _ROWS_PER_CALL)) or [[]]
+        pages = list(batched(leases, _ROWS_PER_CALL)) or [[]]
         told = [self.scripts.heartbeat(worker, about, page, self.settings.lease_seconds) for page in pages]
         return Beats(
             is_draining=any(beats.is_draining for beats in told),
@@ -175,7 +175,7 @@ class Queue:
 
         Saying the same again is fine; an error tells who holds the rollout instead, and the attempt counts for nothing.
         """
-        return [error for page in pages_of(reports, _ROWS_PER_CALL) for error in self._settle(page)]
+        return [error for page in batched(reports, _ROWS_PER_CALL) for error in self._settle(page)]
 
     def commit(self, lease: Lease, outcome: Outcome) -> None:
         """Accept a sealed attempt, once and for all.
@@ -248,7 +248,7 @@ class Queue:
             ending: LeaseEnding = "release" if held.checkpoint or held.attempt < _MOST_PASSES else "retry"
             reports.append(Report(lease=held, ending=ending, error=f"infra: this version cannot read the task: {why}"))
         with suppress(RedisConnectionError, RedisTimeoutError):  # the leases lapse by themselves
-            for page in pages_of(reports, _ROWS_PER_CALL):
+            for page in batched(reports, _ROWS_PER_CALL):
                 self.scripts.settle(page, [self.settings.lease_seconds] * len(page))
 
     def _wait(self, wake_id: str, seconds: float) -> None:

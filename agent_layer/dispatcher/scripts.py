@@ -1,18 +1,16 @@
 """This file holds the Lua scripts of the queue as typed functions. Each call is one atomic step on the server."""
 
 from collections.abc import Iterable, Sequence
-from functools import cache
 from pathlib import Path
 from typing import NamedTuple, TypeAlias, cast
 
 import msgspec
 from redis import Redis
-from redis.commands.core import Script
 
 from agent_layer.dispatcher.models import Beat, Beats, Claim, Holding, Lease, Report, needs_of
 from agent_layer.dispatcher.tasks import num_launched
 from agent_layer.errors import CorruptRecordError
-from agent_layer.infra.redis import Keys
+from agent_layer.infra.redis import Keys, LuaScript
 from agent_layer.schema import Task, decode, encode
 
 _LeaseFields: TypeAlias = tuple[bytes, bytes, int, bytes, bytes, int, bytes]
@@ -24,21 +22,59 @@ _LUA = Path(__file__).parent / "lua"
 _LONGEST_WHY = 300
 """Characters of why a task cannot be read: it may quote the task."""
 
-_ENDS = ("queue", "runs", "ready", "groups", "leases")
-STANDS_BEHIND: dict[str, tuple[str, ...]] = {
-    "add": ("queue", "ready", "runs", "groups"),
-    "claim": ("queue",),
-    "settle": _ENDS,
-    "reap": _ENDS,
-    "cancel": _ENDS,
-    "dead": ("queue", "runs", "ready"),
-    "run": ("queue", "runs", "ready"),
-    "drain": ("queue", "ready"),
-    "heartbeat": ("queue",),
-    "checkpoint": ("queue",),
-    "look": ("queue", "states"),
-}
-"""Each script → the files before it, in their order: each uses what those before it define."""
+_KEYS = ("q", "outbox", "group:", "t:", "dead", "policies:")
+"""Families of ``keys_of``, in its order."""
+
+
+def _script(name: str, preludes: str, commands: str, reads: str = "", writes: str = "q:*") -> LuaScript:
+    files = (_LUA / f"{prelude}.lua" for prelude in preludes.split())
+    return LuaScript(
+        file=_LUA / f"{name}.lua",
+        preludes=tuple(files),
+        commands=commands,
+        reads=reads,
+        writes=writes,
+        keys=_KEYS,
+    )
+
+
+_END_PRELUDES = "queue runs ready groups leases"
+_END_COMMANDS = (
+    "expire hdel hget hincrby hkeys hlen hmget hset hsetnx lpush lrange ltrim sadd time xadd zadd zrem zscore"
+)
+
+ADD = _script(
+    "add",
+    "queue ready runs groups",
+    "exists expire hexists hget hmget hset hsetnx incrby sadd smembers time xadd zadd zcard",
+    reads="group:* dead",
+)
+CLAIM = _script(
+    "claim",
+    "queue",
+    "exists hget hkeys hmget hset sismember smembers srem time xrevrange zadd zrange zrem zremrangebyrank",
+    reads="t:* policies:*",
+)
+HEARTBEAT = _script("heartbeat", "queue", "hdel hmget hset sismember smembers srem time zadd zrangebyscore zrem")
+CHECKPOINT = _script("checkpoint", "queue", "hmget hset time")
+SETTLE = _script("settle", _END_PRELUDES, _END_COMMANDS, writes="q:* outbox")
+REAP = _script("reap", _END_PRELUDES, f"{_END_COMMANDS} zrangebyscore", writes="q:* outbox")
+CANCEL = _script("cancel", _END_PRELUDES, _END_COMMANDS, writes="q:* outbox")
+DEAD = _script("dead", "queue runs ready", _END_COMMANDS)
+RUN = _script("run", "queue runs ready", "del expire hdel hget hset sadd srem time xadd zrange")
+DRAIN = _script("drain", "queue ready", "expire sadd time xadd zscore")
+LOOK = _script(
+    "look",
+    "queue states",
+    "hget hgetall hkeys lrange sismember smembers time xrevrange zcard zrange zrangebyscore zrevrange zscore",
+    reads="q:*",
+    writes="",
+)
+
+LEASE_SCRIPTS = (CLAIM, HEARTBEAT, CHECKPOINT, SETTLE, REAP)
+"""What a worker runs."""
+SUBMIT_SCRIPTS = (ADD, CANCEL, REAP, DEAD, RUN, DRAIN, LOOK)
+"""What a client of the queue runs."""
 
 
 class Rules(NamedTuple):
@@ -67,16 +103,16 @@ class Scripts:
     def __init__(self, redis: Redis, keys: Keys, rules: Rules) -> None:
         self._keys = keys_of(keys)
         self._rules = rules
-        self._add = load_script(redis, "add")
-        self._claim = load_script(redis, "claim")
-        self._heartbeat = load_script(redis, "heartbeat")
-        self._checkpoint = load_script(redis, "checkpoint")
-        self._settle = load_script(redis, "settle")
-        self._reap = load_script(redis, "reap")
-        self._cancel = load_script(redis, "cancel")
-        self._dead = load_script(redis, "dead")
-        self._run = load_script(redis, "run")
-        self._drain = load_script(redis, "drain")
+        self._add = ADD.load(redis)
+        self._claim = CLAIM.load(redis)
+        self._heartbeat = HEARTBEAT.load(redis)
+        self._checkpoint = CHECKPOINT.load(redis)
+        self._settle = SETTLE.load(redis)
+        self._reap = REAP.load(redis)
+        self._cancel = CANCEL.load(redis)
+        self._dead = DEAD.load(redis)
+        self._run = RUN.load(redis)
+        self._drain = DRAIN.load(redis)
 
     def add(self, groups: Sequence[tuple[str, Task]], max_queued: int) -> list[bool] | int:
         """Queue (group id, task) pairs; True where the group is new. Or the number queued, if that leaves no room."""
@@ -166,16 +202,6 @@ class Scripts:
 def keys_of(keys: Keys) -> list[str]:
     """Give what all scripts of the queue are called with."""
     return [keys.queue(), keys.outbox, keys.group(""), keys.trajectory(""), keys.dead, keys.policies("")]
-
-
-def load_script(redis: Redis, name: str) -> Script:
-    """Give a script as a function; Redis is sent its text when it is first called there."""
-    return redis.register_script(_text_of(name))
-
-
-@cache
-def _text_of(name: str) -> str:
-    return "".join((_LUA / f"{one}.lua").read_text() for one in (*STANDS_BEHIND[name], name))
 
 
 def _ms(seconds: float) -> int:

@@ -8,19 +8,19 @@ if TYPE_CHECKING:
     from agent_layer.engines.control import EngineControl as EngineControl
     from agent_layer.engines.control import EngineReport as EngineReport
     from agent_layer.engines.join import (
-        board_of as board_of,
-    )
-    from agent_layer.engines.join import (
-        forget_ended_engines as forget_ended_engines,
-    )
-    from agent_layer.engines.join import (
         join_engine as join_engine,
     )
     from agent_layer.engines.join import (
         leave_engine as leave_engine,
     )
     from agent_layer.engines.join import (
-        put_on_board as put_on_board,
+        open_engine_registry as open_engine_registry,
+    )
+    from agent_layer.engines.join import (
+        register_engine as register_engine,
+    )
+    from agent_layer.engines.join import (
+        remove_ended_engines as remove_ended_engines,
     )
     from agent_layer.engines.policies import (
         get_policy as get_policy,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
         register_policy as register_policy,
     )
     from agent_layer.engines.registry import Engine as Engine
-    from agent_layer.engines.registry import EngineBoard as EngineBoard
+    from agent_layer.engines.registry import EngineRegistry as EngineRegistry
 else:
     __getattr__ = lazy_exports(
         __name__,
@@ -45,11 +45,11 @@ else:
                 "EngineReport",
             ),
             "agent_layer.engines.join": (
-                "board_of",
-                "forget_ended_engines",
+                "open_engine_registry",
+                "remove_ended_engines",
                 "join_engine",
                 "leave_engine",
-                "put_on_board",
+                "register_engine",
             ),
             "agent_layer.engines.policies": (
                 "get_policy",
@@ -59,7 +59,7 @@ else:
             ),
             "agent_layer.engines.registry": (
                 "Engine",
-                "EngineBoard",
+                "EngineRegistry",
             ),
         },
     )

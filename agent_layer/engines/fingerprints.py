@@ -29,7 +29,7 @@ class Fingerprints(msgspec.Struct, frozen=True, kw_only=True):
     template_hash: str | None = None
 
 
-def fingerprints_of(location: str) -> Fingerprints:
+def read_fingerprints(location: str) -> Fingerprints:
     """Hash a model's tokenizer files and chat template.
 
     Args:

@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 from redis import Redis
 
 from agent_layer.engines.control import EngineControl
-from agent_layer.engines.fingerprints import fingerprints_of
+from agent_layer.engines.fingerprints import read_fingerprints
 from agent_layer.engines.policies import list_policies
-from agent_layer.engines.registry import Engine, EngineBoard, LogprobsMode
+from agent_layer.engines.registry import Engine, EngineRegistry, LogprobsMode
 from agent_layer.errors import BadInputError
 from agent_layer.infra.redis import Keys
 from agent_layer.settings import Settings
@@ -23,12 +23,12 @@ _HEALTH_SECONDS = 10.0
 _LOOPBACK = ("127.0.0.0/8", "::1/128", "localhost")
 
 
-def board_of(settings: Settings, redis: Redis) -> EngineBoard:
+def open_engine_registry(settings: Settings, redis: Redis) -> EngineRegistry:
     """Give the board of the settings' namespace."""
-    return EngineBoard(redis, Keys(settings.namespace), settings.gateway_seconds)
+    return EngineRegistry(redis, Keys(settings.namespace), settings.gateway_seconds)
 
 
-def put_on_board(
+def register_engine(
     settings: Settings, redis: Redis, url: str, location: str | None = None, logprobs_mode: LogprobsMode | None = None
 ) -> Engine:
     """Probe an engine and register what it serves.
@@ -39,8 +39,8 @@ def put_on_board(
     Raises: EngineError: it returns no token ids. UnreachableError: it does not answer.
     """
     report = EngineControl(url).probe()
-    board, place = board_of(settings, redis), location or report.location
-    found = fingerprints_of(place)
+    board, place = open_engine_registry(settings, redis), location or report.location
+    found = read_fingerprints(place)
     engine = Engine(
         url=url,
         run=settings.run,
@@ -68,8 +68,8 @@ def join_engine(settings: Settings, redis: Redis, url: str, location: str | None
             answer.
     """
     url = check_allowed(url, settings)
-    known = put_on_board(settings, redis, url, location)
-    board = board_of(settings, redis)
+    known = register_engine(settings, redis, url, location)
+    board = open_engine_registry(settings, redis)
     board.change(url, is_drained=False, is_joined=True)
     return board.read(url) or known
 
@@ -79,14 +79,14 @@ def leave_engine(settings: Settings, redis: Redis, url: str) -> None:
 
     Raises: NotFoundError: it is not on the board.
     """
-    board = board_of(settings, redis)
+    board = open_engine_registry(settings, redis)
     board.change(url, is_drained=True)
     board.forget(url)
 
 
-def forget_ended_engines(settings: Settings, redis: Redis) -> None:
+def remove_ended_engines(settings: Settings, redis: Redis) -> None:
     """Take engines of the run off the board that do not answer any more: nobody could give them new weights."""
-    board = board_of(settings, redis)
+    board = open_engine_registry(settings, redis)
     for engine in board.engines():
         if engine.run == settings.run and not EngineControl(engine.url, timeout_seconds=_HEALTH_SECONDS).is_healthy():
             board.forget(engine.url)

@@ -21,7 +21,7 @@ import msgspec
 from redis import Redis
 from redis.client import Pipeline
 
-from agent_layer.engines.fingerprints import fingerprints_of
+from agent_layer.engines.fingerprints import read_fingerprints
 from agent_layer.errors import EngineError, NotFoundError
 from agent_layer.infra.redis import Keys
 
@@ -61,7 +61,7 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True)
-class EngineBoard:
+class EngineRegistry:
     """The board of one namespace."""
 
     redis: Redis
@@ -108,7 +108,7 @@ class EngineBoard:
             changes.hset(key, mapping={name: _text_of(value) for name, value in wanted.items() if value is not None})
             self._announce(changes, url)
 
-    def note_end(self, engine: Engine) -> None:
+    def mark_ended(self, engine: Engine) -> None:
         """Say that an engine's process has ended: started again, it would have other weights than the board says.
 
         It stays out of service until it was given new ones. One that starts with what it served needs nothing.
@@ -153,7 +153,7 @@ class EngineBoard:
         self._move(url, epoch, {"state": "loading"})
         load()
         fields = {"state": "serving", "version": str(version), "location": location}
-        found = msgspec.structs.asdict(fingerprints_of(location))
+        found = msgspec.structs.asdict(read_fingerprints(location))
         self._move(url, epoch, fields | {name: _text_of(value) for name, value in found.items()})
 
     def live_gateways(self) -> list[str]:
@@ -198,15 +198,15 @@ class EngineBoard:
             self._announce(changes, url)
 
     # -- the gateway's side --------------------------------------------------------------------------
-    def show_gateway(self, gateway_id: str) -> None:
+    def renew_gateway(self, gateway_id: str) -> None:
         """Say that a gateway lives. It may send for ``gateway_seconds`` from before this call, no longer."""
         self.redis.zadd(self.keys.gateways, {gateway_id: self._now()})
 
-    def hide_gateway(self, gateway_id: str) -> None:
+    def remove_gateway(self, gateway_id: str) -> None:
         """Say that a gateway ended, so that nobody waits for it."""
         self.redis.zrem(self.keys.gateways, gateway_id)
 
-    def say_idle(self, url: str, gateway_id: str, epoch: int) -> None:
+    def mark_idle(self, url: str, gateway_id: str, epoch: int) -> None:
         """Say that the gateway has no call in flight and starts none until the engine serves again."""
         self.redis.hset(self.keys.engine(url), f"{_IDLE}{gateway_id}", str(epoch))
 

@@ -6,15 +6,15 @@ from agent_layer.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from agent_layer.export.dataset import Dataset as Dataset
-    from agent_layer.export.dataset import Plan as Plan
+    from agent_layer.export.dataset import DatasetPlan as DatasetPlan
     from agent_layer.export.dataset import Table as Table
-    from agent_layer.export.dataset_writer import Keeper as Keeper
+    from agent_layer.export.dataset_writer import DatasetWriter as DatasetWriter
     from agent_layer.export.feed import Feed as Feed
-    from agent_layer.export.feed import StorePlace as StorePlace
-    from agent_layer.export.files import replacing as replacing
+    from agent_layer.export.feed import StoreFeedPosition as StoreFeedPosition
+    from agent_layer.export.files import replace_file as replace_file
     from agent_layer.export.otlp import OtlpSender as OtlpSender
-    from agent_layer.export.spans import Trace as Trace
-    from agent_layer.export.spans import trace_of as trace_of
+    from agent_layer.export.spans import ExportedTrace as ExportedTrace
+    from agent_layer.export.spans import make_trace as make_trace
     from agent_layer.export.verl import (
         first_of_each_task as first_of_each_task,
     )
@@ -30,19 +30,19 @@ else:
         {
             "agent_layer.export.dataset": (
                 "Dataset",
-                "Plan",
+                "DatasetPlan",
                 "Table",
             ),
-            "agent_layer.export.dataset_writer": ("Keeper",),
+            "agent_layer.export.dataset_writer": ("DatasetWriter",),
             "agent_layer.export.feed": (
                 "Feed",
-                "StorePlace",
+                "StoreFeedPosition",
             ),
-            "agent_layer.export.files": ("replacing",),
+            "agent_layer.export.files": ("replace_file",),
             "agent_layer.export.otlp": ("OtlpSender",),
             "agent_layer.export.spans": (
-                "Trace",
-                "trace_of",
+                "ExportedTrace",
+                "make_trace",
             ),
             "agent_layer.export.verl": (
                 "first_of_each_task",

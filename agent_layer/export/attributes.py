@@ -7,12 +7,12 @@ from urllib.parse import urlsplit
 import msgspec
 
 from agent_layer import otel_names as names
-from agent_layer.schema import JsonObject, Observation, Reward, Step, Trajectory, parted, resolve
+from agent_layer.schema import JsonObject, Observation, Reward, Step, Trajectory, resolve, to_part_message
 
 AttributeValue: TypeAlias = str | bool | int | float | list[str] | list[int]
 
 
-def attributes_of_attempt(trajectory: Trajectory) -> dict[str, AttributeValue]:
+def attempt_attributes(trajectory: Trajectory) -> dict[str, AttributeValue]:
     """Who tried what, and what became of it."""
     started, outcome = trajectory.started, trajectory.outcome
     return _known(
@@ -34,7 +34,7 @@ def attributes_of_attempt(trajectory: Trajectory) -> dict[str, AttributeValue]:
     )
 
 
-def attributes_of_call(choices: Sequence[Step], contents: Mapping[str, bytes] | None) -> dict[str, AttributeValue]:
+def call_attributes(choices: Sequence[Step], contents: Mapping[str, bytes] | None) -> dict[str, AttributeValue]:
     """What was asked of which model, and how it answered.
 
     Args:
@@ -63,12 +63,14 @@ def attributes_of_call(choices: Sequence[Step], contents: Mapping[str, bytes] | 
         names.ROLE: step.role,
         names.CAPTURE_LEVEL: step.capture_level,
         names.FINDINGS: step.findings or None,
-        names.POLICY_VERSIONS: _versions_of(choices) or None,
+        names.POLICY_VERSIONS: _policy_versions(choices) or None,
     }
-    return _known(known | _sampling_of(step) | (_said(choices, contents) if contents is not None else {}))
+    return _known(
+        known | _sampling_attributes(step) | (_content_attributes(choices, contents) if contents is not None else {})
+    )
 
 
-def attributes_of_observation(observation: Observation, *, contents: bool) -> dict[str, AttributeValue]:
+def observation_attributes(observation: Observation, *, contents: bool) -> dict[str, AttributeValue]:
     """Which tool answered, and with ``contents`` what."""
     said = {
         names.TOOL_ARGUMENTS: _text(observation.arguments),
@@ -86,7 +88,7 @@ def attributes_of_observation(observation: Observation, *, contents: bool) -> di
     return _known(known | (said if contents else {}))
 
 
-def attributes_of_reward(reward: Reward) -> dict[str, AttributeValue]:
+def reward_attributes(reward: Reward) -> dict[str, AttributeValue]:
     """What was judged, and how; no score where there is no judgement."""
     return _known(
         {
@@ -101,16 +103,16 @@ def attributes_of_reward(reward: Reward) -> dict[str, AttributeValue]:
     )
 
 
-def _sampling_of(step: Step) -> dict[str, object]:
+def _sampling_attributes(step: Step) -> dict[str, object]:
     asked = step.sampling_asked if step.sampling_applied is None else step.sampling_applied
     values = {names.SAMPLING[name]: value for name, value in (asked or {}).items() if name in names.SAMPLING}
     stop = values.get(names.SAMPLING["stop"])
     return values | ({names.SAMPLING["stop"]: [stop]} if isinstance(stop, str) else {})
 
 
-def _said(choices: Sequence[Step], contents: Mapping[str, bytes]) -> dict[str, object]:
+def _content_attributes(choices: Sequence[Step], contents: Mapping[str, bytes]) -> dict[str, object]:
     state = choices[0].state
-    asked = [_parted(resolve(contents, hash_)) for hash_ in state.messages or ()]
+    asked = [_to_part_message(resolve(contents, hash_)) for hash_ in state.messages or ()]
     answered = [_answer(choice) for choice in choices if choice.action.message]
     return {
         names.INPUT_MESSAGES: _text(asked),
@@ -119,15 +121,15 @@ def _said(choices: Sequence[Step], contents: Mapping[str, bytes]) -> dict[str, o
     }
 
 
-def _parted(message: object) -> object:
-    return parted(cast("JsonObject", message)) if isinstance(message, dict) else message
+def _to_part_message(message: object) -> object:
+    return to_part_message(cast("JsonObject", message)) if isinstance(message, dict) else message
 
 
 def _answer(choice: Step) -> JsonObject:
-    return parted(choice.action.message or {}) | {"finish_reason": choice.action.finish_reason}
+    return to_part_message(choice.action.message or {}) | {"finish_reason": choice.action.finish_reason}
 
 
-def _versions_of(choices: Sequence[Step]) -> list[int]:
+def _policy_versions(choices: Sequence[Step]) -> list[int]:
     return sorted({version for choice in choices for version, _ in choice.action.policy_versions or ()})
 
 

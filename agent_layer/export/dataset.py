@@ -20,8 +20,8 @@ import msgspec
 import pyarrow as pa
 
 from agent_layer.errors import BadInputError
-from agent_layer.export.files import replacing
-from agent_layer.export.parts import Parts
+from agent_layer.export.files import replace_file
+from agent_layer.export.parts import PartFiles
 from agent_layer.infra.processes import try_lock
 from agent_layer.store.arrow import STEP_SCHEMA, TRAJECTORY_SCHEMA, tabulate_rows
 from agent_layer.store.index import TrajectoryRow
@@ -34,14 +34,14 @@ _FULL_BYTES = 16 << 20
 """A part that is larger gets no more trajectories; small enough to be replaced when one of them changes."""
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class DatasetEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One trajectory, ready to be written."""
 
     row: TrajectoryRow
     steps: pa.RecordBatch
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class DatasetPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What a dataset holds. Two plans that differ need two directories."""
 
     tables: list[Table]
@@ -51,7 +51,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _State(msgspec.Struct, frozen=True, kw_only=True):
-    plan: Plan
+    plan: DatasetPlan
     made_at: float
     """Seconds since the epoch; spans such as ``2h`` count from here."""
     position: str | None = None
@@ -69,17 +69,19 @@ class Dataset:
     Raises: BadInputError: it cannot be written to, another process writes it, or it holds something else.
     """
 
-    def __init__(self, directory: Path, plan: Plan, now: float) -> None:
+    def __init__(self, directory: Path, plan: DatasetPlan, now: float) -> None:
         self._directory = directory
         self._lock = _lock(directory)
         self._state = self._open_state(_State(plan=plan, made_at=now))
-        self._tables = {name: Parts(directory / name, _SCHEMAS[name]) for name in _SCHEMAS if name in plan.tables}
+        self._tables = {name: PartFiles(directory / name, _SCHEMAS[name]) for name in _SCHEMAS if name in plan.tables}
         for parts in self._tables.values():
             parts.begin()
-        self._homes = {
-            trajectory_id: number for parts in self._tables.values() for trajectory_id, number in parts.homes().items()
+        self._part_numbers = {
+            trajectory_id: number
+            for parts in self._tables.values()
+            for trajectory_id, number in parts.part_numbers().items()
         }
-        self._newest = max(self._homes.values(), default=0)
+        self._newest = max(self._part_numbers.values(), default=0)
 
     def __enter__(self) -> Self:
         return self
@@ -97,7 +99,7 @@ class Dataset:
     @property
     def trajectory_ids(self) -> Collection[str]:
         """Those that it holds."""
-        return self._homes.keys()
+        return self._part_numbers.keys()
 
     def load(self) -> bytes | None:
         """See feed.Place."""
@@ -108,32 +110,32 @@ class Dataset:
         if position != self.load():
             self._keep(msgspec.structs.replace(self._state, position=position.decode()))
 
-    def put(self, entries: Sequence[Entry]) -> None:
+    def put(self, entries: Sequence[DatasetEntry]) -> None:
         """Enter trajectories, each in the place of what was known of it before."""
-        homes = {entry.row.trajectory_id: self._home_of(entry) for entry in entries}
+        homes = {entry.row.trajectory_id: self._choose_part(entry) for entry in entries}
         for number in sorted(set(homes.values())):
             own = [entry for entry in entries if homes[entry.row.trajectory_id] == number]
             self._replace(number, [entry.row.trajectory_id for entry in own], own)
-        self._homes |= homes
+        self._part_numbers |= homes
 
     def drop(self, trajectory_ids: Iterable[str]) -> None:
         """Take trajectories out, such as those that were deleted or do not meet the filters any more."""
         gone: defaultdict[int, list[str]] = defaultdict(list)
         for trajectory_id in trajectory_ids:
-            if trajectory_id in self._homes:
-                gone[self._homes[trajectory_id]].append(trajectory_id)
+            if trajectory_id in self._part_numbers:
+                gone[self._part_numbers[trajectory_id]].append(trajectory_id)
         for number, ours in sorted(gone.items()):
             self._replace(number, ours, [])
             for trajectory_id in ours:
-                del self._homes[trajectory_id]
+                del self._part_numbers[trajectory_id]
 
-    def _replace(self, number: int, trajectory_ids: Sequence[str], entries: Sequence[Entry]) -> None:
+    def _replace(self, number: int, trajectory_ids: Sequence[str], entries: Sequence[DatasetEntry]) -> None:
         for name, parts in self._tables.items():
             rows = tabulate_rows(entry.row for entry in entries).to_batches()
             parts.replace(number, trajectory_ids, rows if name == "trajectories" else [one.steps for one in entries])
 
-    def _home_of(self, entry: Entry) -> int:
-        known = self._homes.get(entry.row.trajectory_id)
+    def _choose_part(self, entry: DatasetEntry) -> int:
+        known = self._part_numbers.get(entry.row.trajectory_id)
         if known is None and sum(parts.size_bytes(self._newest) for parts in self._tables.values()) > _FULL_BYTES:
             self._newest += 1
         return self._newest if known is None else known
@@ -157,7 +159,7 @@ class Dataset:
         return found
 
     def _keep(self, state: _State) -> None:
-        with replacing(self._directory / "dataset.json") as path:
+        with replace_file(self._directory / "dataset.json") as path:
             path.write_bytes(msgspec.json.format(msgspec.json.encode(state)))
         self._state = state
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 
 from agent_layer.errors import CorruptRecordError
-from agent_layer.export.dataset import Dataset, Entry
+from agent_layer.export.dataset import Dataset, DatasetEntry
 from agent_layer.export.feed import Feed
 from agent_layer.store import Store
 from agent_layer.store.arrow import tabulate_steps
@@ -14,7 +14,7 @@ _BATCH = 1_024
 _BATCH_BYTES = 32 << 20
 
 
-class Keeper:
+class DatasetWriter:
     """Brings what a feed gives into a dataset.
 
     Args:
@@ -43,7 +43,7 @@ class Keeper:
         self._step: Which | None = step
         self._on_corrupt = on_corrupt
 
-    def fill(
+    def write_all(
         self, progress: Callable[[int], None] = lambda _: None, is_stopped: Callable[[], bool] = lambda: False
     ) -> int | None:
         """Make the dataset equal to what the store answers now; give the number of trajectories.
@@ -53,39 +53,39 @@ class Keeper:
             is_stopped: asked after each part; the dataset is then sound, but not whole, and None is given.
         """
         answered: set[str] = set()
-        for batch in _batches(self._entries(_noted(self._feed.stored(), answered))):
+        for batch in _batches(self._entries(_collect_ids(self._feed.scan_stored(), answered))):
             self._dataset.put(batch)
             progress(len(answered))
             if is_stopped():
                 return None
         self._dataset.drop(set(self._dataset.trajectory_ids) - answered)
-        self._feed.remember()
+        self._feed.mark_done()
         return len(answered)
 
-    def keep_current(self, wait_seconds: float) -> int:
+    def write_changes(self, wait_seconds: float) -> int:
         """Wait for changes, and enter those that are due; give how many trajectories they concern."""
-        changed = self._feed.changed(wait_seconds)[:_BATCH]
-        rows = self._feed.wanted(changed)
+        changed = self._feed.wait_changed(wait_seconds)[:_BATCH]
+        rows = self._feed.matching_rows(changed)
         for batch in _batches(self._entries(rows)):
             self._dataset.put(batch)
         self._dataset.drop(set(changed) - {row.trajectory_id for row in rows})
-        self._feed.remember(changed)
+        self._feed.mark_done(changed)
         return len(changed)
 
-    def _entries(self, rows: Iterable[TrajectoryRow]) -> Iterator[Entry]:
+    def _entries(self, rows: Iterable[TrajectoryRow]) -> Iterator[DatasetEntry]:
         for row, trajectory in self._store.read(rows, contents=self._contents, on_corrupt=self._on_corrupt):
             steps = trajectory.steps if self._step is None else pick_steps(trajectory, self._step)
-            yield Entry(row=row, steps=tabulate_steps(trajectory, steps, contents=self._contents))
+            yield DatasetEntry(row=row, steps=tabulate_steps(trajectory, steps, contents=self._contents))
 
 
-def _noted(rows: Iterable[TrajectoryRow], trajectory_ids: set[str]) -> Iterator[TrajectoryRow]:
+def _collect_ids(rows: Iterable[TrajectoryRow], trajectory_ids: set[str]) -> Iterator[TrajectoryRow]:
     for row in rows:
         trajectory_ids.add(row.trajectory_id)
         yield row
 
 
-def _batches(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
-    batch: list[Entry] = []
+def _batches(entries: Iterable[DatasetEntry]) -> Iterator[list[DatasetEntry]]:
+    batch: list[DatasetEntry] = []
     num_bytes = 0
     for entry in entries:
         batch.append(entry)

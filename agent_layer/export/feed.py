@@ -21,7 +21,7 @@ _CUT_SECONDS = 0.001
 _MOST_EVENTS = 256
 
 
-class Place(Protocol):
+class FeedPosition(Protocol):
     """Where a feed remembers how far it has come in the store's events."""
 
     def load(self) -> bytes | None:
@@ -33,7 +33,7 @@ class Place(Protocol):
         ...
 
 
-class StorePlace:
+class StoreFeedPosition:
     """A place in Redis, under the name of who consumes."""
 
     def __init__(self, store: Store, consumer: str) -> None:
@@ -41,18 +41,18 @@ class StorePlace:
         self._key = store.keys.exported(consumer)
 
     def load(self) -> bytes | None:
-        """See Place."""
+        """See FeedPosition."""
         return cast("bytes | None", self._redis.get(self._key))
 
     def save(self, position: bytes) -> None:
-        """See Place."""
+        """See FeedPosition."""
         self._redis.set(self._key, position)
 
 
 class Feed:
     """Trajectories that have ended and meet the filters."""
 
-    def __init__(self, store: Store, place: Place, **filters: Unpack[Filters]) -> None:
+    def __init__(self, store: Store, place: FeedPosition, **filters: Unpack[Filters]) -> None:
         self._store = store
         self._place = place
         self._filters = filters
@@ -60,7 +60,7 @@ class Feed:
         self._due: dict[str, float] = {}
         """Id → when it may be given, oldest first."""
 
-    def stored(self) -> Iterator[TrajectoryRow]:
+    def scan_stored(self) -> Iterator[TrajectoryRow]:
         """Give all that have ended so far, in order of their start."""
         return (row for row in self._store.scan(**self._filters) if row.status in FINAL_STATUSES)
 
@@ -73,40 +73,40 @@ class Feed:
         self._position = known if is_kept and known else newest[0][0] if newest else b"0-0"
         return is_kept
 
-    def changed(self, wait_seconds: float) -> list[str]:
+    def wait_changed(self, wait_seconds: float) -> list[str]:
         """Wait for ends and for what is added to ended ones; give those that are due, empty when there is none yet."""
-        self._listen(1 if self._ripe() else max(1, int(1_000 * wait_seconds)))
-        return self._ripe()
+        self._read_events(1 if self._due_ids() else max(1, int(1_000 * wait_seconds)))
+        return self._due_ids()
 
-    def wanted(self, trajectory_ids: Collection[str]) -> list[TrajectoryRow]:
+    def matching_rows(self, trajectory_ids: Collection[str]) -> list[TrajectoryRow]:
         """Give the rows of those that are there, have ended and meet the filters."""
-        return [row for trajectory_id in trajectory_ids for row in self._wanted(trajectory_id)]
+        return [row for trajectory_id in trajectory_ids for row in self._matching_row(trajectory_id)]
 
-    def remember(self, trajectory_ids: Collection[str] = ()) -> None:
+    def mark_done(self, trajectory_ids: Collection[str] = ()) -> None:
         """Know that these were dealt with."""
         for trajectory_id in trajectory_ids:
             self._due.pop(trajectory_id, None)
         if not self._due:
             self._place.save(self._position)
 
-    def _ripe(self) -> list[str]:
+    def _due_ids(self) -> list[str]:
         now = time.monotonic()
         return [trajectory_id for trajectory_id, due_at in self._due.items() if due_at <= now]
 
-    def _listen(self, wait_ms: int) -> None:
+    def _read_events(self, wait_ms: int) -> None:
         events = self._store.keys.events
         found = self._store.redis.xread({events: self._position}, count=_MOST_EVENTS, block=wait_ms)
         for _, entries in cast("list[tuple[bytes, list[tuple[bytes, dict[bytes, bytes]]]]]", found):
             for entry_id, fields in entries:
                 self._position = entry_id
-                self._note(fields)
+                self._schedule(fields)
 
-    def _note(self, fields: dict[bytes, bytes]) -> None:
+    def _schedule(self, fields: dict[bytes, bytes]) -> None:
         kind, status = fields.get(b"kind"), fields.get(b"status", b"").decode()
         if kind in (b"addition", b"deleted") or (kind == b"trajectory" and status in FINAL_STATUSES):
             self._due.setdefault(fields[b"trajectory_id"].decode(), time.monotonic() + _LINGER_SECONDS)
 
-    def _wanted(self, trajectory_id: str) -> Iterator[TrajectoryRow]:
+    def _matching_row(self, trajectory_id: str) -> Iterator[TrajectoryRow]:
         """Ask the store whether it meets the filters, among the few that began when it did."""
         try:
             row = self._store.row(trajectory_id)

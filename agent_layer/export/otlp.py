@@ -12,7 +12,7 @@ from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, Trace
 
 from agent_layer import __version__
 from agent_layer.errors import UnreachableError
-from agent_layer.export.spans import Span, Trace
+from agent_layer.export.spans import ExportedSpan, ExportedTrace
 
 _PATH = "/v1/traces"
 _MOST_SPANS = 512
@@ -42,7 +42,7 @@ class OtlpSender:
         self._exporter: Exporter = OTLPSpanExporter(endpoint=self._url, timeout=timeout_seconds)
         self._resource = Resource.create({"service.name": service})
 
-    def send(self, traces: Sequence[Trace]) -> int:
+    def send(self, traces: Sequence[ExportedTrace]) -> int:
         """Send whole traces; give the number of spans.
 
         Raises: UnreachableError: the endpoint did not take them; sending again does no harm.
@@ -57,17 +57,17 @@ class OtlpSender:
         return len(spans)
 
 
-def readable_spans(trace: Trace, resource: Resource) -> list[ReadableSpan]:
+def readable_spans(trace: ExportedTrace, resource: Resource) -> list[ReadableSpan]:
     """Give the spans of a trace as OpenTelemetry's exporters want them."""
     return [_readable(trace, span, resource) for span in trace.spans]
 
 
-def _readable(trace: Trace, span: Span, resource: Resource) -> ReadableSpan:
+def _readable(trace: ExportedTrace, span: ExportedSpan, resource: Resource) -> ReadableSpan:
     status = Status(StatusCode.UNSET) if span.error is None else Status(StatusCode.ERROR, span.error)
     return ReadableSpan(
         span.name,
-        _place(trace, span.span_id),
-        parent=_place(trace, span.parent_id) if span.parent_id else None,
+        _span_context(trace, span.span_id),
+        parent=_span_context(trace, span.parent_id) if span.parent_id else None,
         resource=resource,
         attributes=span.attributes,
         events=[Event(event.name, event.attributes, _nanoseconds(event.at)) for event in span.events],
@@ -79,7 +79,7 @@ def _readable(trace: Trace, span: Span, resource: Resource) -> ReadableSpan:
     )
 
 
-def _place(trace: Trace, span_id: str) -> SpanContext:
+def _span_context(trace: ExportedTrace, span_id: str) -> SpanContext:
     state = TraceState.from_header([trace.state]) if trace.state else None
     return SpanContext(
         int(trace.trace_id, 16), int(span_id, 16), is_remote=False, trace_flags=TraceFlags(1), trace_state=state

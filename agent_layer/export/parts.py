@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from agent_layer.export.files import UNFINISHED, replacing
+from agent_layer.export.files import UNFINISHED, replace_file
 
 # pyright: reportUnknownMemberType=false
 # pyarrow's functions take files of every kind.
@@ -23,7 +23,7 @@ _ID = "trajectory_id"
 _ROW_GROUP = 65_536
 
 
-class Parts:
+class PartFiles:
     """The files ``part-000000.parquet``, ``part-000001.parquet``, … of one directory. One process writes them."""
 
     def __init__(self, directory: Path, schema: pa.Schema) -> None:
@@ -37,7 +37,7 @@ class Parts:
         if not self._numbers():
             self._write(0, self._schema.empty_table())
 
-    def homes(self) -> dict[str, int]:
+    def part_numbers(self) -> dict[str, int]:
         """Where each trajectory lives: id → number of its part."""
         homes: dict[str, int] = {}
         for number in self._numbers():
@@ -65,7 +65,10 @@ class Parts:
         return stored.filter(pc.invert(are_gone))
 
     def _write(self, number: int, table: pa.Table) -> None:
-        with replacing(self._path(number)) as path, pq.ParquetWriter(path, self._schema, compression="zstd") as writer:
+        with (
+            replace_file(self._path(number)) as path,
+            pq.ParquetWriter(path, self._schema, compression="zstd") as writer,
+        ):
             if table.num_rows:  # an empty group of rows is what ``datasets`` cannot read
                 writer.write_table(table, row_group_size=_ROW_GROUP)
 

@@ -19,20 +19,20 @@ import msgspec
 from agent_layer import otel_names as names
 from agent_layer.export.attributes import (
     AttributeValue,
-    attributes_of_attempt,
-    attributes_of_call,
-    attributes_of_observation,
-    attributes_of_reward,
+    attempt_attributes,
+    call_attributes,
+    observation_attributes,
+    reward_attributes,
 )
 from agent_layer.schema import Observation, Reward, Step, Trajectory, current_rewards
-from agent_layer.schema.wire import span_id_of, trace_id_of
+from agent_layer.schema.wire import derive_span_id, derive_trace_id
 
 Member: TypeAlias = Step | Observation
 
 _FAILED = ("failed", "cancelled", "dead", "lost")
 
 
-class SpanEvent(msgspec.Struct, frozen=True, kw_only=True):
+class ExportedEvent(msgspec.Struct, frozen=True, kw_only=True):
     """Something that happened at one moment of a span."""
 
     name: str
@@ -40,7 +40,7 @@ class SpanEvent(msgspec.Struct, frozen=True, kw_only=True):
     attributes: dict[str, AttributeValue]
 
 
-class Span(msgspec.Struct, frozen=True, kw_only=True):
+class ExportedSpan(msgspec.Struct, frozen=True, kw_only=True):
     """One span. Times are seconds since the epoch."""
 
     name: str
@@ -49,22 +49,22 @@ class Span(msgspec.Struct, frozen=True, kw_only=True):
     began_at: float
     ended_at: float
     attributes: dict[str, AttributeValue]
-    events: list[SpanEvent] = []
+    events: list[ExportedEvent] = []
     is_client: bool = False
     """What it spans happens at a server."""
     error: str | None = None
     """Why it failed; None: it did not."""
 
 
-class Trace(msgspec.Struct, frozen=True, kw_only=True):
+class ExportedTrace(msgspec.Struct, frozen=True, kw_only=True):
     """All spans of one attempt, the root first."""
 
     trace_id: str
     state: str | None
-    spans: list[Span]
+    spans: list[ExportedSpan]
 
 
-def trace_of(trajectory: Trajectory, *, contents: bool = False) -> Trace:
+def make_trace(trajectory: Trajectory, *, contents: bool = False) -> ExportedTrace:
     """Give the spans of one attempt; of one that still runs, what is there so far.
 
     Args:
@@ -73,14 +73,14 @@ def trace_of(trajectory: Trajectory, *, contents: bool = False) -> Trace:
     """
     begun_in = trajectory.started.trace if trajectory.started else None
     known = [begun_in.trace_id] if begun_in else [step.trace_id for step in trajectory.steps if step.trace_id]
-    return Trace(
-        trace_id=known[0] if known else trace_id_of(trajectory.trajectory_id),
+    return ExportedTrace(
+        trace_id=known[0] if known else derive_trace_id(trajectory.trajectory_id),
         state=begun_in.state if begun_in else None,
         spans=list(_spans(trajectory, contents=contents)),
     )
 
 
-def _spans(trajectory: Trajectory, *, contents: bool) -> Iterator[Span]:
+def _spans(trajectory: Trajectory, *, contents: bool) -> Iterator[ExportedSpan]:
     yield _attempt(trajectory)
     members: list[Member] = [*trajectory.steps, *trajectory.observations]
     for agent in sorted({one.agent for one in members if one.agent} - {_root_agent(trajectory)}):
@@ -92,30 +92,30 @@ def _spans(trajectory: Trajectory, *, contents: bool) -> Iterator[Span]:
         yield _tool(trajectory, observation, contents=contents)
 
 
-def _attempt(trajectory: Trajectory) -> Span:
+def _attempt(trajectory: Trajectory) -> ExportedSpan:
     started, outcome = trajectory.started, trajectory.outcome
     task = started.task_id if started else trajectory.trajectory_id
     began_at = started.started_at if started else min((step.started_at for step in trajectory.steps), default=0.0)
     latest = max((step.ended_at or step.started_at for step in trajectory.steps), default=began_at)
-    return Span(
+    return ExportedSpan(
         name=f"{names.INVOKE_AGENT} {_root_agent(trajectory) or task}",
-        span_id=_parent_of(trajectory, None),
+        span_id=_agent_span_id(trajectory, None),
         parent_id=started.trace.span_id if started and started.trace else None,
         began_at=began_at,
         ended_at=outcome.ended_at if outcome else latest,
-        attributes=attributes_of_attempt(trajectory),
+        attributes=attempt_attributes(trajectory),
         events=[_event(reward) for reward in current_rewards(trajectory.rewards) if reward.scope != "step"],
         error=(outcome.error or outcome.status) if outcome and outcome.status in _FAILED else None,
     )
 
 
-def _agent(trajectory: Trajectory, agent: str, members: Sequence[Member]) -> Span:
-    return Span(
+def _agent(trajectory: Trajectory, agent: str, members: Sequence[Member]) -> ExportedSpan:
+    return ExportedSpan(
         name=f"{names.INVOKE_AGENT} {agent}",
-        span_id=_parent_of(trajectory, agent),
-        parent_id=_parent_of(trajectory, None),
-        began_at=min(_begin_of(one) for one in members),
-        ended_at=max(_end_of(one) for one in members),
+        span_id=_agent_span_id(trajectory, agent),
+        parent_id=_agent_span_id(trajectory, None),
+        began_at=min(_begin(one) for one in members),
+        ended_at=max(_end(one) for one in members),
         attributes={
             names.OPERATION: names.INVOKE_AGENT,
             names.AGENT: agent,
@@ -124,45 +124,47 @@ def _agent(trajectory: Trajectory, agent: str, members: Sequence[Member]) -> Spa
     )
 
 
-def _call(trajectory: Trajectory, choices: Sequence[Step], rewards: Sequence[Reward], *, contents: bool) -> Span:
+def _call(
+    trajectory: Trajectory, choices: Sequence[Step], rewards: Sequence[Reward], *, contents: bool
+) -> ExportedSpan:
     step, indices = choices[0], {choice.index for choice in choices}
-    return Span(
+    return ExportedSpan(
         name=f"{names.CHAT} {step.model}" if step.model else names.CHAT,
-        span_id=step.span_id or span_id_of(f"{step.trajectory_id} {step.call_id}"),
-        parent_id=_span_around(trajectory, step) or _parent_of(trajectory, step.agent),
+        span_id=step.span_id or derive_span_id(f"{step.trajectory_id} {step.call_id}"),
+        parent_id=_span_around(trajectory, step) or _agent_span_id(trajectory, step.agent),
         began_at=step.started_at,
-        ended_at=_end_of(step),
-        attributes=attributes_of_call(choices, trajectory.contents if contents else None),
+        ended_at=_end(step),
+        attributes=call_attributes(choices, trajectory.contents if contents else None),
         events=[_event(reward) for reward in rewards if reward.step in indices],
         is_client=True,
         error=(step.error or step.status) if step.status in ("error", "aborted") else None,
     )
 
 
-def _tool(trajectory: Trajectory, observation: Observation, *, contents: bool) -> Span:
-    return Span(
+def _tool(trajectory: Trajectory, observation: Observation, *, contents: bool) -> ExportedSpan:
+    return ExportedSpan(
         name=f"{names.EXECUTE_TOOL} {observation.name}",
-        span_id=span_id_of(f"{observation.trajectory_id} {observation.observation_id}"),
-        parent_id=_parent_of(trajectory, observation.agent),
-        began_at=_begin_of(observation),
+        span_id=derive_span_id(f"{observation.trajectory_id} {observation.observation_id}"),
+        parent_id=_agent_span_id(trajectory, observation.agent),
+        began_at=_begin(observation),
         ended_at=observation.at,
-        attributes=attributes_of_observation(observation, contents=contents),
+        attributes=observation_attributes(observation, contents=contents),
         error="error" if observation.status == "error" else None,
     )
 
 
-def _event(reward: Reward) -> SpanEvent:
-    return SpanEvent(name=names.EVALUATION_EVENT, at=reward.at, attributes=attributes_of_reward(reward))
+def _event(reward: Reward) -> ExportedEvent:
+    return ExportedEvent(name=names.EVALUATION_EVENT, at=reward.at, attributes=reward_attributes(reward))
 
 
 def _root_agent(trajectory: Trajectory) -> str | None:
     return trajectory.started.agent if trajectory.started else None
 
 
-def _parent_of(trajectory: Trajectory, agent: str | None) -> str:
+def _agent_span_id(trajectory: Trajectory, agent: str | None) -> str:
     """Span id of the agent; that of the attempt for its own agent and for none."""
     is_further = agent is not None and agent != _root_agent(trajectory)
-    return span_id_of(f"{trajectory.trajectory_id} {agent}" if is_further else trajectory.trajectory_id)
+    return derive_span_id(f"{trajectory.trajectory_id} {agent}" if is_further else trajectory.trajectory_id)
 
 
 def _span_around(trajectory: Trajectory, step: Step) -> str | None:
@@ -171,9 +173,9 @@ def _span_around(trajectory: Trajectory, step: Step) -> str | None:
     return step.parent_span_id if begun_in and begun_in.span_id else None
 
 
-def _begin_of(member: Member) -> float:
+def _begin(member: Member) -> float:
     return member.started_at if isinstance(member, Step) else member.at - (member.duration_seconds or 0.0)
 
 
-def _end_of(member: Member) -> float:
+def _end(member: Member) -> float:
     return (member.ended_at or member.started_at) if isinstance(member, Step) else member.at

@@ -18,8 +18,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from agent_layer.export.files import replacing
-from agent_layer.schema import JsonObject, Trajectory, object_of, objects_of, resolve
+from agent_layer.export.files import replace_file
+from agent_layer.schema import JsonObject, Trajectory, as_json_object, as_json_objects, resolve
 from agent_layer.store.arrow import JSON, json_text
 from agent_layer.store.index import TrajectoryRow
 
@@ -59,7 +59,7 @@ def first_of_each_task(rows: Iterable[TrajectoryRow]) -> Iterator[TrajectoryRow]
 def verl_row(trajectory: Trajectory, index: int) -> JsonObject | None:
     """Give the row of a trajectory's task; None where nothing says what was asked, or not in text alone."""
     started, task = trajectory.started, trajectory.task
-    prompt = _prompt_of(trajectory)
+    prompt = _prompt(trajectory)
     if started is None or not prompt:
         return None
     first = next(iter(trajectory.steps), None)
@@ -88,7 +88,7 @@ def write_verl(path: Path, tasks: Iterable[JsonObject | None]) -> tuple[int, int
     Raises: BadInputError: the file cannot be written.
     """
     remaining, num_written, num_left_out = iter(tasks), 0, 0
-    with replacing(path) as unfinished, pq.ParquetWriter(unfinished, _SCHEMA, compression="zstd") as writer:
+    with replace_file(path) as unfinished, pq.ParquetWriter(unfinished, _SCHEMA, compression="zstd") as writer:
         while batch := list(islice(remaining, _BATCH)):
             rows = [row for row in batch if row is not None]
             if rows:  # an empty group of rows is what ``datasets`` cannot read
@@ -97,7 +97,7 @@ def write_verl(path: Path, tasks: Iterable[JsonObject | None]) -> tuple[int, int
     return num_written, num_left_out
 
 
-def _prompt_of(trajectory: Trajectory) -> list[JsonObject] | None:
+def _prompt(trajectory: Trajectory) -> list[JsonObject] | None:
     """What the policy was first asked; where no model was asked anything, the input of the task."""
     for step in trajectory.steps:
         if step.role == "policy" and step.state.messages:
@@ -111,7 +111,7 @@ def _prompt_of(trajectory: Trajectory) -> list[JsonObject] | None:
 
 def _message(value: object) -> JsonObject | None:
     """A message as role and text; None where that would not be all of it."""
-    message = object_of(value)
+    message = as_json_object(value)
     text = _text(message.get("content"))
     if text is None or message.get("tool_calls") or not isinstance(message.get("role"), str):
         return None
@@ -121,5 +121,5 @@ def _message(value: object) -> JsonObject | None:
 def _text(content: object) -> str | None:
     if isinstance(content, str):
         return content
-    texts = [part.get("text") for part in objects_of(content)]
+    texts = [part.get("text") for part in as_json_objects(content)]
     return "".join(cast("list[str]", texts)) if texts and all(isinstance(text, str) for text in texts) else None

@@ -9,7 +9,7 @@ from contextlib import closing
 from aiohttp import web
 from redis import Redis
 
-from agent_layer.engines import EngineBoard
+from agent_layer.engines import EngineRegistry
 from agent_layer.errors import BadInputError
 from agent_layer.gateway.calls import Calls
 from agent_layer.gateway.engines import EnginePool, EngineWatcher, PolicyRegistrar
@@ -50,6 +50,7 @@ def build_app(
     redis: Redis,
     log: SettlingLog,
     peers: PeerProxy | None = None,
+    *,
     clock: Callable[[], float] = time.monotonic,
 ) -> web.Application:
     """Build the gateway.
@@ -63,7 +64,7 @@ def build_app(
 
     Raises: BadInputError: there is no operator key.
     """
-    return Gateway(settings, redis, log, peers, clock).app()
+    return Gateway(settings, redis, log, peers, clock=clock).app()
 
 
 class Gateway:
@@ -75,6 +76,7 @@ class Gateway:
         redis: Redis,
         log: SettlingLog,
         peers: PeerProxy | None = None,
+        *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if not settings.api_key:
@@ -88,8 +90,8 @@ class Gateway:
             settings.idle_seconds, self._counters, clock, paused_seconds=settings.paused_seconds
         )
         self._access = Access([settings.api_key, *settings.former_keys], self._rollouts, self._counters)
-        board = EngineBoard(redis, keys, settings.gateway_seconds)
-        self._engines = EngineWatcher(board, new_id(), settings, clock)
+        board = EngineRegistry(redis, keys, settings.gateway_seconds)
+        self._engines = EngineWatcher(board, new_id(), settings)  # real time: its limits are those of keys in Redis
         self._upstream = Upstream(settings.connect_seconds, settings.request_seconds)
         self._calls = Calls(
             settings=settings,

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 from agent_layer.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from agent_layer.infra.batched import pages_of as pages_of
+    from agent_layer.infra.batches import batched as batched
 else:
     __getattr__ = lazy_exports(
         __name__,
         {
-            "agent_layer.infra.batched": ("pages_of",),
+            "agent_layer.infra.batches": ("batched",),
         },
     )

@@ -7,13 +7,13 @@ from agent_layer.lazy import lazy_exports
 if TYPE_CHECKING:
     from agent_layer.ingest.app import build_app as build_app
     from agent_layer.ingest.messages import (
-        Batch as Batch,
+        ImportBatch as ImportBatch,
     )
     from agent_layer.ingest.messages import (
-        records_of as records_of,
+        line_trajectory_id as line_trajectory_id,
     )
     from agent_layer.ingest.messages import (
-        trajectory_id_of_line as trajectory_id_of_line,
+        make_records as make_records,
     )
     from agent_layer.ingest.spans import (
         AgentRun as AgentRun,
@@ -22,31 +22,31 @@ if TYPE_CHECKING:
         ModelCall as ModelCall,
     )
     from agent_layer.ingest.spans import (
-        Seen as Seen,
+        ReceivedSpan as ReceivedSpan,
     )
     from agent_layer.ingest.spans import (
-        SpanReceived as SpanReceived,
+        SpanMeaning as SpanMeaning,
     )
     from agent_layer.ingest.spans import (
         ToolCall as ToolCall,
     )
     from agent_layer.ingest.spans import (
-        in_order as in_order,
+        first_text as first_text,
     )
     from agent_layer.ingest.spans import (
-        json_of as json_of,
+        numbered_objects as numbered_objects,
     )
     from agent_layer.ingest.spans import (
-        nested as nested,
+        parse_json_text as parse_json_text,
     )
     from agent_layer.ingest.spans import (
         read_line as read_line,
     )
     from agent_layer.ingest.spans import (
-        text_of as text_of,
+        token_usage as token_usage,
     )
     from agent_layer.ingest.spans import (
-        usage_of as usage_of,
+        unflatten as unflatten,
     )
 else:
     __getattr__ = lazy_exports(
@@ -54,22 +54,22 @@ else:
         {
             "agent_layer.ingest.app": ("build_app",),
             "agent_layer.ingest.messages": (
-                "Batch",
-                "records_of",
-                "trajectory_id_of_line",
+                "ImportBatch",
+                "line_trajectory_id",
+                "make_records",
             ),
             "agent_layer.ingest.spans": (
                 "AgentRun",
                 "ModelCall",
-                "Seen",
-                "SpanReceived",
+                "ReceivedSpan",
+                "SpanMeaning",
                 "ToolCall",
-                "in_order",
-                "json_of",
-                "nested",
+                "first_text",
+                "numbered_objects",
+                "parse_json_text",
                 "read_line",
-                "text_of",
-                "usage_of",
+                "token_usage",
+                "unflatten",
             ),
         },
     )

@@ -16,11 +16,11 @@ from agent_layer.ingest.decoding import (
     refuse_json,
     refuse_protobuf,
 )
-from agent_layer.ingest.http import Access, read_body
+from agent_layer.ingest.http import IngestKeys, read_body
 from agent_layer.ingest.intake import Intake, Log
 from agent_layer.ingest.ledger import OwnLog
 from agent_layer.ingest.logs import LogReceiver
-from agent_layer.ingest.spans import SpanReceived
+from agent_layer.ingest.spans import ReceivedSpan
 from agent_layer.schema import check_name, split_trajectory_id
 from agent_layer.schema.wire import ROLLOUT_HEADER
 from agent_layer.settings import Settings
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 class _Encoding(NamedTuple):
     """One of OTLP's two encodings."""
 
-    decode: Callable[[bytes], list[SpanReceived]]
+    decode: Callable[[bytes], list[ReceivedSpan]]
     answer: Callable[[int, str], bytes]
     refuse: Callable[[str], bytes]
 
@@ -58,20 +58,20 @@ def build_app(settings: Settings, log: _Log) -> web.Application:
     Raises: BadInputError: there is no key.
     """
     app = web.Application(client_max_size=settings.max_body_bytes)
-    access = Access(settings)
+    access = IngestKeys(settings)
     spans, logs = _SpanReceiver(settings, access, log), LogReceiver(settings, access, log)
     app.add_routes(
         [
-            web.post("/v1/traces", spans.take),
-            web.post("/v1/logs/{namespace}/{name}", logs.take),
-            web.get("/health", _say_health),
+            web.post("/v1/traces", spans.receive),
+            web.post("/v1/logs/{namespace}/{name}", logs.receive),
+            web.get("/health", _health),
         ]
     )
-    app.cleanup_ctx.append(logs.attend)
+    app.cleanup_ctx.append(logs.watch_commits)
     return app
 
 
-async def _say_health(_: web.Request) -> web.Response:
+async def _health(_: web.Request) -> web.Response:
     """Say that spans and logs are taken."""
     return web.json_response({"status": "ok"})
 
@@ -79,12 +79,12 @@ async def _say_health(_: web.Request) -> web.Response:
 class _SpanReceiver:
     """Takes one request after the other into the log."""
 
-    def __init__(self, settings: Settings, access: Access, log: Log) -> None:
+    def __init__(self, settings: Settings, access: IngestKeys, log: Log) -> None:
         self._access = access
         self._intake = Intake(log, settings.run)
         self._turn = asyncio.Lock()
 
-    async def take(self, request: web.Request) -> web.Response:
+    async def receive(self, request: web.Request) -> web.Response:
         """Take the spans of a request, and say how many were rejected."""
         encoding = _ENCODINGS.get(request.content_type)
         if encoding is None:
@@ -92,10 +92,10 @@ class _SpanReceiver:
         if not self._access.is_allowed(request):
             return _respond(request, 401, encoding.refuse("ingest: this key is not known; use AGENT_LAYER_INGEST_KEY"))
         try:
-            named = _named_in(request)
+            named = _default_trajectory(request)
             spans = encoding.decode(await read_body(request, "OTLP request"))
             async with self._turn:
-                taken = await asyncio.to_thread(self._intake.take, spans, named)
+                taken = await asyncio.to_thread(self._intake.add_spans, spans, named)
         except BadInputError as error:
             return _respond(request, 400, encoding.refuse(str(error)))
         except BackPressureError as error:
@@ -105,7 +105,7 @@ class _SpanReceiver:
         return _respond(request, 200, encoding.answer(taken.num_rejected, taken.reason))
 
 
-def _named_in(request: web.Request) -> str | None:
+def _default_trajectory(request: web.Request) -> str | None:
     """Give the trajectory that all spans of the request belong to, unless they say otherwise.
 
     Raises: BadInputError: the header names none.

@@ -19,11 +19,11 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from opentelemetry.proto.trace.v1.trace_pb2 import Status as SpanStatus
 
 from agent_layer.errors import BadInputError
-from agent_layer.ingest.spans import SpanEvent, SpanReceived
+from agent_layer.ingest.spans import ReceivedEvent, ReceivedSpan
 from agent_layer.schema import JsonObject
 
 
-def decode_protobuf(body: bytes) -> list[SpanReceived]:
+def decode_protobuf(body: bytes) -> list[ReceivedSpan]:
     """Read the spans of a request.
 
     Raises: BadInputError: it is no ExportTraceServiceRequest.
@@ -35,7 +35,7 @@ def decode_protobuf(body: bytes) -> list[SpanReceived]:
             f"OTLP request: expected an ExportTraceServiceRequest in protobuf, found {error}; check the exporter"
         ) from error
     return [
-        _read(span, _object_of(resource.resource.attributes))
+        _read(span, _attributes(resource.resource.attributes))
         for resource in request.resource_spans
         for scope in resource.scope_spans
         for span in scope.spans
@@ -53,8 +53,8 @@ def refuse_protobuf(reason: str) -> bytes:
     return Status(message=reason).SerializeToString()
 
 
-def _read(span: Span, resource: JsonObject) -> SpanReceived:
-    return SpanReceived(
+def _read(span: Span, resource: JsonObject) -> ReceivedSpan:
+    return ReceivedSpan(
         trace_id=span.trace_id.hex(),
         span_id=span.span_id.hex(),
         name=span.name,
@@ -62,26 +62,26 @@ def _read(span: Span, resource: JsonObject) -> SpanReceived:
         ended_at=span.end_time_unix_nano / 1e9,
         parent_id=span.parent_span_id.hex() or None,
         state=span.trace_state or None,
-        attributes=_object_of(span.attributes),
+        attributes=_attributes(span.attributes),
         resource=resource,
-        events=[SpanEvent(name=event.name, attributes=_object_of(event.attributes)) for event in span.events],
+        events=[ReceivedEvent(name=event.name, attributes=_attributes(event.attributes)) for event in span.events],
         is_error=span.status.code == SpanStatus.STATUS_CODE_ERROR,
         error=span.status.message or None,
     )
 
 
-def _object_of(pairs: Iterable[KeyValue]) -> JsonObject:
-    return {pair.key: _value_of(pair.value) for pair in pairs}
+def _attributes(pairs: Iterable[KeyValue]) -> JsonObject:
+    return {pair.key: _value(pair.value) for pair in pairs}
 
 
-def _value_of(value: AnyValue) -> object:
+def _value(value: AnyValue) -> object:
     kind = value.WhichOneof("value")
     if kind is None:
         return None
     if kind == "array_value":
-        return [_value_of(item) for item in value.array_value.values]
+        return [_value(item) for item in value.array_value.values]
     if kind == "kvlist_value":
-        return _object_of(value.kvlist_value.values)
+        return _attributes(value.kvlist_value.values)
     return getattr(value, kind)
 
 
@@ -114,7 +114,7 @@ class _Any(_Message, frozen=True):
         if self.array_value is not None:
             return [value.read() for value in self.array_value.values]
         if self.kvlist_value is not None:
-            return _json_object_of(self.kvlist_value.values)
+            return _json_attributes(self.kvlist_value.values)
         if self.int_value is not None:
             return int(self.int_value)
         plain = (self.string_value, self.bool_value, self.double_value, self.bytes_value)
@@ -169,7 +169,7 @@ class _Request(_Message, frozen=True):
 _DECODER = msgspec.json.Decoder(_Request)
 
 
-def decode_json(body: bytes) -> list[SpanReceived]:
+def decode_json(body: bytes) -> list[ReceivedSpan]:
     """Read the spans of a request.
 
     Raises: BadInputError: it is no ExportTraceServiceRequest.
@@ -193,17 +193,17 @@ def refuse_json(reason: str) -> bytes:
     return msgspec.json.encode({"message": reason})
 
 
-def _spans_in(body: bytes) -> list[SpanReceived]:
+def _spans_in(body: bytes) -> list[ReceivedSpan]:
     return [
-        _read_json(span, _json_object_of(resource.resource.attributes))
+        _read_json(span, _json_attributes(resource.resource.attributes))
         for resource in _DECODER.decode(body).resource_spans
         for scope in resource.scope_spans
         for span in scope.spans
     ]
 
 
-def _read_json(span: _Span, resource: JsonObject) -> SpanReceived:
-    return SpanReceived(
+def _read_json(span: _Span, resource: JsonObject) -> ReceivedSpan:
+    return ReceivedSpan(
         trace_id=span.trace_id.lower(),
         span_id=span.span_id.lower(),
         name=span.name,
@@ -211,13 +211,13 @@ def _read_json(span: _Span, resource: JsonObject) -> SpanReceived:
         ended_at=int(span.end_time_unix_nano) / 1e9,
         parent_id=span.parent_span_id.lower() or None,
         state=span.trace_state or None,
-        attributes=_json_object_of(span.attributes),
+        attributes=_json_attributes(span.attributes),
         resource=resource,
-        events=[SpanEvent(name=event.name, attributes=_json_object_of(event.attributes)) for event in span.events],
+        events=[ReceivedEvent(name=event.name, attributes=_json_attributes(event.attributes)) for event in span.events],
         is_error=span.status.code in _STATUS_ERROR,
         error=span.status.message or None,
     )
 
 
-def _json_object_of(pairs: list[_Pair]) -> JsonObject:
+def _json_attributes(pairs: list[_Pair]) -> JsonObject:
     return {pair.key: pair.value.read() for pair in pairs}

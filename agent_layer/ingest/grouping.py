@@ -8,8 +8,8 @@ import msgspec
 from agent_layer import otel_names as names
 from agent_layer.errors import BadInputError
 from agent_layer.ingest.conventions import SESSIONS
-from agent_layer.ingest.spans import SpanReceived, text_of
-from agent_layer.schema import check_name, content_hash, split_trajectory_id, trajectory_id_of
+from agent_layer.ingest.spans import ReceivedSpan, first_text
+from agent_layer.schema import check_name, content_hash, make_trajectory_id, split_trajectory_id
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -17,7 +17,7 @@ V = TypeVar("V")
 _MOST_REMEMBERED = 100_000
 
 
-class Home(msgspec.Struct, frozen=True):
+class SpanTarget(msgspec.Struct, frozen=True):
     """The trajectory that spans belong to."""
 
     trajectory_id: str
@@ -27,7 +27,7 @@ class Home(msgspec.Struct, frozen=True):
     """It is one trace, so it ends when the root of that does."""
 
 
-class Recent(Generic[K, V]):
+class BoundedMap(Generic[K, V]):
     """What was learnt of the newest so many keys."""
 
     def __init__(self, limit: int = _MOST_REMEMBERED) -> None:
@@ -46,13 +46,13 @@ class Recent(Generic[K, V]):
             self._values.popitem(last=False)
 
 
-class Grouping:
+class TargetIndex:
     """Finds homes. One span that says where its trace belongs says it for all others of that trace."""
 
     def __init__(self) -> None:
-        self._homes: Recent[str, Home] = Recent()
+        self._targets: BoundedMap[str, SpanTarget] = BoundedMap()
 
-    def learn(self, span: SpanReceived, named: str | None = None) -> None:
+    def add_span(self, span: ReceivedSpan, named: str | None = None) -> None:
         """Note what a span says of its trace.
 
         Args:
@@ -61,29 +61,29 @@ class Grouping:
 
         Raises: BadInputError: the span names something that is no trajectory.
         """
-        home = _home_said(span, named)
-        known = self._homes.get(span.trace_id)
-        if home and not (known and known.is_named):
-            self._homes.set(span.trace_id, home)
+        target = _stated_target(span, named)
+        known = self._targets.get(span.trace_id)
+        if target and not (known and known.is_named):
+            self._targets.set(span.trace_id, target)
 
-    def home_of(self, span: SpanReceived, named: str | None = None) -> Home:
+    def find_target(self, span: ReceivedSpan, named: str | None = None) -> SpanTarget:
         """Give the home of a span that was learnt from."""
-        own = _home_said(span, named)
+        own = _stated_target(span, named)
         if own and own.is_named:
             return own
-        own_trace = Home(_own_id("trace", span.trace_id), is_named=False, ends_with_root=True)
-        return self._homes.get(span.trace_id) or own or own_trace
+        own_trace = SpanTarget(_own_id("trace", span.trace_id), is_named=False, ends_with_root=True)
+        return self._targets.get(span.trace_id) or own or own_trace
 
 
-def _home_said(span: SpanReceived, named: str | None) -> Home | None:
+def _stated_target(span: ReceivedSpan, named: str | None) -> SpanTarget | None:
     """What the span itself says, or else its request."""
-    told = text_of(span.attributes, names.TRAJECTORY, names.ROLLOUT)
-    told = told or text_of(span.resource, names.TRAJECTORY, names.ROLLOUT) or named
+    told = first_text(span.attributes, names.TRAJECTORY, names.ROLLOUT)
+    told = told or first_text(span.resource, names.TRAJECTORY, names.ROLLOUT) or named
     if told:
         split_trajectory_id(check_name(told, "trajectory"))
-        return Home(told, is_named=True)
-    session = text_of(span.attributes, *SESSIONS) or text_of(span.resource, *SESSIONS)
-    return Home(_own_id("session", session), is_named=False) if session else None
+        return SpanTarget(told, is_named=True)
+    session = first_text(span.attributes, *SESSIONS) or first_text(span.resource, *SESSIONS)
+    return SpanTarget(_own_id("session", session), is_named=False) if session else None
 
 
 def _own_id(kind: str, name: str) -> str:
@@ -92,4 +92,4 @@ def _own_id(kind: str, name: str) -> str:
         rollout_id = check_name(f"{kind}.{name}", kind)
     except BadInputError:
         rollout_id = f"{kind}.{content_hash(name.encode())}"
-    return trajectory_id_of(rollout_id, 0)
+    return make_trajectory_id(rollout_id, 0)

@@ -12,7 +12,7 @@ from agent_layer.errors import BadInputError
 from agent_layer.settings import Settings
 
 
-class Access:
+class IngestKeys:
     """Knows the keys.
 
     Raises: BadInputError: there is none.

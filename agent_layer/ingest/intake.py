@@ -12,10 +12,10 @@ import msgspec
 
 from agent_layer import otel_names as names
 from agent_layer.errors import BadInputError
-from agent_layer.ingest.conventions import see
-from agent_layer.ingest.grouping import Grouping, Home, Recent
-from agent_layer.ingest.records import call_id_of, observation_of, outcome_of, parts_of, start_of
-from agent_layer.ingest.spans import AgentRun, ModelCall, Seen, SpanReceived, ToolCall, text_of
+from agent_layer.ingest.conventions import interpret_span
+from agent_layer.ingest.grouping import BoundedMap, SpanTarget, TargetIndex
+from agent_layer.ingest.records import make_observation, make_outcome, make_start, make_step_parts, span_call_id
+from agent_layer.ingest.spans import AgentRun, ModelCall, ReceivedSpan, SpanMeaning, ToolCall, first_text
 from agent_layer.ingest.times import is_believable
 from agent_layer.schema import AttemptStarted, Content, JsonObject, LogRecord, check_storable
 
@@ -30,7 +30,7 @@ class Log(Protocol):
         ...
 
 
-class Taken(msgspec.Struct, frozen=True, kw_only=True):
+class IntakeResult(msgspec.Struct, frozen=True, kw_only=True):
     """What became of a request."""
 
     num_spans: int
@@ -46,15 +46,15 @@ class Intake:
     def __init__(self, log: Log, run: str) -> None:
         self._log = log
         self._run = run
-        self._grouping = Grouping()
-        self._begun: Recent[str, float] = Recent()
+        self._target_index = TargetIndex()
+        self._begun: BoundedMap[str, float] = BoundedMap()
         """When trajectories began that these spans made, by id."""
-        self._stored: Recent[tuple[str, str], bool] = Recent()
+        self._stored: BoundedMap[tuple[str, str], bool] = BoundedMap()
         """(trajectory, hash) of contents that are in the log."""
-        self._asked: Recent[tuple[str, str], str] = Recent()
+        self._asked: BoundedMap[tuple[str, str], str] = BoundedMap()
         """Call that asked for a tool, by (trajectory, tool call id)."""
 
-    def take(self, spans: Sequence[SpanReceived], named: str | None = None) -> Taken:
+    def add_spans(self, spans: Sequence[ReceivedSpan], named: str | None = None) -> IntakeResult:
         """Put the spans into the log.
 
         Args:
@@ -64,62 +64,64 @@ class Intake:
         Raises: BackPressureError: the log is full; nothing was taken.
         """
         faults: list[str] = []
-        sound = list(self._learn(spans, named, faults))
-        homes: defaultdict[Home, list[SpanReceived]] = defaultdict(list)
+        sound = list(self._check_spans(spans, named, faults))
+        targets: defaultdict[SpanTarget, list[ReceivedSpan]] = defaultdict(list)
         for span in sound:
-            homes[self._grouping.home_of(span, named)].append(span)
-        records = [record for home, ours in homes.items() for record in self._records(home, ours, faults)]
+            targets[self._target_index.find_target(span, named)].append(span)
+        records = [record for target, ours in targets.items() for record in self._records(target, ours, faults)]
         if records:
             self._log.append(*records)
             self._remember(records)
-        return Taken(num_spans=len(spans), num_rejected=len(faults), reason=faults[0] if faults else "")
+        return IntakeResult(num_spans=len(spans), num_rejected=len(faults), reason=faults[0] if faults else "")
 
-    def _learn(self, spans: Iterable[SpanReceived], named: str | None, faults: list[str]) -> Iterator[SpanReceived]:
+    def _check_spans(
+        self, spans: Iterable[ReceivedSpan], named: str | None, faults: list[str]
+    ) -> Iterator[ReceivedSpan]:
         for span in spans:
             try:
                 _check(span)
-                self._grouping.learn(span, named)
+                self._target_index.add_span(span, named)
             except BadInputError as error:
                 faults.append(str(error))
             else:
                 yield span
 
-    def _records(self, home: Home, spans: Sequence[SpanReceived], faults: list[str]) -> Iterator[LogRecord]:
+    def _records(self, target: SpanTarget, spans: Sequence[ReceivedSpan], faults: list[str]) -> Iterator[LogRecord]:
         """Records of one trajectory's spans; none where no span tells of a model or tool."""
-        family = _Family(spans)
-        told = [span for span in spans if isinstance(family.seen[span.span_id], ModelCall | ToolCall)]
-        begun_at = self._begun.get(home.trajectory_id)
+        related = _RelatedSpans(spans)
+        told = [span for span in spans if isinstance(related.seen[span.span_id], ModelCall | ToolCall)]
+        begun_at = self._begun.get(target.trajectory_id)
         if not told and begun_at is None:
             return
-        if not home.is_named and (begun_at is None or min(span.began_at for span in spans) < begun_at):
-            yield start_of(home, spans, self._run)
+        if not target.is_named and (begun_at is None or min(span.began_at for span in spans) < begun_at):
+            yield make_start(target, spans, self._run)
         for span in sorted(told, key=lambda span: span.began_at):
             try:
-                yield from self._records_of(home, span, family)
+                yield from self._span_records(target, span, related)
             except (BadInputError, RecursionError) as error:  # the second: nested deeper than records can be
                 faults.append(str(error))
-        if home.ends_with_root:
-            yield from (outcome_of(span, home, self._run) for span in spans if span.parent_id is None)
+        if target.ends_with_root:
+            yield from (make_outcome(span, target, self._run) for span in spans if span.parent_id is None)
 
-    def _records_of(self, home: Home, span: SpanReceived, family: "_Family") -> list[LogRecord]:
-        seen, agent = family.seen[span.span_id], family.agent_of(span)
+    def _span_records(self, target: SpanTarget, span: ReceivedSpan, related: "_RelatedSpans") -> list[LogRecord]:
+        seen, agent = related.seen[span.span_id], related.find_agent(span)
         records: list[LogRecord] = []
         if isinstance(seen, ModelCall):
-            contents, parts = parts_of(span, seen, home, self._run, agent)
-            fresh = {one.hash: one for one in contents if not self._stored.get((home.trajectory_id, one.hash))}
+            contents, parts = make_step_parts(span, seen, target, self._run, agent)
+            fresh = {one.hash: one for one in contents if not self._stored.get((target.trajectory_id, one.hash))}
             records += [*fresh.values(), *parts]
-            self._note_tools(home, span, seen)
+            self._remember_tool_calls(target, span, seen)
         elif isinstance(seen, ToolCall):
-            call_id = self._asked.get((home.trajectory_id, seen.call_id or "")) or family.call_before(span)
-            records.append(observation_of(span, seen, home, self._run, agent, call_id))
+            call_id = self._asked.get((target.trajectory_id, seen.call_id or "")) or related.find_call_before(span)
+            records.append(make_observation(span, seen, target, self._run, agent, call_id))
         check_storable(records, f"span {span.span_id}")
         return records
 
-    def _note_tools(self, home: Home, span: SpanReceived, call: ModelCall) -> None:
+    def _remember_tool_calls(self, target: SpanTarget, span: ReceivedSpan, call: ModelCall) -> None:
         for action in call.actions or ():
             asked = (action.message or {}).get("tool_calls")
             for tool in cast("list[JsonObject]", asked) if isinstance(asked, list) else ():
-                self._asked.set((home.trajectory_id, str(tool.get("id"))), call_id_of(span))
+                self._asked.set((target.trajectory_id, str(tool.get("id"))), span_call_id(span))
 
     def _remember(self, records: Iterable[LogRecord]) -> None:
         for record in records:
@@ -129,33 +131,33 @@ class Intake:
                 self._begun.set(record.trajectory_id, record.started_at)
 
 
-class _Family:
+class _RelatedSpans:
     """Spans of one trajectory that came together, and what they have to do with one another."""
 
-    def __init__(self, spans: Sequence[SpanReceived]) -> None:
+    def __init__(self, spans: Sequence[ReceivedSpan]) -> None:
         self._spans = {span.span_id: span for span in spans}
-        self.seen: dict[str, Seen | None] = {span.span_id: see(span) for span in spans}
+        self.seen: dict[str, SpanMeaning | None] = {span.span_id: interpret_span(span) for span in spans}
 
-    def agent_of(self, span: SpanReceived) -> str | None:
+    def find_agent(self, span: ReceivedSpan) -> str | None:
         """Name the agent that the span itself, or the nearest one above it, tells of."""
-        above: SpanReceived | None = span
+        above: ReceivedSpan | None = span
         for _ in self._spans:  # at most so many: parents that form a ring lead nowhere
             if above is None:
                 return None
             seen = self.seen[above.span_id]
-            if name := seen.name if isinstance(seen, AgentRun) else text_of(above.attributes, names.AGENT):
+            if name := seen.name if isinstance(seen, AgentRun) else first_text(above.attributes, names.AGENT):
                 return name
             above = self._spans.get(above.parent_id or "")
         return None
 
-    def call_before(self, span: SpanReceived) -> str | None:
+    def find_call_before(self, span: ReceivedSpan) -> str | None:
         """Name the model call that ended last before the span began."""
         calls = [one for one in self._spans.values() if isinstance(self.seen[one.span_id], ModelCall)]
         before = [one for one in calls if one.ended_at <= span.began_at]
-        return call_id_of(max(before, key=lambda one: one.ended_at)) if before else None
+        return span_call_id(max(before, key=lambda one: one.ended_at)) if before else None
 
 
-def _check(span: SpanReceived) -> None:
+def _check(span: ReceivedSpan) -> None:
     if not _IDS.fullmatch(f"{span.trace_id}-{span.span_id}-{span.parent_id or span.span_id}"):
         raise BadInputError(
             f"span {span.span_id!r} of trace {span.trace_id!r}: expected hexadecimal ids of 8 and 16 bytes that are not"

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from agent_layer.ingest.grouping import Recent
+from agent_layer.ingest.grouping import BoundedMap
 from agent_layer.schema import content_hash
 
 _POLL_SECONDS = 0.01
@@ -37,7 +37,7 @@ class OwnLog(Protocol):
         ...
 
 
-class Custody:
+class IngestLedger:
     """Keeps each log once, however often it is sent, and says when it is committed.
 
     A log that is sent again after a restart is kept twice, which changes nothing but the space that it takes.
@@ -46,12 +46,12 @@ class Custody:
     def __init__(self, log: OwnLog) -> None:
         self._log = log
         self._turn = asyncio.Lock()  # also makes one of two copies that come at once
-        self._kept: Recent[tuple[str, str], str] = Recent()
+        self._kept: BoundedMap[tuple[str, str], str] = BoundedMap()
         """Our log that holds one of others, by the name and the hash of that; one that was mended keeps its name."""
         self._awaited: dict[str, asyncio.Future[bool]] = {}
         self._is_awaited = asyncio.Event()
 
-    async def keep(self, name: str, body: bytes, read: Callable[[bytes], Sequence[bytes]]) -> str:
+    async def append_log(self, name: str, body: bytes, read: Callable[[bytes], Sequence[bytes]]) -> str:
         """Keep a log; give the name of our log that holds it.
 
         Args:
@@ -71,7 +71,7 @@ class Custody:
                 self._kept.set(identity, own)
             return own
 
-    async def await_commit(self, own: str, limit_seconds: float) -> bool:
+    async def wait_committed(self, own: str, limit_seconds: float) -> bool:
         """Wait until what one of our logs holds is committed; False: it is not so far."""
         if self._log.is_settled(own):
             return True

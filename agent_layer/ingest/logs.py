@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from aiohttp import hdrs, web
 
 from agent_layer.errors import BackPressureError, BadInputError, CorruptRecordError
-from agent_layer.ingest.http import Access, read_body, unpack
-from agent_layer.ingest.ledger import Custody, OwnLog
+from agent_layer.ingest.http import IngestKeys, read_body, unpack
+from agent_layer.ingest.ledger import IngestLedger, OwnLog
 from agent_layer.ingest.times import check_times
 from agent_layer.recorder import read_frames
 from agent_layer.settings import Settings
@@ -31,25 +31,25 @@ _RETRY_SECONDS = "1"
 class LogReceiver:
     """Takes the logs of one namespace."""
 
-    def __init__(self, settings: Settings, access: Access, log: OwnLog) -> None:
+    def __init__(self, settings: Settings, access: IngestKeys, log: OwnLog) -> None:
         self._settings = settings
         self._access = access
         self._log = log
-        self._custody = Custody(log)
+        self._ledger = IngestLedger(log)
         self._num_bytes = 0
         """Of bodies that are being read, or are not in our log yet."""
 
-    async def attend(self, _: web.Application) -> AsyncIterator[None]:
+    async def watch_commits(self, _: web.Application) -> AsyncIterator[None]:
         """Look after what senders wait for, for as long as the application runs."""
-        watch = asyncio.create_task(self._custody.watch())
+        watch = asyncio.create_task(self._ledger.watch())
         yield
         watch.cancel()
         await asyncio.wait([watch])
 
-    async def take(self, request: web.Request) -> web.Response:
+    async def receive(self, request: web.Request) -> web.Response:
         """Take one log, and answer once it is committed."""
         name = request.match_info["name"]
-        if (refusal := self._refusal_of(request)) is not None:
+        if (refusal := self._check_request(request)) is not None:
             return refusal
         try:
             own = await self._keep(name, request)
@@ -58,11 +58,11 @@ class LogReceiver:
         except (BadInputError, BackPressureError) as error:
             return _refuse(400 if isinstance(error, BadInputError) else 503, name, str(error))
         limit_seconds = self._settings.ingest_seconds
-        if await self._custody.await_commit(own, limit_seconds):
+        if await self._ledger.wait_committed(own, limit_seconds):
             return web.json_response({"log": name})
         return _refuse(503, name, f"log {name}: kept, but not committed within {limit_seconds:g} s; see shipper.log")
 
-    def _refusal_of(self, request: web.Request) -> web.Response | None:
+    def _check_request(self, request: web.Request) -> web.Response | None:
         """Refuse whoever does not belong here."""
         name = request.match_info["name"]
         if not self._access.is_allowed(request):
@@ -78,7 +78,7 @@ class LogReceiver:
         with self._holding(longest if request.content_length is None else request.content_length):
             body = await read_body(request, f"log {name}")
             is_packed = request.content_type == _PACKED
-            return await self._custody.keep(
+            return await self._ledger.append_log(
                 name, body, lambda body: read_log(name, unpack(body, f"log {name}", longest) if is_packed else body)
             )
 

@@ -24,19 +24,19 @@ from agent_layer.schema import (
     StepState,
     Task,
     Usage,
+    as_json_object,
+    as_json_objects,
     content_hash,
     hash_input,
-    object_of,
-    objects_of,
+    make_trajectory_id,
     split_trajectory_id,
-    trajectory_id_of,
 )
 
 _MESSAGE_SECONDS = 0.001
 """Between two messages of a line, so that they keep their order."""
 
 
-class Batch(msgspec.Struct, frozen=True, kw_only=True):
+class ImportBatch(msgspec.Struct, frozen=True, kw_only=True):
     """What holds for all lines of a file."""
 
     run: str
@@ -47,7 +47,7 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     """When its conversations took place, where a line does not say; seconds since the epoch."""
 
 
-class _Home(NamedTuple):
+class _ImportTarget(NamedTuple):
     trajectory_id: str
     run: str
     began_at: float
@@ -57,31 +57,31 @@ class _Home(NamedTuple):
         return self.began_at + _MESSAGE_SECONDS * num_messages
 
 
-def trajectory_id_of_line(line: bytes, run: str) -> str:
+def line_trajectory_id(line: bytes, run: str) -> str:
     """Name the trajectory that a line becomes."""
-    return trajectory_id_of("import." + content_hash(run.encode() + b"\n" + line.strip()), 0)
+    return make_trajectory_id("import." + content_hash(run.encode() + b"\n" + line.strip()), 0)
 
 
-def records_of(told: Conversation, trajectory_id: str, batch: Batch) -> list[LogRecord]:
+def make_records(told: Conversation, trajectory_id: str, batch: ImportBatch) -> list[LogRecord]:
     """Give all records of the trajectory that a line becomes."""
-    home = _Home(trajectory_id, batch.run, batch.at if told.at is None else told.at)
-    contents = [_content(home, message) for message in told.messages]
-    tools = _content(home, told.tools) if told.tools else None
+    target = _ImportTarget(trajectory_id, batch.run, batch.at if told.at is None else told.at)
+    contents = [_content(target, message) for message in told.messages]
+    tools = _content(target, told.tools) if told.tools else None
     distinct = {content.hash: content for content in [*contents, *([tools] if tools else [])]}
     state = StepState(messages=[content.hash for content in contents], tools=tools.hash if tools else None)
-    end = home.at(len(told.messages) + 1)
+    end = target.at(len(told.messages) + 1)
     return [
-        _start_of(told, home, batch),
+        _make_start(told, target, batch),
         *distinct.values(),
-        *(part for turn in told.turns for part in _parts_of(told, turn, state, home)),
-        *_observations_of(told.messages, home),
-        *(_reward_of(name, score, home, end) for name, score in told.rewards.items()),
+        *(part for turn in told.turns for part in _make_parts(told, turn, state, target)),
+        *_make_observations(told.messages, target),
+        *(_make_reward(name, score, target, end) for name, score in told.rewards.items()),
         Outcome(trajectory_id=trajectory_id, run=batch.run, status="completed", ended_at=end, details=told.rest),
     ]
 
 
-def _start_of(told: Conversation, home: _Home, batch: Batch) -> AttemptStarted:
-    rollout_id, attempt = split_trajectory_id(home.trajectory_id)
+def _make_start(told: Conversation, target: _ImportTarget, batch: ImportBatch) -> AttemptStarted:
+    rollout_id, attempt = split_trajectory_id(target.trajectory_id)
     prompt = told.messages[: told.turns[0].num_before]
     task = Task(
         id=told.task_id or f"import.{content_hash(msgspec.json.encode(prompt))[:12]}",
@@ -92,29 +92,29 @@ def _start_of(told: Conversation, home: _Home, batch: Batch) -> AttemptStarted:
         labels=told.labels,
     )
     return AttemptStarted(
-        trajectory_id=home.trajectory_id,
+        trajectory_id=target.trajectory_id,
         rollout_id=rollout_id,
         attempt=attempt,
         run=batch.run,
         task_id=task.id,
         task_type=task.task_type,
         split=batch.split,
-        started_at=home.began_at,
+        started_at=target.began_at,
         labels=told.labels,
         input_hash=hash_input(task),
         task=task,
     )
 
 
-def _parts_of(told: Conversation, turn: Turn, state: StepState, home: _Home) -> tuple[StepPart, StepPart]:
+def _make_parts(told: Conversation, turn: Turn, state: StepState, target: _ImportTarget) -> tuple[StepPart, StepPart]:
     before = turn.num_before
     start = StepPart(
-        trajectory_id=home.trajectory_id,
-        call_id=_call_id(home, before),
-        run=home.run,
+        trajectory_id=target.trajectory_id,
+        call_id=_call_id(target, before),
+        run=target.run,
         source="import",
         phase="start",
-        at=home.at(before),
+        at=target.at(before),
         role="aux" if turn.choices[0].get("weight") == 0 else "policy",
         state=msgspec.structs.replace(state, messages=(state.messages or [])[:before]),
         sampling_asked=told.sampling or None,
@@ -126,48 +126,48 @@ def _parts_of(told: Conversation, turn: Turn, state: StepState, home: _Home) -> 
         for message, reason in zip(turn.choices, turn.finish_reasons, strict=True)
     ]
     end = StepPart(
-        trajectory_id=home.trajectory_id,
+        trajectory_id=target.trajectory_id,
         call_id=start.call_id,
-        run=home.run,
+        run=target.run,
         source="import",
         phase="end",
-        at=home.at(before + 0.5),
+        at=target.at(before + 0.5),
         actions=actions,
-        usage=_usage_of(told.usage),
+        usage=_read_usage(told.usage),
         status="ok",
     )
     return start, end
 
 
-def _observations_of(messages: list[JsonObject], home: _Home) -> Iterator[Observation]:
+def _make_observations(messages: list[JsonObject], target: _ImportTarget) -> Iterator[Observation]:
     """What tools answered; each names the call that asked for it, or follows the one before."""
     asked: dict[str, tuple[str, JsonObject]] = {}
     last_call: str | None = None
     for number, message in enumerate(messages):
         if message["role"] == "assistant":
-            last_call = _call_id(home, number)
-            for call in objects_of(message.get("tool_calls")):
-                asked[str(call.get("id"))] = last_call, object_of(call.get("function"))
+            last_call = _call_id(target, number)
+            for call in as_json_objects(message.get("tool_calls")):
+                asked[str(call.get("id"))] = last_call, as_json_object(call.get("function"))
         elif message["role"] in ("tool", "function"):
             call_id, function = asked.get(str(message.get("tool_call_id"))) or (last_call, JsonObject())
             yield Observation(
-                trajectory_id=home.trajectory_id,
-                observation_id=f"{home.trajectory_id}.o{number}",
-                run=home.run,
+                trajectory_id=target.trajectory_id,
+                observation_id=f"{target.trajectory_id}.o{number}",
+                run=target.run,
                 name=str(message.get("name") or function.get("name") or "tool"),
-                at=home.at(number),
+                at=target.at(number),
                 call_id=call_id,
-                arguments=_value_of(function.get("arguments")),
+                arguments=_read_arguments(function.get("arguments")),
                 output=message.get("content"),
             )
 
 
-def _reward_of(name: str, score: float, home: _Home, at: float) -> Reward:
-    own = f"{home.trajectory_id}.{name}"
-    return Reward(trajectory_id=home.trajectory_id, reward_id=own, run=home.run, at=at, name=name, score=score)
+def _make_reward(name: str, score: float, target: _ImportTarget, at: float) -> Reward:
+    own = f"{target.trajectory_id}.{name}"
+    return Reward(trajectory_id=target.trajectory_id, reward_id=own, run=target.run, at=at, name=name, score=score)
 
 
-def _usage_of(usage: JsonObject) -> Usage | None:
+def _read_usage(usage: JsonObject) -> Usage | None:
     asked, said = usage.get("prompt_tokens"), usage.get("completion_tokens")
     if not isinstance(asked, int) and not isinstance(said, int):
         return None
@@ -176,16 +176,16 @@ def _usage_of(usage: JsonObject) -> Usage | None:
     )
 
 
-def _call_id(home: _Home, number: int) -> str:
-    return f"{home.trajectory_id}.{number}"
+def _call_id(target: _ImportTarget, number: int) -> str:
+    return f"{target.trajectory_id}.{number}"
 
 
-def _content(home: _Home, value: object) -> Content:
+def _content(target: _ImportTarget, value: object) -> Content:
     body = msgspec.json.encode(value)
-    return Content(trajectory_id=home.trajectory_id, hash=content_hash(body), body=body)
+    return Content(trajectory_id=target.trajectory_id, hash=content_hash(body), body=body)
 
 
-def _value_of(text: object) -> object:
+def _read_arguments(text: object) -> object:
     """Read arguments, which are sent as JSON text; what is none stays as it is."""
     try:
         return msgspec.json.decode(text) if isinstance(text, str) else text

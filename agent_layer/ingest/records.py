@@ -7,8 +7,8 @@ from typing import Literal
 import msgspec
 
 from agent_layer import otel_names as names
-from agent_layer.ingest.grouping import Home
-from agent_layer.ingest.spans import ModelCall, SpanReceived, ToolCall, text_of
+from agent_layer.ingest.grouping import SpanTarget
+from agent_layer.ingest.spans import ModelCall, ReceivedSpan, ToolCall, first_text
 from agent_layer.schema import (
     AttemptStarted,
     Content,
@@ -25,20 +25,20 @@ from agent_layer.schema.wire import TraceContext
 _NO_NAME = re.compile(r"[^A-Za-z0-9._:~-]+")
 
 
-def call_id_of(span: SpanReceived) -> str:
+def span_call_id(span: ReceivedSpan) -> str:
     """Name the call: as whoever announced it did, else by the span, so that the same span is the same call."""
-    return text_of(span.attributes, names.CALL) or span.span_id
+    return first_text(span.attributes, names.CALL) or span.span_id
 
 
-def parts_of(
-    span: SpanReceived, call: ModelCall, home: Home, run: str, agent: str | None
+def make_step_parts(
+    span: ReceivedSpan, call: ModelCall, target: SpanTarget, run: str, agent: str | None
 ) -> tuple[list[Content], list[StepPart]]:
     """Give a call's start and end, and the contents that they refer to."""
-    contents = [_content(home, message) for message in call.messages or ()]
-    tools = _content(home, call.tools) if call.tools else None
+    contents = [_content(target, message) for message in call.messages or ()]
+    tools = _content(target, call.tools) if call.tools else None
     known = StepPart(
-        trajectory_id=home.trajectory_id,
-        call_id=call_id_of(span),
+        trajectory_id=target.trajectory_id,
+        call_id=span_call_id(span),
         run=run,
         source="otel",
         phase="start",
@@ -53,16 +53,16 @@ def parts_of(
         phase="end",
         at=span.ended_at,
         actions=call.actions,
-        status=_status_of(span),
-        error=_error_of(span),
+        status=_status(span),
+        error=_error_text(span),
         usage=call.usage,
         findings=[] if call.messages and (call.actions or span.is_error) else ["otel_no_contents"],
     )
     start = msgspec.structs.replace(
         known,
         agent=agent,
-        role=_role_of(span.attributes),
-        conversation=text_of(span.attributes, names.CONVERSATION),
+        role=_role(span.attributes),
+        conversation=first_text(span.attributes, names.CONVERSATION),
         state=StepState(
             messages=[content.hash for content in contents] if call.messages else None, tools=tools and tools.hash
         ),
@@ -72,73 +72,75 @@ def parts_of(
     return [*contents, *([tools] if tools else [])], [start, end]
 
 
-def observation_of(
-    span: SpanReceived, tool: ToolCall, home: Home, run: str, agent: str | None, call_id: str | None
+def make_observation(
+    span: ReceivedSpan, tool: ToolCall, target: SpanTarget, run: str, agent: str | None, call_id: str | None
 ) -> Observation:
     """Give what a tool answered to the call that asked for it."""
     return Observation(
-        trajectory_id=home.trajectory_id,
-        observation_id=text_of(span.attributes, names.OBSERVATION) or span.span_id,
+        trajectory_id=target.trajectory_id,
+        observation_id=first_text(span.attributes, names.OBSERVATION) or span.span_id,
         run=run,
         name=tool.name,
         at=span.ended_at,
-        call_id=text_of(span.attributes, names.CALL) or call_id,
+        call_id=first_text(span.attributes, names.CALL) or call_id,
         agent=agent,
         arguments=tool.arguments,
-        output=tool.output if tool.output is not None else _error_of(span),
+        output=tool.output if tool.output is not None else _error_text(span),
         status="error" if span.is_error else "ok",
         duration_seconds=span.ended_at - span.began_at,
     )
 
 
-def start_of(home: Home, spans: Sequence[SpanReceived], run: str) -> AttemptStarted:
+def make_start(target: SpanTarget, spans: Sequence[ReceivedSpan], run: str) -> AttemptStarted:
     """Begin a trajectory that nobody else has begun, when the earliest of its spans did."""
     first = min(spans, key=lambda span: span.began_at)
-    rollout_id, attempt = split_trajectory_id(home.trajectory_id)
+    rollout_id, attempt = split_trajectory_id(target.trajectory_id)
     return AttemptStarted(
-        trajectory_id=home.trajectory_id,
+        trajectory_id=target.trajectory_id,
         rollout_id=rollout_id,
         attempt=attempt,
         run=run,
-        task_id=_name_in(text_of(first.attributes, names.TASK) or text_of(first.resource, "service.name")),
-        task_type=_name_in(text_of(first.attributes, names.TASK_TYPE)),
+        task_id=_searchable_name(
+            first_text(first.attributes, names.TASK) or first_text(first.resource, "service.name")
+        ),
+        task_type=_searchable_name(first_text(first.attributes, names.TASK_TYPE)),
         started_at=first.began_at,
         trace=TraceContext(trace_id=first.trace_id, span_id=first.parent_id, state=first.state),
     )
 
 
-def outcome_of(root: SpanReceived, home: Home, run: str) -> Outcome:
+def make_outcome(root: ReceivedSpan, target: SpanTarget, run: str) -> Outcome:
     """End a trajectory that is one trace with the root of that."""
     return Outcome(
-        trajectory_id=home.trajectory_id,
+        trajectory_id=target.trajectory_id,
         run=run,
         status="failed" if root.is_error else "completed",
         cause="user" if root.is_error else None,
         ended_at=root.ended_at,
-        error=_error_of(root),
+        error=_error_text(root),
     )
 
 
-def _name_in(text: str | None) -> str:
+def _searchable_name(text: str | None) -> str:
     """Give the text as a name that can be asked for, whatever services are called."""
     return _NO_NAME.sub("-", text or "").lstrip("._:~-")[:128] or "otel"
 
 
-def _content(home: Home, value: object) -> Content:
+def _content(target: SpanTarget, value: object) -> Content:
     body = msgspec.json.encode(value)
-    return Content(trajectory_id=home.trajectory_id, hash=content_hash(body), body=body)
+    return Content(trajectory_id=target.trajectory_id, hash=content_hash(body), body=body)
 
 
-def _role_of(attributes: Mapping[str, object]) -> Literal["policy", "aux"] | None:
-    told = text_of(attributes, names.ROLE)
+def _role(attributes: Mapping[str, object]) -> Literal["policy", "aux"] | None:
+    told = first_text(attributes, names.ROLE)
     return told if told == "policy" or told == "aux" else None  # noqa: PLR1714 - narrows the type
 
 
-def _status_of(span: SpanReceived) -> StepStatus:
+def _status(span: ReceivedSpan) -> StepStatus:
     if span.attributes.get(names.ERROR_TYPE) == "aborted":
         return "aborted"
     return "error" if span.is_error else "ok"
 
 
-def _error_of(span: SpanReceived) -> str | None:
-    return (span.error or text_of(span.attributes, names.ERROR_TYPE) or "error") if span.is_error else None
+def _error_text(span: ReceivedSpan) -> str | None:
+    return (span.error or first_text(span.attributes, names.ERROR_TYPE) or "error") if span.is_error else None

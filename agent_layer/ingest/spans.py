@@ -17,17 +17,26 @@ from typing import TypeAlias, cast
 import msgspec
 
 from agent_layer.errors import BadInputError
-from agent_layer.schema import UNREADABLE, Action, JsonObject, Usage, check_name, check_storable, object_of, objects_of
+from agent_layer.schema import (
+    UNREADABLE,
+    Action,
+    JsonObject,
+    Usage,
+    as_json_object,
+    as_json_objects,
+    check_name,
+    check_storable,
+)
 
 
-class SpanEvent(msgspec.Struct, frozen=True, kw_only=True):
+class ReceivedEvent(msgspec.Struct, frozen=True, kw_only=True):
     """Something that happened at one moment of a span."""
 
     name: str
     attributes: JsonObject
 
 
-class SpanReceived(msgspec.Struct, frozen=True, kw_only=True):
+class ReceivedSpan(msgspec.Struct, frozen=True, kw_only=True):
     """One span. Times are seconds since the epoch."""
 
     trace_id: str
@@ -43,7 +52,7 @@ class SpanReceived(msgspec.Struct, frozen=True, kw_only=True):
     attributes: JsonObject = {}
     resource: JsonObject = {}
     """Attributes of whoever sent it, such as ``service.name``."""
-    events: list[SpanEvent] = []
+    events: list[ReceivedEvent] = []
     is_error: bool = False
     error: str | None = None
     """What the status says of the error."""
@@ -82,26 +91,26 @@ class AgentRun(msgspec.Struct, frozen=True, kw_only=True):
     name: str
 
 
-Seen: TypeAlias = ModelCall | ToolCall | AgentRun
+SpanMeaning: TypeAlias = ModelCall | ToolCall | AgentRun
 
 
-def text_of(attributes: Mapping[str, object], *names: str) -> str | None:
+def first_text(attributes: Mapping[str, object], *names: str) -> str | None:
     """Give the first of these attributes that is text."""
     return next((value for name in names if isinstance(value := attributes.get(name), str) and value), None)
 
 
-def number_of(attributes: Mapping[str, object], *names: str) -> int | None:
+def first_integer(attributes: Mapping[str, object], *names: str) -> int | None:
     """Give the first of these attributes that is a whole number."""
     return next((value for name in names if isinstance(value := attributes.get(name), int)), None)
 
 
-def usage_of(attributes: Mapping[str, object], asked: tuple[str, ...], answered: tuple[str, ...]) -> Usage | None:
+def token_usage(attributes: Mapping[str, object], asked: tuple[str, ...], answered: tuple[str, ...]) -> Usage | None:
     """Give the counts of tokens; None where neither is told."""
-    usage = Usage(prompt_tokens=number_of(attributes, *asked), response_tokens=number_of(attributes, *answered))
+    usage = Usage(prompt_tokens=first_integer(attributes, *asked), response_tokens=first_integer(attributes, *answered))
     return None if usage == Usage() else usage
 
 
-def json_of(value: object) -> object:
+def parse_json_text(value: object) -> object:
     """Read a value that may be JSON text; text that is none, or is nested beyond use, stays text."""
     try:
         return msgspec.json.decode(value) if isinstance(value, str) else value
@@ -109,7 +118,7 @@ def json_of(value: object) -> object:
         return value
 
 
-def nested(attributes: Mapping[str, object], prefix: str) -> list[JsonObject]:
+def unflatten(attributes: Mapping[str, object], prefix: str) -> list[JsonObject]:
     """Put together what is spread over names such as ``prefix.0.message.role``.
 
     Returns: [num_items], in order of their numbers, objects within objects; lists are objects by number.
@@ -122,7 +131,7 @@ def nested(attributes: Mapping[str, object], prefix: str) -> list[JsonObject]:
     return [items[number] for number in sorted(items)]
 
 
-def in_order(numbered: object) -> list[JsonObject]:
+def numbered_objects(numbered: object) -> list[JsonObject]:
     """Give the objects in an object whose names are numbers, in their order."""
     found = cast("JsonObject", numbered) if isinstance(numbered, dict) else {}
     items = [found[number] for number in sorted(filter(_is_index, found), key=int)]
@@ -195,26 +204,26 @@ def read_line(line: bytes, where: str) -> Conversation:
     try:
         decoded: object = msgspec.json.decode(line)
     except UNREADABLE as error:
-        raise _refused(where, "a JSON object", str(error)) from error
-    fields = object_of(decoded)
+        raise _line_error(where, "a JSON object", str(error)) from error
+    fields = as_json_object(decoded)
     if not fields:
-        raise _refused(where, "a JSON object", type(decoded).__name__)
+        raise _line_error(where, "a JSON object", type(decoded).__name__)
     check_storable(fields, where)
-    request, response = object_of(fields.get("request")), object_of(fields.get("response"))
+    request, response = as_json_object(fields.get("request")), as_json_object(fields.get("response"))
     told = {**request, "created": response.get("created"), **_without_null("model", response), **fields}
-    messages = _messages_of(told.get("messages"), where)
+    messages = _read_messages(told.get("messages"), where)
     return Conversation(
         messages=messages,
-        turns=[_answer_of(response, messages, where)] if response else _turns_of(messages, where),
+        turns=[_read_response(response, messages, where)] if response else _read_turns(messages, where),
         tools=told.get("tools") or told.get("functions"),
-        rewards=_rewards_of(fields.get("reward"), where),
-        task_id=_name_of(fields, "task_id", where),
-        task_type=_name_of(fields, "task_type", where),
+        rewards=_read_rewards(fields.get("reward"), where),
+        task_id=_read_name(fields, "task_id", where),
+        task_type=_read_name(fields, "task_type", where),
         model=model if isinstance(model := told.get("model"), str) else None,
-        at=_time_of(told.get("created"), where),
+        at=_read_time(told.get("created"), where),
         sampling={name: request[name] for name in _SAMPLING if name in request},
-        usage=object_of(response.get("usage")),
-        labels=_labels_of(fields),
+        usage=as_json_object(response.get("usage")),
+        labels=_read_labels(fields),
         rest={name: value for name, value in fields.items() if name not in _KNOWN},
     )
 
@@ -223,45 +232,45 @@ def _without_null(name: str, fields: JsonObject) -> JsonObject:
     return {name: fields[name]} if fields.get(name) is not None else {}
 
 
-def _turns_of(messages: list[JsonObject], where: str) -> list[Turn]:
+def _read_turns(messages: list[JsonObject], where: str) -> list[Turn]:
     turns = [
         Turn(num_before=at, choices=[message], finish_reasons=[None])
         for at, message in enumerate(messages)
         if message["role"] == "assistant"
     ]
     if not turns:
-        raise _refused(where, "at least one message of the assistant", "none")
+        raise _line_error(where, "at least one message of the assistant", "none")
     return turns
 
 
-def _answer_of(response: JsonObject, messages: list[JsonObject], where: str) -> Turn:
-    choices = objects_of(response.get("choices"))
-    said = _messages_of([choice.get("message") for choice in choices], f"{where}: choices")
+def _read_response(response: JsonObject, messages: list[JsonObject], where: str) -> Turn:
+    choices = as_json_objects(response.get("choices"))
+    said = _read_messages([choice.get("message") for choice in choices], f"{where}: choices")
     reasons = [reason if isinstance(reason := choice.get("finish_reason"), str) else None for choice in choices]
     return Turn(num_before=len(messages), choices=said, finish_reasons=reasons)
 
 
-def _messages_of(value: object, where: str) -> list[JsonObject]:
-    messages = objects_of(value)
+def _read_messages(value: object, where: str) -> list[JsonObject]:
+    messages = as_json_objects(value)
     if not messages or len(messages) != len(cast("list[object]", value)):
-        raise _refused(where, "'messages', a list of objects", "others" if messages else type(value).__name__)
+        raise _line_error(where, "'messages', a list of objects", "others" if messages else type(value).__name__)
     for number, message in enumerate(messages):
         if message.get("role") not in _ROLES:
-            raise _refused(where, f"a role ({', '.join(_ROLES)}) in message {number}", repr(message.get("role")))
+            raise _line_error(where, f"a role ({', '.join(_ROLES)}) in message {number}", repr(message.get("role")))
         if not isinstance(message.get("content"), str | list | None):
-            raise _refused(where, f"text or parts as content of message {number}", repr(message.get("content")))
+            raise _line_error(where, f"text or parts as content of message {number}", repr(message.get("content")))
     return messages
 
 
-def _time_of(created: object, where: str) -> float | None:
+def _read_time(created: object, where: str) -> float | None:
     if created is None:
         return None
     if isinstance(created, bool) or not isinstance(created, int | float) or not 0 <= created < _LATEST:
-        raise _refused(where, "'created', seconds since the epoch", repr(created))
+        raise _line_error(where, "'created', seconds since the epoch", repr(created))
     return float(created)
 
 
-def _rewards_of(value: object, where: str) -> dict[str, float]:
+def _read_rewards(value: object, where: str) -> dict[str, float]:
     """A number, or numbers by name; what is null is not known."""
     named = cast("JsonObject", value) if isinstance(value, dict) else {"reward": value}
     rewards: dict[str, float] = {}
@@ -269,18 +278,18 @@ def _rewards_of(value: object, where: str) -> dict[str, float]:
         if score is None:
             continue
         if isinstance(score, bool) or not isinstance(score, int | float) or not math.isfinite(score):
-            raise _refused(where, "'reward', a number or numbers by name", repr(score))
+            raise _line_error(where, "'reward', a number or numbers by name", repr(score))
         rewards[name] = float(score)
     return rewards
 
 
-def _name_of(fields: JsonObject, field: str, where: str) -> str | None:
+def _read_name(fields: JsonObject, field: str, where: str) -> str | None:
     value = fields.get(field)
     return None if value is None else check_name(str(value), f"{where}: {field}")
 
 
-def _labels_of(fields: JsonObject) -> dict[str, str]:
-    told = {**object_of(fields.get("metadata")), **({"id": fields["id"]} if "id" in fields else {})}
+def _read_labels(fields: JsonObject) -> dict[str, str]:
+    told = {**as_json_object(fields.get("metadata")), **({"id": fields["id"]} if "id" in fields else {})}
     return {name: _label(value) for name, value in told.items() if value is not None}
 
 
@@ -288,5 +297,5 @@ def _label(value: object) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
-def _refused(where: str, expected: str, found: str) -> BadInputError:
+def _line_error(where: str, expected: str, found: str) -> BadInputError:
     return BadInputError(f"{where}: expected {expected}, found {found}; nothing was imported, correct the line")

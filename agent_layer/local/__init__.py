@@ -6,18 +6,18 @@ from agent_layer.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from agent_layer.local.gateway_processes import GatewayProcesses as GatewayProcesses
-    from agent_layer.local.providers import with_providers as with_providers
+    from agent_layer.local.providers import run_provider_proxy as run_provider_proxy
     from agent_layer.local.stack import (
         Stack as Stack,
     )
     from agent_layer.local.stack import (
-        export_lines as export_lines,
+        ensure_api_key as ensure_api_key,
     )
     from agent_layer.local.stack import (
         run_stack as run_stack,
     )
     from agent_layer.local.stack import (
-        with_key as with_key,
+        shell_exports as shell_exports,
     )
     from agent_layer.local.vllm import VllmServer as VllmServer
 else:
@@ -25,12 +25,12 @@ else:
         __name__,
         {
             "agent_layer.local.gateway_processes": ("GatewayProcesses",),
-            "agent_layer.local.providers": ("with_providers",),
+            "agent_layer.local.providers": ("run_provider_proxy",),
             "agent_layer.local.stack": (
                 "Stack",
-                "export_lines",
+                "ensure_api_key",
                 "run_stack",
-                "with_key",
+                "shell_exports",
             ),
             "agent_layer.local.vllm": ("VllmServer",),
         },

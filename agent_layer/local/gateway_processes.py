@@ -17,7 +17,7 @@ from typing import Self
 
 from agent_layer.errors import BadInputError, EngineError, UnreachableError
 from agent_layer.gateway.http import check_exposure
-from agent_layer.infra.processes import Leashed, listens, reached, start_leashed
+from agent_layer.infra.processes import SupervisedProcess, is_listening, reachable_host, start_supervised
 from agent_layer.settings import Settings
 
 _START_SECONDS = 60.0
@@ -38,7 +38,7 @@ class GatewayProcesses:
     port: int
     """Shared; the processes' own ports follow it. 0: free ones."""
     num_processes: int
-    processes: list[Leashed] = field(default_factory=list[Leashed])
+    processes: list[SupervisedProcess] = field(default_factory=list[SupervisedProcess])
     """[num_processes]."""
     _urls: list[str] = field(default_factory=list[str])
     _started_at: list[float] = field(default_factory=list[float])
@@ -50,7 +50,7 @@ class GatewayProcesses:
             asked = self.port
             self.port = self._reserve(cleanup, asked)
             ports = [self._reserve(cleanup, asked and asked + 1 + slot) for slot in range(self.num_processes)]
-            self._urls = [f"{self._scheme}://{reached(self.host)}:{port}" for port in ports]
+            self._urls = [f"{self._scheme}://{reachable_host(self.host)}:{port}" for port in ports]
             cleanup.callback(lambda: _close_all(self.processes))
             self.processes = [self._start(slot) for slot in range(self.num_processes)]
             self._started_at = [time.monotonic()] * self.num_processes
@@ -65,7 +65,7 @@ class GatewayProcesses:
     @property
     def url(self) -> str:
         """Shared address, as it is reached from this machine."""
-        return f"{self._scheme}://{reached(self.host)}:{self.port}"
+        return f"{self._scheme}://{reachable_host(self.host)}:{self.port}"
 
     def check(self) -> None:
         """Start anew whatever ended.
@@ -84,23 +84,25 @@ class GatewayProcesses:
         if self._num_short[slot] >= _NUM_SHORT_LIVES:
             raise EngineError(
                 f"gateway process {slot}: expected it to run, but it has ended {_NUM_SHORT_LIVES} times in a row; see"
-                f" {ended.log}, which ends: {ended.last_words}"
+                f" {ended.log}, which ends: {ended.log_tail}"
             )
         log.warning("gateway process %d ended and is started anew", slot)
         ended.stop()
         self.processes[slot], self._started_at[slot] = self._start(slot), now
 
-    def _start(self, slot: int) -> Leashed:
+    def _start(self, slot: int) -> SupervisedProcess:
         command = [sys.executable, "-m", "agent_layer.gateway", f"--host={self.host}", f"--port={self.port}"]
         command += [f"--slot={slot}", "--siblings", *self._urls]
-        return start_leashed(command, self.settings.environment(), self.settings.dir / "logs" / f"gateway-{slot}.log")
+        return start_supervised(
+            command, self.settings.environment(), self.settings.dir / "logs" / f"gateway-{slot}.log"
+        )
 
     def _wait(self) -> None:
         for process, url in zip(self.processes, self._urls, strict=True):
-            if not process.comes_up(partial(listens, url), _START_SECONDS):
+            if not process.wait_until_up(partial(is_listening, url), _START_SECONDS):
                 raise UnreachableError(
                     f"gateway at {url}: expected it to serve within {_START_SECONDS:.0f} s, but it does not; see"
-                    f" {process.log}, which ends: {process.last_words}"
+                    f" {process.log}, which ends: {process.log_tail}"
                 )
 
     @property
@@ -123,7 +125,7 @@ class GatewayProcesses:
         return int(kept.getsockname()[1])
 
 
-def _close_all(processes: Sequence[Leashed]) -> None:
+def _close_all(processes: Sequence[SupervisedProcess]) -> None:
     """Tell all of them before any is waited for."""
     for process in processes:
         if process.process.stdin:

@@ -46,13 +46,13 @@ class LiteLLMServer:
     def app(self) -> web.Application:
         """Give the web application."""
         app = web.Application(client_max_size=1 << 28)
-        app.add_routes([web.get("/health", _say_ok), web.post("/v1/chat/completions", self._chat)])
+        app.add_routes([web.get("/health", _health), web.post("/v1/chat/completions", self._chat)])
         return app
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
         key = request.headers.get("Authorization", "").removeprefix("Bearer ")
         if not hmac.compare_digest(key.encode(), self._api_key):
-            return _refusal(401, "this server answers the gateway only")
+            return _error_response(401, "this server answers the gateway only")
         asked = msgspec.json.decode(await request.read(), type=JsonObject)
         fields = {name: value for name, value in asked.items() if name in _FIELDS}
         try:
@@ -60,7 +60,7 @@ class LiteLLMServer:
             if fields.get("stream"):
                 return await _stream(request, cast("AsyncIterator[_Answer]", answer))
         except OpenAIError as error:  # parent of everything that LiteLLM raises
-            return _refusal(getattr(error, "status_code", None) or 502, str(error))
+            return _error_response(getattr(error, "status_code", None) or 502, str(error))
         body = cast("_Answer", answer).model_dump_json()
         return web.Response(text=body, content_type="application/json")
 
@@ -72,20 +72,20 @@ async def _stream(request: web.Request, chunks: AsyncIterator[_Answer]) -> web.S
         async for chunk in chunks:
             await response.write(f"data: {chunk.model_dump_json()}\n\n".encode())
     except OpenAIError as error:
-        await response.write(b"data: " + _told(str(error)) + b"\n\n")
+        await response.write(b"data: " + _error_body(str(error)) + b"\n\n")
     await response.write(b"data: [DONE]\n\n")
     return response
 
 
-def _refusal(status: int, message: str) -> web.Response:
-    return web.Response(status=status, body=_told(message), content_type="application/json")
+def _error_response(status: int, message: str) -> web.Response:
+    return web.Response(status=status, body=_error_body(message), content_type="application/json")
 
 
-def _told(message: str) -> bytes:
+def _error_body(message: str) -> bytes:
     return msgspec.json.encode({"error": {"message": message, "type": "provider", "code": "provider", "param": None}})
 
 
-async def _say_ok(_: web.Request) -> web.Response:
+async def _health(_: web.Request) -> web.Response:
     return web.Response()
 
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from agent_layer.errors import EngineError
 from agent_layer.gateway.engines import read_model_names
-from agent_layer.infra.processes import Leashed, free_port, listens, start_leashed
+from agent_layer.infra.processes import SupervisedProcess, free_port, is_listening, start_supervised
 from agent_layer.settings import Settings
 
 _START_SECONDS = 120.0
@@ -17,7 +17,7 @@ _ENVIRONMENT = {
 
 
 @contextmanager
-def with_providers(settings: Settings) -> Generator[Settings]:
+def run_provider_proxy(settings: Settings) -> Generator[Settings]:
     """Run LiteLLM for as long as the block does, where the settings' model names need it and name no server for it.
 
     Returns: settings that name it.
@@ -31,7 +31,7 @@ def with_providers(settings: Settings) -> Generator[Settings]:
     found = {"provider_url": url, "provider_key": f"pk-{secrets.token_urlsafe(24)}"}
     mine = settings.model_copy(update=found)
     command = [sys.executable, "-m", "agent_layer.local.litellm_server", f"--port={port}"]
-    process = start_leashed(command, mine.environment() | _ENVIRONMENT, settings.dir / "logs" / "litellm.log")
+    process = start_supervised(command, mine.environment() | _ENVIRONMENT, settings.dir / "logs" / "litellm.log")
     try:
         _wait(process, url)
         yield mine
@@ -39,9 +39,9 @@ def with_providers(settings: Settings) -> Generator[Settings]:
         process.stop()
 
 
-def _wait(process: Leashed, url: str) -> None:
-    if not process.comes_up(lambda: listens(url), _START_SECONDS):
+def _wait(process: SupervisedProcess, url: str) -> None:
+    if not process.wait_until_up(lambda: is_listening(url), _START_SECONDS):
         raise EngineError(
             f"LiteLLM: expected it to serve within {_START_SECONDS:.0f} s, but it does not; the extra 'litellm'"
-            f" brings it; see {process.log}, which ends: {process.last_words}"
+            f" brings it; see {process.log}, which ends: {process.log_tail}"
         )

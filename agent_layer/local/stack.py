@@ -12,15 +12,15 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-from agent_layer.engines import Engine, forget_ended_engines, put_on_board
+from agent_layer.engines import Engine, register_engine, remove_ended_engines
 from agent_layer.errors import EngineError, UnreachableError
-from agent_layer.infra.processes import Leashed, answers, free_port, start_leashed
+from agent_layer.infra.processes import SupervisedProcess, free_port, is_responding, start_supervised
 from agent_layer.infra.redis import open_redis
-from agent_layer.local.providers import with_providers
+from agent_layer.local.providers import run_provider_proxy
 from agent_layer.local.vllm import VllmServer
 from agent_layer.settings import Settings
 
-Tell = Callable[[str], None]
+ReportPhase = Callable[[str], None]
 """Told what is being waited for."""
 
 _GATEWAY_SECONDS = 30.0
@@ -32,20 +32,20 @@ class Stack:
 
     settings: Settings
     engine: Engine
-    processes: dict[str, Leashed]
+    processes: dict[str, SupervisedProcess]
 
     def check(self) -> None:
         """Raise EngineError when a process has ended."""
         for name, process in self.processes.items():
             if not process.is_running:
                 raise EngineError(
-                    f"{name}: expected it to run, but it has ended; see {process.log}, which ends: {process.last_words}"
+                    f"{name}: expected it to run, but it has ended; see {process.log}, which ends: {process.log_tail}"
                 )
 
 
 @contextmanager
 def run_stack(
-    settings: Settings, engine: VllmServer | str, port: int = 0, tell: Tell = lambda _: None
+    settings: Settings, engine: VllmServer | str, port: int = 0, report_phase: ReportPhase = lambda _: None
 ) -> Generator[Stack]:
     """Run everything for as long as the block does.
 
@@ -53,37 +53,37 @@ def run_stack(
         settings: where things live; a missing operator key is minted.
         engine: a vLLM to start, or the address of one that runs.
         port: of the gateway; 0 takes a free one.
-        tell: hears what is waited for, several times a second.
+        report_phase: receives a description of what the call waits for, several times a second.
 
     Raises: EngineError: the engine dies or returns no token ids. UnreachableError: Redis or the engine does not answer.
     """
-    settings = with_key(settings)
+    settings = ensure_api_key(settings)
     with ExitStack() as cleanup:
         redis = cleanup.enter_context(open_redis(settings))
-        processes: dict[str, Leashed] = {}
-        forget_ended_engines(settings, redis)
+        processes: dict[str, SupervisedProcess] = {}
+        remove_ended_engines(settings, redis)
         if isinstance(engine, VllmServer):
-            cleanup.callback(forget_ended_engines, settings, redis)
+            cleanup.callback(remove_ended_engines, settings, redis)
             cleanup.callback(engine.stop)
             processes["vLLM"] = engine.start()
-            engine.wait(lambda seconds: tell(f"vLLM is starting ({seconds:.0f} s)"))
-            known = put_on_board(settings, redis, engine.url, location=str(engine.model), logprobs_mode="processed")
+            engine.wait(lambda seconds: report_phase(f"vLLM is starting ({seconds:.0f} s)"))
+            known = register_engine(settings, redis, engine.url, location=str(engine.model), logprobs_mode="processed")
         else:
-            tell(f"asking {engine}")
-            known = put_on_board(settings, redis, engine)
+            report_phase(f"asking {engine}")
+            known = register_engine(settings, redis, engine)
         settings = settings.model_copy(update={"vllm_urls": known.url})
-        settings = cleanup.enter_context(with_providers(settings))
+        settings = cleanup.enter_context(run_provider_proxy(settings))
         settings, processes["gateway"] = start_gateway(settings, port)
         cleanup.callback(processes["gateway"].stop)
         yield Stack(settings=settings, engine=known, processes=processes)
 
 
-def with_key(settings: Settings) -> Settings:
+def ensure_api_key(settings: Settings) -> Settings:
     """Mint an operator key unless there is one."""
     return settings if settings.api_key else settings.model_copy(update={"api_key": f"ok-{secrets.token_urlsafe(24)}"})
 
 
-def start_gateway(settings: Settings, port: int = 0) -> tuple[Settings, Leashed]:
+def start_gateway(settings: Settings, port: int = 0) -> tuple[Settings, SupervisedProcess]:
     """Start a gateway on loopback and wait until it answers.
 
     Returns: settings with its address, and the process.
@@ -92,17 +92,17 @@ def start_gateway(settings: Settings, port: int = 0) -> tuple[Settings, Leashed]
     port = port or free_port()
     url, log = f"http://127.0.0.1:{port}", settings.dir / "logs" / "gateway.log"
     command = [sys.executable, "-m", "agent_layer.gateway", f"--port={port}"]
-    process = start_leashed(command, settings.environment(), log)
-    if not process.comes_up(lambda: answers(f"{url}/health"), _GATEWAY_SECONDS):
+    process = start_supervised(command, settings.environment(), log)
+    if not process.wait_until_up(lambda: is_responding(f"{url}/health"), _GATEWAY_SECONDS):
         process.stop()
         raise UnreachableError(
             f"gateway at {url}: expected it to serve within {_GATEWAY_SECONDS:.0f} s, but it does not; see {log},"
-            f" which ends: {process.last_words}"
+            f" which ends: {process.log_tail}"
         )
     return settings.model_copy(update={"gateway_url": url}), process
 
 
-def export_lines(settings: Settings) -> Iterator[str]:
+def shell_exports(settings: Settings) -> Iterator[str]:
     """Shell lines by which other commands find what runs."""
     variables = settings.environment()
     names = ("DIR", "REDIS_URL", "OBJECTS_URL", "NAMESPACE", "RUN", "GATEWAY_URL", "API_KEY")

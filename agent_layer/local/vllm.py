@@ -9,7 +9,7 @@ from typing import Self, TypeAlias
 
 from agent_layer.engines import EngineControl, EngineReport
 from agent_layer.errors import EngineError
-from agent_layer.infra.processes import Leashed, free_port, start_leashed
+from agent_layer.infra.processes import SupervisedProcess, free_port, start_supervised
 
 Progress: TypeAlias = Callable[[float], None]
 """Told the seconds waited so far, a few times a second."""
@@ -48,7 +48,7 @@ class VllmServer:
     arguments: tuple[str, ...] = ()
     start_seconds: float = 300.0
     port: int = field(default_factory=free_port)
-    _child: Leashed | None = None
+    _child: SupervisedProcess | None = None
 
     @property
     def url(self) -> str:
@@ -60,12 +60,12 @@ class VllmServer:
         """Control of this server."""
         return EngineControl(self.url)
 
-    def start(self) -> Leashed:
+    def start(self) -> SupervisedProcess:
         """Start the process; ``wait`` tells when it serves."""
         length = (f"--max-model-len={self.max_model_len}",) if self.max_model_len else ()
         command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", f"--model={self.model}", *_FLAGS]
         command += [f"--served-model-name={self.name}", f"--port={self.port}", f"--max-num-seqs={self.max_num_seqs}"]
-        self._child = start_leashed([*command, *length, *self.arguments], _ENVIRONMENT, self.log)
+        self._child = start_supervised([*command, *length, *self.arguments], _ENVIRONMENT, self.log)
         return self._child
 
     def wait(self, progress: Progress = lambda _: None) -> EngineReport:
@@ -101,8 +101,8 @@ class VllmServer:
     def _check_alive(self, waited: float) -> None:
         if self._child and self._child.is_running and waited < self.start_seconds:
             return
-        last_words = self._child.last_words if self._child else "it was never started"
+        log_tail = self._child.log_tail if self._child else "it was never started"
         raise EngineError(
             f"vLLM with {self.model}: expected it to serve within {self.start_seconds:.0f} s, but after {waited:.0f} s"
-            f" it does not; see {self.log}, which ends: {last_words}"
+            f" it does not; see {self.log}, which ends: {log_tail}"
         )

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from agent_layer.recorder.logfile import CORRUPT as CORRUPT
     from agent_layer.recorder.logfile import OPEN as OPEN
     from agent_layer.recorder.logfile import adopt as adopt
-    from agent_layer.recorder.scrubbing import Blotter as Blotter
+    from agent_layer.recorder.scrubbing import KeyScrubber as KeyScrubber
     from agent_layer.recorder.shipping import ensure_shipper as ensure_shipper
 else:
     __getattr__ = lazy_exports(
@@ -57,7 +57,7 @@ else:
                 "OPEN",
                 "adopt",
             ),
-            "agent_layer.recorder.scrubbing": ("Blotter",),
+            "agent_layer.recorder.scrubbing": ("KeyScrubber",),
             "agent_layer.recorder.shipping": ("ensure_shipper",),
         },
     )

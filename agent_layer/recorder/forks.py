@@ -27,7 +27,7 @@ _resting: list[Forkable] = []
 _forking = threading.Lock()
 
 
-def survive_forks(member: Forkable) -> None:
+def register_forkable(member: Forkable) -> None:
     """Tell the member about every fork from now on, for as long as anyone else refers to it."""
     _members.add(member)
 

@@ -19,12 +19,12 @@ import msgspec
 
 from agent_layer.errors import BackPressureError, BadInputError
 from agent_layer.infra.processes import share_lock
-from agent_layer.recorder.forks import survive_forks
+from agent_layer.recorder.forks import register_forkable
 from agent_layer.recorder.frames import frame
 from agent_layer.recorder.logfile import LogFile, is_set_aside, is_settled
 from agent_layer.recorder.quota import Quota
-from agent_layer.recorder.redaction import load_redaction, redacted
-from agent_layer.recorder.scrubbing import Blotter
+from agent_layer.recorder.redaction import load_redaction, redact_record
+from agent_layer.recorder.scrubbing import KeyScrubber
 from agent_layer.recorder.shipping import ensure_shipper
 from agent_layer.schema import LogRecord, encode, new_id
 
@@ -72,9 +72,11 @@ class Recorder:
         self._ship = ship
         self._quota = Quota(self._directory, settings.log_quota_bytes)
         self._redact = load_redaction(settings.redact)
-        self._blotter = Blotter([key for key in (settings.api_key, settings.ingest_key, *settings.former_keys) if key])
+        self._scrubber = KeyScrubber(
+            [key for key in (settings.api_key, settings.ingest_key, *settings.former_keys) if key]
+        )
         self._begin()
-        survive_forks(self)
+        register_forkable(self)
 
     def append(self, *records: LogRecord) -> str:
         """Write records, all of them or none; give the name of the log that holds them.
@@ -90,8 +92,8 @@ class Recorder:
 
         Raises: BackPressureError: disk or quota stayed full for ``log_wait_seconds``.
         """
-        blot = self._blotter.blot
-        frames = b"".join([frame(blot(content)) for content in contents])
+        scrub = self._scrubber.scrub
+        frames = b"".join([frame(scrub(content)) for content in contents])
         try:
             if self._waits:
                 self._quota.await_room(self._settings.log_wait_seconds)
@@ -166,7 +168,7 @@ class Recorder:
     def _kept(self, records: Sequence[LogRecord]) -> Sequence[LogRecord]:
         """What of the records may be kept."""
         redact = self._redact
-        return records if redact is None else [redacted(record, redact) for record in records]
+        return records if redact is None else [redact_record(record, redact) for record in records]
 
     def _begin(self) -> None:
         self._changed = threading.Condition()

@@ -61,7 +61,7 @@ def load_redaction(name: str | None) -> Redact | None:
     return cast("Redact", found)
 
 
-def redacted(record: R, redact: Redact) -> R:
+def redact_record(record: R, redact: Redact) -> R:
     """Give the record with all its texts redacted.
 
     Raises: RedactionError: the function failed, or gave something that is no text.

@@ -16,7 +16,7 @@ _PREFIX: Final = KEY_PREFIX.encode()
 _ROLLOUT_KEY: Final = re.compile(re.escape(_PREFIX) + rb"[A-Za-z0-9_-]+")
 
 
-class Blotter:
+class KeyScrubber:
     """Knows operators' keys by their letters and rollouts' keys by their form.
 
     Args:
@@ -26,7 +26,7 @@ class Blotter:
     def __init__(self, operator_keys: Sequence[str]) -> None:
         self._operators = [key.encode() for key in operator_keys if len(key) >= _SHORTEST]
 
-    def blot(self, content: bytes) -> bytes:
+    def scrub(self, content: bytes) -> bytes:
         """Give the content, as long as before, without keys."""
         if _PREFIX in content:
             content = _ROLLOUT_KEY.sub(lambda found: b"*" * len(found[0]), content)

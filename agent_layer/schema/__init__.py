@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         encode as encode,
     )
     from agent_layer.schema.codec import (
-        owner_of as owner_of,
+        record_owner as record_owner,
     )
     from agent_layer.schema.group import Fill as Fill
     from agent_layer.schema.group import Group
@@ -38,43 +38,43 @@ if TYPE_CHECKING:
         content_hash as content_hash,
     )
     from agent_layer.schema.ids import (
-        group_id_of as group_id_of,
+        id_timestamp as id_timestamp,
     )
     from agent_layer.schema.ids import (
-        made_at as made_at,
+        make_group_id as make_group_id,
+    )
+    from agent_layer.schema.ids import (
+        make_rollout_id as make_rollout_id,
+    )
+    from agent_layer.schema.ids import (
+        make_trajectory_id as make_trajectory_id,
     )
     from agent_layer.schema.ids import (
         new_id as new_id,
     )
     from agent_layer.schema.ids import (
-        rollout_id_of as rollout_id_of,
-    )
-    from agent_layer.schema.ids import (
         split_trajectory_id as split_trajectory_id,
-    )
-    from agent_layer.schema.ids import (
-        trajectory_id_of as trajectory_id_of,
     )
     from agent_layer.schema.messages import (
         UNREADABLE as UNREADABLE,
     )
     from agent_layer.schema.messages import (
-        chat_messages_of as chat_messages_of,
+        as_json_object as as_json_object,
     )
     from agent_layer.schema.messages import (
-        object_of as object_of,
-    )
-    from agent_layer.schema.messages import (
-        objects_of as objects_of,
-    )
-    from agent_layer.schema.messages import (
-        parted as parted,
+        as_json_objects as as_json_objects,
     )
     from agent_layer.schema.messages import (
         refer_to as refer_to,
     )
     from agent_layer.schema.messages import (
         resolve as resolve,
+    )
+    from agent_layer.schema.messages import (
+        to_chat_messages as to_chat_messages,
+    )
+    from agent_layer.schema.messages import (
+        to_part_message as to_part_message,
     )
     from agent_layer.schema.record import JsonObject as JsonObject
     from agent_layer.schema.record import Logprobs, TokenIds
@@ -95,10 +95,10 @@ if TYPE_CHECKING:
         current_rewards as current_rewards,
     )
     from agent_layer.schema.reward import (
-        rollout_reward as rollout_reward,
+        reward_topic as reward_topic,
     )
     from agent_layer.schema.reward import (
-        topic_of as topic_of,
+        rollout_reward as rollout_reward,
     )
     from agent_layer.schema.rollout import (
         FINAL_STATUSES as FINAL_STATUSES,
@@ -192,10 +192,10 @@ if TYPE_CHECKING:
         Usage as Usage,
     )
     from agent_layer.schema.step import (
-        tools_asked as tools_asked,
+        requested_tool_names as requested_tool_names,
     )
     from agent_layer.schema.step import (
-        tools_of as tools_of,
+        tool_names as tool_names,
     )
     from agent_layer.schema.task import (
         NOT_SAMPLING as NOT_SAMPLING,
@@ -236,16 +236,16 @@ if TYPE_CHECKING:
         TrajectoryRecord as TrajectoryRecord,
     )
     from agent_layer.schema.trajectory import (
-        alarms_of as alarms_of,
-    )
-    from agent_layer.schema.trajectory import (
         assemble_trajectory as assemble_trajectory,
     )
     from agent_layer.schema.trajectory import (
-        cause_of_break as cause_of_break,
+        find_alarms as find_alarms,
     )
     from agent_layer.schema.trajectory import (
-        is_empty as is_empty,
+        is_empty_answer as is_empty_answer,
+    )
+    from agent_layer.schema.trajectory import (
+        prefix_break_cause as prefix_break_cause,
     )
 else:
     __getattr__ = lazy_exports(
@@ -258,7 +258,7 @@ else:
                 "decode_footer",
                 "decode_known",
                 "encode",
-                "owner_of",
+                "record_owner",
             ),
             "agent_layer.schema.group": (
                 "Fill",
@@ -267,21 +267,21 @@ else:
             "agent_layer.schema.ids": (
                 "check_name",
                 "content_hash",
-                "group_id_of",
-                "made_at",
+                "id_timestamp",
+                "make_group_id",
+                "make_rollout_id",
+                "make_trajectory_id",
                 "new_id",
-                "rollout_id_of",
                 "split_trajectory_id",
-                "trajectory_id_of",
             ),
             "agent_layer.schema.messages": (
                 "UNREADABLE",
-                "chat_messages_of",
-                "object_of",
-                "objects_of",
-                "parted",
+                "as_json_object",
+                "as_json_objects",
                 "refer_to",
                 "resolve",
+                "to_chat_messages",
+                "to_part_message",
             ),
             "agent_layer.schema.record": (
                 "JsonObject",
@@ -295,8 +295,8 @@ else:
                 "RewardStatus",
                 "RewardTopic",
                 "current_rewards",
+                "reward_topic",
                 "rollout_reward",
-                "topic_of",
             ),
             "agent_layer.schema.rollout": (
                 "Accepted",
@@ -336,8 +336,8 @@ else:
                 "StepState",
                 "StepStatus",
                 "Usage",
-                "tools_asked",
-                "tools_of",
+                "requested_tool_names",
+                "tool_names",
             ),
             "agent_layer.schema.task": (
                 "Limits",
@@ -360,10 +360,10 @@ else:
                 "BREAK",
                 "Trajectory",
                 "TrajectoryRecord",
-                "alarms_of",
                 "assemble_trajectory",
-                "cause_of_break",
-                "is_empty",
+                "find_alarms",
+                "is_empty_answer",
+                "prefix_break_cause",
             ),
         },
     )

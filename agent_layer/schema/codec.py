@@ -27,35 +27,35 @@ from agent_layer.schema.task import Task
 from agent_layer.schema.training import PolicyVersion, TrainedBatch
 from agent_layer.schema.trajectory import Trajectory
 
-Fold: TypeAlias = Callable[[object], object]
+Normalizer: TypeAlias = Callable[[object], object]
 """Gives the fields of a record in the shape that its reader wants; changes nothing that it is given."""
 
 
 @cache
-def fold_of(kind: type[Record]) -> Fold:
+def normalizer_for(kind: type[Record]) -> Normalizer:
     """Work out the fold of one kind of record."""
-    return _fold_record(cast("inspect.StructType", inspect.type_info(kind)))
+    return _normalize_record(cast("inspect.StructType", inspect.type_info(kind)))
 
 
-def _fold(form: inspect.Type) -> Fold | None:
+def _normalizer(form: inspect.Type) -> Normalizer | None:
     """Fold for values of this form; None when no record can lie inside."""
     match form:
         case inspect.StructType():
-            return _fold_record(form)
+            return _normalize_record(form)
         case inspect.ListType():
-            return (fold := _fold(form.item_type)) and _fold_items(fold)
+            return (fold := _normalizer(form.item_type)) and _normalize_items(fold)
         case inspect.DictType():
-            return (fold := _fold(form.value_type)) and _fold_values(fold)
+            return (fold := _normalizer(form.value_type)) and _normalize_values(fold)
         case inspect.UnionType():
-            folds = [fold for fold in map(_fold, form.types) if fold is not None]
-            return _fold_any(folds) if folds else None
+            folds = [fold for fold in map(_normalizer, form.types) if fold is not None]
+            return _normalize_any(folds) if folds else None
         case _:
             return None
 
 
-def _fold_record(form: inspect.StructType) -> Fold:
+def _normalize_record(form: inspect.StructType) -> Normalizer:
     known = {field.encode_name for field in form.fields} | {form.tag_field}
-    folds = {field.encode_name: inner for field in form.fields if (inner := _fold(field.type))}
+    folds = {field.encode_name: inner for field in form.fields if (inner := _normalizer(field.type))}
 
     def fold(value: object) -> object:
         if not isinstance(value, dict):
@@ -72,11 +72,11 @@ def _fold_record(form: inspect.StructType) -> Fold:
     return fold
 
 
-def _fold_items(fold: Fold) -> Fold:
+def _normalize_items(fold: Normalizer) -> Normalizer:
     return lambda value: [fold(item) for item in cast("list[object]", value)] if isinstance(value, list) else value
 
 
-def _fold_values(fold: Fold) -> Fold:
+def _normalize_values(fold: Normalizer) -> Normalizer:
     def fold_all(value: object) -> object:
         if not isinstance(value, dict):
             return value
@@ -85,7 +85,7 @@ def _fold_values(fold: Fold) -> Fold:
     return fold_all
 
 
-def _fold_any(folds: list[Fold]) -> Fold:
+def _normalize_any(folds: list[Normalizer]) -> Normalizer:
     def fold_first(value: object) -> object:
         return next((folded for fold in folds if (folded := fold(value)) is not value), value)
 
@@ -178,7 +178,7 @@ def decode(content: bytes) -> Record:
     try:
         fields = msgspec.msgpack.decode(content)
         kind = _KINDS[fields["type"]]
-        return msgspec.convert(fold_of(kind)(fields), kind, dec_hook=_unpack_array)
+        return msgspec.convert(normalizer_for(kind)(fields), kind, dec_hook=_unpack_array)
     except _UNREADABLE as error:
         raise _unreadable(error) from error
 
@@ -212,7 +212,7 @@ def _unreadable(error: Exception) -> CorruptRecordError:
     )
 
 
-def owner_of(record: LogRecord) -> str:
+def record_owner(record: LogRecord) -> str:
     """Name what the record belongs to: a trajectory, a group, a policy version or a step of training."""
     match record:
         case Group():

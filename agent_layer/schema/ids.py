@@ -19,7 +19,7 @@ def new_id(clock_ns: Callable[[], int] = time.time_ns, randomness: Callable[[int
     return "".join([_PAIRS[value >> shift & 1023] for shift in range(120, -1, -10)])
 
 
-def made_at(identity: str) -> float:
+def id_timestamp(identity: str) -> float:
     """Read when an id was minted, in seconds since the epoch; whatever follows the id is ignored."""
     milliseconds = 0
     for letter in identity[:10]:
@@ -45,18 +45,18 @@ def content_hash(content: bytes) -> str:
     return blake2b(content, digest_size=16).hexdigest()
 
 
-def group_id_of(run: str, task_id: str, round_index: int) -> str:
+def make_group_id(run: str, task_id: str, round_index: int) -> str:
     """Name the group of rollouts that one asking (round) for a task makes; the same asking gives the same id."""
     digest = content_hash(f"{run}\n{task_id}\n{round_index}".encode())
     return f"{task_id}.{digest[:12]}"
 
 
-def rollout_id_of(group_id: str, member: int) -> str:
+def make_rollout_id(group_id: str, member: int) -> str:
     """Name one rollout of a group; members count from 0."""
     return f"{group_id}.{member}"
 
 
-def trajectory_id_of(rollout_id: str, attempt: int) -> str:
+def make_trajectory_id(rollout_id: str, attempt: int) -> str:
     """Name what one attempt at a rollout leaves behind; attempts count from 0."""
     return f"{rollout_id}-{attempt}"
 

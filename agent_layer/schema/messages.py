@@ -18,32 +18,32 @@ UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, Ov
 """What reading raises: it is no JSON of this form, no UTF-8, nested too deep, or a number has no place."""
 
 
-def object_of(value: object) -> JsonObject:
+def as_json_object(value: object) -> JsonObject:
     """Give an object as it is, and an empty one for anything else."""
     return cast("JsonObject", value) if isinstance(value, dict) else {}
 
 
-def objects_of(value: object) -> list[JsonObject]:
+def as_json_objects(value: object) -> list[JsonObject]:
     """Give the objects in a list; none where it is no list."""
     items = cast("list[object]", value) if isinstance(value, list) else []
     return [cast("JsonObject", item) for item in items if isinstance(item, dict)]
 
 
-def parted(message: Mapping[str, object]) -> JsonObject:
+def to_part_message(message: Mapping[str, object]) -> JsonObject:
     """Give a chat message in parts."""
     role = message.get("role", "assistant")
     if role == "tool":
         answer = {"type": "tool_call_response", "id": message.get("tool_call_id"), "response": message.get("content")}
         return {"role": role, "parts": [answer]}
-    parts = [_part_of_content(item) for item in _items_of(message.get("content"))]
+    parts = [_content_part(item) for item in _content_items(message.get("content"))]
     if reasoning := message.get("reasoning_content") or message.get("reasoning"):
         parts.insert(0, {"type": "reasoning", "content": reasoning})
-    return {"role": role, "parts": [*parts, *map(_part_of_call, objects_of(message.get("tool_calls")))]}
+    return {"role": role, "parts": [*parts, *map(_tool_call_part, as_json_objects(message.get("tool_calls")))]}
 
 
-def chat_messages_of(message: Mapping[str, object]) -> Iterator[JsonObject]:
+def to_chat_messages(message: Mapping[str, object]) -> Iterator[JsonObject]:
     """Give the chat messages that one message in parts stands for; several answers of tools are one message each."""
-    parts = objects_of(message.get("parts"))
+    parts = as_json_objects(message.get("parts"))
     answers = [part for part in parts if part.get("type") == "tool_call_response"]
     if len(answers) < len(parts) or not parts:
         said = [part for part in parts if part.get("type") != "tool_call_response"]
@@ -55,41 +55,41 @@ def chat_messages_of(message: Mapping[str, object]) -> Iterator[JsonObject]:
 
 def _chat_message(role: str, parts: Sequence[JsonObject]) -> JsonObject:
     shown = [part for part in parts if part.get("type") not in ("tool_call", "reasoning")]
-    message: JsonObject = {"role": role, "content": _content_of(shown)}
+    message: JsonObject = {"role": role, "content": _chat_content(shown)}
     if reasoning := "".join(str(part.get("content", "")) for part in parts if part.get("type") == "reasoning"):
         message["reasoning_content"] = reasoning
-    if calls := [_call_of(part) for part in parts if part.get("type") == "tool_call"]:
+    if calls := [_chat_tool_call(part) for part in parts if part.get("type") == "tool_call"]:
         message["tool_calls"] = calls
     return message
 
 
-def _content_of(parts: Sequence[JsonObject]) -> object:
+def _chat_content(parts: Sequence[JsonObject]) -> object:
     """Text where all is text, else a list; None where there is nothing."""
     if any(part.get("type") != "text" for part in parts):
         return [{"type": "text", "text": part.get("content")} if part.get("type") == "text" else part for part in parts]
     return "".join(str(part.get("content", "")) for part in parts) if parts else None
 
 
-def _items_of(content: object) -> list[object]:
+def _content_items(content: object) -> list[object]:
     if isinstance(content, list):
         return cast("list[object]", content)
     return [content] if content else []
 
 
-def _part_of_content(item: object) -> JsonObject:
+def _content_part(item: object) -> JsonObject:
     if not isinstance(item, dict):
         return {"type": "text", "content": str(item)}
     part = cast("JsonObject", item)
     return {"type": "text", "content": part.get("text")} if part.get("type") == "text" else part
 
 
-def _part_of_call(call: JsonObject) -> JsonObject:
+def _tool_call_part(call: JsonObject) -> JsonObject:
     function = cast("JsonObject", call.get("function") or {})
     arguments = _as_value(function.get("arguments"))
     return {"type": "tool_call", "id": call.get("id"), "name": function.get("name"), "arguments": arguments}
 
 
-def _call_of(part: JsonObject) -> JsonObject:
+def _chat_tool_call(part: JsonObject) -> JsonObject:
     function = {"name": part.get("name"), "arguments": _as_text(part.get("arguments"))}
     return {"id": part.get("id"), "type": "function", "function": function}
 

@@ -46,16 +46,16 @@ class Reward(Record, frozen=True, kw_only=True, tag="reward"):
 
 
 def current_rewards(rewards: Sequence[Reward]) -> list[Reward]:
-    """Keep what stands: neither void nor superseded, and the newest of each ``topic_of``, in order of time."""
+    """Keep what stands: neither void nor superseded, and the newest of each ``reward_topic``, in order of time."""
     replaced = {reward.supersedes for reward in rewards if reward.supersedes is not None}
     standing: dict[RewardTopic, Reward] = {}
     for reward in sorted(rewards, key=lambda reward: (reward.at, reward.reward_id)):
         if reward.reward_id not in replaced and not reward.void:
-            standing[topic_of(reward)] = reward
+            standing[reward_topic(reward)] = reward
     return list(standing.values())
 
 
-def topic_of(reward: Reward) -> RewardTopic:
+def reward_topic(reward: Reward) -> RewardTopic:
     """What is judged: (scope, name, step, agent). One judgement of each stands."""
     return reward.scope, reward.name, reward.step, reward.agent
 

@@ -14,7 +14,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from agent_layer.schema.messages import object_of, objects_of
+from agent_layer.schema.messages import as_json_object, as_json_objects
 from agent_layer.schema.record import JsonObject, Logprobs, Record, TokenIds, current_version
 
 PartSource: TypeAlias = Literal["gateway", "hook", "handler", "decorator", "otel", "import"]
@@ -242,22 +242,22 @@ _LONGEST_NAME: Final = 128
 """Models ask for tools that do not exist, too."""
 
 
-def tools_of(record: Record) -> Iterator[str]:
+def tool_names(record: Record) -> Iterator[str]:
     """Names of tools, in order, each as often as it is told of."""
     match record:
         case StepPart():
             for action in record.actions or ():
-                yield from tools_asked(action)
+                yield from requested_tool_names(action)
         case Observation():
             yield record.name
         case _:
             return
 
 
-def tools_asked(action: Action) -> Iterator[str]:
+def requested_tool_names(action: Action) -> Iterator[str]:
     """Names of the tools that the model asked for, in order."""
     message: JsonObject = action.message or {}
-    for call in objects_of(message.get("tool_calls")):
-        name = object_of(call.get("function")).get("name", call.get("name"))
+    for call in as_json_objects(message.get("tool_calls")):
+        name = as_json_object(call.get("function")).get("name", call.get("name"))
         if isinstance(name, str) and name:
             yield name[:_LONGEST_NAME]

@@ -40,10 +40,10 @@ def join_spans(parts: Sequence[StepPart]) -> Sequence[StepPart]:
     num_inside = Counter(parent for parent, _ in {(part.parent_span_id, part.span_id) for part in told})
     for part in sorted(parts, key=_order):
         if part.span_id in by_span:
-            calls.unite(by_span[part.span_id], part.call_id)
+            calls.merge(by_span[part.span_id], part.call_id)
         if part.parent_span_id in by_span and (part.source != "otel" or num_inside[part.parent_span_id] == 1):
-            calls.unite(by_span[part.parent_span_id], part.call_id)
-    return [msgspec.structs.replace(part, call_id=calls.name_of(part.call_id)) for part in parts]
+            calls.merge(by_span[part.parent_span_id], part.call_id)
+    return [msgspec.structs.replace(part, call_id=calls.canonical_id(part.call_id)) for part in parts]
 
 
 def _order(part: StepPart) -> tuple[float, str, str]:
@@ -60,19 +60,19 @@ class _Calls:
             rank = (part.source == "otel", part.at, part.call_id)  # False, known from elsewhere, comes first
             self._ranks[part.call_id] = min(rank, self._ranks.get(part.call_id, rank))
 
-    def unite(self, one: str, other: str) -> None:
+    def merge(self, one: str, other: str) -> None:
         """Note that two ids name the same call; two that are known from elsewhere than spans never do."""
-        best, rest = sorted((self.name_of(one), self.name_of(other)), key=self._ranks.__getitem__)
-        if self._is_only_told(rest):
+        best, rest = sorted((self.canonical_id(one), self.canonical_id(other)), key=self._ranks.__getitem__)
+        if self._is_from_spans_only(rest):
             self._leaders[rest] = best
 
-    def name_of(self, call_id: str) -> str:
+    def canonical_id(self, call_id: str) -> str:
         """Give the name of the call."""
         while (leader := self._leaders[call_id]) != call_id:
             call_id = leader
         return call_id
 
-    def _is_only_told(self, call_id: str) -> bool:
+    def _is_from_spans_only(self, call_id: str) -> bool:
         return self._ranks[call_id][0]
 
 
@@ -86,7 +86,7 @@ _OWN = frozenset({"unknown", "source", "phase", "at", "state", "actions", "findi
 _SHARED = tuple(name for name in StepPart.__struct_fields__ if name not in _OWN and name in Step.__struct_fields__)
 
 
-def num_choices_of(parts: Iterable[StepPart]) -> int:
+def count_choices(parts: Iterable[StepPart]) -> int:
     """Choices that the call has; 1 while its answer is not known."""
     return max((len(part.actions) for part in parts if part.actions), default=1)
 
@@ -132,7 +132,7 @@ def assemble_steps(parts: Iterable[StepPart], abandoned: Collection[str] = ()) -
     steps = [
         assemble_step(call_parts, choice)
         for call_parts in by_call.values()
-        for choice in range(num_choices_of(call_parts))
+        for choice in range(count_choices(call_parts))
     ]
     steps.sort(key=lambda step: (step.started_at, step.call_id, step.choice))
     counted = [_abandon(step) if step.call_id in abandoned else step for step in steps]
@@ -254,16 +254,16 @@ def restore_prompts(steps: Sequence[Step], *, has_ended: bool = True) -> list[St
     """
     following: defaultdict[StepKey | None, list[Step]] = defaultdict(list)
     for step in steps:
-        following[_parent_of(step)].append(step)
+        following[_parent_key(step)].append(step)
     restored: dict[StepKey | None, Step] = {}
     reached = list(following[None])
     for step in reached:  # grows as it goes: whoever continues a step comes after it
-        restored[_key_of(step)] = _restore(step, restored.get(_parent_of(step)))
+        restored[_step_key(step)] = _restore(step, restored.get(_parent_key(step)))
         if step.prompt is not None:
-            reached += following[_key_of(step)]
+            reached += following[_step_key(step)]
     if has_ended:
         _refuse_orphans(steps, restored)
-    kept = [restored[_key_of(step)] for step in steps if _key_of(step) in restored]
+    kept = [restored[_step_key(step)] for step in steps if _step_key(step) in restored]
     return [msgspec.structs.replace(step, index=index) for index, step in enumerate(kept)]
 
 
@@ -286,18 +286,18 @@ def _restore(step: Step, parent: Step | None) -> Step:
 
 def _refuse_orphans(steps: Iterable[Step], restored: Container[StepKey | None]) -> None:
     for step in steps:
-        if _key_of(step) not in restored and step.prompt is not None:
+        if _step_key(step) not in restored and step.prompt is not None:
             raise CorruptRecordError(
                 f"step {step.call_id} of trajectory {step.trajectory_id}: the step {step.prompt.parent_call}, whose"
                 " tokens it continues, is not stored; run 'agent-layer store check'"
             )
 
 
-def _key_of(step: Step) -> StepKey:
+def _step_key(step: Step) -> StepKey:
     return step.call_id, step.choice
 
 
-def _parent_of(step: Step) -> StepKey | None:
+def _parent_key(step: Step) -> StepKey | None:
     if step.prompt is None or step.prompt.parent_call is None:
         return None
     return step.prompt.parent_call, step.prompt.parent_choice
@@ -321,16 +321,16 @@ class Alarm(msgspec.Struct, frozen=True, kw_only=True):
     detail: str
 
 
-def alarms_of(trajectory: Trajectory) -> list[Alarm]:
+def find_alarms(trajectory: Trajectory) -> list[Alarm]:
     """Look through all steps of a trajectory."""
     good = [step for step in trajectory.steps if step.status == "ok"]
     empty = [step for step in good if _has_nothing(step.action)]
     untokened = [step for step in good if step.role == "policy" and step.capture_level != "tokens"]
-    broken = [step for step in trajectory.steps if any(cause_of_break(one) for one in step.findings)]
+    broken = [step for step in trajectory.steps if any(prefix_break_cause(one) for one in step.findings)]
     found = [
-        Alarm(kind="zero_tokens", detail=f"{_these(empty)} answered nothing") if empty else None,
-        Alarm(kind="no_tokens", detail=f"{_these(untokened)} without token ids") if untokened else None,
-        Alarm(kind="forks", detail=f"{_these(broken)} of {len(trajectory.steps)} do not continue their prefix")
+        Alarm(kind="zero_tokens", detail=f"{_name_steps(empty)} answered nothing") if empty else None,
+        Alarm(kind="no_tokens", detail=f"{_name_steps(untokened)} without token ids") if untokened else None,
+        Alarm(kind="forks", detail=f"{_name_steps(broken)} of {len(trajectory.steps)} do not continue their prefix")
         if len(broken) > _HIGHEST_FORK_RATE * len(trajectory.steps)
         else None,
         _disagreement(good),
@@ -338,13 +338,13 @@ def alarms_of(trajectory: Trajectory) -> list[Alarm]:
     return [alarm for alarm in found if alarm is not None]
 
 
-def cause_of_break(finding: str) -> str | None:
+def prefix_break_cause(finding: str) -> str | None:
     """Why a prefix broke, where the finding says that one did: its cause, or 'unknown'."""
     name, _, cause = finding.partition(":")
     return (cause.strip() or "unknown") if name == BREAK else None
 
 
-def is_empty(part: StepPart) -> bool:
+def is_empty_answer(part: StepPart) -> bool:
     """Whether a whole answer has a choice in which the model said nothing."""
     return part.status == "ok" and (not part.actions or any(map(_has_nothing, part.actions)))
 
@@ -362,13 +362,13 @@ def _disagreement(steps: Sequence[Step]) -> Alarm | None:
     missed = [step for step in steps if "gateway" not in step.sources and not _INSIDE.isdisjoint(step.sources)]
     if not seen or not missed:
         return None
-    detail = f"the gateway saw {seen} answers, but not {_these(missed)}, of which the agent's framework tells"
+    detail = f"the gateway saw {seen} answers, but not {_name_steps(missed)}, of which the agent's framework tells"
     return Alarm(kind="turns", detail=detail)
 
 
 _INSIDE: Final[frozenset[str]] = frozenset({"hook", "handler", "decorator"})
 
 
-def _these(steps: Iterable[Step]) -> str:
+def _name_steps(steps: Iterable[Step]) -> str:
     numbers = [str(step.index) for step in steps]
     return f"step{'s' if len(numbers) > 1 else ''} {', '.join(numbers)}"

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from agent_layer.errors import AgentLayerError
 from agent_layer.infra.processes import LOCK_DESCRIPTOR, try_lock
 from agent_layer.settings import Settings, load_settings
-from agent_layer.shipper.lifecycle import Life
+from agent_layer.shipper.lifecycle import ShipperLoop
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ def main(arguments: Sequence[str]) -> int:
         if lock is None:
             log.info("another shipper is at work directory=%s", settings.log_dir)
             return 0
-        return 0 if Life(settings, lock, _ended_by_signal()).run() else 1
+        return 0 if ShipperLoop(settings, lock, _ended_by_signal()).run() else 1
     except AgentLayerError as error:
         log.critical("shipper ended error=%s", error)
         return 1

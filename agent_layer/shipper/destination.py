@@ -22,7 +22,7 @@ class Destination(Protocol):
         """
         ...
 
-    def carry_decisions(self) -> int:
+    def ship_decisions(self) -> int:
         """Bring the dispatcher's decisions there too, where they can be seen; give the number of segments made."""
         ...
 

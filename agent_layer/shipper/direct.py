@@ -10,9 +10,9 @@ from redis.exceptions import RedisError
 from agent_layer.errors import CorruptRecordError, UnreachableError
 from agent_layer.infra.objects import ObjectStore, open_objects
 from agent_layer.infra.redis import Keys, RedisUnreachableError, open_redis
-from agent_layer.schema import ContentRef, LogRecord, encode, owner_of
+from agent_layer.schema import ContentRef, LogRecord, encode, record_owner
 from agent_layer.settings import Settings
-from agent_layer.state import forget_decisions, read_outbox
+from agent_layer.state import read_outbox, remove_decisions
 from agent_layer.store.index import commit_segments
 from agent_layer.store.segments import (
     BlobLimits,
@@ -48,7 +48,7 @@ def store_records(
     """
     owned: defaultdict[str, list[StoredRecord]] = defaultdict(list)
     for one in records:
-        owned[owner_of(one.record)].append(one)
+        owned[record_owner(one.record)].append(one)
     living = leave_out_dead(redis, keys, owned)
     segment, sealed = build_segment(name, store_contents(redis, keys, objects, living, limits or BlobLimits()))
     objects.put(segment_key(keys, name), segment)
@@ -89,7 +89,7 @@ class DirectDestination:
         self._store(name, records)
         return None
 
-    def carry_decisions(self) -> int:
+    def ship_decisions(self) -> int:
         """See Destination.
 
         Raises: CorruptRecordError: a decision is of a kind that this version does not know.
@@ -98,7 +98,7 @@ class DirectDestination:
         with _asked():
             while (decisions := read_outbox(self._redis, self._keys)) is not None:
                 self._store(decisions.name, [StoredRecord(record, encode(record)) for record in decisions.records])
-                forget_decisions(self._redis, self._keys, decisions)
+                remove_decisions(self._redis, self._keys, decisions)
                 num_segments += 1
         return num_segments
 

@@ -18,7 +18,7 @@ _COMPLAINT_SECONDS = 60.0
 log = logging.getLogger(__name__)
 
 
-class Life:
+class ShipperLoop:
     """The work of one shipper process.
 
     Args:

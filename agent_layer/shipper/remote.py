@@ -78,7 +78,7 @@ class RemoteDestination:
             f"ingest at {self._url}: expected to take log {name}, found {answer.status} {refusal.error!r}; {remedy}"
         )
 
-    def carry_decisions(self) -> int:
+    def ship_decisions(self) -> int:
         """See Destination; decisions lie in Redis, and whoever is connected to that carries them."""
         return 0
 

@@ -36,7 +36,7 @@ class Shipper:
         in_transit = [self._threads.submit(self._ship_log, path) for path in self._find_logs()]
         wait(in_transit)  # also when one fails: no log may be in transit twice
         num_shipped = sum(shipped.result() for shipped in in_transit)
-        return num_shipped + self._destination.carry_decisions()
+        return num_shipped + self._destination.ship_decisions()
 
     def close(self) -> None:
         """Wait for what is in transit, and let go of the destination."""

@@ -18,13 +18,16 @@ if TYPE_CHECKING:
         Checkpoint as Checkpoint,
     )
     from agent_layer.state.checkpoints import (
-        checkpoint_at as checkpoint_at,
-    )
-    from agent_layer.state.checkpoints import (
         checkpoint_name as checkpoint_name,
     )
     from agent_layer.state.checkpoints import (
         checkpoint_prefix as checkpoint_prefix,
+    )
+    from agent_layer.state.checkpoints import (
+        checkpoint_trajectory as checkpoint_trajectory,
+    )
+    from agent_layer.state.checkpoints import (
+        parse_checkpoint_key as parse_checkpoint_key,
     )
     from agent_layer.state.checkpoints import (
         read_checkpoint as read_checkpoint,
@@ -33,16 +36,13 @@ if TYPE_CHECKING:
         remove_checkpoint as remove_checkpoint,
     )
     from agent_layer.state.checkpoints import (
-        remove_checkpoints_of as remove_checkpoints_of,
+        remove_checkpoints as remove_checkpoints,
     )
     from agent_layer.state.checkpoints import (
         store_checkpoint as store_checkpoint,
     )
-    from agent_layer.state.checkpoints import (
-        trajectory_of as trajectory_of,
-    )
-    from agent_layer.state.outbox import forget_decisions as forget_decisions
     from agent_layer.state.outbox import read_outbox as read_outbox
+    from agent_layer.state.outbox import remove_decisions as remove_decisions
 else:
     __getattr__ = lazy_exports(
         __name__,
@@ -54,17 +54,17 @@ else:
             ),
             "agent_layer.state.checkpoints": (
                 "Checkpoint",
-                "checkpoint_at",
+                "parse_checkpoint_key",
                 "checkpoint_name",
                 "checkpoint_prefix",
                 "read_checkpoint",
                 "remove_checkpoint",
-                "remove_checkpoints_of",
+                "remove_checkpoints",
                 "store_checkpoint",
-                "trajectory_of",
+                "checkpoint_trajectory",
             ),
             "agent_layer.state.outbox": (
-                "forget_decisions",
+                "remove_decisions",
                 "read_outbox",
             ),
         },

@@ -41,7 +41,7 @@ def checkpoint_name(trajectory_id: str, token: str, number: int) -> str:
     return f"{trajectory_id}{_BEHIND_TRAJECTORY}{token}-{number}"
 
 
-def trajectory_of(name: str) -> str:
+def checkpoint_trajectory(name: str) -> str:
     """Name of the attempt that a checkpoint is of."""
     return name.rpartition(_BEHIND_TRAJECTORY)[0]
 
@@ -51,10 +51,10 @@ def checkpoint_prefix(keys: Keys) -> str:
     return f"{keys.namespace}/ckpt/"
 
 
-def checkpoint_at(key: str) -> str | None:
+def parse_checkpoint_key(key: str) -> str | None:
     """Name of the checkpoint that lies at a key; None where none of ours would lie."""
     name = key.rpartition("/")[2]
-    return name if trajectory_of(name) else None
+    return name if checkpoint_trajectory(name) else None
 
 
 def store_checkpoint(keys: Keys, objects: ObjectStore, name: str, checkpoint: Checkpoint) -> None:
@@ -94,16 +94,16 @@ def remove_checkpoint(keys: Keys, objects: ObjectStore, name: str) -> None:
     objects.delete(_key(keys, name))
 
 
-def remove_checkpoints_of(keys: Keys, objects: ObjectStore, trajectory_ids: Collection[str]) -> int:
+def remove_checkpoints(keys: Keys, objects: ObjectStore, trajectory_ids: Collection[str]) -> int:
     """Remove all checkpoints of these attempts; how many. Raises: UnreachableError."""
-    names = [name for name in _list(keys, objects) if trajectory_of(name) in trajectory_ids]
+    names = [name for name in _list(keys, objects) if checkpoint_trajectory(name) in trajectory_ids]
     for name in names:
         remove_checkpoint(keys, objects, name)
     return len(names)
 
 
 def _list(keys: Keys, objects: ObjectStore) -> Iterator[str]:
-    yield from filter(None, map(checkpoint_at, objects.list(checkpoint_prefix(keys))))
+    yield from filter(None, map(parse_checkpoint_key, objects.list(checkpoint_prefix(keys))))
 
 
 def _key(keys: Keys, name: str) -> str:

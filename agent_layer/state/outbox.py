@@ -45,7 +45,7 @@ def read_outbox(redis: Redis, keys: Keys) -> Decisions | None:
     )
 
 
-def forget_decisions(redis: Redis, keys: Keys, decisions: Decisions) -> None:
+def remove_decisions(redis: Redis, keys: Keys, decisions: Decisions) -> None:
     """Take entries out, once the segment that they became is committed."""
     together = redis.pipeline(transaction=True)  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
     together.xdel(keys.outbox, *decisions.entry_ids)

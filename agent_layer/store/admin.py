@@ -1,12 +1,9 @@
-"""This file holds what is done to a store from time to time: deleting, expiring, rebuilding, checking, compacting."""
+"""Maintenance of a store: delete, expire, check, compact, collect garbage, rebuild and offload the index."""
 
 from functools import partial
 from typing import Unpack, cast
 
-from redis import Redis
-
 from agent_layer.infra.objects import ObjectStore
-from agent_layer.infra.redis import Keys
 from agent_layer.store.index import Filters, Index
 from agent_layer.store.maintenance import (
     CheckReport,
@@ -22,22 +19,46 @@ from agent_layer.store.maintenance import (
     check_store,
     collect_garbage,
     compact,
-    cool_index,
     delete_trajectories,
     expire_trajectories,
+    offload_index,
     reindex,
 )
 from agent_layer.store.segments import remove_unneeded
 
 
-class StoreCare:
-    """The part of a store that takes care of it; ``Store`` is the whole."""
+class StoreAdmin:
+    """What operators do to a store; ``Store.admin`` is one. Changes what is stored, never what it says."""
 
-    def __init__(self, redis: Redis, keys: Keys, objects: ObjectStore) -> None:
-        self.redis = redis
-        self.keys = keys
-        self.objects = objects
-        self._index = Index(redis, keys)
+    def __init__(self, index: Index, objects: ObjectStore) -> None:
+        self._index = index
+        self._redis, self._keys = index.redis, index.keys
+        self._objects = objects
+
+    def check(self, *, repair: bool = False, progress: Progress | None = None) -> CheckReport:
+        """Compare index and objects in both directions; see ``check_store``."""
+        return check_store(self._index, self._objects, repair=repair, progress=progress)
+
+    def compact(
+        self,
+        *,
+        limits: Limits | None = None,
+        only_dead: bool = False,
+        dry_run: bool = False,
+        progress: Progress | None = None,
+    ) -> CompactionReport:
+        """Remove unreferenced blobs, merge small segments, rewrite those with deleted bytes; see ``compaction``."""
+        if not dry_run:
+            remove_unneeded(self._redis, self._keys, self._objects)
+        return compact(
+            self._index, self._objects, limits=limits, only_dead=only_dead, dry_run=dry_run, progress=progress
+        )
+
+    def collect_garbage(
+        self, *, grace: Grace | None = None, dry_run: bool = False, progress: Progress | None = None
+    ) -> GcReport:
+        """Remove objects that nothing refers to; see ``gc.collect_garbage``."""
+        return collect_garbage(self._index, self._objects, grace=grace, dry_run=dry_run, progress=progress)
 
     def delete(
         self,
@@ -48,26 +69,11 @@ class StoreCare:
         progress: Progress | None = None,
         **filters: Unpack[Filters],
     ) -> DeletionReport:
-        """Delete one trajectory, or all that pass the filters (``task="t1"``, ``labels={"user": "u7"}``), for ever.
-
-        When this returns, no search finds them, no rebuild and no replayed log brings them back, and no object holds a
-        byte of them. A group of which something lives goes on without them. The head of ``deletion.py`` speaks of
-        attempts that still run and of logs on other machines.
-
-        Args:
-            trajectory_id: the one that is meant; leave it out to say filters.
-            dry_run: change nothing, only say what would go.
-            purge: rewrite the segments that hold bytes of them; otherwise the next compaction does.
-            progress: of the rewriting.
-            filters: what ``query`` takes.
-
-        Raises:
-            BadInputError: no condition is given, or one that cannot be asked for; or the index is being rebuilt.
-            NotFoundError: there never was a trajectory of this id.
-            LeaseLostError: another process compacts; all is deleted but for the bytes, delete again.
-        """
-        purged = partial(self.compact, only_dead=True, progress=progress) if purge else None
-        return delete_trajectories(self._index, self.objects, trajectory_id, filters, dry_run=dry_run, purge=purged)
+        """Delete one trajectory, or all that pass the filters; see ``Store.delete``."""
+        purge_bytes = partial(self.compact, only_dead=True, progress=progress) if purge else None
+        return delete_trajectories(
+            self._index, self._objects, trajectory_id, filters, dry_run=dry_run, purge=purge_bytes
+        )
 
     def expire(
         self,
@@ -77,57 +83,28 @@ class StoreCare:
         progress: Progress | None = None,
         **rules: Unpack[ExpiryRules],
     ) -> ExpiryReport:
-        """Delete what was kept for long enough: all trajectories for which every rule holds, save those that run or
-        that a consumer has yet to read.
+        """Delete the trajectories for which every rule holds, except running ones and those a consumer has yet to read.
 
         Args:
-            dry_run: change nothing, only say what would go.
+            dry_run: change nothing, only report what would go.
             purge: as for ``delete``.
             progress: of the rewriting.
-            rules: filters, and what ``ExpiryRules`` names: older_than, policy_below, duplicates, stale_env, unread.
+            rules: filters and the fields of ``ExpiryRules``: older_than, policy_below, duplicates, stale_env, unread.
 
         Raises: BadInputError, LeaseLostError: as ``delete`` does.
         """
-        purged = partial(self.compact, only_dead=True, progress=progress) if purge else None
-        return expire_trajectories(self._index, self.objects, rules, dry_run=dry_run, purge=purged)
+        purge_bytes = partial(self.compact, only_dead=True, progress=progress) if purge else None
+        return expire_trajectories(self._index, self._objects, rules, dry_run=dry_run, purge=purge_bytes)
 
     def reindex(self, *, drop: bool = False, progress: Progress | None = None) -> ReindexReport:
         """Rebuild the index from the objects alone; see ``rebuild.reindex``."""
-        return reindex(self.redis, self.keys, self.objects, drop=drop, progress=progress)
+        return reindex(self._redis, self._keys, self._objects, drop=drop, progress=progress)
 
-    def cool(self) -> int:
-        """Take the index out of Redis and leave the objects; see ``cooling.cool_index``. ``reindex`` brings it back."""
-        return cool_index(self._index)
+    def offload(self) -> int:
+        """Remove the index from Redis and keep the objects; ``reindex`` restores it. See ``offload_index``."""
+        return offload_index(self._index)
 
     def quarantine(self) -> dict[str, str]:
-        """Segments of which some bytes cannot be read, by name, and why; what is whole of them is served."""
-        found = cast("dict[bytes, bytes]", self.redis.hgetall(self.keys.quarantine))
+        """Return the segments with unreadable bytes, by name, with the reason; their readable parts are served."""
+        found = cast("dict[bytes, bytes]", self._redis.hgetall(self._keys.quarantine))
         return {name.decode(): reason.decode() for name, reason in sorted(found.items())}
-
-    def check(self, *, repair: bool = False, progress: Progress | None = None) -> CheckReport:
-        """Compare index and objects both ways; see ``check.check_store``."""
-        return check_store(self._index, self.objects, repair=repair, progress=progress)
-
-    def compact(
-        self,
-        *,
-        limits: Limits | None = None,
-        only_dead: bool = False,
-        dry_run: bool = False,
-        progress: Progress | None = None,
-    ) -> CompactionReport:
-        """Merge small segments, and rewrite those with bytes of something deleted; see ``compaction.compact``.
-
-        Blobs that nobody needs any more go first.
-        """
-        if not dry_run:
-            remove_unneeded(self.redis, self.keys, self.objects)
-        return compact(
-            self._index, self.objects, limits=limits, only_dead=only_dead, dry_run=dry_run, progress=progress
-        )
-
-    def collect_garbage(
-        self, *, grace: Grace | None = None, dry_run: bool = False, progress: Progress | None = None
-    ) -> GcReport:
-        """Remove objects that nobody needs; see ``garbage.collect_garbage``."""
-        return collect_garbage(self._index, self.objects, grace=grace, dry_run=dry_run, progress=progress)

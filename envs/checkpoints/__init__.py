@@ -7,9 +7,9 @@ from agent_layer.lazy import lazy_exports
 if TYPE_CHECKING:
     from envs.checkpoints.langgraph import check_graph as check_graph
     from envs.checkpoints.langgraph import run_graph as run_graph
-    from envs.checkpoints.remote import RemoteKeeper as RemoteKeeper
-    from envs.checkpoints.store import CheckpointShelf as CheckpointShelf
-    from envs.checkpoints.store import LeaseKeeper as LeaseKeeper
+    from envs.checkpoints.remote import RemoteCheckpointer as RemoteCheckpointer
+    from envs.checkpoints.store import CheckpointStore as CheckpointStore
+    from envs.checkpoints.store import LeaseCheckpointer as LeaseCheckpointer
 else:
     __getattr__ = lazy_exports(
         __name__,
@@ -18,10 +18,10 @@ else:
                 "check_graph",
                 "run_graph",
             ),
-            "envs.checkpoints.remote": ("RemoteKeeper",),
+            "envs.checkpoints.remote": ("RemoteCheckpointer",),
             "envs.checkpoints.store": (
-                "CheckpointShelf",
-                "LeaseKeeper",
+                "CheckpointStore",
+                "LeaseCheckpointer",
             ),
         },
     )

@@ -10,7 +10,7 @@ from itertools import count
 from agent_layer.errors import LeaseLostError
 
 
-class RemoteKeeper:
+class RemoteCheckpointer:
     """Keeps what one attempt saves, by asking whoever holds it; see ``tracer.core.rollout_handle.Keeper``.
 
     Args:

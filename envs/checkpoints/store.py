@@ -29,7 +29,7 @@ _PASSING: Final = (UnreachableError, NotFoundError, RedisError)
 _log = logging.getLogger(__name__)
 
 
-class CheckpointShelf(msgspec.Struct, frozen=True, kw_only=True):
+class CheckpointStore(msgspec.Struct, frozen=True, kw_only=True):
     """Where checkpoints are kept and noted."""
 
     keys: Keys
@@ -47,7 +47,7 @@ class CheckpointShelf(msgspec.Struct, frozen=True, kw_only=True):
             _log.warning("checkpoint not removed name=%s error=%s", name, error)
 
 
-class LeaseKeeper:
+class LeaseCheckpointer:
     """Keeps what the attempt of a lease saves; see ``tracer.core.rollout_handle.Keeper``.
 
     Args:
@@ -61,7 +61,7 @@ class LeaseKeeper:
     def __init__(
         self,
         lease: Lease,
-        shelf: CheckpointShelf,
+        shelf: CheckpointStore,
         *,
         mark: Callable[[], MarkedRollout],
         logs: Callable[[], set[str]],

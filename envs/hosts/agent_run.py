@@ -9,7 +9,7 @@ import msgspec
 from agent_layer.errors import AgentFailedError
 from agent_layer.schema import Task
 from envs.agents import Target
-from envs.failures import Ending, ending_of
+from envs.failures import Ending, classify_failure
 from envs.progress import Progress, watching
 from tracer import enter_rollout
 from tracer.core import Rollout, json_value
@@ -31,7 +31,7 @@ _TICK_SECONDS = 0.05
 """Looked at no more often while a run that has hardly any time left waits for its place."""
 
 
-class Ran(msgspec.Struct, frozen=True, kw_only=True):
+class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     """How a run ended."""
 
     ending: Ending
@@ -71,7 +71,7 @@ class AgentRun:
         if not self._stopped.done():
             self._stopped.set_result((why, ending or STOPPED[why]))
 
-    async def wait(self, grace_seconds: float) -> Ran:
+    async def wait(self, grace_seconds: float) -> RunResult:
         """Run the agent to its end.
 
         Args:
@@ -89,7 +89,7 @@ class AgentRun:
             running.cancel()
             self._progress.start()
         ending, result = self._ending(running)
-        return Ran(ending=ending, result=json_value(result), seconds=time.monotonic() - began)
+        return RunResult(ending=ending, result=json_value(result), seconds=time.monotonic() - began)
 
     async def _wait_for(self, running: asyncio.Task[object]) -> None:
         """Wait until it has ended, is to be stopped, or has run as long as it may."""
@@ -116,7 +116,7 @@ class AgentRun:
         if running.cancelled():
             return Ending(status="failed", cause="user", error="the agent cancelled itself"), None
         error = running.exception()
-        return (ending_of(error), None) if error is not None else (Ending(), running.result())
+        return (classify_failure(error), None) if error is not None else (Ending(), running.result())
 
     def _out_of_time(self) -> Ending:
         limit = self._task.limits.wall_seconds  # of all holders together; this one may have had less

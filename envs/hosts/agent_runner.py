@@ -10,9 +10,9 @@ from agent_layer.recorder import FlushReport
 from agent_layer.schema import LogRecord
 from agent_layer.settings import Settings
 from envs.agents import Target
-from envs.checkpoints import RemoteKeeper
+from envs.checkpoints import RemoteCheckpointer
 from envs.failures import describe
-from envs.hosts.agent_run import AgentRun, Ran, StopReason
+from envs.hosts.agent_run import AgentRun, RunResult, StopReason
 from envs.hosts.channel import Channel
 from envs.hosts.protocol import Active, Ended, FromHost, Save, Saved, Start, Started, Stop, Stopping, ToHost
 from envs.progress import Progress
@@ -47,10 +47,10 @@ class _AttemptSink:
 class _Run(NamedTuple):
     run: AgentRun
     sink: _AttemptSink
-    keeper: RemoteKeeper
+    keeper: RemoteCheckpointer
 
 
-class Slots:
+class AgentRunner:
     """Runs the agent as often as it is told to, and tells how each run ended.
 
     Args:
@@ -105,7 +105,7 @@ class Slots:
     def _begin(self, start: Start) -> Rollout:
         """Note the run at once: the worker may have it stopped in the same breath."""
         sink = _AttemptSink(self._sink)
-        keeper = RemoteKeeper(
+        keeper = RemoteCheckpointer(
             lambda number, state: self._tell(Save(token=start.token, number=number, state=state)),
             lambda: run.stop("pause"),
         )
@@ -136,7 +136,7 @@ class Slots:
             await asyncio.to_thread(self._complete)
         self._end(start.token, ran, sorted(rollout.logs))
 
-    def _end(self, token: str, ran: Ran, logs: list[str]) -> None:
+    def _end(self, token: str, ran: RunResult, logs: list[str]) -> None:
         ended = Ended(
             token=token,
             status=ran.ending.status,

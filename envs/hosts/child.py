@@ -19,11 +19,11 @@ from agent_layer.errors import BadInputError
 from agent_layer.recorder import Recorder, open_recorder
 from agent_layer.settings import Settings, load_settings
 from envs.agents import Target, load_target
-from envs.hosts.agent_runner import Slots
+from envs.hosts.agent_runner import AgentRunner
 from envs.hosts.channel import Channel, connect, listen, say
 from envs.hosts.protocol import Begin, Ready, ToHost
-from envs.hosts.scorer_runner import load_bench
-from envs.registry import environment_named
+from envs.hosts.scorer_runner import load_scorer_runner
+from envs.registry import describe_environment
 from envs.resumable import is_resumable
 
 _FOR_AGENTS = frozenset(
@@ -61,7 +61,7 @@ def load_agent(begin: Begin) -> tuple[Ready, Agent | None]:
     tracer.init(settings)
     try:
         target = load_target(begin.target)
-        env, env_version = environment_named(begin.target)
+        env, env_version = describe_environment(begin.target)
     except BadInputError as error:
         return Ready(error=str(error)[:_LONGEST_ERROR]), None
     ready = Ready(env=env, env_version=env_version, is_resumable=is_resumable(target))
@@ -107,14 +107,14 @@ def serve_agents(end: socket.socket) -> None:
 
 
 def serve_slots(end: socket.socket, agent: Agent, complete: Callable[[], None] | None = None) -> None:
-    """Run a loaded target as often as the worker asks, until it hangs up; see Slots."""
-    asyncio.run(_serve(end, lambda: Slots(agent.target, agent.settings, agent.recorder, complete)))
+    """Run a loaded target as often as the worker asks, until it hangs up; see AgentRunner."""
+    asyncio.run(_serve(end, lambda: AgentRunner(agent.target, agent.settings, agent.recorder, complete)))
 
 
 def serve_scorers(end: socket.socket) -> None:
     """Be a process of scorers: judge trajectories as often as the worker asks, side by side."""
     raise_file_limit()
-    ready, make = load_bench(listen(end, Begin))
+    ready, make = load_scorer_runner(listen(end, Begin))
     say(end, ready)
     if make is not None:
         asyncio.run(_serve(end, make))

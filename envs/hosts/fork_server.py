@@ -27,7 +27,15 @@ from typing import Final, NoReturn
 
 import msgspec
 
-from agent_layer.infra.processes import ChildBell, adopt_orphans, children_of, end_as, end_with_parent, keep, kill_below
+from agent_layer.infra.processes import (
+    ChildExitPipe,
+    become_subreaper,
+    die_with_parent,
+    exit_like,
+    keep,
+    kill_descendants,
+    list_children,
+)
 from agent_layer.settings import set_temporary_directory
 from envs.hosts.child import Agent, load_agent, serve_slots
 from envs.hosts.protocol import LONGEST_PACKET, Begin, Died, Fork, Kill
@@ -58,7 +66,7 @@ _REQUESTS: msgspec.msgpack.Decoder[Fork | Kill] = msgspec.msgpack.Decoder(Fork |
 _log = logging.getLogger(__name__)
 
 
-def serve_zygote(end: socket.socket) -> None:
+def serve_fork_server(end: socket.socket) -> None:
     """Load the target that the worker names, then fork hosts until the worker hangs up."""
     begin = msgspec.msgpack.decode(end.recv(LONGEST_PACKET), type=Begin)
     ready, agent = load_agent(begin)
@@ -72,10 +80,10 @@ def serve_zygote(end: socket.socket) -> None:
             num_threads - 1,
         )
     warm_up()
-    _Zygote(end, agent).serve()
+    _ForkServer(end, agent).serve()
 
 
-class _Zygote:
+class _ForkServer:
     """Forks hosts for single attempts, and tells of their ends."""
 
     def __init__(self, end: socket.socket, agent: Agent) -> None:
@@ -85,13 +93,13 @@ class _Zygote:
         """By process id: token, and directory for temporary files."""
         self._lifelines: dict[str, int] = {}
         """By token; the keeper ends all when it is closed."""
-        self._own = frozenset(children_of(os.getpid()))
+        self._own = frozenset(list_children(os.getpid()))
         """What the agent's module started when it was imported stays."""
-        adopt_orphans()
+        become_subreaper()
 
     def serve(self) -> None:
         """Do what the worker asks until it hangs up; then end all."""
-        bell, poll = ChildBell(), select.poll()
+        bell, poll = ChildExitPipe(), select.poll()
         poll.register(bell.reader, select.POLLIN)
         poll.register(self._end, select.POLLIN)
         is_wanted = True
@@ -162,7 +170,7 @@ class _Zygote:
         if (lifeline := self._lifelines.pop(token, None)) is not None:
             os.close(lifeline)
         if directory.exists():
-            kill_below({*self._own, *self._keepers})
+            kill_descendants({*self._own, *self._keepers})
             shutil.rmtree(directory, ignore_errors=True)
         self._tell(Died(token=token, status=status))
 
@@ -171,7 +179,7 @@ class _Zygote:
             self._end.send(msgspec.msgpack.encode(died))
 
     def _be_keeper(self, end: socket.socket, reader: int, directory: Path) -> None:
-        adopt_orphans()
+        become_subreaper()
         self._end.close()
         for lifeline in self._lifelines.values():
             os.close(lifeline)
@@ -182,10 +190,10 @@ class _Zygote:
         end.close()
         status = keep(child, reader, 0.0)
         shutil.rmtree(directory, ignore_errors=True)
-        end_as(status)
+        exit_like(status)
 
     def _be_host(self, keeper: int, end: socket.socket, directory: Path) -> None:
-        end_with_parent(keeper)
+        die_with_parent(keeper)
         os.setsid()
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)

@@ -16,14 +16,14 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from agent_layer.errors import BadInputError
-from agent_layer.infra.processes import AT_ONCE, REAPER_PROGRAM
+from agent_layer.infra.processes import KILL_NOW, REAPER_PROGRAM
 from envs.hosts.channel import hear_first, say
 from envs.hosts.protocol import LONGEST_PACKET, Begin, Ready
 
 Kind: TypeAlias = Literal["agents", "scorers", "zygote"]
 
 
-class Spawned:
+class HostProcess:
     """A process of users' code, as the worker holds it."""
 
     def __init__(self, process: asyncio.subprocess.Process, end: socket.socket, lifeline: int) -> None:
@@ -40,7 +40,7 @@ class Spawned:
         """End it at once, and all that it started."""
         if self._lifeline is not None:
             with suppress(BrokenPipeError):  # it has ended
-                os.write(self._lifeline, AT_ONCE)
+                os.write(self._lifeline, KILL_NOW)
             os.close(self._lifeline)
             self._lifeline = None
 
@@ -53,7 +53,7 @@ class Spawned:
         await self.wait()
 
 
-async def spawn(kind: Kind, variables: Mapping[str, str]) -> Spawned:
+async def spawn(kind: Kind, variables: Mapping[str, str]) -> HostProcess:
     """Start a process.
 
     Args:
@@ -75,10 +75,10 @@ async def spawn(kind: Kind, variables: Mapping[str, str]) -> Spawned:
     finally:
         theirs.close()
         os.close(reader)
-    return Spawned(process, ours, lifeline)
+    return HostProcess(process, ours, lifeline)
 
 
-def describe_death(exit_code: int) -> str:
+def describe_exit(exit_code: int) -> str:
     """Say how a process ended."""
     if exit_code >= 0:
         return f"it ended with exit status {exit_code}"
@@ -117,7 +117,7 @@ class Launcher:
         self._num_young_deaths = 0
         self._ready_at = 0.0
 
-    async def launch(self) -> tuple[Spawned, Ready]:
+    async def launch(self) -> tuple[HostProcess, Ready]:
         """Start a process and wait until it is ready; after deaths, not at once.
 
         Raises: BadInputError: what it is to load is not there, takes too long, or ends the process again and again.
@@ -135,7 +135,7 @@ class Launcher:
             if answer is not None:
                 return spawned, answer
             spawned.end.close()
-            how = describe_death(await spawned.wait())
+            how = describe_exit(await spawned.wait())
             self.note_death()
         raise BadInputError(
             f"{self._name}: expected its process to load it, but {how} {_MOST_DEATHS} times before it was ready;"
@@ -153,7 +153,7 @@ class Launcher:
             return 0.0
         return min(_LONGEST_DELAY_SECONDS, _FIRST_DELAY_SECONDS * 2 ** (self._num_young_deaths - 1))
 
-    async def _answer(self, spawned: Spawned) -> Ready | None:
+    async def _answer(self, spawned: HostProcess) -> Ready | None:
         try:
             async with asyncio.timeout(self._start_seconds):
                 return await self._ask(spawned)
@@ -163,7 +163,7 @@ class Launcher:
                 " loading; import it by hand to see why, or raise AGENT_LAYER_START_SECONDS"
             ) from error
 
-    async def _ask(self, spawned: Spawned) -> Ready | None:
+    async def _ask(self, spawned: HostProcess) -> Ready | None:
         """Tell it what to load; None: it died of that."""
         self._ready_at = time.monotonic()
         try:
@@ -182,7 +182,7 @@ class Launcher:
         self._ready_at = time.monotonic()
         return answer
 
-    async def _read(self, spawned: Spawned) -> Ready:
+    async def _read(self, spawned: HostProcess) -> Ready:
         if self._kind != "zygote":
             return await hear_first(spawned.end, Ready)
         packet = await asyncio.get_running_loop().sock_recv(spawned.end, LONGEST_PACKET)  # a message there is a packet

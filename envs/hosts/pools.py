@@ -13,7 +13,7 @@ import msgspec
 
 from envs.hosts.channel import connect
 from envs.hosts.host import FROM_HOST, Host
-from envs.hosts.launch import Launcher, Spawned, describe_death
+from envs.hosts.launch import HostProcess, Launcher, describe_exit
 from envs.hosts.protocol import LONGEST_PACKET, Died, Fork, Kill, Ready
 
 _END_SECONDS = 5.0
@@ -32,7 +32,7 @@ class SharedHost:
         self._name = name
         self._launcher = launcher
         self._host: Host | None = None
-        self._spawned: Spawned | None = None
+        self._spawned: HostProcess | None = None
         self._starting = asyncio.Lock()
         self._watching: asyncio.Task[None] | None = None
         self._ready = Ready()
@@ -72,20 +72,20 @@ class SharedHost:
         self._host, self._spawned = host, spawned
         self._watching = asyncio.create_task(self._watch(host, spawned))
 
-    async def _watch(self, host: Host, spawned: Spawned) -> None:
+    async def _watch(self, host: Host, spawned: HostProcess) -> None:
         exit_code = await spawned.wait()
         spawned.kill()
         self._launcher.note_death()
-        host.die_when_silent(describe_death(exit_code))
+        host.die_when_silent(describe_exit(exit_code))
 
 
 """For a zygote that is not needed any more to end by itself, with all that it forked."""
 
 
-class _Nursery:
+class ForkServerClient:
     """A zygote as the worker sees it."""
 
-    def __init__(self, name: str, spawned: Spawned) -> None:
+    def __init__(self, name: str, spawned: HostProcess) -> None:
         self._name = name
         self.spawned = spawned
         self.is_dead = False
@@ -167,7 +167,7 @@ class _Nursery:
             self._loop.remove_reader(self.spawned.end)
             return
         died = msgspec.msgpack.decode(packet, type=Died)
-        self._bury(died.token, died.error or describe_death(os.waitstatus_to_exitcode(died.status)))
+        self._bury(died.token, died.error or describe_exit(os.waitstatus_to_exitcode(died.status)))
 
     def _bury(self, token: str, how: str) -> None:
         if (found := self._hosts.pop(token, None)) is None:
@@ -189,7 +189,7 @@ class ForkedHosts:
     def __init__(self, name: str, launcher: Launcher) -> None:
         self._name = name
         self._launcher = launcher
-        self._nursery: _Nursery | None = None
+        self._fork_server: ForkServerClient | None = None
         self._watching: asyncio.Task[None] | None = None
         self._starting = asyncio.Lock()
         self._tokens = count()
@@ -200,43 +200,43 @@ class ForkedHosts:
 
         Raises: BadInputError: the zygote cannot be started.
         """
-        return await (await self._find_nursery()).fork(str(next(self._tokens)))
+        return await (await self._ensure_fork_server()).fork(str(next(self._tokens)))
 
     async def prepare(self) -> Ready:
         """Start the zygote, and give what it says of what it loaded; raises as ``take`` does."""
-        await self._find_nursery()
+        await self._ensure_fork_server()
         return self._ready
 
     async def give_back(self, host: Host) -> None:
         """End a process, and wait until nothing is left of it."""
         host.hang_up()
         host.kill()
-        if self._nursery is not None:
-            await self._nursery.gone(host)
+        if self._fork_server is not None:
+            await self._fork_server.gone(host)
 
     async def close(self) -> None:
         """End the zygote and all that it forked."""
-        if self._nursery is not None and self._watching is not None:
-            self._nursery.hang_up()
-            await self._nursery.spawned.end_within(_END_SECONDS)
+        if self._fork_server is not None and self._watching is not None:
+            self._fork_server.hang_up()
+            await self._fork_server.spawned.end_within(_END_SECONDS)
             await self._watching
 
-    async def _find_nursery(self) -> _Nursery:
+    async def _ensure_fork_server(self) -> ForkServerClient:
         async with self._starting:
-            if self._nursery is None or self._nursery.is_dead:
+            if self._fork_server is None or self._fork_server.is_dead:
                 await self._start()
-            assert self._nursery is not None
-            return self._nursery
+            assert self._fork_server is not None
+            return self._fork_server
 
     async def _start(self) -> None:
         if self._watching is not None:
             await self._watching
         spawned, self._ready = await self._launcher.launch()
-        self._nursery = _Nursery(self._name, spawned)
-        self._watching = asyncio.create_task(self._watch(self._nursery))
+        self._fork_server = ForkServerClient(self._name, spawned)
+        self._watching = asyncio.create_task(self._watch(self._fork_server))
 
-    async def _watch(self, nursery: _Nursery) -> None:
+    async def _watch(self, nursery: ForkServerClient) -> None:
         exit_code = await nursery.spawned.wait()
         nursery.spawned.kill()
         self._launcher.note_death()
-        nursery.die(f"its zygote died: {describe_death(exit_code)}")
+        nursery.die(f"its zygote died: {describe_exit(exit_code)}")

@@ -14,17 +14,17 @@ from envs.hosts.protocol import Begin, Check, Checked, Judge, Judged, Ready, Sta
 from envs.scorers import declared_rewards, judge, load_scorer, null_rewards
 
 
-def load_bench(begin: Begin) -> tuple[Ready, Callable[[], "Bench"] | None]:
+def load_scorer_runner(begin: Begin) -> tuple[Ready, Callable[[], "ScorerRunner"] | None]:
     """Open the store, and be ready to judge what is in it."""
     sys.path[:] = begin.path
     try:
         store = open_store(load_settings(**begin.settings))
     except AgentLayerError as error:
         return Ready(error=str(error)), None
-    return Ready(), lambda: Bench(store)
+    return Ready(), lambda: ScorerRunner(store)
 
 
-class Bench:
+class ScorerRunner:
     """Judges when it is asked to, and tells what came of it."""
 
     def __init__(self, store: Store) -> None:

@@ -102,7 +102,7 @@ class HostTarget:
                 case Started():
                     progress.start()
                 case Active():
-                    progress.note_sign()
+                    progress.record_activity()
                 case Stopping():
                     is_heard.set()
                 case Save():

@@ -10,7 +10,7 @@ from pathlib import Path
 from agent_layer.infra.processes import read_pulse
 from agent_layer.schema import new_id
 from agent_layer.settings import program_environment
-from envs.placement.placed import Order
+from envs.placement.worker_handle import WorkerSpec
 
 _POLL_SECONDS = 0.1
 
@@ -24,7 +24,7 @@ class WorkerProcess:
         self.name = f"process {process.pid}"
 
     @classmethod
-    async def start(cls, order: Order) -> "WorkerProcess":
+    async def start(cls, order: WorkerSpec) -> "WorkerProcess":
         """Start a worker; what it writes goes where ours does."""
         pulse_file = _new_pulse_file(order)
         leash = ["-m", "agent_layer.infra.processes.supervised", f"--grace={order.grace_seconds:g}"]
@@ -38,12 +38,12 @@ class WorkerProcess:
         return cls(process, pulse_file)
 
     async def seen(self) -> None:
-        """See Placed."""
+        """See WorkerHandle."""
         while read_pulse(self._pulse_file) is None:  # noqa: ASYNC110  # another process writes it
             await asyncio.sleep(_POLL_SECONDS)
 
     async def drain(self) -> None:
-        """See Placed."""
+        """See WorkerHandle."""
         if read_pulse(self._pulse_file) is None:  # its leash may not hear signals yet, and it runs nothing
             await self.kill()
             return
@@ -51,12 +51,12 @@ class WorkerProcess:
             self._process.send_signal(signal.SIGTERM)
 
     async def kill(self) -> None:
-        """See Placed; the leash asks once more before it kills."""
+        """See WorkerHandle; the leash asks once more before it kills."""
         if self._process.stdin is not None:
             self._process.stdin.close()
 
     async def ended(self) -> int:
-        """See Placed."""
+        """See WorkerHandle."""
         status = await self._process.wait()
         self._pulse_file.unlink(missing_ok=True)
         return status
@@ -67,7 +67,7 @@ def _inherited() -> dict[str, str]:
     return {name: value for name, value in program_environment().items() if not name.startswith("RAY_")}
 
 
-def _new_pulse_file(order: Order) -> Path:
+def _new_pulse_file(order: WorkerSpec) -> Path:
     directory = Path(order.variables["AGENT_LAYER_DIR"]) / "pulses"
     directory.mkdir(parents=True, exist_ok=True)
     return directory / new_id()

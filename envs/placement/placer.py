@@ -15,8 +15,8 @@ import msgspec
 
 from agent_layer.settings import Settings
 from envs.placement.local import WorkerProcess
-from envs.placement.placed import Order, Place
 from envs.placement.supervisor import Supervisor
+from envs.placement.worker_handle import StartWorker, WorkerSpec
 
 Where: TypeAlias = Literal["here", "processes", "ray"]
 """In this process; in processes of this machine; on a Ray cluster."""
@@ -45,8 +45,8 @@ def run_workers(settings: Settings, wanted: Workforce) -> None:
 
 
 @contextmanager
-def _placer(settings: Settings, wanted: Workforce) -> Generator[Place]:
-    order = Order.of(settings, wanted.arguments)
+def _placer(settings: Settings, wanted: Workforce) -> Generator[StartWorker]:
+    order = WorkerSpec.of(settings, wanted.arguments)
     if wanted.on != "ray":
         yield partial(WorkerProcess.start, order)
         return

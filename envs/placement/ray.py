@@ -25,7 +25,7 @@ from ray.exceptions import RayError
 from agent_layer.errors import BadInputError, UnreachableError
 from agent_layer.settings import Settings
 from envs.placement.local import WorkerProcess
-from envs.placement.placed import Order
+from envs.placement.worker_handle import WorkerSpec
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 # Much of ray carries no types.
@@ -36,7 +36,7 @@ _OBJECT_STORE_BYTES = 100 << 20
 _LOST = -9
 """Exit status of a worker whose actor or machine is gone."""
 
-PlaceOnRay: TypeAlias = Callable[[Order], Awaitable["RayWorker"]]
+StartOnRay: TypeAlias = Callable[[WorkerSpec], Awaitable["RayWorker"]]
 
 
 class RayResources(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -62,20 +62,20 @@ class _Method(Protocol):
     def remote(self, *arguments: object) -> _Reference: ...
 
 
-class _Post(Protocol):
-    """A ``WorkerPost`` as others see it."""
+class _Actor(Protocol):
+    """A ``WorkerActor`` as others see it."""
 
     start: _Method
     tell: _Method
 
 
-class WorkerPost:
+class WorkerActor:
     """The actor: it stands where Ray has put it and keeps one worker, which ends when the actor does."""
 
     def __init__(self) -> None:
         self._worker: WorkerProcess | None = None
 
-    async def start(self, order: Order) -> None:
+    async def start(self, order: WorkerSpec) -> None:
         """Start the worker."""
         self._worker = await WorkerProcess.start(order)
 
@@ -85,25 +85,25 @@ class WorkerPost:
 
 
 class RayWorker:
-    """A worker on Ray; see Placed."""
+    """A worker on Ray; see WorkerHandle."""
 
-    def __init__(self, order: Order, resources: RayResources) -> None:
+    def __init__(self, order: WorkerSpec, resources: RayResources) -> None:
         asked: dict[str, object] = msgspec.structs.asdict(resources)
         options = {name: value for name, value in asked.items() if value not in (None, {})}
-        actor = ray.remote(WorkerPost).options(max_restarts=0, **options).remote()
-        self._actor = cast("ActorHandle[WorkerPost]", actor)
-        self._post = cast("_Post", actor)
+        actor = ray.remote(WorkerActor).options(max_restarts=0, **options).remote()
+        self._actor = cast("ActorHandle[WorkerActor]", actor)
+        self._post = cast("_Actor", actor)
         self._has_started = False
         self._starting = self._post.start.remote(order)
         self.name = repr(actor)
 
     async def seen(self) -> None:
-        """See Placed; waits while Ray has no room for it, too."""
+        """See WorkerHandle; waits while Ray has no room for it, too."""
         await self._starting
         await self._tell("seen")
 
     async def drain(self) -> None:
-        """See Placed."""
+        """See WorkerHandle."""
         if not self._has_started:  # it may wait for room, and would not hear
             await self.kill()
             return
@@ -111,11 +111,11 @@ class RayWorker:
             await self._tell("drain")
 
     async def kill(self) -> None:
-        """See Placed; the worker is on a leash, which ends with the actor."""
+        """See WorkerHandle; the worker is on a leash, which ends with the actor."""
         ray.kill(self._actor)
 
     async def ended(self) -> int:
-        """See Placed."""
+        """See WorkerHandle."""
         try:
             await self._starting
             self._has_started = True
@@ -130,7 +130,7 @@ class RayWorker:
 
 
 @contextmanager
-def connected_ray(settings: Settings, resources: str, num_workers: int) -> Generator[PlaceOnRay]:
+def connected_ray(settings: Settings, resources: str, num_workers: int) -> Generator[StartOnRay]:
     """Connect to the cluster that the settings name, or start a Ray of this machine; both end with the block.
 
     Raises:
@@ -139,7 +139,7 @@ def connected_ray(settings: Settings, resources: str, num_workers: int) -> Gener
     """
     asked = _resources_of(resources)
 
-    async def place(order: Order) -> RayWorker:
+    async def place(order: WorkerSpec) -> RayWorker:
         return RayWorker(order, asked)
 
     try:

@@ -11,14 +11,14 @@ from collections.abc import Coroutine
 from agent_layer.errors import AgentFailedError, AgentLayerError, BadInputError
 from agent_layer.infra.processes import Deaths
 from agent_layer.settings import Settings
-from envs.placement.placed import Place, Placed, longest_end_seconds
+from envs.placement.worker_handle import StartWorker, WorkerHandle, longest_shutdown_seconds
 from envs.worker import wait_within
 
 
-class Living:
+class SupervisedWorker:
     """A worker that was placed; it counts as living until ``end`` is done."""
 
-    def __init__(self, worker: Placed) -> None:
+    def __init__(self, worker: WorkerHandle) -> None:
         self._worker = worker
         self._placed_at = time.monotonic()
         self._is_told = False
@@ -69,14 +69,14 @@ class Supervisor:
         settings: how long a worker may take to show itself and to end.
     """
 
-    def __init__(self, place: Place, num_workers: int, settings: Settings) -> None:
+    def __init__(self, place: StartWorker, num_workers: int, settings: Settings) -> None:
         self._place = place
         self._settings = settings
-        self._slots: list[Living | None] = [None] * num_workers
+        self._slots: list[SupervisedWorker | None] = [None] * num_workers
         """[num_workers]; None: not yet, or none any more."""
         self._changing = [asyncio.Lock() for _ in self._slots]
         """[num_workers]; held while a slot gets another worker."""
-        self._living: set[Living] = set()
+        self._living: set[SupervisedWorker] = set()
         """Those that are being started or replaced, too."""
         self._endings: set[asyncio.Task[None]] = set()
         self._stopping = asyncio.Event()
@@ -128,7 +128,7 @@ class Supervisor:
                 deaths.note(was_seen=living.was_seen, lived_seconds=living.age_seconds)
                 self._mourn(living, status, deaths)
 
-    async def _worker_of(self, slot: int, deaths: Deaths) -> Living | None:
+    async def _worker_of(self, slot: int, deaths: Deaths) -> SupervisedWorker | None:
         """Give the slot's worker, a new one if it has died; None: none is to be started any more."""
         async with self._changing[slot]:
             living = self._slots[slot]
@@ -137,22 +137,22 @@ class Supervisor:
                 living = self._slots[slot] = None if self._stopping.is_set() else await self._place_one()
             return living
 
-    async def _place_one(self) -> Living:
-        living = Living(await self._place())
+    async def _place_one(self) -> SupervisedWorker:
+        living = SupervisedWorker(await self._place())
         self._living.add(living)
         living.end.add_done_callback(lambda _: self._living.discard(living))
         if self._stopping.is_set():  # meanwhile
             self._begin(self._end(living))
         return living
 
-    async def _is_seen(self, living: Living) -> bool:
+    async def _is_seen(self, living: SupervisedWorker) -> bool:
         """Wait for a worker's first heartbeat; False: it has ended before, or was ended for want of one."""
         if not await living.is_seen_within(self._settings.work_start_seconds):
             await self._end(living)
         self._was_seen = self._was_seen or living.was_seen
         return living.was_seen
 
-    def _mourn(self, living: Living, status: int, deaths: Deaths) -> None:
+    def _mourn(self, living: SupervisedWorker, status: int, deaths: Deaths) -> None:
         """Say that a worker has died, and give up where the next would die as well."""
         _log.warning("worker ended where=%s status=%d next_start_seconds=%g", living.name, status, deaths.delay_seconds)
         if status == _BAD_INPUT and not self._was_seen:
@@ -195,9 +195,9 @@ class Supervisor:
         for living in list(self._living):
             self._begin(self._end(living, hurry=hurry))
 
-    async def _end(self, living: Living, *, hurry: bool = False) -> None:
+    async def _end(self, living: SupervisedWorker, *, hurry: bool = False) -> None:
         """Drain a worker and wait for its end; end it when it does not come."""
-        seconds = longest_end_seconds(self._settings)
+        seconds = longest_shutdown_seconds(self._settings)
         await living.drain(hurry=hurry)
         await asyncio.wait({living.end}, timeout=seconds)
         if not living.end.done():

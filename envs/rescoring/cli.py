@@ -15,16 +15,11 @@ from agent_layer.schema import check_name
 from agent_layer.settings import Settings
 from agent_layer.store import Store, open_store, takes_filters
 from agent_layer.store.index import Filters
-from envs.registry import verifier_hash_of
-from envs.rescoring.rescore import Judging, Tally, Verdict, rescore
+from envs.registry import hash_scorer
+from envs.rescoring.rescore import RescoreOptions, Tally, Verdict, rescore
 from envs.scorers import AGENT, load_scorer
 
 _STOPPED_BY_KEYBOARD = 130
-
-
-def register_rescore(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("rescore")(rescore_stored)
 
 
 @takes_filters
@@ -37,7 +32,7 @@ def rescore_stored(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Judge and report, but keep nothing.")] = False,
     slots: Annotated[int, typer.Option(min=1, help="Judgements at the same time.")] = 8,
 ) -> None:
-    """Let a scorer judge all that a query finds. What stood is superseded and stays; where it fails, that stands on.
+    """Score matching trajectories again. Earlier rewards stay, superseded; a failing scorer changes none.
 
     Ctrl-C ends it well; the same command goes on where it was left.
     """
@@ -53,7 +48,7 @@ def rescore_stored(
     tally.raise_failures()
 
 
-def _judging(name: str, reward_name: str | None, settings: Settings, *, is_rehearsal: bool) -> Judging:
+def _judging(name: str, reward_name: str | None, settings: Settings, *, is_rehearsal: bool) -> RescoreOptions:
     sys.path.insert(0, str(Path.cwd()))
     scorer = load_scorer(name)
     if scorer is None:
@@ -61,16 +56,16 @@ def _judging(name: str, reward_name: str | None, settings: Settings, *, is_rehea
             f"rescore: expected a scorer, found {AGENT!r}: an agent that has ended reports nothing more; name a"
             " module:function"
         )
-    return Judging(
+    return RescoreOptions(
         scorer=scorer,
-        verifier_hash=verifier_hash_of(scorer),
+        verifier_hash=hash_scorer(scorer),
         seconds=settings.score_seconds,
         name=None if reward_name is None else check_name(reward_name, "reward name"),
         is_rehearsal=is_rehearsal,
     )
 
 
-def _judge_all(store: Store, filters: Filters, judging: Judging, slots: int, tally: Tally) -> bool:
+def _judge_all(store: Store, filters: Filters, judging: RescoreOptions, slots: int, tally: Tally) -> bool:
     """Judge what the query finds; whether Ctrl-C ended it before it was done."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True)) as progress:

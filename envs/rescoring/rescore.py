@@ -25,7 +25,7 @@ from agent_layer.schema import (
     Trajectory,
     content_hash,
     current_rewards,
-    topic_of,
+    reward_topic,
 )
 from agent_layer.store import Store
 from agent_layer.store.index import TrajectoryRow
@@ -36,7 +36,7 @@ VerdictKind: TypeAlias = Literal["judged", "known", "failed", "open"]
 """``known``: by this scorer before. ``open``: it has not ended in a way that is scored, or its beginning is lost."""
 
 
-class Judging(msgspec.Struct, frozen=True, kw_only=True):
+class RescoreOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Who judges, and what of it is kept."""
 
     scorer: Scorer
@@ -63,7 +63,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def rescore(
-    store: Store, rows: Iterator[TrajectoryRow], judging: Judging, slots: int, report: Callable[[Verdict], None]
+    store: Store, rows: Iterator[TrajectoryRow], judging: RescoreOptions, slots: int, report: Callable[[Verdict], None]
 ) -> None:
     """Judge trajectories, ``slots`` at a time. Whatever ends it, each is judged wholly or not at all.
 
@@ -87,26 +87,26 @@ async def rescore(
         raise errors.exceptions[0] from errors
 
 
-async def _rescore_one(store: Store, row: TrajectoryRow, judging: Judging) -> Verdict:
+async def _rescore_one(store: Store, row: TrajectoryRow, judging: RescoreOptions) -> Verdict:
     try:
         trajectory = await asyncio.to_thread(_read_unknown, store, row.trajectory_id, judging)
     except (CorruptRecordError, NotFoundError) as error:  # damaged, or deleted meanwhile: no reason to stop here
         return Verdict(trajectory_id=row.trajectory_id, kind="failed", error=str(error))
     if trajectory is None:
         return Verdict(trajectory_id=row.trajectory_id, kind="known", before=row.reward, after=row.reward)
-    verdict, rewards = await judge_anew(trajectory, judging)
+    verdict, rewards = await rescore_trajectory(trajectory, judging)
     if rewards and not judging.is_rehearsal:
         await asyncio.to_thread(_keep, store, rewards)
     return verdict
 
 
-def _read_unknown(store: Store, trajectory_id: str, judging: Judging) -> Trajectory | None:
+def _read_unknown(store: Store, trajectory_id: str, judging: RescoreOptions) -> Trajectory | None:
     """Read a trajectory; None when the scorer has judged it."""
     known = read_rewards(store.redis, store.keys, trajectory_id)
     return None if _is_known(known, judging) else store.get(trajectory_id)
 
 
-def _is_known(known: Sequence[Reward], judging: Judging) -> bool:
+def _is_known(known: Sequence[Reward], judging: RescoreOptions) -> bool:
     standing = current_rewards(known)
     return any(
         reward.verifier_hash == judging.verifier_hash
@@ -121,7 +121,7 @@ def _keep(store: Store, rewards: Sequence[Reward]) -> None:
     store.append(*(agree(store.redis, store.keys, reward) for reward in rewards))
 
 
-async def judge_anew(trajectory: Trajectory, judging: Judging) -> tuple[Verdict, list[Reward]]:
+async def rescore_trajectory(trajectory: Trajectory, judging: RescoreOptions) -> tuple[Verdict, list[Reward]]:
     """Give the verdict on a trajectory, and the rewards that say so."""
     started, outcome, before = trajectory.started, trajectory.outcome, trajectory.reward
     if started is None or outcome is None or outcome.status not in ("completed", "truncated"):
@@ -151,16 +151,16 @@ def _task_of(started: AttemptStarted, name: str | None) -> Task:
     return msgspec.structs.replace(task, rewards=rewards if name is None else {name: rewards.get(name, RewardSpec())})
 
 
-def _counted(given: Sequence[Reward], started: AttemptStarted, task: Task, judging: Judging) -> list[Reward]:
+def _counted(given: Sequence[Reward], started: AttemptStarted, task: Task, judging: RescoreOptions) -> list[Reward]:
     """Leave out what was not asked for. Where nothing is declared every reward counts: so only their sum is kept."""
     wanted = declared_rewards(task, judging.scorer)
     is_narrow = judging.name is not None or not started.rewards
     return [reward for reward in given if reward.name in wanted or not is_narrow]
 
 
-def _superseding(given: Sequence[Reward], known: Sequence[Reward], judging: Judging) -> list[Reward]:
+def _superseding(given: Sequence[Reward], known: Sequence[Reward], judging: RescoreOptions) -> list[Reward]:
     """Let each judgement take the place of what stands; one that is null takes no place, one of a person keeps its."""
-    replaced = [(reward, find_standing(known, topic_of(reward))) for reward in given]
+    replaced = [(reward, find_standing(known, reward_topic(reward))) for reward in given]
     return [
         _placed(reward, standing, judging)
         for reward, standing in replaced
@@ -168,7 +168,7 @@ def _superseding(given: Sequence[Reward], known: Sequence[Reward], judging: Judg
     ]
 
 
-def _placed(reward: Reward, standing: Reward | None, judging: Judging) -> Reward:
+def _placed(reward: Reward, standing: Reward | None, judging: RescoreOptions) -> Reward:
     """The same scorer in the same place of the same history gives the same id, so that repeating adds nothing."""
     before = standing.reward_id if standing else None
     place = f"{reward.trajectory_id}\n{reward.name}\n{judging.verifier_hash}\n{before}"
@@ -213,7 +213,7 @@ class Tally:
             if len(self._changed) < _NUM_SHOWN:
                 self._changed.append(f"{verdict.trajectory_id}  {_shown(verdict.before)} → {_shown(verdict.after)}")
 
-    def lines(self, judging: Judging, *, is_stopped: bool) -> Iterator[str]:
+    def lines(self, judging: RescoreOptions, *, is_stopped: bool) -> Iterator[str]:
         """What a person reads at the end."""
         yield from self._changed
         if self._num_changed > len(self._changed):

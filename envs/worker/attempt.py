@@ -27,10 +27,10 @@ from agent_layer.store.reading import read_rewards
 from envs.failures import Ending, RefusedTaskError
 from envs.hosts import STOPPED, AgentRun, StopReason
 from envs.progress import Progress
-from envs.scorers import AGENT, declared_rewards, missing_scores, reported_scores, rewards_of
-from envs.worker.context import Workplace
+from envs.scorers import AGENT, declared_rewards, make_rewards, missing_scores, reported_scores
+from envs.worker.context import WorkerContext
 from envs.worker.heartbeat import Phase
-from envs.worker.resumability import Holding
+from envs.worker.resumability import Resumability
 from envs.worker.rollouts import close_attempt, open_attempt
 from tracer.core import Rollout
 
@@ -39,7 +39,7 @@ from tracer.core import Rollout
 class ClosedAttempt:
     """An attempt whose agent has ended, and of which the gateway takes no more calls."""
 
-    place: Workplace
+    place: WorkerContext
     task: Task
     rollout: Rollout
     num_calls: int
@@ -64,14 +64,14 @@ class ClosedAttempt:
         """
         task, is_truncated = self.task, ending.status == "truncated"
         if self.scorer is None and not is_truncated:
-            return rewards_of(task, self.rollout.trajectory_id, reported_scores(task, self.result), "agent"), ending
+            return make_rewards(task, self.rollout.trajectory_id, reported_scores(task, self.result), "agent"), ending
         on_scoring()
         await self.wait_stored()
         rewards = await self._score()
         ending = _judged(ending, rewards)
         if is_truncated and ending.cause == "policy":
             known = rewards if self.scorer else await self.place.call(self._read_rewards)
-            rewards += rewards_of(task, self.rollout.trajectory_id, missing_scores(task, known), "rule")
+            rewards += make_rewards(task, self.rollout.trajectory_id, missing_scores(task, known), "rule")
         return rewards, ending
 
     async def wait_stored(self) -> None:
@@ -108,7 +108,7 @@ class Attempt:
         on_phase: told when the attempt goes on to another phase.
     """
 
-    def __init__(self, lease: Lease, place: Workplace, on_phase: Callable[[Lease, Phase], None]) -> None:
+    def __init__(self, lease: Lease, place: WorkerContext, on_phase: Callable[[Lease, Phase], None]) -> None:
         self.lease = lease
         self.rollout: Rollout | None = None
         """None while the gateway has not opened it."""
@@ -120,7 +120,7 @@ class Attempt:
         """Name of who judges; None: the agent itself."""
         self._progress: Progress | None = None
         self._agent_run: AgentRun | None = None
-        self._holding = Holding(lease, place, self._end_paused)
+        self._holding = Resumability(lease, place, self._end_paused)
         self._stop: StopReason | None = None
         self._ending = Ending()
         self._if_refused: LeaseEnding = "retry"
@@ -148,10 +148,10 @@ class Attempt:
         """Ask the agent to pause at its next step boundary; False: it cannot, and goes on."""
         return self._holding.pause()
 
-    def note_sign(self, seconds_ago: float, *, is_calling: bool) -> None:
+    def record_activity(self, seconds_ago: float, *, is_calling: bool) -> None:
         """The gateway recorded something of it so long ago, or has a call of it in flight."""
         if self._progress is not None:
-            self._progress.note_sign(seconds_ago)
+            self._progress.record_activity(seconds_ago)
             self._progress.is_calling = is_calling
 
     def end_if_idle(self) -> None:
@@ -249,7 +249,7 @@ class Attempt:
         if limit is not None:
             limit = max(0.0, limit - self._holding.used_seconds)
         self._agent_run = AgentRun(self._place.target, self._task, rollout, limit, progress)
-        progress.note_sign()
+        progress.record_activity()
         self._progress = progress
         if self._stop is not None:
             self._agent_run.stop(self._stop)

@@ -11,10 +11,10 @@ from agent_layer.recorder import Recorder
 from agent_layer.settings import Settings
 from agent_layer.store import Store
 from envs.agents import Target
-from envs.checkpoints import CheckpointShelf
-from envs.progress import StartGate
+from envs.checkpoints import CheckpointStore
+from envs.progress import StartLimiter
 from envs.worker.scoring import ScoringStage
-from envs.worker.stored_waiter import SealWatch
+from envs.worker.stored_waiter import StoredWaiter
 from tracer.transport import GatewayClient
 
 P = ParamSpec("P")
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Workplace:
+class WorkerContext:
     """Where attempts are done: the agent, and the parts of the layer that it meets."""
 
     settings: Settings
@@ -42,12 +42,12 @@ class Workplace:
     gateway: GatewayClient
     recorder: Recorder
     store: Store
-    sealing: SealWatch
+    sealing: StoredWaiter
     pool: Executor
     scoring: ScoringStage
-    gate: StartGate
+    gate: StartLimiter
     """Passed by attempts that start."""
-    shelf: CheckpointShelf | None = None
+    shelf: CheckpointStore | None = None
     """Where what agents save is kept; None: the target is not resumable."""
 
     async def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Collection
 
 from envs.worker.attempt import Attempt
-from envs.worker.context import Workplace
+from envs.worker.context import WorkerContext
 from envs.worker.rollouts import renew_keys
 
 _LOOKS_PER_LIMIT = 4
@@ -13,7 +13,7 @@ _LOOKS_PER_LIMIT = 4
 _TICK_SECONDS = 0.25
 
 
-class IdleWatch:
+class LivenessMonitor:
     """Asks the gateway, as often as the shortest limit needs it and at least with every heartbeat.
 
     Args:
@@ -21,7 +21,7 @@ class IdleWatch:
         running: attempts whose agents run.
     """
 
-    def __init__(self, place: Workplace, running: Callable[[], Collection[Attempt]]) -> None:
+    def __init__(self, place: WorkerContext, running: Callable[[], Collection[Attempt]]) -> None:
         self._place = place
         self._running = running
 
@@ -41,7 +41,7 @@ class IdleWatch:
         for attempt in watched:
             name = attempt.lease.trajectory_id
             if signs is not None and name in signs.quiet_seconds:
-                attempt.note_sign(signs.quiet_seconds[name], is_calling=name in signs.calling)
+                attempt.record_activity(signs.quiet_seconds[name], is_calling=name in signs.calling)
             attempt.end_if_idle()
 
     def _seconds_between_looks(self) -> float:

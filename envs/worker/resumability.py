@@ -8,14 +8,14 @@ from agent_layer.dispatcher import Lease
 from agent_layer.errors import AgentLayerError, BadInputError
 from agent_layer.schema import RolloutStatus
 from agent_layer.state import Checkpoint, read_checkpoint
-from envs.checkpoints import LeaseKeeper
-from envs.worker.context import Workplace
+from envs.checkpoints import LeaseCheckpointer
+from envs.worker.context import WorkerContext
 from tracer.core import Rollout
 
 _log = logging.getLogger(__name__)
 
 
-class Holding:
+class Resumability:
     """One holding of an attempt; where the agent is not resumable, it ends with the worker.
 
     Args:
@@ -24,11 +24,11 @@ class Holding:
         on_paused: called when an agent in this process has come to where it pauses.
     """
 
-    def __init__(self, lease: Lease, place: Workplace, on_paused: Callable[[], None]) -> None:
+    def __init__(self, lease: Lease, place: WorkerContext, on_paused: Callable[[], None]) -> None:
         self._lease = lease
         self._place = place
         self._on_paused = on_paused
-        self._keeper: LeaseKeeper | None = None
+        self._keeper: LeaseCheckpointer | None = None
         self._is_pausing = False
         self.used_seconds = 0.0
         """Of the attempt's time, by the holders before."""
@@ -61,7 +61,7 @@ class Holding:
         if (shelf := self._place.shelf) is None:
             return rollout
         gateway = self._place.gateway
-        self._keeper = LeaseKeeper(
+        self._keeper = LeaseCheckpointer(
             self._lease,
             shelf,
             mark=lambda: gateway.mark(rollout.rollout_id, rollout.attempt, rollout.api_key),

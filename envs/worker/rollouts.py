@@ -13,10 +13,10 @@ from contextlib import suppress
 from agent_layer.dispatcher import Lease
 from agent_layer.errors import AgentLayerError, BadInputError, NotFoundError, NotWholeError, UnreachableError
 from agent_layer.schema import RewardSpec, Split
-from agent_layer.schema.wire import OpenedRollout, OpenRequest, RenewedRollouts, Resumption, start_of
+from agent_layer.schema.wire import OpenedRollout, OpenRequest, RenewedRollouts, Resumption, make_attempt_started
 from agent_layer.state import Checkpoint, check_trainable
 from envs.failures import RefusedTaskError
-from envs.worker.context import Workplace
+from envs.worker.context import WorkerContext
 from tracer.core import Rollout
 from tracer.transport import GatewayClient
 
@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 def open_attempt(
-    place: Workplace, lease: Lease, rewards: dict[str, RewardSpec], checkpoint: Checkpoint | None = None
+    place: WorkerContext, lease: Lease, rewards: dict[str, RewardSpec], checkpoint: Checkpoint | None = None
 ) -> Rollout:
     """Record the beginning of an attempt, then ask the gateway for its address.
 
@@ -61,7 +61,9 @@ def open_attempt(
         resume=checkpoint and Resumption(calls=checkpoint.calls, seconds=checkpoint.seconds, worker=place.worker),
     )
     log = place.recorder.append(
-        start_of(request, rollout_id=lease.rollout_id, run=task.run, at=time.time(), worker=place.worker, task=task)
+        make_attempt_started(
+            request, rollout_id=lease.rollout_id, run=task.run, at=time.time(), worker=place.worker, task=task
+        )
     )
     if lease.attempt > 0:
         with suppress(NotFoundError, UnreachableError):  # whatever is left of the attempt before may call no more
@@ -80,7 +82,7 @@ def _open(gateway: GatewayClient, request: OpenRequest) -> OpenedRollout:
         raise RefusedTaskError(*error.args) from error
 
 
-def renew_keys(place: Workplace, trajectory_ids: Sequence[str]) -> RenewedRollouts | None:
+def renew_keys(place: WorkerContext, trajectory_ids: Sequence[str]) -> RenewedRollouts | None:
     """Let the keys of running attempts hold as long as their leases do; None: the gateway does not answer."""
     try:
         return place.gateway.renew(trajectory_ids, place.settings.lease_seconds)
@@ -89,7 +91,7 @@ def renew_keys(place: Workplace, trajectory_ids: Sequence[str]) -> RenewedRollou
         return None
 
 
-def close_attempt(place: Workplace, rollout: Rollout, split: Split, *, abort: bool = False) -> int:
+def close_attempt(place: WorkerContext, rollout: Rollout, split: Split, *, abort: bool = False) -> int:
     """Let the gateway take no more calls of an attempt; give the number of those that it took.
 
     Args:

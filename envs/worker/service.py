@@ -29,25 +29,25 @@ from agent_layer.settings import Settings
 from agent_layer.state import count_calls
 from agent_layer.store import open_store
 from envs.agents import Target
-from envs.checkpoints import CheckpointShelf
+from envs.checkpoints import CheckpointStore
 from envs.hosts import HostTarget, make_hosts, make_scorers, raise_file_limit
-from envs.progress import StartGate
+from envs.progress import StartLimiter
 from envs.resumable import is_resumable
 from envs.scorers import AGENT
-from envs.worker.context import Workplace
+from envs.worker.context import WorkerContext
 from envs.worker.scoring import ScoringStage
-from envs.worker.stored_waiter import SealWatch
+from envs.worker.stored_waiter import StoredWaiter
 from envs.worker.worker import Worker
-from tracer import Tracing
+from tracer import Session
 
 
-def tell_begun(worker: Worker, agent: str, slots: int, run: str, told: TextIO | None = None) -> None:
+def print_started(worker: Worker, agent: str, slots: int, run: str, told: TextIO | None = None) -> None:
     """Say who works, and how it is ended; to standard error, where nothing else is named."""
     of_run = f" for run {run}" if run else ""
     _tell(f"worker {worker.name} runs {agent}{of_run}, {slots} at a time; Ctrl-C drains it", told)
 
 
-def tell_ended(worker: Worker, told: TextIO | None = None) -> None:
+def print_ended(worker: Worker, told: TextIO | None = None) -> None:
     """Say how often it reported what."""
     _tell(f"worker {worker.name} has ended: {_describe_endings(worker.endings)}", told)
 
@@ -69,7 +69,7 @@ def _tell(sentence: str, told: TextIO | None) -> None:
 _ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-class Leaving:
+class ShutdownSignals:
     """Ends one worker by signals; after the second, the next one ends the process as it would any other.
 
     Args:
@@ -152,10 +152,10 @@ async def serve_worker(settings: Settings, options: WorkOptions) -> None:
     raise_file_limit()
     with ThreadPoolExecutor(_NUM_THREADS, thread_name_prefix="worker") as pool:
         async with open_worker(settings, options, pool) as worker:
-            Leaving(worker, settings.work_drain_seconds).listen()
-            tell_begun(worker, options.agent, options.slots, options.run)
+            ShutdownSignals(worker, settings.work_drain_seconds).listen()
+            print_started(worker, options.agent, options.slots, options.run)
             await worker.work()
-            tell_ended(worker)
+            print_ended(worker)
         # in a container nobody outlives this process, so what it said of attempts that it gave back is shipped first
         await asyncio.to_thread(open_recorder(settings).flush, settings.stop_seconds)
 
@@ -193,7 +193,7 @@ def _make_worker(
 ) -> Worker:
     """Open what the worker needs; raises as ``serve_worker`` does."""
     recorder = open_recorder(settings)
-    gateway = Tracing(settings=settings, sink=recorder).gateway
+    gateway = Session(settings=settings, sink=recorder).gateway
     if gateway is None:
         raise BadInputError(
             "work: expected the address of a gateway in AGENT_LAYER_GATEWAY_URL, found none;"
@@ -203,10 +203,10 @@ def _make_worker(
     keys = Keys(settings.namespace)
     queue = Queue(store.redis, keys, settings)
     count = partial(count_calls, store.redis, store.keys)
-    shelf = CheckpointShelf(keys=keys, objects=store.objects, note=queue.checkpoint, pool=pool)
+    shelf = CheckpointStore(keys=keys, objects=store.objects, note=queue.checkpoint, pool=pool)
     recorder.attend()
     tracer.init(settings)
-    place = Workplace(
+    place = WorkerContext(
         settings=settings,
         worker=f"{settings.host}-{new_id()[-8:]}",
         target=target,
@@ -217,10 +217,10 @@ def _make_worker(
         gateway=gateway,
         recorder=recorder,
         store=store,
-        sealing=SealWatch(count, recorder.is_settled, pool, poll_seconds=settings.ship_poll_seconds),
+        sealing=StoredWaiter(count, recorder.is_settled, pool, poll_seconds=settings.ship_poll_seconds),
         pool=pool,
         scoring=scoring,
-        gate=StartGate(settings.max_starts),
+        gate=StartLimiter(settings.max_starts),
         shelf=shelf if options.is_resumable or is_resumable(target) else None,
     )
     return Worker(

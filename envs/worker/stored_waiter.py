@@ -22,7 +22,7 @@ class _Waiting:
     stored: asyncio.Future[None]
 
 
-class SealWatch:
+class StoredWaiter:
     """Tells when attempts are whole.
 
     Args:

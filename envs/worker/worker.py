@@ -18,9 +18,9 @@ from redis.exceptions import RedisError
 from agent_layer.dispatcher import Beat, Lease, Queue, Report
 from agent_layer.schema import JsonObject
 from envs.worker.attempt import Attempt
-from envs.worker.context import Workplace
+from envs.worker.context import WorkerContext
 from envs.worker.heartbeat import Heartbeat
-from envs.worker.liveness import IdleWatch
+from envs.worker.liveness import LivenessMonitor
 from envs.worker.reporting import Reporter
 
 
@@ -53,7 +53,7 @@ class Worker:
     """
 
     def __init__(
-        self, queue: Queue, place: Workplace, *, slots: int, capabilities: Iterable[str] = (), run: str = ""
+        self, queue: Queue, place: WorkerContext, *, slots: int, capabilities: Iterable[str] = (), run: str = ""
     ) -> None:
         self._queue = queue
         self._place = place
@@ -107,7 +107,7 @@ class Worker:
         self._heartbeat.start()
         try:
             async with asyncio.TaskGroup() as group:
-                watch = IdleWatch(self._place, self._running.values)
+                watch = LivenessMonitor(self._place, self._running.values)
                 services = [group.create_task(one.run()) for one in (self._place.sealing, self._reporter, watch)]
                 while not self._stopping.is_set():
                     for lease in await self._claim():

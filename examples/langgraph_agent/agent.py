@@ -1,4 +1,4 @@
-"""This file holds a travel agent as one would write it anyway: nothing in here knows that it is traced."""
+"""Travel agent, written as usual: nothing in here knows about tracing."""
 
 import os
 

@@ -1,6 +1,6 @@
-"""This file holds the traced runs of the travel agent: ``python -m examples.langgraph_agent.main``.
+"""Runs the travel agent three times, traced: ``python -m examples.langgraph_agent.main``.
 
-They go to the gateway, if ``agent-layer up`` has one; else to OPENAI_BASE_URL; else to a scripted engine of their own.
+The model is the gateway of ``agent-layer up`` if its variables are set, else OPENAI_BASE_URL, else a scripted engine.
 """
 
 import os
@@ -19,7 +19,7 @@ TRIPS = {"lisbon": ("Lisbon", "USD"), "oslo": ("Oslo", "NOK"), "athens": ("Athen
 
 @contextmanager
 def find_engine() -> Generator[None]:
-    """Serve the scripted engine, unless there is a model already."""
+    """Serve the scripted engine, unless the environment names a model."""
     if load_settings().gateway_url or "OPENAI_BASE_URL" in os.environ:
         yield
         return
@@ -29,9 +29,9 @@ def find_engine() -> Generator[None]:
 
 
 def main() -> None:
-    """Plan three trips, each as a rollout of its own, and say how to look at them."""
+    """Plan three trips, each as one rollout, and print commands that show them."""
     with find_engine():
-        agent = import_module("examples.langgraph_agent.agent")  # only now is it known where the model is
+        agent = import_module("examples.langgraph_agent.agent")  # it reads the model's address at import
         for task, (city, currency) in TRIPS.items():
             price = round(agent.FARES[city] * agent.RATES[currency], 2)
             with tracer.rollout(task=task, task_type="travel", run="example") as rollout:

@@ -1,14 +1,14 @@
-"""This file holds what the scripted engine answers: a model that plans a trip without a mistake, but one."""
+"""Answers of the scripted engine: a model that plans trips, with one deliberate mistake."""
 
 import json
 
-from agent_layer.local.scripted.script import Answer, Asked
+from agent_layer.local.scripted.script import ScriptAnswer, ScriptPrompt
 
 __all__ = ["plan_trip"]
 
 
-def plan_trip(asked: Asked) -> Answer:
-    """Look the fare up, convert it, say it; whoever wants to pay in JPY is told the price in EUR."""
+def plan_trip(asked: ScriptPrompt) -> ScriptAnswer:
+    """Look up the fare, convert it, answer it. The mistake: a price in JPY is not converted."""
     city, currency = str(asked.messages[0]["content"]).removeprefix("A flight to ").rstrip(".").split(" in ")
     match asked.turn:
         case 0:
@@ -19,6 +19,6 @@ def plan_trip(asked: Asked) -> Answer:
             return f"{asked.text} {currency}"
 
 
-def _use(name: str, arguments: dict[str, object]) -> Answer:
+def _use(name: str, arguments: dict[str, object]) -> ScriptAnswer:
     call = {"id": f"call-{name}", "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
     return {"tool_calls": [call]}

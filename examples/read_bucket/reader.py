@@ -1,12 +1,12 @@
-"""This file holds a reader of segments that needs nothing of this project: no Redis, no index, no schema.
+"""Reads segments without this project: no Redis, no index, no schema.
 
     python reader.py DIRECTORY-OR-s3://bucket/prefix [TRAJECTORY]
 
-Without a trajectory it lists what each segment holds, with one it prints the records of it as JSON lines. It is all
-that is needed to get at the data should everything else be gone; ARCHITECTURE.md describes the format.
+Without a trajectory it lists the owners in each segment. With one it prints its records as JSON lines. Should all
+else be gone, this is enough to read the data. docs/internals/segment-format.md describes the format.
 
-Records of type ``content_ref`` stand for large contents and media. Their ``blob`` names an object beside the segments,
-``blob/{first two letters}/{name}``: a frame like those below, whose content is the zstd-compressed body itself.
+A record of type ``content_ref`` replaces a large content or media. Its ``blob`` names an object beside the segments,
+``blob/{first two letters}/{name}``: one frame, whose content is the zstd-compressed body.
 """
 
 import base64
@@ -26,32 +26,32 @@ MAGIC = b"ALSEGMNT"
 
 
 def unpack(frame: bytes) -> list[bytes]:
-    """Give the encoded records of one frame, once its checksum is right."""
+    """Return the encoded records of one frame; raise ValueError when its checksum differs."""
     length, checksum = FRAME.unpack_from(frame)
     content = frame[FRAME.size : FRAME.size + length]
     if len(content) != length or zlib.crc32(content) != checksum:
-        raise ValueError("this frame is not what was written")
+        raise ValueError("frame: its checksum differs, so it is damaged; read another copy")
     return msgspec.msgpack.decode(zstandard.ZstdDecompressor().decompress(content), type=list[bytes])
 
 
 def footer_of(segment: bytes) -> dict:
-    """Read what a segment says of itself."""
+    """Return the footer of a segment: where each chunk is, and index rows."""
     size, version, magic = TRAILER.unpack(segment[-TRAILER.size :])
     if (magic, version) != (MAGIC, 1):
-        raise ValueError("this is no segment of format 1")
+        raise ValueError("segment: it has no trailer of format 1; it is torn, or no segment")
     [footer] = unpack(segment[-TRAILER.size - size : -TRAILER.size])
     return msgspec.msgpack.decode(footer)
 
 
 def records_of(segment: bytes) -> Iterator[tuple[str, dict]]:
-    """Give all records, each with its owner: a trajectory, ``group:ID`` or ``policy:RUN:NUMBER``."""
+    """Yield all records, each with its owner: a trajectory, ``group:ID`` or ``policy:RUN:NUMBER``."""
     for chunk in footer_of(segment)["chunks"]:
         for record in unpack(segment[chunk["offset"] : chunk["offset"] + chunk["size_bytes"]]):
             yield chunk["owner"], msgspec.msgpack.decode(record)
 
 
 def segments_in(location: str) -> Iterator[tuple[str, bytes]]:
-    """Give all segments below a directory or an S3 prefix, oldest first, each with its key."""
+    """Yield all segments below a directory or an S3 prefix, oldest first, each with its key."""
     if not location.startswith("s3://"):
         for path in sorted(Path(location).rglob("*.seg")):
             yield str(path), path.read_bytes()

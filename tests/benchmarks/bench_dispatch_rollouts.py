@@ -20,7 +20,7 @@ from proxies import HERE, start_process
 
 from agent_layer.dispatcher import connect
 from agent_layer.infra.processes.addresses import free_port
-from agent_layer.infra.processes.supervised import start_leashed
+from agent_layer.infra.processes.supervised import start_supervised
 from agent_layer.local.stack import Stack, run_stack
 from agent_layer.schema.task import Task
 from agent_layer.settings import Settings
@@ -57,7 +57,7 @@ def measure_dispatch_rollouts(directory: Path) -> list[Figure]:
 
 def _rate(stack: Stack, num_rollouts: int, arguments: Sequence[str]) -> float:
     """Rollouts per second, from submit until the last group is closed."""
-    worker = start_leashed(
+    worker = start_supervised(
         [*WORK, *arguments],
         {**stack.settings.environment(), "PYTHONPATH": f"{HERE}:{HERE.parents[1]}"},
         stack.settings.dir / "worker.log",

@@ -21,7 +21,7 @@ import tracer
 from agent_layer.recorder import Recorder
 from agent_layer.settings import Settings
 from tracer.integrations.langgraph import HANDLER
-from tracer.session import Tracing, trace_into
+from tracer.session import Session, use_session
 
 __all__ = ["measure_langgraph"]
 
@@ -51,7 +51,7 @@ def measure_langgraph(directory: Path) -> list[Figure]:
         return {"messages": []}
 
     recorder = Recorder(Settings(dir=directory / "langgraph"))
-    with trace_into(Tracing(settings=Settings(dir=directory), sink=recorder)):
+    with use_session(Session(settings=Settings(dir=directory), sink=recorder)):
         figures = [
             _figure("LangGraph, a node", _ring(lambda _: {"messages": []}), NODE_AIM),
             _figure("LangGraph, a node with a call (fake model, 2 KB)", _ring(think), CALL_AIM),

@@ -10,7 +10,7 @@ from statistics import median
 from bench_table import Figure
 
 from agent_layer.dispatcher import connect
-from agent_layer.infra.processes.supervised import start_leashed
+from agent_layer.infra.processes.supervised import start_supervised
 from agent_layer.local.stack import Stack, run_stack
 from agent_layer.local.vllm import VllmServer
 from agent_layer.schema.task import Task
@@ -41,7 +41,7 @@ def measure_rollouts(directory: Path, model: Path) -> list[Figure]:
             "envs.tasksets.guess_number.agent:play",
             f"--slots={SLOTS}",
         ]
-        worker = start_leashed(work, stack.settings.environment(), directory / "worker.log")
+        worker = start_supervised(work, stack.settings.environment(), directory / "worker.log")
         with ExitStack() as cleanup:
             cleanup.callback(worker.stop)
             loop = cleanup.enter_context(asyncio.Runner())

@@ -50,7 +50,7 @@ def _rebuild(settings: Settings) -> float:
     store = open_store(settings)
     store.redis.flushall()
     began = time.perf_counter()
-    report = store.reindex()
+    report = store.admin.reindex()
     if report.corrupt:
         raise RuntimeError(f"expected whole segments, found {report.corrupt[0]}")
     return time.perf_counter() - began

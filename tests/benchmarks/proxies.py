@@ -12,11 +12,11 @@ from pathlib import Path
 
 import requests
 
-from agent_layer.engines.registry import Engine, EngineBoard
+from agent_layer.engines.registry import Engine, EngineRegistry
 from agent_layer.infra.processes.addresses import free_port
 from agent_layer.infra.redis.client import open_redis
 from agent_layer.infra.redis.keys import Keys
-from agent_layer.local.stack import with_key
+from agent_layer.local.stack import ensure_api_key
 from agent_layer.settings import Settings
 
 __all__ = ["Door", "Proxy", "open_doors", "start_bare", "start_ours", "start_plain", "start_process"]
@@ -78,11 +78,11 @@ def start_plain(directory: Path, engine_url: str) -> Iterator[Proxy]:
 def start_ours(directory: Path, engine_url: str) -> Iterator[Proxy]:
     """The gateway with its log, its shipper, its Redis; each rollout has a key and a record of its beginning."""
     port = free_port()
-    settings = with_key(Settings(dir=directory / "ours", run="bench", gateway_url=f"http://127.0.0.1:{port}"))
+    settings = ensure_api_key(Settings(dir=directory / "ours", run="bench", gateway_url=f"http://127.0.0.1:{port}"))
     command = [sys.executable, "-m", "agent_layer.gateway", f"--port={port}"]
     with ExitStack() as cleanup:
         redis = cleanup.enter_context(open_redis(settings))
-        EngineBoard(redis, Keys(settings.namespace)).register(
+        EngineRegistry(redis, Keys(settings.namespace)).register(
             Engine(
                 url=engine_url,
                 run=settings.run,

@@ -10,7 +10,7 @@ import pytest
 
 from agent_layer.dispatcher import connect
 from agent_layer.dispatcher.models import Report
-from agent_layer.engines.registry import EngineBoard
+from agent_layer.engines.registry import EngineRegistry
 from agent_layer.local.scripted.engine import ScriptedEngine
 from agent_layer.local.scripted.serving import serve_in_thread
 from agent_layer.schema.codec import encode
@@ -22,7 +22,7 @@ from agent_layer.schema.step import Action, PromptDelta, StepPart
 from agent_layer.store import open_store
 from agent_layer.store.maintenance.rebuild import index_segment
 from agent_layer.store.segments.format import StoredRecord, build_segment, segment_key
-from trainer_adapter.config import Keep, Optimizer, Rollouts, Schedule, TrainConfig
+from trainer_adapter.config import OptimizerConfig, RetentionConfig, RolloutConfig, Schedule, TrainConfig
 from trainer_adapter.loop.feed import CONSUMER
 
 RUN = "r"
@@ -51,9 +51,9 @@ def configure(model, tmp_path):
             tasks=tasks,
             steps=steps,
             run=RUN,
-            rollouts=Rollouts(group_size=3, **plan),
-            optimizer=Optimizer(learning_rate=Schedule(start=1e-3)),
-            keep=Keep(checkpoint_steps=checkpoint_steps, num_versions=2),
+            rollouts=RolloutConfig(group_size=3, **plan),
+            optimizer=OptimizerConfig(learning_rate=Schedule(start=1e-3)),
+            keep=RetentionConfig(checkpoint_steps=checkpoint_steps, num_versions=2),
         )
 
     return configure
@@ -61,14 +61,14 @@ def configure(model, tmp_path):
 
 @pytest.fixture
 def board(redis, keys):
-    return EngineBoard(redis, keys)
+    return EngineRegistry(redis, keys)
 
 
 @pytest.fixture
-def engine(settings, put_on_board, model):
+def engine(settings, register_engine, model):
     """An engine on the board that serves version 0."""
     with serve_in_thread(ScriptedEngine()) as engine:
-        put_on_board(engine, settings, run=RUN, location=str(model))
+        register_engine(engine, settings, run=RUN, location=str(model))
         yield engine
 
 

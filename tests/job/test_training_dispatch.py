@@ -7,7 +7,7 @@ from agent_layer.dispatcher.models import Report
 from agent_layer.errors import AgentLayerError
 from agent_layer.store import open_store
 from agent_layer.store.consumers.training_batches import list_batches
-from trainer_adapter.loop.checkpoint import Shelf
+from trainer_adapter.loop.checkpoint import CheckpointDirectory
 
 from .conftest import RUN, acknowledged, train
 
@@ -90,7 +90,7 @@ def test_a_run_that_is_stopped_because_its_attempts_fail_ends_with_the_reason_an
     ):
         train(configure(9, max_staleness=0, partial="refill"), mine, report=break_after_the_first_step)
 
-    assert Shelf(settings, RUN).newest()[1].step == 1
+    assert CheckpointDirectory(settings, RUN).newest()[1].step == 1
     player.fate = completed
     connect(settings).resume(RUN)
     assert [one.step for one in train(configure(2, max_staleness=0), settings)] == [2]

@@ -19,7 +19,7 @@ from agent_layer.store import open_store
 from agent_layer.store.consumers.training_batches import list_batches
 from trainer_adapter.config import write_config
 from trainer_adapter.data.replay import rebuild_batch
-from trainer_adapter.loop.checkpoint import Shelf, progress_path, read_progress
+from trainer_adapter.loop.checkpoint import CheckpointDirectory, progress_path, read_progress
 
 from .conftest import RUN, acknowledged, train
 
@@ -110,7 +110,7 @@ def test_a_run_without_an_engine_keeps_what_it_learned(configure, settings, boar
     with pytest.raises(EngineError, match="run r: expected an engine that serves it"):
         train(configure(2), settings.model_copy(update={"engine_seconds": 0.5}))
 
-    cursor = Shelf(settings, RUN).newest()[1]
+    cursor = CheckpointDirectory(settings, RUN).newest()[1]
     assert len(acknowledged(redis, board.keys)) == 2
     assert cursor.step == 1
     assert len(cursor.open_positions) == cursor.num_asked - len(cursor.taken)
@@ -159,12 +159,12 @@ def test_the_command_ends_well_when_asked_and_survives_a_kill(configure, setting
     status, said = run_until(4, signal.SIGINT)
     stopped_at = steps_done()[-1]
     assert status == 0, said
-    assert Shelf(settings, RUN).newest()[1].step == stopped_at
+    assert CheckpointDirectory(settings, RUN).newest()[1].step == stopped_at
     learned = acknowledged(redis, player.keys)
     assert len(learned) == 2 * stopped_at
 
     assert run_until(stopped_at + 4, signal.SIGKILL)[0] == -signal.SIGKILL
-    assert Shelf(settings, RUN).newest()[1].step % 3 == 0
+    assert CheckpointDirectory(settings, RUN).newest()[1].step % 3 == 0
     killed_at = steps_done()[-1]
 
     status, said = run_until(killed_at + 2, signal.SIGTERM)

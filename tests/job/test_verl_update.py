@@ -8,7 +8,7 @@ import pytest
 
 from agent_layer.schema.record import Logprobs, TokenIds
 from agent_layer.schema.training import TrainingSample
-from trainer_adapter.config import Algorithm, Optimizer, Schedule, TrainConfig
+from trainer_adapter.config import AlgorithmConfig, OptimizerConfig, Schedule, TrainConfig
 from trainer_adapter.data.advantages import GroupSamples, RolloutSamples, group_advantages, select_batch
 
 pytestmark = [
@@ -27,8 +27,8 @@ def configure(model, **algorithm):
         model=model,
         tasks=model / "none.jsonl",
         steps=4,
-        algorithm=Algorithm(**algorithm),
-        optimizer=Optimizer(learning_rate=Schedule(start=1e-3, warmup_steps=2), minibatches=2, epochs=2),
+        algorithm=AlgorithmConfig(**algorithm),
+        optimizer=OptimizerConfig(learning_rate=Schedule(start=1e-3, warmup_steps=2), minibatches=2, epochs=2),
     )
 
 
@@ -123,7 +123,7 @@ def test_verls_advantages_are_those_of_the_formula(scale_by_std):
     from trainer_adapter.verl.tensors import pack_batch, rollout_advantages
 
     batch = select_batch([_rewarded("g", [1.0, 0.0, 0.25]), _rewarded("h", [2.0, 1.0])], keep_equal=False)
-    algorithm = Algorithm(scale_by_std=scale_by_std)
+    algorithm = AlgorithmConfig(scale_by_std=scale_by_std)
     expected = [
         *group_advantages([1.0, 0.0, 0.25], scale_by_std=scale_by_std),
         *group_advantages([2.0, 1.0], scale_by_std=scale_by_std),

@@ -11,7 +11,7 @@ from redis import Redis
 from agent_layer.engines.policies import list_policies
 from agent_layer.infra.objects.base import ObjectEntry, ObjectStore
 from agent_layer.infra.processes.addresses import free_port
-from agent_layer.schema.codec import LogRecord, encode, owner_of
+from agent_layer.schema.codec import LogRecord, encode, record_owner
 from agent_layer.schema.ids import new_id
 from agent_layer.schema.record import Logprobs, TokenIds
 from agent_layer.schema.reward import Reward
@@ -69,7 +69,7 @@ def put(store: Store) -> Callable[..., str]:
     def put(*records: LogRecord) -> str:
         owned: defaultdict[str, list[StoredRecord]] = defaultdict(list)
         for record in records:
-            owned[owner_of(record)].append(StoredRecord(record, encode(record)))
+            owned[record_owner(record)].append(StoredRecord(record, encode(record)))
         name = new_id()
         content, _ = build_segment(name, owned)
         store.objects.put(segment_key(store.keys, name), content)

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from agent_layer.schema.ids import content_hash, new_id
 from agent_layer.schema.rollout import AttemptStarted, Outcome
 from agent_layer.schema.step import Content
+from agent_layer.store.index.deletion import apply_tombstones
 from agent_layer.store.maintenance.gc import Grace
 from agent_layer.store.maintenance.merge_plan import Limits
 from agent_layer.store.segments.blob_refs import find_orphans, remove_unneeded
 from agent_layer.store.segments.blobs import blob_key, blob_name, list_blobs, pack
-from agent_layer.store.segments.tombstones import forget, write_tombstones
+from agent_layer.store.segments.tombstones import write_tombstones
 
 from ..profiles import num_examples
 
@@ -40,7 +41,7 @@ SHARED = content_hash(picture(1))
 
 def kill(store, *trajectory_ids):
     """Delete, without anything of the bytes."""
-    forget(
+    apply_tombstones(
         store.redis, store.keys, trajectory_ids, write_tombstones(store.keys, store.objects, trajectory_ids, "deleted")
     )
 
@@ -94,9 +95,9 @@ def test_garbage_is_what_nobody_needs_and_is_old(store, ship):
     orphan = blob_name(b'"nobody"')
     store.objects.put(blob_key(store.keys, orphan), pack(b'"nobody"'))
 
-    assert store.collect_garbage().removed == []
-    [would_go] = store.collect_garbage(grace=AT_ONCE, dry_run=True).removed
-    [gone] = store.collect_garbage(grace=AT_ONCE).removed
+    assert store.admin.collect_garbage().removed == []
+    [would_go] = store.admin.collect_garbage(grace=AT_ONCE, dry_run=True).removed
+    [gone] = store.admin.collect_garbage(grace=AT_ONCE).removed
 
     assert would_go.key == gone.key == blob_key(store.keys, orphan)
     assert orphan not in blobs_in(store)
@@ -107,12 +108,12 @@ def test_a_compaction_carries_references_along(store, ship):
     for number in range(3):
         ship(*attempt_of("x.0-0", picture(number)), *attempt_of(f"x.{number + 1}-0"))
 
-    store.compact(limits=Limits(least_age_seconds=-1.0))
-    store.reindex(drop=True)
+    store.admin.compact(limits=Limits(least_age_seconds=-1.0))
+    store.admin.reindex(drop=True)
 
     assert len(list(store.objects.list(f"{store.keys.namespace}/seg/"))) == 1
     assert shows(store, "x.0-0")
-    assert store.check().findings == []
+    assert store.admin.check().findings == []
 
 
 def test_the_same_content_gets_a_new_blob_after_that(store, ship):
@@ -125,7 +126,7 @@ def test_the_same_content_gets_a_new_blob_after_that(store, ship):
 
     assert old not in blobs_in(store)
     assert shows(store, "x.1-0")
-    assert store.check().findings == []
+    assert store.admin.check().findings == []
 
 
 def test_who_shows_the_same_before_the_removal_saves_the_blob(store, watched, ship):
@@ -156,7 +157,7 @@ def test_a_removal_between_the_steps_of_a_shipper_takes_nothing_that_it_counts_o
     ship(*attempt_of("x.1-0", picture(1), picture(2)))
 
     assert shows(store, "x.1-0")
-    assert store.check().findings == []
+    assert store.admin.check().findings == []
 
 
 @pytest.mark.parametrize("moment", ["put blob", "put segment"])
@@ -200,7 +201,7 @@ def test_blobs_that_no_one_knows_of_are_orphans_once_all_segments_are_indexed(st
     lose_index(store)
     assert orphans_in(store) == []  # a segment that is not indexed may need any of them
 
-    store.reindex()
+    store.admin.reindex()
     [orphan] = orphans_in(store)
 
     assert remove(store, [orphan, *blobs_in(store)]) == [orphan]
@@ -212,7 +213,7 @@ def test_nothing_is_removed_while_the_index_is_rebuilt(store, ship):
     kill(store, "x.0-0")
     lose_index(store)
 
-    store.reindex(progress=lambda *_: remove(store, blobs_in(store)))
+    store.admin.reindex(progress=lambda *_: remove(store, blobs_in(store)))
 
     assert remove(store, blobs_in(store)) == []
     assert shows(store, "x.1-0")
@@ -222,7 +223,7 @@ def test_a_rebuild_does_not_bring_back_the_needs_of_the_dead(store, ship):
     ship(*attempt_of("x.0-0", picture(1)))
     kill(store, "x.0-0")
     lose_index(store)
-    store.reindex()
+    store.admin.reindex()
 
     assert len(remove(store)) == 1
     assert blobs_in(store) == []
@@ -258,7 +259,7 @@ def test_whatever_happens_in_the_middle_of_whatever_the_living_show_all_and_the_
         elif deed == "remove":
             remove(store)
         else:
-            store.reindex(drop=deed == "drop")
+            store.admin.reindex(drop=deed == "drop")
 
     for outer, moment, inner in history:
         watched.before[moment] = lambda inner=inner: do(*inner)

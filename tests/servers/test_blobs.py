@@ -129,7 +129,7 @@ def test_a_blob_that_is_not_what_its_name_says_is_refused_and_found(store, found
 
     with pytest.raises(CorruptRecordError, match=name):
         store.get("x.0-0")
-    report = store.check(repair=True)
+    report = store.admin.check(repair=True)
     assert [(one.kind, one.subject) for one in report.findings] == [("corrupt", "x.0-0")]
     assert name in report.findings[0].detail
     assert not report.is_sound
@@ -145,7 +145,7 @@ def test_a_blob_that_is_gone_is_named_and_the_rest_is_served(store, ship):
     contents = store.contents(trajectory := store.get("x.0-0", blobs=False))
     readable = [hash_ for hash_, blob in trajectory.blobs.items() if blob == kept]
     assert contents[readable[0]] == read_blob(store.keys, store.objects, kept)
-    report = store.check(repair=True)
+    report = store.admin.check(repair=True)
     assert [(one.kind, one.subject) for one in report.findings] == [("lost", "x.0-0")]
     assert not report.is_sound
 
@@ -172,11 +172,11 @@ def test_a_rebuild_gives_back_who_needs_what(store, ship):
     before = {key: store.redis.smembers(key) for key in store.redis.keys(store.keys.name("blob", "*"))}
     store.redis.delete(*store.redis.keys(store.keys.name("*")))
 
-    assert store.check().findings != []
-    store.reindex(drop=True)
+    assert store.admin.check().findings != []
+    store.admin.reindex(drop=True)
 
     assert {key: store.redis.smembers(key) for key in store.redis.keys(store.keys.name("blob", "*"))} == before
-    assert store.check().findings == []
+    assert store.admin.check().findings == []
     assert store.get("x.1-0").contents[content_hash(picture(2))] == picture(2)
 
 

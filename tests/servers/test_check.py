@@ -14,14 +14,14 @@ def test_a_segment_with_a_torn_end_is_quarantined_and_what_is_whole_of_it_is_ser
     key = segment_key(store.keys, bad)
     store.objects.put(key, store.objects.get(key)[:-30])
 
-    report = store.reindex()
+    report = store.admin.reindex()
 
     assert {row.trajectory_id for row in store.query().items} == {"x.0-0", "y.0-0"}
     assert store.get("y.0-0") == assemble_trajectory("y.0-0", attempt_of("y.0-0"))
     assert len(report.corrupt) == 1
     assert bad in report.corrupt[0]
     assert good not in report.corrupt[0]
-    assert list(store.quarantine()) == [bad]
+    assert list(store.admin.quarantine()) == [bad]
 
 
 def test_a_segment_of_which_nothing_is_whole_is_quarantined_and_the_others_are_served(store, put, attempt_of):
@@ -29,24 +29,24 @@ def test_a_segment_of_which_nothing_is_whole_is_quarantined_and_the_others_are_s
     bad = put(*attempt_of("y.0-0"))
     store.objects.put(segment_key(store.keys, bad), b"x" * 1000)
 
-    report = store.reindex()
+    report = store.admin.reindex()
 
     assert [row.trajectory_id for row in store.query().items] == ["x.0-0"]
     assert bad in report.corrupt[0]
-    assert bad in store.quarantine()
+    assert bad in store.admin.quarantine()
 
 
 def test_a_segment_that_is_restored_leaves_quarantine(store, put, attempt_of):
     bad = put(*attempt_of("y.0-0"))
     whole = store.objects.get(segment_key(store.keys, bad))
     damage(store, bad)
-    assert [one.subject for one in store.check().findings if one.kind == "corrupt"] == [bad]
-    assert bad in store.quarantine()
+    assert [one.subject for one in store.admin.check().findings if one.kind == "corrupt"] == [bad]
+    assert bad in store.admin.quarantine()
 
     store.objects.put(segment_key(store.keys, bad), whole)
 
-    assert store.check(repair=True).is_sound
-    assert store.quarantine() == {}
+    assert store.admin.check(repair=True).is_sound
+    assert store.admin.quarantine() == {}
 
 
 def test_what_others_put_beside_tombstones_is_passed_over(store, write, attempt_of):
@@ -54,9 +54,9 @@ def test_what_others_put_beside_tombstones_is_passed_over(store, write, attempt_
     store.delete("x.0-0")
     store.objects.put(f"{store.keys.namespace}/dead/notes.txt", b"not ours")
 
-    store.reindex(drop=True)
+    store.admin.reindex(drop=True)
 
-    assert store.check().findings == []
+    assert store.admin.check().findings == []
     assert [row.trajectory_id for row in store.query().items] == ["y.0-0"]
 
 
@@ -64,7 +64,7 @@ def test_a_sound_store_has_no_findings(store, write, attempt_of):
     write(*attempt_of("x.0-0"), PolicyVersion(run="r:1", number=0, location="w", created_at=1.0))
     write(*attempt_of("x.1-0"), Group(group_id="g:h", run="r", task_id="t", closed_at=9.0))
 
-    report = store.check()
+    report = store.admin.check()
 
     assert (report.num_segments, report.num_trajectories, report.findings) == (2, 2, [])
     assert report.is_sound
@@ -73,7 +73,7 @@ def test_a_sound_store_has_no_findings(store, write, attempt_of):
 def test_what_is_shipped_during_a_check_is_not_missing(store, write, attempt_of):
     write(*attempt_of("x.0-0"))
 
-    report = store.check(progress=lambda *_: write(*attempt_of("y.0-0")))
+    report = store.admin.check(progress=lambda *_: write(*attempt_of("y.0-0")))
 
     assert (report.num_trajectories, report.findings) == (2, [])
 
@@ -82,12 +82,12 @@ def test_a_segment_that_is_not_indexed_is_found_and_indexed(store, write, put, a
     write(*attempt_of("x.0-0"))
     put(*attempt_of("y.0-0"))
 
-    report = store.check(repair=True)
+    report = store.admin.check(repair=True)
 
     assert [one.kind for one in report.findings] == ["unindexed"]
     assert report.is_sound
     assert store.get("y.0-0").accepted
-    assert store.check().findings == []
+    assert store.admin.check().findings == []
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_an_entry_that_the_index_lost_is_found_and_restored(store, write, lost, 
     before = answers_of(store)
     store.redis.delete(store.keys.name(lost))
 
-    report = store.check(repair=True)
+    report = store.admin.check(repair=True)
 
     assert report.findings[0].kind == "unindexed"
     assert answers_of(store) == before
@@ -109,20 +109,20 @@ def test_bytes_that_are_gone_are_found_and_forgotten(store, write, attempt_of):
     write(*attempt_of("x.0-0"))
     store.objects.delete(segment_key(store.keys, write(*attempt_of("y.0-0"))))
 
-    report = store.check(repair=True)
+    report = store.admin.check(repair=True)
 
     assert {(one.kind, one.subject == "y.0-0") for one in report.findings} == {
         ("missing", True),
         ("missing", False),
     }
     assert [row.trajectory_id for row in store.query().items] == ["x.0-0"]
-    assert store.check().is_sound
+    assert store.admin.check().is_sound
 
 
 def test_corruption_is_found_and_cannot_be_mended(store, write, attempt_of):
     damage(store, write(*attempt_of("x.0-0")))
 
-    report = store.check(repair=True)
+    report = store.admin.check(repair=True)
 
     assert [one.kind for one in report.findings] == ["corrupt"]
     assert not report.is_sound
@@ -134,7 +134,7 @@ def test_an_accepted_attempt_that_lacks_calls_is_named(store, write, missing, at
     del records[missing]
     write(*records, *attempt_of("y.0-0"))
 
-    report = store.check(repair=True)
+    report = store.admin.check(repair=True)
 
     assert [(one.kind, one.subject) for one in report.findings] == [("short", "x.0-0")]
     assert "accepted with 2 calls" in report.findings[0].detail
@@ -144,7 +144,7 @@ def test_an_accepted_attempt_that_lacks_calls_is_named(store, write, missing, at
 def test_an_attempt_that_does_not_count_may_lack_calls(store, write, attempt_of):
     write(*attempt_of("x.0-0")[:4])
 
-    assert store.check().is_sound
+    assert store.admin.check().is_sound
 
 
 def test_corrupt_bytes_are_never_given_out(store, write, attempt_of):

@@ -82,8 +82,8 @@ def test_garbage_collection_takes_those_of_ended_attempts(store, write, keep):
     write(*attempt_of("ended-0", ended=True), *attempt_of("running-0", ended=False))
     names = [keep(f"{state}-0") for state in ("ended", "running", "unheard-of")]
 
-    assert store.collect_garbage().removed == []
-    report = store.collect_garbage(grace=AT_ONCE)
+    assert store.admin.collect_garbage().removed == []
+    report = store.admin.collect_garbage(grace=AT_ONCE)
 
     assert [one.key.rpartition("/")[2] for one in report.removed] == names[:1]
     assert sorted(kept(store)) == sorted(names[1:])
@@ -93,7 +93,7 @@ def test_and_those_that_are_older_than_anybody_waits(store, write, keep):
     write(*attempt_of("running-0", ended=False))
     keep("running-0")
 
-    report = store.collect_garbage(grace=Grace(seconds=-5.0, checkpoint_seconds=-5.0))
+    report = store.admin.collect_garbage(grace=Grace(seconds=-5.0, checkpoint_seconds=-5.0))
 
     assert [one.reason for one in report.removed] == ["nobody went on with its attempt"]
     assert kept(store) == []

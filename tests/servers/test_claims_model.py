@@ -199,7 +199,7 @@ class ClaimsMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.model.lost)
     @rule()
     def rebuild_index(self):
-        self.store.reindex()
+        self.store.admin.reindex()
         self.model.lost.clear()
 
     @invariant()

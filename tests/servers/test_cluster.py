@@ -41,9 +41,9 @@ def played(settings, keys):
         for one in store.follow("c", "r", wait_seconds=0.1):
             one.ack()
         store.query(order="reward", run="r", accepted=True)
-        store.reindex(drop=True)
+        store.admin.reindex(drop=True)
         assert store.get(lease.trajectory_id).accepted
-        assert store.check().findings == []
+        assert store.admin.check().findings == []
         return store
 
     return play

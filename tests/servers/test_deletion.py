@@ -108,7 +108,7 @@ def test_a_search_of_the_bucket_finds_no_byte_of_what_was_deleted(store, write, 
     assert ids(store) == ["y.0-0"]
     assert store.get("y.0-0").accepted
     assert named_in_batches(store) == [(["y.0-0"], 1), (["y.0-0"], 0), ([], 1)]
-    assert store.check().findings == []
+    assert store.admin.check().findings == []
     assert not any(b"x.0-0" in record for record in store.redis.hvals(store.keys.batches("r")))
 
 
@@ -223,17 +223,17 @@ def test_neither_a_replay_nor_a_rebuild_brings_the_dead_back(store, write):
 
     write(*records)
     assert ids(store) == ["y.0-0"]
-    store.reindex(drop=True)
+    store.admin.reindex(drop=True)
     assert ids(store) == ["y.0-0"]
     assert store.redis.exists(store.keys.group("g")) == 0
     store.redis.delete(*store.redis.keys(store.keys.name("*")))
-    store.reindex()
+    store.admin.reindex()
     assert ids(store) == ["y.0-0"]
 
     store.delete(task="task-one")
     assert found_in_bucket(store, SECRET, b"y.0-0") == {SECRET, b"y.0-0"}, "y says it too"
     assert found_in_bucket(store, b"x.0-0") == set()
-    assert store.check().findings == []
+    assert store.admin.check().findings == []
 
 
 def test_a_batch_names_nobody_who_is_dead_whenever_it_is_written(store, write):
@@ -241,18 +241,18 @@ def test_a_batch_names_nobody_who_is_dead_whenever_it_is_written(store, write):
     write(batch_of("x.0-0", "y.0-0"))
     assert store.delete("x.0-0", purge=False).num_segments_left == 2
     assert named_in_batches(store) == [(["y.0-0"], 1)], "though the object still says so"
-    store.compact(only_dead=True)
+    store.admin.compact(only_dead=True)
     assert found_in_bucket(store, b"x.0-0") == set()
 
     write(batch_of("x.0-0", "y.0-0"), batch_of("y.0-0", "x.0-0", step=2), group_of("x.0-0", "y.0-0", group_id="late"))
     assert found_in_bucket(store, b"x.0-0") == {b"x.0-0"}
-    store.reindex(drop=True)
+    store.admin.reindex(drop=True)
     assert named_in_batches(store) == [(["y.0-0"], 1)] * 2
-    store.compact(only_dead=True)
+    store.admin.compact(only_dead=True)
 
     assert found_in_bucket(store, b"x.0-0", b"y.0-0") == {b"y.0-0"}
     assert named_in_batches(store) == [(["y.0-0"], 1)] * 2
-    assert store.check().findings == []
+    assert store.admin.check().findings == []
 
 
 def test_a_quarantined_segment_that_cannot_be_rewritten_is_counted(store, write):

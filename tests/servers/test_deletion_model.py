@@ -106,7 +106,7 @@ class Scene:
         self.model.delete(ids, [group])
 
     def reindex(self, drop):
-        self.store.reindex(drop=drop)
+        self.store.admin.reindex(drop=drop)
 
     def check(self):
         found = {row.trajectory_id for row in self.store.query(limit=100).items}

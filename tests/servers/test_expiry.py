@@ -12,7 +12,7 @@ from agent_layer.schema.group import Group
 from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
 from agent_layer.schema.step import Action, StepPart
 from agent_layer.store.index.rows import TrajectoryRow
-from agent_layer.store.maintenance.retention import asking_of, find_superseded
+from agent_layer.store.maintenance.retention import find_duplicates, task_key
 
 from ..profiles import num_examples
 
@@ -52,7 +52,7 @@ def ids(store):
 def test_what_ended_long_ago_expires_and_only_that(store, write):
     write(*attempt_of("old.0-0", age_days=31), *attempt_of("young.0-0", age_days=29))
 
-    report = store.expire(older_than="30d")
+    report = store.admin.expire(older_than="30d")
 
     assert report.counts == {("r", "completed", "math"): 1}
     assert report.deletion.num_bytes > 0
@@ -62,11 +62,11 @@ def test_what_ended_long_ago_expires_and_only_that(store, write):
 def test_a_dry_run_counts_the_same_and_changes_nothing(store, write):
     write(*attempt_of("a.0-0", age_days=31), *attempt_of("b.0-0", age_days=31, status="failed"))
 
-    shown = store.expire(older_than="30d", dry_run=True)
+    shown = store.admin.expire(older_than="30d", dry_run=True)
 
     assert ids(store) == {"a.0-0", "b.0-0"}
     assert shown.counts == {("r", "completed", "math"): 1, ("r", "failed", "math"): 1}
-    done = store.expire(older_than="30d")
+    done = store.admin.expire(older_than="30d")
     assert (shown.counts, shown.deletion.num_bytes) == (done.counts, done.deletion.num_bytes)
     assert ids(store) == set()
 
@@ -75,7 +75,7 @@ def test_all_tokens_must_be_of_older_versions(store, write):
     write(*attempt_of("old.0-0", versions=(1, 4)), *attempt_of("between.0-0", versions=(4, 5)))
     write(*attempt_of("unknown.0-0", versions=()))
 
-    store.expire(policy_below=5)
+    store.admin.expire(policy_below=5)
 
     assert ids(store) == {"between.0-0", "unknown.0-0"}
 
@@ -85,7 +85,7 @@ def test_rules_and_filters_all_have_to_hold(store, write):
     write(*attempt_of("b.0-0", age_days=9, labels={"user": "u"}), *attempt_of("c.0-0", age_days=9, status="failed"))
     write(*attempt_of("d.0-0", age_days=1, status="failed", labels={"user": "u"}))
 
-    store.expire(older_than="5d", status="failed", labels={"user": "u"}, run="r")
+    store.admin.expire(older_than="5d", status="failed", labels={"user": "u"}, run="r")
 
     assert ids(store) == {"b.0-0", "c.0-0", "d.0-0"}
 
@@ -95,7 +95,7 @@ def test_no_rule_is_no_wish_to_delete_everything(store, write, rules):
     write(*attempt_of("a.0-0"))
 
     with pytest.raises(BadInputError, match="at least one rule"):
-        store.expire(**rules)
+        store.admin.expire(**rules)
 
     assert ids(store) == {"a.0-0"}
 
@@ -103,7 +103,7 @@ def test_no_rule_is_no_wish_to_delete_everything(store, write, rules):
 def test_what_has_no_end_is_kept_and_counted(store, write):
     write(*attempt_of("a.0-0", age_days=99, status="running"))
 
-    report = store.expire(older_than="30d")
+    report = store.admin.expire(older_than="30d")
 
     assert (report.counts, report.num_running) == ({}, 1)
     assert ids(store) == {"a.0-0"}
@@ -113,7 +113,7 @@ def test_members_of_a_group_that_is_not_closed_are_kept(store, write):
     write(*attempt_of("g.0-0", age_days=99, group="g"))
     store.redis.hset(store.keys.queue("g", "g"), mapping={"run": "r", "task_id": "t", "state": "open"})
 
-    assert store.expire(older_than="30d").num_running == 1
+    assert store.admin.expire(older_than="30d").num_running == 1
     assert ids(store) == {"g.0-0"}
 
 
@@ -124,11 +124,11 @@ def test_what_a_consumer_has_not_acknowledged_is_kept_unless_told_otherwise(stor
         if delivery.group.group_id == "g":
             delivery.ack()
 
-    assert store.expire(older_than="30d", dry_run=True).num_unread == 1
-    store.expire(older_than="30d")
+    assert store.admin.expire(older_than="30d", dry_run=True).num_unread == 1
+    store.admin.expire(older_than="30d")
     assert ids(store) == {"h.0-0"}
 
-    report = store.expire(older_than="30d", unread=True)
+    report = store.admin.expire(older_than="30d", unread=True)
     assert (report.num_unread, report.deletion.num_groups) == (0, 1)
     assert ids(store) == set()
 
@@ -137,7 +137,7 @@ def test_a_consumer_of_training_groups_keeps_no_evaluation(store, write):
     write(*attempt_of("g.0-0", age_days=99, group="g", split="eval"), group_of("g", "g.0-0", split="eval"))
     store.redis.hset(store.keys.name("feeds", "r"), "trainer:train", "1 other")
 
-    assert store.expire(older_than="30d").num_unread == 0
+    assert store.admin.expire(older_than="30d").num_unread == 0
     assert ids(store) == set()
 
 
@@ -153,7 +153,7 @@ def test_of_the_same_task_only_the_newest_answered_asking_stays(store, write):
     write(*attempt_of("else.0-0", age_days=9, run="other", **same), *attempt_of("none.0-0", age_days=9))
     write(*attempt_of("env.0-0", age_days=9, env="another", **same))
 
-    store.expire(duplicates="newest", older_than="3d")
+    store.admin.expire(duplicates="newest", older_than="3d")
 
     assert ids(store) == {"old.1-0", "mid.0-0", "mid.1-0", "new.0-0", "else.0-0", "none.0-0", "env.0-0"}
 
@@ -177,13 +177,13 @@ rows = st.builds(
 @hypothesis_settings(max_examples=num_examples(200))
 @given(st.lists(rows, max_size=12))
 def test_every_task_that_was_ever_answered_keeps_an_answered_asking(found):
-    superseded = find_superseded(found)
+    superseded = find_duplicates(found)
 
     def tasks(some):
-        return {asking.task for row in some if row.accepted and (asking := asking_of(row))}
+        return {asking.task for row in some if row.accepted and (asking := task_key(row))}
 
-    assert tasks(row for row in found if asking_of(row) not in superseded) == tasks(found)
-    assert find_superseded([row for row in found if asking_of(row) not in superseded]) == frozenset()
+    assert tasks(row for row in found if task_key(row) not in superseded) == tasks(found)
+    assert find_duplicates([row for row in found if task_key(row) not in superseded]) == frozenset()
 
 
 def test_trajectories_of_an_older_environment_expire(store, write):
@@ -191,11 +191,11 @@ def test_trajectories_of_an_older_environment_expire(store, write):
     write(*attempt_of("b.0-0", age_days=2, env="maze", env_version="2"))
     write(*attempt_of("c.0-0", age_days=1, env="maze"), *attempt_of("d.0-0", env="chess", env_version="1"))
 
-    store.expire(stale_env="maze", env="chess")
-    store.expire(stale_env="maze")
+    store.admin.expire(stale_env="maze", env="chess")
+    store.admin.expire(stale_env="maze")
     assert ids(store) == {"b.0-0", "c.0-0", "d.0-0"}
 
-    store.expire(stale_env=("maze", "3"))
+    store.admin.expire(stale_env=("maze", "3"))
     assert ids(store) == {"c.0-0", "d.0-0"}
 
 
@@ -203,15 +203,15 @@ def test_an_environment_of_which_no_version_is_known_is_refused(store, write):
     write(*attempt_of("c.0-0", env="maze"))
 
     with pytest.raises(BadInputError, match="'maze'"):
-        store.expire(stale_env="maze")
+        store.admin.expire(stale_env="maze")
 
 
 def test_what_expired_does_not_come_back(store, write):
     records = list(attempt_of("a.0-0", age_days=31))
     write(*records)
-    store.expire(older_than="30d")
+    store.admin.expire(older_than="30d")
 
     write(*records)
-    store.reindex(drop=True)
+    store.admin.reindex(drop=True)
 
     assert ids(store) == set()

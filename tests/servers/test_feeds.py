@@ -6,8 +6,8 @@ from redis import Redis
 from agent_layer.schema.group import Group
 from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
 from agent_layer.store.consumers.claims import Claims, Consumer
+from agent_layer.store.index.deletion import apply_tombstones
 from agent_layer.store.segments.format import segment_key
-from agent_layer.store.segments.tombstones import forget
 
 
 def group(group_id, closed_at, *trajectory_ids, split="train"):
@@ -61,13 +61,13 @@ def test_acknowledgements_and_claims_survive_a_rebuild(write, follow, store):
     done, held, _ = next(one), next(one), next(follow("other"))
     done.ack()
 
-    store.reindex(drop=True)
+    store.admin.reindex(drop=True)
     assert held.is_held()
     third = follow("third")
     assert ids(third) == ["j", "k"]
 
     write(group("late", 0.1))
-    store.reindex(drop=True)
+    store.admin.reindex(drop=True)
     assert ids(one) == ["late"]
     assert ids(follow("other")) == ["i"]
     assert held.ack() == "acked"
@@ -103,7 +103,7 @@ def test_deleted_trajectories_are_left_out_and_hold_nobody_up(write, store, foll
     write(group("i", 3.0, "not-indexed.0-0"), group("j", 4.0), group("k", 0.5))
     held = [next(follow("other"))]
 
-    forget(store.redis, store.keys, ["gone.0-0", "group:j", "group:k"], 5.0)
+    apply_tombstones(store.redis, store.keys, ["gone.0-0", "group:j", "group:k"], 5.0)
 
     assert [(one.group.group_id, [t.trajectory_id for t in one.trajectories]) for one in follow("one")] == [
         ("g", ["a.0-0"]),

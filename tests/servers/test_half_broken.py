@@ -9,8 +9,9 @@ from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
 from agent_layer.schema.step import Action, ContentRef, Observation, StepPart
 from agent_layer.schema.training import PolicyVersion, TrainedBatch
 from agent_layer.store.consumers.training_batches import list_batches
+from agent_layer.store.index.deletion import apply_tombstones
 from agent_layer.store.segments.blobs import blob_key, blob_name, pack
-from agent_layer.store.segments.tombstones import forget, write_tombstones
+from agent_layer.store.segments.tombstones import write_tombstones
 
 SEEDS = range(12)
 SHARED = ("ordinals", "events", "reindexing", "quarantine", "replaced", "unneeded", "compacting", "blobs")
@@ -59,7 +60,7 @@ def full_store(store, write, attempt_of):
     write(TrainedBatch(run="r", batch_id="b", step=1, **batch))
     write(*attempt_of("dead.0-0"), *attempt_of("f.0-0", at=60.0))
     deleted_at = write_tombstones(store.keys, store.objects, ["dead.0-0"], "deleted")
-    forget(store.redis, store.keys, ["dead.0-0"], deleted_at)
+    apply_tombstones(store.redis, store.keys, ["dead.0-0"], deleted_at)
     return store
 
 
@@ -90,18 +91,18 @@ def lose(store, names):
 @pytest.mark.parametrize("mend", ["check", "reindex"])
 def test_any_one_key_that_is_lost_is_noticed_and_comes_back(full_store, answers_of, mend):
     before = everything(full_store, answers_of)
-    assert full_store.check().findings == []
+    assert full_store.admin.check().findings == []
     unnoticed, unmended = [], []
 
     for name in index_keys(full_store):
         lose(full_store, [name])
-        if full_store.check(repair=mend == "check").findings == []:
+        if full_store.admin.check(repair=mend == "check").findings == []:
             unnoticed.append(name)
         if mend == "reindex":
-            full_store.reindex()
-        if everything(full_store, answers_of) != before or full_store.check().findings:
+            full_store.admin.reindex()
+        if everything(full_store, answers_of) != before or full_store.admin.check().findings:
             unmended.append(name)
-            full_store.reindex(drop=True)
+            full_store.admin.reindex(drop=True)
 
     assert (unnoticed, unmended) == ([], [])
 
@@ -112,11 +113,11 @@ def test_whatever_is_lost_is_noticed_and_comes_back(full_store, answers_of, seed
     names = index_keys(full_store)
     lose(full_store, chance.sample(names, chance.randrange(2, len(names))))
 
-    assert full_store.check().findings
+    assert full_store.admin.check().findings
     if seed % 2:
-        full_store.reindex()
+        full_store.admin.reindex()
     else:
-        assert full_store.check(repair=True).is_sound
+        assert full_store.admin.check(repair=True).is_sound
 
-    assert full_store.check().findings == []
+    assert full_store.admin.check().findings == []
     assert everything(full_store, answers_of) == before

@@ -54,7 +54,7 @@ def test_logs_of_many_machines_become_few_segments(objects_settings, start_inges
     assert {row.trajectory_id for row in store.query(run="r").items} == {f"r.{n}-0" for n in range(NUM_MACHINES)}
     assert not any(logs_of(settings) for settings in machines)
     assert len(list(store.objects.list(""))) <= NUM_MACHINES / 2
-    assert store.check().findings == []
+    assert store.admin.check().findings == []
 
 
 @pytest.mark.parametrize(

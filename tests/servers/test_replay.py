@@ -87,9 +87,9 @@ def test_late_rewards_and_a_lost_index_change_nothing(store, objects_settings, l
     assert replayed(store) == before
     store.redis.delete(*store.redis.keys(store.keys.name("*")))
     assert list_batches(store.redis, store.keys, "r") == []
-    store.reindex(drop=True)
+    store.admin.reindex(drop=True)
     assert replayed(store) == before
-    assert store.check().is_sound
+    assert store.admin.check().is_sound
 
 
 def test_every_difference_is_named(store, learned):

@@ -139,7 +139,7 @@ def test_late_judgements_survive_the_loss_of_the_index(store, write, judge):
     judge(0.25, comment="guessed")
     before = store.row("x.0-0"), store.get("x.0-0")
 
-    store.reindex(drop=True)
+    store.admin.reindex(drop=True)
 
     assert (store.row("x.0-0"), store.get("x.0-0")) == before
 
@@ -216,4 +216,4 @@ def test_more_rewards_than_a_script_can_hand_on_at_once_are_entered(store, write
     write(*attempt_of("x.0-0"), *(Reward(**own, reward_id=f"s{n}", step=0) for n in range(8_200)))
 
     assert store.row("x.0-0").reward == 1.0
-    assert store.check().findings == []
+    assert store.admin.check().findings == []

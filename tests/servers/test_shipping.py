@@ -13,7 +13,7 @@ from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
 from agent_layer.schema.step import Content
 from agent_layer.shipper.direct import DirectDestination
 from agent_layer.shipper.ship import Shipper
-from agent_layer.state.outbox import forget_decisions, read_outbox
+from agent_layer.state.outbox import read_outbox, remove_decisions
 from agent_layer.store.segments.format import read_chunk, read_footer
 
 ACCEPTED = {"kind": "accepted", "trajectory_id": "g.0-1", "rollout_id": "g.0", "group_id": "g", "run": "r", "at": "5.5"}
@@ -103,12 +103,12 @@ def test_decisions_that_are_read_again_are_the_same_segment_however_many_came_si
     redis.xadd(keys.outbox, ACCEPTED)
 
     again = read_outbox(redis, keys)
-    forget_decisions(redis, keys, again)
+    remove_decisions(redis, keys, again)
     rest = read_outbox(redis, keys)
 
     assert (again.name, len(again.records)) == (first.name, 1)
     assert (rest.name != first.name, len(rest.records)) == (True, 1)
-    forget_decisions(redis, keys, rest)
+    remove_decisions(redis, keys, rest)
     assert read_outbox(redis, keys) is None
 
 

@@ -101,7 +101,7 @@ def test_the_index_comes_back_from_the_objects_alone_acceptance_included(store, 
 
     lose_index(store)
     assert store.query().items == []
-    report = store.reindex()
+    report = store.admin.reindex()
 
     assert (report.num_segments, report.corrupt) == (3, [])
     assert answers_of(store) == before
@@ -113,7 +113,7 @@ def test_reindexing_what_is_indexed_changes_nothing(store, write, attempt_of, an
     write(*attempt_of("x.0-0"), Group(group_id="g", run="r", task_id="t", closed_at=9.0, trajectory_ids=["x.0-0"]))
     before = answers_of(store)
 
-    store.reindex()
+    store.admin.reindex()
 
     assert answers_of(store) == before
 
@@ -126,7 +126,7 @@ def test_dropping_first_forgets_what_no_segment_says_but_no_acknowledgement(stor
     store.objects.delete(segment_key(store.keys, gone))
     progress = []
 
-    store.reindex(drop=True, progress=lambda num_done, num_all: progress.append((num_done, num_all)))
+    store.admin.reindex(drop=True, progress=lambda num_done, num_all: progress.append((num_done, num_all)))
 
     assert [row.trajectory_id for row in store.query().items] == ["x.0-0"]
     assert list(store.follow("c", "r", wait_seconds=0)) == []
@@ -137,11 +137,11 @@ def test_a_namespace_that_is_done_with_leaves_redis_and_comes_back(store, write,
     write(*attempt_of("x.0-0"), Group(group_id="g", run="r", task_id="t", closed_at=9.0, trajectory_ids=["x.0-0"]))
     before = answers_of(store)
 
-    assert store.cool() == 1
+    assert store.admin.offload() == 1
     assert store.query().items == []
     assert [key for key in store.redis.keys(store.keys.name("*")) if b":t:" in key or b":b:" in key] == []
 
-    store.reindex()
+    store.admin.reindex()
     assert answers_of(store) == before
 
 
@@ -149,7 +149,7 @@ def test_a_namespace_in_which_something_goes_on_stays(store, write, attempt_of):
     write(*attempt_of("x.0-0")[:4])
 
     with pytest.raises(BadInputError, match="found 1 trajectories that run"):
-        store.cool()
+        store.admin.offload()
 
 
 @pytest.mark.parametrize("at", [math.nan, math.inf, -math.inf, -5.0, 1e18])

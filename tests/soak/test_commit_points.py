@@ -136,10 +136,10 @@ def test_whatever_the_point_the_next_shipper_does_the_rest_and_nothing_twice(
         if point is None:
             break
     assert_every_kind(points)
-    assert store.check().findings == []
+    assert store.admin.check().findings == []
     assert len(list(store.objects.list(""))) == redis.hlen(keys.segments)
     before = answers(store)
-    store.reindex(drop=True)
+    store.admin.reindex(drop=True)
     assert answers(store) == before
 
 

@@ -10,16 +10,17 @@ import pytest
 from redis import Redis
 
 from agent_layer.infra.objects.filesystem import DirectoryObjects
-from agent_layer.schema.codec import encode, owner_of
+from agent_layer.schema.codec import encode, record_owner
 from agent_layer.schema.group import Group
 from agent_layer.schema.ids import new_id
 from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import AttemptStarted, Outcome
 from agent_layer.schema.step import Action, StepPart
+from agent_layer.store.index.deletion import apply_tombstones
 from agent_layer.store.maintenance.merge_plan import Limits
 from agent_layer.store.maintenance.rebuild import index_segment
 from agent_layer.store.segments.format import StoredRecord, build_segment, find_frames, segment_key, unpack
-from agent_layer.store.segments.tombstones import forget, write_tombstones
+from agent_layer.store.segments.tombstones import write_tombstones
 from agent_layer.store.store import Store
 
 NOW = Limits(least_age_seconds=-1.0)
@@ -86,7 +87,7 @@ def attempt_of(trajectory_id: str, text: str = "") -> list:
 def write(store: Store, records: list) -> None:
     owned = defaultdict(list)
     for record in records:
-        owned[owner_of(record)].append(StoredRecord(record, encode(record)))
+        owned[record_owner(record)].append(StoredRecord(record, encode(record)))
     name = new_id()
     store.objects.put(segment_key(store.keys, name), build_segment(name, owned)[0])
     index_segment(store.redis, store.keys, store.objects, name)
@@ -105,7 +106,7 @@ def scatter(store: Store, number: int) -> list[bytes]:
 
 
 def kill(store: Store, *owners: str) -> None:
-    forget(store.redis, store.keys, owners, write_tombstones(store.keys, store.objects, owners, "deleted"))
+    apply_tombstones(store.redis, store.keys, owners, write_tombstones(store.keys, store.objects, owners, "deleted"))
 
 
 def stored_in(store: Store) -> Counter[bytes]:
@@ -139,7 +140,7 @@ def compact_and_die(settings, redis, keys):
         objects = DeadlyObjects(settings.dir / "objects")
         deadly = DeadlyRedis(connection_pool=redis.connection_pool)
         objects.fate = deadly.fate = Fate(turn)
-        Store(settings, deadly, objects).compact(limits=NOW)
+        Store(settings, deadly, objects).admin.compact(limits=NOW)
 
     def start(turn: int) -> bool:
         victim = get_context("fork").Process(target=work, args=(turn,))
@@ -164,8 +165,8 @@ def test_whatever_the_point_the_next_run_does_the_rest(store, compact_and_die, d
         if dies != "before":
             kill(store, f"{SECRET}.{turn}-0")
         if dies == "after, and the index is lost":
-            store.reindex(drop=True)
-        report = store.compact(limits=NOW, only_dead=True)
+            store.admin.reindex(drop=True)
+        report = store.admin.compact(limits=NOW, only_dead=True)
 
         assert (report.num_left, report.findings) == (0, []), f"turn {turn}"
         assert not is_stored(store, SECRET), f"turn {turn}"
@@ -176,10 +177,10 @@ def test_whatever_the_point_the_next_run_does_the_rest(store, compact_and_die, d
         if not was_killed:
             break
     assert turn > 30
-    store.compact(limits=NOW)
+    store.admin.compact(limits=NOW)
     assert stored_in(store) == Counter(expected)
-    assert store.check().findings == []
+    assert store.admin.check().findings == []
     assert len(list(store.objects.list(f"{store.keys.namespace}/seg/"))) == store.redis.hlen(store.keys.segments)
     before = [(row, store.get(row.trajectory_id)) for row in store.query(run="r", limit=200).items]
-    store.reindex(drop=True)
+    store.admin.reindex(drop=True)
     assert [(row, store.get(row.trajectory_id)) for row in store.query(run="r", limit=200).items] == before

@@ -14,10 +14,11 @@ from agent_layer.schema.rollout import AttemptStarted
 from agent_layer.schema.step import Content
 from agent_layer.shipper.direct import open_direct
 from agent_layer.shipper.ship import Shipper
+from agent_layer.store.index.deletion import apply_tombstones
 from agent_layer.store.index.index import Index
 from agent_layer.store.maintenance.merge_plan import Limits
 from agent_layer.store.segments.format import find_frames, read_chunk, segment_key, unpack
-from agent_layer.store.segments.tombstones import forget, write_tombstones
+from agent_layer.store.segments.tombstones import write_tombstones
 from agent_layer.store.store import open_store
 
 SECONDS = 6.0
@@ -58,7 +59,7 @@ def compact_for_ever(settings):
     store = open_store(settings)
     for number in range(10**9):
         try:
-            store.compact(limits=NOW, only_dead=number % 3 == 0)
+            store.admin.compact(limits=NOW, only_dead=number % 3 == 0)
         except LeaseLostError:
             continue
 
@@ -123,7 +124,7 @@ def machines(settings):
 
 
 def delete(store, *owners: str) -> None:
-    forget(store.redis, store.keys, owners, write_tombstones(store.keys, store.objects, owners, "deleted"))
+    apply_tombstones(store.redis, store.keys, owners, write_tombstones(store.keys, store.objects, owners, "deleted"))
 
 
 def write_and_kill(store, machines, work, start) -> int:
@@ -158,8 +159,8 @@ def settle(store, machines, num_appended: int) -> None:
             pass
         shipper.close()
     delete(store, *(f"doomed.{number}-0" for number in range(num_appended)))
-    assert store.compact(limits=NOW).findings == []
-    assert store.compact(limits=NOW, only_dead=True).num_left == 0
+    assert store.admin.compact(limits=NOW).findings == []
+    assert store.admin.compact(limits=NOW, only_dead=True).num_left == 0
 
 
 def test_what_was_appended_is_there_once_whoever_is_killed_and_the_dead_are_gone(machines, tmp_path, start):
@@ -171,12 +172,12 @@ def test_what_was_appended_is_there_once_whoever_is_killed_and_the_dead_are_gone
     assert all(reader.is_alive() for reader in readers), complaint.read_text()
     settle(store, machines, num_appended)
 
-    assert store.check().findings == []
+    assert store.admin.check().findings == []
     for number in range(NUM_TRAJECTORIES):
         expected = [f"{one:06}" for one in range(num_appended) if id_of(one) == id_of(number)]
         assert sorted(store.get(id_of(number)).contents) == sorted(contents_in(store, id_of(number))) == expected
     assert not [key for key in store.objects.list("") if b"secret" in unpacked(store, key)]
     before = [(row, store.get(row.trajectory_id)) for row in store.query(limit=100).items]
     assert len(before) == NUM_TRAJECTORIES
-    store.reindex(drop=True)
+    store.admin.reindex(drop=True)
     assert [(row, store.get(row.trajectory_id)) for row in store.query(limit=100).items] == before

@@ -125,9 +125,9 @@ def test_whatever_the_point_asking_again_finishes_it(store, log, ship_here, dele
         store.redis.delete(store.keys.compacting)  # as if the turn of who died had lapsed
         is_said = task_is_dead(store, task)
         if rebuild == "check":
-            store.check(repair=True)
+            store.admin.check(repair=True)
         elif rebuild == "reindex":
-            store.reindex(drop=True)
+            store.admin.reindex(drop=True)
         if is_said and rebuild != "delete again":
             assert not found(store, task), f"turn {turn}"
         store.delete(task=task)
@@ -141,7 +141,7 @@ def test_whatever_the_point_asking_again_finishes_it(store, log, ship_here, dele
     assert turn > 10
     assert store.get("kept.0-0").accepted
     assert owners_stored(store) == owners_of("kept")
-    assert store.check().findings == []
+    assert store.admin.check().findings == []
 
 
 def task_is_dead(store, task):
@@ -165,7 +165,7 @@ def test_a_log_that_is_shipped_again_stores_the_dead_no_more(store, settings, lo
     assert owners_stored(store) == owners_of("kept")
     assert not found(store, "gone")
     assert store.get("kept.0-0").accepted
-    assert store.check().findings == []
+    assert store.admin.check().findings == []
 
 
 def test_what_is_said_of_the_dead_alone_is_not_stored(store, log, ship_here):
@@ -177,4 +177,4 @@ def test_what_is_said_of_the_dead_alone_is_not_stored(store, log, ship_here):
     ship_here()
 
     assert owners_stored(store) == set()
-    assert store.check().findings == []
+    assert store.admin.check().findings == []

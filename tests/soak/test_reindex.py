@@ -19,7 +19,7 @@ IN_STEPS = """
 import sys
 from agent_layer.store import open_store
 
-open_store().reindex(drop=True, progress=lambda *_: sys.stdin.readline())
+open_store().admin.reindex(drop=True, progress=lambda *_: sys.stdin.readline())
 """
 
 
@@ -97,7 +97,7 @@ def test_a_killed_rebuild_is_taken_up_and_all_answers_come_back(store, start, wa
         process.wait(30)
         assert store.redis.exists(store.keys.reindexing)
 
-        report = store.reindex(drop=True)
+        report = store.admin.reindex(drop=True)
 
         num_resumed.append(report.num_resumed)
         assert report.corrupt == []
@@ -105,7 +105,7 @@ def test_a_killed_rebuild_is_taken_up_and_all_answers_come_back(store, start, wa
         assert answers_of(store) == before
         assert not store.redis.exists(store.keys.reindexing)
     assert max(num_resumed) > 0, num_resumed
-    assert store.check().findings == []
+    assert store.admin.check().findings == []
 
 
 def test_the_command_takes_a_rebuild_up_too(store, start):
@@ -121,7 +121,7 @@ def test_the_command_takes_a_rebuild_up_too(store, start):
             raise InterruptedRebuildError
 
     with pytest.raises(InterruptedRebuildError):
-        store.reindex(drop=True, progress=stop)
+        store.admin.reindex(drop=True, progress=stop)
     assert store.count() < len(before[0])
 
     process = start(REINDEX)
@@ -148,9 +148,9 @@ def test_what_is_shipped_during_a_rebuild_is_there_after_it(settings, store, shi
         written.add(f"r.{number}-0")
 
     for _ in range(2):
-        store.reindex(drop=True, progress=write_on)
+        store.admin.reindex(drop=True, progress=write_on)
 
     assert {row.trajectory_id for row in store.scan()} == before | written
     assert len(written) > 3
     assert store.count(status="completed") == len(before | written)
-    assert store.check().findings == []
+    assert store.admin.check().findings == []

@@ -118,9 +118,9 @@ def test_nobody_loses_anything_and_nobody_reads_what_is_not_there(crowd, wait_un
     print(f"{len(noted)} attempts, {crowd.num_killed} killed, looks {looks}")  # noqa: T201  # figures for who looks
     assert all(int(number) > 0 for number in looks)
     assert [fact for name, facts in noted.items() for fact in lacking(store, name, facts)] == []
-    assert store.check().findings == []
+    assert store.admin.check().findings == []
     before = answers_of(store)
-    store.reindex(drop=True)
+    store.admin.reindex(drop=True)
     assert answers_of(store) == before
 
 

@@ -6,31 +6,31 @@ from agent_layer.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from tracer.core.calls import (
-        Answer as Answer,
-    )
-    from tracer.core.calls import (
-        Asked as Asked,
-    )
-    from tracer.core.calls import (
         Call as Call,
     )
     from tracer.core.calls import (
-        announce as announce,
+        CallAnswer as CallAnswer,
+    )
+    from tracer.core.calls import (
+        CallRequest as CallRequest,
+    )
+    from tracer.core.calls import (
+        adopt_call as adopt_call,
+    )
+    from tracer.core.calls import (
+        announce_call as announce_call,
     )
     from tracer.core.calls import (
         failed_answer as failed_answer,
     )
     from tracer.core.calls import (
-        is_under as is_under,
-    )
-    from tracer.core.calls import (
-        take_over as take_over,
+        is_inside_call as is_inside_call,
     )
     from tracer.core.clock import (
         SYSTEM as SYSTEM,
     )
     from tracer.core.clock import (
-        Stamps as Stamps,
+        ClockAndIds as ClockAndIds,
     )
     from tracer.core.clock import (
         active_trace as active_trace,
@@ -42,13 +42,10 @@ if TYPE_CHECKING:
         write_trace as write_trace,
     )
     from tracer.core.contents import (
-        Contents as Contents,
+        ContentWriter as ContentWriter,
     )
     from tracer.core.contents import (
         ToolUse as ToolUse,
-    )
-    from tracer.core.contents import (
-        describe as describe,
     )
     from tracer.core.contents import (
         is_pause as is_pause,
@@ -59,21 +56,24 @@ if TYPE_CHECKING:
     from tracer.core.contents import (
         json_value as json_value,
     )
+    from tracer.core.contents import (
+        safe_repr as safe_repr,
+    )
     from tracer.core.decorators import agent as agent
     from tracer.core.decorators import state as state
     from tracer.core.decorators import step as step
     from tracer.core.decorators import tool as tool
-    from tracer.core.errors import beside as beside
+    from tracer.core.errors import add_failure_note as add_failure_note
     from tracer.core.rollout_handle import Rollout as Rollout
     from tracer.core.rollout_handle import Sink as Sink
+    from tracer.core.scope import (
+        CallLineage as CallLineage,
+    )
     from tracer.core.scope import (
         Scope as Scope,
     )
     from tracer.core.scope import (
-        Trail as Trail,
-    )
-    from tracer.core.scope import (
-        carry as carry,
+        add_scope_refinement as add_scope_refinement,
     )
     from tracer.core.scope import (
         current as current,
@@ -82,19 +82,19 @@ if TYPE_CHECKING:
         current_scope as current_scope,
     )
     from tracer.core.scope import (
-        enter_process as enter_process,
+        enter_process_scope as enter_process_scope,
     )
     from tracer.core.scope import (
         enter_scope as enter_scope,
     )
     from tracer.core.scope import (
-        is_carried as is_carried,
+        is_context_propagated as is_context_propagated,
     )
     from tracer.core.scope import (
         outer_scope as outer_scope,
     )
     from tracer.core.scope import (
-        refine_scopes as refine_scopes,
+        propagate_context as propagate_context,
     )
     from tracer.core.scope import (
         reward as reward,
@@ -104,28 +104,28 @@ else:
         __name__,
         {
             "tracer.core.calls": (
-                "Answer",
-                "Asked",
                 "Call",
-                "announce",
+                "CallAnswer",
+                "CallRequest",
+                "adopt_call",
+                "announce_call",
                 "failed_answer",
-                "is_under",
-                "take_over",
+                "is_inside_call",
             ),
             "tracer.core.clock": (
+                "ClockAndIds",
                 "SYSTEM",
-                "Stamps",
                 "active_trace",
                 "new_trace",
                 "write_trace",
             ),
             "tracer.core.contents": (
-                "Contents",
+                "ContentWriter",
                 "ToolUse",
-                "describe",
                 "is_pause",
                 "json_text",
                 "json_value",
+                "safe_repr",
             ),
             "tracer.core.decorators": (
                 "agent",
@@ -133,22 +133,22 @@ else:
                 "step",
                 "tool",
             ),
-            "tracer.core.errors": ("beside",),
+            "tracer.core.errors": ("add_failure_note",),
             "tracer.core.rollout_handle": (
                 "Rollout",
                 "Sink",
             ),
             "tracer.core.scope": (
+                "CallLineage",
                 "Scope",
-                "Trail",
-                "carry",
+                "add_scope_refinement",
                 "current",
                 "current_scope",
-                "enter_process",
+                "enter_process_scope",
                 "enter_scope",
-                "is_carried",
+                "is_context_propagated",
                 "outer_scope",
-                "refine_scopes",
+                "propagate_context",
                 "reward",
             ),
         },

@@ -20,8 +20,8 @@ import msgspec
 from agent_layer.schema import Action, JsonObject, PartSource, StepPart, StepState, StepStatus, Usage
 from agent_layer.schema.wire import TraceContext
 from tracer.core.clock import active_trace
-from tracer.core.contents import Contents, describe
-from tracer.core.errors import beside
+from tracer.core.contents import ContentWriter, safe_repr
+from tracer.core.errors import add_failure_note
 from tracer.core.scope import Scope
 
 Layer: TypeAlias = PartSource | Literal["broker"]
@@ -30,18 +30,18 @@ Layer: TypeAlias = PartSource | Literal["broker"]
 _DEPTH: dict[Layer, int] = {"decorator": 0, "handler": 1, "broker": 2, "hook": 3}
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class CallRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What a call asks of the model."""
 
     messages: list[object] | None = None
-    add_messages: Callable[[Contents], list[str]] | None = None
+    add_messages: Callable[[ContentWriter], list[str]] | None = None
     """Gives the content hashes of the messages instead, for a layer that need not write each of them out again."""
     tools: object = None
     sampling: JsonObject | None = None
     model: str | None = None
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class CallAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """What came back."""
 
     actions: list[Action] | None = None
@@ -53,10 +53,10 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     findings: list[str] = []
 
 
-def failed_answer(error: BaseException) -> Answer:
+def failed_answer(error: BaseException) -> CallAnswer:
     """Say how a call ended that was not answered: given up by its caller, or failed."""
     is_given_up = not isinstance(error, Exception)
-    return Answer(status="aborted" if is_given_up else "error", error=describe(error)[:2000])
+    return CallAnswer(status="aborted" if is_given_up else "error", error=safe_repr(error)[:2000])
 
 
 class Call(msgspec.Struct, kw_only=True, eq=False):
@@ -73,29 +73,31 @@ class Call(msgspec.Struct, kw_only=True, eq=False):
     """Causal parent; None: the latest call of the same line of thought."""
     started_at: float = 0.0
     is_open: bool = True
-    is_told: bool = False
+    is_request_recorded: bool = False
     """Whether the start says what is asked."""
 
     def __post_init__(self) -> None:
-        stamps = self.scope.rollout.stamps
-        self.call_id, self.span_id, self.started_at = stamps.new_id(), stamps.new_span_id(), stamps.now()
-        self.parent_call = self.parent_call or self.scope.trail.latest_call
+        clock = self.scope.rollout.clock
+        self.call_id, self.span_id, self.started_at = clock.new_id(), clock.new_span_id(), clock.now()
+        self.parent_call = self.parent_call or self.scope.lineage.latest_call
 
     @property
     def is_routed(self) -> bool:
         """Whether this call goes to the rollout's gateway; those of aux agents, such as judges, never do."""
         return self.scope.rollout.base_url is not None and self.scope.role != "aux"
 
-    def begin(self, asked: Asked | None = None) -> None:
+    def begin(self, request: CallRequest | None = None) -> None:
         """Record the start, unless the gateway will."""
         if not self.is_routed:
-            self.record_start(asked)
+            self.record_start(request)
 
-    def record_start(self, asked: Asked | None = None, *, capture_level: Literal["text"] | None = "text") -> None:
+    def record_start(
+        self, request: CallRequest | None = None, *, capture_level: Literal["text"] | None = "text"
+    ) -> None:
         """Record who asks what. No capture level says that another layer knows it."""
         scope, rollout = self.scope, self.scope.rollout
-        contents = Contents(rollout)
-        self.is_told = asked is not None
+        contents = ContentWriter(rollout)
+        self.is_request_recorded = request is not None
         contents.write(
             StepPart(
                 trajectory_id=rollout.trajectory_id,
@@ -115,22 +117,22 @@ class Call(msgspec.Struct, kw_only=True, eq=False):
                 span_id=self.span_id,
                 parent_span_id=self._parent_span_id,
                 state=StepState(
-                    messages=asked and _add_messages(contents, asked),
-                    tools=contents.add(asked.tools) if asked and asked.tools else None,
+                    messages=request and _add_messages(contents, request),
+                    tools=contents.add(request.tools) if request and request.tools else None,
                     framework=scope.read_state(contents) if scope.read_state else None,
-                    environment=scope.trail.environment,
+                    environment=scope.lineage.environment,
                 ),
-                sampling_asked=asked and asked.sampling,
-                model=asked and asked.model,
+                sampling_asked=request and request.sampling,
+                model=request and request.model,
                 capture_level=capture_level,
             )
         )
 
-    def record_end(self, answer: Answer, asked: Asked | None = None) -> None:
+    def record_end(self, answer: CallAnswer, request: CallRequest | None = None) -> None:
         """Record the answer, and what was asked if the start did not say so."""
         rollout = self.scope.rollout
-        contents = Contents(rollout)
-        asked = None if self.is_told else asked
+        contents = ContentWriter(rollout)
+        request = None if self.is_request_recorded else request
         contents.write(
             StepPart(
                 trajectory_id=rollout.trajectory_id,
@@ -138,14 +140,15 @@ class Call(msgspec.Struct, kw_only=True, eq=False):
                 run=rollout.run,
                 source=self._part_source,
                 phase="end",
-                at=rollout.stamps.now(),
-                state=asked
+                at=rollout.clock.now(),
+                state=request
                 and StepState(
-                    messages=_add_messages(contents, asked), tools=contents.add(asked.tools) if asked.tools else None
+                    messages=_add_messages(contents, request),
+                    tools=contents.add(request.tools) if request.tools else None,
                 ),
-                sampling_asked=asked and asked.sampling,
+                sampling_asked=request and request.sampling,
                 actions=answer.actions,
-                model=answer.model or (asked and asked.model),
+                model=answer.model or (request and request.model),
                 capture_level="text",
                 status=answer.status,
                 error=answer.error,
@@ -154,12 +157,12 @@ class Call(msgspec.Struct, kw_only=True, eq=False):
             )
         )
 
-    def finish(self, source: Layer, answer: Answer, asked: Asked | None = None) -> None:
+    def finish(self, source: Layer, answer: CallAnswer, request: CallRequest | None = None) -> None:
         """End the call as this layer saw it; layers farther in, and the gateway, know better and have recorded it."""
         if self.source == source:
             if self.is_routed:
-                self.record_start(asked)
-            self.record_end(answer, asked)
+                self.record_start(request)
+            self.record_end(answer, request)
         if self.is_open:
             self.leave()
 
@@ -168,13 +171,13 @@ class Call(msgspec.Struct, kw_only=True, eq=False):
         if self.is_routed:
             self.is_open = False
             return
-        with beside(error, "the model call that failed could not be recorded"):
+        with add_failure_note(error, "the model call that failed could not be recorded"):
             self.finish(source, failed_answer(error))
 
     def leave(self) -> None:
         """Make what follows in this line of thought a consequence of this call."""
         self.is_open = False
-        self.scope.trail.latest_call = self.call_id
+        self.scope.lineage.latest_call = self.call_id
 
     @property
     def _parent_span_id(self) -> str | None:
@@ -187,10 +190,10 @@ class Call(msgspec.Struct, kw_only=True, eq=False):
         return "hook" if self.source == "broker" else self.source
 
 
-def _add_messages(contents: Contents, asked: Asked) -> list[str] | None:
-    if asked.add_messages is not None:
-        return asked.add_messages(contents)
-    return None if asked.messages is None else [contents.add(message) for message in asked.messages]
+def _add_messages(contents: ContentWriter, request: CallRequest) -> list[str] | None:
+    if request.add_messages is not None:
+        return request.add_messages(contents)
+    return None if request.messages is None else [contents.add(message) for message in request.messages]
 
 
 _ANNOUNCED: ContextVar[tuple[Call, ...]] = ContextVar("tracer_announced", default=())
@@ -198,20 +201,20 @@ os.register_at_fork(after_in_child=partial(_ANNOUNCED.set, ()))
 """The calls that a forked child makes are calls of their own, and not the one inside which it was forked."""
 
 
-def announce(call: Call) -> Call:
+def announce_call(call: Call) -> Call:
     """Let a layer farther in take the call over, in this context and those that it starts."""
     _ANNOUNCED.set((*(other for other in _ANNOUNCED.get() if other.is_open and other is not call), call))
     return call
 
 
-def is_under(scope: Scope, source: Layer) -> bool:
+def is_inside_call(scope: Scope, source: Layer) -> bool:
     """Whether this code runs inside a call of the scope's rollout of which that layer is the innermost so far."""
     return any(
         call.is_open and call.source == source and call.scope.rollout is scope.rollout for call in _ANNOUNCED.get()
     )
 
 
-def take_over(scope: Scope, source: Layer) -> Call:
+def adopt_call(scope: Scope, source: Layer) -> Call:
     """Give the oldest call that a layer farther out announced and nobody took over; a new call when there is none."""
     for call in _ANNOUNCED.get():
         if call.is_open and call.scope.rollout is scope.rollout and _DEPTH[call.source] < _DEPTH[source]:

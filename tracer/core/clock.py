@@ -47,7 +47,7 @@ def write_trace(headers: MutableMapping[str, str], trace: TraceContext, span_id:
         headers["tracestate"] = trace.state
 
 
-class Stamps(Protocol):
+class ClockAndIds(Protocol):
     """Gives times and ids."""
 
     def now(self) -> float:
@@ -71,7 +71,7 @@ class Stamps(Protocol):
         ...
 
 
-class _SystemStamps:
+class _SystemClockAndIds:
     """The machine's clock and randomness."""
 
     now = staticmethod(time.time)
@@ -81,4 +81,4 @@ class _SystemStamps:
     new_trace = staticmethod(new_trace)
 
 
-SYSTEM: Stamps = _SystemStamps()
+SYSTEM: ClockAndIds = _SystemClockAndIds()

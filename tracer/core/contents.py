@@ -23,7 +23,7 @@ _INLINE_BYTES = 128
 """A longer value becomes a content of its own: later states that hold it too only refer to it."""
 
 
-class Contents:
+class ContentWriter:
     """Gathers what one record refers to, and writes it before that record."""
 
     def __init__(self, rollout: "Rollout") -> None:
@@ -83,7 +83,7 @@ def json_text(value: object) -> bytes:
     try:
         return _ENCODER.encode(value)
     except (TypeError, ValueError, OverflowError, RuntimeError):  # the last: too deep, or changed by another thread
-        return _ENCODER.encode(describe(value))
+        return _ENCODER.encode(safe_repr(value))
 
 
 def json_value(value: object) -> object:
@@ -94,11 +94,11 @@ def json_value(value: object) -> object:
     try:
         msgspec.msgpack.encode(found)
     except OverflowError:  # an integer of more than 64 bits
-        return describe(value)
+        return safe_repr(value)
     return found
 
 
-def describe(value: object) -> str:
+def safe_repr(value: object) -> str:
     """Give the ``repr`` of a value of any kind, an error included; one that fails is no reason to fail an agent."""
     try:
         said = repr(value)
@@ -123,9 +123,9 @@ def _stand_in(value: object) -> object:
     """Give what stands in JSON for an object that msgspec does not know: its fields, else its ``repr``."""
     try:
         dump = getattr(value, "model_dump", None)
-        return dump(mode="json") if callable(dump) else describe(value)
+        return dump(mode="json") if callable(dump) else safe_repr(value)
     except Exception:  # noqa: BLE001 - code of the agent's, which may raise anything
-        return describe(value)
+        return safe_repr(value)
 
 
 _ENCODER = msgspec.json.Encoder(enc_hook=_stand_in)
@@ -149,10 +149,10 @@ class ToolUse(msgspec.Struct, kw_only=True, eq=False):
     is_open: bool = True
 
     def __post_init__(self) -> None:
-        stamps = self.scope.rollout.stamps
-        self.use_id, self.started = stamps.new_id(), stamps.ticks()
-        self.call_id = self.call_id or self.scope.trail.latest_call
-        self.scope.rollout.unfinished[self.use_id] = self.give_up
+        clock = self.scope.rollout.clock
+        self.use_id, self.started = clock.new_id(), clock.ticks()
+        self.call_id = self.call_id or self.scope.lineage.latest_call
+        self.scope.rollout.unfinished[self.use_id] = self.abandon
 
     def record(self, output: object, status: Literal["ok", "error"] | None = "ok") -> None:
         """Record what the tool gave."""
@@ -165,13 +165,13 @@ class ToolUse(msgspec.Struct, kw_only=True, eq=False):
                 observation_id=self.use_id,
                 run=rollout.run,
                 name=self.name,
-                at=rollout.stamps.now(),
+                at=rollout.clock.now(),
                 call_id=self.call_id,
                 agent=self.scope.agent,
                 arguments=json_value(self.arguments),
                 output=kept,
                 status=status,
-                duration_seconds=rollout.stamps.ticks() - self.started,
+                duration_seconds=rollout.clock.ticks() - self.started,
                 truncated=is_cut,
             )
         )
@@ -181,9 +181,9 @@ class ToolUse(msgspec.Struct, kw_only=True, eq=False):
         if is_pause(error):
             self._close()
         else:
-            self.record(describe(error), status="error")
+            self.record(safe_repr(error), status="error")
 
-    def give_up(self) -> None:
+    def abandon(self) -> None:
         """Record that nobody waits for the tool any more."""
         self.record(None, status=None)
 
@@ -208,7 +208,7 @@ def _cut(output: object) -> tuple[object, bool]:
     return text[:_LONGEST_OUTPUT].decode("utf-8", "replace") if is_long else json_value(output), is_long
 
 
-def take_over_tool(scope: Scope, name: str, arguments: object) -> ToolUse:
+def adopt_tool_use(scope: Scope, name: str, arguments: object) -> ToolUse:
     """Give a use of this tool that answers the same model call as the one a framework runs, if that is of this tool."""
     outer = scope.tool
     if outer is None or not outer.is_open or outer.is_taken or outer.name != name:

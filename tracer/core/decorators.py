@@ -11,10 +11,10 @@ from typing import TypeVar, cast, overload
 import msgspec
 
 from agent_layer.schema import Action, JsonObject, Role
-from tracer.core.calls import Answer, Asked, announce, failed_answer, take_over
-from tracer.core.contents import Contents, ToolUse, json_value, take_over_tool
-from tracer.core.scope import Scope, Trail, current_scope
-from tracer.core.wrapping import Decorable, name_of, wrap
+from tracer.core.calls import CallAnswer, CallRequest, adopt_call, announce_call, failed_answer
+from tracer.core.contents import ContentWriter, ToolUse, adopt_tool_use, json_value
+from tracer.core.scope import CallLineage, Scope, current_scope
+from tracer.core.wrapping import Decorable, function_name, wrap
 
 F = TypeVar("F", bound=Decorable)
 
@@ -33,7 +33,7 @@ def agent(function: F | None = None, /, *, name: str | None = None, role: Role |
     """
 
     def decorate(inner: F) -> F:
-        return wrap(inner, partial(_AgentBlock, name or name_of(inner), role))
+        return wrap(inner, partial(_AgentBlock, name or function_name(inner), role))
 
     return decorate if function is None else decorate(function)
 
@@ -51,7 +51,7 @@ def tool(function: F | None = None, /, *, name: str | None = None) -> F | Callab
     """
 
     def decorate(inner: F) -> F:
-        return wrap(inner, partial(_ToolBlock, name or name_of(inner)))
+        return wrap(inner, partial(_ToolBlock, name or function_name(inner)))
 
     return decorate if function is None else decorate(function)
 
@@ -73,7 +73,7 @@ def step(function: F | None = None, /, *, name: str | None = None) -> F | Callab
     """
 
     def decorate(inner: F) -> F:
-        return wrap(inner, partial(_StepBlock, name or name_of(inner)))
+        return wrap(inner, partial(_StepBlock, name or function_name(inner)))
 
     return decorate if function is None else decorate(function)
 
@@ -81,8 +81,8 @@ def step(function: F | None = None, /, *, name: str | None = None) -> F | Callab
 def state(**values: object) -> None:
     """Say what the environment looks like: the state of all model calls that follow in this line of thought."""
     if (scope := current_scope()) is not None:
-        contents = Contents(scope.rollout)
-        scope.trail.environment = contents.add({name: contents.place(value) for name, value in values.items()})
+        contents = ContentWriter(scope.rollout)
+        scope.lineage.environment = contents.add({name: contents.place(value) for name, value in values.items()})
         contents.write()
 
 
@@ -90,14 +90,14 @@ class _AgentBlock:
     """The agent has a trail of its own, so that agents that run side by side keep their causes apart."""
 
     def __init__(self, name: str, role: Role | None, outer: Scope, _arguments: dict[str, object]) -> None:
-        trail = Trail(outer.trail.latest_call, outer.trail.environment)
-        self._outer = outer.trail
+        lineage = CallLineage(outer.lineage.latest_call, outer.lineage.environment)
+        self._outer = outer.lineage
         self.scope = msgspec.structs.replace(
-            outer, agents=outer.agents_with(name), role=role or outer.role, trail=trail
+            outer, agents=outer.agents_with(name), role=role or outer.role, lineage=lineage
         )
 
     def end(self, output: object) -> None:  # noqa: ARG002 - what an agent gives is not recorded
-        self._outer.latest_call = self.scope.trail.latest_call
+        self._outer.latest_call = self.scope.lineage.latest_call
 
     def fail(self, error: BaseException) -> None:
         self.end(error)
@@ -106,7 +106,7 @@ class _AgentBlock:
 class _ToolBlock:
     def __init__(self, name: str, scope: Scope, arguments: dict[str, object]) -> None:
         self.scope = scope
-        self._use: ToolUse = take_over_tool(scope, name, arguments)
+        self._use: ToolUse = adopt_tool_use(scope, name, arguments)
 
     def end(self, output: object) -> None:
         self._use.record(output)
@@ -121,23 +121,23 @@ class _StepBlock:
         self.scope = msgspec.structs.replace(
             outer, node=name, read_state=partial(_place_all, arguments) if arguments else outer.read_state
         )
-        self._asked = Asked(messages=cast("list[object]", messages) if isinstance(messages, list) else None)
-        self._call = announce(take_over(self.scope, "decorator"))
-        self._call.begin(self._asked)
+        self._request = CallRequest(messages=cast("list[object]", messages) if isinstance(messages, list) else None)
+        self._call = announce_call(adopt_call(self.scope, "decorator"))
+        self._call.begin(self._request)
 
     def end(self, output: object) -> None:
-        action = Action(message=_message_of(output), finish_reason=None)
-        self._call.finish("decorator", Answer(actions=[action]), self._asked)
+        action = Action(message=_assistant_message(output), finish_reason=None)
+        self._call.finish("decorator", CallAnswer(actions=[action]), self._request)
 
     def fail(self, error: BaseException) -> None:
-        self._call.finish("decorator", failed_answer(error), self._asked)
+        self._call.finish("decorator", failed_answer(error), self._request)
 
 
-def _place_all(values: dict[str, object], contents: Contents) -> str:
+def _place_all(values: dict[str, object], contents: ContentWriter) -> str:
     return contents.add({name: contents.place(value) for name, value in values.items()})
 
 
-def _message_of(output: object) -> JsonObject:
+def _assistant_message(output: object) -> JsonObject:
     value = json_value(output)
     if isinstance(value, dict) and "role" in value:
         return cast("JsonObject", value)

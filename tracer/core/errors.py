@@ -7,7 +7,7 @@ from agent_layer.errors import AgentLayerError
 
 
 @contextmanager
-def beside(error: BaseException, subject: str) -> Generator[None]:
+def add_failure_note(error: BaseException, subject: str) -> Generator[None]:
     """Do what is due because of an error; should that fail too, the error says so in a note.
 
     Args:

@@ -9,8 +9,8 @@ import msgspec
 
 from agent_layer.errors import BadInputError
 from agent_layer.schema import LogRecord, Reward, RewardSource
-from agent_layer.schema.wire import TraceContext, span_id_of
-from tracer.core.clock import SYSTEM, Stamps, new_trace
+from agent_layer.schema.wire import TraceContext, derive_span_id
+from tracer.core.clock import SYSTEM, ClockAndIds, new_trace
 
 if TYPE_CHECKING:
     from agent_layer.recorder import FlushReport
@@ -34,7 +34,7 @@ class Sink(Protocol):
         ...
 
 
-class Keeper(Protocol):
+class Checkpointer(Protocol):
     """Keeps what an attempt saves of itself; whoever holds the attempt provides it."""
 
     async def keep(self, state: bytes) -> bool:
@@ -65,7 +65,7 @@ class Rollout:
     model: str | None = None
     trace: TraceContext = field(default_factory=new_trace)
     """Where in OpenTelemetry's terms the attempt began: inside the span that was active, else in a trace of its own."""
-    stamps: Stamps = field(default=SYSTEM, repr=False, compare=False)
+    clock: ClockAndIds = field(default=SYSTEM, repr=False, compare=False)
     """Where its records get times and ids from."""
     process_id: int = field(default_factory=os.getpid, repr=False, compare=False)
     """Process that made this handle, and ends the attempt; children that it forks only leave it."""
@@ -87,7 +87,7 @@ class Rollout:
     """By thread and interrupt of a graph: what it asked a person."""
     logs: set[str] = field(default_factory=set[str], repr=False, compare=False)
     """Names of the logs that hold records of this attempt."""
-    keeper: Keeper | None = field(default=None, repr=False, compare=False)
+    keeper: Checkpointer | None = field(default=None, repr=False, compare=False)
     """None: nobody could go on with the attempt."""
     kept: bytes | None = field(default=None, repr=False, compare=False)
     """The state from which this holder goes on; None: it begins."""
@@ -115,12 +115,12 @@ class Rollout:
     @property
     def span_id(self) -> str:
         """16 hexadecimal digits: the span that stands for the attempt when it is exported."""
-        return span_id_of(self.trajectory_id)
+        return derive_span_id(self.trajectory_id)
 
-    def give_up_unfinished(self) -> None:
+    def abandon_unfinished(self) -> None:
         """Record what nobody waits for any more: to collect abandoned streams as garbage may take for ever."""
-        for give_up in list(self.unfinished.values()):
-            give_up()
+        for abandon in list(self.unfinished.values()):
+            abandon()
 
     def append(self, *records: LogRecord) -> None:
         """Keep records of this attempt."""
@@ -176,9 +176,9 @@ class Rollout:
         self.append(
             Reward(
                 trajectory_id=self.trajectory_id,
-                reward_id=self.stamps.new_id(),
+                reward_id=self.clock.new_id(),
                 run=self.run,
-                at=self.stamps.now(),
+                at=self.clock.now(),
                 name=name,
                 score=None if score is None else float(score),
                 scope="step" if step is not None else "agent" if agent is not None else "rollout",

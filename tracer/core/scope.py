@@ -14,11 +14,11 @@ from agent_layer.schema import GraphPlace, RewardSource, Role
 from tracer.core.rollout_handle import Rollout
 
 if TYPE_CHECKING:
-    from tracer.core.contents import Contents, ToolUse
+    from tracer.core.contents import ContentWriter, ToolUse
 
 
 @dataclass
-class Trail:
+class CallLineage:
     """What one line of thought has left so far; shared by all contexts that belong to it."""
 
     latest_call: str | None = None
@@ -31,14 +31,14 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
     """Who speaks in this context, and from which state."""
 
     rollout: Rollout
-    trail: Trail = msgspec.field(default_factory=Trail)
+    lineage: CallLineage = msgspec.field(default_factory=CallLineage)
     agents: tuple[str, ...] = ()
     """Names from the outermost agent to the one that speaks."""
     role: Role | None = None
     node: str | None = None
     """Graph node or function."""
     conversation: str | None = None
-    read_state: Callable[["Contents"], str] | None = None
+    read_state: Callable[["ContentWriter"], str] | None = None
     """Gives the content hash of the framework's state; called only when a model call needs it."""
     tool: "ToolUse | None" = None
     """The tool that a framework is running here."""
@@ -61,7 +61,7 @@ _CARRIED: ContextVar[bool] = ContextVar("tracer_carried", default=False)
 _REFINEMENTS: list[Callable[[Scope], Scope]] = []
 
 
-def refine_scopes(by: Callable[[Scope], Scope]) -> None:
+def add_scope_refinement(by: Callable[[Scope], Scope]) -> None:
     """Let a framework's integration say where in the framework a scope is; asked only when somebody needs to know."""
     _REFINEMENTS.append(by)
 
@@ -71,7 +71,7 @@ class _Process:
     """Of every context that entered none."""
 
 
-def enter_process(scope: Scope | None) -> None:
+def enter_process_scope(scope: Scope | None) -> None:
     """Let the whole process be in this scope, in all its threads; for one that was started for a rollout."""
     _Process.scope = scope
 
@@ -99,13 +99,13 @@ def current_scope() -> Scope | None:
     return scope
 
 
-def is_carried() -> bool:
+def is_context_propagated() -> bool:
     """Whether threads that are started here are to inherit this context."""
     return _CARRIED.get() or outer_scope() is not None
 
 
 @contextmanager
-def carry() -> Generator[None]:
+def propagate_context() -> Generator[None]:
     """Let threads that are started in this block inherit its context, outside rollouts too."""
     token = _CARRIED.set(True)  # a context variable has no names for its values
     try:

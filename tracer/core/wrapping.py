@@ -7,7 +7,7 @@ from functools import partial, wraps
 from typing import Protocol, TypeAlias, TypeVar, cast
 
 from agent_layer.errors import BadInputError
-from tracer.core.errors import beside
+from tracer.core.errors import add_failure_note
 from tracer.core.scope import Scope, current_scope, enter_scope
 
 
@@ -53,17 +53,17 @@ class _Outside:
 
 _OUTSIDE = _Outside()
 
-BlockOf = Callable[[Scope, dict[str, object]], Block]
+BeginBlock = Callable[[Scope, dict[str, object]], Block]
 """Begins a block, given the scope outside and the function's arguments by name."""
 
 
-def name_of(function: Decorable) -> str:
+def function_name(function: Decorable) -> str:
     """Give the function's own name.
 
     Raises: BadInputError: this is an object with a life of its own, such as a framework's tool.
     """
     if isinstance(function, (classmethod, staticmethod)):
-        return name_of(cast("_Method", function).__func__)
+        return function_name(cast("_Method", function).__func__)
     if inspect.isroutine(function):
         return function.__name__
     raise BadInputError(
@@ -72,7 +72,7 @@ def name_of(function: Decorable) -> str:
     )
 
 
-def wrap(function: F, begin: BlockOf) -> F:
+def wrap(function: F, begin: BeginBlock) -> F:
     """Give a function of the same type whose runs inside a rollout are surrounded by a block."""
     if isinstance(function, (classmethod, staticmethod)):
         method = cast("_Method", function)
@@ -94,7 +94,9 @@ def _signature_of(function: Callable[..., object]) -> inspect.Signature:
         ) from error
 
 
-def _begin(signature: inspect.Signature, begin: BlockOf, args: tuple[object, ...], kwargs: dict[str, object]) -> Block:
+def _begin(
+    signature: inspect.Signature, begin: BeginBlock, args: tuple[object, ...], kwargs: dict[str, object]
+) -> Block:
     scope = current_scope()
     if scope is None:
         return _OUTSIDE
@@ -113,7 +115,7 @@ def _watch(block: Block) -> Generator[None]:
     try:
         yield
     except BaseException as error:
-        with beside(error, "what failed could not be recorded"):
+        with add_failure_note(error, "what failed could not be recorded"):
             block.fail(error)
         raise
 

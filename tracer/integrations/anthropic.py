@@ -10,18 +10,18 @@ import msgspec
 from anthropic import Anthropic, AsyncAnthropic
 
 from agent_layer.schema import JsonObject, Usage
-from tracer.core import Answer, Asked
+from tracer.core import CallAnswer, CallRequest
 from tracer.integrations.client import (
     Api,
     Dialect,
-    kind_of,
-    objects_of,
-    sampling_of,
-    say_assistant,
-    text_of,
+    assistant_action,
+    event_type,
+    join_text,
+    json_objects,
+    parse_answer,
+    sampling_fields,
     tool_call,
     trace_client,
-    understand,
 )
 
 _NOT_SAMPLING = frozenset({"messages", "system", "tools", "model", "stream"})
@@ -58,16 +58,16 @@ class _Event(msgspec.Struct):
     usage: _Usage | None = None
 
 
-def _read_request(told: Mapping[str, object]) -> Asked:
+def _read_request(told: Mapping[str, object]) -> CallRequest:
     body = _without_omitted(told)
     system, model = body.get("system"), body.get("model")
-    messages: list[JsonObject] = [{"role": "system", "content": text_of(system, _TEXTS)}] if system else []
-    for message in objects_of(body.get("messages")):
-        messages += _messages_of(message)
-    return Asked(
+    messages: list[JsonObject] = [{"role": "system", "content": join_text(system, _TEXTS)}] if system else []
+    for message in json_objects(body.get("messages")):
+        messages += _chat_messages(message)
+    return CallRequest(
         messages=list[object](messages),
-        tools=[_tool(tool) for tool in objects_of(body.get("tools"))] or None,
-        sampling=sampling_of(body, _NOT_SAMPLING),
+        tools=[_tool(tool) for tool in json_objects(body.get("tools"))] or None,
+        sampling=sampling_fields(body, _NOT_SAMPLING),
         model=model if isinstance(model, str) else None,
     )
 
@@ -77,12 +77,12 @@ def _without_omitted(body: Mapping[str, object]) -> dict[str, object]:
     return {name: value for name, value in body.items() if type(value).__name__ not in ("Omit", "NotGiven")}
 
 
-def _read_answer(body: bytes) -> Answer:
-    return understand(lambda: _answer(msgspec.json.decode(body, type=_Body)))
+def _read_answer(body: bytes) -> CallAnswer:
+    return parse_answer(lambda: _answer(msgspec.json.decode(body, type=_Body)))
 
 
-def _read_stream(chunks: Iterable[str], *, is_whole: bool) -> Answer:
-    return understand(
+def _read_stream(chunks: Iterable[str], *, is_whole: bool) -> CallAnswer:
+    return parse_answer(
         lambda: _answer(_gather([msgspec.json.decode(chunk, type=_Event) for chunk in chunks])), is_whole=is_whole
     )
 
@@ -109,14 +109,14 @@ def _gather(events: list[_Event]) -> _Body:
     )
 
 
-def _answer(body: _Body) -> Answer:
-    text, calls = _said(body.content)
+def _answer(body: _Body) -> CallAnswer:
+    text, calls = _parse_output(body.content)
     reason = body.stop_reason and _REASONS.get(body.stop_reason, body.stop_reason)
     usage = body.usage and Usage(prompt_tokens=body.usage.input_tokens, response_tokens=body.usage.output_tokens)
-    return Answer(actions=[say_assistant(text, calls, reason)], model=body.model, usage=usage)
+    return CallAnswer(actions=[assistant_action(text, calls, reason)], model=body.model, usage=usage)
 
 
-def _said(blocks: list[JsonObject]) -> tuple[str, list[JsonObject]]:
+def _parse_output(blocks: list[JsonObject]) -> tuple[str, list[JsonObject]]:
     """Give (text, tool calls)."""
     text = "".join(str(block.get("text") or "") for block in blocks if block.get("type") == "text")
     uses = [block for block in blocks if block.get("type") == "tool_use"]
@@ -129,21 +129,21 @@ def _arguments(use: JsonObject) -> str:
     return told if isinstance(told, str) and told else json.dumps(use.get("input") or {}, ensure_ascii=False)
 
 
-def _messages_of(message: JsonObject) -> list[JsonObject]:
+def _chat_messages(message: JsonObject) -> list[JsonObject]:
     """Give one message of the dialect as chat messages: results of tools are messages of their own."""
-    blocks = objects_of(message.get("content"))
+    blocks = json_objects(message.get("content"))
     if not blocks:
         return [message]
     if message.get("role") == "assistant":
-        spoken = say_assistant(*_said(blocks), None).message
+        spoken = assistant_action(*_parse_output(blocks), None).message
         return [spoken] if spoken else []
     results = [block for block in blocks if block.get("type") == "tool_result"]
     told = [
-        {"role": "tool", "tool_call_id": one.get("tool_use_id"), "content": text_of(one.get("content"), _TEXTS)}
+        {"role": "tool", "tool_call_id": one.get("tool_use_id"), "content": join_text(one.get("content"), _TEXTS)}
         for one in results
     ]
     others = [block for block in blocks if block.get("type") != "tool_result"]
-    return [*told, *([{"role": "user", "content": text_of(others, _TEXTS)}] if others else [])]
+    return [*told, *([{"role": "user", "content": join_text(others, _TEXTS)}] if others else [])]
 
 
 def _tool(tool: JsonObject) -> JsonObject:
@@ -154,7 +154,7 @@ def _tool(tool: JsonObject) -> JsonObject:
 
 
 def _is_last(event: str) -> bool:
-    return kind_of(event) == "message_stop"
+    return event_type(event) == "message_stop"
 
 
 ANTHROPIC_MESSAGES = Dialect(_read_request, _read_answer, _read_stream, _is_last)

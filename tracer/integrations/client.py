@@ -23,18 +23,18 @@ import msgspec
 
 from agent_layer.schema import Action, JsonObject
 from agent_layer.schema.wire import AGENT_HEADER, CALL_HEADER, ROLLOUT_HEADER
-from tracer.core import Answer, Asked, Call, current_scope, json_value, take_over, write_trace
+from tracer.core import Call, CallAnswer, CallRequest, adopt_call, current_scope, json_value, write_trace
 
 
 class _ReadStream(Protocol):
-    def __call__(self, chunks: Iterable[str], *, is_whole: bool) -> Answer: ...
+    def __call__(self, chunks: Iterable[str], *, is_whole: bool) -> CallAnswer: ...
 
 
 class Dialect(NamedTuple):
     """How requests and answers are read; what is read is recorded in the words of chat completions. All pure."""
 
-    read_request: Callable[[Mapping[str, object]], Asked]
-    read_answer: Callable[[bytes], Answer]
+    read_request: Callable[[Mapping[str, object]], CallRequest]
+    read_answer: Callable[[bytes], CallAnswer]
     """Reads an answer that came in one piece."""
     read_stream: _ReadStream
     """Puts an answer together from the data of its events; one that is not whole counts as aborted."""
@@ -42,7 +42,7 @@ class Dialect(NamedTuple):
     """Tells from an event's data whether it says that the answer is whole."""
 
 
-def understand(read: Callable[[], Answer], *, is_whole: bool = True) -> Answer:
+def parse_answer(read: Callable[[], CallAnswer], *, is_whole: bool = True) -> CallAnswer:
     """Read an answer: there was one, even where it does not have the dialect's form.
 
     Args:
@@ -52,7 +52,7 @@ def understand(read: Callable[[], Answer], *, is_whole: bool = True) -> Answer:
     try:
         answer = read()
     except msgspec.DecodeError as error:
-        answer = Answer(findings=["answer_not_understood"], error=str(error))
+        answer = CallAnswer(findings=["answer_not_understood"], error=str(error))
     return answer if is_whole else msgspec.structs.replace(answer, status="aborted")
 
 
@@ -60,7 +60,7 @@ class _Kind(msgspec.Struct):
     type: str = ""
 
 
-def kind_of(event: str) -> str:
+def event_type(event: str) -> str:
     """Give the ``type`` of an event; '' where it has none."""
     try:
         return msgspec.json.decode(event, type=_Kind).type
@@ -68,35 +68,35 @@ def kind_of(event: str) -> str:
         return ""
 
 
-def sampling_of(body: Mapping[str, object], others: frozenset[str]) -> JsonObject:
+def sampling_fields(body: Mapping[str, object], others: frozenset[str]) -> JsonObject:
     """Give the fields of a request that say how to sample: all but ``others``."""
     return cast("JsonObject", json_value({name: body[name] for name in body.keys() - others}))
 
 
-def objects_of(items: object) -> list[JsonObject]:
+def json_objects(items: object) -> list[JsonObject]:
     """Give the items of a list as JSON objects, a client's own records as what they stand for; [] for anything else.
 
     An item that is no object, which the server will refuse, is the content of one.
     """
     if not isinstance(items, list | tuple):
         return []
-    return [_object_of(item) for item in cast("Iterable[object]", items)]
+    return [_json_object(item) for item in cast("Iterable[object]", items)]
 
 
-def _object_of(item: object) -> JsonObject:
+def _json_object(item: object) -> JsonObject:
     told = cast("object", item) if isinstance(item, dict) else json_value(item)
     return cast("JsonObject", told) if isinstance(told, dict) else {"content": told}
 
 
-def text_of(content: object, kinds: frozenset[str]) -> object:
+def join_text(content: object, kinds: frozenset[str]) -> object:
     """Give a content as one text when it consists of texts only, which are parts of one of these types."""
-    parts = objects_of(content)
+    parts = json_objects(content)
     if parts and all(part.get("type") in kinds for part in parts):
         return "".join(str(part.get("text") or "") for part in parts)
     return parts or content
 
 
-def say_assistant(text: str, calls: list[JsonObject], finish_reason: str | None) -> Action:
+def assistant_action(text: str, calls: list[JsonObject], finish_reason: str | None) -> Action:
     """Give what the model said as a chat message."""
     message: JsonObject = {"role": "assistant", "content": text if text or not calls else None}
     return Action(message=message | ({"tool_calls": calls} if calls else {}), finish_reason=finish_reason)
@@ -107,15 +107,15 @@ def tool_call(identity: object, name: object, arguments: object) -> JsonObject:
     return {"id": identity, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
-class Unfinished:
+class StreamRecorder:
     """A stream that is being read. One that is read no further when its rollout ends was given up."""
 
-    def __init__(self, call: Call, dialect: Dialect, asked: Asked | None = None) -> None:
-        self._call, self._dialect, self._asked = call, dialect, asked
+    def __init__(self, call: Call, dialect: Dialect, request: CallRequest | None = None) -> None:
+        self._call, self._dialect, self._request = call, dialect, request
         self._events: list[str] = []
         call.scope.rollout.unfinished[call.call_id] = self.end
 
-    def see(self, event: str) -> None:
+    def add_event(self, event: str) -> None:
         """Keep the data of one event; the last one ends the stream."""
         if not event:
             return
@@ -126,7 +126,7 @@ class Unfinished:
     def end(self, *, is_whole: bool = False) -> None:
         """Record the answer; once only."""
         if self._call.scope.rollout.unfinished.pop(self._call.call_id, None) is not None:
-            self._call.finish("hook", self._dialect.read_stream(self._events, is_whole=is_whole), self._asked)
+            self._call.finish("hook", self._dialect.read_stream(self._events, is_whole=is_whole), self._request)
 
 
 _DECODER = "_decoder"
@@ -172,7 +172,7 @@ def record_answer(call: Call, result: object, dialect: Dialect) -> None:
     if dump is not None:
         call.finish("hook", dialect.read_answer(dump(exclude_unset=True, warnings=False).encode()))
     elif (decoder := getattr(result, _DECODER, None)) is not None:
-        setattr(result, _DECODER, _WatchedDecoder(cast("_Decoder", decoder), Unfinished(call, dialect)))
+        setattr(result, _DECODER, _WatchedDecoder(cast("_Decoder", decoder), StreamRecorder(call, dialect)))
     else:
         _record_raw(call, cast("_RawResponse", result), dialect)
 
@@ -189,19 +189,19 @@ def _record_raw(call: Call, response: _RawResponse, dialect: Dialect) -> None:
     if hasattr(parsed, _DECODER):
         record_answer(call, parsed, dialect)
     else:  # the caller reads it in a way of its own
-        call.finish("hook", Answer(findings=["answer_not_read"]))
+        call.finish("hook", CallAnswer(findings=["answer_not_read"]))
 
 
 class _WatchedDecoder:
     """Makes events as the stream's own decoder does, and sees each before the caller does."""
 
-    def __init__(self, decoder: _Decoder, record: Unfinished) -> None:
+    def __init__(self, decoder: _Decoder, record: StreamRecorder) -> None:
         self._decoder, self._record = decoder, record
 
     def iter_bytes(self, iterator: Iterator[bytes]) -> Generator[_Event]:
         try:
             for event in self._decoder.iter_bytes(iterator):
-                self._record.see(event.data)
+                self._record.add_event(event.data)
                 yield event
         finally:
             self._record.end()
@@ -209,7 +209,7 @@ class _WatchedDecoder:
     async def aiter_bytes(self, iterator: AsyncIterator[bytes]) -> AsyncGenerator[_Event]:
         try:
             async for event in self._decoder.aiter_bytes(iterator):
-                self._record.see(event.data)
+                self._record.add_event(event.data)
                 yield event
         finally:
             self._record.end()
@@ -264,7 +264,7 @@ def _trace(api: Api, request: Callable[..., object]) -> Callable[..., object]:
         except BaseException as error:
             call.fail("hook", error)
             raise
-        _answer(call, result, _dialect_of(api, options))
+        _answer(call, result, _find_dialect(api, options))
         return result
 
     return traced
@@ -281,7 +281,7 @@ def _trace_async(api: Api, request: Callable[..., Awaitable[object]]) -> Callabl
         except BaseException as error:
             call.fail("hook", error)
             raise
-        _answer(call, result, _dialect_of(api, options))
+        _answer(call, result, _find_dialect(api, options))
         return result
 
     return traced
@@ -289,18 +289,18 @@ def _trace_async(api: Api, request: Callable[..., Awaitable[object]]) -> Callabl
 
 def _begin(api: Api, options: _Options) -> Call | None:
     """Give the call that this request is; None for what is no model call, or outside any rollout."""
-    scope, dialect = current_scope(), _dialect_of(api, options)
+    scope, dialect = current_scope(), _find_dialect(api, options)
     if scope is None or dialect is None:
         return None
-    call = take_over(scope, "hook")
-    call.call_id = _headers_of(options).get(CALL_HEADER, call.call_id)
+    call = adopt_call(scope, "hook")
+    call.call_id = _read_headers(options).get(CALL_HEADER, call.call_id)
     if not call.is_routed:
         body = {**cast("Mapping[str, object]", options.json_data or {}), **(options.extra_json or {})}
         call.record_start(dialect.read_request(body))
     return call
 
 
-def _dialect_of(api: Api, options: _Options) -> Dialect | None:
+def _find_dialect(api: Api, options: _Options) -> Dialect | None:
     return api.dialects.get(options.url) or api.dialects.get(options.url.partition("?")[0])
 
 
@@ -311,12 +311,12 @@ def _address(api: Api, options: _Options, call: Call) -> _Options:
         return options
     ours = {**api.key_headers(rollout.api_key or ""), **call_headers(call)}
     names = {name.lower() for name in ours}
-    theirs = {name: value for name, value in _headers_of(options).items() if name.lower() not in names}
+    theirs = {name: value for name, value in _read_headers(options).items() if name.lower() not in names}
     root = rollout.base_url if api.root != ".." else rollout.base_url.rpartition("/")[0]
     return options.model_copy(update={"url": root + options.url, "headers": theirs | ours})
 
 
-def _headers_of(options: _Options) -> dict[str, str]:
+def _read_headers(options: _Options) -> dict[str, str]:
     headers = options.headers
     return dict(cast("Mapping[str, str]", headers)) if isinstance(headers, Mapping) else {}
 
@@ -340,7 +340,7 @@ class _Item(Protocol):
     def model_dump_json(self, *, exclude_none: bool, warnings: bool) -> str: ...
 
 
-def watch_items(stream: object, record: Unfinished) -> None:
+def watch_items(stream: object, record: StreamRecorder) -> None:
     """Record what this stream gives, before each item is handed on."""
     _watch_class(type(stream), "__next__", _see_items)
     _watch_class(type(stream), "__anext__", _see_items_async)
@@ -358,7 +358,7 @@ def _watch_class(kind: type, name: str, see: Callable[..., object]) -> None:
 def _see_items(advance: Callable[[object], object]) -> Callable[[object], object]:
     @wraps(advance)
     def watched(stream: object) -> object:
-        record = cast("Unfinished | None", getattr(stream, _RECORD, None))
+        record = cast("StreamRecorder | None", getattr(stream, _RECORD, None))
         if record is None:
             return advance(stream)
         try:
@@ -366,7 +366,7 @@ def _see_items(advance: Callable[[object], object]) -> Callable[[object], object
         except BaseException as end:
             record.end(is_whole=isinstance(end, StopIteration))
             raise
-        record.see(_text(item))
+        record.add_event(_text(item))
         return item
 
     return watched
@@ -375,7 +375,7 @@ def _see_items(advance: Callable[[object], object]) -> Callable[[object], object
 def _see_items_async(advance: Callable[[object], Awaitable[object]]) -> Callable[[object], Awaitable[object]]:
     @wraps(advance)
     async def watched(stream: object) -> object:
-        record = cast("Unfinished | None", getattr(stream, _RECORD, None))
+        record = cast("StreamRecorder | None", getattr(stream, _RECORD, None))
         if record is None:
             return await advance(stream)
         try:
@@ -383,7 +383,7 @@ def _see_items_async(advance: Callable[[object], Awaitable[object]]) -> Callable
         except BaseException as end:
             record.end(is_whole=isinstance(end, StopAsyncIteration))
             raise
-        record.see(_text(item))
+        record.add_event(_text(item))
         return item
 
     return watched

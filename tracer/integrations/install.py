@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import ParamSpec, TypeVar
 
 from agent_layer.errors import BadInputError
-from tracer.core import is_carried
+from tracer.core import is_context_propagated
 from tracer.integrations.patching import after_import
 
 P = ParamSpec("P")
@@ -22,7 +22,7 @@ _start = threading.Thread.start
 _submit = ThreadPoolExecutor.submit
 
 
-def carry_context() -> None:
+def propagate_context_to_threads() -> None:
     """Let threads and thread pools run what is started inside a rollout in that rollout."""
     threading.Thread.start = _start_inside
     ThreadPoolExecutor.submit = _submit_inside
@@ -30,7 +30,7 @@ def carry_context() -> None:
 
 @wraps(_start)
 def _start_inside(self: threading.Thread) -> None:
-    if is_carried():
+    if is_context_propagated():
         self.run = partial(copy_context().run, self.run)
     _start(self)
 
@@ -39,7 +39,7 @@ def _start_inside(self: threading.Thread) -> None:
 def _submit_inside(
     self: ThreadPoolExecutor, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
 ) -> Future[T]:
-    if not is_carried():
+    if not is_context_propagated():
         return _submit(self, function, *args, **kwargs)
     # the pool may start a thread for this, which must not keep the rollout for whatever it runs later
     return Context().run(_submit, self, partial(copy_context().run, function), *args, **kwargs)
@@ -51,7 +51,7 @@ _WATCHED = {
     "litellm": ("litellm", "tracer.integrations.litellm"),
     "langgraph": ("langchain_core.tracers.context", "tracer.integrations.langgraph"),
 }
-_DONE: set[str] = set()
+_INSTRUMENTED: set[str] = set()
 
 
 def instrument(*names: str) -> None:
@@ -63,11 +63,11 @@ def instrument(*names: str) -> None:
 
     Raises: BadInputError: nothing of this name can be traced.
     """
-    carry_context()
+    propagate_context_to_threads()
     for name in names or _WATCHED:
         if name not in _WATCHED:
             raise BadInputError(f"instrument {name!r}: expected one of {', '.join(_WATCHED)}; leave it out")
-        if name not in _DONE:
-            _DONE.add(name)
+        if name not in _INSTRUMENTED:
+            _INSTRUMENTED.add(name)
             watched, integration = _WATCHED[name]
             after_import(watched, partial(import_module, integration))

@@ -20,25 +20,25 @@ from langchain_core.runnables.config import var_child_runnable_config
 from langchain_core.tracers.context import register_configure_hook
 
 from tracer.core import (
-    Asked,
     Call,
+    CallRequest,
     Scope,
     ToolUse,
-    announce,
-    beside,
+    add_failure_note,
+    add_scope_refinement,
+    adopt_call,
+    announce_call,
     failed_answer,
     outer_scope,
-    refine_scopes,
-    take_over,
 )
 from tracer.integrations.langgraph_runs import (
     Run,
-    answer_pause,
-    ask_at_pause,
+    answer_questions,
     begin_chain,
     begin_tool,
     end_chain,
     is_handover,
+    open_questions,
     scope_at,
 )
 from tracer.integrations.messages import add_messages, add_state, answer_ids, read_result
@@ -48,7 +48,7 @@ from tracer.integrations.messages import add_messages, add_state, answer_ids, re
 
 class _ModelRun(NamedTuple):
     call: Call
-    asked: Asked
+    request: CallRequest
 
 
 class GraphHandler(BaseCallbackHandler):
@@ -62,7 +62,7 @@ class GraphHandler(BaseCallbackHandler):
         """Chains and tools that have not ended."""
         self._models: dict[UUID, _ModelRun] = {}
 
-    def scope_here(self, base: Scope) -> Scope:
+    def find_scope(self, base: Scope) -> Scope:
         """Give the scope of the code that runs in this context: that of the innermost node or tool around."""
         config = var_child_runnable_config.get()
         callbacks = config and config.get("callbacks")
@@ -88,7 +88,7 @@ class GraphHandler(BaseCallbackHandler):
         run = Run(base, parent, name, metadata or {}, inputs, add_state=add_state)
         self._runs[run_id] = begin_chain(run)
         if type(inputs).__name__ == "Command":
-            answer_pause(run)
+            answer_questions(run)
 
     def on_chain_end(self, outputs: object, *, run_id: UUID, **kwargs: object) -> None:
         """Forget it; what follows is a consequence of its calls."""
@@ -99,7 +99,7 @@ class GraphHandler(BaseCallbackHandler):
         """Forget it; a node that fails may be tried again, from where it began."""
         if (run := self._runs.pop(run_id, None)) is not None:
             end_chain(run, is_success=is_handover(error))
-            ask_at_pause(run, error)
+            open_questions(run, error)
 
     def on_chat_model_start(
         self,
@@ -111,16 +111,16 @@ class GraphHandler(BaseCallbackHandler):
         **kwargs: object,
     ) -> None:
         """Mint the call's id, for the client below to take over."""
-        scope = self._scope_of(parent_run_id)
+        scope = self._run_scope(parent_run_id)
         if scope is None:
             return
-        call, rollout = announce(take_over(scope, "handler")), scope.rollout
+        call, rollout = announce_call(adopt_call(scope, "handler")), scope.rollout
         call.parent_call = next(
             (rollout.answers[one.id] for one in reversed(messages[0]) if one.id in rollout.answers), call.parent_call
         )
-        run = self._models[run_id] = _ModelRun(call, Asked(add_messages=partial(add_messages, messages[0])))
+        run = self._models[run_id] = _ModelRun(call, CallRequest(add_messages=partial(add_messages, messages[0])))
         rollout.unfinished[str(run_id)] = partial(self.on_llm_error, GeneratorExit(), run_id=run_id)
-        call.begin(run.asked)
+        call.begin(run.request)
 
     def on_llm_start(
         self,
@@ -142,7 +142,7 @@ class GraphHandler(BaseCallbackHandler):
             return
         run.call.scope.rollout.answers.update(dict.fromkeys(answer_ids(response), run.call.call_id))
         if run.call.source == "handler":
-            run.call.finish("handler", read_result(response), run.asked)
+            run.call.finish("handler", read_result(response), run.request)
 
     def on_llm_error(
         self, error: BaseException, *, run_id: UUID, response: LLMResult | None = None, **kwargs: object
@@ -154,8 +154,8 @@ class GraphHandler(BaseCallbackHandler):
         answer = failed_answer(error)
         if response is not None and response.generations:
             answer = msgspec.structs.replace(read_result(response), status=answer.status, error=answer.error)
-        with beside(error, "the model call that failed could not be recorded"):
-            run.call.finish("handler", answer, run.asked)
+        with add_failure_note(error, "the model call that failed could not be recorded"):
+            run.call.finish("handler", answer, run.request)
 
     def on_tool_start(
         self,
@@ -169,7 +169,7 @@ class GraphHandler(BaseCallbackHandler):
         **kwargs: object,
     ) -> None:
         """Begin the use of a tool, for its own function to take over when it is under ``@tracer.tool``."""
-        scope = self._scope_of(parent_run_id)
+        scope = self._run_scope(parent_run_id)
         if scope is None:
             return
         use = ToolUse(
@@ -192,16 +192,16 @@ class GraphHandler(BaseCallbackHandler):
     def on_tool_error(self, error: BaseException, *, run_id: UUID, **kwargs: object) -> None:
         """Record that the tool failed."""
         if (use := self._end_tool(run_id)) is not None:
-            with beside(error, "the tool that failed could not be recorded"):
+            with add_failure_note(error, "the tool that failed could not be recorded"):
                 use.record_error(error)
 
-    def _scope_of(self, parent_run_id: UUID | None) -> Scope | None:
+    def _run_scope(self, parent_run_id: UUID | None) -> Scope | None:
         """Give the scope of what the run with this id does; the context may have got lost on the way."""
         run, base = self._runs.get(parent_run_id), outer_scope()
         base = base or (run and run.base)
         if base is None:
             return None
-        return scope_at(run, base) if run else self.scope_here(base)
+        return scope_at(run, base) if run else self.find_scope(base)
 
     def _finish(self, run_id: UUID) -> _ModelRun | None:
         run = self._models.pop(run_id, None)
@@ -218,4 +218,4 @@ _GRAPHS = GraphHandler()
 HANDLER = ContextVar[BaseCallbackHandler | None]("tracer_langgraph", default=_GRAPHS)
 """What graphs that run in this context get."""
 register_configure_hook(HANDLER, inheritable=True)
-refine_scopes(_GRAPHS.scope_here)
+add_scope_refinement(_GRAPHS.find_scope)

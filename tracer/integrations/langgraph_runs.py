@@ -21,7 +21,7 @@ from typing import TypeAlias, cast
 import msgspec
 
 from agent_layer.schema import GraphPlace
-from tracer.core import Contents, Scope, ToolUse, Trail, is_pause
+from tracer.core import CallLineage, ContentWriter, Scope, ToolUse, is_pause
 
 _START = "__start__"
 _PUSH = "__pregel_push"
@@ -29,15 +29,15 @@ _JOIN = "join:"
 _UNNAMED = "LangGraph"
 """What LangGraph calls a graph that was compiled without a name."""
 
-AddState: TypeAlias = Callable[[object, Contents], str]
+AddState: TypeAlias = Callable[[object, ContentWriter], str]
 
 
 class _Progress(msgspec.Struct, eq=False):
     """How far one run of a graph has come. In a superstep, nodes run side by side."""
 
-    before: Trail
+    before: CallLineage
     """As the supersteps before left it."""
-    now: Trail
+    now: CallLineage
     """With what ended in this superstep."""
     superstep: int = -1
     nodes_before: list[str] | None = None
@@ -51,18 +51,18 @@ class _Progress(msgspec.Struct, eq=False):
         if self.nodes_now:
             self.nodes_before, self.nodes_now = self.nodes_now, []
         self.before = self.now
-        self.now = Trail(self.before.latest_call, self.before.environment)
+        self.now = CallLineage(self.before.latest_call, self.before.environment)
         self.superstep = superstep
 
-    def join(self, name: str, trail: Trail | None) -> None:
+    def join(self, name: str, lineage: CallLineage | None) -> None:
         """Take note that a node ended, and of what it left."""
         self.nodes_now.append(name)
-        if trail is None:
+        if lineage is None:
             return
-        if trail.latest_call != self.before.latest_call:
-            self.now.latest_call = trail.latest_call
-        if trail.environment != self.before.environment:
-            self.now.environment = trail.environment
+        if lineage.latest_call != self.before.latest_call:
+            self.now.latest_call = lineage.latest_call
+        if lineage.environment != self.before.environment:
+            self.now.environment = lineage.environment
 
 
 class Run(msgspec.Struct, eq=False):
@@ -72,14 +72,14 @@ class Run(msgspec.Struct, eq=False):
     """Scope of the context in which it began."""
     parent: "Run | None" = None
     name: object = None
-    told: Mapping[str, object] = {}
+    metadata: Mapping[str, object] = {}
     """Metadata."""
     inputs: object = None
     place: "Run | None" = None
     """The innermost node or tool around, or this run if it is one."""
     progress: _Progress | None = None
     """Of a graph, once it has a node."""
-    before: Trail = msgspec.field(default_factory=Trail)
+    before: CallLineage = msgspec.field(default_factory=CallLineage)
     """Of a node: where its line of thought begins."""
     came_from: list[str] | None = None
     tool: ToolUse | None = None
@@ -90,26 +90,26 @@ class Run(msgspec.Struct, eq=False):
 
 def begin_chain(run: Run) -> Run:
     """Take note that a chain begins; a node is one that has the name which its metadata tell."""
-    parent, told = run.parent, run.told
+    parent, metadata = run.parent, run.metadata
     around = run.place = parent.place if parent else None
-    if run.name is None or run.name != told.get("langgraph_node"):
+    if run.name is None or run.name != metadata.get("langgraph_node"):
         return run
-    if around is not None and around.told.get("langgraph_checkpoint_ns") == told.get("langgraph_checkpoint_ns"):
+    if around is not None and around.metadata.get("langgraph_checkpoint_ns") == metadata.get("langgraph_checkpoint_ns"):
         return run
     run.place = run
     if parent is not None:
         progress = parent.progress or _begin_progress(parent)
-        progress.reach(superstep_of(told))
+        progress.reach(read_superstep(metadata))
         run.before, run.came_from = progress.before, progress.nodes_before
     return run
 
 
 def begin_tool(parent: Run | None, base: Scope, use: ToolUse) -> Run:
     """Take note that a tool begins; what it does follows from the call that asked for it."""
-    run = Run(base, parent, use.name, parent.told if parent else {}, tool=use)
+    run = Run(base, parent, use.name, parent.metadata if parent else {}, tool=use)
     run.place = run
     run.scope = msgspec.structs.replace(
-        use.scope, trail=Trail(use.call_id, use.scope.trail.environment), tool=use, place=run
+        use.scope, lineage=CallLineage(use.call_id, use.scope.lineage.environment), tool=use, place=run
     )
     return run
 
@@ -118,9 +118,9 @@ def end_chain(run: Run, *, is_success: bool) -> None:
     """Hand on what a run has left: a node to its graph, a graph to whoever called it."""
     if run.place is run:
         if is_success and run.parent is not None and run.parent.progress is not None:
-            run.parent.progress.join(str(run.name), run.scope and run.scope.trail)
+            run.parent.progress.join(str(run.name), run.scope and run.scope.lineage)
     elif run.progress is not None:
-        outer = scope_at(run.parent, run.base).trail
+        outer = scope_at(run.parent, run.base).lineage
         outer.latest_call, outer.environment = run.progress.now.latest_call, run.progress.now.environment
 
 
@@ -140,15 +140,15 @@ def scope_at(run: Run | None, base: Scope) -> Scope:
     return place.scope
 
 
-def superstep_of(told: Mapping[str, object]) -> int:
+def read_superstep(metadata: Mapping[str, object]) -> int:
     """Read which round of its graph a node runs in."""
-    superstep = told.get("langgraph_step")
+    superstep = metadata.get("langgraph_step")
     return superstep if isinstance(superstep, int) else 0
 
 
 def _begin_progress(graph: Run) -> _Progress:
-    outer = scope_at(graph.parent, graph.base).trail
-    begun = Trail(outer.latest_call, outer.environment)
+    outer = scope_at(graph.parent, graph.base).lineage
+    begun = CallLineage(outer.latest_call, outer.environment)
     goes_on = graph.inputs is None or type(graph.inputs).__name__ == "Command"
     graph.progress = _Progress(begun, begun, nodes_before=None if goes_on else [_START])
     return graph.progress
@@ -156,20 +156,20 @@ def _begin_progress(graph: Run) -> _Progress:
 
 def _enter_node(run: Run) -> Scope:
     """Give the scope of a graph's node; the agent is the graph, if it has a name."""
-    graph, told = run.parent, run.told
+    graph, metadata = run.parent, run.metadata
     outer = scope_at(graph, run.base)
     name, graph_name = str(run.name), graph and graph.name
-    branch = _branch_of(told)
+    branch = _read_branch(metadata)
     return msgspec.structs.replace(
         outer,
         agents=outer.agents_with(graph_name if isinstance(graph_name, str) and graph_name != _UNNAMED else None),
         node=name,
-        conversation=_conversation_of(run, outer, branch),
-        trail=Trail(run.before.latest_call, run.before.environment),
+        conversation=_name_conversation(run, outer, branch),
+        lineage=CallLineage(run.before.latest_call, run.before.environment),
         graph=GraphPlace(
             path=[*(outer.graph.path if outer.graph else ()), name],
-            superstep=superstep_of(told),
-            came_from=_joined(told) or run.came_from,
+            superstep=read_superstep(metadata),
+            came_from=_joined(metadata) or run.came_from,
             branch=branch,
         ),
         place=run,
@@ -177,48 +177,48 @@ def _enter_node(run: Run) -> Scope:
     )
 
 
-def _branch_of(told: Mapping[str, object]) -> int | None:
+def _read_branch(metadata: Mapping[str, object]) -> int | None:
     """Which of the ``Send`` of its superstep a node's run is; None: of an edge."""
-    match told.get("langgraph_path"):
+    match metadata.get("langgraph_path"):
         case (str(kind), *_, int(index), bool()) if kind == _PUSH:  # pyright: ignore[reportUnknownVariableType]  # whatever is between
             return index
         case _:
             return None
 
 
-def _joined(told: Mapping[str, object]) -> list[str] | None:
+def _joined(metadata: Mapping[str, object]) -> list[str] | None:
     """Read the nodes that an edge with several sources waited for."""
-    triggers = cast("Sequence[str]", told.get("langgraph_triggers") or ())
+    triggers = cast("Sequence[str]", metadata.get("langgraph_triggers") or ())
     joins = [one.removeprefix(_JOIN).partition(":")[0] for one in triggers if one.startswith(_JOIN)]
     return joins[0].split("+") if joins else None
 
 
-def _conversation_of(run: Run, outer: Scope, branch: int | None) -> str | None:
+def _name_conversation(run: Run, outer: Scope, branch: int | None) -> str | None:
     """Name the conversation: the thread's where the graph has one of its own, and one for each branch."""
-    thread, graph = run.told.get("thread_id"), run.parent
+    thread, graph = run.metadata.get("thread_id"), run.parent
     around = graph.place if graph else None
-    is_own = thread is not None and (around is None or around.told.get("thread_id") != thread)
+    is_own = thread is not None and (around is None or around.metadata.get("thread_id") != thread)
     conversation = str(thread) if is_own else outer.conversation
     if branch is None:
         return conversation
-    return f"{conversation or ''}/{run.name}@{superstep_of(run.told)}.{branch}".lstrip("/")
+    return f"{conversation or ''}/{run.name}@{read_superstep(run.metadata)}.{branch}".lstrip("/")
 
 
 _NAME = "interrupt"
 
 
-def ask_at_pause(run: Run, error: BaseException) -> None:
+def open_questions(run: Run, error: BaseException) -> None:
     """Keep what a node asks when it is left by this error."""
     if run.place is not run or not is_pause(error):
         return
     scope = scope_at(run.parent, run.base)
-    for interrupt in _interrupts_of(error):
+    for interrupt in _interrupts(error):
         question, name = getattr(interrupt, "value", None), str(getattr(interrupt, "id", ""))
         use = ToolUse(scope=scope, name=_NAME, arguments=question, call_id=run.before.latest_call)
-        scope.rollout.questions[_thread_of(run), name] = use
+        scope.rollout.questions[_thread_id(run), name] = use
 
 
-def answer_pause(run: Run) -> None:
+def answer_questions(run: Run) -> None:
     """Record the answers that a graph goes on with; an answer by the id of its question is for that one only."""
     answer = cast("object", getattr(run.inputs, "resume", None))
     questions = run.base.rollout.questions
@@ -227,7 +227,7 @@ def answer_pause(run: Run) -> None:
     by_id = _by_id(answer)
     is_by_id = any(name in by_id for _, name in questions)
     for thread, name in list(questions):
-        if thread == _thread_of(run) and (name in by_id or not is_by_id):
+        if thread == _thread_id(run) and (name in by_id or not is_by_id):
             questions.pop((thread, name)).record(by_id[name] if is_by_id else answer)
 
 
@@ -240,10 +240,10 @@ def _by_id(answer: object) -> Mapping[object, object]:
     return cast("Mapping[object, object]", answer) if isinstance(answer, Mapping) else {}
 
 
-def _interrupts_of(error: BaseException) -> Sequence[object]:
+def _interrupts(error: BaseException) -> Sequence[object]:
     first: object = error.args[0] if error.args else None
     return cast("Sequence[object]", first) if isinstance(first, (tuple, list)) else ()
 
 
-def _thread_of(run: Run) -> str:
-    return str(run.told.get("thread_id"))
+def _thread_id(run: Run) -> str:
+    return str(run.metadata.get("thread_id"))

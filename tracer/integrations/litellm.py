@@ -15,8 +15,8 @@ import litellm
 from litellm import main
 from litellm.responses import main as responses_main
 
-from tracer.core import Call, announce, current_scope, is_under, take_over
-from tracer.integrations.client import Dialect, Unfinished, call_headers, watch_items
+from tracer.core import Call, adopt_call, announce_call, current_scope, is_inside_call
+from tracer.integrations.client import Dialect, StreamRecorder, call_headers, watch_items
 from tracer.integrations.openai import CHAT
 from tracer.integrations.openai_responses import RESPONSES
 from tracer.integrations.patching import replace_everywhere
@@ -26,13 +26,13 @@ __all__: list[str] = []
 _OURS = frozenset({"model", "messages", "input", "instructions", "tools"})
 
 
-class _Made(Protocol):
+class _Completion(Protocol):
     """An answer in one piece."""
 
     def model_dump_json(self, *, exclude_none: bool, warnings: bool) -> str: ...
 
 
-class _Seam:
+class _EntryPoint:
     """Where one kind of call enters LiteLLM."""
 
     def __init__(self, dialect: Dialect) -> None:
@@ -77,9 +77,9 @@ class _Seam:
     def _begin(self) -> Call | None:
         """Mint the id, for the client below to take over; None outside rollouts, and where LiteLLM calls itself."""
         scope = current_scope()
-        if scope is None or is_under(scope, "broker"):
+        if scope is None or is_inside_call(scope, "broker"):
             return None
-        call = announce(take_over(scope, "broker"))
+        call = announce_call(adopt_call(scope, "broker"))
         call.begin()
         return call
 
@@ -88,14 +88,14 @@ class _Seam:
         if call.source != "broker":
             return
         call.source = "hook"  # nobody below took it, and from now on nobody may
-        asked = self._dialect.read_request({name: named[name] for name in _OURS & named.keys()})
+        request = self._dialect.read_request({name: named[name] for name in _OURS & named.keys()})
         if hasattr(result, "__next__") or hasattr(result, "__anext__"):
-            watch_items(result, Unfinished(call, self._dialect, asked))
+            watch_items(result, StreamRecorder(call, self._dialect, request))
         else:
             answer = self._dialect.read_answer(
-                cast("_Made", result).model_dump_json(exclude_none=True, warnings=False).encode()
+                cast("_Completion", result).model_dump_json(exclude_none=True, warnings=False).encode()
             )
-            call.finish("hook", answer, asked)
+            call.finish("hook", answer, request)
 
 
 def _address(named: Mapping[str, object], call: Call) -> dict[str, object]:
@@ -114,7 +114,7 @@ def _address(named: Mapping[str, object], call: Call) -> dict[str, object]:
     }
 
 
-def _install(seam: _Seam, name: str, *modules: ModuleType) -> None:
+def _install(seam: _EntryPoint, name: str, *modules: ModuleType) -> None:
     """Trace a function and its ``a…`` form, in each module that has one of its own."""
     for module in modules:
         function, async_function = getattr(module, name), getattr(module, f"a{name}")
@@ -122,5 +122,5 @@ def _install(seam: _Seam, name: str, *modules: ModuleType) -> None:
         replace_everywhere(async_function, seam.trace_async(async_function))
 
 
-_install(_Seam(CHAT), "completion", main, litellm)
-_install(_Seam(RESPONSES), "responses", responses_main)
+_install(_EntryPoint(CHAT), "completion", main, litellm)
+_install(_EntryPoint(RESPONSES), "responses", responses_main)

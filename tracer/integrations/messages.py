@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessag
 from langchain_core.outputs import ChatGeneration, LLMResult
 
 from agent_layer.schema import Action, JsonObject, Usage, refer_to
-from tracer.core import Answer, Contents, json_text
+from tracer.core import CallAnswer, ContentWriter, json_text
 
 _ROLES = {"human": "user", "ai": "assistant", "AIMessageChunk": "assistant"}
 
@@ -32,17 +32,17 @@ def _tool_call_object(call: ToolCall) -> JsonObject:
     return {"type": "function", "id": call["id"], "function": function}
 
 
-def add_messages(messages: Sequence[BaseMessage], contents: Contents) -> list[str]:
+def add_messages(messages: Sequence[BaseMessage], contents: ContentWriter) -> list[str]:
     """Give the content hash of each message."""
     return [_add_message(contents, message) for message in messages]
 
 
-def add_state(state: object, contents: Contents) -> str:
+def add_state(state: object, contents: ContentWriter) -> str:
     """Give the content hash of a graph's state, each message and each long value a content of its own."""
-    return contents.add({name: _place(contents, value) for name, value in _channels_of(state).items()})
+    return contents.add({name: _place(contents, value) for name, value in _channels(state).items()})
 
 
-def _add_message(contents: Contents, message: BaseMessage) -> str:
+def _add_message(contents: ContentWriter, message: BaseMessage) -> str:
     """Give the content hash of a message; one that is recorded and has not changed since is not read again."""
     if not isinstance(message.content, str):
         return contents.add(message_object(message))
@@ -51,7 +51,7 @@ def _add_message(contents: Contents, message: BaseMessage) -> str:
     return contents.add_once(identity, (message, message.content), partial(message_object, message))
 
 
-def _channels_of(state: object) -> Mapping[str, object]:
+def _channels(state: object) -> Mapping[str, object]:
     """Give the state by channel, whether it is a dictionary, a dataclass, a pydantic model or anything else."""
     if type(state) is dict or isinstance(state, Mapping):
         return cast("Mapping[str, object]", state)
@@ -59,7 +59,7 @@ def _channels_of(state: object) -> Mapping[str, object]:
     return {"state": state} if fields is None else fields
 
 
-def _place(contents: Contents, value: object) -> object:
+def _place(contents: ContentWriter, value: object) -> object:
     if isinstance(value, BaseMessage):
         return refer_to(_add_message(contents, value))
     items = cast("list[object]", value) if isinstance(value, list) else []
@@ -68,11 +68,11 @@ def _place(contents: Contents, value: object) -> object:
     return contents.place_items(items) if items else contents.place(cast("object", value))
 
 
-def read_result(result: LLMResult) -> Answer:
+def read_result(result: LLMResult) -> CallAnswer:
     """Read what a chat model of LangChain answered."""
-    messages = _answers_of(result)
+    messages = _answer_messages(result)
     usage = messages[0].usage_metadata if messages else None
-    return Answer(
+    return CallAnswer(
         actions=[
             Action(message=message_object(message), finish_reason=_text(message.response_metadata.get("finish_reason")))
             for message in messages
@@ -84,11 +84,13 @@ def read_result(result: LLMResult) -> Answer:
 
 def answer_ids(result: LLMResult) -> list[str]:
     """Name everything by which later messages may refer to this answer: ids of its messages and of their tool calls."""
-    named = [name for message in _answers_of(result) for name in (message.id, *(c["id"] for c in message.tool_calls))]
+    named = [
+        name for message in _answer_messages(result) for name in (message.id, *(c["id"] for c in message.tool_calls))
+    ]
     return [name for name in named if name]
 
 
-def _answers_of(result: LLMResult) -> list[AIMessage]:
+def _answer_messages(result: LLMResult) -> list[AIMessage]:
     choices = [
         choice.message if isinstance(choice, ChatGeneration) else AIMessage(choice.text)
         for choice in result.generations[0]

@@ -10,8 +10,8 @@ import msgspec
 from openai import AsyncOpenAI, OpenAI
 
 from agent_layer.schema import Action, JsonObject, Usage
-from tracer.core import Answer, Asked
-from tracer.integrations.client import Api, Dialect, sampling_of, trace_client, understand
+from tracer.core import CallAnswer, CallRequest
+from tracer.integrations.client import Api, Dialect, parse_answer, sampling_fields, trace_client
 from tracer.integrations.openai_responses import RESPONSES
 
 _NOT_SAMPLING = frozenset({"messages", "tools", "model", "stream", "stream_options"})
@@ -40,42 +40,42 @@ class _Body(msgspec.Struct):
     usage: _Usage | None = None
 
 
-def _read_request(body: Mapping[str, object]) -> Asked:
+def _read_request(body: Mapping[str, object]) -> CallRequest:
     """Read what a request asks."""
     messages, model = body.get("messages"), body.get("model")
-    return Asked(
+    return CallRequest(
         messages=cast("list[object]", messages) if isinstance(messages, list) else None,
         tools=body.get("tools"),
-        sampling=sampling_of(body, _NOT_SAMPLING),
+        sampling=sampling_fields(body, _NOT_SAMPLING),
         model=model if isinstance(model, str) else None,
     )
 
 
-def _read_answer(body: bytes) -> Answer:
+def _read_answer(body: bytes) -> CallAnswer:
     """Read an answer that came in one piece."""
 
-    def read() -> Answer:
+    def read() -> CallAnswer:
         answer = msgspec.json.decode(body, type=_Body)
         choices = sorted(answer.choices, key=lambda choice: choice.index)
         return _answer([answer], {choice.index: choice.message or {} for choice in choices})
 
-    return understand(read)
+    return parse_answer(read)
 
 
-def _read_stream(chunks: Iterable[str], *, is_whole: bool) -> Answer:
+def _read_stream(chunks: Iterable[str], *, is_whole: bool) -> CallAnswer:
     """Put an answer together from its chunks.
 
     Args:
         chunks: JSON text of each; ``[DONE]`` may be among them.
         is_whole: False where nobody read the stream to its end: the answer counts as aborted.
     """
-    return understand(
+    return parse_answer(
         lambda: _joined([msgspec.json.decode(chunk, type=_Body) for chunk in chunks if not _is_last(chunk)]),
         is_whole=is_whole,
     )
 
 
-def _joined(bodies: list[_Body]) -> Answer:
+def _joined(bodies: list[_Body]) -> CallAnswer:
     messages: dict[int, JsonObject] = {}
     for body in bodies:
         for choice in body.choices:
@@ -83,10 +83,10 @@ def _joined(bodies: list[_Body]) -> Answer:
     return _answer(bodies, {index: _without_indices(message) for index, message in sorted(messages.items())})
 
 
-def _answer(bodies: list[_Body], messages: dict[int, JsonObject]) -> Answer:
+def _answer(bodies: list[_Body], messages: dict[int, JsonObject]) -> CallAnswer:
     reasons = {choice.index: choice.finish_reason for body in bodies for choice in body.choices if choice.finish_reason}
     usage = next((body.usage for body in reversed(bodies) if body.usage), None)
-    return Answer(
+    return CallAnswer(
         actions=[Action(message=message, finish_reason=reasons.get(index)) for index, message in messages.items()],
         model=next((body.model for body in bodies if body.model), None),
         usage=usage and Usage(prompt_tokens=usage.prompt_tokens, response_tokens=usage.completion_tokens),

@@ -5,16 +5,16 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from agent_layer.schema import Action, JsonObject, Usage
-from tracer.core import Answer, Asked
+from tracer.core import CallAnswer, CallRequest
 from tracer.integrations.client import (
     Dialect,
-    kind_of,
-    objects_of,
-    sampling_of,
-    say_assistant,
-    text_of,
+    assistant_action,
+    event_type,
+    join_text,
+    json_objects,
+    parse_answer,
+    sampling_fields,
     tool_call,
-    understand,
 )
 
 _NOT_SAMPLING = frozenset({"input", "instructions", "tools", "model", "stream", "stream_options"})
@@ -53,32 +53,32 @@ class _Event(msgspec.Struct):
     delta: object = None
 
 
-def _read_request(body: Mapping[str, object]) -> Asked:
+def _read_request(body: Mapping[str, object]) -> CallRequest:
     told, model = body.get("input"), body.get("model")
-    spoken = [{"role": "user", "content": told}] if isinstance(told, str) else _messages_of(objects_of(told))
+    spoken = [{"role": "user", "content": told}] if isinstance(told, str) else _chat_messages(json_objects(told))
     if instructions := body.get("instructions"):
         spoken = [{"role": "system", "content": instructions}, *spoken]
-    return Asked(
+    return CallRequest(
         messages=list[object](spoken),
-        tools=[_tool(tool) for tool in objects_of(body.get("tools"))] or None,
-        sampling=sampling_of(body, _NOT_SAMPLING),
+        tools=[_tool(tool) for tool in json_objects(body.get("tools"))] or None,
+        sampling=sampling_fields(body, _NOT_SAMPLING),
         model=model if isinstance(model, str) else None,
     )
 
 
-def _read_answer(body: bytes) -> Answer:
-    return understand(lambda: _answer(msgspec.json.decode(body, type=_Body)))
+def _read_answer(body: bytes) -> CallAnswer:
+    return parse_answer(lambda: _answer(msgspec.json.decode(body, type=_Body)))
 
 
-def _read_stream(chunks: Iterable[str], *, is_whole: bool) -> Answer:
-    def read() -> Answer:
+def _read_stream(chunks: Iterable[str], *, is_whole: bool) -> CallAnswer:
+    def read() -> CallAnswer:
         events = [msgspec.json.decode(chunk, type=_Event) for chunk in chunks]
         bodies = [event.response for event in events if event.response]
         if is_whole and bodies:
             return _answer(bodies[-1])
         return _answer(_Body(output=_items_so_far(events), model=bodies[0].model if bodies else None))
 
-    return understand(read, is_whole=is_whole)
+    return parse_answer(read, is_whole=is_whole)
 
 
 def _items_so_far(events: list[_Event]) -> list[JsonObject]:
@@ -93,12 +93,12 @@ def _items_so_far(events: list[_Event]) -> list[JsonObject]:
     return [*items, {"type": "message", "content": text}] if text else items
 
 
-def _answer(body: _Body) -> Answer:
+def _answer(body: _Body) -> CallAnswer:
     if body.error is not None or body.status == "failed":
-        return Answer(status="error", error=(body.error and body.error.message) or "failed", model=body.model)
-    (action,) = _said(body.output, _finish_reason(body)) or [Action()]
+        return CallAnswer(status="error", error=(body.error and body.error.message) or "failed", model=body.model)
+    (action,) = _join_items(body.output, _finish_reason(body)) or [Action()]
     usage = body.usage and Usage(prompt_tokens=body.usage.input_tokens, response_tokens=body.usage.output_tokens)
-    return Answer(actions=[action], model=body.model, usage=usage)
+    return CallAnswer(actions=[action], model=body.model, usage=usage)
 
 
 def _finish_reason(body: _Body) -> str | None:
@@ -109,41 +109,43 @@ def _finish_reason(body: _Body) -> str | None:
     return "stop" if body.status == "completed" else None
 
 
-def _said(items: list[JsonObject], finish_reason: str | None) -> list[Action]:
+def _join_items(items: list[JsonObject], finish_reason: str | None) -> list[Action]:
     """Give what the model said in a row of items as one message; nothing for no items."""
     if not items:
         return []
     text = "".join(_text(item.get("content")) for item in items if item.get("type", "message") == "message")
     calls = [_call(item) for item in items if item.get("type") == "function_call"]
-    return [say_assistant(text, calls, finish_reason)]
+    return [assistant_action(text, calls, finish_reason)]
 
 
-def _messages_of(items: list[JsonObject]) -> list[JsonObject]:
+def _chat_messages(items: list[JsonObject]) -> list[JsonObject]:
     """Give the items of a request as messages; what the model said in a row is one."""
     messages, said = list[JsonObject](), list[JsonObject]()
     for item in items:
         if item.get("type") in ("function_call", "reasoning") or item.get("role") == "assistant":
             said.append(item)
         else:
-            messages += [*_speak(said), _message(item)]
+            messages += [*_chat_message(said), _message(item)]
             said = []
-    return messages + _speak(said)
+    return messages + _chat_message(said)
 
 
-def _speak(said: list[JsonObject]) -> list[JsonObject]:
-    return [action.message for action in _said(said, None) if action.message]
+def _chat_message(said: list[JsonObject]) -> list[JsonObject]:
+    return [action.message for action in _join_items(said, None) if action.message]
 
 
 def _message(item: JsonObject) -> JsonObject:
     if item.get("type") == "function_call_output":
-        return {"role": "tool", "tool_call_id": item.get("call_id"), "content": text_of(item.get("output"), _TEXTS)}
+        return {"role": "tool", "tool_call_id": item.get("call_id"), "content": join_text(item.get("output"), _TEXTS)}
     if "role" in item:
-        return {"role": item["role"], "content": text_of(item.get("content"), _TEXTS)}
+        return {"role": item["role"], "content": join_text(item.get("content"), _TEXTS)}
     return item
 
 
 def _text(content: object) -> str:
-    return content if isinstance(content, str) else "".join(str(part.get("text") or "") for part in objects_of(content))
+    return (
+        content if isinstance(content, str) else "".join(str(part.get("text") or "") for part in json_objects(content))
+    )
 
 
 def _call(item: JsonObject) -> JsonObject:
@@ -157,7 +159,7 @@ def _tool(tool: JsonObject) -> JsonObject:
 
 
 def _is_last(event: str) -> bool:
-    return kind_of(event) in _LAST
+    return event_type(event) in _LAST
 
 
 RESPONSES = Dialect(_read_request, _read_answer, _read_stream, _is_last)

@@ -37,7 +37,7 @@ from agent_layer.schema.wire import (
 )
 
 _ERRORS: dict[int, type[AgentLayerError]] = {404: NotFoundError, 409: NotWholeError, 412: LeaseLostError}
-_TURNED_AWAY = frozenset({401, 403, 407, 408, 425, 429})
+_RETRYABLE_STATUSES = frozenset({401, 403, 407, 408, 425, 429})
 """The same request may be taken later, or from somebody with another key."""
 
 
@@ -134,9 +134,9 @@ class GatewayClient:
         return answer
 
     def _refusal(self, status: int, path: str, answer: bytes) -> AgentLayerError:
-        is_passing = status >= 500 or status in _TURNED_AWAY
+        is_passing = status >= 500 or status in _RETRYABLE_STATUSES
         kind = _ERRORS.get(status, UnreachableError if is_passing else BadInputError)
-        return kind(f"gateway {self.url}: POST {path} was answered {status}: {_sentence(answer)}")
+        return kind(f"gateway {self.url}: POST {path} was answered {status}: {_error_message(answer)}")
 
 
 class _Fault(msgspec.Struct):
@@ -147,7 +147,7 @@ class _Refusal(msgspec.Struct):
     error: _Fault | str
 
 
-def _sentence(answer: bytes) -> str:
+def _error_message(answer: bytes) -> str:
     """Say what an error answer says, whether it is OpenAI-shaped or plain text."""
     try:
         error = msgspec.json.decode(answer, type=_Refusal).error
@@ -163,7 +163,7 @@ class WaitLimits(TypedDict, total=False):
     answer_seconds: float
 
 
-class SeveralGateways(GatewayClient):
+class ShardedGatewayClient(GatewayClient):
     """Talks to whichever gateway an attempt belongs to; the next attempt belongs to the next one.
 
     So where a machine is gone, what ran there is run again elsewhere, and nobody has to remember where it was.
@@ -177,13 +177,13 @@ class SeveralGateways(GatewayClient):
         """See GatewayClient."""
         rollout_id = request.rollout_id or new_id()
         named = msgspec.structs.replace(request, rollout_id=rollout_id)
-        return self._home(rollout_id, request.attempt or 0).open(named)
+        return self._owner(rollout_id, request.attempt or 0).open(named)
 
     def renew(self, trajectory_ids: Sequence[str], lease_seconds: float) -> RenewedRollouts:
         """See GatewayClient; what a gateway has that is gone is not open."""
         owned, renewed = defaultdict[GatewayClient, list[str]](list), RenewedRollouts(unknown=[])
         for name in trajectory_ids:
-            owned[self._home(*split_trajectory_id(name))].append(name)
+            owned[self._owner(*split_trajectory_id(name))].append(name)
         for gateway, names in owned.items():
             try:
                 renewed += gateway.renew(names, lease_seconds)
@@ -193,15 +193,15 @@ class SeveralGateways(GatewayClient):
 
     def mark(self, rollout_id: str, attempt: int, key: str | None = None) -> MarkedRollout:
         """See GatewayClient."""
-        return self._home(rollout_id, attempt).mark(rollout_id, attempt, key)
+        return self._owner(rollout_id, attempt).mark(rollout_id, attempt, key)
 
     def pause(self, rollout_id: str, attempt: int, key: str | None = None) -> MarkedRollout:
         """See GatewayClient."""
-        return self._home(rollout_id, attempt).pause(rollout_id, attempt, key)
+        return self._owner(rollout_id, attempt).pause(rollout_id, attempt, key)
 
     def close(self, rollout_id: str, attempt: int, *, key: str | None = None, abort: bool = False) -> ClosedRollout:
         """See GatewayClient."""
-        return self._home(rollout_id, attempt).close(rollout_id, attempt, key=key, abort=abort)
+        return self._owner(rollout_id, attempt).close(rollout_id, attempt, key=key, abort=abort)
 
     def end(
         self,
@@ -212,15 +212,15 @@ class SeveralGateways(GatewayClient):
         status: EndStatus = "completed",
     ) -> EndedRollout:
         """See GatewayClient; None: the first attempt."""
-        gateway = self._home(rollout_id, attempt or 0)
+        gateway = self._owner(rollout_id, attempt or 0)
         return gateway.end(rollout_id, attempt=attempt, reward=reward, status=status)
 
-    def _home(self, rollout_id: str, attempt: int) -> GatewayClient:
+    def _owner(self, rollout_id: str, attempt: int) -> GatewayClient:
         return self._gateways[(crc32(rollout_id.encode()) + attempt) % len(self._gateways)]
 
 
 def connect_gateway(urls: Sequence[str], api_key: str | None, **limits: Unpack[WaitLimits]) -> GatewayClient:
     """Give a client of the gateway, or of all of them together."""
     if len(urls) > 1:
-        return SeveralGateways(urls, api_key, **limits)
+        return ShardedGatewayClient(urls, api_key, **limits)
     return GatewayClient(urls[0], api_key, **limits)

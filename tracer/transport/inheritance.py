@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from agent_layer.recorder import FlushReport, open_recorder
-from agent_layer.schema import LogRecord, Reward, check_name, trajectory_id_of
+from agent_layer.schema import LogRecord, Reward, check_name, make_trajectory_id
 from agent_layer.schema.wire import RewardRequest, parse_trace
 from agent_layer.settings import Inheritance, Settings, read_inheritance
 from tracer.core import Rollout, Sink, new_trace
@@ -48,24 +48,24 @@ def rollout_from_environment(settings: Settings, variables: Mapping[str, str] | 
 
     Raises: BadInputError: the environment names something that is no rollout, or no address of a gateway.
     """
-    return None if (found := read_inheritance(variables)) is None else _rollout_of(found, settings)
+    return None if (found := read_inheritance(variables)) is None else _inherited_rollout(found, settings)
 
 
-def _rollout_of(found: Inheritance, settings: Settings) -> Rollout:
+def _inherited_rollout(found: Inheritance, settings: Settings) -> Rollout:
     check_name(found.rollout_id, "AGENT_LAYER_ROLLOUT")
     return Rollout(
-        trajectory_id=trajectory_id_of(found.rollout_id, found.attempt),
+        trajectory_id=make_trajectory_id(found.rollout_id, found.attempt),
         rollout_id=found.rollout_id,
         attempt=found.attempt,
         run=settings.run,
-        sink=_sink_of(found, settings),
+        sink=_open_sink(found, settings),
         base_url=found.base_url,
         api_key=found.api_key,
         trace=parse_trace({"traceparent": found.traceparent}) or new_trace(),
     )
 
 
-def _sink_of(found: Inheritance, settings: Settings) -> Sink:
+def _open_sink(found: Inheritance, settings: Settings) -> Sink:
     if found.has_log or found.base_url is None:
         return open_recorder(settings)
     return RewardSink(GatewayClient(found.base_url, found.api_key))

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
         StepCounts as StepCounts,
     )
     from trainer_adapter.data.groups import (
-        admit as admit,
+        count_step as count_step,
     )
     from trainer_adapter.data.groups import (
-        count_step as count_step,
+        plan_start_versions as plan_start_versions,
     )
     from trainer_adapter.data.groups import (
         read_group as read_group,
@@ -54,8 +54,8 @@ else:
             "trainer_adapter.data.groups": (
                 "GroupIntake",
                 "StepCounts",
-                "admit",
                 "count_step",
+                "plan_start_versions",
                 "read_group",
                 "success_by_task",
             ),

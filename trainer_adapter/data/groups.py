@@ -124,7 +124,7 @@ def read_group(delivery: GroupDelivery, policy_version: int, max_staleness: int)
         samples=GroupSamples(
             group_id=delivery.group.group_id,
             task_id=delivery.group.task_id,
-            rollouts=[rollout_of(trajectory, found) for trajectory, found in young],
+            rollouts=[make_rollout_samples(trajectory, found) for trajectory, found in young],
         ),
         rewards=[trajectory.reward for trajectory, _ in read],
         ages=[age for _, found in young for age in _ages(found, policy_version)],
@@ -181,7 +181,7 @@ def _ages(found: SampleSet, policy_version: int) -> list[int]:
     return [policy_version - version for version in versions]
 
 
-def rollout_of(trajectory: Trajectory, found: SampleSet) -> RolloutSamples:
+def make_rollout_samples(trajectory: Trajectory, found: SampleSet) -> RolloutSamples:
     """One rollout as it asks to be trained, with the judgements that its reward follows from."""
     standing = [reward for reward in current_rewards(trajectory.rewards) if reward.scope == "rollout"]
     return RolloutSamples(
@@ -192,7 +192,7 @@ def rollout_of(trajectory: Trajectory, found: SampleSet) -> RolloutSamples:
     )
 
 
-def admit(
+def plan_start_versions(
     waiting: Sequence[int], policy_version: int, *, groups_per_step: int, max_staleness: int, ask_ahead_steps: int
 ) -> list[int]:
     """Say of each group that may be asked for now from which version it may begin.

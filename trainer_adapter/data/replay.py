@@ -14,7 +14,7 @@ import msgspec
 from agent_layer.errors import AgentLayerError
 from agent_layer.schema import TrainedBatch, TrainedRollout, TrainingSample, Trajectory, content_hash, encode, new_id
 from trainer_adapter.data.advantages import RolloutSamples, TrainingBatch, make_batch
-from trainer_adapter.data.groups import rollout_of
+from trainer_adapter.data.groups import make_rollout_samples
 from trainer_adapter.data.samples import samples_of
 
 
@@ -54,7 +54,7 @@ def record_batch(batch: TrainingBatch, run: str, step: int, policy_version: int)
                 group_id=group_id,
                 reward=reward,
                 reward_ids=reward_ids,
-                samples_hash=_hash_of(found),
+                samples_hash=_hash_samples(found),
             )
             for trajectory_id, group_id, reward, reward_ids, found in parts
         ],
@@ -91,7 +91,7 @@ def _rebuild(trained: TrainedRollout, trajectory: Trajectory) -> RolloutSamples:
     """The rollout as the judgements of then made it."""
     then = [reward for reward in trajectory.rewards if reward.reward_id in trained.reward_ids]
     trajectory = msgspec.structs.replace(trajectory, rewards=then)
-    return rollout_of(trajectory, samples_of(trajectory))
+    return make_rollout_samples(trajectory, samples_of(trajectory))
 
 
 def _differences(trained: TrainedRollout, rebuilt: RolloutSamples) -> list[str]:
@@ -100,10 +100,10 @@ def _differences(trained: TrainedRollout, rebuilt: RolloutSamples) -> list[str]:
         return [f"{subject}: expected the judgements of then, but {', '.join(lost)} is not stored"]
     if rebuilt.reward != trained.reward:
         return [f"{subject}: expected the reward {trained.reward:g}, but its judgements of then give {rebuilt.reward}"]
-    if (found := _hash_of(rebuilt.samples)) != trained.samples_hash:
+    if (found := _hash_samples(rebuilt.samples)) != trained.samples_hash:
         return [f"{subject}: expected samples with the hash {trained.samples_hash}, found {found}"]
     return []
 
 
-def _hash_of(samples: Sequence[TrainingSample]) -> str:
+def _hash_samples(samples: Sequence[TrainingSample]) -> str:
     return content_hash(b"".join(map(encode, samples)))

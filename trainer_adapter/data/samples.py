@@ -33,7 +33,7 @@ Piece: TypeAlias = tuple[TokenIds, Step | None]
 """Tokens in a row, with the step that sampled them where they are trained in the sample at hand, else None."""
 
 
-class Drop(msgspec.Struct, frozen=True, kw_only=True):
+class DroppedStep(msgspec.Struct, frozen=True, kw_only=True):
     """A policy step whose tokens are not trained."""
 
     call_id: str
@@ -51,7 +51,7 @@ class SampleSet(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     samples: list[TrainingSample]
-    drops: list[Drop]
+    drops: list[DroppedStep]
 
 
 def samples_of(trajectory: Trajectory) -> SampleSet:
@@ -70,7 +70,7 @@ def samples_of(trajectory: Trajectory) -> SampleSet:
     by_key = {_key(step): step for step in trajectory.steps}
     samples: list[TrainingSample] = []
     for path in _paths_to_ends(by_key, untrained):
-        for trained in _alike(step for step in path if _key(step) in untrained):
+        for trained in _by_agent_and_temperature(step for step in path if _key(step) in untrained):
             samples.append(_make_sample(trajectory, started, len(samples), _pieces(path, trained)))
         for step in path:
             untrained.pop(_key(step), None)
@@ -91,7 +91,7 @@ def _ancestry(by_key: dict[StepKey, Step], step: Step | None) -> Iterator[Step]:
         step = by_key[prompt.parent_call, prompt.parent_choice] if prompt.parent_call is not None else None
 
 
-def _alike(steps: Iterable[Step]) -> list[list[Step]]:
+def _by_agent_and_temperature(steps: Iterable[Step]) -> list[list[Step]]:
     """Steps by agent and temperature, of which a sample has one each."""
     found: dict[tuple[str | None, float | None], list[Step]] = {}
     for step in steps:
@@ -192,9 +192,11 @@ def _check_step(step: Step) -> Step:
     return step
 
 
-def _drop(step: Step) -> Drop:
+def _drop(step: Step) -> DroppedStep:
     num_tokens = len(step.action.response_token_ids or ())
-    return Drop(call_id=step.call_id, choice=step.choice, reason=step.status or "unfinished", num_tokens=num_tokens)
+    return DroppedStep(
+        call_id=step.call_id, choice=step.choice, reason=step.status or "unfinished", num_tokens=num_tokens
+    )
 
 
 def _key(step: Step) -> StepKey:

@@ -7,11 +7,6 @@ import typer
 STEPS = 70
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("demo")(demo)
-
-
 def demo(
     context: typer.Context,
     steps: Annotated[int, typer.Option(min=1, help="Updates of the whole run, earlier starts included.")] = STEPS,
@@ -19,7 +14,7 @@ def demo(
     *,
     fresh: Annotated[bool, typer.Option("--fresh", help="Begin a new run; what is stored stays.")] = False,
 ) -> None:
-    """Train a LangGraph agent for real, on this machine: vLLM, gateway, worker, veRL trainer, Redis and objects.
+    """Train a LangGraph agent on this machine: vLLM, gateway, worker, veRL trainer, Redis and objects.
 
     The agent learns to find a hidden number from 1 to 6 in four guesses from 'higher' and 'lower'. Ctrl-C stops
     everything and loses nothing; the same command goes on from weights, optimizer and cursor.

@@ -29,11 +29,11 @@ def run_demo(settings: Settings, steps: int, seed: int, *, fresh: bool) -> None:
 
     Raises: AgentLayerError: a process ended that should run; the message names its log.
     """
-    settings = _settings_of_run(settings, seed, fresh=fresh)
+    settings = _name_run(settings, seed, fresh=fresh)
     home = settings.dir.absolute() / "runs" / settings.run
     began = time.monotonic()
     with Display(settings.run, steps) as display:
-        display.tell("writing the untrained model")
+        display.set_phase("writing the untrained model")
         _ensure_model(home / "model", seed)
         config = make_config(home, settings.run, seed, steps)
         write_tasks(config.tasks)
@@ -45,8 +45,8 @@ def run_demo(settings: Settings, steps: int, seed: int, *, fresh: bool) -> None:
 
 def _run(settings: Settings, job: Job, display: Display) -> None:
     path = progress_path(settings, settings.run)
-    with run_job(settings, job, display.tell) as running:
-        display.started()
+    with run_job(settings, job, display.set_phase) as running:
+        display.show_started()
         while running.trainer.is_running:
             display.show(read_progress(path), running.processes)
             _check(running)
@@ -55,20 +55,20 @@ def _run(settings: Settings, job: Job, display: Display) -> None:
         if running.trainer.process.returncode:
             raise AgentLayerError(
                 f"trainer: expected it to finish, but it ended with status {running.trainer.process.returncode};"
-                f" see {running.trainer.log}, which ends: {running.trainer.last_words}"
+                f" see {running.trainer.log}, which ends: {running.trainer.log_tail}"
             )
-        display.tell("stopping")
+        display.set_phase("stopping")
 
 
 def _check(running: RunningJob) -> None:
     for name, process in running.processes.items():
         if name != "trainer" and not process.is_running:
             raise AgentLayerError(
-                f"{name}: expected it to run, but it has ended; see {process.log}, which ends: {process.last_words}"
+                f"{name}: expected it to run, but it has ended; see {process.log}, which ends: {process.log_tail}"
             )
 
 
-def _settings_of_run(settings: Settings, seed: int, *, fresh: bool) -> Settings:
+def _name_run(settings: Settings, seed: int, *, fresh: bool) -> Settings:
     """Name the run after its seed; a fresh one gets the next free number."""
     runs = settings.dir / "runs"
     name = f"demo-{seed}"

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from agent_layer.infra.processes import Leashed
+from agent_layer.infra.processes import SupervisedProcess
 from trainer_adapter.loop import StepProgress
 
 
@@ -41,24 +41,24 @@ class Display:
         if self._is_live:
             self._live.stop()
 
-    def tell(self, phase: str) -> None:
+    def set_phase(self, phase: str) -> None:
         """Say what is being done or waited for."""
         if not self._is_live and phase.partition("(")[0] != self._phase.partition("(")[0]:
             self.console.print(f"{self._run}: {phase.partition('(')[0].strip()}")
         self._phase = phase
 
-    def started(self) -> None:
+    def show_started(self) -> None:
         """Say that all processes run."""
-        self.tell("waiting for the first rollouts")
+        self.set_phase("waiting for the first rollouts")
 
-    def show(self, steps: Sequence[StepProgress], processes: dict[str, Leashed]) -> None:
+    def show(self, steps: Sequence[StepProgress], processes: dict[str, SupervisedProcess]) -> None:
         """Take in what the trainer reported so far."""
         if len(steps) > len(self.steps):
             new = steps[len(self.steps) :]
             if not self.steps and new[0].step < new[-1].step:
                 self.num_before = len(new)
             self.steps = list(steps)
-            self.tell("rollouts and updates")
+            self.set_phase("rollouts and updates")
             if not self._is_live:
                 for step in new[-1:]:
                     self.console.print(_line(step, self.steps, self._num_steps))
@@ -109,7 +109,7 @@ def _line(step: StepProgress, steps: Sequence[StepProgress], num_steps: int) -> 
     )
 
 
-def _resident_mib(process: Leashed) -> float:
+def _resident_mib(process: SupervisedProcess) -> float:
     """Resident memory of a process and all it started, in MiB; 0 when it has ended."""
     try:
         parent = psutil.Process(process.process.pid)

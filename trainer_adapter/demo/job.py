@@ -6,7 +6,15 @@ from pathlib import Path
 import msgspec
 
 from envs.tasksets.guess_number import HIGHEST, REWARDS
-from trainer_adapter.config import Algorithm, Curriculum, Keep, Optimizer, Rollouts, Schedule, TrainConfig
+from trainer_adapter.config import (
+    AlgorithmConfig,
+    CurriculumConfig,
+    OptimizerConfig,
+    RetentionConfig,
+    RolloutConfig,
+    Schedule,
+    TrainConfig,
+)
 
 
 @dataclass(frozen=True)
@@ -29,15 +37,15 @@ def make_config(home: Path, run: str, seed: int, steps: int) -> TrainConfig:
         run=run,
         steps=steps,
         seed=seed,
-        rollouts=Rollouts(group_size=RECIPE.group_size, max_staleness=1, curriculum=Curriculum(floor=0.3)),
-        algorithm=Algorithm(entropy=Schedule(start=0.03, end=0.015, shape="linear")),
-        optimizer=Optimizer(
+        rollouts=RolloutConfig(group_size=RECIPE.group_size, max_staleness=1, curriculum=CurriculumConfig(floor=0.3)),
+        algorithm=AlgorithmConfig(entropy=Schedule(start=0.03, end=0.015, shape="linear")),
+        optimizer=OptimizerConfig(
             learning_rate=Schedule(start=1e-3, end=1e-4, shape="cosine"),
             minibatches=2,
             epochs=2,
             betas=(0.9, 0.95),
         ),
-        keep=Keep(checkpoint_steps=10),
+        keep=RetentionConfig(checkpoint_steps=10),
     )
 
 

@@ -35,7 +35,7 @@ class Cursor(Record, frozen=True, kw_only=True):
     """Groups since the checkpoint before. They are acknowledged next, and never trained again."""
 
 
-class Shelf:
+class CheckpointDirectory:
     """The checkpoints of one run, in ``DIR/checkpoints/RUN``."""
 
     def __init__(self, settings: Settings, run: str) -> None:

@@ -20,10 +20,10 @@ from agent_layer.dispatcher import Dispatcher
 from agent_layer.schema import Task, TrainedBatch
 from agent_layer.store import Store
 from agent_layer.store.consumers import GroupDelivery
-from trainer_adapter.config import Rollouts, TrainConfig
-from trainer_adapter.data import admit
+from trainer_adapter.config import RolloutConfig, TrainConfig
+from trainer_adapter.data import plan_start_versions
 from trainer_adapter.loop.checkpoint import Cursor
-from trainer_adapter.loop.run_control import Standing
+from trainer_adapter.loop.run_control import RunControl
 
 
 def allot_rollouts(num_rollouts: int, rates: Sequence[float], floor: float, minimum: int) -> list[int]:
@@ -69,7 +69,7 @@ CONSUMER = "trainer"
 """Name under which groups are acknowledged."""
 
 
-class _Asked(NamedTuple):
+class _OpenGroup(NamedTuple):
     """One group that is asked for."""
 
     position: int
@@ -93,35 +93,35 @@ class GroupFeed:
         self._seed = config.seed
         self._plan = config.rollouts
         self._dispatcher = dispatcher
-        self._standing = Standing(run, dispatcher, pause_at_switch=config.rollouts.pause_at_switch)
+        self._control = RunControl(run, dispatcher, pause_at_switch=config.rollouts.pause_at_switch)
         self._store = store
         self._rates = dict(cursor.success_rates)
         self._num_asked = cursor.num_asked
-        self._open: dict[str, _Asked] = {}
+        self._open: dict[str, _OpenGroup] = {}
         """By group id, what is asked for and neither trained nor dropped."""
         self.acknowledge(cursor.taken)
         starts = cursor.open_starts or [0] * len(cursor.open_positions)
-        self._submit(map(_Asked, cursor.open_positions, starts))
+        self._submit(map(_OpenGroup, cursor.open_positions, starts))
 
     @property
     def groups_per_step(self) -> int:
         """Groups that one step trains."""
         return self._plan.groups_per_step or len(self._tasks)
 
-    def ask(self, policy_version: int) -> None:
+    def submit_groups(self, policy_version: int) -> None:
         """Submit groups as long as none among them can become too stale.
 
         Args:
             policy_version: of the weights that train next.
         """
-        starts = admit(
+        starts = plan_start_versions(
             [asked.start for asked in self._open.values()],
             policy_version,
             groups_per_step=self.groups_per_step,
             max_staleness=self._plan.max_staleness,
             ask_ahead_steps=self._plan.ask_ahead_steps,
         )
-        self._submit(map(_Asked, range(self._num_asked, self._num_asked + len(starts)), starts))
+        self._submit(map(_OpenGroup, range(self._num_asked, self._num_asked + len(starts)), starts))
         self._num_asked += len(starts)
 
     def follow(self, stop: Callable[[], bool]) -> Iterator[GroupDelivery]:
@@ -132,37 +132,37 @@ class GroupFeed:
                 ``patience_seconds``.
         """
         patience = self._plan.patience_seconds
-        self._standing.begin_wait()
+        self._control.begin_wait()
         # no limit of unacknowledged ones: they are acknowledged at a checkpoint, and asked for only as they are trained
         for delivery in self._store.follow(
             CONSUMER,
             self._run,
             wait_seconds=patience,
-            stop=lambda: stop() or self._standing.is_failing(),
+            stop=lambda: stop() or self._control.is_failing(),
             max_unacked=None,
         ):
             yield delivery
-            self._standing.begin_wait()
+            self._control.begin_wait()
         if not stop():
-            raise self._standing.why_no_group(patience)
+            raise self._control.explain_missing_group(patience)
 
-    def switching(self, policy_version: int) -> AbstractContextManager[None]:
+    def pause_for_switch(self, policy_version: int) -> AbstractContextManager[None]:
         """Give the block in which engines are given a version; what waits for it is given out afterwards."""
-        return self._standing.switching(policy_version)
+        return self._control.pause_for_switch(policy_version)
 
-    def note(self, batch: TrainedBatch) -> None:
+    def append_batch(self, batch: TrainedBatch) -> None:
         """Record what an update is about to learn from, so that it can be rebuilt whatever is judged later.
 
         Raises: BackPressureError: disk or quota stayed full; nothing may learn from what nobody can rebuild.
         """
         self._store.append(batch)
 
-    def finish(self, group_ids: Iterable[str]) -> None:
+    def close_groups(self, group_ids: Iterable[str]) -> None:
         """Say that these groups are trained or dropped, so that others may be asked for; twice does no harm."""
         for group_id in group_ids:
             self._open.pop(group_id, None)
 
-    def learn(self, observed: Mapping[str, float]) -> None:
+    def update_success_rates(self, observed: Mapping[str, float]) -> None:
         """Let the curriculum know how often tasks succeeded, by task id."""
         if self._plan.curriculum:
             self._rates = update_rates(self._rates, observed, self._plan.curriculum.memory)
@@ -184,14 +184,14 @@ class GroupFeed:
             taken=list(taken),
         )
 
-    def _submit(self, wanted: Iterable[_Asked]) -> None:
+    def _submit(self, wanted: Iterable[_OpenGroup]) -> None:
         num_tasks = len(self._tasks)
         for epoch, members in groupby(wanted, lambda asked: asked.position // num_tasks):
             places, order = list(members), task_order(num_tasks, self._seed, epoch)
             tasks = [self._tasks[order[asked.position % num_tasks]] for asked in places]
             asking = zip(tasks, self._shares(tasks), places, strict=True)
             group_ids = self._dispatcher.submit(
-                [_as_asked(task, share, asked.start, self._plan) for task, share, asked in asking],
+                [_configure_task(task, share, asked.start, self._plan) for task, share, asked in asking],
                 run=self._run,
                 round=epoch,
             )
@@ -213,7 +213,7 @@ def task_order(num_tasks: int, seed: int, epoch: int) -> list[int]:
     return order
 
 
-def _as_asked(task: Task, size: int, start: int, plan: Rollouts) -> Task:
+def _configure_task(task: Task, size: int, start: int, plan: RolloutConfig) -> Task:
     """A task with what the configuration wants of it."""
     # rounded first: 10 * 1.1 is a little more than 11
     launch = None if plan.launch is None else ceil(round(size * plan.launch, 6))

@@ -24,7 +24,7 @@ from trainer_adapter.data import (
     select_batch,
     success_by_task,
 )
-from trainer_adapter.loop.checkpoint import Cursor, Shelf, StepProgress
+from trainer_adapter.loop.checkpoint import CheckpointDirectory, Cursor, StepProgress
 from trainer_adapter.loop.feed import GroupFeed
 from trainer_adapter.verl import EmbeddedTrainer, UpdateReport, WeightPublisher
 
@@ -39,14 +39,14 @@ class TrainingLoop:
         feed: GroupFeed,
         trainer: EmbeddedTrainer,
         publisher: WeightPublisher,
-        shelf: Shelf,
+        checkpoints: CheckpointDirectory,
     ) -> None:
         self._run = run
         self._config = config
         self._feed = feed
         self._trainer = trainer
         self._publisher = publisher
-        self._shelf = shelf
+        self._checkpoints = checkpoints
         self._stop: Callable[[], bool] = lambda: False
         self._step = 0
         self._version = 0
@@ -69,7 +69,7 @@ class TrainingLoop:
         self._step, self._stop = cursor.step, stop
         newest = self._publisher.newest()
         self._version = newest if cursor.policy_version == newest else self._publish()
-        with self._feed.switching(self._version):
+        with self._feed.pause_for_switch(self._version):
             self._publisher.serve(self._version)
         try:
             yield from self._steps()
@@ -81,20 +81,20 @@ class TrainingLoop:
     def _steps(self) -> Iterator[StepProgress]:
         deliveries = self._feed.follow(self._stop)
         while self._step < self._config.steps and not self._stop():
-            self._feed.ask(self._version)
+            self._feed.submit_groups(self._version)
             began = time.monotonic()
-            if (groups := self._take(deliveries)) is None:
+            if (groups := self._collect_groups(deliveries)) is None:
                 return
             yield self._train(groups, wait_seconds=time.monotonic() - began)
 
-    def _take(self, deliveries: Iterator[GroupDelivery]) -> list[GroupIntake] | None:
+    def _collect_groups(self, deliveries: Iterator[GroupDelivery]) -> list[GroupIntake] | None:
         """Wait for the groups of one step; None when the wait was ended.
 
         Those of which too little is left are replaced; for those that teach nothing, up to ``extra_groups`` others come
         on top.
         """
         groups: list[GroupIntake] = []
-        while not self._is_enough(groups):
+        while not self._has_enough(groups):
             if (delivery := next(deliveries, None)) is None:
                 return None
             group = read_group(delivery, self._version, self._config.rollouts.max_staleness)
@@ -102,20 +102,20 @@ class TrainingLoop:
             if group.is_stale:
                 self._publisher.serve(self._version)
             if group.is_void or (self._config.rollouts.extra_groups and not group.teaches):
-                self._replace(groups)
+                self._request_replacement(groups)
         return groups
 
-    def _replace(self, groups: Sequence[GroupIntake]) -> None:
+    def _request_replacement(self, groups: Sequence[GroupIntake]) -> None:
         """Ask for another group in the place of the last, unless so many failed that something is broken."""
         last = groups[-1]
         if last.is_void:  # nothing learns from it, so that it need not wait for an update
             self._taken.append(last.group.group_id)
-        self._feed.finish([last.group.group_id])
+        self._feed.close_groups([last.group.group_id])
         if len(groups) >= self._feed.groups_per_step:
             self._check_health(count_step(groups))
-        self._feed.ask(self._version)
+        self._feed.submit_groups(self._version)
 
-    def _is_enough(self, groups: Sequence[GroupIntake]) -> bool:
+    def _has_enough(self, groups: Sequence[GroupIntake]) -> bool:
         kept = [group for group in groups if not group.is_void]
         num_extra = min(self._config.rollouts.extra_groups, sum(not group.teaches for group in kept))
         return len(kept) >= self._feed.groups_per_step + num_extra
@@ -132,12 +132,12 @@ class TrainingLoop:
             metrics = self._update(batch)
         self._step += 1
         self._taken += [group.group.group_id for group in kept]
-        self._feed.finish(self._taken)  # before the switch, which may fail: the checkpoint must not wait for them
-        self._feed.learn(by_task)
+        self._feed.close_groups(self._taken)  # before the switch, which may fail: the checkpoint must not wait for them
+        self._feed.update_success_rates(by_task)
         with _timed(times, "switch"):
             if batch.samples:
                 self._version = self._publish()
-                with self._feed.switching(self._version):
+                with self._feed.pause_for_switch(self._version):
                     self._publisher.serve(self._version, is_required=True, stop=self._stop)
         with _timed(times, "checkpoint"):
             if self._step % self._config.keep.checkpoint_steps == 0:
@@ -148,7 +148,7 @@ class TrainingLoop:
         """Learn from a batch, which is recorded first; one without samples changes nothing."""
         if not batch.samples:
             return {}
-        self._feed.note(record_batch(batch, self._run, self._step + 1, self._version))
+        self._feed.append_batch(record_batch(batch, self._run, self._step + 1, self._version))
         return _numbers(self._trainer.update(batch, self._step, self._version))
 
     def _publish(self) -> int:
@@ -165,10 +165,10 @@ class TrainingLoop:
         if not self._taken:
             return
         version = self._version if self._is_published else None
-        self._shelf.save(self._feed.cursor(self._step, version, self._taken), self._trainer.save)
+        self._checkpoints.save(self._feed.cursor(self._step, version, self._taken), self._trainer.save)
         self._feed.acknowledge(self._taken)
         self._taken = []
-        self._shelf.keep_newest(self._config.keep.num_checkpoints)
+        self._checkpoints.keep_newest(self._config.keep.num_checkpoints)
 
     def _check_health(self, counts: StepCounts) -> None:
         most = self._config.rollouts.max_null_share

@@ -16,7 +16,7 @@ from agent_layer.schema import Task
 from agent_layer.settings import Settings
 from agent_layer.store import open_store
 from trainer_adapter.config import TrainConfig
-from trainer_adapter.loop.checkpoint import Cursor, Shelf, StepProgress, append_progress, progress_path
+from trainer_adapter.loop.checkpoint import CheckpointDirectory, Cursor, StepProgress, append_progress, progress_path
 from trainer_adapter.loop.feed import GroupFeed
 from trainer_adapter.loop.loop import TrainingLoop
 from trainer_adapter.verl import EmbeddedTrainer, WeightPublisher
@@ -53,19 +53,19 @@ def train_run(
     with _only_trainer(settings, run):
         redis, recorder = open_redis(settings), open_recorder(settings)
         tasks = [_at_temperature(task, config.rollouts.temperature) for task in read_tasks(config.tasks, run=run)]
-        shelf = Shelf(settings, run)
-        directory, cursor = shelf.newest() or (None, Cursor())
+        checkpoints = CheckpointDirectory(settings, run)
+        directory, cursor = checkpoints.newest() or (None, Cursor())
         publisher = WeightPublisher(settings, run, redis, recorder)
         publisher.register_base(config.model)
         feed = GroupFeed(run, tasks, config, Dispatcher(redis, settings), open_store(settings), cursor)
         newest = publisher.newest()
         # before the model is loaded: workers need not wait for it
-        feed.ask(newest if cursor.policy_version == newest else newest + 1)
+        feed.submit_groups(newest if cursor.policy_version == newest else newest + 1)
         trainer = EmbeddedTrainer(config)
         if directory:
             trainer.load(directory)
         reports: list[StepProgress] = []
-        for progress in TrainingLoop(run, config, feed, trainer, publisher, shelf).run(cursor, stop):
+        for progress in TrainingLoop(run, config, feed, trainer, publisher, checkpoints).run(cursor, stop):
             append_progress(progress_path(settings, run), progress)
             reports.append(progress)
             report(progress)

@@ -13,7 +13,7 @@ _SWITCHING = "trainer: engines are given new weights"
 """Reason of a pause, by which it is told from those of others."""
 
 
-class Standing:
+class RunControl:
     """One run, as its trainer asks and tells the dispatcher about it."""
 
     def __init__(self, run: str, dispatcher: Dispatcher, *, pause_at_switch: bool) -> None:
@@ -25,7 +25,7 @@ class Standing:
         dispatcher.end_pause(run, _SWITCHING)  # left by a trainer that was killed
 
     @contextmanager
-    def switching(self, policy_version: int) -> Generator[None]:
+    def pause_for_switch(self, policy_version: int) -> Generator[None]:
         """Pause the run while the block gives engines a version, if that is wanted; then say that they serve it.
 
         It goes on also when the block fails. A run that somebody else paused stays paused.
@@ -46,13 +46,13 @@ class Standing:
     def is_failing(self) -> bool:
         """Whether the run was paused because too many attempts fail; looked up after some seconds of a wait."""
         if not self._is_failing and time.monotonic() >= self._look_at:
-            self._is_failing = (state := self._look()) is not None and state.is_failing
+            self._is_failing = (state := self._read_state()) is not None and state.is_failing
             self.begin_wait()
         return self._is_failing
 
-    def why_no_group(self, waited_seconds: float) -> AgentLayerError:
+    def explain_missing_group(self, waited_seconds: float) -> AgentLayerError:
         """Explain that a wait for groups has ended without any."""
-        state = self._look()
+        state = self._read_state()
         if state is not None and state.is_failing:
             return AgentLayerError(
                 f"run {self._run}: expected most attempts to succeed, but the dispatcher paused it: {state.paused};"
@@ -69,5 +69,5 @@ class Standing:
             f"{subject}; is a worker running? 'agent-layer workers' and 'agent-layer dead list' tell"
         )
 
-    def _look(self) -> RunState | None:
+    def _read_state(self) -> RunState | None:
         return next(iter(self._dispatcher.runs([self._run])), None)

@@ -15,14 +15,14 @@ from verl.trainer.ppo.core_algos import get_adv_estimator_fn
 from verl.trainer.ppo.rollout_corr_helper import compute_rollout_correction_and_rejection_mask
 
 from agent_layer.schema import TrainingSample
-from trainer_adapter.config import Algorithm
+from trainer_adapter.config import AlgorithmConfig
 from trainer_adapter.data import TrainingBatch
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # veRL and tensordict carry no types.
 
 
-def pack_batch(batch: TrainingBatch, algorithm: Algorithm) -> TensorDict:
+def pack_batch(batch: TrainingBatch, algorithm: AlgorithmConfig) -> TensorDict:
     """Tensors of veRL's names, one row for each sample, advantages included."""
     samples = batch.samples
     prompts = _stack([torch.tensor(sample.prompt_ids) for sample in samples], pad=0, side="left")
@@ -47,7 +47,7 @@ def pack_batch(batch: TrainingBatch, algorithm: Algorithm) -> TensorDict:
     )
 
 
-def rollout_advantages(batch: TrainingBatch, algorithm: Algorithm) -> Tensor:
+def rollout_advantages(batch: TrainingBatch, algorithm: AlgorithmConfig) -> Tensor:
     """[num_rollouts] advantages by veRL's estimator, which sees each rollout once, as one token, whatever its rows."""
     options = {"norm_adv_by_std_in_grpo": algorithm.scale_by_std} if algorithm.estimator == "grpo" else {}
     advantages, _ = get_adv_estimator_fn(algorithm.estimator)(
@@ -59,7 +59,7 @@ def rollout_advantages(batch: TrainingBatch, algorithm: Algorithm) -> Tensor:
     return advantages[:, 0]
 
 
-def correction_weights(data: TensorDict, algorithm: Algorithm) -> tuple[Tensor | None, dict[str, float]]:
+def correction_weights(data: TensorDict, algorithm: AlgorithmConfig) -> tuple[Tensor | None, dict[str, float]]:
     """Truncated importance weights between the weights that sampled and those before the update.
 
     Args:
@@ -78,7 +78,7 @@ def correction_weights(data: TensorDict, algorithm: Algorithm) -> tuple[Tensor |
     return (None if weights is None else weights.batch["rollout_is_weights"]), metrics
 
 
-def gap_of(data: TensorDict, version: int) -> float | None:
+def measure_logprob_gap(data: TensorDict, version: int) -> float | None:
     """Largest difference of trainer's and engine's log-probabilities, over tokens that this very version sampled.
 
     Returns: None when it sampled none.

@@ -35,7 +35,7 @@ from verl.workers.utils.padding import left_right_2_no_padding, no_padding_2_pad
 from trainer_adapter.config import TrainConfig
 from trainer_adapter.data import TrainingBatch
 from trainer_adapter.verl.platform import enter_platform
-from trainer_adapter.verl.tensors import correction_weights, gap_of, pack_batch
+from trainer_adapter.verl.tensors import correction_weights, measure_logprob_gap, pack_batch
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # veRL and tensordict carry no types.
@@ -85,7 +85,7 @@ class EmbeddedTrainer:
         rate = self._set_learning_rate(step)
         found = [_read_metrics(self._worker.train_batch(part)) for part in self._minibatches(data, step)]
         return UpdateReport(
-            logprob_gap=gap_of(data, version),
+            logprob_gap=measure_logprob_gap(data, version),
             entropy=float(data["entropy"][data["response_mask"].bool()].mean()),
             learning_rate=rate,
             metrics={name: fmean(one[name] for one in found) for name in found[0]} | correction,

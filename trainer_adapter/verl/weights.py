@@ -19,7 +19,7 @@ from redis import Redis
 from safetensors.torch import save_file  # pyright: ignore[reportUnknownVariableType]  # partly untyped
 from torch import Tensor
 
-from agent_layer.engines import Engine, EngineBoard, EngineControl, get_policy, newest_policy, register_policy
+from agent_layer.engines import Engine, EngineControl, EngineRegistry, get_policy, newest_policy, register_policy
 from agent_layer.errors import AgentLayerError, EngineError, UnreachableError
 from agent_layer.infra.redis import Keys
 from agent_layer.recorder import Recorder
@@ -44,7 +44,7 @@ class WeightPublisher:
         self._redis = redis
         self._keys = Keys(settings.namespace)
         self._recorder = recorder
-        self._board = EngineBoard(redis, self._keys, settings.gateway_seconds)
+        self._board = EngineRegistry(redis, self._keys, settings.gateway_seconds)
 
     @property
     def directory(self) -> Path:
@@ -161,13 +161,13 @@ def write_weights(directory: Path, tensors: Iterable[tuple[str, Tensor]], base: 
     save_file(whole, pending / _WEIGHTS, metadata={"format": "pt"})
     with (pending / _WEIGHTS).open("rb") as file:
         os.fsync(file.fileno())
-    weights_hash = _hash_of(pending / _WEIGHTS)
+    weights_hash = _hash_file(pending / _WEIGHTS)
     shutil.rmtree(directory, ignore_errors=True)  # left by a trainer that died before it registered the number
     pending.replace(directory)
     return weights_hash
 
 
-def _hash_of(path: Path) -> str:
+def _hash_file(path: Path) -> str:
     found = blake2b(digest_size=16)
     with path.open("rb") as file:
         while part := file.read(1 << 20):

@@ -1,7 +1,4 @@
-"""This file holds the commands that write trajectories into files: ``store export parquet | jsonl | verl``.
-
-This file holds the command that imports logs of messages: ``store import``.
-"""
+"""Trajectories in files: ``store export parquet | jsonl | verl`` writes them, ``store import`` reads conversations."""
 
 import signal
 import sys
@@ -17,8 +14,8 @@ import typer
 
 from agent_layer.cli.ui import show_progress
 from agent_layer.errors import BackPressureError, BadInputError, CorruptRecordError, NotFoundError
-from agent_layer.export import Feed, replacing
-from agent_layer.ingest import Batch, read_line, records_of, trajectory_id_of_line
+from agent_layer.export import Feed, replace_file
+from agent_layer.ingest import ImportBatch, line_trajectory_id, make_records, read_line
 from agent_layer.recorder import Recorder, open_recorder
 from agent_layer.schema import FINAL_STATUSES, check_name
 from agent_layer.store import Store, open_store, parse_which, takes_filters
@@ -28,7 +25,7 @@ from agent_layer.store.segments import owner_hash
 from agent_layer.times import parse_time
 
 if TYPE_CHECKING:
-    from agent_layer.export import Keeper
+    from agent_layer.export import DatasetWriter
 
 WhichStep: TypeAlias = Annotated[
     str | None,
@@ -39,15 +36,7 @@ _REWRITE_SECONDS = 2.0
 """Between two rounds of ``--follow``: each writes a part of up to 16 MB again."""
 
 
-def export_group() -> typer.Typer:
-    """Give the group of commands."""
-    group = typer.Typer(help="Write trajectories that have ended into files.", no_args_is_help=True)
-    group.command()(takes_filters(parquet))
-    group.command()(takes_filters(jsonl))
-    group.command()(takes_filters(verl))
-    return group
-
-
+@takes_filters
 def parquet(
     context: typer.Context,
     directory: Annotated[Path, typer.Argument(metavar="DIR")],
@@ -59,11 +48,11 @@ def parquet(
     step: WhichStep = None,
     filters: Filters,
 ) -> None:
-    """Keep a Parquet dataset equal to an answer: DIR/trajectories/*.parquet and DIR/steps/*.parquet."""
+    """Keep a Parquet dataset equal to a query: DIR/{trajectories,steps}/*.parquet."""
     from agent_layer.export import (  # noqa: PLC0415  # comes with an extra
         Dataset,
-        Keeper,
-        Plan,
+        DatasetPlan,
+        DatasetWriter,
         Table,
     )
 
@@ -71,25 +60,26 @@ def parquet(
     wanted: dict[Table, bool] = {"trajectories": trajectories, "steps": steps}
     which = None if step is None else parse_which(step)
     asked: Filters = {**filters, "step": which}
-    plan = Plan(
+    plan = DatasetPlan(
         tables=[name for name, is_wanted in wanted.items() if is_wanted], contents=contents, filters=_written(asked)
     )
     with _stopping() as is_stopped, Dataset(directory, plan, time.time()) as dataset:
         feed = Feed(store, dataset, **_dated(asked, dataset.made_at))
-        keeper = Keeper(store, feed, dataset, contents=contents, step=which, on_corrupt=left_out.note)
+        writer = DatasetWriter(store, feed, dataset, contents=contents, step=which, on_corrupt=left_out.note)
         if not (feed.resume() and follow):
             num_all = store.count(**asked)
             with show_progress("trajectories") as progress:
-                num_written = keeper.fill(lambda num_done: progress(num_done, num_all), is_stopped)
+                num_written = writer.write_all(lambda num_done: progress(num_done, num_all), is_stopped)
             if num_written is None:
                 typer.echo("stopped: not all is written; the same command again goes on", err=True)
                 raise typer.Exit(1)
             typer.echo(f"{num_written} trajectories in {directory}")
         if follow:
-            _follow(keeper, is_stopped)
+            _follow(writer, is_stopped)
     left_out.end()
 
 
+@takes_filters
 def jsonl(
     context: typer.Context,
     file: Annotated[str, typer.Argument(metavar="FILE", help="'-' is standard output.")],
@@ -97,25 +87,26 @@ def jsonl(
     contents: Annotated[bool, typer.Option("--contents/--no-contents", help="Else hashes stand for them.")] = True,
     filters: Filters,
 ) -> None:
-    """Write one line for each trajectory: what 'show --format json' shows of it."""
+    """Write one line per trajectory, as 'show --format json' prints it."""
     store, left_out = open_store(context.obj), _LeftOut()
     found = store.read(_ended(store, filters), contents=contents, on_corrupt=left_out.note)
     lines = (msgspec.json.encode(show_trajectory(row, trajectory)) + b"\n" for row, trajectory in found)
     if file == "-":
         _write_lines(sys.stdout.buffer, lines, store.count(**filters))
     else:
-        with replacing(Path(file)) as path, path.open("wb") as opened:
+        with replace_file(Path(file)) as path, path.open("wb") as opened:
             _write_lines(opened, lines, store.count(**filters))
     left_out.end()
 
 
+@takes_filters
 def verl(
     context: typer.Context,
     file: Annotated[Path, typer.Argument(metavar="FILE.parquet")],
     *,
     filters: Filters,
 ) -> None:
-    """Write the tasks of the trajectories as veRL's own dataset: one row for each task, its prompt and its grading."""
+    """Write the tasks of trajectories as a veRL dataset: one row per task."""
     from agent_layer.export import first_of_each_task, verl_row, write_verl  # noqa: PLC0415  # comes with an extra
 
     store, left_out = open_store(context.obj), _LeftOut()
@@ -129,9 +120,9 @@ def verl(
     left_out.end()
 
 
-def _follow(keeper: "Keeper", is_stopped: Callable[[], bool]) -> None:
+def _follow(writer: "DatasetWriter", is_stopped: Callable[[], bool]) -> None:
     while not is_stopped():
-        next_at = time.monotonic() + (_REWRITE_SECONDS if keeper.keep_current(_WAIT_SECONDS) else 0.0)
+        next_at = time.monotonic() + (_REWRITE_SECONDS if writer.write_changes(_WAIT_SECONDS) else 0.0)
         while time.monotonic() < next_at and not is_stopped():
             time.sleep(_WAIT_SECONDS / 5)
 
@@ -207,7 +198,7 @@ def import_messages(
     task_type: Annotated[str, typer.Option(help="Where a line names none.")] = "default",
     split: Annotated[Literal["train", "eval"], typer.Option()] = "train",
 ) -> None:
-    """Import OpenAI-style messages, or requests with their responses, as text. Importing a file twice imports it once.
+    """Import OpenAI-style messages, or requests with responses, as text. Each file is imported once.
 
     Every line is checked first; where one cannot be read, nothing is imported.
     """
@@ -219,12 +210,12 @@ def import_messages(
     if not num_lines:
         raise BadInputError(f"{file}: expected at least one conversation, found none; write one on each line")
     store, recorder = open_store(context.obj), open_recorder(context.obj)
-    batch = Batch(run=name, split=split, task_type=kind, at=file.stat().st_mtime)
+    batch = ImportBatch(run=name, split=split, task_type=kind, at=file.stat().st_mtime)
     num_new = 0
     with show_progress("conversations") as progress:
         for num_done, (number, line) in enumerate(_lines(file), start=1):
-            if not _is_known(store, trajectory_id := trajectory_id_of_line(line, name)):
-                recorder.append(*records_of(read_line(line, f"{file} line {number}"), trajectory_id, batch))
+            if not _is_known(store, trajectory_id := line_trajectory_id(line, name)):
+                recorder.append(*make_records(read_line(line, f"{file} line {number}"), trajectory_id, batch))
                 num_new += 1
             if num_done % _FLUSH_LINES == 0 or num_done == num_lines:
                 _flush(recorder)

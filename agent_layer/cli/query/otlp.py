@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from agent_layer.errors import BadInputError, CorruptRecordError, NotFoundError, UnreachableError
-from agent_layer.export import Feed, OtlpSender, StorePlace, Trace, trace_of
+from agent_layer.export import ExportedTrace, Feed, OtlpSender, StoreFeedPosition, make_trace
 from agent_layer.settings import Settings
 from agent_layer.store import Store, open_store
 
@@ -17,14 +17,6 @@ _BATCH = 16
 """Trajectories that are read and sent together."""
 _WAIT_SECONDS = 0.5
 _RETRY_SECONDS = 5.0
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    group = typer.Typer(help="Hand stored trajectories to other systems.", no_args_is_help=True)
-    group.callback()(lambda: None)
-    group.command()(otlp)
-    app.add_typer(group, name="export")
 
 
 def otlp(
@@ -39,13 +31,13 @@ def otlp(
     follow: Annotated[bool, typer.Option("--follow", help="Go on with those that end from now on.")] = False,
     consumer: Annotated[str, typer.Option(help="Name under which --follow remembers how far it came.")] = "otlp",
 ) -> None:
-    """Send trajectories that have ended as OpenTelemetry spans (GenAI conventions) to an OTLP/HTTP endpoint."""
+    """Send finished trajectories as OpenTelemetry spans (GenAI conventions) to an OTLP/HTTP endpoint."""
     settings: Settings = context.obj
     store, sender = open_store(settings), _sender(settings, endpoint)
-    feed = Feed(store, StorePlace(store, consumer), run=run, task=task, since=since, accepted=accepted or None)
+    feed = Feed(store, StoreFeedPosition(store, consumer), run=run, task=task, since=since, accepted=accepted or None)
     num_trajectories, num_spans = 0, 0
     if not (follow and feed.resume()):
-        for batch in _batches(row.trajectory_id for row in feed.stored()):
+        for batch in _batches(row.trajectory_id for row in feed.scan_stored()):
             num_spans += _send(store, sender, batch, contents=contents)
             num_trajectories += len(batch)
         typer.echo(f"{num_trajectories} trajectories, {num_spans} spans sent")
@@ -59,14 +51,14 @@ def _follow(store: Store, sender: OtlpSender, feed: Feed, *, contents: bool) -> 
     """Send what ends, for ever; what the endpoint does not take is kept for later."""
     wait_seconds = _WAIT_SECONDS
     while True:
-        batch = feed.changed(wait_seconds)[:_BATCH]
+        batch = feed.wait_changed(wait_seconds)[:_BATCH]
         try:
-            _send(store, sender, [row.trajectory_id for row in feed.wanted(batch)], contents=contents)
+            _send(store, sender, [row.trajectory_id for row in feed.matching_rows(batch)], contents=contents)
         except UnreachableError as error:
             typer.echo(f"agent-layer: {error}", err=True)
             wait_seconds = _RETRY_SECONDS
         else:
-            feed.remember(batch)
+            feed.mark_done(batch)
             wait_seconds = _WAIT_SECONDS
 
 
@@ -74,10 +66,10 @@ def _send(store: Store, sender: OtlpSender, trajectory_ids: Sequence[str], *, co
     return sender.send([trace for one in trajectory_ids for trace in _read(store, one, contents=contents)])
 
 
-def _read(store: Store, trajectory_id: str, *, contents: bool) -> Iterator[Trace]:
+def _read(store: Store, trajectory_id: str, *, contents: bool) -> Iterator[ExportedTrace]:
     """Give the trajectory's trace; none, with a word about it, where it cannot be read."""
     try:
-        yield trace_of(store.get(trajectory_id, blobs=contents), contents=contents)
+        yield make_trace(store.get(trajectory_id, blobs=contents), contents=contents)
     except (CorruptRecordError, NotFoundError) as error:
         typer.echo(f"left out: {error}", err=True)
 

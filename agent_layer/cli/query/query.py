@@ -14,12 +14,6 @@ from agent_layer.store.index import Filters, Order, TrajectoryRow, Which
 from agent_layer.store.reading import pick_step, pick_steps, show_row, show_step, show_trajectory
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.command()(query)
-    app.command()(show)
-
-
 @takes_filters
 def query(
     context: typer.Context,
@@ -38,7 +32,7 @@ def query(
     explain: Annotated[bool, typer.Option("--explain", help="Say how the answer is found, not the answer.")] = False,
     format_: Annotated[Literal["table", "jsonl"], typer.Option("--format")] = "table",
 ) -> None:
-    """List trajectories that pass all options given, or with --step that step of each.
+    """List trajectories that match all options, or with --step that step of each.
 
     Example: --run r1 --reward 0.5.. --order reward. 'agent-layer show ID' shows one of them.
     """

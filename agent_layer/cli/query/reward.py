@@ -13,11 +13,10 @@ from agent_layer.store import Store, open_store
 _NO_SCORE = "none"
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command. Unknown options are left to it: a score below 0 looks like one."""
-    app.command(context_settings={"ignore_unknown_options": True})(reward)
+app = typer.Typer(add_completion=False)
 
 
+@app.command(context_settings={"ignore_unknown_options": True})  # a score below 0 looks like an option
 def reward(
     context: typer.Context,
     trajectory: Annotated[str, typer.Argument(help="Its id, as 'query' lists it.")],
@@ -29,7 +28,7 @@ def reward(
     comment: Annotated[str | None, typer.Option(help="What you have to say of it.")] = None,
     reward_id: Annotated[str | None, typer.Option("--id", help="Say it twice, it counts once.")] = None,
 ) -> None:
-    """Judge a trajectory, or a step or an agent of it. What was judged before is superseded and stays."""
+    """Reward a trajectory, or a step or an agent of it. Earlier rewards stay, superseded."""
     settings: Settings = context.obj
     store = open_store(settings)
     given = store.reward(

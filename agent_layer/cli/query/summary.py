@@ -15,11 +15,6 @@ _BY_HELP = (
 )
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(summary)
-
-
 @takes_filters
 def summary(
     context: typer.Context,
@@ -32,7 +27,7 @@ def summary(
     success: Annotated[float, typer.Option(help="A rollout succeeds with this reward or a higher one.")] = 1.0,
     format_: Annotated[Literal["table", "jsonl"], typer.Option("--format")] = "table",
 ) -> None:
-    """Count trajectories that pass all options given, average their rewards and say how many succeeded.
+    """Count matching trajectories, average their rewards and show their success rate.
 
     Example: --run r1 --by task_type,policy.
     """

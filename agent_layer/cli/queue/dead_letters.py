@@ -37,16 +37,6 @@ _COLUMNS = (
 )
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    group = typer.Typer(invoke_without_command=True)
-    group.callback()(dead)
-    group.command("list")(show)
-    group.command()(retry)
-    group.command()(drop)
-    app.add_typer(group, name="dead")
-
-
 Every = Annotated[bool, typer.Option("--all", help="All that were given up.")]
 OfRun = Annotated[str | None, typer.Option("--run", help="All of this run.")]
 Names = Annotated[list[str] | None, typer.Argument(metavar="[ROLLOUT]...")]
@@ -55,7 +45,7 @@ Names = Annotated[list[str] | None, typer.Argument(metavar="[ROLLOUT]...")]
 def dead(
     context: typer.Context, *, run: Run = None, limit: Limit = 32, watch: Watch = False, format_: Format = "table"
 ) -> None:
-    """List rollouts that were given up, newest first, each with its last error.
+    """List dead letters, newest first: rollouts given up after their last retry, with the last error.
 
     agent-layer dead list --errors
     agent-layer dead retry --run nightly
@@ -74,7 +64,7 @@ def show(
     watch: Watch = False,
     format_: Format = "table",
 ) -> None:
-    """List rollouts that were given up, newest first. As jsonl, every error is there."""
+    """List dead letters, newest first. As jsonl, with every error."""
     with connect(context.obj) as dispatcher:
         if not errors:
             return present(partial(_see, dispatcher, run, limit), format_, watch=watch)
@@ -89,7 +79,7 @@ def show(
 
 
 def retry(context: typer.Context, names: Names = None, *, every: Every = False, run: OfRun = None) -> None:
-    """Try rollouts again that were given up, from the beginning; prints the groups in which they are tried.
+    """Run dead rollouts again from the beginning; print their groups.
 
     Where a group is still open, a rollout goes back to its place. A group that was decided stays as it is, and what
     died of it is asked for again as a new group.
@@ -111,7 +101,7 @@ def drop(
     run: OfRun = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask first.")] = False,
 ) -> None:
-    """Forget rollouts that were given up, and their errors. At a terminal it asks first."""
+    """Drop dead rollouts and their errors. At a terminal it asks first."""
     choose("dead drop", names, {"--all": every, "--run": run})
     with connect(context.obj) as dispatcher:
         ids = _meant(dispatcher, names, run)

@@ -44,15 +44,6 @@ _COLUMNS = (
 )
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    group = typer.Typer(invoke_without_command=True)
-    group.callback()(groups)
-    group.command()(show)
-    group.command()(cancel)
-    app.add_typer(group, name="groups")
-
-
 def groups(
     context: typer.Context,
     *,
@@ -64,7 +55,7 @@ def groups(
     watch: Watch = False,
     format_: Format = "table",
 ) -> None:
-    """List groups that are not closed yet, oldest first: how many usable rollouts each has of those it needs.
+    """List open groups, oldest first, with the usable rollouts that each has and needs.
 
     'took' is how long the usable ones took on average, 'cut off after' how long those had run that came too late.
     Groups that closed are known by their id for a week: 'groups show'.
@@ -82,7 +73,7 @@ def show(
     watch: Watch = False,
     format_: Format = "table",
 ) -> None:
-    """Show certain groups, closed ones too."""
+    """Show these groups, closed ones too."""
     with connect(context.obj) as dispatcher:
         present(partial(_see_named, dispatcher, group_ids), format_, watch=watch)
 
@@ -93,7 +84,7 @@ def cancel(
     *,
     run: Annotated[str | None, typer.Option(help="All open ones of this run.")] = None,
 ) -> None:
-    """End groups with what they have: rollouts of theirs that wait or run are cancelled, down to their model calls.
+    """Cancel what waits or runs of groups, model calls included; the groups close with what they have.
 
     agent-layer groups cancel --run nightly
     """

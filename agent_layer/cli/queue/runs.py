@@ -45,19 +45,10 @@ _MARKED_BIAS = 1.2
 """Surplus that ran so many times as long as what counts is called a bias."""
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    group = typer.Typer(invoke_without_command=True)
-    group.callback()(runs)
-    for command in (pause, resume, share):
-        group.command()(command)
-    app.add_typer(group, name="runs")
-
-
 def runs(
     context: typer.Context, *, run: Run = None, limit: Limit = 32, watch: Watch = False, format_: Format = "table"
 ) -> None:
-    """Show how runs go: what waits and runs, what was accepted lately, what fails and why; those with work first.
+    """Show what of each run waits, runs, was accepted and failed; runs with work first.
 
     'a minute' is what was accepted of the last five minutes; 'failing' the share of the newest attempts that failed;
     'dead' how many were given up; 'lapsed' how many leases ended because their workers fell silent.
@@ -77,7 +68,7 @@ def pause(
     ] = False,
     why: Annotated[str, typer.Option(help="Shown to whoever asks.")] = "",
 ) -> None:
-    """Give out no rollout of a run until it is resumed. What runs goes on, unless --running is said.
+    """Hand out no rollout of a run until it is resumed. Attempts that run continue without --running.
 
     agent-layer runs pause nightly --why "the reward is wrong"
     """
@@ -89,7 +80,7 @@ def pause(
 
 
 def resume(context: typer.Context, run: Annotated[str, typer.Argument()]) -> None:
-    """Give out rollouts of a run again; what failed before no longer counts against it."""
+    """Hand out rollouts of a run again, and reset its failure rate."""
     with connect(context.obj) as dispatcher:
         state = find_run(dispatcher, run)
         dispatcher.resume(run)
@@ -103,7 +94,7 @@ def share(
     weight: Annotated[float | None, typer.Option(help="It is given out in proportion to this; 1 at first.")] = None,
     quota: Annotated[int | None, typer.Option(help="Most rollouts with workers at once; 0: no limit.")] = None,
 ) -> None:
-    """Change how a run is served beside others of the same priority.
+    """Change a run's share beside others of the same priority.
 
     agent-layer runs share nightly --weight 2 --quota 64
     """

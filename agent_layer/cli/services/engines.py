@@ -6,41 +6,31 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from agent_layer.engines import Engine, board_of, join_engine, leave_engine
+from agent_layer.engines import Engine, join_engine, leave_engine, open_engine_registry
 from agent_layer.errors import BadInputError, EngineError
 from agent_layer.infra.redis import open_redis
 from agent_layer.settings import Settings
 
 Url = Annotated[str, typer.Argument(help="Address of the engine, http://HOST:PORT.")]
 
-engines = typer.Typer(help="Show the inference engines; let one join, drain or leave.", invoke_without_command=True)
 
-
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.add_typer(engines, name="engines")
-
-
-@engines.callback()
-def show(context: typer.Context) -> None:
-    """Show the inference engines; let one join, drain or leave."""
+def engines(context: typer.Context) -> None:
+    """List inference engines; let one join, drain or leave."""
     if context.invoked_subcommand is None:
         list_engines(context)
 
 
-@engines.command("list")
 def list_engines(context: typer.Context) -> None:
-    """Show all engines of the namespace."""
+    """List all engines of the namespace."""
     settings: Settings = context.obj
     with open_redis(settings) as redis:
-        found = board_of(settings, redis).engines()
+        found = open_engine_registry(settings, redis).engines()
     table = Table("engine", "run", "version", "state", "model", box=None)
     for engine in found:
         table.add_row(engine.url, engine.run, str(engine.version), _state_of(engine), engine.model)
     Console(soft_wrap=True).print(table)
 
 
-@engines.command()
 def join(
     context: typer.Context,
     url: Url,
@@ -48,7 +38,7 @@ def join(
         str | None, typer.Option(help="Where its weights lie, when it was just started; default: what it says.")
     ] = None,
 ) -> None:
-    """Let an engine answer calls of the run; one that was drained serves again."""
+    """Register an engine for calls of the run; a drained one serves again."""
     settings: Settings = context.obj
     with open_redis(settings) as redis:
         try:
@@ -58,18 +48,16 @@ def join(
     typer.echo(f"{engine.url} serves version {engine.version} of run {engine.run}")
 
 
-@engines.command()
 def drain(context: typer.Context, url: Url) -> None:
-    """Send an engine no more calls; those in flight end, and new weights still reach it."""
+    """Send an engine no more calls. Calls in flight end, new weights still arrive."""
     settings: Settings = context.obj
     with open_redis(settings) as redis:
-        board_of(settings, redis).change(_address(url), is_drained=True)
+        open_engine_registry(settings, redis).change(_address(url), is_drained=True)
     typer.echo(f"{_address(url)} gets no more calls")
 
 
-@engines.command()
 def leave(context: typer.Context, url: Url) -> None:
-    """Take an engine off the board; its calls in flight end as they would have."""
+    """Remove an engine from the registry; its calls in flight end normally."""
     settings: Settings = context.obj
     with open_redis(settings) as redis:
         leave_engine(settings, redis, _address(url))

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from agent_layer.gateway import listen
 from agent_layer.gateway.http import check_exposure, load_tls
-from agent_layer.infra.processes import reached
+from agent_layer.infra.processes import reachable_host
 from agent_layer.ingest import build_app
 from agent_layer.recorder import open_recorder
 from agent_layer.settings import Settings
@@ -17,17 +17,12 @@ from agent_layer.settings import Settings
 _SHUTDOWN_SECONDS = 3.0
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(ingest)
-
-
 def ingest(
     context: typer.Context,
     host: Annotated[str, typer.Option(help="Address to listen at; 0.0.0.0 for all.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="0 takes a free one.")] = 4318,
 ) -> None:
-    """Receive what machines without access to the store recorded, and spans of OpenTelemetry (as steps, as text)."""
+    """Receive logs of machines that cannot reach the store, and OpenTelemetry spans."""
     settings = _as_server(context.obj)
     listener = listen(host, port)
     address, taken = listener.getsockname()
@@ -36,9 +31,9 @@ def ingest(
     key = settings.ingest_key or settings.api_key
 
     async def announce(_: web.Application) -> None:
-        typer.echo(f"export OTEL_EXPORTER_OTLP_ENDPOINT={scheme}://{reached(address)}:{taken}")
+        typer.echo(f"export OTEL_EXPORTER_OTLP_ENDPOINT={scheme}://{reachable_host(address)}:{taken}")
         typer.echo(f"export OTEL_EXPORTER_OTLP_HEADERS=x-api-key={key}")
-        typer.echo(f"export AGENT_LAYER_INGEST_URL={scheme}://{reached(address)}:{taken}")
+        typer.echo(f"export AGENT_LAYER_INGEST_URL={scheme}://{reachable_host(address)}:{taken}")
         typer.echo(f"export AGENT_LAYER_INGEST_KEY={key}")
 
     with closing(open_recorder(settings)) as recorder:

@@ -8,21 +8,16 @@ from typing import Annotated
 
 import typer
 
-from agent_layer.engines import board_of, put_on_board
+from agent_layer.engines import open_engine_registry, register_engine
 from agent_layer.errors import BadInputError, EngineError
 from agent_layer.gateway import listen, serve_gateway
-from agent_layer.infra.processes import reached
+from agent_layer.infra.processes import reachable_host
 from agent_layer.infra.redis import open_redis
-from agent_layer.local import GatewayProcesses, export_lines, with_key, with_providers
+from agent_layer.local import GatewayProcesses, ensure_api_key, run_provider_proxy, shell_exports
 from agent_layer.recorder import ensure_shipper
 from agent_layer.settings import Settings
 
 _CHECK_SECONDS = 0.1
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(serve)
 
 
 def serve(
@@ -35,12 +30,12 @@ def serve(
     tls_key: Annotated[Path | None, typer.Option(help="Its private key, unless it is in the same file.")] = None,
     insecure: Annotated[bool, typer.Option("--insecure", help="Let others connect without TLS.")] = False,
 ) -> None:
-    """Serve the gateway against configured servers (AGENT_LAYER_VLLM_URLS, AGENT_LAYER_REDIS_URL, ...)."""
+    """Serve the gateway for configured engines (AGENT_LAYER_VLLM_URLS) and Redis."""
     asked = {"tls_cert": tls_cert, "tls_key": tls_key, "insecure": insecure or None}
-    settings = with_key(context.obj).model_copy(update={name: value for name, value in asked.items() if value})
+    settings = ensure_api_key(context.obj).model_copy(update={name: value for name, value in asked.items() if value})
     _know_engines(settings)
     ensure_shipper(settings)  # for logs of processes that were killed
-    with with_providers(settings) as found:
+    with run_provider_proxy(settings) as found:
         if processes > 1:
             _serve_processes(found, host, port, processes)
         else:
@@ -50,7 +45,9 @@ def serve(
 def _serve_here(settings: Settings, host: str, port: int) -> None:
     listener = listen(host, port)
     scheme = "https" if settings.tls_cert else "http"
-    settings = settings.model_copy(update={"gateway_url": f"{scheme}://{reached(host)}:{listener.getsockname()[1]}"})
+    settings = settings.model_copy(
+        update={"gateway_url": f"{scheme}://{reachable_host(host)}:{listener.getsockname()[1]}"}
+    )
     serve_gateway(settings, [listener], lambda: _tell(settings))
 
 
@@ -65,7 +62,7 @@ def _serve_processes(settings: Settings, host: str, port: int, num_processes: in
 
 
 def _tell(settings: Settings) -> None:
-    for line in export_lines(settings):
+    for line in shell_exports(settings):
         typer.echo(line)
 
 
@@ -74,10 +71,10 @@ def _know_engines(settings: Settings) -> None:
     with open_redis(settings) as redis:
         try:
             for url in settings.engine_urls:
-                put_on_board(settings, redis, url)
+                register_engine(settings, redis, url)
         except EngineError as error:
             raise BadInputError(str(error)) from error
-        if not board_of(settings, redis).engines():
+        if not open_engine_registry(settings, redis).engines():
             raise BadInputError(
                 "serve: expected an engine, but AGENT_LAYER_VLLM_URLS is not set and none is registered; set it to the"
                 " address of a vLLM server, or start one with 'agent-layer up --model PATH'"

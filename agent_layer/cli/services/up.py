@@ -10,16 +10,11 @@ import typer
 from rich.console import Console
 
 from agent_layer.errors import BadInputError, EngineError
-from agent_layer.local import Stack, VllmServer, export_lines, run_stack
+from agent_layer.local import Stack, VllmServer, run_stack, shell_exports
 from agent_layer.recorder import ensure_shipper
 from agent_layer.settings import Settings
 
 _CHECK_SECONDS = 1.0
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(up)
 
 
 def up(
@@ -28,13 +23,16 @@ def up(
     engine: Annotated[str | None, typer.Option(help="Address of an engine that runs already.")] = None,
     port: Annotated[int, typer.Option(help="Of the gateway; 0 takes a free one.")] = 8790,
 ) -> None:
-    """Run Redis, objects, an engine and the gateway; print how others find them; Ctrl-C stops it."""
+    """Run Redis, objects, an engine and the gateway on this machine.
+
+    Prints the settings by which workers and trainers find them. Ctrl-C stops everything.
+    """
     source = _engine_of(context.obj, model, engine)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with suppress(KeyboardInterrupt), ExitStack() as running:
         stack = _start(running, context.obj, source, port)
         ensure_shipper(stack.settings)  # for logs of processes that were killed
-        for line in export_lines(stack.settings):
+        for line in shell_exports(stack.settings):
             typer.echo(line)
         while True:
             stack.check()

@@ -14,12 +14,6 @@ from agent_layer.store.maintenance import Finding, Grace
 from agent_layer.times import parse_span
 
 
-def register_compact(group: typer.Typer) -> None:
-    """Add the commands."""
-    group.command()(compact)
-    group.command()(gc)
-
-
 def compact(
     context: typer.Context,
     only_dead: Annotated[
@@ -27,14 +21,14 @@ def compact(
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how much there is to do.")] = False,
 ) -> None:
-    """Merge small segments, and rewrite those that hold bytes of something deleted; readers go on reading.
+    """Merge small segments, and rewrite segments that hold deleted bytes; readers are not disturbed.
 
     A segment is an object that holds many records; fewer of them are read faster. Run it once an hour or so:
     bytes of something deleted are then gone within about a day. It may be stopped at any time.
     """
     store = open_store(context.obj)
     with show_progress("segments") as progress:
-        report = store.compact(only_dead=only_dead, dry_run=dry_run, progress=progress)
+        report = store.admin.compact(only_dead=only_dead, dry_run=dry_run, progress=progress)
     deed = "would become" if dry_run else "became"
     sizes = (
         describe_size(report.bytes_removed)
@@ -55,14 +49,14 @@ def gc(
         str, typer.Option(help="What was stored less than this ago stays: 90s, 1h, 3d. Tombstones stay for 30 days.")
     ] = "1h",
 ) -> None:
-    """Remove objects that nobody needs: replaced segments, unfinished objects, old tombstones.
+    """Remove unneeded objects: replaced segments, unfinished objects, old tombstones.
 
     What may be the only copy of anything stays, and is named. Crashes leave such objects; 'store compact' leaves none.
     """
     store = open_store(context.obj)
     seconds = parse_span(grace, "--grace")
     with show_progress("objects") as progress:
-        report = store.collect_garbage(grace=Grace(seconds=seconds), dry_run=dry_run, progress=progress)
+        report = store.admin.collect_garbage(grace=Grace(seconds=seconds), dry_run=dry_run, progress=progress)
     for one in report.removed if dry_run else ():
         typer.echo(f"{one.key}: {one.reason}")
     deed = "would go" if dry_run else "removed"

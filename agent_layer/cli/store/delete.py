@@ -16,11 +16,6 @@ from agent_layer.store.index import Filters
 from agent_layer.store.maintenance import DeletionReport, ExpiryReport
 
 
-def register_delete(group: typer.Typer) -> None:
-    """Add the command."""
-    group.command()(delete)
-
-
 @takes_filters
 def delete(
     context: typer.Context,
@@ -35,7 +30,7 @@ def delete(
         bool, typer.Option("--cancel", help="First cancel their groups that the dispatcher still tries.")
     ] = False,
 ) -> None:
-    """Delete trajectories for ever: no search, rebuild or replay brings them back, and no object holds their bytes.
+    """Delete trajectories for ever: from search, rebuild and replay, and their bytes from the objects.
 
     Meant is one id, or all that pass every option given: --label user=u7, or --task t1 --run r1. Nothing asks again, so
     look with --dry-run first. Closed groups of which nothing is left go too. Stopped half-way, run it again.
@@ -72,11 +67,6 @@ def warn_of_bytes(report: DeletionReport, *, keep_bytes: bool) -> None:
     raise typer.Exit(1)
 
 
-def register_expire(group: typer.Typer) -> None:
-    """Add the command."""
-    group.command()(expire)
-
-
 @takes_filters
 def expire(
     context: typer.Context,
@@ -104,13 +94,13 @@ def expire(
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do it. Nothing asks again.")] = False,
 ) -> None:
-    """Delete what was kept for long enough: trajectories for which every rule and filter given holds.
+    """Delete trajectories that match every rule and filter given.
 
     Without --yes it only shows what would go. What still runs stays, and so does what a consumer of its run has yet to
     acknowledge. Example: --older-than 30d --split eval.
     """
     with show_progress("segments") as progress:
-        report = open_store(context.obj).expire(
+        report = open_store(context.obj).admin.expire(
             dry_run=not yes,
             purge=not keep_bytes,
             progress=progress,

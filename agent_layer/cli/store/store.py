@@ -4,30 +4,9 @@ from typing import Annotated
 
 import typer
 
-from agent_layer.cli.query import export_group, import_messages
-from agent_layer.cli.store.acl import acl
-from agent_layer.cli.store.compact import register_compact
-from agent_layer.cli.store.delete import register_delete, register_expire
 from agent_layer.cli.ui import show_progress
 from agent_layer.store import open_store
-from agent_layer.store.maintenance import describe
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    group = typer.Typer(
-        help="Look after what is stored: check, rebuild, compact, delete, import and export.", no_args_is_help=True
-    )
-    group.command()(reindex)
-    group.command()(check)
-    group.command()(cool)
-    group.command("import")(import_messages)
-    group.add_typer(export_group(), name="export")
-    register_delete(group)
-    register_expire(group)
-    register_compact(group)
-    group.command()(acl)
-    app.add_typer(group, name="store")
+from agent_layer.store.maintenance import describe_call_stats
 
 
 def reindex(
@@ -36,10 +15,10 @@ def reindex(
         bool, typer.Option("--drop", help="Empty the index first, so that nothing stays that no object says.")
     ] = False,
 ) -> None:
-    """Rebuild the Redis index from the objects alone; one that was stopped goes on where it was."""
+    """Rebuild the Redis index from the objects; continue a rebuild that was stopped."""
     store = open_store(context.obj)
     with show_progress("segments") as progress:
-        report = store.reindex(drop=drop, progress=progress)
+        report = store.admin.reindex(drop=drop, progress=progress)
     resumed = f", {report.num_resumed} of them before it was stopped" if report.num_resumed else ""
     typer.echo(f"{report.num_segments - len(report.corrupt)} of {report.num_segments} segments indexed{resumed}")
     for reason in report.corrupt:
@@ -52,22 +31,22 @@ def check(
     context: typer.Context,
     repair: Annotated[bool, typer.Option("--repair", help="Mend the index where it differs from the objects.")] = False,
 ) -> None:
-    """Compare index and objects both ways, and every checksum."""
+    """Compare index and objects in both directions, and verify every checksum."""
     store = open_store(context.obj)
     with show_progress("segments") as progress:
-        report = store.check(repair=repair, progress=progress)
+        report = store.admin.check(repair=repair, progress=progress)
     for finding in report.findings:
         typer.echo(f"{finding.kind}: {finding.subject}: {finding.detail}", err=True)
     counts = f"{report.num_segments} segments, {report.num_trajectories} trajectories, {len(report.findings)} findings"
     typer.echo(f"{counts}, mended" if report.repaired else counts)
-    for line in describe(report.figures):
+    for line in describe_call_stats(report.call_stats):
         typer.echo(line)
     if not report.is_sound:
         raise typer.Exit(1)
 
 
 def cool(context: typer.Context) -> None:
-    """Take a namespace that is done with out of Redis; its objects stay, and 'reindex' brings it back."""
+    """Remove a finished namespace from Redis. Its objects stay; 'reindex' restores it."""
     store = open_store(context.obj)
-    num_known = store.cool()
+    num_known = store.admin.offload()
     typer.echo(f"{num_known} trajectories of namespace {store.keys.namespace!r} are in the objects alone now")

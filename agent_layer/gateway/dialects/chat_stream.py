@@ -18,7 +18,7 @@ from agent_layer.gateway.dialects.chat_answer import (
     read_shown,
 )
 from agent_layer.gateway.dialects.refusals import openai_error
-from agent_layer.schema import UNREADABLE, Action, JsonObject, Logprobs, TokenIds, object_of, objects_of
+from agent_layer.schema import UNREADABLE, Action, JsonObject, Logprobs, TokenIds, as_json_object, as_json_objects
 
 
 @dataclass(slots=True)
@@ -33,7 +33,7 @@ class GrowingMessage:
         """Take a chunk."""
         for name, value in delta.items():
             if name == "tool_calls":
-                self._add_calls(objects_of(value))
+                self._add_calls(as_json_objects(value))
             elif isinstance(value, str) and name != "role":
                 self._texts.setdefault(name, []).append(value)
             elif value is not None:
@@ -49,7 +49,7 @@ class GrowingMessage:
         for delta in deltas:
             call = self._calls.setdefault(str(delta.get("index", len(self._calls))), {"function": {}})
             function = cast("dict[str, str]", call["function"])
-            for name, value in object_of(delta.get("function")).items():
+            for name, value in as_json_object(delta.get("function")).items():
                 text = "" if value is None else str(value)
                 function[name] = function.get(name, "") + text if name == "arguments" else text
             known = {name: value for name, value in delta.items() if value is not None}

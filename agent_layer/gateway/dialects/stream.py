@@ -14,7 +14,7 @@ from agent_layer.gateway.dialects.chat_answer import ChatAnswer
 from agent_layer.gateway.dialects.chat_stream import Chunk, GrowingAnswer, ends, read_chunks, read_shown_of
 from agent_layer.gateway.dialects.refusals import read_engine_error
 from agent_layer.gateway.dialects.turns import assistant_message, tool_call
-from agent_layer.schema import UNREADABLE, JsonObject, object_of, objects_of
+from agent_layer.schema import UNREADABLE, JsonObject, as_json_object, as_json_objects
 
 Kind: TypeAlias = Literal["reasoning", "text", "call"]
 Events: TypeAlias = list[JsonObject]
@@ -121,8 +121,8 @@ def _additions(message: JsonObject) -> Iterator[_Addition]:
     for name in ("content", "refusal"):
         if said := message.get(name):
             yield "text", "", "", str(said), None
-    for place, call in enumerate(objects_of(message.get("tool_calls"))):
-        function = object_of(call.get("function"))
+    for place, call in enumerate(as_json_objects(message.get("tool_calls"))):
+        function = as_json_object(call.get("function"))
         name, arguments = str(function.get("name") or ""), str(function.get("arguments") or "")
         yield "call", str(call.get("id") or ""), name, arguments, call.get("index", place)
 

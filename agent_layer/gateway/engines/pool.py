@@ -15,7 +15,7 @@ from contextlib import suppress
 from redis import Redis
 from redis.exceptions import RedisError
 
-from agent_layer.engines import Engine, EngineBoard, get_policy, newest_number, register_policy
+from agent_layer.engines import Engine, EngineRegistry, get_policy, newest_number, register_policy
 from agent_layer.errors import BadInputError, EngineError
 from agent_layer.gateway.dialects import ChatRequest
 from agent_layer.gateway.engines.health import check_engines
@@ -100,7 +100,7 @@ class EngineWatcher:
     """Assigns calls to engines, as the board allows, and reports drained engines to the board."""
 
     def __init__(
-        self, board: EngineBoard, gateway_id: str, settings: Settings, clock: Callable[[], float] = time.monotonic
+        self, board: EngineRegistry, gateway_id: str, settings: Settings, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.rotation = Rotation(settings.run, settings.engine_urls, settings.max_staleness)
         self.preemptions = Preemptions()
@@ -124,7 +124,7 @@ class EngineWatcher:
     async def close(self) -> None:
         """Remove this gateway from the board."""
         with suppress(RedisError):
-            await asyncio.to_thread(self._board.hide_gateway, self._gateway_id)
+            await asyncio.to_thread(self._board.remove_gateway, self._gateway_id)
 
     async def refresh(self) -> None:
         """Announce this gateway, then read the board: in this order no trainer misses it."""
@@ -175,7 +175,7 @@ class EngineWatcher:
         return self.rotation.choose(run, kept)
 
     def _show_and_read(self) -> tuple[list[Engine], dict[str, int]]:
-        self._board.show_gateway(self._gateway_id)
+        self._board.renew_gateway(self._gateway_id)
         engines = self._board.engines()
         return engines, self._newest_versions({engine.run for engine in engines} if self.rotation.has_limit else set())
 
@@ -212,13 +212,13 @@ class EngineWatcher:
         if engine is None or engine.state != "serving":
             return
         try:
-            await asyncio.to_thread(self._board.note_end, engine)
+            await asyncio.to_thread(self._board.mark_ended, engine)
         except RedisError as error:
             log.warning("board unreachable: %s", error)  # it is asked again
 
     async def _acknowledge(self, engine: Engine) -> None:
         try:
-            await asyncio.to_thread(self._board.say_idle, engine.url, self._gateway_id, engine.epoch)
+            await asyncio.to_thread(self._board.mark_idle, engine.url, self._gateway_id, engine.epoch)
         except RedisError as error:
             log.warning("board unreachable: %s", error)  # the next refresh wakes this again
         else:

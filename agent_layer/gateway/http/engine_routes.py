@@ -7,7 +7,7 @@ import msgspec
 from aiohttp import web
 from redis import Redis
 
-from agent_layer.engines import Engine, board_of, join_engine, leave_engine
+from agent_layer.engines import Engine, join_engine, leave_engine, open_engine_registry
 from agent_layer.gateway.calls import read_body
 from agent_layer.gateway.engines import EngineWatcher
 from agent_layer.gateway.http.errors import as_json
@@ -73,7 +73,7 @@ class EngineRoutes:
 
     async def _drain(self, request: web.Request) -> web.Response:
         url = (await self._read(request)).url
-        board = board_of(self._settings, self._redis)
+        board = open_engine_registry(self._settings, self._redis)
         await asyncio.to_thread(board.change, url, is_drained=True)
         await self._watch.refresh()
         return as_json([self._shown(engine) for engine in self._watch.rotation.all_engines if engine.url == url])

@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Protocol, TypeAlias
 
 from agent_layer.gateway.rollouts.log import Log
-from agent_layer.schema import LogRecord, StepPart, cause_of_break, is_empty
+from agent_layer.schema import LogRecord, StepPart, is_empty_answer, prefix_break_cause
 
 Sample: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]
 """Name, and labels with their values."""
@@ -65,8 +65,8 @@ class CountingLog:
         self._counters.add("calls_ended", status=part.status or "unknown")
         if part.capture_level == "text":
             self._counters.add("text_level_calls")
-        if is_empty(part):
+        if is_empty_answer(part):
             self._counters.add("zero_token_calls")
         for finding in part.findings:
-            if cause := cause_of_break(finding):
+            if cause := prefix_break_cause(finding):
                 self._counters.add("prefix_breaks", cause=cause)

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias, cast
 
 import msgspec
 
-from agent_layer.schema import UNREADABLE, JsonObject, object_of, objects_of
+from agent_layer.schema import UNREADABLE, JsonObject, as_json_object, as_json_objects
 
 BreakCause: TypeAlias = Literal["template", "reserialised_tool_call", "edited_history", "compaction"]
 """``template``: the messages are the same, but the chat template writes them otherwise. ``reserialised_tool_call``: the
@@ -101,13 +101,13 @@ def _text_of(message: JsonObject) -> str:
     """Text of a message; its text parts are joined, and null is empty."""
     content = message.get("content")
     if isinstance(content, list):
-        return "".join([str(part.get("text", "")) for part in objects_of(cast("object", content))])
+        return "".join([str(part.get("text", "")) for part in as_json_objects(cast("object", content))])
     return content if isinstance(content, str) else ""
 
 
 def _calls_of(message: JsonObject) -> list[tuple[str, str]]:
     """(name, arguments) of each tool call."""
-    functions = [object_of(call.get("function")) for call in objects_of(message.get("tool_calls"))]
+    functions = [as_json_object(call.get("function")) for call in as_json_objects(message.get("tool_calls"))]
     return [(str(function.get("name")), str(function.get("arguments"))) for function in functions]
 
 

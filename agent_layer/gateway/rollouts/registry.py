@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 from agent_layer.errors import BadInputError, NotFoundError
 from agent_layer.gateway.rollouts.counters import Counters
 from agent_layer.gateway.rollouts.rollout import LiveRollout
-from agent_layer.schema import trajectory_id_of
+from agent_layer.schema import make_trajectory_id
 from agent_layer.schema.wire import RenewedRollouts, RenewRequest
 
 Lapse: TypeAlias = Literal["idle", "expired", "forgotten"]
@@ -91,7 +91,7 @@ class RolloutRegistry:
     def find_newest(self, rollout: LiveRollout) -> LiveRollout | None:
         """Find the newest attempt at the same rollout; None when none was opened yet."""
         newest = self._newest.get(rollout.started.rollout_id)
-        return None if newest is None else self.look(trajectory_id_of(rollout.started.rollout_id, newest))
+        return None if newest is None else self.look(make_trajectory_id(rollout.started.rollout_id, newest))
 
     def forget(self, rollout: LiveRollout) -> None:
         """Undo ``add``."""
@@ -120,7 +120,9 @@ class RolloutRegistry:
 
         Raises: NotFoundError: this process never opened it.
         """
-        return self.find(trajectory_id_of(rollout_id, self._newest.get(rollout_id, 0) if attempt is None else attempt))
+        return self.find(
+            make_trajectory_id(rollout_id, self._newest.get(rollout_id, 0) if attempt is None else attempt)
+        )
 
     def renew(self, trajectory_id: str, lease_seconds: float) -> bool:
         """Let a key hold for ``lease_seconds`` from now; False: there is no open rollout of this name."""

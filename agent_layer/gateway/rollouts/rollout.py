@@ -28,7 +28,7 @@ from agent_layer.schema import (
     check_name,
     new_id,
 )
-from agent_layer.schema.wire import KEY_PREFIX, OpenRequest, start_of
+from agent_layer.schema.wire import KEY_PREFIX, OpenRequest, make_attempt_started
 
 _CAPS = ("max_tokens", "max_completion_tokens")
 
@@ -301,7 +301,7 @@ def new_rollout(
 
     Raises: BadInputError: a name cannot stand in addresses, or what is no sampling is to be overridden.
     """
-    started = start_of(request, rollout_id=mint(), run=run, at=time.time())
+    started = make_attempt_started(request, rollout_id=mint(), run=run, at=time.time())
     check_name(started.rollout_id, "rollout")
     check_name(started.run, "run")
     if started.attempt < 0:

@@ -6,16 +6,16 @@ from agent_layer.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from agent_layer.infra.processes.addresses import (
-        answers as answers,
-    )
-    from agent_layer.infra.processes.addresses import (
         free_port as free_port,
     )
     from agent_layer.infra.processes.addresses import (
-        listens as listens,
+        is_listening as is_listening,
     )
     from agent_layer.infra.processes.addresses import (
-        reached as reached,
+        is_responding as is_responding,
+    )
+    from agent_layer.infra.processes.addresses import (
+        reachable_host as reachable_host,
     )
     from agent_layer.infra.processes.detached import (
         LOCK_DESCRIPTOR as LOCK_DESCRIPTOR,
@@ -39,44 +39,44 @@ if TYPE_CHECKING:
         write_pulse as write_pulse,
     )
     from agent_layer.infra.processes.reaper import (
-        AT_ONCE as AT_ONCE,
+        KILL_NOW as KILL_NOW,
     )
     from agent_layer.infra.processes.reaper import (
         REAPER_PROGRAM as REAPER_PROGRAM,
     )
     from agent_layer.infra.processes.reaper import (
-        ChildBell as ChildBell,
+        ChildExitPipe as ChildExitPipe,
     )
     from agent_layer.infra.processes.reaper import (
-        adopt_orphans as adopt_orphans,
+        become_subreaper as become_subreaper,
     )
     from agent_layer.infra.processes.reaper import (
-        children_of as children_of,
+        die_with_parent as die_with_parent,
     )
     from agent_layer.infra.processes.reaper import (
-        end_as as end_as,
-    )
-    from agent_layer.infra.processes.reaper import (
-        end_with_parent as end_with_parent,
+        exit_like as exit_like,
     )
     from agent_layer.infra.processes.reaper import (
         keep as keep,
     )
     from agent_layer.infra.processes.reaper import (
-        kill_below as kill_below,
+        kill_descendants as kill_descendants,
+    )
+    from agent_layer.infra.processes.reaper import (
+        list_children as list_children,
     )
     from agent_layer.infra.processes.restart import Deaths as Deaths
-    from agent_layer.infra.processes.supervised import Leashed as Leashed
-    from agent_layer.infra.processes.supervised import start_leashed as start_leashed
+    from agent_layer.infra.processes.supervised import SupervisedProcess as SupervisedProcess
+    from agent_layer.infra.processes.supervised import start_supervised as start_supervised
 else:
     __getattr__ = lazy_exports(
         __name__,
         {
             "agent_layer.infra.processes.addresses": (
-                "answers",
+                "is_responding",
                 "free_port",
-                "listens",
-                "reached",
+                "is_listening",
+                "reachable_host",
             ),
             "agent_layer.infra.processes.detached": (
                 "Detached",
@@ -94,20 +94,20 @@ else:
                 "write_pulse",
             ),
             "agent_layer.infra.processes.reaper": (
-                "AT_ONCE",
-                "ChildBell",
+                "KILL_NOW",
+                "ChildExitPipe",
                 "REAPER_PROGRAM",
-                "adopt_orphans",
-                "children_of",
-                "end_as",
-                "end_with_parent",
+                "become_subreaper",
+                "list_children",
+                "exit_like",
+                "die_with_parent",
                 "keep",
-                "kill_below",
+                "kill_descendants",
             ),
             "agent_layer.infra.processes.restart": ("Deaths",),
             "agent_layer.infra.processes.supervised": (
-                "Leashed",
-                "start_leashed",
+                "SupervisedProcess",
+                "start_supervised",
             ),
         },
     )

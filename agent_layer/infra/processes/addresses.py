@@ -15,14 +15,14 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def reached(host: str) -> str:
+def reachable_host(host: str) -> str:
     """Where a listener at this host is reached from its own machine, as URLs write it."""
     if host in ("0.0.0.0", ""):
         return "127.0.0.1"
     return f"[{'::1' if host == '::' else host}]" if ":" in host else host
 
 
-def listens(url: str) -> bool:
+def is_listening(url: str) -> bool:
     """Whether connections to this address are taken."""
     parts = urlsplit(url)
     try:
@@ -32,7 +32,7 @@ def listens(url: str) -> bool:
     return True
 
 
-def answers(url: str) -> bool:
+def is_responding(url: str) -> bool:
     """Whether a GET of this address succeeds."""
     try:
         with urlopen(url, timeout=_ANSWER_SECONDS):

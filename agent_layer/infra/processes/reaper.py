@@ -23,7 +23,7 @@ _SET_DEATH_SIGNAL, _SET_SUBREAPER = 1, 36
 """Numbers of prctl."""
 REAPER_PROGRAM: Final = __file__
 """Path of this file: it runs by path, without this project's packages."""
-AT_ONCE = b"!"
+KILL_NOW = b"!"
 """Written into a lifeline, by whoever does not wait for a command to end by itself."""
 _GRACE_SECONDS = 2.0
 """For a command to end by itself when the lifeline is cut; it hears of that in its own way."""
@@ -34,12 +34,12 @@ _FOR_OTHERS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, sig
 """Signals that a program may send to its group, or somebody else to end it; the keeper outlives them."""
 
 
-def adopt_orphans() -> None:
+def become_subreaper() -> None:
     """Become the parent of all descendants that lose theirs."""
     _prctl(_SET_SUBREAPER, 1)
 
 
-def end_with_parent(parent: int) -> None:
+def die_with_parent(parent: int) -> None:
     """Be killed when the parent dies, also if it already has.
 
     Args:
@@ -55,7 +55,7 @@ def _prctl(option: int, value: int) -> None:
         ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 
 
-def children_of(pid: int) -> list[int]:
+def list_children(pid: int) -> list[int]:
     """Living and dead children of a process; none where the machine does not tell."""
     found: list[int] = []
     tasks = f"/proc/{pid}/task"
@@ -66,11 +66,11 @@ def children_of(pid: int) -> list[int]:
     return found
 
 
-def kill_below(spared: Collection[int] = ()) -> None:
+def kill_descendants(spared: Collection[int] = ()) -> None:
     """Kill all descendants of this process but these children and theirs, and clear them away."""
     deadline = time.monotonic() + _LONGEST_KILL_SECONDS
     while time.monotonic() < deadline:
-        doomed = [pid for child in children_of(os.getpid()) if child not in spared for pid in _family_of(child)]
+        doomed = [pid for child in list_children(os.getpid()) if child not in spared for pid in _family_of(child)]
         for pid in doomed:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
@@ -84,11 +84,11 @@ def kill_below(spared: Collection[int] = ()) -> None:
 
 def _family_of(pid: int) -> Iterator[int]:
     yield pid
-    for child in children_of(pid):
+    for child in list_children(pid):
         yield from _family_of(child)
 
 
-class ChildBell:
+class ChildExitPipe:
     """Becomes readable when a child of this process has ended."""
 
     def __init__(self) -> None:
@@ -117,26 +117,26 @@ def keep(child: int, lifeline: int, grace_seconds: float) -> int:
 
     Returns: the child's status, as ``os.waitpid`` gives it.
     """
-    bell, poll = ChildBell(), select.poll()
+    bell, poll = ChildExitPipe(), select.poll()
     poll.register(bell.reader, select.POLLIN)
     poll.register(lifeline, select.POLLIN)
     deadline = float("inf")
     while True:
         for pid, status in bell.ended():
             if pid == child:
-                kill_below()
+                kill_descendants()
                 return status
         if time.monotonic() >= deadline:
             os.kill(child, signal.SIGKILL)
         left_ms = None if deadline == float("inf") else max(1.0, (deadline - time.monotonic()) * 1000)
         for descriptor, _ in poll.poll(left_ms):
             if descriptor == lifeline:
-                is_ordered = os.read(lifeline, 1) == AT_ONCE
+                is_ordered = os.read(lifeline, 1) == KILL_NOW
                 poll.unregister(lifeline)
                 deadline = time.monotonic() + (0.0 if is_ordered else grace_seconds)
 
 
-def end_as(status: int) -> None:
+def exit_like(status: int) -> None:
     """End this process in the way in which another has ended."""
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
@@ -149,11 +149,11 @@ def end_as(status: int) -> None:
 
 def main(channel: int | None, command: list[str]) -> None:
     """Keep a command; signals to the group of both are for the command alone."""
-    adopt_orphans()
+    become_subreaper()
     keeper = os.getpid()
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, _FOR_OTHERS)  # the command may be faster than this process
     if (child := os.fork()) == 0:
-        end_with_parent(keeper)
+        die_with_parent(keeper)
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, 0)
         for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and so would what it becomes
@@ -165,7 +165,7 @@ def main(channel: int | None, command: list[str]) -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     if channel is not None:
         os.close(channel)
-    end_as(keep(child, 0, _GRACE_SECONDS))
+    exit_like(keep(child, 0, _GRACE_SECONDS))
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ _SET_DEATH_SIGNAL = 1
 
 
 @dataclass(frozen=True)
-class Leashed:
+class SupervisedProcess:
     """A command on its leash."""
 
     process: subprocess.Popen[bytes]
@@ -38,7 +38,7 @@ class Leashed:
         """Whether the command still runs."""
         return self.process.poll() is None
 
-    def comes_up(self, is_up: Callable[[], bool], seconds: float) -> bool:
+    def wait_until_up(self, is_up: Callable[[], bool], seconds: float) -> bool:
         """Wait until it serves; False when it ended before, or does not within so many seconds."""
         deadline = time.monotonic() + seconds
         while not is_up():
@@ -48,7 +48,7 @@ class Leashed:
         return True
 
     @property
-    def last_words(self) -> str:
+    def log_tail(self) -> str:
         """Last lines that the command wrote."""
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-8:])
 
@@ -63,7 +63,7 @@ class Leashed:
             self.process.wait()
 
 
-def start_leashed(command: Sequence[str], variables: Mapping[str, str], log: Path) -> Leashed:
+def start_supervised(command: Sequence[str], variables: Mapping[str, str], log: Path) -> SupervisedProcess:
     """Start a command that ends with this process.
 
     Args:
@@ -81,7 +81,7 @@ def start_leashed(command: Sequence[str], variables: Mapping[str, str], log: Pat
             stderr=output,
             start_new_session=True,
         )
-    return Leashed(process, log)
+    return SupervisedProcess(process, log)
 
 
 def hold(command: Sequence[str], grace_seconds: float = GRACE_SECONDS) -> int:

@@ -5,36 +5,21 @@ from typing import TYPE_CHECKING
 from agent_layer.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from agent_layer.infra.redis.acl import ROLES as ROLES
-    from agent_layer.infra.redis.acl import rules_of as rules_of
-    from agent_layer.infra.redis.client import (
-        AsyncRedis as AsyncRedis,
-    )
-    from agent_layer.infra.redis.client import (
-        S3Client as S3Client,
-    )
-    from agent_layer.infra.redis.client import (
-        open_async_redis as open_async_redis,
-    )
-    from agent_layer.infra.redis.client import (
-        open_redis as open_redis,
-    )
-    from agent_layer.infra.redis.client import (
-        open_s3 as open_s3,
-    )
+    from agent_layer.infra.redis.client import AsyncRedis as AsyncRedis
+    from agent_layer.infra.redis.client import S3Client as S3Client
+    from agent_layer.infra.redis.client import open_async_redis as open_async_redis
+    from agent_layer.infra.redis.client import open_redis as open_redis
+    from agent_layer.infra.redis.client import open_s3 as open_s3
     from agent_layer.infra.redis.embedded import find_redis_server as find_redis_server
     from agent_layer.infra.redis.keys import Keys as Keys
     from agent_layer.infra.redis.retry import RedisUnreachableError as RedisUnreachableError
     from agent_layer.infra.redis.retry import delays as delays
-    from agent_layer.infra.redis.scripts import load_script as load_script
+    from agent_layer.infra.redis.scripts import LuaScript as LuaScript
+    from agent_layer.infra.redis.scripts import commands_of as commands_of
 else:
     __getattr__ = lazy_exports(
         __name__,
         {
-            "agent_layer.infra.redis.acl": (
-                "ROLES",
-                "rules_of",
-            ),
             "agent_layer.infra.redis.client": (
                 "AsyncRedis",
                 "S3Client",
@@ -48,6 +33,9 @@ else:
                 "RedisUnreachableError",
                 "delays",
             ),
-            "agent_layer.infra.redis.scripts": ("load_script",),
+            "agent_layer.infra.redis.scripts": (
+                "LuaScript",
+                "commands_of",
+            ),
         },
     )

@@ -1,40 +1,53 @@
-"""This file holds how the scripts that run inside Redis are put together: what a script stands behind, then itself."""
+"""Lua scripts that run inside Redis. Each is declared beside its callers, with the rights that it needs."""
 
-from functools import cache
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from redis import Redis
 from redis.commands.core import Script
 
-_LUA = Path(__file__).parents[2] / "store" / "lua"
 
-STANDS_BEHIND: dict[str, tuple[str, ...]] = {
-    "find": ("scan",),
-    "tally": ("scan",),
-    "count": ("scan",),
-    "audit": ("blocks",),
-    "retire": ("blocks",),
-    "strays": ("blocks",),
-    "blobs": ("blocks",),
-    "unneeded": ("blocks",),
-    "mark": ("blocks", "merged"),
-    "rewards": ("blocks", "events", "basis"),
-    "forget": ("blocks", "events", "death"),
-    "commit": ("blocks", "events", "basis", "death", "merged"),
-    "claims/join": ("claims/shared",),
-    "claims/take": ("claims/shared",),
-    "claims/renew": ("claims/shared",),
-    "claims/postpone": ("claims/shared",),
-    "claims/ack": ("claims/shared",),
-}
-"""Each script → the files before it, in their order: each uses what those before it define."""
+@dataclass(frozen=True, kw_only=True)
+class LuaScript:
+    """One script: its files, the commands that it calls and the keys that it reaches.
+
+    A script runs with the rights of its caller, so access rules follow from these declarations. They count what the
+    script's own code reaches, in preludes too; unused functions of a prelude add nothing. A test compares them with
+    the text.
+    """
+
+    file: Path
+    preludes: tuple[Path, ...] = ()
+    """Files whose text comes first, in this order: each uses what those before it define."""
+    constants: str = ""
+    """Lua code before all files, for tables that Python and Lua share."""
+    commands: str
+    """Redis commands, lower case, separated by spaces."""
+    reads: str = ""
+    """Families of keys that it only reads; see ``Keys``. A word is one key, ``word:*`` all keys below it."""
+    writes: str = ""
+    """Families of keys that it reads and writes."""
+    keys: tuple[str, ...] = ("",)
+    """Families that its KEYS name; the empty one is the prefix of the namespace. Redis 7 requires them writable."""
+
+    @property
+    def name(self) -> str:
+        """Name of its file, without the suffix."""
+        return self.file.stem
+
+    @cached_property
+    def text(self) -> str:
+        """The whole script, as Redis receives it."""
+        return self.constants + "".join(file.read_text() for file in (*self.preludes, self.file))
+
+    def load(self, redis: Redis) -> Script:
+        """Return the script as a function of its keys and arguments; Redis receives its text on the first call."""
+        return redis.register_script(self.text)
 
 
-def load_script(redis: Redis, name: str) -> Script:
-    """Give a script as a function; Redis is sent its text when it is first called there."""
-    return redis.register_script(_text_of(name))
-
-
-@cache
-def _text_of(name: str) -> str:
-    return "".join((_LUA / f"{one}.lua").read_text() for one in (*STANDS_BEHIND[name], name))
+def commands_of(scripts: Iterable[LuaScript]) -> set[str]:
+    """Return every command that a caller of these scripts needs, those to send and run scripts included."""
+    commands = {name for script in scripts for name in script.commands.split()}
+    return commands | {"evalsha", "script|load"} if commands else commands

@@ -6,14 +6,14 @@ from agent_layer.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from agent_layer.ingest.conventions.recognition import SESSIONS as SESSIONS
-    from agent_layer.ingest.conventions.recognition import see as see
+    from agent_layer.ingest.conventions.recognition import interpret_span as interpret_span
 else:
     __getattr__ = lazy_exports(
         __name__,
         {
             "agent_layer.ingest.conventions.recognition": (
                 "SESSIONS",
-                "see",
+                "interpret_span",
             ),
         },
     )

@@ -3,10 +3,19 @@
 from typing import cast
 
 from agent_layer import otel_names as names
-from agent_layer.ingest import AgentRun, ModelCall, Seen, SpanReceived, ToolCall, json_of, text_of, usage_of
-from agent_layer.schema import Action, JsonObject, chat_messages_of, objects_of
+from agent_layer.ingest import (
+    AgentRun,
+    ModelCall,
+    ReceivedSpan,
+    SpanMeaning,
+    ToolCall,
+    first_text,
+    parse_json_text,
+    token_usage,
+)
+from agent_layer.schema import Action, JsonObject, as_json_objects, to_chat_messages
 
-__all__ = ["SESSIONS", "read", "sampling_of"]
+__all__ = ["SESSIONS", "read", "requested_sampling"]
 
 SESSIONS = (names.CONVERSATION,)
 
@@ -17,54 +26,54 @@ _REASONS = {"tool_call": "tool_calls"}
 """Finish reasons whose name in a chat answer differs."""
 
 
-def read(span: SpanReceived) -> Seen | None:
+def read(span: ReceivedSpan) -> SpanMeaning | None:
     """Say what the span tells of; None when it does not follow this convention."""
     attributes = span.attributes
-    operation = text_of(attributes, names.OPERATION)
+    operation = first_text(attributes, names.OPERATION)
     if operation in _CALLS:
         details = [event.attributes for event in span.events if event.name == _DETAILS]
         return _model_call({name: value for one in (*details, attributes) for name, value in one.items()})
     if operation == names.EXECUTE_TOOL:
         return ToolCall(
-            name=text_of(attributes, names.TOOL_NAME) or span.name.removeprefix(f"{operation} "),
-            arguments=json_of(attributes.get(names.TOOL_ARGUMENTS)),
-            output=json_of(attributes.get(names.TOOL_RESULT)),
-            call_id=text_of(attributes, names.TOOL_CALL_ID),
+            name=first_text(attributes, names.TOOL_NAME) or span.name.removeprefix(f"{operation} "),
+            arguments=parse_json_text(attributes.get(names.TOOL_ARGUMENTS)),
+            output=parse_json_text(attributes.get(names.TOOL_RESULT)),
+            call_id=first_text(attributes, names.TOOL_CALL_ID),
         )
     if operation == names.INVOKE_AGENT:
-        return AgentRun(name=text_of(attributes, names.AGENT) or span.name.removeprefix(f"{operation} "))
+        return AgentRun(name=first_text(attributes, names.AGENT) or span.name.removeprefix(f"{operation} "))
     return None
 
 
-def sampling_of(attributes: JsonObject) -> JsonObject:
+def requested_sampling(attributes: JsonObject) -> JsonObject:
     """Give what was asked of the sampler, by the names of a chat request."""
     asked = {name: attributes[told] for name, told in names.SAMPLING.items() if told in attributes}
     return asked | ({"n": attributes[names.CHOICE_COUNT]} if names.CHOICE_COUNT in attributes else {})
 
 
 def _model_call(attributes: JsonObject) -> ModelCall:
-    instructions = objects_of(json_of(attributes.get(names.SYSTEM_INSTRUCTIONS)))
+    instructions = as_json_objects(parse_json_text(attributes.get(names.SYSTEM_INSTRUCTIONS)))
     told = [{"role": "system", "parts": instructions}] if instructions else []
-    asked = [*told, *objects_of(json_of(attributes.get(names.INPUT_MESSAGES)))]
+    asked = [*told, *as_json_objects(parse_json_text(attributes.get(names.INPUT_MESSAGES)))]
     return ModelCall(
-        messages=[message for one in asked for message in chat_messages_of(one)] or None,
-        tools=[_tool(one) for one in objects_of(json_of(attributes.get(names.TOOL_DEFINITIONS)))] or None,
-        sampling=sampling_of(attributes),
-        model=text_of(attributes, names.RESPONSE_MODEL, names.REQUEST_MODEL),
+        messages=[message for one in asked for message in to_chat_messages(one)] or None,
+        tools=[_tool(one) for one in as_json_objects(parse_json_text(attributes.get(names.TOOL_DEFINITIONS)))] or None,
+        sampling=requested_sampling(attributes),
+        model=first_text(attributes, names.RESPONSE_MODEL, names.REQUEST_MODEL),
         actions=_actions(attributes) or None,
-        usage=usage_of(attributes, (names.INPUT_TOKENS,), (names.OUTPUT_TOKENS,)),
+        usage=token_usage(attributes, (names.INPUT_TOKENS,), (names.OUTPUT_TOKENS,)),
     )
 
 
 def _actions(attributes: JsonObject) -> list[Action]:
-    answers = objects_of(json_of(attributes.get(names.OUTPUT_MESSAGES)))
+    answers = as_json_objects(parse_json_text(attributes.get(names.OUTPUT_MESSAGES)))
     told = attributes.get(names.FINISH_REASONS)
     reasons = cast("list[object]", told) if isinstance(told, list) else []
     at_span = [reason if isinstance(reason, str) else None for reason in reasons] + [None] * len(answers)
     return [
         Action(
-            message=next(chat_messages_of(answer), None),
-            finish_reason=_reason(text_of(answer, "finish_reason") or at_span[number]),
+            message=next(to_chat_messages(answer), None),
+            finish_reason=_reason(first_text(answer, "finish_reason") or at_span[number]),
         )
         for number, answer in enumerate(answers)
     ]

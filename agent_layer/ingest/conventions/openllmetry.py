@@ -7,16 +7,16 @@ from agent_layer import otel_names as names
 from agent_layer.ingest import (
     AgentRun,
     ModelCall,
-    Seen,
-    SpanReceived,
+    ReceivedSpan,
+    SpanMeaning,
     ToolCall,
-    in_order,
-    json_of,
-    nested,
-    text_of,
-    usage_of,
+    first_text,
+    numbered_objects,
+    parse_json_text,
+    token_usage,
+    unflatten,
 )
-from agent_layer.ingest.conventions.genai import sampling_of
+from agent_layer.ingest.conventions.genai import requested_sampling
 from agent_layer.schema import Action, JsonObject
 
 __all__ = ["SESSIONS", "read"]
@@ -26,31 +26,33 @@ SESSIONS = ("traceloop.association.properties.session_id", "traceloop.associatio
 _CALLS = ("chat", "completion")
 
 
-def read(span: SpanReceived) -> Seen | None:
+def read(span: ReceivedSpan) -> SpanMeaning | None:
     """Say what the span tells of; None when it does not follow this convention."""
     attributes = span.attributes
-    name = text_of(attributes, "traceloop.entity.name") or span.name
-    match text_of(attributes, "traceloop.span.kind"):
+    name = first_text(attributes, "traceloop.entity.name") or span.name
+    match first_text(attributes, "traceloop.span.kind"):
         case "tool":
-            asked, answered = (json_of(attributes.get(f"traceloop.entity.{end}")) for end in ("input", "output"))
+            asked, answered = (
+                parse_json_text(attributes.get(f"traceloop.entity.{end}")) for end in ("input", "output")
+            )
             return ToolCall(name=name, arguments=asked, output=answered)
         case "agent":
             return AgentRun(name=name)
         case _:
-            is_call = text_of(attributes, "llm.request.type") in _CALLS and names.INPUT_MESSAGES not in attributes
+            is_call = first_text(attributes, "llm.request.type") in _CALLS and names.INPUT_MESSAGES not in attributes
             return _model_call(attributes) if is_call else None
 
 
 def _model_call(attributes: JsonObject) -> ModelCall:
-    asked = [_message(item, "user") for item in nested(attributes, "gen_ai.prompt")]
-    tools = [_tool(item) for item in nested(attributes, "llm.request.functions")]
+    asked = [_message(item, "user") for item in unflatten(attributes, "gen_ai.prompt")]
+    tools = [_tool(item) for item in unflatten(attributes, "llm.request.functions")]
     return ModelCall(
         messages=asked or None,
         tools=tools or None,
-        sampling=sampling_of(attributes),
-        model=text_of(attributes, names.RESPONSE_MODEL, names.REQUEST_MODEL),
-        actions=[_action(item) for item in nested(attributes, "gen_ai.completion")] or None,
-        usage=usage_of(
+        sampling=requested_sampling(attributes),
+        model=first_text(attributes, names.RESPONSE_MODEL, names.REQUEST_MODEL),
+        actions=[_action(item) for item in unflatten(attributes, "gen_ai.completion")] or None,
+        usage=token_usage(
             attributes,
             (names.INPUT_TOKENS, "gen_ai.usage.prompt_tokens"),
             (names.OUTPUT_TOKENS, "gen_ai.usage.completion_tokens"),
@@ -59,12 +61,12 @@ def _model_call(attributes: JsonObject) -> ModelCall:
 
 
 def _action(item: JsonObject) -> Action:
-    return Action(message=_message(item, "assistant"), finish_reason=text_of(item, "finish_reason"))
+    return Action(message=_message(item, "assistant"), finish_reason=first_text(item, "finish_reason"))
 
 
 def _message(item: JsonObject, role: str) -> JsonObject:
     message: JsonObject = {"role": item.get("role", role), "content": item.get("content")}
-    if calls := in_order(item.get("tool_calls")):
+    if calls := numbered_objects(item.get("tool_calls")):
         message["tool_calls"] = [_call(one) for one in calls]
     return message | {name: item[name] for name in ("tool_call_id",) if name in item}
 
@@ -75,4 +77,4 @@ def _call(told: JsonObject) -> JsonObject:
 
 
 def _tool(item: JsonObject) -> JsonObject:
-    return {"type": "function", "function": item | {"parameters": json_of(item.get("parameters"))}}
+    return {"type": "function", "function": item | {"parameters": parse_json_text(item.get("parameters"))}}

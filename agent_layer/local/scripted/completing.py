@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from agent_layer.errors import BadInputError
-from agent_layer.local.scripted.script import id_of, logprob_of
+from agent_layer.local.scripted.script import token_logprob, word_token_id
 from agent_layer.schema import JsonObject
 
 
 @dataclass(kw_only=True)
-class SeenCall:
+class ReceivedCall:
     """One call as the engine saw it; tests compare what was captured with it."""
 
     body: JsonObject
@@ -22,7 +22,7 @@ class SeenCall:
     """False while it runs, and for good when the client hung up."""
 
 
-def begun_by(calls: Sequence[SeenCall], prompt_token_ids: Sequence[int]) -> tuple[SeenCall, int]:
+def find_continued_chat(calls: Sequence[ReceivedCall], prompt_token_ids: Sequence[int]) -> tuple[ReceivedCall, int]:
     """Find the chat whose answer is to be continued, and how many tokens of it were said.
 
     Raises: BadInputError: there was none.
@@ -39,11 +39,11 @@ def begun_by(calls: Sequence[SeenCall], prompt_token_ids: Sequence[int]) -> tupl
 
 def text_choice(word: str, delta: JsonObject, body: JsonObject) -> JsonObject:
     """Say a word as text completions do."""
-    token_id = id_of(word)
+    token_id = word_token_id(word)
     told: JsonObject = {"index": 0, "text": delta.get("content", ""), "finish_reason": None}
     if body.get("return_token_ids"):
         told["token_ids"] = [token_id]
     if cast("int | None", body.get("logprobs")) is not None:
-        values = {"tokens": [str(token_id)], "token_logprobs": [logprob_of(token_id)]}
+        values = {"tokens": [str(token_id)], "token_logprobs": [token_logprob(token_id)]}
         told["logprobs"] = values | {"text_offset": [0], "top_logprobs": [{}]}
     return told

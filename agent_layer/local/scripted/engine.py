@@ -19,17 +19,17 @@ from aiohttp import web
 
 from agent_layer.errors import BadInputError
 from agent_layer.gateway.dialects import GrowingMessage
-from agent_layer.local.scripted.completing import SeenCall, begun_by, text_choice
+from agent_layer.local.scripted.completing import ReceivedCall, find_continued_chat, text_choice
 from agent_layer.local.scripted.script import (
     END,
-    Asked,
     Script,
-    Speech,
+    ScriptedChoice,
+    ScriptPrompt,
     echo,
-    id_of,
     load_script,
-    logprob_of,
-    prompt_words,
+    render_prompt,
+    token_logprob,
+    word_token_id,
 )
 from agent_layer.schema import JsonObject
 
@@ -53,7 +53,7 @@ class ScriptedEngine:
     num_waiting: int = 0
     cache_usage: float = 0.0
     """The last two are told at /metrics and change nothing."""
-    calls: list[SeenCall] = field(default_factory=list[SeenCall])
+    calls: list[ReceivedCall] = field(default_factory=list[ReceivedCall])
     controls: Counter[str] = field(default_factory=Counter[str])
     """How often each control endpoint was used."""
     url: str = ""
@@ -70,8 +70,8 @@ class ScriptedEngine:
         app = web.Application(client_max_size=1 << 28)
         app.add_routes(
             [
-                web.get("/health", _say_ok),
-                web.get("/metrics", self._say_metrics),
+                web.get("/health", _health),
+                web.get("/metrics", self._metrics),
                 web.get("/v1/models", self._list_models),
                 web.post("/v1/chat/completions", self._chat),
                 web.post("/v1/completions", self._complete),
@@ -84,7 +84,7 @@ class ScriptedEngine:
         )
         return app
 
-    async def _say_metrics(self, _: web.Request) -> web.Response:
+    async def _metrics(self, _: web.Request) -> web.Response:
         found = {"num_requests_running": self.num_running, "num_requests_waiting": self.num_waiting}
         gauges = {**found, "kv_cache_usage_perc": self.cache_usage}
         lines = [f'vllm:{name}{{engine="0",model_name="{self.model}"}} {value}\n' for name, value in gauges.items()]
@@ -95,7 +95,7 @@ class ScriptedEngine:
 
     async def _tokenize(self, request: web.Request) -> web.Response:
         body = cast("JsonObject", await request.json())
-        tokens = [id_of(word) for word in prompt_words(_messages(body), body.get("tools"))]
+        tokens = [word_token_id(word) for word in render_prompt(_messages(body), body.get("tools"))]
         return web.json_response({"count": len(tokens), "tokens": tokens})
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
@@ -103,19 +103,21 @@ class ScriptedEngine:
         body = cast("JsonObject", await request.json())
         if body.get("model") != self.model:
             return _refuse(404, f"The model `{body.get('model')}` does not exist.")
-        prompt = [id_of(word) for word in prompt_words(_messages(body), body.get("tools"))]
-        call = SeenCall(body=body, headers=dict(request.headers), prompt_token_ids=prompt)
+        prompt = [word_token_id(word) for word in render_prompt(_messages(body), body.get("tools"))]
+        call = ReceivedCall(body=body, headers=dict(request.headers), prompt_token_ids=prompt)
         call.token_ids.extend([] for _ in range(_num_choices(body)))
-        return await self._work(call, self._stream(request, call) if body.get("stream") else self._answer(call))
+        return await self._run_call(call, self._stream(request, call) if body.get("stream") else self._answer(call))
 
     async def _complete(self, request: web.Request) -> web.StreamResponse:
         await self._open.wait()
         body = cast("JsonObject", await request.json())
         prompt = cast("list[int]", body["prompt"])
-        call = SeenCall(body=body, headers=dict(request.headers), prompt_token_ids=prompt, token_ids=[[]])
-        return await self._work(call, self._stream_rest(request, call))
+        call = ReceivedCall(body=body, headers=dict(request.headers), prompt_token_ids=prompt, token_ids=[[]])
+        return await self._run_call(call, self._stream_continuation(request, call))
 
-    async def _work(self, call: SeenCall, answer: Coroutine[None, None, web.StreamResponse]) -> web.StreamResponse:
+    async def _run_call(
+        self, call: ReceivedCall, answer: Coroutine[None, None, web.StreamResponse]
+    ) -> web.StreamResponse:
         self.calls.append(call)
         self.num_running += 1
         self._idle.clear()
@@ -131,81 +133,88 @@ class ScriptedEngine:
             if not self.num_running:
                 self._idle.set()
 
-    async def _answer(self, call: SeenCall) -> web.Response:
-        choices = [await self._sample(call, choice, speech) for choice, speech in enumerate(self._speeches(call))]
+    async def _answer(self, call: ReceivedCall) -> web.Response:
+        choices = [
+            await self._sample(call, choice, scripted_choice)
+            for choice, scripted_choice in enumerate(self._make_choices(call))
+        ]
         told: JsonObject = {"id": "chatcmpl-scripted", "object": "chat.completion", "created": 1, "model": self.model}
         told |= {"choices": choices, "usage": _usage(call)}
         return web.json_response(told | self._ids(call.body, "prompt_token_ids", call.prompt_token_ids))
 
-    async def _sample(self, call: SeenCall, choice: int, speech: Speech) -> JsonObject:
+    async def _sample(self, call: ReceivedCall, choice: int, scripted_choice: ScriptedChoice) -> JsonObject:
         """Speak one choice to its end."""
         growing, sampled = GrowingMessage(), call.token_ids[choice]
-        for word, delta in speech.words():
-            await self._think(delta)
-            sampled.append(id_of(word))
+        for word, delta in scripted_choice.words():
+            await self._pause_before_word(delta)
+            sampled.append(word_token_id(word))
             growing.add(delta)
         message = growing.whole()
         message["content"] = message["content"] or (None if message.get("tool_calls") else "")
         told: JsonObject = {"index": choice, "message": message, "logprobs": self._logprobs(call.body, sampled)}
-        return told | speech.ending(call.body) | self._ids(call.body, "token_ids", sampled)
+        return told | scripted_choice.ending(call.body) | self._ids(call.body, "token_ids", sampled)
 
-    def _speeches(self, call: SeenCall) -> list[Speech]:
+    def _make_choices(self, call: ReceivedCall) -> list[ScriptedChoice]:
         """Ask the script for each choice."""
         tools = cast("list[JsonObject] | None", call.body.get("tools"))
         asked = [
-            Asked(messages=_messages(call.body), tools=tools, choice=one, body=call.body, weights=lambda: self.weights)
+            ScriptPrompt(
+                messages=_messages(call.body), tools=tools, choice=one, body=call.body, weights=lambda: self.weights
+            )
             for one in range(len(call.token_ids))
         ]
-        return [Speech.of(self.script(one)) for one in asked]
+        return [ScriptedChoice.of(self.script(one)) for one in asked]
 
-    async def _think(self, delta: JsonObject) -> None:
+    async def _pause_before_word(self, delta: JsonObject) -> None:
         if "content" in delta:
             await asyncio.sleep(self.token_seconds)
 
-    async def _stream(self, request: web.Request, call: SeenCall) -> web.StreamResponse:
-        speeches = self._speeches(call)
+    async def _stream(self, request: web.Request, call: ReceivedCall) -> web.StreamResponse:
+        scripted = self._make_choices(call)
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
         await asyncio.sleep(self.prefill_seconds)
         prompt = self._ids(call.body, "prompt_token_ids", call.prompt_token_ids)
-        for choice in range(len(speeches)):
+        for choice in range(len(scripted)):
             delta = {"role": "assistant", "content": ""}
             await self._send(response, [{"index": choice, "delta": delta, "finish_reason": None}], prompt)
-        for choice, speech in enumerate(speeches):
-            await self._speak(response, call, choice, speech)
+        for choice, scripted_choice in enumerate(scripted):
+            await self._stream_choice(response, call, choice, scripted_choice)
         if cast("JsonObject", call.body.get("stream_options") or {}).get("include_usage"):
             await self._send(response, [], {"usage": _usage(call)})
         await response.write(b"data: [DONE]\n\n")
         return response
 
-    async def _stream_rest(self, request: web.Request, call: SeenCall) -> web.StreamResponse:
+    async def _stream_continuation(self, request: web.Request, call: ReceivedCall) -> web.StreamResponse:
         """Go on where the ids of the prompt end."""
-        chat, num_said = begun_by(self.calls, call.prompt_token_ids)
-        speech = self._speeches(chat)[0]
+        chat, num_said = find_continued_chat(self.calls, call.prompt_token_ids)
+        scripted_choice = self._make_choices(chat)[0]
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
         await asyncio.sleep(self.prefill_seconds)
         kind: JsonObject = {"id": "cmpl-scripted", "object": "text_completion"}
-        for word, delta in islice(speech.words(), num_said, None):
-            await self._think(delta)
-            call.token_ids[0].append(id_of(word))
+        for word, delta in islice(scripted_choice.words(), num_said, None):
+            await self._pause_before_word(delta)
+            call.token_ids[0].append(word_token_id(word))
             told = text_choice(word, delta, call.body)
-            await self._send(response, [told | (speech.ending(call.body) if word == END else {})], kind)
+            await self._send(response, [told | (scripted_choice.ending(call.body) if word == END else {})], kind)
         if call.body.get("stream_options"):
             await self._send(response, [], kind | {"usage": _usage(call)})
         await response.write(b"data: [DONE]\n\n")
         return response
 
-    async def _speak(self, response: web.StreamResponse, call: SeenCall, choice: int, speech: Speech) -> None:
-        for word, delta in speech.words():
-            await self._think(delta)
-            call.token_ids[choice].append(id_of(word))
+    async def _stream_choice(
+        self, response: web.StreamResponse, call: ReceivedCall, choice: int, scripted_choice: ScriptedChoice
+    ) -> None:
+        for word, delta in scripted_choice.words():
+            await self._pause_before_word(delta)
+            call.token_ids[choice].append(word_token_id(word))
             told: JsonObject = {"index": choice, "delta": delta, "finish_reason": None}
-            told |= self._ids(call.body, "token_ids", [id_of(word)])
-            told["logprobs"] = self._logprobs(call.body, [id_of(word)])
+            told |= self._ids(call.body, "token_ids", [word_token_id(word)])
+            told["logprobs"] = self._logprobs(call.body, [word_token_id(word)])
             if word == END:
-                told |= speech.ending(call.body)
-            if word == END and (error := speech.message.get("error")):
+                told |= scripted_choice.ending(call.body)
+            if word == END and (error := scripted_choice.message.get("error")):
                 await response.write(f"data: {json.dumps({'error': error})}\n\n".encode())
             else:
                 await self._send(response, [told], {})
@@ -220,7 +229,7 @@ class ScriptedEngine:
     def _logprobs(self, body: JsonObject, ids: list[int]) -> JsonObject | None:
         if not body.get("logprobs"):
             return None
-        return {"content": [{"token": str(one), "logprob": logprob_of(one), "top_logprobs": []} for one in ids]}
+        return {"content": [{"token": str(one), "logprob": token_logprob(one), "top_logprobs": []} for one in ids]}
 
     async def _pause(self, _: web.Request) -> web.Response:
         """Hold new calls and wait for the running ones (vLLM's mode=wait)."""
@@ -259,7 +268,7 @@ def main(arguments: list[str] | None = None) -> None:
     web.run_app(engine.app(), host=asked.host, port=asked.port, access_log=None, print=None)
 
 
-async def _say_ok(_: web.Request) -> web.Response:
+async def _health(_: web.Request) -> web.Response:
     return web.Response()
 
 
@@ -278,7 +287,7 @@ def _num_choices(body: JsonObject) -> int:
     return cast("int | None", body.get("n")) or 1
 
 
-def _usage(call: SeenCall) -> dict[str, int]:
+def _usage(call: ReceivedCall) -> dict[str, int]:
     num_prompt, num_sampled = len(call.prompt_token_ids), sum(map(len, call.token_ids))
     return {
         "prompt_tokens": num_prompt,

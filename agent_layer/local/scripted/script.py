@@ -17,32 +17,32 @@ from pathlib import Path
 from typing import TypeAlias, cast
 
 from agent_layer.errors import BadInputError
-from agent_layer.schema import JsonObject, object_of, objects_of
+from agent_layer.schema import JsonObject, as_json_object, as_json_objects
 
 END = "<end>"
 
 
-def id_of(word: str) -> int:
+def word_token_id(word: str) -> int:
     """Token id of a word: 31 bits of its CRC-32."""
     return zlib.crc32(word.encode()) & 0x7FFFFFFF
 
 
-def logprob_of(token_id: int) -> float:
+def token_logprob(token_id: int) -> float:
     """Log-probability that the engine claims for a token: between -2 and 0, a function of its id."""
     return -(token_id % 2000) / 1000
 
 
-def prompt_words(messages: Iterable[Mapping[str, object]], tools: object = None) -> list[str]:
+def render_prompt(messages: Iterable[Mapping[str, object]], tools: object = None) -> list[str]:
     """Render a conversation, ready to be answered."""
     words = ["<tools>", *_canonical(tools).split(), END] if tools else []
     for message in messages:
-        words += [f"<{message.get('role', 'user')}>", *words_of(message), END]
+        words += [f"<{message.get('role', 'user')}>", *message_words(message), END]
     return [*words, "<assistant>"]
 
 
-def words_of(message: Mapping[str, object]) -> list[str]:
+def message_words(message: Mapping[str, object]) -> list[str]:
     """Words of one message: its thoughts, its text, its tool calls, whose arguments are put into one canonical form."""
-    said = _text_of(message.get("content")).split()
+    said = _content_text(message.get("content")).split()
     return [*thought_words(message.get("reasoning")), *said, *call_words(message.get("tool_calls"))]
 
 
@@ -51,16 +51,16 @@ def thought_words(thought: object) -> list[str]:
     return ["<think>", *str(thought).split(), "</think>"] if thought else []
 
 
-def _text_of(content: object) -> str:
+def _content_text(content: object) -> str:
     if isinstance(content, list):
-        return " ".join(str(part.get("text", "")) for part in objects_of(cast("object", content)))
+        return " ".join(str(part.get("text", "")) for part in as_json_objects(cast("object", content)))
     return str(content or "")
 
 
 def call_words(calls: object) -> Iterator[str]:
     """Words of tool calls; arguments that are no JSON are spoken as they are."""
-    for call in objects_of(calls):
-        function = object_of(call.get("function"))
+    for call in as_json_objects(calls):
+        function = as_json_object(call.get("function"))
         arguments = _canonical_text(str(function.get("arguments") or "{}"))
         yield from ("<tool_call>", str(function.get("name")), *arguments.split(), "</tool_call>")
 
@@ -77,7 +77,7 @@ def _canonical(value: object) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class ScriptPrompt:
     """What a script is asked to answer."""
 
     messages: list[JsonObject]
@@ -91,7 +91,7 @@ class Asked:
     @property
     def text(self) -> str:
         """Words of the last message."""
-        return " ".join(words_of(self.messages[-1])) if self.messages else ""
+        return " ".join(message_words(self.messages[-1])) if self.messages else ""
 
     @property
     def turn(self) -> int:
@@ -99,13 +99,13 @@ class Asked:
         return sum(message.get("role") == "assistant" for message in self.messages)
 
 
-Answer: TypeAlias = str | JsonObject | Iterable[str]
+ScriptAnswer: TypeAlias = str | JsonObject | Iterable[str]
 """A text, a whole message (say, with tool_calls), or words that are drawn one by one as they are sampled."""
 
-Script: TypeAlias = Callable[[Asked], Answer]
+Script: TypeAlias = Callable[[ScriptPrompt], ScriptAnswer]
 
 
-def echo(asked: Asked) -> Answer:
+def echo(asked: ScriptPrompt) -> ScriptAnswer:
     """Answer with what was said last."""
     return f"you said: {asked.text}"
 
@@ -127,14 +127,14 @@ def load_script(place: str) -> Script:
 
 
 @dataclass(frozen=True, slots=True)
-class Speech:
+class ScriptedChoice:
     """One choice of an answer."""
 
     message: JsonObject
     """May also say ``finish_reason`` and ``stop_reason``, and ``error`` for an answer that breaks off."""
 
     @classmethod
-    def of(cls, answer: Answer) -> "Speech":
+    def of(cls, answer: ScriptAnswer) -> "ScriptedChoice":
         """Take what a script wrote."""
         return cls(cast("JsonObject", answer) if isinstance(answer, dict) else {"content": answer})
 

@@ -63,19 +63,19 @@ if TYPE_CHECKING:
         RewardRequest as RewardRequest,
     )
     from agent_layer.schema.wire.gateway_api import (
-        start_of as start_of,
+        make_attempt_started as make_attempt_started,
     )
     from agent_layer.schema.wire.trace import (
         TraceContext as TraceContext,
     )
     from agent_layer.schema.wire.trace import (
+        derive_span_id as derive_span_id,
+    )
+    from agent_layer.schema.wire.trace import (
+        derive_trace_id as derive_trace_id,
+    )
+    from agent_layer.schema.wire.trace import (
         parse_trace as parse_trace,
-    )
-    from agent_layer.schema.wire.trace import (
-        span_id_of as span_id_of,
-    )
-    from agent_layer.schema.wire.trace import (
-        trace_id_of as trace_id_of,
     )
 else:
     __getattr__ = lazy_exports(
@@ -101,13 +101,13 @@ else:
                 "RenewedRollouts",
                 "Resumption",
                 "RewardRequest",
-                "start_of",
+                "make_attempt_started",
             ),
             "agent_layer.schema.wire.trace": (
                 "TraceContext",
+                "derive_span_id",
+                "derive_trace_id",
                 "parse_trace",
-                "span_id_of",
-                "trace_id_of",
             ),
         },
     )

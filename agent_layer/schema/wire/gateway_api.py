@@ -11,7 +11,16 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from agent_layer.schema import AttemptStarted, JsonObject, Limits, RewardSpec, Split, Task, hash_input, trajectory_id_of
+from agent_layer.schema import (
+    AttemptStarted,
+    JsonObject,
+    Limits,
+    RewardSpec,
+    Split,
+    Task,
+    hash_input,
+    make_trajectory_id,
+)
 from agent_layer.schema.wire.trace import TraceContext
 
 EndStatus: TypeAlias = Literal["completed", "truncated", "failed", "cancelled", "lost", "dead"]
@@ -179,7 +188,7 @@ class EndedRollout(msgspec.Struct, frozen=True, kw_only=True):
     ended: int
 
 
-def start_of(
+def make_attempt_started(
     request: OpenRequest,
     *,
     rollout_id: str,
@@ -200,7 +209,7 @@ def start_of(
     """
     rollout_id, attempt = request.rollout_id or rollout_id, request.attempt or 0
     return AttemptStarted(
-        trajectory_id=trajectory_id_of(rollout_id, attempt),
+        trajectory_id=make_trajectory_id(rollout_id, attempt),
         rollout_id=rollout_id,
         attempt=attempt,
         run=request.run or run,

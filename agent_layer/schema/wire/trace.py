@@ -27,11 +27,11 @@ def parse_trace(headers: Mapping[str, str]) -> TraceContext | None:
     return TraceContext(trace_id=match[1], span_id=match[2], state=headers.get("tracestate") or None)
 
 
-def span_id_of(name: str) -> str:
+def derive_span_id(name: str) -> str:
     """Give the id of the span that stands for something with a name, such as an attempt."""
     return content_hash(name.encode())[:16]
 
 
-def trace_id_of(name: str) -> str:
+def derive_trace_id(name: str) -> str:
     """Give the id of the trace of something with a name, where nobody gave it another."""
     return content_hash(name.encode())

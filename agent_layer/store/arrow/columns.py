@@ -40,12 +40,12 @@ class Column(NamedTuple, Generic[R]):
     """Also kept in the schema's metadata, and so in every Parquet file."""
 
 
-def schema_of(columns: Iterable[Column[R]]) -> pa.Schema:
+def build_schema(columns: Iterable[Column[R]]) -> pa.Schema:
     """Give the Arrow schema of these columns, each with its meaning."""
     return pa.schema([pa.field(one.name, one.type, metadata={"meaning": one.meaning}) for one in columns])
 
 
-def choose(columns: Sequence[Column[R]], names: Sequence[str] | None) -> list[Column[R]]:
+def select_columns(columns: Sequence[Column[R]], names: Sequence[str] | None) -> list[Column[R]]:
     """Give the columns of these names, in their order; None: all of them.
 
     Raises: BadInputError: there is no such column.
@@ -63,7 +63,7 @@ def json_text(value: object) -> str | None:
     return None if value is None else msgspec.json.encode(value).decode()
 
 
-def moment(seconds: float | None) -> datetime | None:
+def to_datetime(seconds: float | None) -> datetime | None:
     """Turn seconds since the epoch into a time, to the microsecond."""
     return None if seconds is None else _EPOCH + timedelta(seconds=seconds)
 
@@ -75,17 +75,17 @@ def moment(seconds: float | None) -> datetime | None:
 _VALUES: Final[dict[pa.DataType, pa.DataType]] = {TOKENS: pa.int32(), LOGPROBS: pa.float32()}
 
 
-def batch_of(columns: Sequence[Column[R]], rows: Sequence[R]) -> pa.RecordBatch:
+def build_batch(columns: Sequence[Column[R]], rows: Sequence[R]) -> pa.RecordBatch:
     """Work out every column of every row."""
     arrays = [_array([column.value(row) for row in rows], column.type) for column in columns]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema_of(columns))
+    return pa.RecordBatch.from_arrays(arrays, schema=build_schema(columns))
 
 
 def _array(values: list[object], kind: pa.DataType) -> "pa.Array[pa.Scalar[pa.DataType]]":
     if kind in _VALUES:
         return _packed(cast("list[TokenIds | Logprobs | None]", values), _VALUES[kind])
     if kind == MOMENT:
-        values = [moment(value) if isinstance(value, float | int) else value for value in values]
+        values = [to_datetime(value) if isinstance(value, float | int) else value for value in values]
     return pa.array(values, kind)
 
 

@@ -7,17 +7,17 @@ from typing import Final
 import msgspec
 import pyarrow as pa
 
-from agent_layer.schema import JsonObject, Observation, Step, Trajectory, object_of, objects_of, resolve
+from agent_layer.schema import JsonObject, Observation, Step, Trajectory, as_json_object, as_json_objects, resolve
 from agent_layer.store.arrow.columns import (
     JSON,
     LOGPROBS,
     MOMENT,
     TOKENS,
     Column,
-    batch_of,
-    choose,
+    build_batch,
+    build_schema,
     json_text,
-    schema_of,
+    select_columns,
 )
 from agent_layer.store.reading import step_reward
 
@@ -85,7 +85,7 @@ def _content(name: str, hash_of: Callable[[Step], str | list[str] | None], meani
 def _tool_calls(place: _Place) -> list[JsonObject] | None:
     if (message := place.step.action.message) is None:
         return None
-    calls = [(call, object_of(call.get("function"))) for call in objects_of(message.get("tool_calls"))]
+    calls = [(call, as_json_object(call.get("function"))) for call in as_json_objects(message.get("tool_calls"))]
     return [
         {"id": _text(call.get("id")), "name": _text(of.get("name")), "arguments": _text(of.get("arguments"))}
         for call, of in calls
@@ -174,7 +174,7 @@ STEP_COLUMNS: Final[tuple[Column[_Place], ...]] = (
     _content("environment", lambda step: step.state.environment, "state of the environment"),
 )
 
-STEP_SCHEMA: Final = schema_of(STEP_COLUMNS)
+STEP_SCHEMA: Final = build_schema(STEP_COLUMNS)
 
 
 def step_schema(columns: Sequence[str] | None = None) -> pa.Schema:
@@ -182,7 +182,7 @@ def step_schema(columns: Sequence[str] | None = None) -> pa.Schema:
 
     Raises: BadInputError: there is no such column.
     """
-    return schema_of(choose(STEP_COLUMNS, columns))
+    return build_schema(select_columns(STEP_COLUMNS, columns))
 
 
 def tabulate_steps(
@@ -202,8 +202,8 @@ def tabulate_steps(
 
     Raises: BadInputError: there is no such column.
     """
-    chosen = choose(STEP_COLUMNS, columns)
+    chosen = select_columns(STEP_COLUMNS, columns)
     index_of_call = {(step.call_id, step.choice): step.index for step in trajectory.steps}
     picked = trajectory.steps if steps is None else steps
     places = [_Place(trajectory, step, index_of_call, contents) for step in picked]
-    return batch_of(chosen, places)
+    return build_batch(chosen, places)

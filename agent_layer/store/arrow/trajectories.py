@@ -8,7 +8,7 @@ from typing import Final, cast
 import msgspec
 import pyarrow as pa
 
-from agent_layer.store.arrow.columns import LABELS, MOMENT, Column, batch_of, schema_of
+from agent_layer.store.arrow.columns import LABELS, MOMENT, Column, build_batch, build_schema
 from agent_layer.store.index import TrajectoryRow
 
 
@@ -55,15 +55,15 @@ _COLUMNS: Final[tuple[Column[TrajectoryRow], ...]] = (
     _plain("env_version", pa.string(), "its version"),
 )
 
-TRAJECTORY_SCHEMA: Final = schema_of(_COLUMNS)
+TRAJECTORY_SCHEMA: Final = build_schema(_COLUMNS)
 
 
 def tabulate_rows(rows: Iterable[TrajectoryRow]) -> pa.Table:
     """Put rows into a table of ``TRAJECTORY_SCHEMA``, in their order."""
-    return pa.Table.from_batches([batch_of(_COLUMNS, list(rows))])
+    return pa.Table.from_batches([build_batch(_COLUMNS, list(rows))])
 
 
-def rows_of(table: pa.Table) -> list[TrajectoryRow]:
+def read_rows(table: pa.Table) -> list[TrajectoryRow]:
     """Read rows back from a table that ``tabulate_rows`` made."""
     return [_row_of(fields) for fields in cast("list[dict[str, object]]", table.to_pylist())]
 

@@ -23,9 +23,10 @@ from redis.commands.core import Script
 from redis.exceptions import RedisError
 
 from agent_layer.errors import BadInputError, CorruptRecordError, LeaseLostError
-from agent_layer.infra import pages_of
-from agent_layer.infra.redis import Keys, load_script
+from agent_layer.infra import batched
+from agent_layer.infra.redis import Keys
 from agent_layer.schema import Group, Split, check_name, decode, new_id
+from agent_layer.store.consumers.scripts import ACK, JOIN, POSTPONE, RENEW, TAKE
 
 AckAnswer: TypeAlias = Literal["acked", "late", "again"]
 """acked: the group was this member's. late: it counts, but the claim had lapsed, so that another member may have
@@ -88,11 +89,11 @@ class Claims:
         self._session = new_id()
         self._num_turns = 0
         self._prefix = keys.name()
-        self._join = load_script(redis, "claims/join")
-        self._take = load_script(redis, "claims/take")
-        self._renew = load_script(redis, "claims/renew")
-        self._postpone = load_script(redis, "claims/postpone")
-        self._ack = load_script(redis, "claims/ack")
+        self._join = JOIN.load(redis)
+        self._take = TAKE.load(redis)
+        self._renew = RENEW.load(redis)
+        self._postpone = POSTPONE.load(redis)
+        self._ack = ACK.load(redis)
 
     def join(self) -> list[str]:
         """Take the member's name over; give the groups that it holds since before, by time of closing."""
@@ -157,8 +158,8 @@ class Claims:
 
 def acknowledge(redis: Redis, keys: Keys, consumer: Consumer, group_ids: Sequence[str]) -> None:
     """Acknowledge groups, whoever holds them; twice does no harm."""
-    ack, about = load_script(redis, "claims/ack"), [consumer.run, consumer.name, consumer.member, "", 0, _ALL_SPLITS]
-    for page in pages_of(group_ids, _BATCH_GROUPS):
+    ack, about = ACK.load(redis), [consumer.run, consumer.name, consumer.member, "", 0, _ALL_SPLITS]
+    for page in batched(group_ids, _BATCH_GROUPS):
         ack(keys=[keys.name()], args=[*about, *page])
 
 

@@ -6,7 +6,7 @@ from typing import cast
 from redis import Redis
 
 from agent_layer.errors import CorruptRecordError
-from agent_layer.infra import pages_of
+from agent_layer.infra import batched
 from agent_layer.infra.redis import Keys
 from agent_layer.schema import TrainedBatch, decode
 from agent_layer.store.segments import deaths_of, leave_out
@@ -34,7 +34,7 @@ def segments_of_batches(redis: Redis, keys: Keys, runs: Iterable[str], trajector
     segments: set[str] = set()
     for run in sorted(runs):
         naming = (one for one in _scan(redis, keys, run) if _names_any(one, trajectory_ids))
-        for page in pages_of((f"{run}:{one.step}" for one in naming), _PAGE):
+        for page in batched((f"{run}:{one.step}" for one in naming), _PAGE):
             held = cast("list[bytes | None]", redis.hmget(keys.batch_segments, page))
             segments |= {name for names in held if names for name in names.decode().split()}
     return segments

@@ -5,48 +5,34 @@ from typing import TYPE_CHECKING
 from agent_layer.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from agent_layer.store.index.aggregate import (
-        By as By,
-    )
-    from agent_layer.store.index.aggregate import (
-        Summary as Summary,
-    )
-    from agent_layer.store.index.aggregate import (
-        count_trajectories as count_trajectories,
-    )
-    from agent_layer.store.index.aggregate import (
-        summarise_trajectories as summarise_trajectories,
-    )
-    from agent_layer.store.index.commit import (
-        commit_segments as commit_segments,
-    )
-    from agent_layer.store.index.commit import (
-        remember_replaced as remember_replaced,
-    )
-    from agent_layer.store.index.commit import (
-        rewards_of as rewards_of,
-    )
+    from agent_layer.store.index.aggregate import By as By
+    from agent_layer.store.index.aggregate import Summary as Summary
+    from agent_layer.store.index.aggregate import count_trajectories as count_trajectories
+    from agent_layer.store.index.aggregate import summarise_trajectories as summarise_trajectories
+    from agent_layer.store.index.commit import commit_segments as commit_segments
+    from agent_layer.store.index.commit import remember_replaced as remember_replaced
+    from agent_layer.store.index.commit import rewards_of as rewards_of
+    from agent_layer.store.index.deletion import apply_tombstones as apply_tombstones
     from agent_layer.store.index.filters import Filters as Filters
     from agent_layer.store.index.filters import Which as Which
     from agent_layer.store.index.index import COLUMNS as COLUMNS
     from agent_layer.store.index.index import Index as Index
     from agent_layer.store.index.planner import Order as Order
     from agent_layer.store.index.rows import TrajectoryRow as TrajectoryRow
-    from agent_layer.store.index.search import (
-        Explanation as Explanation,
-    )
-    from agent_layer.store.index.search import (
-        Page as Page,
-    )
-    from agent_layer.store.index.search import (
-        explain_search as explain_search,
-    )
-    from agent_layer.store.index.search import (
-        find_trajectories as find_trajectories,
-    )
-    from agent_layer.store.index.search import (
-        scan_trajectories as scan_trajectories,
-    )
+    from agent_layer.store.index.scripts import AGGREGATE as AGGREGATE
+    from agent_layer.store.index.scripts import COMMIT as COMMIT
+    from agent_layer.store.index.scripts import COUNT as COUNT
+    from agent_layer.store.index.scripts import ENTER_REWARDS as ENTER_REWARDS
+    from agent_layer.store.index.scripts import FORGET as FORGET
+    from agent_layer.store.index.scripts import INDEX_PRELUDE as INDEX_PRELUDE
+    from agent_layer.store.index.scripts import MARK_COMMITTED as MARK_COMMITTED
+    from agent_layer.store.index.scripts import RETIRE as RETIRE
+    from agent_layer.store.index.scripts import SEARCH as SEARCH
+    from agent_layer.store.index.search import Explanation as Explanation
+    from agent_layer.store.index.search import Page as Page
+    from agent_layer.store.index.search import explain_search as explain_search
+    from agent_layer.store.index.search import find_trajectories as find_trajectories
+    from agent_layer.store.index.search import scan_trajectories as scan_trajectories
 else:
     __getattr__ = lazy_exports(
         __name__,
@@ -62,6 +48,7 @@ else:
                 "remember_replaced",
                 "rewards_of",
             ),
+            "agent_layer.store.index.deletion": ("apply_tombstones",),
             "agent_layer.store.index.filters": (
                 "Filters",
                 "Which",
@@ -72,6 +59,17 @@ else:
             ),
             "agent_layer.store.index.planner": ("Order",),
             "agent_layer.store.index.rows": ("TrajectoryRow",),
+            "agent_layer.store.index.scripts": (
+                "AGGREGATE",
+                "COMMIT",
+                "COUNT",
+                "ENTER_REWARDS",
+                "FORGET",
+                "INDEX_PRELUDE",
+                "MARK_COMMITTED",
+                "RETIRE",
+                "SEARCH",
+            ),
             "agent_layer.store.index.search": (
                 "Explanation",
                 "Page",

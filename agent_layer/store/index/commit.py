@@ -7,8 +7,8 @@ from typing import cast
 import msgspec
 from redis import Redis
 
-from agent_layer.infra import pages_of
-from agent_layer.infra.redis import Keys, load_script
+from agent_layer.infra import batched
+from agent_layer.infra.redis import Keys
 from agent_layer.schema import (
     Cause,
     Outcome,
@@ -21,6 +21,7 @@ from agent_layer.schema import (
     decode_known,
     rollout_reward,
 )
+from agent_layer.store.index.scripts import COMMIT, ENTER_REWARDS, MARK_COMMITTED
 from agent_layer.store.segments import SealedSegment, bears_on_reward, members_of
 
 _LARGEST_BATCH = 256
@@ -89,7 +90,7 @@ def commit_segments(redis: Redis, keys: Keys, segments: Sequence[SealedSegment],
     Doing it again, or in another order with others, changes nothing. With ``again`` it also mends what is not filed as
     its row says.
     """
-    commit, enter, mark = (load_script(redis, name) for name in ("commit", "rewards", "mark"))
+    commit, enter, mark = (script.load(redis) for script in (COMMIT, ENTER_REWARDS, MARK_COMMITTED))
     merged = [one.footer.name for one in segments if one.footer.replaces]
     for batch in _batches(segments, merged, again=again):
         bases = cast("list[list[bytes]]", commit(keys=[keys.name()], args=[msgspec.msgpack.encode(batch)]))
@@ -103,7 +104,7 @@ def commit_segments(redis: Redis, keys: Keys, segments: Sequence[SealedSegment],
 
 def _note_replaced(redis: Redis, keys: Keys, footer: SegmentFooter) -> None:
     """Let those that a segment replaces be looked at again, so that they go even if whoever merged them died."""
-    for page in pages_of(footer.replaces, _LARGEST_BATCH):
+    for page in batched(footer.replaces, _LARGEST_BATCH):
         sizes = cast("list[bytes | None]", redis.hmget(keys.segments, page))
         if committed := [name for name, size in zip(page, sizes, strict=True) if size is not None]:
             remember_replaced(redis, keys, committed, footer.name)
@@ -111,7 +112,7 @@ def _note_replaced(redis: Redis, keys: Keys, footer: SegmentFooter) -> None:
 
 def remember_replaced(redis: Redis, keys: Keys, names: Sequence[str], by: str) -> None:
     """Remember what segments were merged into (empty: nothing of them lives), and that their objects are to go."""
-    for page in pages_of(names, _LARGEST_BATCH):
+    for page in batched(names, _LARGEST_BATCH):
         pipeline = redis.pipeline(transaction=False)  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
         pipeline.sadd(keys.rewrite, *page)
         for name in page:

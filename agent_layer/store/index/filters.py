@@ -80,7 +80,7 @@ _NAMES = {
     "agent": "agent",
     "tool": "tool",
 }
-"""Filter → what lua/blocks.lua files it under."""
+"""Filter → what lua/prelude.lua files it under."""
 
 _CHOICES: dict[str, tuple[str, ...]] = {
     "split": get_args(Split),
@@ -91,14 +91,14 @@ _ACCEPTED = "accepted=1"
 _REWARDED = "rewarded"
 """Filed by all that have a reward."""
 _LABEL_ENDS = re.compile("[\0=]")
-"""In the name of a label these stand behind a null, so that it ends at the first plain '='; as in lua/blocks.lua."""
+"""In the name of a label these stand behind a null, so that it ends at the first plain '='; as in lua/prelude.lua."""
 _LAST_BUCKET = 200
 _LONGEST_VALUE = 64
-"""Longer ones are filed under their hash; the same number stands in lua/blocks.lua."""
+"""Longer ones are filed under their hash; the same number stands in lua/prelude.lua."""
 
 
 def bucket_of(reward: float) -> int:
-    """Bucket of 0.05 that a reward is filed in; those beyond 10 share the last ones. lua/blocks.lua has the same."""
+    """Bucket of 0.05 that a reward is filed in; those beyond 10 share the last ones. lua/prelude.lua has the same."""
     return math.floor(max(-_LAST_BUCKET, min(_LAST_BUCKET, reward * 20)))
 
 

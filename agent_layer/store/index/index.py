@@ -13,11 +13,12 @@ from redis import Redis
 from redis.client import Pipeline
 from redis.commands.core import Script
 
-from agent_layer.infra import pages_of
-from agent_layer.infra.redis import Keys, load_script
+from agent_layer.infra import batched
+from agent_layer.infra.redis import Keys
 from agent_layer.schema import Chunk
 from agent_layer.store.index.filters import Conditions
 from agent_layer.store.index.rows import TrajectoryRow, read_row
+from agent_layer.store.index.scripts import AGGREGATE, COUNT, SEARCH
 from agent_layer.store.segments import owner_hash
 
 COLUMNS = ("started_at", "reward", "policy_min", "policy_max", "num_steps")
@@ -26,7 +27,7 @@ COLUMNS = ("started_at", "reward", "policy_min", "policy_max", "num_steps")
 _BLOCKS_AT_ONCE = 4
 """Each takes a script up to 2 ms, and nobody should wait long for Redis."""
 _SCALE = 1 << 64
-"""By so much lua/tally.lua makes large rewards smaller, so that no sum overflows."""
+"""By so much lua/aggregate.lua makes large rewards smaller, so that no sum overflows."""
 _ENDS = struct.Struct(f"<{2 * len(COLUMNS)}d")
 
 
@@ -80,7 +81,7 @@ _Map: TypeAlias = tuple[dict[bytes, bytes], set[bytes], *tuple[bytes | None, ...
 
 
 class Sought(msgspec.Struct, frozen=True, kw_only=True):
-    """What a scan script is told; see lua/scan.lua, find.lua and tally.lua."""
+    """What a scan script is told; see lua/scan.lua, search.lua and aggregate.lua."""
 
     blocks: Sequence[int]
     names: Sequence[str]
@@ -102,9 +103,7 @@ class Index:
     def __init__(self, redis: Redis, keys: Keys) -> None:
         self.redis = redis
         self.keys = keys
-        self._find, self._tally, self._count, self._audit = (
-            load_script(redis, name) for name in ("find", "tally", "count", "audit")
-        )
+        self._search, self._aggregate, self._count = (script.load(redis) for script in (SEARCH, AGGREGATE, COUNT))
 
     def rows(self, trajectory_ids: Iterable[str]) -> list[TrajectoryRow]:
         """Rows in the order asked for; ids that the index does not know are left out."""
@@ -158,14 +157,14 @@ class Index:
         return [zone for zone in scope.zones if zone.block in blocks]
 
     def find(self, sought: Sought) -> Found:
-        """The first members of some blocks; see lua/find.lua."""
-        num_tested, *found = cast("list[bytes]", self._run(self._find, sought))
+        """The first members of some blocks; see lua/search.lua."""
+        num_tested, *found = cast("list[bytes]", self._run(self._search, sought))
         triples = zip(found[::3], found[1::3], found[2::3], strict=True)
         return Found(int(num_tested), [Position(float(value), float(at), id_.decode()) for id_, value, at in triples])
 
     def tally(self, sought: Sought) -> list[Tally]:
-        """Count, and sum up rewards; see lua/tally.lua."""
-        found = cast("list[tuple[bytes, int, int, int, bytes, bytes]]", self._run(self._tally, sought))
+        """Count, and sum up rewards; see lua/aggregate.lua."""
+        found = cast("list[tuple[bytes, int, int, int, bytes, bytes]]", self._run(self._aggregate, sought))
         return [
             Tally(
                 value=float(value) if value else None,
@@ -180,11 +179,6 @@ class Index:
     def count(self, sought: Sought) -> int:
         """Count members of some blocks."""
         return cast("int", self._run(self._count, sought))
-
-    def misfiled(self, trajectory_ids: Sequence[str]) -> list[str]:
-        """Those of the trajectories that no search finds, or the wrong ones."""
-        found = cast("list[bytes]", self._audit(keys=[self.keys.name()], args=list(trajectory_ids)))
-        return [id_.decode() for id_ in found]
 
     def pipeline(self) -> Pipeline:
         """Many commands at once, in no transaction."""
@@ -215,7 +209,7 @@ def seek_in_turns(
     conditions: Conditions, blocks: Sequence[int], any_of: Sequence[str] | None = None
 ) -> Iterator[Sought]:
     """What scans are told that together look into all of these blocks, each into a few, so that nobody waits long."""
-    return (seek(conditions, page, any_of) for page in pages_of(blocks, _BLOCKS_AT_ONCE))
+    return (seek(conditions, page, any_of) for page in batched(blocks, _BLOCKS_AT_ONCE))
 
 
 def _sum_of(numbers: bytes) -> Fraction:

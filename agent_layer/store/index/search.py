@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, get_args
 import msgspec
 
 from agent_layer.errors import BadInputError
-from agent_layer.infra import pages_of
+from agent_layer.infra import batched
 from agent_layer.store.index.filters import Conditions, Filters, NumberRange, conditions_of
 from agent_layer.store.index.index import Index, Position, Sought, Zone, seek, seek_in_turns
 from agent_layer.store.index.planner import Order, Ordering, choose_buckets, ordering_of, plan_blocks, still_needed
@@ -169,7 +169,7 @@ def _read_in_order(
     """
     standing = [
         stands
-        for page in pages_of(found, _PAGE)
+        for page in batched(found, _PAGE)
         for stands in index.standing((one.trajectory_id for one in page), ordering.column)
     ]
     here = dict(stands for stands in standing if last is None or not ordering.is_before(last, stands[0]))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from agent_layer.store.maintenance.audit import (
         check_store as check_store,
     )
-    from agent_layer.store.maintenance.call_stats import describe as describe
+    from agent_layer.store.maintenance.call_stats import describe_call_stats as describe_call_stats
     from agent_layer.store.maintenance.compaction import CompactionReport as CompactionReport
     from agent_layer.store.maintenance.compaction import compact as compact
     from agent_layer.store.maintenance.deletion import (
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from agent_layer.store.maintenance.gc import (
         collect_garbage as collect_garbage,
     )
+    from agent_layer.store.maintenance.index_audit import AUDIT_ROWS as AUDIT_ROWS
+    from agent_layer.store.maintenance.index_audit import COUNT_ORPHAN_BITS as COUNT_ORPHAN_BITS
     from agent_layer.store.maintenance.merge_plan import Limits as Limits
     from agent_layer.store.maintenance.rebuild import (
         Progress as Progress,
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
         ReindexReport as ReindexReport,
     )
     from agent_layer.store.maintenance.rebuild import (
-        cool_index as cool_index,
+        offload_index as offload_index,
     )
     from agent_layer.store.maintenance.rebuild import (
         reindex as reindex,
@@ -63,7 +65,7 @@ else:
                 "Finding",
                 "check_store",
             ),
-            "agent_layer.store.maintenance.call_stats": ("describe",),
+            "agent_layer.store.maintenance.call_stats": ("describe_call_stats",),
             "agent_layer.store.maintenance.compaction": (
                 "CompactionReport",
                 "compact",
@@ -77,11 +79,15 @@ else:
                 "Grace",
                 "collect_garbage",
             ),
+            "agent_layer.store.maintenance.index_audit": (
+                "AUDIT_ROWS",
+                "COUNT_ORPHAN_BITS",
+            ),
             "agent_layer.store.maintenance.merge_plan": ("Limits",),
             "agent_layer.store.maintenance.rebuild": (
                 "Progress",
                 "ReindexReport",
-                "cool_index",
+                "offload_index",
                 "reindex",
             ),
             "agent_layer.store.maintenance.retention": (

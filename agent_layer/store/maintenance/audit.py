@@ -14,15 +14,15 @@ from typing import Literal, TypeAlias, cast
 import msgspec
 
 from agent_layer.errors import CorruptRecordError, NotFoundError
-from agent_layer.infra import pages_of
+from agent_layer.infra import batched
 from agent_layer.infra.objects import ObjectStore
 from agent_layer.state import count_calls
 from agent_layer.store.index import Index, scan_trajectories
-from agent_layer.store.maintenance.call_stats import Figures, count_calls_seen
-from agent_layer.store.maintenance.index_audit import count_strays, find_misfiled, lacking_in_index
-from agent_layer.store.maintenance.merge import BrokenSegmentError, open_source
+from agent_layer.store.maintenance.call_stats import CallStats, count_call_stats
+from agent_layer.store.maintenance.index_audit import count_orphan_bits, find_inconsistent_rows, find_missing_entries
+from agent_layer.store.maintenance.merge import BrokenSegmentError, open_segment
 from agent_layer.store.maintenance.rebuild import Progress, index_segment, read_segment, reindex
-from agent_layer.store.maintenance.removal import find_successors, is_left_over
+from agent_layer.store.maintenance.removal import find_successors, is_superseded
 from agent_layer.store.segments import (
     is_ours,
     list_segments,
@@ -59,7 +59,7 @@ class CheckReport(msgspec.Struct, frozen=True, kw_only=True):
     findings: list[Finding]
     repaired: bool = False
     """All findings that can be mended are."""
-    figures: Figures
+    call_stats: CallStats
     """What of each run's calls should alarm."""
 
     @property
@@ -83,7 +83,7 @@ def find_broken_blobs(index: Index, objects: ObjectStore) -> Iterator[Finding]:
         return name, None
 
     with ThreadPoolExecutor(_NUM_AT_ONCE) as threads:
-        for page in pages_of((row.trajectory_id for row in scan_trajectories(index, {})), _PAGE):
+        for page in batched((row.trajectory_id for row in scan_trajectories(index, {})), _PAGE):
             users = _users_of(index, page)
             for name, fault in threads.map(fault_of, users):
                 if fault and index.redis.hexists(index.keys.blobs_of(users[name]), name):  # not deleted meanwhile
@@ -119,10 +119,10 @@ def check_store(
     """
     segments = list_segments(index.keys, objects)
     findings = list(_find_undead(index, objects))
-    figures: Figures = Counter()
+    call_stats: CallStats = Counter()
     suspects: set[str] = set()
     for num_done, key in enumerate(segments, start=1):
-        findings += _check_segment(index, objects, key, figures, suspects)
+        findings += _check_segment(index, objects, key, call_stats, suspects)
         if progress:
             progress(num_done, len(segments))
     num_trajectories, gone = _check_entries(index, frozenset(map(segment_name, segments)))
@@ -140,11 +140,13 @@ def check_store(
         num_trajectories=num_trajectories,
         findings=findings,
         repaired=is_repaired,
-        figures=figures,
+        call_stats=call_stats,
     )
 
 
-def _check_segment(index: Index, objects: ObjectStore, key: str, figures: Figures, suspects: set[str]) -> list[Finding]:
+def _check_segment(
+    index: Index, objects: ObjectStore, key: str, call_stats: CallStats, suspects: set[str]
+) -> list[Finding]:
     """Compare the index with one segment; what seems to be misfiled is added to the suspects."""
     name = segment_name(key) or key
     try:
@@ -155,10 +157,10 @@ def _check_segment(index: Index, objects: ObjectStore, key: str, figures: Figure
         index.redis.hset(index.keys.quarantine, name, str(error))
         return [Finding(kind="corrupt", subject=name, detail=str(error))]
     index.redis.hdel(index.keys.quarantine, name)
-    figures.update(count_calls_seen(record for records in segment.records.values() for record in records))
-    lacking = lacking_in_index(index, segment)
+    call_stats.update(count_call_stats(record for records in segment.records.values() for record in records))
+    lacking = find_missing_entries(index, segment)
     whole = (one.trajectory_id for one in segment.footer.trajectories if one.trajectory_id not in lacking)
-    suspects.update(find_misfiled(index, whole))
+    suspects.update(find_inconsistent_rows(index, whole))
     if lacking and not _is_merged(index, objects, name):
         return [Finding(kind="unindexed", subject=name, detail=f"the index lacks something of {', '.join(lacking)}")]
     return []
@@ -170,9 +172,9 @@ def _is_merged(index: Index, objects: ObjectStore, name: str) -> bool:
         return False
     committed = names_in(index.redis.hkeys(index.keys.segments))
     try:
-        segment = open_source(index.keys, objects, name, whole=True)
+        segment = open_segment(index.keys, objects, name, whole=True)
         others = find_successors(index.keys, objects, committed, [name]).get(name, [])
-        return is_left_over(index.redis, index.keys, segment, others)
+        return is_superseded(index.redis, index.keys, segment, others)
     except BrokenSegmentError as error:
         return error.name == name and isinstance(error.reason, NotFoundError)
 
@@ -188,7 +190,7 @@ def _check_entries(index: Index, segments: frozenset[str | None]) -> tuple[int, 
     num_trajectories = 0
     marked = names_in(index.redis.hkeys(index.keys.segments))
     gone = {name: {name} for name in sorted(marked - segments)}
-    for page in pages_of((row.trajectory_id for row in scan_trajectories(index, {})), _PAGE):
+    for page in batched((row.trajectory_id for row in scan_trajectories(index, {})), _PAGE):
         num_trajectories += len(page)
         for trajectory_id in page:
             if lacking := {segment for segment, _ in index.chunks(trajectory_id)} - segments:
@@ -198,10 +200,10 @@ def _check_entries(index: Index, segments: frozenset[str | None]) -> tuple[int, 
 
 def _find_misfiled(index: Index, suspects: set[str]) -> Iterator[Finding]:
     """Look at suspects again, in case they were just changing, and for what is filed under nobody."""
-    for trajectory_id in find_misfiled(index, sorted(suspects)):
+    for trajectory_id in find_inconsistent_rows(index, sorted(suspects)):
         detail = "its block or its reward differs from what its row and its judgements say"
         yield Finding(kind="misfiled", subject=trajectory_id, detail=detail)
-    for block, num_strays in count_strays(index.redis, index.keys).items():
+    for block, num_strays in count_orphan_bits(index.redis, index.keys).items():
         yield Finding(kind="misfiled", subject=f"block {block}", detail=f"{num_strays} bits stand for no trajectory")
 
 
@@ -226,7 +228,7 @@ def _find_missing(gone: dict[str, set[str]], index: Index, objects: ObjectStore)
 def _find_short(index: Index) -> Iterator[Finding]:
     """Accepted attempts, each with its calls: as many as were counted at its end, each begun and ended."""
     accepted = (row.trajectory_id for row in scan_trajectories(index, {"accepted": True}))
-    for page in pages_of(accepted, _PAGE):
+    for page in batched(accepted, _PAGE):
         pipeline = index.pipeline()
         for trajectory_id in page:
             pipeline.hget(index.keys.trajectory(trajectory_id), "calls_at_end")

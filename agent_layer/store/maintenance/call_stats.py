@@ -4,39 +4,41 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final, TypeAlias
 
-from agent_layer.schema import LogRecord, StepPart, cause_of_break, is_empty
+from agent_layer.schema import LogRecord, StepPart, is_empty_answer, prefix_break_cause
 
-Figures: TypeAlias = Counter[tuple[str, str]]
+CallStats: TypeAlias = Counter[tuple[str, str]]
 """By run and by what is counted; CALLS is the number of calls that a gateway saw end."""
 
 CALLS: Final = "calls"
 
 
-def count_calls_seen(records: Iterable[LogRecord]) -> Figures:
+def count_call_stats(records: Iterable[LogRecord]) -> CallStats:
     """Count calls of gateways, and what was noticed of them."""
-    figures: Figures = Counter()
+    call_stats: CallStats = Counter()
     for record in records:
         if isinstance(record, StepPart) and record.source == "gateway" and record.phase == "end":
-            figures.update((record.run, label) for label in _labels(record))
-    return figures
+            call_stats.update((record.run, label) for label in _labels(record))
+    return call_stats
 
 
-def describe(figures: Figures) -> list[str]:
+def describe_call_stats(call_stats: CallStats) -> list[str]:
     """One line for each run, its most frequent trouble first."""
     lines: list[str] = []
-    for run in sorted({run for run, _ in figures}):
-        num_calls = figures[run, CALLS]
-        troubles = sorted((-count, label) for (one, label), count in figures.items() if one == run and label != CALLS)
+    for run in sorted({run for run, _ in call_stats}):
+        num_calls = call_stats[run, CALLS]
+        troubles = sorted(
+            (-count, label) for (one, label), count in call_stats.items() if one == run and label != CALLS
+        )
         shown = [f"{-count} ({-count / num_calls:.1%}) {label}" for count, label in troubles]
         lines.append(f"run {run}: {num_calls} calls, {', '.join(shown) or 'nothing to be noticed'}")
     return lines
 
 
 def _labels(part: StepPart) -> list[str]:
-    breaks = [cause for finding in part.findings if (cause := cause_of_break(finding))]
+    breaks = [cause for finding in part.findings if (cause := prefix_break_cause(finding))]
     labels = {
         CALLS: True,
-        "answered nothing": is_empty(part),
+        "answered nothing": is_empty_answer(part),
         "without token ids": part.status == "ok" and part.capture_level != "tokens",
         "cut off": part.status == "aborted",
         "failed": part.status == "error",

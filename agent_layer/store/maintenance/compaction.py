@@ -16,20 +16,19 @@ from typing import cast
 import msgspec
 
 from agent_layer.errors import CorruptRecordError, NotFoundError
-from agent_layer.infra import pages_of
+from agent_layer.infra import batched
 from agent_layer.infra.objects import ObjectStore
 from agent_layer.schema import SegmentFooter
-from agent_layer.store.index import Index, commit_segments
+from agent_layer.store.index import Index, apply_tombstones, commit_segments
 from agent_layer.store.maintenance.audit import Finding
-from agent_layer.store.maintenance.lock import Turn, check_whole, take_turn
-from agent_layer.store.maintenance.merge import BrokenSegmentError, Merger, Source, merge_sources, open_source
-from agent_layer.store.maintenance.merge_plan import Limits, is_due, merged_name, plan_packs
+from agent_layer.store.maintenance.lock import MaintenanceLock, check_index_complete, maintenance_lock
+from agent_layer.store.maintenance.merge import BrokenSegmentError, Merger, Source, merge_sources, open_segment
+from agent_layer.store.maintenance.merge_plan import Limits, merged_name, needs_rewrite, plan_packs
 from agent_layer.store.maintenance.rebuild import Progress, index_segment, read_segment
-from agent_layer.store.maintenance.removal import find_successors, is_left_over, retire_segments
+from agent_layer.store.maintenance.removal import find_successors, is_superseded, remove_segments
 from agent_layer.store.segments import (
     SealedSegment,
     deaths_of,
-    forget,
     is_ours,
     names_in,
     owners_in,
@@ -85,20 +84,20 @@ def compact(
         LeaseLostError: another process compacts or collects garbage.
         CorruptRecordError: the object store does not give back what was stored; nothing was removed.
     """
-    check_whole(index.redis, index.keys)
+    check_index_complete(index.redis, index.keys)
     limits = limits or Limits()
-    with take_turn(index.redis, index.keys, limits.wait_seconds, limits.turn_seconds) as turn:
-        return _Compaction(index, objects, limits, turn).run(only_dead=only_dead, dry_run=dry_run, progress=progress)
+    with maintenance_lock(index.redis, index.keys, limits.wait_seconds, limits.turn_seconds) as lock:
+        return _Compaction(index, objects, limits, lock).run(only_dead=only_dead, dry_run=dry_run, progress=progress)
 
 
 class _Compaction:
     """One run."""
 
-    def __init__(self, index: Index, objects: ObjectStore, limits: Limits, turn: Turn) -> None:
+    def __init__(self, index: Index, objects: ObjectStore, limits: Limits, lock: MaintenanceLock) -> None:
         self._index, self._redis, self._keys = index, index.redis, index.keys
         self._objects = objects
         self._limits = limits
-        self._turn = turn
+        self._lock = lock
         self._findings: dict[str, Finding] = {}
         self._removed: dict[str, int] = {}
         self._made: list[int] = []
@@ -138,7 +137,7 @@ class _Compaction:
         noted, committed = self._noted(), self._read_sizes()
         successors = find_successors(self._keys, self._objects, committed, noted)
         for name in sorted(noted):
-            self._turn.keep()
+            self._lock.renew()
             if name in successors or name not in committed:
                 self._settle(name, successors.get(name, []), is_committed=name in committed)
 
@@ -156,8 +155,8 @@ class _Compaction:
     def _settle(self, name: str, others: Sequence[Source], *, is_committed: bool) -> None:
         """Remove a segment of which others hold everything; commit one that is not, but that somebody may need."""
         try:
-            source = open_source(self._keys, self._objects, name, whole=True)
-            is_free = is_left_over(self._redis, self._keys, source, others)
+            source = open_segment(self._keys, self._objects, name, whole=True)
+            is_free = is_superseded(self._redis, self._keys, source, others)
         except BrokenSegmentError as error:
             if isinstance(error.reason, NotFoundError) and error.name == name and (others or not is_committed):
                 self._redis.hdel(self._keys.segments, name)  # it went, and a rebuild that had read it marked it again
@@ -189,11 +188,11 @@ class _Compaction:
 
     def _find_due(self, noted: Collection[str], sizes: dict[str, int]) -> set[str]:
         due: set[str] = set()
-        for page in pages_of(sorted(noted), _NUM_AT_ONCE):
+        for page in batched(sorted(noted), _NUM_AT_ONCE):
             for source in self._open(page, sizes):
                 deaths = deaths_of(self._redis, self._keys, owners_in(source.footer))
                 of_owner = {chunk.owner: chunk.size_bytes for chunk in source.footer.chunks}
-                if is_due(of_owner, deaths, self._limits, time.time()):
+                if needs_rewrite(of_owner, deaths, self._limits, time.time()):
                     due.add(source.footer.name)
         return due
 
@@ -214,7 +213,9 @@ class _Compaction:
 
         def read(name: str) -> Source | BrokenSegmentError:
             try:
-                return open_source(self._keys, self._objects, name, whole=sizes.get(name, 0) < self._limits.small_bytes)
+                return open_segment(
+                    self._keys, self._objects, name, whole=sizes.get(name, 0) < self._limits.small_bytes
+                )
             except BrokenSegmentError as error:
                 return error
 
@@ -223,16 +224,16 @@ class _Compaction:
         for error in opened:
             if isinstance(error, BrokenSegmentError):
                 self._leave_alone(error)
-        self._turn.keep()
+        self._lock.renew()
         return [one for one in opened if isinstance(one, Source)]
 
     def _replace(self, sources: Sequence[Source]) -> None:
         owners = set[str]().union(*(owners_in(one.footer) for one in sources))
         deaths = deaths_of(self._redis, self._keys, owners)
-        merger = merge_sources(sources, deaths, self._turn.keep)
+        merger = merge_sources(sources, deaths, self._lock.renew)
         if merger.emptied:
             dead_at = write_tombstones(self._keys, self._objects, merger.emptied, "deleted")
-            forget(self._redis, self._keys, merger.emptied, dead_at)
+            apply_tombstones(self._redis, self._keys, merger.emptied, dead_at)
         names = [one.footer.name for one in sources]
         if not all(self._redis.hmget(self._keys.segments, names)):
             return  # another process merged one of them meanwhile
@@ -255,7 +256,7 @@ class _Compaction:
     def _put(self, content: bytes, sealed: SealedSegment) -> None:
         key = segment_key(self._keys, sealed.footer.name)
         self._objects.put(key, content)
-        self._turn.keep()
+        self._lock.renew()
         for begin in range(0, len(content), _PART_BYTES):
             if self._objects.get(key, begin, _PART_BYTES) != content[begin : begin + _PART_BYTES]:
                 self._objects.delete(key)
@@ -265,7 +266,7 @@ class _Compaction:
                 )
 
     def _retire(self, sources: Sequence[Source], news: Sequence[SegmentFooter]) -> None:
-        gone = retire_segments(self._redis, self._keys, self._objects, [one.footer for one in sources], news)
+        gone = remove_segments(self._redis, self._keys, self._objects, [one.footer for one in sources], news)
         sizes = {one.footer.name: one.size_bytes for one in sources}
         self._removed |= {name: sizes[name] for name in gone}
 

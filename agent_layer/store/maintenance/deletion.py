@@ -18,20 +18,20 @@ from typing import NamedTuple, cast
 import msgspec
 
 from agent_layer.errors import BadInputError
-from agent_layer.infra import pages_of
+from agent_layer.infra import batched
 from agent_layer.infra.objects import ObjectStore
 from agent_layer.schema import FINAL_STATUSES, Group, decode
-from agent_layer.state import remove_checkpoints_of
+from agent_layer.state import remove_checkpoints
 from agent_layer.store.consumers import segments_of_batches
-from agent_layer.store.index import Filters, Index, TrajectoryRow, scan_trajectories
-from agent_layer.store.maintenance.lock import check_whole
+from agent_layer.store.index import Filters, Index, TrajectoryRow, apply_tombstones, scan_trajectories
+from agent_layer.store.maintenance.lock import check_index_complete
 from agent_layer.store.reading import not_found
-from agent_layer.store.segments import forget, write_tombstones
+from agent_layer.store.segments import write_tombstones
 
 _PAGE = 256
 
 
-class Emptied(NamedTuple):
+class EmptyGroups(NamedTuple):
     """Groups of which nothing stored is left."""
 
     closed: list[str]
@@ -48,25 +48,25 @@ class _Candidate(NamedTuple):
     is_open: bool
 
 
-def find_emptied(index: Index, group_ids: Iterable[str], condemned: AbstractSet[str]) -> Emptied:
+def find_empty_groups(index: Index, group_ids: Iterable[str], condemned: AbstractSet[str]) -> EmptyGroups:
     """Tell which of these groups have nothing left when the condemned trajectories are dead.
 
     A closed group lives as long as one of its members does; one without members, or an open one, as long as any
     attempt of it is stored.
     """
-    candidates = [found for page in pages_of(group_ids, _PAGE) for found in _look_up(index, page)]
+    candidates = [found for page in batched(group_ids, _PAGE) for found in _look_up(index, page)]
     emptied = [one for one in candidates if one.members and not _has_survivor(index, one.members, condemned)]
     unpeopled = [one for one in candidates if not one.members]
     for run, task_id in sorted({(one.run, one.task_id) for one in unpeopled}):
         alive = _groups_alive(index, {"run": run, "task": task_id}, condemned)
         asked = [one for one in unpeopled if (one.run, one.task_id) == (run, task_id)]
         emptied += [one for one in asked if one.group_id not in alive]
-    return Emptied(
+    return EmptyGroups(
         sorted(one.group_id for one in emptied if not one.is_open), [one.group_id for one in emptied if one.is_open]
     )
 
 
-def groups_of_task(index: Index, task_id: str, run: str | None) -> Iterator[str]:
+def find_groups_of_task(index: Index, task_id: str, run: str | None) -> Iterator[str]:
     """All groups of a task, in one run or in all: those that the dispatcher holds open, and closed ones.
 
     Looked for in the order in which a group moves, so that none is missed on its way; some may be named twice.
@@ -90,7 +90,7 @@ def _members(index: Index, key: str) -> list[bytes]:
 
 
 def _look_up_all(index: Index, group_ids: Iterable[bytes]) -> Iterator[_Candidate]:
-    for page in pages_of((one.decode() for one in group_ids), _PAGE):
+    for page in batched((one.decode() for one in group_ids), _PAGE):
         yield from _look_up(index, page)
 
 
@@ -165,17 +165,17 @@ def delete_trajectories(
     dry_run: bool,
     purge: Callable[[], object] | None,
 ) -> DeletionReport:
-    """Delete the trajectory of this id, or those that pass the filters; see ``carry_out``.
+    """Delete the trajectory of this id, or those that pass the filters; see ``execute_deletion``.
 
     Raises:
         BadInputError: no condition is given, or both kinds are; or the index is being rebuilt.
         NotFoundError: there never was such a trajectory.
     """
-    check_whole(index.redis, index.keys)
+    check_index_complete(index.redis, index.keys)
     deletion = plan_deletion(index, _find_condemned(index, trajectory_id, filters), filters)
     if not dry_run:
-        carry_out(index, objects, deletion, "deleted", purge)
-    return report_on(index, deletion, dry_run=dry_run)
+        execute_deletion(index, objects, deletion, "deleted", purge)
+    return summarise_deletion(index, deletion, dry_run=dry_run)
 
 
 def plan_deletion(index: Index, rows: Iterable[TrajectoryRow], whole: Filters | None = None) -> Deletion:
@@ -190,7 +190,7 @@ def plan_deletion(index: Index, rows: Iterable[TrajectoryRow], whole: Filters | 
     trajectory_ids, segments, runs = list[str](), set[str](), set[str]()
     candidates = dict.fromkeys(_groups_meant(index, whole or {}))
     num_running = num_bytes = 0
-    for page in pages_of(rows, _PAGE):
+    for page in batched(rows, _PAGE):
         trajectory_ids += [row.trajectory_id for row in page]
         runs |= {row.run for row in page if row.run}
         candidates |= dict.fromkeys(row.group_id for row in page if row.group_id)
@@ -198,12 +198,12 @@ def plan_deletion(index: Index, rows: Iterable[TrajectoryRow], whole: Filters | 
         for places in _places(index, trajectory_ids[-len(page) :]):
             segments |= {name.decode() for name in places}
             num_bytes += sum(int(place.split()[1]) for place in places.values())
-    for page in pages_of(candidates, _PAGE):  # also of those that live: they are written again without the dead
+    for page in batched(candidates, _PAGE):  # also of those that live: they are written again without the dead
         held = cast("list[bytes | None]", index.redis.hmget(index.keys.group_segments, page))
         segments |= {name for names in held if names for name in names.decode().split()}
     condemned = frozenset(trajectory_ids)
     segments |= segments_of_batches(index.redis, index.keys, runs, condemned)
-    emptied = find_emptied(index, candidates, condemned)
+    emptied = find_empty_groups(index, candidates, condemned)
     return Deletion(
         trajectory_ids=trajectory_ids,
         group_ids=emptied.closed,
@@ -215,7 +215,7 @@ def plan_deletion(index: Index, rows: Iterable[TrajectoryRow], whole: Filters | 
     )
 
 
-def carry_out(
+def execute_deletion(
     index: Index, objects: ObjectStore, deletion: Deletion, reason: str, purge: Callable[[], object] | None
 ) -> None:
     """Make it so that nothing brings these back, then that nobody finds them, then that their bytes are gone.
@@ -230,20 +230,20 @@ def carry_out(
     """
     owners = [*(f"group:{one}" for one in deletion.group_ids), *deletion.trajectory_ids]
     times = [
-        write_tombstones(index.keys, objects, page, reason) for page in pages_of(owners, _LARGEST_OBJECT)
+        write_tombstones(index.keys, objects, page, reason) for page in batched(owners, _LARGEST_OBJECT)
     ]  # all of them first: whatever happens next, a rebuild knows the whole of it
     _note(index, deletion.segments)
     if times:
-        forget(index.redis, index.keys, owners, max(times))
+        apply_tombstones(index.redis, index.keys, owners, max(times))
         trained = frozenset(deletion.trajectory_ids)  # while this went on, perhaps; commits note later ones
         _note(index, segments_of_batches(index.redis, index.keys, deletion.runs, trained))
         _clear_queue(index, deletion.group_ids)
-        remove_checkpoints_of(index.keys, objects, trained)
+        remove_checkpoints(index.keys, objects, trained)
     if purge:
         purge()
 
 
-def report_on(index: Index, deletion: Deletion, *, dry_run: bool) -> DeletionReport:
+def summarise_deletion(index: Index, deletion: Deletion, *, dry_run: bool) -> DeletionReport:
     """Sum a deletion up."""
     return DeletionReport(
         num_trajectories=len(deletion.trajectory_ids),
@@ -282,7 +282,7 @@ def _find_one(index: Index, trajectory_id: str) -> Iterator[TrajectoryRow]:
 def _groups_meant(index: Index, filters: Filters) -> Iterator[str]:
     given = {name for name, value in filters.items() if value is not None}
     if (task := filters.get("task")) is not None and given <= {"task", "run"}:
-        yield from groups_of_task(index, task, filters.get("run"))
+        yield from find_groups_of_task(index, task, filters.get("run"))
 
 
 def _places(index: Index, trajectory_ids: Iterable[str]) -> list[dict[bytes, bytes]]:
@@ -293,14 +293,14 @@ def _places(index: Index, trajectory_ids: Iterable[str]) -> list[dict[bytes, byt
 
 
 def _note(index: Index, segments: Iterable[str]) -> None:
-    for page in pages_of(segments, _PAGE):
+    for page in batched(segments, _PAGE):
         index.redis.sadd(index.keys.rewrite, *page)
 
 
 def _clear_queue(index: Index, group_ids: Iterable[str]) -> None:
     """Take closed groups out of what the dispatcher remembers: it goes by their tombstones instead."""
     queue = index.keys.queue
-    for page in pages_of(group_ids, _PAGE):
+    for page in batched(group_ids, _PAGE):
         asked = index.pipeline()
         for group_id in page:
             asked.hmget(queue("g", group_id), "state", "launched")

@@ -13,18 +13,18 @@ from typing import Final, cast
 import msgspec
 
 from agent_layer.errors import CorruptRecordError, NotFoundError
-from agent_layer.infra import pages_of
+from agent_layer.infra import batched
 from agent_layer.infra.objects import ObjectEntry, ObjectStore
 from agent_layer.recorder import read_frames
 from agent_layer.schema import SegmentFooter, Tombstone, decode
-from agent_layer.state import checkpoint_at, checkpoint_prefix, trajectory_of
+from agent_layer.state import checkpoint_prefix, checkpoint_trajectory, parse_checkpoint_key
 from agent_layer.store.index import Index
 from agent_layer.store.maintenance.audit import Finding
-from agent_layer.store.maintenance.lock import Turn, check_whole, take_turn
-from agent_layer.store.maintenance.merge import BrokenSegmentError, Source, open_source
+from agent_layer.store.maintenance.lock import MaintenanceLock, check_index_complete, maintenance_lock
+from agent_layer.store.maintenance.merge import BrokenSegmentError, Source, open_segment
 from agent_layer.store.maintenance.merge_plan import Limits
 from agent_layer.store.maintenance.rebuild import Progress
-from agent_layer.store.maintenance.removal import find_successors, is_left_over, retire_segments
+from agent_layer.store.maintenance.removal import find_successors, is_superseded, remove_segments
 from agent_layer.store.segments import (
     blob_at,
     find_orphans,
@@ -52,7 +52,7 @@ class Grace(msgspec.Struct, frozen=True, kw_only=True):
     """Since a checkpoint was stored; far longer than any gateway keeps an attempt that nobody holds."""
 
 
-class Removed(msgspec.Struct, frozen=True, kw_only=True):
+class RemovedObject(msgspec.Struct, frozen=True, kw_only=True):
     """An object that went, or would."""
 
     key: str
@@ -65,7 +65,7 @@ class GcReport(msgspec.Struct, frozen=True, kw_only=True):
 
     num_objects: int
     """Looked at."""
-    removed: list[Removed]
+    removed: list[RemovedObject]
     findings: list[Finding]
     dry_run: bool = False
 
@@ -89,24 +89,26 @@ def collect_garbage(
         BadInputError: the index is being rebuilt, or that did not end.
         LeaseLostError: another process compacts or collects garbage.
     """
-    check_whole(index.redis, index.keys)
+    check_index_complete(index.redis, index.keys)
     limits = Limits()
-    with take_turn(index.redis, index.keys, limits.wait_seconds, limits.turn_seconds) as turn:
-        collection = _Collection(index, objects, grace or Grace(), turn, dry_run=dry_run)
+    with maintenance_lock(index.redis, index.keys, limits.wait_seconds, limits.turn_seconds) as lock:
+        collection = _Collection(index, objects, grace or Grace(), lock, dry_run=dry_run)
         return collection.run(progress or (lambda _done, _all: None))
 
 
 class _Collection:
     """One run."""
 
-    def __init__(self, index: Index, objects: ObjectStore, grace: Grace, turn: Turn, *, dry_run: bool) -> None:
+    def __init__(
+        self, index: Index, objects: ObjectStore, grace: Grace, lock: MaintenanceLock, *, dry_run: bool
+    ) -> None:
         self._index, self._redis, self._keys = index, index.redis, index.keys
         self._objects = objects
         self._grace = grace
-        self._turn = turn
+        self._lock = lock
         self._dry_run = dry_run
         self._now = time.time()
-        self._removed: list[Removed] = []
+        self._removed: list[RemovedObject] = []
         self._findings: list[Finding] = []
 
     def run(self, progress: Progress) -> GcReport:
@@ -135,7 +137,7 @@ class _Collection:
     def _remove(self, entry: ObjectEntry, reason: str) -> None:
         if not self._dry_run:
             self._objects.delete(entry.key)
-        self._removed.append(Removed(key=entry.key, size_bytes=entry.size_bytes, reason=reason))
+        self._removed.append(RemovedObject(key=entry.key, size_bytes=entry.size_bytes, reason=reason))
 
     # -- segments ---------------------------------------------------------------------------------
     def _collect_segments(self, entries: list[ObjectEntry], progress: Progress) -> None:
@@ -144,7 +146,7 @@ class _Collection:
         left_alone = names_in(self._redis.hkeys(self._keys.quarantine))
         successors = find_successors(self._keys, self._objects, committed, aged)
         for num_done, (name, entry) in enumerate(sorted(aged.items()), start=1):
-            self._turn.keep()
+            self._lock.renew()
             if name not in left_alone and (name in successors or name not in committed):
                 self._look_at(name, entry, successors.get(name, []), is_committed=name in committed)
             progress(num_done, len(aged))
@@ -156,9 +158,9 @@ class _Collection:
 
     def _look_at(self, name: str, entry: ObjectEntry, others: list[Source], *, is_committed: bool) -> None:
         try:
-            source = open_source(self._keys, self._objects, name, whole=True)
+            source = open_segment(self._keys, self._objects, name, whole=True)
             others = others or self._replaced_by(source)
-            is_free = is_left_over(self._redis, self._keys, source, others)
+            is_free = is_superseded(self._redis, self._keys, source, others)
         except BrokenSegmentError as error:
             if not isinstance(error.reason, NotFoundError):
                 self._findings.append(Finding(kind="corrupt", subject=error.name, detail=str(error.reason)))
@@ -176,16 +178,16 @@ class _Collection:
         found = find_successors(self._keys, self._objects, committed, names)
         sources = {one.footer.name: one for ours in found.values() for one in ours}
         for name in committed.intersection(names):
-            sources[name] = open_source(self._keys, self._objects, name, whole=False)
+            sources[name] = open_segment(self._keys, self._objects, name, whole=False)
         sources.pop(source.footer.name, None)
         return list(sources.values())
 
     def _retire(self, source: Source, entry: ObjectEntry, others: list[Source]) -> None:
         news = [one.footer for one in others]
-        is_gone = self._dry_run or retire_segments(self._redis, self._keys, self._objects, [source.footer], news)
+        is_gone = self._dry_run or remove_segments(self._redis, self._keys, self._objects, [source.footer], news)
         if is_gone:
             reason = f"all of it is in {', '.join(one.name for one in news) or 'no living trajectory'}"
-            self._removed.append(Removed(key=entry.key, size_bytes=entry.size_bytes, reason=reason))
+            self._removed.append(RemovedObject(key=entry.key, size_bytes=entry.size_bytes, reason=reason))
 
     # -- blobs ------------------------------------------------------------------------------------
     def _collect_blobs(self, entries: list[ObjectEntry]) -> None:
@@ -195,17 +197,21 @@ class _Collection:
         if not self._dry_run:
             gone = remove_unneeded(self._redis, self._keys, self._objects, gone)
         for entry in (by_name[name] for name in gone if name in by_name):
-            self._removed.append(Removed(key=entry.key, size_bytes=entry.size_bytes, reason="nobody living needs it"))
+            self._removed.append(
+                RemovedObject(key=entry.key, size_bytes=entry.size_bytes, reason="no stored trajectory needs it")
+            )
 
     # -- checkpoints ------------------------------------------------------------------------------
     def _collect_checkpoints(self, entries: list[ObjectEntry]) -> None:
         """Whoever made them removes them; these are of holders that died."""
         old = set(self._aged(entries, self._grace.checkpoint_seconds))
-        aged = [(one, name) for one in self._aged(entries, self._grace.seconds) if (name := checkpoint_at(one.key))]
-        for page in pages_of(aged, _PAGE):
+        aged = [
+            (one, name) for one in self._aged(entries, self._grace.seconds) if (name := parse_checkpoint_key(one.key))
+        ]
+        for page in batched(aged, _PAGE):
             asked = self._index.pipeline()
             for _, name in page:
-                asked.hexists(self._keys.trajectory(trajectory_of(name)), "ended_at")
+                asked.hexists(self._keys.trajectory(checkpoint_trajectory(name)), "ended_at")
             for (entry, _), has_ended in zip(page, cast("list[bool]", asked.execute()), strict=True):
                 if has_ended or entry in old:
                     self._remove(entry, "its attempt has ended" if has_ended else "nobody went on with its attempt")
@@ -217,7 +223,7 @@ class _Collection:
             return
         for entry, hashes in stones.items():
             if not named.intersection(hashes):
-                self._remove(entry, "nothing stored belongs to whom it names")
+                self._remove(entry, "no stored record belongs to its owners")
                 if not self._dry_run:
                     self._redis.hdel(self._keys.dead, *hashes)
 
@@ -229,7 +235,7 @@ class _Collection:
         """Hashes of all owners in any segment; None where some segment does not say."""
         found: set[str] = set()
         for entry in segments:
-            self._turn.keep()
+            self._lock.renew()
             footer = self._read_footer(entry)
             if footer is None:
                 return None

@@ -9,26 +9,49 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from operator import eq
+from pathlib import Path
 from typing import NamedTuple, TypeAlias, cast
 
 import msgspec
 from redis import Redis
 
-from agent_layer.infra import pages_of
-from agent_layer.infra.redis import Keys, load_script
+from agent_layer.infra import batched
+from agent_layer.infra.redis import Keys, LuaScript
 from agent_layer.schema import Chunk, SegmentFooter, TrajectorySummary
-from agent_layer.store.index import COLUMNS, Index, rewards_of
+from agent_layer.store.index import COLUMNS, INDEX_PRELUDE, Index, rewards_of
 from agent_layer.store.segments import Segment
+
+_LUA = Path(__file__).parent / "lua"
+
+AUDIT_ROWS = LuaScript(
+    file=_LUA / "audit.lua",
+    preludes=INDEX_PRELUDE,
+    commands="getbit getrange hget hlen hmget sismember",
+    reads="t:* b:* v:* values:* zones runs",
+)
+COUNT_ORPHAN_BITS = LuaScript(
+    file=_LUA / "strays.lua",
+    preludes=INDEX_PRELUDE,
+    commands="bitpos del getrange hdel hgetall hmget setbit srem",
+    reads="t:*",
+    writes="b:* v:* values:*",
+)
 
 _AT_ONCE = 64
 """Trajectories that one script looks at, so that nobody waits long for Redis."""
 _BASIS = ("declared", "ended", "status", "cause", "reward")
 
 
-def find_misfiled(index: Index, trajectory_ids: Iterable[str]) -> Iterator[str]:
+def find_inconsistent_rows(index: Index, trajectory_ids: Iterable[str]) -> Iterator[str]:
     """Give those whose block differs from their row, or whose reward does not follow from what was judged."""
-    for page in pages_of(trajectory_ids, _AT_ONCE):
-        yield from dict.fromkeys([*index.misfiled(page), *_misjudged(index, page)])
+    for page in batched(trajectory_ids, _AT_ONCE):
+        yield from dict.fromkeys([*_contradictions(index, page), *_misjudged(index, page)])
+
+
+def _contradictions(index: Index, trajectory_ids: Sequence[str]) -> list[str]:
+    """Trajectories that no search finds, or the wrong ones."""
+    found = AUDIT_ROWS.load(index.redis)(keys=[index.keys.name()], args=list(trajectory_ids))
+    return [id_.decode() for id_ in cast("list[bytes]", found)]
 
 
 def _misjudged(index: Index, trajectory_ids: Sequence[str]) -> Iterator[str]:
@@ -56,7 +79,7 @@ class _Probe(NamedTuple):
     holds: Callable[[object], bool]
 
 
-def lacking_in_index(index: Index, segment: Segment) -> list[str]:
+def find_missing_entries(index: Index, segment: Segment) -> list[str]:
     """Name those of whom the index lacks something that the segment says; of the dead it need only know which bytes
     are to go.
     """
@@ -174,11 +197,11 @@ _NAMES_AT_ONCE = 256
 _SCAN_COUNT = 1_000
 
 
-def count_strays(redis: Redis, keys: Keys, *, clear: bool = False) -> dict[int, int]:
+def count_orphan_bits(redis: Redis, keys: Keys, *, clear: bool = False) -> dict[int, int]:
     """Count, by block, the bits that say something of nobody; only blocks that have some."""
-    script, found = load_script(redis, "strays"), defaultdict[int, int](int)
+    script, found = COUNT_ORPHAN_BITS.load(redis), defaultdict[int, int](int)
     for block, names in sorted(_bitmaps(redis, keys).items()):
-        for page in pages_of(names, _NAMES_AT_ONCE):
+        for page in batched(names, _NAMES_AT_ONCE):
             for part in range(_PARTS):
                 arguments = [block, part, "1" if clear else "", *page]
                 found[block] += cast("int", script(keys=[keys.name()], args=arguments))

@@ -15,7 +15,7 @@ from agent_layer.errors import BadInputError, LeaseLostError
 from agent_layer.infra.redis import Keys
 
 
-class Turn:
+class MaintenanceLock:
     """The right to go on; it expires unless it is kept."""
 
     def __init__(self, lock: Lock, subject: str, seconds: float) -> None:
@@ -24,7 +24,7 @@ class Turn:
         self._seconds = seconds
         self._kept_at = time.monotonic()
 
-    def keep(self) -> None:
+    def renew(self) -> None:
         """Call it often; it asks Redis now and then.
 
         Raises: LeaseLostError: the turn had expired, and another process has it by now.
@@ -43,7 +43,7 @@ class Turn:
         self._kept_at = now
 
 
-def check_right(redis: Redis, keys: Keys) -> None:
+def check_permission(redis: Redis, keys: Keys) -> None:
     """Stop before anything is changed whom Redis allows only a part of what care needs.
 
     Raises: UnreachableError: this user is no operator; see ``acl.py``.
@@ -51,14 +51,14 @@ def check_right(redis: Redis, keys: Keys) -> None:
     redis.exists(keys.merging)  # no other role may ask for this key
 
 
-def check_whole(redis: Redis, keys: Keys) -> None:
+def check_index_complete(redis: Redis, keys: Keys) -> None:
     """Refuse to change what is stored where the index is not whole, or the user not allowed to.
 
     Raises:
         BadInputError: it is being rebuilt, or that did not end.
-        UnreachableError: see ``check_right``.
+        UnreachableError: see ``check_permission``.
     """
-    check_right(redis, keys)
+    check_permission(redis, keys)
     if redis.exists(keys.reindexing):
         raise BadInputError(
             f"namespace {keys.namespace!r}: expected a whole index, found a rebuild that did not end;"
@@ -67,7 +67,7 @@ def check_whole(redis: Redis, keys: Keys) -> None:
 
 
 @contextmanager
-def take_turn(redis: Redis, keys: Keys, wait_seconds: float, seconds: float) -> Generator[Turn]:
+def maintenance_lock(redis: Redis, keys: Keys, wait_seconds: float, seconds: float) -> Generator[MaintenanceLock]:
     """Wait for the turn, and give it back at the end.
 
     Args:
@@ -86,7 +86,7 @@ def take_turn(redis: Redis, keys: Keys, wait_seconds: float, seconds: float) -> 
             f" {wait_seconds:g} s; run it again later"
         )
     try:
-        yield Turn(lock, subject, seconds)
+        yield MaintenanceLock(lock, subject, seconds)
     finally:
         with suppress(LockError):  # it had expired
             lock.release()

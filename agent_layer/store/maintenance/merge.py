@@ -47,7 +47,7 @@ class Merger(NamedTuple):
     """Groups that live, as far as anybody said, but all of whose members are dead."""
 
 
-def open_source(keys: Keys, objects: ObjectStore, name: str, *, whole: bool) -> Source:
+def open_segment(keys: Keys, objects: ObjectStore, name: str, *, whole: bool) -> Source:
     """Open a segment; with ``whole`` all of it is fetched at once.
 
     Raises: BrokenSegmentError: it is not there, or not a segment.
@@ -75,7 +75,7 @@ def merge_sources(sources: Sequence[Source], dead: Iterable[str], beat: Callable
     for owner, ours in places.items():
         if owner in dead:
             continue
-        records = {one.content: one for source, chunk in ours for one in read_living(source, chunk, dead)}
+        records = {one.content: one for source, chunk in ours for one in read_live_records(source, chunk, dead)}
         if records:
             builder.add(owner, list(records.values()))
             is_empty = False
@@ -85,7 +85,7 @@ def merge_sources(sources: Sequence[Source], dead: Iterable[str], beat: Callable
     return Merger(builder, is_empty, emptied)
 
 
-def read_living(source: Source, chunk: Chunk, dead: Iterable[str]) -> list[StoredRecord]:
+def read_live_records(source: Source, chunk: Chunk, dead: Iterable[str]) -> list[StoredRecord]:
     """Read what lives of one chunk.
 
     Raises: BrokenSegmentError: it is not what was written, or was written by a later version.

@@ -6,7 +6,7 @@ from hashlib import blake2b
 
 import msgspec
 
-from agent_layer.schema import made_at, new_id
+from agent_layer.schema import id_timestamp, new_id
 
 _DAY_SECONDS = 86_400
 
@@ -49,14 +49,14 @@ def plan_packs(sizes: Mapping[str, int], due: Collection[str], limits: Limits, n
     """
     days: defaultdict[int, list[str]] = defaultdict(list)
     for name, size in sorted(sizes.items()):
-        at = made_at(name)
+        at = id_timestamp(name)
         if name in due or (size < limits.small_bytes and now - at >= limits.least_age_seconds):
             days[day_of(name)].append(name)
     packs = (pack for day in sorted(days) for pack in _fill(days[day], sizes, limits.target_bytes))
     return [worth for pack in packs if (worth := _worth_merging(pack, sizes, due))]
 
 
-def is_due(sizes: Mapping[str, int], deaths: Mapping[str, float], limits: Limits, now: float) -> bool:
+def needs_rewrite(sizes: Mapping[str, int], deaths: Mapping[str, float], limits: Limits, now: float) -> bool:
     """Whether a segment has so many dead bytes, or has had them for so long, that it is rewritten.
 
     Args:
@@ -77,7 +77,7 @@ def merged_name(names: Collection[str], digest: bytes) -> str:
         names: of the segments that are merged; their names are part of it, so that no segment ever replaces itself.
         digest: of what they are merged into.
     """
-    newest = round(1_000 * max(made_at(name) for name in names))
+    newest = round(1_000 * max(id_timestamp(name) for name in names))
     at = min(newest + 1, newest - newest % _DAY_MS + _DAY_MS - 1)
     told = "\n".join([*sorted(names), digest.hex()]).encode()
     identity = new_id(lambda: at * 1_000_000, lambda size: blake2b(told, digest_size=size).digest())
@@ -86,7 +86,7 @@ def merged_name(names: Collection[str], digest: bytes) -> str:
 
 def day_of(name: str) -> int:
     """Days from the epoch to the making of a segment, in UTC."""
-    return int(made_at(name) // _DAY_SECONDS)
+    return int(id_timestamp(name) // _DAY_SECONDS)
 
 
 def may_replace(name: str) -> bool:

@@ -13,19 +13,19 @@ import msgspec
 from redis import Redis
 
 from agent_layer.errors import BadInputError, CorruptRecordError, NotFoundError
-from agent_layer.infra import pages_of
+from agent_layer.infra import batched
 from agent_layer.infra.objects import MemoryObjects, ObjectStore
 from agent_layer.infra.redis import Keys
 from agent_layer.schema import LogRecord, decode
 from agent_layer.store.index import Index, commit_segments, count_trajectories
-from agent_layer.store.maintenance.index_audit import count_strays
-from agent_layer.store.maintenance.lock import check_right
+from agent_layer.store.maintenance.index_audit import count_orphan_bits
+from agent_layer.store.maintenance.lock import check_permission
 from agent_layer.store.segments import (
     SealedSegment,
     Segment,
-    bury,
     list_segments,
     list_tombstones,
+    load_tombstones,
     read_chunk,
     read_footer,
     salvage_segment,
@@ -63,9 +63,9 @@ def reindex(
     and engines are not in segments and are left alone. A rebuild that was stopped goes on where it was when it is
     called again.
     """
-    check_right(redis, keys)
+    check_permission(redis, keys)
     done_to = _begin(redis, keys, drop=drop)
-    bury(redis, keys, list_tombstones(keys, objects))
+    load_tombstones(redis, keys, list_tombstones(keys, objects))
     segments = list_segments(keys, objects)
     left = [key for key in segments if key > done_to]
     num_resumed, corrupt = len(segments) - len(left), list[str]()
@@ -78,7 +78,7 @@ def reindex(
             if progress:
                 progress(num_done, len(segments))
     if not drop:
-        count_strays(redis, keys, clear=True)
+        count_orphan_bits(redis, keys, clear=True)
     redis.delete(keys.reindexing)
     return ReindexReport(num_segments=len(segments), num_resumed=num_resumed, corrupt=corrupt)
 
@@ -108,7 +108,7 @@ def drop_index(redis: Redis, keys: Keys) -> None:
 def _read_ahead(threads: ThreadPoolExecutor, objects: ObjectStore, segments: Sequence[str]) -> Iterator["list[_Read]"]:
     """Read segments a batch at a time; while one is entered, the next is on its way."""
     coming: deque[Iterator[_Read]] = deque()
-    for batch in pages_of(segments, _SEGMENTS_TOGETHER):
+    for batch in batched(segments, _SEGMENTS_TOGETHER):
         coming.append(threads.map(partial(_read_or_salvage, objects), batch))
         if len(coming) > 1:
             yield list(coming.popleft())
@@ -164,7 +164,7 @@ def index_segment(redis: Redis, keys: Keys, objects: ObjectStore, name: str) -> 
     commit_segments(redis, keys, [read_footer(objects, segment_key(keys, name))], again=True)
 
 
-def cool_index(index: Index) -> int:
+def offload_index(index: Index) -> int:
     """Take the index out of Redis; gives the number of trajectories that it knew.
 
     Raises: BadInputError: something in the namespace is still going on.

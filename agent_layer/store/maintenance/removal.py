@@ -11,12 +11,12 @@ from typing import NamedTuple, cast
 import msgspec
 from redis import Redis
 
-from agent_layer.infra import pages_of
+from agent_layer.infra import batched
 from agent_layer.infra.objects import ObjectStore
-from agent_layer.infra.redis import Keys, load_script
+from agent_layer.infra.redis import Keys
 from agent_layer.schema import Chunk, SegmentFooter
-from agent_layer.store.index import remember_replaced
-from agent_layer.store.maintenance.merge import BrokenSegmentError, Source, open_source, read_living
+from agent_layer.store.index import RETIRE, remember_replaced
+from agent_layer.store.maintenance.merge import BrokenSegmentError, Source, open_segment, read_live_records
 from agent_layer.store.maintenance.merge_plan import day_of, may_replace
 from agent_layer.store.segments import deaths_of, is_batch, is_group, owners_in, segment_key
 
@@ -36,7 +36,7 @@ class _Leave(NamedTuple):
     olds: Sequence[str]
 
 
-def retire_segments(
+def remove_segments(
     redis: Redis, keys: Keys, objects: ObjectStore, olds: Sequence[SegmentFooter], news: Sequence[SegmentFooter]
 ) -> list[str]:
     """Take segments away of which all that lives is in others that are committed and can be read.
@@ -47,7 +47,7 @@ def retire_segments(
     leaves = list(_leaves(olds, news))
     needed = _leave(redis, keys, leaves)
     gone = [one.name for one in olds if one.name not in needed]
-    for page in pages_of(gone, _PAGE):
+    for page in batched(gone, _PAGE):
         redis.hdel(keys.segments, *page)
         _delete(keys, objects, page)
         redis.srem(keys.rewrite, *page)
@@ -61,7 +61,7 @@ def _leaves(olds: Iterable[SegmentFooter], news: Iterable[SegmentFooter]) -> Ite
         for owner in _filed(one):
             olds_of.setdefault(owner, []).append(one.name)
     for owner, names in olds_of.items():
-        for page in pages_of(names, _NAMES_AT_ONCE):
+        for page in batched(names, _NAMES_AT_ONCE):
             yield _Leave(owner, new_of.get(owner, ""), page)
 
 
@@ -73,9 +73,9 @@ def _filed(footer: SegmentFooter) -> Iterator[str]:
 
 def _leave(redis: Redis, keys: Keys, leaves: Iterable[_Leave]) -> set[str]:
     """Names that are still needed."""
-    script = load_script(redis, "retire")
+    script = RETIRE.load(redis)
     needed: set[str] = set()
-    for page in pages_of(leaves, _OWNERS_AT_ONCE):
+    for page in batched(leaves, _OWNERS_AT_ONCE):
         found = cast("list[bytes]", script(keys=[keys.name()], args=[msgspec.msgpack.encode(page)]))
         owners = {owner.decode() for owner in found}
         needed.update(name for one in page if one.owner in owners for name in one.olds)
@@ -97,7 +97,7 @@ def find_successors(
 
     def read(name: str) -> Source | None:
         try:
-            return open_source(keys, objects, name, whole=False)
+            return open_segment(keys, objects, name, whole=False)
         except BrokenSegmentError:
             return None
 
@@ -109,7 +109,7 @@ def find_successors(
     return found
 
 
-def is_left_over(redis: Redis, keys: Keys, segment: Source, others: Sequence[Source]) -> bool:
+def is_superseded(redis: Redis, keys: Keys, segment: Source, others: Sequence[Source]) -> bool:
     """Whether each living record of a segment is in one of the others.
 
     Raises: BrokenSegmentError: one of them cannot be read.
@@ -120,9 +120,9 @@ def is_left_over(redis: Redis, keys: Keys, segment: Source, others: Sequence[Sou
         for chunk in other.footer.chunks:
             places[chunk.owner].append((other, chunk))
     for chunk in segment.footer.chunks:
-        needed = {one.content for one in read_living(segment, chunk, deaths)}
+        needed = {one.content for one in read_live_records(segment, chunk, deaths)}
         for other, place in places[chunk.owner]:
-            needed -= {one.content for one in read_living(other, place, deaths)}
+            needed -= {one.content for one in read_live_records(other, place, deaths)}
         if needed:
             return False
     return True

@@ -16,19 +16,19 @@ from typing import Literal, NamedTuple, TypeAlias, cast
 import msgspec
 
 from agent_layer.errors import BadInputError
-from agent_layer.infra import pages_of
+from agent_layer.infra import batched
 from agent_layer.infra.objects import ObjectStore
 from agent_layer.schema import FINAL_STATUSES, Group, decode
 from agent_layer.store.index import Filters, Index, TrajectoryRow, scan_trajectories
-from agent_layer.store.maintenance.deletion import DeletionReport, carry_out, plan_deletion, report_on
-from agent_layer.store.maintenance.lock import check_whole
+from agent_layer.store.maintenance.deletion import DeletionReport, execute_deletion, plan_deletion, summarise_deletion
+from agent_layer.store.maintenance.lock import check_index_complete
 from agent_layer.times import parse_time
 
 _TaskKey: TypeAlias = tuple[str | None, ...]
 """Run, split, task type, environment and hash of the input: what makes two tasks the same."""
 
 
-class Asking(NamedTuple):
+class TaskKey(NamedTuple):
     """One asking for a task."""
 
     task: _TaskKey
@@ -36,15 +36,15 @@ class Asking(NamedTuple):
     """Of its group, or of the rollout that is in no group."""
 
 
-def find_superseded(rows: Iterable[TrajectoryRow]) -> frozenset[Asking]:
+def find_duplicates(rows: Iterable[TrajectoryRow]) -> frozenset[TaskKey]:
     """All askings but the newest of each task that has an accepted attempt, and those that came after it.
 
     An asking is as old as the start of its first attempt. One that came to nothing supersedes nobody.
     """
-    asked_at: dict[Asking, str] = {}
-    answered: set[Asking] = set()
+    asked_at: dict[TaskKey, str] = {}
+    answered: set[TaskKey] = set()
     for row in rows:
-        if (asking := asking_of(row)) is None or row.started_at is None:
+        if (asking := task_key(row)) is None or row.started_at is None:
             continue
         asked_at[asking] = min(asked_at.get(asking, row.started_at), row.started_at)
         if row.accepted:
@@ -58,12 +58,12 @@ def find_superseded(rows: Iterable[TrajectoryRow]) -> frozenset[Asking]:
     )
 
 
-def asking_of(row: TrajectoryRow) -> Asking | None:
+def task_key(row: TrajectoryRow) -> TaskKey | None:
     """The asking that a trajectory belongs to; None where the hash of its input is not known."""
     if row.input_hash is None:
         return None
     task = row.run, row.split, row.task_type, row.env, row.input_hash
-    return Asking(task, row.group_id or row.rollout_id or row.trajectory_id)
+    return TaskKey(task, row.group_id or row.rollout_id or row.trajectory_id)
 
 
 Standing: TypeAlias = Literal["open", "unread"]
@@ -178,7 +178,7 @@ def expire_trajectories(
 
     Raises: BadInputError: there is no rule, or one that cannot be asked for; or the index is being rebuilt.
     """
-    check_whole(index.redis, index.keys)
+    check_index_complete(index.redis, index.keys)
     kept: Counter[str] = Counter()
     counts: Counter[tuple[str, str, str]] = Counter()
 
@@ -192,9 +192,9 @@ def expire_trajectories(
 
     deletion = plan_deletion(index, expired())
     if not dry_run:
-        carry_out(index, objects, deletion, "expired", purge)
+        execute_deletion(index, objects, deletion, "expired", purge)
     return ExpiryReport(
-        deletion=report_on(index, deletion, dry_run=dry_run),
+        deletion=summarise_deletion(index, deletion, dry_run=dry_run),
         counts=dict(sorted(counts.items())),
         num_running=kept["running"],
         num_unread=kept["unread"],
@@ -206,7 +206,7 @@ def _judge(index: Index, rules: ExpiryRules) -> Iterator[_Verdict]:
     filters, tests = _read_rules(index, rules)
     readers = Readers(index)
     found = (row for row in scan_trajectories(index, filters) if all(holds(row) for holds in tests))
-    for page in pages_of(found, _PAGE):
+    for page in batched(found, _PAGE):
         standing = readers.standing_of(row.group_id for row in page if row.group_id)
         for row in page:
             yield _Verdict(row, _reason_to_keep(row, standing, unread=rules.get("unread", False)))
@@ -256,8 +256,8 @@ def _tests_of(index: Index, filters: Filters, rules: ExpiryRules) -> Iterator[Ca
         current = env[1] or _newest_version(index, env[0])
         yield lambda row: row.env == env[0] and row.env_version not in (None, current)
     if rules.get("duplicates") is not None:
-        superseded = find_superseded(scan_trajectories(index, filters))
-        yield lambda row: asking_of(row) in superseded
+        superseded = find_duplicates(scan_trajectories(index, filters))
+        yield lambda row: task_key(row) in superseded
 
 
 def _ended_before(moment: float | str) -> Callable[[TrajectoryRow], bool]:

@@ -19,8 +19,8 @@ from agent_layer.schema import (
     StepState,
     TokenIds,
     Trajectory,
-    alarms_of,
     current_rewards,
+    find_alarms,
     resolve,
 )
 from agent_layer.store.index import TrajectoryRow
@@ -46,7 +46,7 @@ def show_trajectory(row: TrajectoryRow, trajectory: Trajectory) -> JsonObject:
         "rewards": [{**_timed(one), "is_current": one.reward_id in standing} for one in trajectory.rewards],
         "resumes": [_timed(one) for one in trajectory.resumes],
         "outcome": _timed(trajectory.outcome) if trajectory.outcome else None,
-        "alarms": [msgspec.structs.asdict(alarm) for alarm in alarms_of(trajectory)],
+        "alarms": [msgspec.structs.asdict(alarm) for alarm in find_alarms(trajectory)],
     }
 
 

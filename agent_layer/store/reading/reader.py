@@ -18,7 +18,15 @@ import msgspec
 
 from agent_layer.errors import CorruptRecordError, NotFoundError
 from agent_layer.infra.objects import ObjectStore
-from agent_layer.schema import Chunk, Step, Trajectory, TrajectoryRecord, assemble_trajectory, decode, tools_asked
+from agent_layer.schema import (
+    Chunk,
+    Step,
+    Trajectory,
+    TrajectoryRecord,
+    assemble_trajectory,
+    decode,
+    requested_tool_names,
+)
 from agent_layer.store.index import Index, TrajectoryRow, Which
 from agent_layer.store.segments import fill_in, read_chunk, segment_key
 
@@ -78,7 +86,11 @@ def pick_steps(trajectory: Trajectory, which: Which) -> list[Step]:
             return trajectory.steps[-1:]
         case ("tool", name):
             answered = {one.call_id for one in trajectory.observations if one.name == name}
-            return [step for step in trajectory.steps if step.call_id in answered or name in tools_asked(step.action)]
+            return [
+                step
+                for step in trajectory.steps
+                if step.call_id in answered or name in requested_tool_names(step.action)
+            ]
         case int(index):
             return trajectory.steps[index : index + 1]
 

@@ -19,7 +19,7 @@ from agent_layer.schema import (
     decode,
     encode,
     new_id,
-    topic_of,
+    reward_topic,
 )
 from agent_layer.store.index import TrajectoryRow
 
@@ -79,13 +79,13 @@ def make_reward(
 
 
 def _superseding(reward: Reward, known: Sequence[Reward]) -> Reward:
-    replaced = find_standing(known, topic_of(reward))
+    replaced = find_standing(known, reward_topic(reward))
     return reward if replaced is None else msgspec.structs.replace(reward, supersedes=replaced.reward_id)
 
 
 def find_standing(known: Sequence[Reward], topic: RewardTopic) -> Reward | None:
     """The judgement that stands; None when there is none."""
-    return next((reward for reward in current_rewards(known) if topic_of(reward) == topic), None)
+    return next((reward for reward in current_rewards(known) if reward_topic(reward) == topic), None)
 
 
 def read_rewards(redis: Redis, keys: Keys, trajectory_id: str) -> list[Reward]:

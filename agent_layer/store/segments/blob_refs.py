@@ -24,12 +24,13 @@ from typing import NamedTuple, cast
 import msgspec
 from redis import Redis
 
-from agent_layer.infra import pages_of
+from agent_layer.infra import batched
 from agent_layer.infra.objects import ObjectStore
-from agent_layer.infra.redis import Keys, load_script
+from agent_layer.infra.redis import Keys
 from agent_layer.schema import Content, ContentRef, LogRecord, decode, encode
 from agent_layer.store.segments.blobs import BlobLimits, blob_key, blob_name, is_large, pack
 from agent_layer.store.segments.format import StoredRecord, list_segments, segment_name
+from agent_layer.store.segments.scripts import HOLD_BLOBS, RELEASE_UNNEEDED
 
 _AT_ONCE = 256
 """That one script handles at most, so that nobody waits long for Redis."""
@@ -72,7 +73,7 @@ def remove_unneeded(redis: Redis, keys: Keys, objects: ObjectStore, orphans: Ite
     with ThreadPoolExecutor(_NUM_AT_ONCE) as threads:
         for _ in threads.map(objects.delete, [blob_key(keys, name) for name in names]):
             pass
-    for page in pages_of(names, _AT_ONCE):
+    for page in batched(names, _AT_ONCE):
         redis.srem(keys.unneeded, *page)
     return names
 
@@ -116,9 +117,9 @@ class _Held(NamedTuple):
 
 
 def _hold(redis: Redis, keys: Keys, contents: Sequence[Content]) -> list[_Held]:
-    script = load_script(redis, "blobs")
+    script = HOLD_BLOBS.load(redis)
     held: list[_Held] = []
-    for page in pages_of(contents, _AT_ONCE):
+    for page in batched(contents, _AT_ONCE):
         names = [blob_name(one.body) for one in page]
         asked = [(one.trajectory_id, name.partition("-")[0], name) for one, name in zip(page, names, strict=True)]
         given = cast("list[bytes]", script(keys=[keys.name()], args=[msgspec.msgpack.encode(asked)]))
@@ -150,9 +151,9 @@ def _refer(one: StoredRecord, blob: str) -> StoredRecord:
 
 
 def _removable(redis: Redis, keys: Keys, names: Iterable[str], *, is_looking: bool) -> list[str]:
-    script = load_script(redis, "unneeded")
+    script = RELEASE_UNNEEDED.load(redis)
     mode = "0" if is_looking else "1"
     found: list[str] = []
-    for page in pages_of(names, _AT_ONCE):
+    for page in batched(names, _AT_ONCE):
         found += [name.decode() for name in cast("list[bytes]", script(keys=[keys.name()], args=[mode, *page]))]
     return found

@@ -8,7 +8,7 @@ A segment is a row of frames, then a trailer::
 
 All numbers are little-endian, lengths and checksums speak of what follows them in the frame. The owner of a
 record is
-its trajectory, group or policy version (``owner_of``); the footer says where the chunk of each owner lies.
+its trajectory, group or policy version (``record_owner``); the footer says where the chunk of each owner lies.
 
 This file holds what can still be had of a segment that was torn or damaged: every frame that is whole.
 """
@@ -27,7 +27,16 @@ from agent_layer.errors import BadInputError, CorruptRecordError
 from agent_layer.infra.objects import ObjectStore
 from agent_layer.infra.redis import Keys
 from agent_layer.recorder import FRAME_HEADER, frame, unframe
-from agent_layer.schema import Chunk, LogRecord, SegmentFooter, decode, decode_footer, encode, made_at, owner_of
+from agent_layer.schema import (
+    Chunk,
+    LogRecord,
+    SegmentFooter,
+    decode,
+    decode_footer,
+    encode,
+    id_timestamp,
+    record_owner,
+)
 from agent_layer.store.segments.summary import OwnerEntry, describe_owner, footer_of
 
 
@@ -74,7 +83,7 @@ def segment_key(keys: Keys, name: str) -> str:
     Raises: BadInputError: the name does not begin with an id (see ``new_id``).
     """
     try:
-        day = datetime.fromtimestamp(made_at(name), UTC)
+        day = datetime.fromtimestamp(id_timestamp(name), UTC)
     except (ValueError, OverflowError, OSError) as error:
         raise BadInputError(
             f"segment {name!r}: expected a name that begins with an id of 26 characters, found another; it is not ours"
@@ -105,7 +114,7 @@ class SegmentBuilder:
         self._entries: list[OwnerEntry] = []
 
     def add(self, owner: str, records: Sequence[StoredRecord]) -> None:
-        """Add all that the segment is to hold of one owner, as ``owner_of`` names it."""
+        """Add all that the segment is to hold of one owner, as ``record_owner`` names it."""
         packed = _pack([one.content for one in records])
         self._chunks.append(Chunk(owner=owner, offset=len(self._stored), size_bytes=len(packed)))
         self._entries += describe_owner(owner, [one.record for one in records])
@@ -130,7 +139,7 @@ def build_segment(
 
     Args:
         name: begins with an id, which says when it was made.
-        records_by_owner: what it is to hold; owners as ``owner_of`` names them.
+        records_by_owner: what it is to hold; owners as ``record_owner`` names them.
         replaces: names of segments whose living records are all among these.
     """
     builder = SegmentBuilder()
@@ -220,7 +229,7 @@ def salvage_segment(content: bytes, name: str) -> SealedSegment | None:
     for offset, size in find_frames(content):
         found = _records_in(content[offset : offset + size], size)
         if found:
-            owner = owner_of(found[0])
+            owner = record_owner(found[0])
             chunks.append(Chunk(owner=owner, offset=offset, size_bytes=size))
             records[owner] += found
     if not chunks:

@@ -34,9 +34,9 @@ from agent_layer.schema import (
     decode,
     decode_known,
     encode,
-    made_at,
+    id_timestamp,
     split_trajectory_id,
-    tools_of,
+    tool_names,
 )
 
 _LAST_SECOND = 253_402_300_799.0
@@ -74,7 +74,7 @@ def footer_of(
     """Say what is inside a segment; see ``SegmentFooter``."""
     return SegmentFooter(
         name=name,
-        created_at=made_at(name),
+        created_at=id_timestamp(name),
         chunks=list(chunks),
         trajectories=[one for one in entries if isinstance(one, TrajectorySummary)],
         policies=[one for one in entries if isinstance(one, PolicyEntry)],
@@ -112,7 +112,7 @@ def _summarise_trajectory(trajectory_id: str, records: Sequence[LogRecord]) -> T
         is_accepted=any(isinstance(record, Accepted) for record in records),
         calls=_calls_of(parts),
         agents=sorted({agent for agent in named if agent is not None}),
-        tools=sorted({tool for record in records for tool in tools_of(record)}),
+        tools=sorted({tool for record in records for tool in tool_names(record)}),
         policy_min=min(versions, default=None),
         policy_max=max(versions, default=None),
         rewards={record.reward_id: encode(record) for record in records if isinstance(record, Reward)},

@@ -15,9 +15,9 @@ import msgspec
 from redis import Redis
 
 from agent_layer.errors import CorruptRecordError
-from agent_layer.infra import pages_of
+from agent_layer.infra import batched
 from agent_layer.infra.objects import ObjectStore
-from agent_layer.infra.redis import Keys, load_script
+from agent_layer.infra.redis import Keys
 from agent_layer.recorder import frame, read_frames
 from agent_layer.schema import Group, SegmentFooter, Tombstone, TrainedBatch, decode, encode, new_id
 from agent_layer.store.segments.format import StoredRecord
@@ -74,7 +74,7 @@ def leave_out(batch: TrainedBatch, dead: Collection[str]) -> TrainedBatch:
 def deaths_of(redis: Redis, keys: Keys, owners: Iterable[str]) -> dict[str, float]:
     """When those of the owners died who did, in seconds since the epoch."""
     deaths: dict[str, float] = {}
-    for page in pages_of(owners, _PAGE):
+    for page in batched(owners, _PAGE):
         times = cast("list[bytes | None]", redis.hmget(keys.dead, [owner_hash(one) for one in page]))
         deaths |= {owner: float(at) for owner, at in zip(page, times, strict=True) if at is not None}
     return deaths
@@ -106,8 +106,6 @@ def _shorten(stored: StoredRecord, dead: Collection[str]) -> StoredRecord | None
 
 T = TypeVar("T")
 
-_OWNERS_AT_ONCE = 64
-"""That one script takes out of the index at most, so that nobody waits long for Redis."""
 _ENDING = ".dead"
 
 
@@ -126,13 +124,6 @@ def write_tombstones(keys: Keys, objects: ObjectStore, owners: Sequence[str], re
     key = f"{keys.namespace}/dead/{day:%Y/%m/%d}/{new_id()}{_ENDING}"
     objects.put(key, b"".join(frame(encode(stone)) for stone in stones))
     return now
-
-
-def forget(redis: Redis, keys: Keys, owners: Sequence[str], deleted_at: float) -> None:
-    """Take these out of the index, and note which segments hold bytes of them."""
-    script = load_script(redis, "forget")
-    for page in pages_of(owners, _OWNERS_AT_ONCE):
-        script(keys=[keys.name()], args=[repr(deleted_at), *page])
 
 
 def list_tombstones(keys: Keys, objects: ObjectStore) -> Iterator[Tombstone]:
@@ -155,7 +146,7 @@ def list_tombstones(keys: Keys, objects: ObjectStore) -> Iterator[Tombstone]:
                 yield stone
 
 
-def bury(redis: Redis, keys: Keys, stones: Iterable[Tombstone]) -> None:
+def load_tombstones(redis: Redis, keys: Keys, stones: Iterable[Tombstone]) -> None:
     """Let the index know of tombstones before it reads any segment."""
     times = {stone.owner_hash: repr(stone.deleted_at) for stone in stones}
     if times:

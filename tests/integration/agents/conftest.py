@@ -42,9 +42,9 @@ def operator(settings):
 
 
 @pytest.fixture
-def gateway(operator, redis, engine, put_on_board):
+def gateway(operator, redis, engine, register_engine):
     """Settings under which the gateway is found."""
-    put_on_board(engine, operator)
+    register_engine(engine, operator)
     log = Recorder(operator, lambda: ensure_shipper(operator))
     with serve_in_thread(Served(build_app(operator, redis, log))) as served:
         yield operator.model_copy(update={"gateway_url": served.url})
@@ -68,14 +68,14 @@ def capture(gateway, tmp_path):
     def capture(program, *arguments):
         client = GatewayClient(gateway.gateway_url, gateway.api_key)
         opened = client.open(OpenRequest(task_id="t"))
-        output = run_program(program, *arguments, directory=tmp_path, variables=variables_of(opened))
+        output = run_program(program, *arguments, directory=tmp_path, variables=rollout_variables(opened))
         assert client.end(opened.rollout_id, reward=1.0).accepted
         return output, open_store(gateway).get(opened.trajectory_id)
 
     return capture
 
 
-def variables_of(opened):
+def rollout_variables(opened):
     """Give what INTERFACE promises a command."""
     return {
         "OPENAI_BASE_URL": opened.base_url,

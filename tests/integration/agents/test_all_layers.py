@@ -10,7 +10,7 @@ import tracer
 from agent_layer.recorder.log import open_recorder
 from agent_layer.schema.messages import resolve
 from agent_layer.store import open_store
-from tracer.session import Tracing, trace_into
+from tracer.session import Session, use_session
 from tracer.testing import capture
 
 pytestmark = [
@@ -63,8 +63,8 @@ def solver(model, question):
 
 def test_with_all_layers_on_a_call_is_one_step_and_each_field_is_of_who_knows_it_best(litellm, gateway, engine):
     model = Broker(complete=litellm.completion, address={"model": "anthropic/any", "api_key": "none"})
-    tracing = Tracing(settings=gateway, sink=open_recorder(gateway))
-    with trace_into(tracing), tracer.rollout(task="t") as rollout:
+    tracing = Session(settings=gateway, sink=open_recorder(gateway))
+    with use_session(tracing), tracer.rollout(task="t") as rollout:
         assert solver(model, "one") == "it is is it true: it is one"
 
     trajectory = open_store(gateway).get(rollout.trajectory_id)

@@ -11,7 +11,7 @@ import pytest
 import tracer
 from agent_layer.recorder.log import open_recorder
 from agent_layer.store import open_store
-from tracer.session import Tracing, trace_into
+from tracer.session import Session, use_session
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::Warning:litellm", "ignore::Warning:pydantic"),
@@ -22,7 +22,7 @@ NOWHERE = "http://127.0.0.1:9"
 
 @pytest.fixture
 def tracing(gateway):
-    with trace_into(Tracing(settings=gateway, sink=open_recorder(gateway))):
+    with use_session(Session(settings=gateway, sink=open_recorder(gateway))):
         yield gateway
 
 

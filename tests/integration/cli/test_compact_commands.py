@@ -10,9 +10,10 @@ from agent_layer.schema.codec import encode
 from agent_layer.schema.ids import new_id
 from agent_layer.schema.rollout import AttemptStarted
 from agent_layer.store import open_store
+from agent_layer.store.index.deletion import apply_tombstones
 from agent_layer.store.maintenance.rebuild import index_segment
 from agent_layer.store.segments.format import StoredRecord, build_segment, segment_key
-from agent_layer.store.segments.tombstones import forget, write_tombstones
+from agent_layer.store.segments.tombstones import write_tombstones
 
 LONG_AGO = 1_790_000_000
 
@@ -58,11 +59,13 @@ def test_compact_says_what_it_did(store, care):
 
     assert re.match(r"3 of 3 segments became 1 \([\d.]+ KB -> [\d.]+ \w+\), 0 left", care("compact")[1])
     assert care("compact")[1].startswith("0 of 1 segments became 0")
-    assert store.check().findings == []
+    assert store.admin.check().findings == []
 
 
 def test_only_dead_takes_out_the_bytes_of_the_dead(store, care):
-    forget(store.redis, store.keys, ["y.0-0"], write_tombstones(store.keys, store.objects, ["y.0-0"], "deleted"))
+    apply_tombstones(
+        store.redis, store.keys, ["y.0-0"], write_tombstones(store.keys, store.objects, ["y.0-0"], "deleted")
+    )
 
     status, out, _ = care("compact", "--only-dead")
 

@@ -84,7 +84,7 @@ def test_a_tracer_that_knows_neither_redis_nor_objects_is_in_the_store_after_its
     (row,) = store.query(task="t1").items
     assert (row.trajectory_id, row.reward, row.status) == (trajectory_id, 1.0, "completed")
     assert [reward.score for reward in store.get(trajectory_id).rewards] == [1.0]
-    assert store.check().findings == []
+    assert store.admin.check().findings == []
     assert not (worker.dir / "redis").exists()
     assert not (worker.dir / "objects").exists()
 

@@ -19,7 +19,7 @@ from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
 from agent_layer.schema.task import RewardSpec, Task
 from agent_layer.schema.trajectory import assemble_trajectory
 from agent_layer.store import open_store
-from envs.rescoring.rescore import Judging, judge_anew
+from envs.rescoring.rescore import RescoreOptions, rescore_trajectory
 
 
 def attempt_of(number, score=0.0, *, run="r", status="completed", cause=None, rewards=("correct",), **about):
@@ -246,7 +246,9 @@ async def test_the_last_scorer_that_had_something_to_say_stands_unless_a_person_
             )
             expected, is_human = value, True
         else:
-            _, rewards = await judge_anew(trajectory, Judging(scorer=scorer_of(verdict), verifier_hash=who, seconds=60))
+            _, rewards = await rescore_trajectory(
+                trajectory, RescoreOptions(scorer=scorer_of(verdict), verifier_hash=who, seconds=60)
+            )
             records += rewards
             expected = verdict if isinstance(verdict, float) and not is_human else expected
         trajectory = assemble_trajectory("r1.0-0", records)

@@ -7,7 +7,7 @@ from agent_layer.dispatcher import connect
 from agent_layer.errors import BadInputError
 from agent_layer.recorder import open_recorder
 from agent_layer.schema.task import Task, hash_input
-from agent_layer.schema.wire.gateway_api import OpenRequest, start_of
+from agent_layer.schema.wire.gateway_api import OpenRequest, make_attempt_started
 from agent_layer.store import open_store
 
 
@@ -17,7 +17,9 @@ def tried(settings):
     for number, split in ((1, "train"), (2, "eval")):
         task = Task(id=f"old{number}", run="r", input=number, split=split)
         request = OpenRequest(task_id=task.id, split=split, env="maze", env_version="3")
-        open_recorder(settings).append(start_of(request, rollout_id=f"o{number}.0", run="r", at=1.0, task=task))
+        open_recorder(settings).append(
+            make_attempt_started(request, rollout_id=f"o{number}.0", run="r", at=1.0, task=task)
+        )
     assert open_recorder(settings).flush().pending == 0
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from agent_layer.dispatcher.models import HELD, MOVES, OVER, Lease, LeaseEnding
-from agent_layer.schema.ids import group_id_of, rollout_id_of, trajectory_id_of
+from agent_layer.schema.ids import make_group_id, make_rollout_id, make_trajectory_id
 from agent_layer.schema.rollout import RolloutStatus
 from agent_layer.schema.task import Task
 
@@ -67,7 +67,7 @@ class Model:
     seq: int = 0
 
     def add(self, task: Task, round_index: int) -> None:
-        group_id = group_id_of(task.run, task.id, round_index)
+        group_id = make_group_id(task.run, task.id, round_index)
         if group_id not in self.groups:
             num = task.launch or task.group_size
             self.groups[group_id] = ModelGroup(task)
@@ -77,7 +77,7 @@ class Model:
     def launch(self, group_id: str, places: list[Fraction]) -> None:
         group = self.groups[group_id]
         for place in places:
-            rollout = ModelRollout(rollout_id_of(group_id, len(group.rollouts)), group, place)
+            rollout = ModelRollout(make_rollout_id(group_id, len(group.rollouts)), group, place)
             self.rollouts[rollout.rollout_id] = rollout
             group.rollouts.append(rollout)
 
@@ -185,7 +185,7 @@ class Model:
         if all(one.is_over for one in group.rollouts):
             is_dropped = group.task.partial == "drop" and group.usable < group.task.group_size
             members = [one for one in group.rollouts if one.accepted is not None]
-            group.closed_with = [] if is_dropped else [trajectory_id_of(m.rollout_id, m.accepted) for m in members]
+            group.closed_with = [] if is_dropped else [make_trajectory_id(m.rollout_id, m.accepted) for m in members]
 
     def retry_dead(self, rollout: ModelRollout) -> str:
         if rollout.status != "dead":

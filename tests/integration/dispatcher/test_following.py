@@ -92,7 +92,7 @@ async def test_all_groups_of_a_run_come_wherever_their_end_is_written_down(dispa
 
 def empty_the_outbox(settings, dispatcher):
     destination = open_destination(settings)
-    while destination.carry_decisions():
+    while destination.ship_decisions():
         pass
     destination.close()
     assert dispatcher.queue.redis.xlen(dispatcher.queue.keys.outbox) == 0

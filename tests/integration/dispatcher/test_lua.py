@@ -1,4 +1,4 @@
-"""This file holds that scripts define nothing in vain and make the moves that Python knows, and no others."""
+"""Scripts define nothing unused, and make the moves that Python knows and no others."""
 
 import re
 from pathlib import Path
@@ -6,26 +6,24 @@ from pathlib import Path
 import pytest
 from redis.exceptions import ResponseError
 
-from agent_layer.dispatcher import scripts
+from agent_layer.dispatcher import LEASE_SCRIPTS, SUBMIT_SCRIPTS, scripts
 from agent_layer.dispatcher.models import MOVES
-from agent_layer.dispatcher.scripts import STANDS_BEHIND, keys_of
+from agent_layer.dispatcher.scripts import keys_of
 
 LUA = Path(scripts.__file__).parent / "lua"
 FILES = {path.stem: path.read_text() for path in LUA.glob("*.lua")}
-WHOLES = {name: "".join(FILES[one] for one in (*before, name)) for name, before in STANDS_BEHIND.items()}
+SCRIPTS = {*LEASE_SCRIPTS, *SUBMIT_SCRIPTS}
 
 
-def test_every_file_is_a_script_or_stands_before_one():
-    before = {one for names in STANDS_BEHIND.values() for one in names}
-
-    assert STANDS_BEHIND.keys() | before == FILES.keys()
-    assert not STANDS_BEHIND.keys() & before
+def test_no_prelude_is_a_script():
+    assert not {one.file for one in SCRIPTS} & {file for one in SCRIPTS for file in one.preludes}
 
 
 @pytest.mark.parametrize("name", sorted(FILES))
 def test_what_a_file_defines_is_used_by_some_script(name):
+    wholes = [script.text for script in SCRIPTS]
     for defined in re.findall(r"^local function (\w+)", FILES[name], re.MULTILINE):
-        counts = [len(re.findall(rf"\b{defined}\b", whole)) for whole in WHOLES.values() if FILES[name] in whole]
+        counts = [len(re.findall(rf"\b{defined}\b", whole)) for whole in wholes if FILES[name] in whole]
         assert max(counts) > 1, defined
 
 

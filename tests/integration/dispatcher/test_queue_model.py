@@ -13,7 +13,7 @@ from agent_layer.dispatcher.queue import Queue
 from agent_layer.errors import LeaseLostError
 from agent_layer.infra.redis.client import open_redis
 from agent_layer.infra.redis.keys import Keys
-from agent_layer.schema.ids import new_id, trajectory_id_of
+from agent_layer.schema.ids import make_trajectory_id, new_id
 from agent_layer.schema.task import Task
 
 from ...profiles import num_examples
@@ -189,13 +189,13 @@ class QueueMachine(RuleBasedStateMachine):
     def a_rollout_is_accepted_at_most_once(self):
         accepted = [entry["trajectory_id"] for entry in self.entries("accepted")]
         expected = [one for one in self.model.rollouts.values() if one.accepted is not None]
-        assert sorted(accepted) == sorted(trajectory_id_of(one.rollout_id, one.accepted) for one in expected)
+        assert sorted(accepted) == sorted(make_trajectory_id(one.rollout_id, one.accepted) for one in expected)
 
     @invariant()
     def only_what_cannot_go_on_is_lost(self):
         lost = {entry["trajectory_id"] for entry in self.entries("lost")}
         going_on = [one for one in self.model.rollouts.values() if one.checkpoint and not one.is_over]
-        assert lost.isdisjoint(trajectory_id_of(one.rollout_id, one.attempts - 1) for one in going_on)
+        assert lost.isdisjoint(make_trajectory_id(one.rollout_id, one.attempts - 1) for one in going_on)
 
     @invariant()
     def the_counts_are_those_of_the_rollouts(self):

@@ -14,7 +14,7 @@ import yaml
 
 from agent_layer.infra.processes.pulse import write_pulse
 from agent_layer.settings import Settings
-from envs.placement.placed import longest_end_seconds
+from envs.placement.worker_handle import longest_shutdown_seconds
 
 CLUSTER = Path(__file__).parents[3] / "examples" / "cluster"
 UNIT = CLUSTER / "agent-layer-worker@.service"
@@ -76,7 +76,7 @@ def test_a_pod_is_not_killed_before_its_worker_has_drained():
     settings = Settings(work_drain_seconds=float(TOLD["AGENT_LAYER_WORK_DRAIN_SECONDS"]))
 
     assert settings.work_drain_seconds > 60
-    assert pod["terminationGracePeriodSeconds"] > longest_end_seconds(settings)
+    assert pod["terminationGracePeriodSeconds"] > longest_shutdown_seconds(settings)
 
 
 def test_no_worker_goes_before_its_successor_is_seen():
@@ -246,7 +246,7 @@ def test_systemd_does_not_kill_before_workers_have_drained(unit):
     settings = Settings(work_drain_seconds=float(variables["AGENT_LAYER_WORK_DRAIN_SECONDS"]))
 
     assert unknown(set(variables)) == set()
-    assert float(unit["Service"]["TimeoutStopSec"]) > longest_end_seconds(settings)
+    assert float(unit["Service"]["TimeoutStopSec"]) > longest_shutdown_seconds(settings)
 
 
 def test_systemd_tells_the_supervisor_alone_and_reloads_by_its_signal(unit):

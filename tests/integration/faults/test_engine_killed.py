@@ -9,10 +9,10 @@ from contextlib import ExitStack
 import pytest
 
 from agent_layer.engines.control import EngineControl
-from agent_layer.engines.join import put_on_board
+from agent_layer.engines.join import register_engine
 from agent_layer.infra.processes.addresses import free_port
-from agent_layer.infra.processes.supervised import start_leashed
-from agent_layer.local.stack import start_gateway, with_key
+from agent_layer.infra.processes.supervised import start_supervised
+from agent_layer.local.stack import ensure_api_key, start_gateway
 from agent_layer.store.store import open_store
 
 from ...processes import pid_of
@@ -39,14 +39,15 @@ def engines(settings, redis, tmp_path, wait_until):
         ports = [free_port(), free_port()]
         about = ["-m", "agent_layer.local.scripted", "--script", f"{tmp_path}/script.py:answer"]
         started = [
-            start_leashed([sys.executable, *about, "--port", str(port)], {}, tmp_path / f"{port}.log") for port in ports
+            start_supervised([sys.executable, *about, "--port", str(port)], {}, tmp_path / f"{port}.log")
+            for port in ports
         ]
         for one in started:
             cleanup.callback(one.stop)
         urls = [f"http://127.0.0.1:{port}" for port in ports]
         for url in urls:
             wait_until(EngineControl(url).is_healthy, 30)
-            put_on_board(settings, redis, url)
+            register_engine(settings, redis, url)
         yield list(zip(urls, map(pid_of, started), strict=True))
 
 
@@ -63,7 +64,7 @@ def talk(gateway, key, number, answered):
 
 def test_killed_under_load(settings, engines, wait_until):
     (first, victim), (second, _) = engines
-    mine, gateway = start_gateway(with_key(settings))
+    mine, gateway = start_gateway(ensure_api_key(settings))
     answered = []
     try:
         with ThreadPoolExecutor(NUM_ROLLOUTS) as pool:

@@ -15,12 +15,12 @@ from itertools import count, takewhile
 
 import pytest
 
-from agent_layer.engines.join import put_on_board
+from agent_layer.engines.join import register_engine
 from agent_layer.gateway.http.peers import owner_slot
 from agent_layer.local.gateway_processes import GatewayProcesses
 from agent_layer.local.scripted.engine import ScriptedEngine
 from agent_layer.local.scripted.serving import serve_in_thread
-from agent_layer.local.stack import with_key
+from agent_layer.local.stack import ensure_api_key
 from agent_layer.recorder.shipping import ensure_shipper
 from agent_layer.store.store import open_store
 
@@ -35,9 +35,9 @@ SAID = {"messages": [{"role": "user", "content": "hello"}]}
 
 @contextmanager
 def two_processes(settings, redis, engine=None):
-    mine = with_key(settings)
+    mine = ensure_api_key(settings)
     with serve_in_thread(engine or ScriptedEngine()) as served:
-        put_on_board(mine, redis, served.url)
+        register_engine(mine, redis, served.url)
         with GatewayProcesses(settings=mine, host="127.0.0.1", port=0, num_processes=2) as gateway:
             yield gateway, mine.api_key
 

@@ -102,7 +102,7 @@ def test_a_server_killed_with_all_that_it_runs_loses_nothing(
     store = open_store(server)
     assert rewards_in(server) == ["a"]
     assert len(list(store.objects.list(""))) <= 2
-    assert store.check().findings == []
+    assert store.admin.check().findings == []
 
 
 def test_a_server_that_is_away_is_waited_for(settings, start_ingest, machine, said_by_shipper, wait_until):
@@ -134,7 +134,7 @@ def test_a_sender_killed_before_its_answer_is_followed_by_one_that_is_answered(
     store = open_store(server)
     assert rewards_in(server) == ["a"]
     assert len(list(store.objects.list(""))) == 1
-    assert store.check().findings == []
+    assert store.admin.check().findings == []
 
 
 def test_a_log_sent_twice_at_once_is_stored_once(settings, start_ingest, machine, send_from):

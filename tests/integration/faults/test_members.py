@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from agent_layer.schema.codec import encode, owner_of
+from agent_layer.schema.codec import encode, record_owner
 from agent_layer.schema.group import Group
 from agent_layer.schema.ids import new_id
 from agent_layer.store.maintenance.rebuild import index_segment
@@ -42,7 +42,7 @@ def close(store):
     def close(*group_ids):
         groups = [Group(group_id=one, run="r", task_id="t", closed_at=float(at)) for at, one in enumerate(group_ids)]
         name = new_id()
-        content, _ = build_segment(name, {owner_of(one): [StoredRecord(one, encode(one))] for one in groups})
+        content, _ = build_segment(name, {record_owner(one): [StoredRecord(one, encode(one))] for one in groups})
         store.objects.put(segment_key(store.keys, name), content)
         index_segment(store.redis, store.keys, store.objects, name)
 

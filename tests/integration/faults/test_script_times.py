@@ -11,7 +11,7 @@ from collections import defaultdict
 import msgspec
 import pytest
 
-from agent_layer.schema.codec import encode, owner_of
+from agent_layer.schema.codec import encode, record_owner
 from agent_layer.schema.group import Group
 from agent_layer.schema.ids import new_id
 from agent_layer.schema.reward import Reward
@@ -20,11 +20,11 @@ from agent_layer.schema.step import Action, StepPart
 from agent_layer.store.consumers.claims import Consumer, acknowledge
 from agent_layer.store.index.aggregate import count_trajectories, summarise_trajectories
 from agent_layer.store.index.commit import commit_segments
+from agent_layer.store.index.deletion import apply_tombstones
 from agent_layer.store.index.index import Index
 from agent_layer.store.index.search import find_trajectories
-from agent_layer.store.maintenance.index_audit import count_strays, find_misfiled
+from agent_layer.store.maintenance.index_audit import count_orphan_bits, find_inconsistent_rows
 from agent_layer.store.segments.format import StoredRecord, build_segment
-from agent_layer.store.segments.tombstones import forget
 
 pytestmark = pytest.mark.serial
 
@@ -84,7 +84,7 @@ def attempt_of(name: str, num_calls: int, number: int = 0):
 def sealed_of(records):
     owned = defaultdict(list)
     for record in records:
-        owned[owner_of(record)].append(StoredRecord(record, encode(record)))
+        owned[record_owner(record)].append(StoredRecord(record, encode(record)))
     return build_segment(new_id(), owned)
 
 
@@ -133,9 +133,9 @@ def test_no_audit_or_deletion_keeps_redis_for_long(watched, keys):
     doomed = iter(ids)
     watched.assert_short(
         {
-            "audit": lambda: list(find_misfiled(index, ids[:512])),
-            "strays": lambda: count_strays(watched, keys),
-            "forget": lambda: forget(watched, keys, [next(doomed) for _ in range(256)], 1.0),
+            "audit": lambda: list(find_inconsistent_rows(index, ids[:512])),
+            "strays": lambda: count_orphan_bits(watched, keys),
+            "forget": lambda: apply_tombstones(watched, keys, [next(doomed) for _ in range(256)], 1.0),
             "acknowledge": lambda: acknowledge(watched, keys, Consumer("c", "r"), ids[:512]),
         },
     )

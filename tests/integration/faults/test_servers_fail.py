@@ -94,4 +94,4 @@ def test_what_redis_does_not_take_stays_in_the_log_and_arrives_later(settings, o
         assert recorder.flush(timeout=60).pending == 0
         store = open_store(own_settings)
         assert [one.name for one in store.get("r.0-0").rewards] == ["a"]
-        assert store.check().findings == []
+        assert store.admin.check().findings == []

@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import aiohttp
@@ -13,13 +14,15 @@ import pytest
 from aiohttp import web
 
 from agent_layer.engines.control import EngineControl
-from agent_layer.engines.registry import EngineBoard
+from agent_layer.engines.registry import EngineRegistry
 from agent_layer.gateway.app import build_app
 from agent_layer.local.scripted.engine import ScriptedEngine
 from agent_layer.local.scripted.serving import serve
 from agent_layer.schema.segment import ENDED, STARTED
 from agent_layer.schema.step import StepPart
 from agent_layer.schema.trajectory import Trajectory, assemble_trajectory
+
+from ...clocks import SteppedClock
 
 OPERATOR = "operator-key"
 
@@ -54,14 +57,15 @@ class MemoryLog:
 
 
 @dataclass(kw_only=True)
-class House:
+class GatewayHarness:
     """A gateway, its engine, and a client of both."""
 
     url: str
     engine: ScriptedEngine
     log: MemoryLog
-    board: EngineBoard
+    board: EngineRegistry
     session: aiohttp.ClientSession
+    clock: SteppedClock
     rollouts: list[dict] = field(default_factory=list)
 
     async def post(self, path, body, key=OPERATOR, headers=None):
@@ -104,15 +108,15 @@ class House:
         return self.log.trajectory(opened["trajectory_id"]).steps[index]
 
 
-async def switch(house, version, before=lambda: None):
+async def switch(gateway, version, before=lambda: None):
     """Give the engine new weights; give the seconds that it took."""
-    url, directory, began = house.engine.url, Path("weights") / str(version), time.monotonic()
+    url, directory, began = gateway.engine.url, Path("weights") / str(version), time.monotonic()
 
     def load():
         before()
         EngineControl(url).load(directory)
 
-    await asyncio.to_thread(house.board.switch, url, version, str(directory), load, 30.0)
+    await asyncio.to_thread(gateway.board.switch, url, version, str(directory), load, 30.0)
     return time.monotonic() - began
 
 
@@ -125,17 +129,19 @@ def chunks_of(text):
 
 
 @asynccontextmanager
-async def keep_house(settings, redis, put_on_board, engine, log, tls=None) -> AsyncIterator[House]:
-    settings = settings.model_copy(update={"connect_seconds": 30.0})
+async def open_gateway(
+    settings, redis, register_engine, engine, log, *, tls=None, clock=None
+) -> AsyncIterator[GatewayHarness]:
+    settings, clock = settings.model_copy(update={"connect_seconds": 30.0}), clock or SteppedClock()
     async with serve(engine), aiohttp.ClientSession() as session:
         # who switches waits for the gateway, however long this machine makes it stand still
-        board = put_on_board(engine, settings.model_copy(update={"gateway_seconds": 30.0}))
-        runner = web.AppRunner(build_app(settings, redis, log), access_log=None, shutdown_timeout=0.1)
+        board = register_engine(engine, settings.model_copy(update={"gateway_seconds": 30.0}))
+        runner = web.AppRunner(build_app(settings, redis, log, clock=clock), access_log=None, shutdown_timeout=0.1)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
         url = f"{'https' if tls else 'http'}://127.0.0.1:{runner.addresses[0][1]}"
         try:
-            yield House(url=url, engine=engine, log=log, board=board, session=session)
+            yield GatewayHarness(url=url, engine=engine, log=log, board=board, session=session, clock=clock)
         finally:
             await runner.cleanup()
 
@@ -182,23 +188,23 @@ def engine():
 
 
 @pytest.fixture
-def keep(redis, put_on_board, engine, log):
-    """``keep(settings, tls=None)`` keeps a house with settings of the test's own."""
-    return lambda settings, tls=None: keep_house(settings, redis, put_on_board, engine, log, tls)
+def run_gateway(redis, register_engine, engine, log):
+    """``async with run_gateway(settings, tls=None, clock=None) as gateway``: one with settings of the test's own."""
+    return partial(open_gateway, redis=redis, register_engine=register_engine, engine=engine, log=log)
 
 
 @pytest.fixture
-async def house(settings, keep):
-    async with keep(
+async def gateway(settings, run_gateway):
+    async with run_gateway(
         settings.model_copy(update={"api_key": OPERATOR, "gateway_seconds": 1.0, "close_seconds": 0.2})
     ) as kept:
         yield kept
 
 
 @pytest.fixture
-async def cutting_house(settings, keep, engine):
+async def preempting_gateway(settings, run_gateway, engine):
     """Cuts calls off when weights are switched; its engine takes its time for each word."""
     engine.token_seconds, engine.weights = 0.02, "0"
     mode = {"api_key": OPERATOR, "gateway_seconds": 1.0, "close_seconds": 0.2, "switch_mode": "abort"}
-    async with keep(settings.model_copy(update=mode)) as kept:
+    async with run_gateway(settings.model_copy(update=mode)) as kept:
         yield kept

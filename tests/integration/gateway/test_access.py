@@ -6,138 +6,138 @@ from agent_layer.engines.policies import list_policies
 from agent_layer.schema.rollout import AttemptStarted
 
 
-async def test_opening_answers_where_and_with_which_key(house):
-    opened = await house.open(rollout_id="r1", attempt=2, run="mine", task_type="math", labels={"a": "b"})
+async def test_opening_answers_where_and_with_which_key(gateway):
+    opened = await gateway.open(rollout_id="r1", attempt=2, run="mine", task_type="math", labels={"a": "b"})
 
     assert opened["trajectory_id"] == "r1-2"
-    assert opened["base_url"] == f"{house.url}/r/r1-2/v1"
+    assert opened["base_url"] == f"{gateway.url}/r/r1-2/v1"
     assert opened["model"] == "scripted"
-    started = house.log.of(AttemptStarted)[0]
+    started = gateway.log.of(AttemptStarted)[0]
     assert (started.run, started.task_type, started.labels) == ("mine", "math", {"a": "b"})
 
 
-async def test_opening_twice_is_opening_once(house):
-    first, second = [await house.open(rollout_id="r1") for _ in range(2)]
+async def test_opening_twice_is_opening_once(gateway):
+    first, second = [await gateway.open(rollout_id="r1") for _ in range(2)]
 
     assert first == second
-    assert len(house.log.of(AttemptStarted)) == 1
+    assert len(gateway.log.of(AttemptStarted)) == 1
 
 
-async def test_a_worker_writes_the_beginning_itself(house):
-    await house.open(owner="worker")
+async def test_a_worker_writes_the_beginning_itself(gateway):
+    await gateway.open(owner="worker")
 
-    assert house.log.of(AttemptStarted) == []
+    assert gateway.log.of(AttemptStarted) == []
 
 
 @pytest.mark.parametrize("key", ["", "wrong", "rk-wrong"])
-async def test_without_the_key_nothing_is_done(house, key):
-    opened = await house.open()
+async def test_without_the_key_nothing_is_done(gateway, key):
+    opened = await gateway.open()
 
-    assert (await house.post("/rollouts", {"task_id": "t"}, key=key))[0] == 401
-    assert (await house.chat(opened | {"api_key": key}, "hello"))[0] == 401
-    assert (await house.chat(opened | {"base_url": f"{house.url}/r/unknown-0/v1"}, "hello"))[0] == 401
-    assert house.engine.calls == []
-
-
-async def test_a_rollouts_key_opens_no_other_rollout(house):
-    one, other = await house.open(), await house.open()
-
-    assert (await house.chat(other | {"api_key": one["api_key"]}, "hello"))[0] == 401
-    assert (await house.post("/rollouts", {"task_id": "t"}, key=one["api_key"]))[0] == 401
+    assert (await gateway.post("/rollouts", {"task_id": "t"}, key=key))[0] == 401
+    assert (await gateway.chat(opened | {"api_key": key}, "hello"))[0] == 401
+    assert (await gateway.chat(opened | {"base_url": f"{gateway.url}/r/unknown-0/v1"}, "hello"))[0] == 401
+    assert gateway.engine.calls == []
 
 
-async def test_keys_are_never_recorded(house):
-    opened = await house.open()
-    await house.chat(opened, "hello")
+async def test_a_rollouts_key_opens_no_other_rollout(gateway):
+    one, other = await gateway.open(), await gateway.open()
 
-    recorded = repr(house.log.records)
+    assert (await gateway.chat(other | {"api_key": one["api_key"]}, "hello"))[0] == 401
+    assert (await gateway.post("/rollouts", {"task_id": "t"}, key=one["api_key"]))[0] == 401
+
+
+async def test_keys_are_never_recorded(gateway):
+    opened = await gateway.open()
+    await gateway.chat(opened, "hello")
+
+    recorded = repr(gateway.log.records)
     assert opened["api_key"] not in recorded
     assert "operator-key" not in recorded
 
 
-async def test_the_operator_may_name_the_rollout_in_a_header(house):
-    opened = await house.open()
-    plain = {"base_url": f"{house.url}/v1", "api_key": "operator-key"}
+async def test_the_operator_may_name_the_rollout_in_a_header(gateway):
+    opened = await gateway.open()
+    plain = {"base_url": f"{gateway.url}/v1", "api_key": "operator-key"}
 
     named, unnamed = (
-        await house.chat(plain, "hi", headers={"x-agent-layer-rollout": opened["trajectory_id"]}),
-        await house.chat(plain, "hi"),
+        await gateway.chat(plain, "hi", headers={"x-agent-layer-rollout": opened["trajectory_id"]}),
+        await gateway.chat(plain, "hi"),
     )
 
     assert (named[0], unnamed[0]) == (200, 400)
     assert "x-agent-layer-rollout" in unnamed[1]["error"]["message"]
-    assert house.step(opened).status == "ok"
+    assert gateway.step(opened).status == "ok"
 
 
 @pytest.mark.parametrize(("limits", "num_calls"), [({"turns": 2}, 2), ({"tokens": 5}, 2)])
-async def test_a_used_up_budget_is_said_so_that_no_sdk_tries_again(house, limits, num_calls):
-    opened = await house.open(limits=limits)
+async def test_a_used_up_budget_is_said_so_that_no_sdk_tries_again(gateway, limits, num_calls):
+    opened = await gateway.open(limits=limits)
 
-    answers = [await house.chat(opened, "hello") for _ in range(3)]  # an echo of "hello" has 4 tokens
+    answers = [await gateway.chat(opened, "hello") for _ in range(3)]  # an echo of "hello" has 4 tokens
 
     assert [status for status, _ in answers] == [200, 200, 429]
     assert answers[2][1]["error"]["code"] == "rollout_limit"
-    assert len(house.engine.calls) == num_calls
+    assert len(gateway.engine.calls) == num_calls
 
 
-async def test_bad_requests_are_answered_in_one_sentence(house):
-    opened = await house.open()
+async def test_bad_requests_are_answered_in_one_sentence(gateway):
+    opened = await gateway.open()
 
     for status, answer in (
-        await house.post("/rollouts", {}),
-        await house.post("/rollouts", {"task_id": "t", "rollout_id": "a/b"}),
-        await house.post("/rollouts", {"task_id": "t", "unheard_of": 1}),
-        await house.post(f"/r/{opened['trajectory_id']}/v1/chat/completions", {"model": "m"}),
+        await gateway.post("/rollouts", {}),
+        await gateway.post("/rollouts", {"task_id": "t", "rollout_id": "a/b"}),
+        await gateway.post("/rollouts", {"task_id": "t", "unheard_of": 1}),
+        await gateway.post(f"/r/{opened['trajectory_id']}/v1/chat/completions", {"model": "m"}),
     ):
         assert status == 400
         assert answer["error"]["message"]
 
 
-async def test_an_integer_that_no_record_can_hold_is_a_bad_request(house):
-    opened = await house.open()
+async def test_an_integer_that_no_record_can_hold_is_a_bad_request(gateway):
+    opened = await gateway.open()
     seed = {"seed": 2**70}
 
     for status, answer in (
-        await house.chat(opened, "hello", **seed),
-        await house.chat(opened, "hello", temperature=10**400),
-        await house.post("/rollouts", {"task_id": "t", "sampling": seed}),
-        await house.post(f"/r/{opened['trajectory_id']}/reward", {"score": 1, "step": 2**70}, key=opened["api_key"]),
+        await gateway.chat(opened, "hello", **seed),
+        await gateway.chat(opened, "hello", temperature=10**400),
+        await gateway.post("/rollouts", {"task_id": "t", "sampling": seed}),
+        await gateway.post(f"/r/{opened['trajectory_id']}/reward", {"score": 1, "step": 2**70}, key=opened["api_key"]),
     ):
         assert status == 400
         assert "64 bits" in answer["error"]["message"]
-    assert house.log.parts() == []
+    assert gateway.log.parts() == []
 
 
-async def test_both_addresses_name_the_model(house):
-    opened = await house.open()
+async def test_both_addresses_name_the_model(gateway):
+    opened = await gateway.open()
 
-    for base, key in ((f"{house.url}/v1", "operator-key"), (opened["base_url"], opened["api_key"])):
-        async with house.session.get(f"{base}/models", headers={"Authorization": f"Bearer {key}"}) as reply:
+    for base, key in ((f"{gateway.url}/v1", "operator-key"), (opened["base_url"], opened["api_key"])):
+        async with gateway.session.get(f"{base}/models", headers={"Authorization": f"Bearer {key}"}) as reply:
             assert [model["id"] for model in (await reply.json())["data"]] == ["scripted"]
 
 
-async def test_a_call_id_has_to_be_a_name(house):
-    opened = await house.open()
+async def test_a_call_id_has_to_be_a_name(gateway):
+    opened = await gateway.open()
 
-    status, _ = await house.chat(opened, "hello", headers={"x-agent-layer-call": "no spaces, please"})
+    status, _ = await gateway.chat(opened, "hello", headers={"x-agent-layer-call": "no spaces, please"})
 
     assert status == 400
 
 
-async def test_a_rollout_that_this_gateway_does_not_know_is_lost(house):
-    status, answer = await house.post("/rollouts/gone/close", {"attempt": 0})
+async def test_a_rollout_that_this_gateway_does_not_know_is_lost(gateway):
+    status, answer = await gateway.post("/rollouts/gone/close", {"attempt": 0})
 
     assert status == 404
     assert "started anew" in answer["error"]["message"]
 
 
-async def test_version_0_is_registered_before_the_first_call(house, redis, keys):
+async def test_version_0_is_registered_before_the_first_call(gateway, redis, keys):
     seen = []
-    house.engine.script = lambda _: seen.extend(list_policies(redis, keys, "mine")) or "ok"
-    opened = await house.open(run="mine")
+    gateway.engine.script = lambda _: seen.extend(list_policies(redis, keys, "mine")) or "ok"
+    opened = await gateway.open(run="mine")
 
-    await house.chat(opened, "hello")
-    await house.chat(opened, "hello")
+    await gateway.chat(opened, "hello")
+    await gateway.chat(opened, "hello")
 
     assert [(policy.run, policy.number, policy.location) for policy in seen] == [("mine", 0, "initial")] * 2
-    assert [record.number for record in house.log.records if type(record).__name__ == "PolicyVersion"] == [0]
+    assert [record.number for record in gateway.log.records if type(record).__name__ == "PolicyVersion"] == [0]

@@ -48,8 +48,8 @@ REPLIES = {
 
 
 @contextlib.asynccontextmanager
-async def broken(house, said):
-    """An engine that says this and hangs up, in the place of the house's own."""
+async def broken(gateway, said):
+    """An engine that says this and hangs up, in the place of the gateway's own."""
 
     async def answer(reader, writer):
         await reader.readuntil(b"\r\n\r\n")
@@ -62,10 +62,16 @@ async def broken(house, said):
 
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    fields = {"run": house.board.read(house.engine.url).run, "version": 0, "location": "x", "model": "m", "epoch": 0}
-    house.board.register(Engine(url=url, logprobs_mode="raw", state="serving", **fields))
-    house.board.forget(house.engine.url)
-    async with house.session.get(f"{house.url}/engines", headers={"x-api-key": "operator-key"}) as reply:
+    fields = {
+        "run": gateway.board.read(gateway.engine.url).run,
+        "version": 0,
+        "location": "x",
+        "model": "m",
+        "epoch": 0,
+    }
+    gateway.board.register(Engine(url=url, logprobs_mode="raw", state="serving", **fields))
+    gateway.board.forget(gateway.engine.url)
+    async with gateway.session.get(f"{gateway.url}/engines", headers={"x-api-key": "operator-key"}) as reply:
         assert [engine["url"] for engine in await reply.json()] == [url]
     try:
         yield
@@ -73,25 +79,25 @@ async def broken(house, said):
         server.close()
 
 
-async def ask(house, opened, dialect, *, stream):
+async def ask(gateway, opened, dialect, *, stream):
     """Give (status, text)."""
     asked = {"model": "m", "max_tokens": 9, "stream": stream, "messages": [{"role": "user", "content": "x"}]}
     asked = {"model": "m", "input": "x", "stream": stream} if dialect == "responses" else asked
     headers = {"Authorization": f"Bearer {opened['api_key']}"}
-    async with house.session.post(f"{opened['base_url']}/{dialect}", json=asked, headers=headers) as reply:
+    async with gateway.session.post(f"{opened['base_url']}/{dialect}", json=asked, headers=headers) as reply:
         return reply.status, (await reply.read()).decode("utf-8", "replace")
 
 
 @pytest.mark.parametrize("dialect", ENDS)
 @pytest.mark.parametrize("name", STREAMS)
-async def test_a_stream_ends_for_the_client_as_it_is_recorded(house, dialect, name):
+async def test_a_stream_ends_for_the_client_as_it_is_recorded(gateway, dialect, name):
     said, status = STREAMS[name]
-    opened = await house.open()
+    opened = await gateway.open()
 
-    async with broken(house, HEAD % (200, b"text/event-stream") + said):
-        _, told = await ask(house, opened, dialect, stream=True)
+    async with broken(gateway, HEAD % (200, b"text/event-stream") + said):
+        _, told = await ask(gateway, opened, dialect, stream=True)
 
-    step = house.step(opened)
+    step = gateway.step(opened)
     assert step.status == status
     if status == "ok":
         assert (ENDS[dialect] in told, "error" in told.replace('"error":null', "")) == (True, False)
@@ -100,32 +106,32 @@ async def test_a_stream_ends_for_the_client_as_it_is_recorded(house, dialect, na
         assert (ENDS[dialect] in told, '"error"' in told) == (False, True)
 
 
-async def test_a_client_that_falls_behind_and_leaves_is_no_error(house, until, caplog):
-    opened = await house.open()
-    host, port = house.url.removeprefix("http://").split(":")
+async def test_a_client_that_falls_behind_and_leaves_is_no_error(gateway, until, caplog):
+    opened = await gateway.open()
+    host, port = gateway.url.removeprefix("http://").split(":")
     asked = json.dumps({"stream": True, "messages": [{"role": "user", "content": "x"}]}).encode()
     head = (
         f"POST /r/{opened['trajectory_id']}/v1/chat/completions HTTP/1.1\r\nHost: h\r\nx-api-key: {opened['api_key']}"
     )
 
-    async with broken(house, HEAD % (200, b"text/event-stream") + BEGIN * 100_000):
+    async with broken(gateway, HEAD % (200, b"text/event-stream") + BEGIN * 100_000):
         reader, writer = await asyncio.open_connection(host, int(port), limit=1000)
         writer.write(b"%b\r\nContent-Length: %d\r\n\r\n%b" % (head.encode(), len(asked), asked))
         await reader.readuntil(b"hel")
         writer.transport.abort()
-        await until(lambda: house.log.parts("end"))
+        await until(lambda: gateway.log.parts("end"))
 
-    assert (house.step(opened).status, caplog.records) == ("aborted", [])
+    assert (gateway.step(opened).status, caplog.records) == ("aborted", [])
 
 
 @pytest.mark.parametrize("dialect", ENDS)
 @pytest.mark.parametrize("name", REPLIES)
-async def test_an_engine_that_does_not_answer_is_told_of_in_a_sentence(house, dialect, name):
+async def test_an_engine_that_does_not_answer_is_told_of_in_a_sentence(gateway, dialect, name):
     status, kind, said, expected = REPLIES[name]
-    opened = await house.open()
+    opened = await gateway.open()
 
-    async with broken(house, HEAD % (status, kind) + said):
-        found, told = await ask(house, opened, dialect, stream=False)
+    async with broken(gateway, HEAD % (status, kind) + said):
+        found, told = await ask(gateway, opened, dialect, stream=False)
 
-    assert (found, house.step(opened).status) == (expected, "error")
+    assert (found, gateway.step(opened).status) == (expected, "error")
     assert json.loads(told)["error"]["message"]

@@ -37,36 +37,36 @@ OTHERS = {
 BODIES = {("chat/completions", name): body for name, body in NO_CHATS.items()} | OTHERS
 
 
-async def send(house, opened, path, body, headers=None):
+async def send(gateway, opened, path, body, headers=None):
     """Give (status, answer)."""
     headers = {"Authorization": f"Bearer {opened['api_key']}", **(headers or {})}
-    async with house.session.post(f"{opened['base_url']}/{path}", data=body, headers=headers) as reply:
+    async with gateway.session.post(f"{opened['base_url']}/{path}", data=body, headers=headers) as reply:
         return reply.status, await reply.json()
 
 
 @pytest.mark.parametrize(("path", "name"), BODIES, ids="-".join)
-async def test_what_is_no_question_is_refused_and_not_recorded(house, path, name):
-    opened = await house.open()
+async def test_what_is_no_question_is_refused_and_not_recorded(gateway, path, name):
+    opened = await gateway.open()
 
-    status, answer = await send(house, opened, path, BODIES[path, name])
+    status, answer = await send(gateway, opened, path, BODIES[path, name])
 
-    assert (status, len(house.log.parts())) == (400, 0)
+    assert (status, len(gateway.log.parts())) == (400, 0)
     assert "expected" in answer["error"]["message"]
     assert "Error(" not in answer["error"]["message"]
 
 
-async def test_a_body_that_is_not_compressed_as_it_says_is_refused(house):
-    opened = await house.open()
+async def test_a_body_that_is_not_compressed_as_it_says_is_refused(gateway):
+    opened = await gateway.open()
 
-    status, _ = await send(house, opened, "chat/completions", b"{%b}" % SAID, {"content-encoding": "gzip"})
+    status, _ = await send(gateway, opened, "chat/completions", b"{%b}" % SAID, {"content-encoding": "gzip"})
 
     assert status == 400
 
 
 @pytest.mark.parametrize("path", ["/rollouts", "/engines"])
 @pytest.mark.parametrize("body", [b'{"task_id": "\xff"}', b'{"task_id": %b}' % DEEP], ids=["no UTF-8", "deep"])
-async def test_operators_are_told_in_a_sentence_too(house, path, body):
-    async with house.session.post(house.url + path, data=body, headers={"x-api-key": "operator-key"}) as reply:
+async def test_operators_are_told_in_a_sentence_too(gateway, path, body):
+    async with gateway.session.post(gateway.url + path, data=body, headers={"x-api-key": "operator-key"}) as reply:
         assert (reply.status, "correct the body" in await reply.text()) == (400, True)
 
 
@@ -78,32 +78,32 @@ async def test_operators_are_told_in_a_sentence_too(house, path, body):
         {"tool_calls": [{"function": {"name": "f", "arguments": "[" * 20_000}}]},
     ],
 )
-async def test_a_history_that_no_model_said_is_a_history(house, answer):
-    house.engine.script = lambda _: "well"
-    opened = await house.open()
-    await house.chat(opened, "x")
+async def test_a_history_that_no_model_said_is_a_history(gateway, answer):
+    gateway.engine.script = lambda _: "well"
+    opened = await gateway.open()
+    await gateway.chat(opened, "x")
     asked = {"messages": [{"role": "user", "content": "y"}, {"role": "assistant", **answer}]}
 
-    status, _ = await house.post(f"/r/{opened['trajectory_id']}/v1/chat/completions", asked)
+    status, _ = await gateway.post(f"/r/{opened['trajectory_id']}/v1/chat/completions", asked)
 
     assert status == 200
-    state, contents = house.step(opened).state, house.log.trajectory(opened["trajectory_id"]).contents
+    state, contents = gateway.step(opened).state, gateway.log.trajectory(opened["trajectory_id"]).contents
     assert [resolve(contents, one) for one in state.messages] == asked["messages"]
 
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("dialect", ["chat/completions", "messages", "responses"])
-async def test_a_model_that_repeats_a_bracket_for_ever_is_recorded(house, dialect, stream):
+async def test_a_model_that_repeats_a_bracket_for_ever_is_recorded(gateway, dialect, stream):
     call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "[" * 20_000}}
-    house.engine.script = lambda _: {"tool_calls": [call]}
-    opened = await house.open()
+    gateway.engine.script = lambda _: {"tool_calls": [call]}
+    opened = await gateway.open()
     asked = {"messages": [{"role": "user", "content": "x"}], "input": "x", "stream": stream, "max_tokens": 9}
 
     headers = {"Authorization": f"Bearer {opened['api_key']}"}
-    async with house.session.post(f"{opened['base_url']}/{dialect}", json=asked, headers=headers) as reply:
+    async with gateway.session.post(f"{opened['base_url']}/{dialect}", json=asked, headers=headers) as reply:
         assert (reply.status, await reply.read() != b"") == (200, True)
 
-    assert house.step(opened).status == "ok"
+    assert gateway.step(opened).status == "ok"
 
 
 @pytest.mark.parametrize(
@@ -116,9 +116,9 @@ async def test_a_model_that_repeats_a_bracket_for_ever_is_recorded(house, dialec
         (b"traceparent", b"\xff", b"200"),
     ],
 )
-async def test_a_header_of_any_bytes_is_borne(house, name, value, status):
-    opened = await house.open()
-    host, port = house.url.removeprefix("http://").split(":")
+async def test_a_header_of_any_bytes_is_borne(gateway, name, value, status):
+    opened = await gateway.open()
+    host, port = gateway.url.removeprefix("http://").split(":")
     body, key = b"{%b}" % SAID, opened["api_key"].encode()
 
     reader, writer = await asyncio.open_connection(host, int(port))
@@ -140,45 +140,45 @@ def test_a_refusal_may_quote_what_is_no_text():
 
 
 @pytest.mark.parametrize("about", [{"attempt": -1}, {"sampling": {"stream": True}}, {"sampling": {"messages": []}}])
-async def test_an_opening_that_would_break_the_record_is_refused(house, about):
-    status, answer = await house.post("/rollouts", {"task_id": "t", **about})
+async def test_an_opening_that_would_break_the_record_is_refused(gateway, about):
+    status, answer = await gateway.post("/rollouts", {"task_id": "t", **about})
 
     assert (status, "found" in answer["error"]["message"]) == (400, True)
 
 
 @pytest.mark.parametrize("status", ["running", "queued", "sealing"])
-async def test_a_rollout_does_not_end_in_a_state_that_goes_on(house, status):
-    opened = await house.open()
+async def test_a_rollout_does_not_end_in_a_state_that_goes_on(gateway, status):
+    opened = await gateway.open()
 
-    assert (await house.post(f"/rollouts/{opened['rollout_id']}/end", {"status": status}))[0] == 400
+    assert (await gateway.post(f"/rollouts/{opened['rollout_id']}/end", {"status": status}))[0] == 400
 
 
-async def test_a_call_that_is_cut_off_by_the_end_of_its_rollout_is_told_so(house, until):
-    house.engine.token_seconds = 30
-    opened = await house.open()
-    asked = asyncio.create_task(house.chat(opened, "x"))
-    await until(lambda: house.engine.num_running)
+async def test_a_call_that_is_cut_off_by_the_end_of_its_rollout_is_told_so(gateway, until):
+    gateway.engine.token_seconds = 30
+    opened = await gateway.open()
+    asked = asyncio.create_task(gateway.chat(opened, "x"))
+    await until(lambda: gateway.engine.num_running)
 
-    await house.post(f"/rollouts/{opened['rollout_id']}/close", {})
+    await gateway.post(f"/rollouts/{opened['rollout_id']}/close", {})
     status, answer = await asked
 
     assert (status, answer["error"]["code"]) == (410, "rollout_closed")
 
 
 @pytest.mark.parametrize("num_choices", [0, -1])
-async def test_a_number_of_answers_that_makes_no_sense_is_the_engines_to_refuse(house, num_choices):
-    opened = await house.open(limits={"tokens": 5})
+async def test_a_number_of_answers_that_makes_no_sense_is_the_engines_to_refuse(gateway, num_choices):
+    opened = await gateway.open(limits={"tokens": 5})
 
-    status, _ = await house.chat(opened, "x", n=num_choices, max_tokens=9)
+    status, _ = await gateway.chat(opened, "x", n=num_choices, max_tokens=9)
 
     assert status in (200, 502)
 
 
-async def test_another_question_under_the_same_call_id_is_another_call(house):
-    opened = await house.open()
+async def test_another_question_under_the_same_call_id_is_another_call(gateway):
+    opened = await gateway.open()
     named = {"x-agent-layer-call": "call", "idempotency-key": "key"}
 
-    answers = [await house.chat(opened, text, headers=named) for text in ("one", "two", "one", "two")]
+    answers = [await gateway.chat(opened, text, headers=named) for text in ("one", "two", "one", "two")]
 
     assert answers[:2] == answers[2:]
-    assert [step.call_id for step in house.log.trajectory(opened["trajectory_id"]).steps] == ["call", "call~1"]
+    assert [step.call_id for step in gateway.log.trajectory(opened["trajectory_id"]).steps] == ["call", "call~1"]

@@ -18,64 +18,64 @@ def poll_seconds():
 
 
 @pytest.fixture
-async def house(settings, keep, poll_seconds):
+async def gateway(settings, run_gateway, poll_seconds):
     mine = {"api_key": "operator-key", "gateway_seconds": 1.0, "close_seconds": 0.2}
-    async with keep(settings.model_copy(update={**mine, "engine_poll_seconds": poll_seconds})) as kept:
+    async with run_gateway(settings.model_copy(update={**mine, "engine_poll_seconds": poll_seconds})) as kept:
         yield kept
 
 
 @pytest.fixture
-async def second(house):
+async def second(gateway):
     """Another engine, which has joined."""
     async with serve(ScriptedEngine(script=lambda _: "second")) as engine:
-        status, joined = await house.post("/engines", {"url": f"{engine.url}/v1"})
+        status, joined = await gateway.post("/engines", {"url": f"{engine.url}/v1"})
         assert status == 200, joined
         yield engine
 
 
-async def test_a_rollout_keeps_its_engine_and_new_ones_take_turns(house, second):
-    rollouts = [await house.open() for _ in range(4)]
+async def test_a_rollout_keeps_its_engine_and_new_ones_take_turns(gateway, second):
+    rollouts = [await gateway.open() for _ in range(4)]
     for _ in range(3):
         for opened in rollouts:
-            await house.chat(opened, "hello")
+            await gateway.chat(opened, "hello")
 
-    homes = [{step.engine for step in house.log.trajectory(one["trajectory_id"]).steps} for one in rollouts]
+    homes = [{step.engine for step in gateway.log.trajectory(one["trajectory_id"]).steps} for one in rollouts]
     assert all(len(home) == 1 for home in homes)
-    assert set.union(*homes) == {house.engine.url, second.url}
+    assert set.union(*homes) == {gateway.engine.url, second.url}
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_a_call_whose_engine_died_goes_to_another_as_the_same_call(house, stream):
+async def test_a_call_whose_engine_died_goes_to_another_as_the_same_call(gateway, stream):
     async with AsyncExitStack() as first:
         dying = await first.enter_async_context(serve(ScriptedEngine()))
-        await house.post("/engines", {"url": dying.url})
-        opened = await open_at(house, dying)
+        await gateway.post("/engines", {"url": dying.url})
+        opened = await open_at(gateway, dying)
         await first.aclose()
 
-        status, _ = await house.chat(opened, "are you there", stream=stream)
+        status, _ = await gateway.chat(opened, "are you there", stream=stream)
 
     assert status == 200
-    step = house.step(opened)
-    assert (step.status, step.engine) == ("ok", house.engine.url)
+    step = gateway.step(opened)
+    assert (step.status, step.engine) == ("ok", gateway.engine.url)
     assert step.findings.count("engine_changed") == 1
-    calls = [part for part in house.log.parts() if part.call_id == step.call_id]
-    assert [(part.phase, part.engine) for part in calls] == [("start", dying.url), ("end", house.engine.url)]
+    calls = [part for part in gateway.log.parts() if part.call_id == step.call_id]
+    assert [(part.phase, part.engine) for part in calls] == [("start", dying.url), ("end", gateway.engine.url)]
 
 
-async def test_a_stream_that_said_nothing_yet_goes_on_elsewhere(house, until):
+async def test_a_stream_that_said_nothing_yet_goes_on_elsewhere(gateway, until):
     async with AsyncExitStack() as first:
         dying = await first.enter_async_context(serve(ScriptedEngine()))
-        await house.post("/engines", {"url": dying.url})
-        opened = await open_at(house, dying)
+        await gateway.post("/engines", {"url": dying.url})
+        opened = await open_at(gateway, dying)
         dying.prefill_seconds = 60
-        calling = asyncio.create_task(house.chat(opened, "are you there", stream=True))
+        calling = asyncio.create_task(gateway.chat(opened, "are you there", stream=True))
         await until(lambda: dying.num_running)
         await first.aclose()
         status, chunks = await calling
 
     assert status == 200
     assert "".join(chunk["choices"][0]["delta"].get("content") or "" for chunk in chunks).startswith("you said:")
-    assert house.step(opened).engine == house.engine.url
+    assert gateway.step(opened).engine == gateway.engine.url
 
 
 def refuse(_):
@@ -86,78 +86,80 @@ def fail(_):
     raise web.HTTPServiceUnavailable(text="{}", content_type="application/json")
 
 
-async def test_an_engine_that_answers_with_its_own_fault_is_left(house, second):
-    opened = await open_at(house, second)
+async def test_an_engine_that_answers_with_its_own_fault_is_left(gateway, second):
+    opened = await open_at(gateway, second)
     second.script = fail
 
-    status, _ = await house.chat(opened, "again")
+    status, _ = await gateway.chat(opened, "again")
 
     assert status == 200
-    assert house.step(opened).engine == house.engine.url
+    assert gateway.step(opened).engine == gateway.engine.url
 
 
-async def test_a_refusal_of_the_request_is_the_answer(house, second):
-    house.engine.script = second.script = refuse
-    opened = await house.open()
+async def test_a_refusal_of_the_request_is_the_answer(gateway, second):
+    gateway.engine.script = second.script = refuse
+    opened = await gateway.open()
 
-    status, answer = await house.chat(opened, "hello")
+    status, answer = await gateway.chat(opened, "hello")
 
     assert (status, answer["error"]["message"]) == (400, "not this")
-    assert len(house.log.parts("end")) == 1
+    assert len(gateway.log.parts("end")) == 1
 
 
-async def test_the_only_engine_that_fails_gives_its_error(house):
-    house.engine.script = fail
-    opened = await house.open()
+async def test_the_only_engine_that_fails_gives_its_error(gateway):
+    gateway.engine.script = fail
+    opened = await gateway.open()
 
-    assert (await house.chat(opened, "hello"))[0] == 503
-    assert house.step(opened).status == "error"
+    assert (await gateway.chat(opened, "hello"))[0] == 503
+    assert gateway.step(opened).status == "error"
 
 
-async def test_a_drained_engine_gets_no_calls_until_it_joins_again(house, second):
-    opened = await open_at(house, second)
-    status, shown = await house.post("/engines/drain", {"url": second.url})
+async def test_a_drained_engine_gets_no_calls_until_it_joins_again(gateway, second):
+    opened = await open_at(gateway, second)
+    status, shown = await gateway.post("/engines/drain", {"url": second.url})
     assert (status, shown[0]["is_drained"]) == (200, True)
 
-    await house.chat(opened, "hello")
-    assert house.step(opened).engine == house.engine.url
+    await gateway.chat(opened, "hello")
+    assert gateway.step(opened).engine == gateway.engine.url
 
-    await house.post("/engines", {"url": second.url})
-    assert second.url in {await home_of(house) for _ in range(4)}
+    await gateway.post("/engines", {"url": second.url})
+    assert second.url in {await home_of(gateway) for _ in range(4)}
 
 
-async def test_an_engine_that_leaves_ends_its_calls(house, second, until):
+async def test_an_engine_that_leaves_ends_its_calls(gateway, second, until):
     second.token_seconds = 0.05
-    opened = await open_at(house, second)
-    calling = asyncio.create_task(house.chat(opened, "hello"))
+    opened = await open_at(gateway, second)
+    calling = asyncio.create_task(gateway.chat(opened, "hello"))
     await until(lambda: second.num_running)
 
-    status, left = await house.post("/engines/leave", {"url": second.url})
+    status, left = await gateway.post("/engines/leave", {"url": second.url})
 
     assert (status, left["in_flight"]) == (200, 1)
     assert (await calling)[0] == 200
-    assert {await home_of(house) for _ in range(4)} == {house.engine.url}
+    assert {await home_of(gateway) for _ in range(4)} == {gateway.engine.url}
 
 
 @pytest.mark.parametrize("poll_seconds", [0.5])
-async def test_engines_say_how_busy_they_are(house, second):
+async def test_engines_say_how_busy_they_are(gateway, second):
     second.num_waiting, second.cache_usage = 30, 0.99
 
     async def shown():
-        async with house.session.get(f"{house.url}/engines", headers={"Authorization": "Bearer operator-key"}) as reply:
+        async with gateway.session.get(
+            f"{gateway.url}/engines", headers={"Authorization": "Bearer operator-key"}
+        ) as reply:
             return {engine["url"]: engine for engine in await reply.json()}
 
     async with asyncio.timeout(30):
         while (await shown())[second.url]["others"] < 30:
-            await house.chat(await house.open(), "hello")
-    assert {await home_of(house) for _ in range(4)} == {house.engine.url}
+            await gateway.chat(await gateway.open(), "hello")
+    assert {await home_of(gateway) for _ in range(4)} == {gateway.engine.url}
 
 
 @pytest.mark.parametrize("path", ["/engines", "/engines/drain", "/engines/leave"])
-async def test_only_operators_decide_about_engines(house, path):
-    opened = await house.open()
+async def test_only_operators_decide_about_engines(gateway, path):
+    opened = await gateway.open()
 
-    status, _ = await house.post(path, {"url": house.engine.url}, key=opened["api_key"])
+    status, _ = await gateway.post(path, {"url": gateway.engine.url}, key=opened["api_key"])
 
     assert status == 401
 
@@ -177,58 +179,58 @@ async def test_only_operators_decide_about_engines(house, path):
         "gopher://127.0.0.1",
     ],
 )
-async def test_an_address_that_is_not_allowed_is_refused_unasked(house, url):
-    status, answer = await house.post("/engines", {"url": url})
+async def test_an_address_that_is_not_allowed_is_refused_unasked(gateway, url):
+    status, answer = await gateway.post("/engines", {"url": url})
 
     assert status == 400
     assert "engine" in answer["error"]["message"]
 
 
-async def open_at(house, engine):
+async def open_at(gateway, engine):
     """Open a rollout that has this engine."""
     for _ in range(8):
-        opened = await house.open()
-        await house.chat(opened, "hello")
-        if house.step(opened).engine == engine.url:
+        opened = await gateway.open()
+        await gateway.chat(opened, "hello")
+        if gateway.step(opened).engine == engine.url:
             return opened
     raise AssertionError(f"no rollout came to {engine.url}")
 
 
-async def home_of(house):
-    opened = await house.open()
-    await house.chat(opened, "hello")
-    return house.step(opened).engine
+async def home_of(gateway):
+    opened = await gateway.open()
+    await gateway.chat(opened, "hello")
+    return gateway.step(opened).engine
 
 
 @pytest.mark.parametrize("poll_seconds", [0.5])
-async def test_an_engine_that_ended_serves_again_only_with_weights_that_are_known(house, until):
+async def test_an_engine_that_ended_serves_again_only_with_weights_that_are_known(gateway, until):
     async with AsyncExitStack() as first:
         ending = await first.enter_async_context(serve(ScriptedEngine()))
-        await house.post("/engines", {"url": ending.url})
+        await gateway.post("/engines", {"url": ending.url})
         url, port = ending.url, int(ending.url.rpartition(":")[2])
-        await asyncio.to_thread(house.board.switch, url, 1, "weights/1", lambda: None)
-        await house.open()
-    await until(lambda: house.board.read(url).state == "loading")
+        await asyncio.to_thread(gateway.board.switch, url, 1, "weights/1", lambda: None)
+        await gateway.open()
+    await until(lambda: gateway.board.read(url).state == "loading")
 
     async with serve(ScriptedEngine(), port=port):
-        assert {await home_of(house) for _ in range(4)} == {house.engine.url}
-        await asyncio.to_thread(house.board.switch, url, 2, "weights/2", lambda: None)
-        await until(lambda: house.board.read(url).state == "serving")
+        assert {await home_of(gateway) for _ in range(4)} == {gateway.engine.url}
+        await asyncio.to_thread(gateway.board.switch, url, 2, "weights/2", lambda: None)
+        await until(lambda: gateway.board.read(url).state == "serving")
         async with asyncio.timeout(30):
-            while await home_of(house) != url:
+            while await home_of(gateway) != url:
                 pass
 
 
 @pytest.mark.parametrize("poll_seconds", [0.5])
-async def test_an_engine_that_ended_with_the_weights_it_starts_from_comes_back(house):
+async def test_an_engine_that_ended_with_the_weights_it_starts_from_comes_back(gateway):
     async with serve(ScriptedEngine()) as ending:
-        await house.post("/engines", {"url": ending.url})
+        await gateway.post("/engines", {"url": ending.url})
         url, port = ending.url, int(ending.url.rpartition(":")[2])
     async with asyncio.timeout(30):
-        while await home_of(house) != house.engine.url:
+        while await home_of(gateway) != gateway.engine.url:
             pass
 
     async with serve(ScriptedEngine(), port=port), asyncio.timeout(30):
-        while await home_of(house) != url:
+        while await home_of(gateway) != url:
             pass
-    assert house.board.read(url).state == "serving"
+    assert gateway.board.read(url).state == "serving"

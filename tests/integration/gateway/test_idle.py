@@ -10,17 +10,12 @@ from agent_layer.gateway.rollouts.rollout import new_rollout
 from agent_layer.schema.rollout import Outcome
 from agent_layer.schema.wire.gateway_api import OpenRequest
 
-
-class Clock:
-    seconds = 0.0
-
-    def __call__(self):
-        return self.seconds
+from ...clocks import SteppedClock
 
 
 @pytest.fixture
 def clock():
-    return Clock()
+    return SteppedClock()
 
 
 @pytest.fixture
@@ -69,36 +64,38 @@ def test_a_key_expires_unless_it_is_renewed(rollouts, add, clock):
     assert not rollouts.renew("unheard-of-0", 5.0)
 
 
-async def test_an_expired_key_is_refused_and_its_attempt_is_lost(house, until):
-    opened = await house.open(lease_seconds=0.1)
-    await until(lambda: house.log.of(Outcome))
+async def test_an_expired_key_is_refused_and_its_attempt_is_lost(gateway, until):
+    opened = await gateway.open(lease_seconds=10.0)
+    gateway.clock.advance(10.0)
+    await until(lambda: gateway.log.of(Outcome))
 
-    status, answer = await house.chat(opened, "hello")
+    status, answer = await gateway.chat(opened, "hello")
 
     assert (status, answer["error"]["code"]) == (401, "invalid_api_key")
     assert "expired" in answer["error"]["message"]
-    (outcome,) = house.log.of(Outcome)
+    (outcome,) = gateway.log.of(Outcome)
     assert (outcome.trajectory_id, outcome.status, outcome.cause) == (opened["trajectory_id"], "lost", "infra")
-    assert await house.figure('refused_keys_total{reason="expired"}') == 1
+    assert await gateway.figure('refused_keys_total{reason="expired"}') == 1
 
 
-async def test_renewing_keeps_a_key_and_names_those_that_are_gone(house):
-    opened = await house.open(lease_seconds=5.0)
+async def test_renewing_keeps_a_key_and_names_those_that_are_gone(gateway):
+    opened = await gateway.open(lease_seconds=10.0)
     ids = [opened["trajectory_id"], "gone-0"]
 
-    status, renewed = await house.post("/rollouts/renew", {"trajectory_ids": ids, "lease_seconds": 60})
+    status, renewed = await gateway.post("/rollouts/renew", {"trajectory_ids": ids, "lease_seconds": 60})
 
     assert (status, renewed["unknown"], renewed["calling"]) == (200, ["gone-0"], [])
     assert list(renewed["quiet_seconds"]) == ids[:1]
-    await asyncio.sleep(5.1)
+    gateway.clock.advance(10.0)
 
-    assert (await house.chat(opened, "hello"))[0] == 200
+    assert (await gateway.chat(opened, "hello"))[0] == 200
 
 
-async def test_a_worker_writes_the_end_of_its_attempts_itself(house, until):
-    opened = await house.open(owner="worker", lease_seconds=0.1)
+async def test_a_worker_writes_the_end_of_its_attempts_itself(gateway, until):
+    opened = await gateway.open(owner="worker", lease_seconds=10.0)
+    gateway.clock.advance(10.0)
 
-    await until(house.is_empty)
+    await until(gateway.is_empty)
 
-    assert house.log.of(Outcome) == []
-    assert (await house.post(f"/rollouts/{opened['rollout_id']}/close", {"attempt": 0}))[0] == 200
+    assert gateway.log.of(Outcome) == []
+    assert (await gateway.post(f"/rollouts/{opened['rollout_id']}/close", {"attempt": 0}))[0] == 200

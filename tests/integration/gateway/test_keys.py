@@ -14,74 +14,78 @@ SENT = [("x-api-key", "{}"), ("Authorization", "Bearer {}"), ("authorization", "
 
 
 @pytest.mark.parametrize(("header", "value"), SENT)
-async def test_a_key_may_come_as_openais_or_as_anthropics_clients_send_it(house, header, value):
-    opened = await house.open()
+async def test_a_key_may_come_as_openais_or_as_anthropics_clients_send_it(gateway, header, value):
+    opened = await gateway.open()
     headers = {header: value.format(opened["api_key"])}
 
-    async with house.session.get(f"{opened['base_url']}/models", headers=headers) as reply:
+    async with gateway.session.get(f"{opened['base_url']}/models", headers=headers) as reply:
         assert reply.status == 200
 
 
 @pytest.mark.parametrize("key", ["", " ", "\u00e4\u00f6", "a" * 4000, "rk-" + "x" * 32, "\udcff"])
-async def test_any_wrong_key_is_refused_and_counted(house, key):
-    opened = await house.open()
+async def test_any_wrong_key_is_refused_and_counted(gateway, key):
+    opened = await gateway.open()
     url = f"{opened['base_url']}/models"
 
-    for name, address in (("x-api-key", url), ("authorization", url), ("x-api-key", f"{house.url}/r/gone-0/v1/models")):
+    for name, address in (
+        ("x-api-key", url),
+        ("authorization", url),
+        ("x-api-key", f"{gateway.url}/r/gone-0/v1/models"),
+    ):
         value = (key if name == "x-api-key" else f"Bearer {key}").encode("utf-8", "surrogateescape")
-        assert await _status_of(house.url, address, name.encode(), value) == 401
+        assert await _status_of(gateway.url, address, name.encode(), value) == 401
 
-    assert await house.figure('refused_keys_total{reason="unknown"}') == 3
+    assert await gateway.figure('refused_keys_total{reason="unknown"}') == 3
 
 
-async def test_a_former_operator_key_is_taken_while_it_is_named(settings, keep):
+async def test_a_former_operator_key_is_taken_while_it_is_named(settings, run_gateway):
     mine = settings.model_copy(update={"api_key": "operator-key", "former_api_keys": "older-key, oldest-key"})
 
-    async with keep(mine) as house:
+    async with run_gateway(mine) as gateway:
         statuses = [
-            (await house.post("/rollouts", {"task_id": "t"}, key=key))[0]
+            (await gateway.post("/rollouts", {"task_id": "t"}, key=key))[0]
             for key in ("operator-key", "older-key", "oldest-key", "older", "older-key, oldest-key")
         ]
 
     assert statuses == [200, 200, 200, 401, 401]
 
 
-async def test_a_body_or_header_that_is_too_long_is_refused(settings, keep):
+async def test_a_body_or_header_that_is_too_long_is_refused(settings, run_gateway):
     mine = settings.model_copy(update={"api_key": "operator-key", "max_body_bytes": 2000})
 
-    async with keep(mine) as house:
-        opened = await house.open()
-        status, answer = await house.chat(opened, "x" * 3000)
+    async with run_gateway(mine) as gateway:
+        opened = await gateway.open()
+        status, answer = await gateway.chat(opened, "x" * 3000)
         assert (status, "2000" in answer["error"]["message"]) == (413, True)
-        assert await _status_of(house.url, f"{opened['base_url']}/models", b"x-api-key", b"k" * 20_000) == 400
-        assert (await house.chat(opened, "hello"))[0] == 200
+        assert await _status_of(gateway.url, f"{opened['base_url']}/models", b"x-api-key", b"k" * 20_000) == 400
+        assert (await gateway.chat(opened, "hello"))[0] == 200
 
 
-async def test_figures_need_the_operators_key_from_other_machines(house):
+async def test_figures_need_the_operators_key_from_other_machines(gateway):
     operator = {"Authorization": "Bearer operator-key"}
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(local_addr=("127.0.0.2", 0))) as other:
-        statuses = [(await other.get(f"{house.url}/metrics", headers=headers)).status for headers in ({}, operator)]
+        statuses = [(await other.get(f"{gateway.url}/metrics", headers=headers)).status for headers in ({}, operator)]
 
     assert statuses == [401, 200]
 
 
-async def test_figures_are_shown_on_the_gateways_own_machine(house):
-    async with house.session.get(f"{house.url}/metrics") as reply:
+async def test_figures_are_shown_on_the_gateways_own_machine(gateway):
+    async with gateway.session.get(f"{gateway.url}/metrics") as reply:
         status, text = reply.status, await reply.text()
 
     assert status == 200
     assert "# TYPE agent_layer_calls_started_total counter\nagent_layer_calls_started_total 0\n" in text
 
 
-async def test_what_happens_is_counted(house):
-    opened, other = await house.open(), await house.open()
-    await house.chat(opened, "hello")
-    house.engine.script = lambda _: ""
-    await house.chat(opened, "hello")
-    await house.post(f"/rollouts/{other['rollout_id']}/close", {"attempt": 0})
+async def test_what_happens_is_counted(gateway):
+    opened, other = await gateway.open(), await gateway.open()
+    await gateway.chat(opened, "hello")
+    gateway.engine.script = lambda _: ""
+    await gateway.chat(opened, "hello")
+    await gateway.post(f"/rollouts/{other['rollout_id']}/close", {"attempt": 0})
 
     figures = {
-        name: await house.figure(name)
+        name: await gateway.figure(name)
         for name in (
             "calls_started_total",
             'calls_ended_total{status="ok"}',
@@ -123,16 +127,16 @@ def test_a_certificate_that_is_none_is_said_in_one_sentence(tmp_path):
         load_tls(Settings(tls_cert=tmp_path / "gateway.pem"))
 
 
-async def test_rollouts_work_over_tls(settings, keep, certificate):
+async def test_rollouts_work_over_tls(settings, run_gateway, certificate):
     cert, key = certificate
     mine = settings.model_copy(update={"api_key": "operator-key", "tls_cert": cert, "tls_key": key})
 
-    async with keep(mine, load_tls(mine)) as house:
+    async with run_gateway(mine, tls=load_tls(mine)) as gateway:
         trust = ssl.create_default_context(cafile=str(cert))
-        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=trust)) as house.session:
-            opened = await house.open()
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=trust)) as gateway.session:
+            opened = await gateway.open()
             assert opened["base_url"].startswith("https://127.0.0.1:")
-            assert (await house.chat(opened, "hello"))[0] == 200
+            assert (await gateway.chat(opened, "hello"))[0] == 200
 
 
 async def _status_of(base, url, name, value):

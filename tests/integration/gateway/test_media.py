@@ -42,15 +42,15 @@ def test_text_that_mentions_one_and_tiny_ones_stay(text):
     assert stored_part(json.dumps({"content": text}).encode()).media == {}
 
 
-async def test_an_image_is_stored_once_and_the_engine_sees_it(house):
+async def test_an_image_is_stored_once_and_the_engine_sees_it(gateway):
     shown = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": URL}}]}
     again = {"role": "user", "content": [{"type": "text", "text": "again"}, *shown["content"]]}
-    opened = await house.open()
+    opened = await gateway.open()
 
     for messages in ([shown], [shown, {"role": "assistant", "content": "hm"}, again]):
-        await house.post(f"/r/{opened['trajectory_id']}/v1/chat/completions", {"messages": messages})
+        await gateway.post(f"/r/{opened['trajectory_id']}/v1/chat/completions", {"messages": messages})
 
-    assert sum(PICTURE.encode() in content.body for content in house.log.of(Content)) == 1
-    assert house.engine.calls[1].body["messages"][2] == again
-    trajectory = house.log.trajectory(opened["trajectory_id"])
+    assert sum(PICTURE.encode() in content.body for content in gateway.log.of(Content)) == 1
+    assert gateway.engine.calls[1].body["messages"][2] == again
+    trajectory = gateway.log.trajectory(opened["trajectory_id"])
     assert [resolve(trajectory.contents, one) for one in trajectory.steps[1].state.messages][::2] == [shown, again]

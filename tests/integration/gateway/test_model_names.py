@@ -53,21 +53,21 @@ async def judge():
 
 
 @pytest.fixture
-async def courthouse(keep, settings, judge):
+async def gateway_with_judge(run_gateway, settings, judge):
     found = {"models": json.dumps(RULES), "provider_url": judge.url, "provider_key": "pk", "api_key": "operator-key"}
-    async with keep(settings.model_copy(update=found)) as house:
-        yield house
+    async with run_gateway(settings.model_copy(update=found)) as gateway:
+        yield gateway
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_a_name_of_a_provider_is_answered_by_it_and_recorded_as_text(courthouse, judge, stream):
-    opened = await courthouse.open(sampling={"temperature": 1.0})
+async def test_a_name_of_a_provider_is_answered_by_it_and_recorded_as_text(gateway_with_judge, judge, stream):
+    opened = await gateway_with_judge.open(sampling={"temperature": 1.0})
 
-    status, _ = await courthouse.chat(opened, "is it right", stream=stream, model="judge-1", temperature=0.0)
-    await courthouse.chat(opened, "go on", model="gpt-5")
+    status, _ = await gateway_with_judge.chat(opened, "is it right", stream=stream, model="judge-1", temperature=0.0)
+    await gateway_with_judge.chat(opened, "go on", model="gpt-5")
 
     assert status == 200
-    judged, said = courthouse.log.trajectory(opened["trajectory_id"]).steps
+    judged, said = gateway_with_judge.log.trajectory(opened["trajectory_id"]).steps
     assert (judged.role, judged.capture_level, judged.model, judged.engine) == ("aux", "text", "judge", "litellm")
     assert (judged.status, judged.findings, judged.action.policy_versions) == ("ok", [], None)
     assert judged.action.message["content"] == "judged"
@@ -79,12 +79,12 @@ async def test_a_name_of_a_provider_is_answered_by_it_and_recorded_as_text(court
     assert "logprobs" not in call.body
 
 
-async def test_a_provider_that_fails_is_not_replaced_by_the_policy(courthouse, judge):
+async def test_a_provider_that_fails_is_not_replaced_by_the_policy(gateway_with_judge, judge):
     judge.model = "gone"
-    opened = await courthouse.open()
+    opened = await gateway_with_judge.open()
 
-    status, _ = await courthouse.chat(opened, "is it right", model="judge-1")
+    status, _ = await gateway_with_judge.chat(opened, "is it right", model="judge-1")
 
     assert status == 404
-    assert courthouse.engine.calls == []
-    assert courthouse.step(opened).status == "error"
+    assert gateway_with_judge.engine.calls == []
+    assert gateway_with_judge.step(opened).status == "error"

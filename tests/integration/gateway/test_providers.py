@@ -6,7 +6,7 @@ import urllib.request
 
 import pytest
 
-from agent_layer.local.providers import with_providers
+from agent_layer.local.providers import run_provider_proxy
 from agent_layer.local.scripted.engine import ScriptedEngine
 from agent_layer.local.scripted.serving import serve_in_thread
 
@@ -29,7 +29,7 @@ def judge():
 def mine(settings, judge, monkeypatch):
     monkeypatch.setenv("HOSTED_VLLM_API_BASE", f"{judge.url}/v1")
     rules = settings.model_copy(update={"models": '{"judge": "hosted_vllm/judge"}'})
-    with with_providers(rules) as found:
+    with run_provider_proxy(rules) as found:
         yield found
 
 
@@ -52,5 +52,5 @@ def test_litellm_answers_in_its_own_process(mine, judge):
 
 
 def test_without_a_rule_that_needs_it_nothing_is_started(settings):
-    with with_providers(settings.model_copy(update={"models": '{"*": "policy"}'})) as found:
+    with run_provider_proxy(settings.model_copy(update={"models": '{"*": "policy"}'})) as found:
         assert found.provider_url is None

@@ -39,29 +39,29 @@ methods = st.sampled_from(["GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "C
 
 @settings(max_examples=num_examples(200), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(path=paths, method=methods, is_operator=st.booleans(), has_header=st.booleans())
-async def test_no_path_reaches_the_engines_controls(house, path, method, is_operator, has_header):
-    opened = house.rollouts[0] if house.rollouts else await house.open()
-    house.rollouts[:] = [opened]
-    engine, rollout = house.engine.url.removeprefix("http://"), opened["trajectory_id"]
+async def test_no_path_reaches_the_engines_controls(gateway, path, method, is_operator, has_header):
+    opened = gateway.rollouts[0] if gateway.rollouts else await gateway.open()
+    gateway.rollouts[:] = [opened]
+    engine, rollout = gateway.engine.url.removeprefix("http://"), opened["trajectory_id"]
     key = "operator-key" if is_operator else opened["api_key"]
     named = {"x-agent-layer-rollout": rollout} if has_header else {}
     target = path.format(engine=engine, rollout=rollout)
 
-    await send(house.url, method, target, {"Authorization": f"Bearer {key}", **named})
+    await send(gateway.url, method, target, {"Authorization": f"Bearer {key}", **named})
 
-    assert not house.engine.controls
-    assert house.engine.calls == []
+    assert not gateway.engine.controls
+    assert gateway.engine.calls == []
 
 
-async def test_the_gateway_still_serves_after_such_requests(house):
-    opened = await house.open()
+async def test_the_gateway_still_serves_after_such_requests(gateway):
+    opened = await gateway.open()
     for target in ("http:@{engine}/collective_rpc", "/r/%2e%2e/%2e%2e/pause", "/" + "../" * 500, "\x7f"):
         await send(
-            house.url, "POST", target.format(engine="127.0.0.1:1"), {"Authorization": f"Bearer {opened['api_key']}"}
+            gateway.url, "POST", target.format(engine="127.0.0.1:1"), {"Authorization": f"Bearer {opened['api_key']}"}
         )
 
-    assert (await house.chat(opened, "hello"))[0] == 200
-    assert not house.engine.controls
+    assert (await gateway.chat(opened, "hello"))[0] == 200
+    assert not gateway.engine.controls
 
 
 async def send(url, method, target, headers):

@@ -18,85 +18,85 @@ CALL = {"x-agent-layer-call": "call-1"}
         ({"x-stainless-retry-count": "0"}, {"x-stainless-retry-count": "1"}),
     ],
 )
-async def test_a_retry_gets_the_same_answer(house, stream, first, again):
-    opened = await house.open()
+async def test_a_retry_gets_the_same_answer(gateway, stream, first, again):
+    opened = await gateway.open()
 
-    one = await house.chat(opened, "hello", stream=stream, headers=first)
-    two = await house.chat(opened, "hello", stream=stream, headers=again)
-
-    assert one == two
-    assert len(house.engine.calls) == 1
-    assert len(house.log.trajectory(opened["trajectory_id"]).steps) == 1
-
-
-async def test_a_retry_joins_the_call_that_still_runs(house):
-    house.engine.token_seconds = 0.05
-    opened = await house.open()
-
-    one, two = await asyncio.gather(*(house.chat(opened, "hello", headers=CALL) for _ in range(2)))
+    one = await gateway.chat(opened, "hello", stream=stream, headers=first)
+    two = await gateway.chat(opened, "hello", stream=stream, headers=again)
 
     assert one == two
-    assert len(house.engine.calls) == 1
+    assert len(gateway.engine.calls) == 1
+    assert len(gateway.log.trajectory(opened["trajectory_id"]).steps) == 1
 
 
-async def test_a_repetition_in_another_form_is_refused_not_sampled_again(house):
-    opened = await house.open()
-    await house.chat(opened, "hello", stream=True, headers=CALL)
+async def test_a_retry_joins_the_call_that_still_runs(gateway):
+    gateway.engine.token_seconds = 0.05
+    opened = await gateway.open()
 
-    again = await house.chat(opened, "hello", headers=CALL)
+    one, two = await asyncio.gather(*(gateway.chat(opened, "hello", headers=CALL) for _ in range(2)))
+
+    assert one == two
+    assert len(gateway.engine.calls) == 1
+
+
+async def test_a_repetition_in_another_form_is_refused_not_sampled_again(gateway):
+    opened = await gateway.open()
+    await gateway.chat(opened, "hello", stream=True, headers=CALL)
+
+    again = await gateway.chat(opened, "hello", headers=CALL)
 
     assert "same form" in str(again)
-    assert len(house.engine.calls) == 1
+    assert len(gateway.engine.calls) == 1
 
 
-async def test_equal_questions_alone_are_no_retry(house):
-    opened = await house.open()
+async def test_equal_questions_alone_are_no_retry(gateway):
+    opened = await gateway.open()
 
     for _ in range(2):
-        await house.chat(opened, "hello")
+        await gateway.chat(opened, "hello")
 
-    assert len(house.engine.calls) == len(house.log.trajectory(opened["trajectory_id"]).steps) == 2
-
-
-async def test_another_question_is_no_retry_whatever_its_count(house):
-    opened = await house.open()
-
-    await house.chat(opened, "hello")
-    await house.chat(opened, "hello", temperature=0.5, headers={"x-stainless-retry-count": "1"})
-
-    assert len(house.engine.calls) == 2
+    assert len(gateway.engine.calls) == len(gateway.log.trajectory(opened["trajectory_id"]).steps) == 2
 
 
-async def test_a_call_that_failed_is_made_again_under_an_id_that_follows(house):
-    opened = await house.open()
-    served, house.engine.model = house.engine.model, "away"
+async def test_another_question_is_no_retry_whatever_its_count(gateway):
+    opened = await gateway.open()
 
-    failed, _ = await house.chat(opened, "hello", headers=CALL)
-    house.engine.model = served
-    worked, _ = await house.chat(opened, "hello", headers=CALL | {"x-stainless-retry-count": "1"})
-    again, _ = await house.chat(opened, "hello", headers=CALL | {"x-stainless-retry-count": "2"})
+    await gateway.chat(opened, "hello")
+    await gateway.chat(opened, "hello", temperature=0.5, headers={"x-stainless-retry-count": "1"})
+
+    assert len(gateway.engine.calls) == 2
+
+
+async def test_a_call_that_failed_is_made_again_under_an_id_that_follows(gateway):
+    opened = await gateway.open()
+    served, gateway.engine.model = gateway.engine.model, "away"
+
+    failed, _ = await gateway.chat(opened, "hello", headers=CALL)
+    gateway.engine.model = served
+    worked, _ = await gateway.chat(opened, "hello", headers=CALL | {"x-stainless-retry-count": "1"})
+    again, _ = await gateway.chat(opened, "hello", headers=CALL | {"x-stainless-retry-count": "2"})
 
     assert (failed, worked, again) == (404, 200, 200)
-    steps = house.log.trajectory(opened["trajectory_id"]).steps
+    steps = gateway.log.trajectory(opened["trajectory_id"]).steps
     assert [(step.call_id, step.status) for step in steps] == [("call-1", "error"), ("call-1~1", "ok")]
 
 
-async def test_retries_that_wait_for_a_call_that_fails_share_the_next_one(house, until):
-    house.engine.token_seconds = 0.05
-    opened = await house.open()
+async def test_retries_that_wait_for_a_call_that_fails_share_the_next_one(gateway, until):
+    gateway.engine.token_seconds = 0.05
+    opened = await gateway.open()
     body = {"model": "any", "stream": True, "messages": [{"role": "user", "content": "hello"}]}
     headers = CALL | {"Authorization": f"Bearer {opened['api_key']}"}
 
-    async with house.session.post(f"{opened['base_url']}/chat/completions", json=body, headers=headers) as given_up:
+    async with gateway.session.post(f"{opened['base_url']}/chat/completions", json=body, headers=headers) as given_up:
         await given_up.content.readany()
-        waiting = [asyncio.create_task(house.chat(opened, "hello", headers=CALL)) for _ in range(3)]
-        await until(lambda: house.engine.num_running)
+        waiting = [asyncio.create_task(gateway.chat(opened, "hello", headers=CALL)) for _ in range(3)]
+        await until(lambda: gateway.engine.num_running)
         given_up.close()
     one, *others = await asyncio.gather(*waiting)
 
     assert others == [one, one]
-    assert len(house.engine.calls) == 2
-    steps = house.log.trajectory(opened["trajectory_id"]).steps
+    assert len(gateway.engine.calls) == 2
+    steps = gateway.log.trajectory(opened["trajectory_id"]).steps
     assert [(step.call_id, step.status) for step in steps] == [("call-1", "aborted"), ("call-1~1", "ok")]
 
 

@@ -36,13 +36,13 @@ attempts = st.builds(
 )
 
 
-async def make(house, opened, attempt, *, stream):
+async def make(gateway, opened, attempt, *, stream):
     """Give the text of the answer; None where the attempt gave up."""
     await asyncio.sleep(attempt.begins_at * TICK_SECONDS)
     limit = None if attempt.gives_up_after is None else attempt.gives_up_after * TICK_SECONDS
     try:
         async with asyncio.timeout(limit):
-            status, told = await house.chat(
+            status, told = await gateway.chat(
                 opened, attempt.identity, stream=stream, headers=IDENTITIES[attempt.identity]
             )
     except TimeoutError:
@@ -53,20 +53,20 @@ async def make(house, opened, attempt, *, stream):
     return "".join(part.get("content") or "" for part in parts)
 
 
-async def settled(house, opened):
+async def settled(gateway, opened):
     """Good steps by the identity whose question they answer, once nothing runs any more."""
     async with asyncio.timeout(30):
-        while len(house.log.parts("end")) < len(house.log.parts("start")):  # noqa: ASYNC110  # clients hang up unheard
+        while len(gateway.log.parts("end")) < len(gateway.log.parts("start")):  # noqa: ASYNC110  # clients hang up unheard
             await asyncio.sleep(TICK_SECONDS)
-    trajectory = house.log.trajectory(opened["trajectory_id"])
+    trajectory = gateway.log.trajectory(opened["trajectory_id"])
     asked = [json.loads(trajectory.contents[step.state.messages[-1]])["content"] for step in trajectory.steps]
     return [name for name, step in zip(asked, trajectory.steps, strict=True) if step.status == "ok"]
 
 
 @pytest.fixture
-def kept(house):
-    """The house, out of sight: Hypothesis would print all of it."""
-    return lambda: house
+def kept(gateway):
+    """The gateway, out of sight: Hypothesis would print all of it."""
+    return lambda: gateway
 
 
 @settings(
@@ -74,12 +74,12 @@ def kept(house):
 )
 @given(st.lists(attempts, min_size=1, max_size=8), st.booleans())
 async def test_attempts_of_one_identity_make_one_good_step(kept, tried, stream):
-    house = kept()
-    house.engine.token_seconds = TICK_SECONDS
-    opened = await house.open()
+    gateway = kept()
+    gateway.engine.token_seconds = TICK_SECONDS
+    opened = await gateway.open()
 
-    answers = await asyncio.gather(*(make(house, opened, attempt, stream=stream) for attempt in tried))
-    good = await settled(house, opened)
+    answers = await asyncio.gather(*(make(gateway, opened, attempt, stream=stream) for attempt in tried))
+    good = await settled(gateway, opened)
 
     for attempt, answer in zip(tried, answers, strict=True):
         assert answer in (None, f"you said: {attempt.identity}")

@@ -26,86 +26,86 @@ def engine_with_experts(engine, monkeypatch):
 
 
 @pytest.mark.usefixtures("engine_with_experts")
-async def test_arrays_of_the_engine_are_recorded_and_hidden(house):
-    opened = await house.open()
+async def test_arrays_of_the_engine_are_recorded_and_hidden(gateway):
+    opened = await gateway.open()
 
-    _, answer = await house.chat(opened, "hello")
-    _, asked = await house.chat(opened, "hello", routed_experts_prompt_start=0)
+    _, answer = await gateway.chat(opened, "hello")
+    _, asked = await gateway.chat(opened, "hello", routed_experts_prompt_start=0)
 
     assert answer["choices"][0]["routed_experts"] is None
     assert asked["choices"][0]["routed_experts"] == base64.b64encode(ROUTES).decode()
-    assert house.step(opened, 0).action.arrays == house.step(opened, 1).action.arrays == {"routed_experts": ROUTES}
+    assert gateway.step(opened, 0).action.arrays == gateway.step(opened, 1).action.arrays == {"routed_experts": ROUTES}
 
 
-async def test_a_step_names_the_template_and_the_tokenizer(house):
-    known = house.board.read(house.engine.url)
-    house.board.register(msgspec.structs.replace(known, model="told", template_hash="t1", tokenizer_hash="k1"))
-    house.engine.model = "told"
-    opened = await house.open()
+async def test_a_step_names_the_template_and_the_tokenizer(gateway):
+    known = gateway.board.read(gateway.engine.url)
+    gateway.board.register(msgspec.structs.replace(known, model="told", template_hash="t1", tokenizer_hash="k1"))
+    gateway.engine.model = "told"
+    opened = await gateway.open()
     while opened["model"] != "told":
-        opened = await house.open()
+        opened = await gateway.open()
 
-    await house.chat(opened, "hello")
+    await gateway.chat(opened, "hello")
 
-    assert (house.step(opened).template_hash, house.step(opened).tokenizer_hash) == ("t1", "k1")
+    assert (gateway.step(opened).template_hash, gateway.step(opened).tokenizer_hash) == ("t1", "k1")
 
 
-async def test_an_answer_without_tokens_is_told(house, monkeypatch):
-    monkeypatch.setattr("agent_layer.local.scripted.Speech.words", lambda _: iter(()))
-    opened = await house.open()
+async def test_an_answer_without_tokens_is_told(gateway, monkeypatch):
+    monkeypatch.setattr("agent_layer.local.scripted.script.ScriptedChoice.words", lambda _: iter(()))
+    opened = await gateway.open()
 
-    await house.chat(opened, "hello")
+    await gateway.chat(opened, "hello")
 
-    step = house.step(opened)
+    step = gateway.step(opened)
     assert (step.capture_level, step.findings, list(step.action.response_token_ids)) == ("tokens", ["zero_tokens"], [])
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_a_training_rollout_without_tokens_fails_with_the_reason(house, stream):
-    house.engine.token_ids = False
-    opened = await house.open()
-    await house.chat(opened, "hello", stream=stream, headers={"x-agent-layer-call": "call-1"})
+async def test_a_training_rollout_without_tokens_fails_with_the_reason(gateway, stream):
+    gateway.engine.token_ids = False
+    opened = await gateway.open()
+    await gateway.chat(opened, "hello", stream=stream, headers={"x-agent-layer-call": "call-1"})
 
-    answers = [await house.post(f"/rollouts/{opened['rollout_id']}/end", {"reward": 1.0}) for _ in range(2)]
+    answers = [await gateway.post(f"/rollouts/{opened['rollout_id']}/end", {"reward": 1.0}) for _ in range(2)]
 
     for status, answer in answers:
         assert status == 409
         assert "training needs token ids" in answer["error"]["message"]
         assert "call-1" in answer["error"]["message"]
-    (outcome,) = house.log.of(Outcome)
+    (outcome,) = gateway.log.of(Outcome)
     assert (outcome.status, outcome.cause) == ("failed", "infra")
     assert "training needs token ids" in outcome.error
-    assert not house.log.of(Accepted)
+    assert not gateway.log.of(Accepted)
 
 
 @pytest.mark.parametrize(
     ("opening", "header"), [({"split": "eval"}, {}), ({"split": "train"}, {"x-agent-layer-role": "aux"})]
 )
-async def test_what_is_not_trained_on_needs_no_tokens(house, opening, header):
-    house.engine.token_ids = False
-    opened = await house.open(**opening)
-    await house.chat(opened, "hello", headers=header)
+async def test_what_is_not_trained_on_needs_no_tokens(gateway, opening, header):
+    gateway.engine.token_ids = False
+    opened = await gateway.open(**opening)
+    await gateway.chat(opened, "hello", headers=header)
 
-    status, ended = await house.post(f"/rollouts/{opened['rollout_id']}/end", {"reward": 1.0})
+    status, ended = await gateway.post(f"/rollouts/{opened['rollout_id']}/end", {"reward": 1.0})
 
     assert (status, ended["accepted"]) == (200, True)
 
 
-async def test_a_rollout_that_its_agent_gave_up_ends_as_it_says(house):
-    house.engine.token_ids = False
-    opened = await house.open()
-    await house.chat(opened, "hello")
+async def test_a_rollout_that_its_agent_gave_up_ends_as_it_says(gateway):
+    gateway.engine.token_ids = False
+    opened = await gateway.open()
+    await gateway.chat(opened, "hello")
 
-    status, ended = await house.post(f"/rollouts/{opened['rollout_id']}/end", {"status": "failed"})
+    status, ended = await gateway.post(f"/rollouts/{opened['rollout_id']}/end", {"status": "failed"})
 
     assert (status, ended["accepted"]) == (200, False)
 
 
-async def test_closing_tells_which_calls_lack_tokens(house):
-    house.engine.token_ids = False
-    opened = await house.open()
-    await house.chat(opened, "hello", headers={"x-agent-layer-call": "call-1"})
+async def test_closing_tells_which_calls_lack_tokens(gateway):
+    gateway.engine.token_ids = False
+    opened = await gateway.open()
+    await gateway.chat(opened, "hello", headers={"x-agent-layer-call": "call-1"})
 
-    _, closed = await house.post(f"/rollouts/{opened['rollout_id']}/close", {})
+    _, closed = await gateway.post(f"/rollouts/{opened['rollout_id']}/close", {})
 
     assert closed["untokened"] == ["call-1"]

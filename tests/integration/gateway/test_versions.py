@@ -9,7 +9,7 @@ from redis import Redis
 
 from agent_layer.engines.control import EngineControl
 from agent_layer.errors import EngineError
-from agent_layer.local.scripted.script import id_of
+from agent_layer.local.scripted.script import word_token_id
 from agent_layer.schema.step import StepPart
 
 
@@ -18,113 +18,113 @@ def tell_weights(asked):
     return (Path(asked.weights()).name for _ in range(6))
 
 
-def switch(house, version, load=None):
-    url, directory = house.engine.url, Path("weights") / str(version)
-    house.board.switch(url, version, str(directory), load or (lambda: EngineControl(url).load(directory)), 30.0)
+def switch(gateway, version, load=None):
+    url, directory = gateway.engine.url, Path("weights") / str(version)
+    gateway.board.switch(url, version, str(directory), load or (lambda: EngineControl(url).load(directory)), 30.0)
 
 
-def answered(house):
-    return [part.actions[0] for part in house.log.of(StepPart) if part.actions]
+def answered(gateway):
+    return [part.actions[0] for part in gateway.log.of(StepPart) if part.actions]
 
 
-def is_sampled(house, version):
-    return any(version == one for action in answered(house) for one, _ in action.policy_versions)
+def is_sampled(gateway, version):
+    return any(version == one for action in answered(gateway) for one, _ in action.policy_versions)
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_two_switches_under_load(house, until, stream):
-    house.engine.script, house.engine.token_seconds, house.engine.weights = tell_weights, 0.001, "0"
-    rollouts = [await house.open() for _ in range(8)]
+async def test_two_switches_under_load(gateway, until, stream):
+    gateway.engine.script, gateway.engine.token_seconds, gateway.engine.weights = tell_weights, 0.001, "0"
+    rollouts = [await gateway.open() for _ in range(8)]
     is_over = asyncio.Event()
 
     async def talk(opened):
         while not is_over.is_set():
-            assert (await house.chat(opened, "go", stream=stream))[0] == 200
+            assert (await gateway.chat(opened, "go", stream=stream))[0] == 200
 
     talking = [asyncio.create_task(talk(opened)) for opened in rollouts]
     for version in (1, 2):
-        await until(partial(is_sampled, house, version - 1))
-        await asyncio.to_thread(switch, house, version)
-    await until(partial(is_sampled, house, 2))
+        await until(partial(is_sampled, gateway, version - 1))
+        await asyncio.to_thread(switch, gateway, version)
+    await until(partial(is_sampled, gateway, 2))
     is_over.set()
     await asyncio.gather(*talking)
 
-    for action in answered(house):
+    for action in answered(gateway):
         ((version, num_tokens),) = action.policy_versions
         assert num_tokens == 7
-        assert set(action.response_token_ids[:6]) == {id_of(str(version))}
+        assert set(action.response_token_ids[:6]) == {word_token_id(str(version))}
 
 
-async def test_no_call_is_in_flight_while_weights_are_loaded(house, until):
-    house.engine.token_seconds = 0.01
-    opened = await house.open()
+async def test_no_call_is_in_flight_while_weights_are_loaded(gateway, until):
+    gateway.engine.token_seconds = 0.01
+    opened = await gateway.open()
     seen = []
 
-    calling = [asyncio.create_task(house.chat(opened, f"hello {index}")) for index in range(4)]
-    await until(lambda: house.engine.num_running)
-    await asyncio.to_thread(switch, house, 1, lambda: seen.append(house.engine.num_running))
+    calling = [asyncio.create_task(gateway.chat(opened, f"hello {index}")) for index in range(4)]
+    await until(lambda: gateway.engine.num_running)
+    await asyncio.to_thread(switch, gateway, 1, lambda: seen.append(gateway.engine.num_running))
     await asyncio.gather(*calling)
 
     assert seen == [0]
 
 
-async def test_an_engine_found_half_way_gets_no_calls_until_it_was_loaded(house):
-    opened = await house.open()
+async def test_an_engine_found_half_way_gets_no_calls_until_it_was_loaded(gateway):
+    opened = await gateway.open()
 
     def die():
         raise RuntimeError
 
     with pytest.raises(RuntimeError):
-        await asyncio.to_thread(switch, house, 1, die)
-    calling = asyncio.create_task(house.chat(opened, "hello"))
+        await asyncio.to_thread(switch, gateway, 1, die)
+    calling = asyncio.create_task(gateway.chat(opened, "hello"))
     await asyncio.sleep(0.1)
-    assert house.engine.calls == []
-    assert house.board.read(house.engine.url).state == "loading"
-    await asyncio.to_thread(switch, house, 2)
+    assert gateway.engine.calls == []
+    assert gateway.board.read(gateway.engine.url).state == "loading"
+    await asyncio.to_thread(switch, gateway, 2)
 
     assert (await calling)[0] == 200
-    assert house.step(opened).action.policy_versions[0][0] == 2
+    assert gateway.step(opened).action.policy_versions[0][0] == 2
 
 
-async def test_a_call_that_does_not_end_leaves_the_old_weights_in_service(house, until):
-    house.engine.token_seconds = 60
-    opened = await house.open()
-    calling = asyncio.create_task(house.chat(opened, "hello"))
-    await until(lambda: house.engine.num_running)
+async def test_a_call_that_does_not_end_leaves_the_old_weights_in_service(gateway, until):
+    gateway.engine.token_seconds = 60
+    opened = await gateway.open()
+    calling = asyncio.create_task(gateway.chat(opened, "hello"))
+    await until(lambda: gateway.engine.num_running)
 
     with pytest.raises(EngineError, match="in flight"):
-        await asyncio.to_thread(house.board.switch, house.engine.url, 1, "w", lambda: None, 0.1)
+        await asyncio.to_thread(gateway.board.switch, gateway.engine.url, 1, "w", lambda: None, 0.1)
 
-    assert house.board.read(house.engine.url).state == "serving"
-    assert house.board.read(house.engine.url).version == 0
+    assert gateway.board.read(gateway.engine.url).state == "serving"
+    assert gateway.board.read(gateway.engine.url).version == 0
     calling.cancel()
 
 
-async def test_a_gateway_that_is_gone_is_not_waited_for(house, redis: Redis, keys):
+async def test_a_gateway_that_is_gone_is_not_waited_for(gateway, redis: Redis, keys):
     redis.zadd(keys.gateways, {"gone": redis.time()[0] - 60})
 
-    await asyncio.to_thread(switch, house, 1)
+    await asyncio.to_thread(switch, gateway, 1)
 
-    assert house.board.read(house.engine.url).version == 1
+    assert gateway.board.read(gateway.engine.url).version == 1
 
 
-async def test_a_gateway_that_lives_is_waited_for(house, redis: Redis, keys):
+async def test_a_gateway_that_lives_is_waited_for(gateway, redis: Redis, keys):
     redis.zadd(keys.gateways, {"busy": redis.time()[0] + 60})
 
     with pytest.raises(EngineError, match="busy"):
-        await asyncio.to_thread(house.board.switch, house.engine.url, 1, "w", lambda: None, 0.1)
+        await asyncio.to_thread(gateway.board.switch, gateway.engine.url, 1, "w", lambda: None, 0.1)
 
 
-async def test_two_drivers_do_not_both_succeed(house):
+async def test_two_drivers_do_not_both_succeed(gateway):
     def other_switches():
-        switch(house, 7)
+        switch(gateway, 7)
 
     with pytest.raises(EngineError, match="another driver"):
-        await asyncio.to_thread(switch, house, 1, other_switches)
+        await asyncio.to_thread(switch, gateway, 1, other_switches)
 
-    assert house.board.read(house.engine.url).version == 7
+    assert gateway.board.read(gateway.engine.url).version == 7
 
 
-async def test_an_unknown_engine_cannot_be_switched(house):
+async def test_an_unknown_engine_cannot_be_switched(gateway):
     with pytest.raises(EngineError, match="register it"):
-        house.board.switch("http://nowhere", 1, "w", lambda: None)
+        gateway.board.switch("http://nowhere", 1, "w", lambda: None)

@@ -10,7 +10,7 @@ import pytest
 from agent_layer.cli.main import main
 from agent_layer.errors import UnreachableError
 from agent_layer.export.otlp import OtlpSender
-from agent_layer.export.spans import trace_of
+from agent_layer.export.spans import make_trace
 from agent_layer.recorder.log import open_recorder
 from agent_layer.schema.trajectory import assemble_trajectory
 from agent_layer.store import open_store
@@ -85,7 +85,7 @@ def test_an_endpoint_that_takes_nothing_costs_nothing_of_the_record(record, expo
 
     assert (status, collector.spans) == (2, [])
     assert "nothing of the store is lost" in err
-    assert open_store(settings).check().is_sound
+    assert open_store(settings).admin.check().is_sound
     collector.status = 200
     assert export("--endpoint", collector.url)[0] == 0
     assert len(collector.spans) == 10
@@ -95,7 +95,7 @@ def test_a_closed_port_is_an_error_of_ours(make_attempt):
     trajectory = assemble_trajectory("x.0-0", make_attempt("x.0-0"))
 
     with pytest.raises(UnreachableError, match="expected it to take 5 spans"):
-        OtlpSender("http://127.0.0.1:9", "test", 0.3).send([trace_of(trajectory)])
+        OtlpSender("http://127.0.0.1:9", "test", 0.3).send([make_trace(trajectory)])
 
 
 @pytest.mark.timeout(300)

@@ -8,7 +8,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from agent_layer.errors import BackPressureError
 from agent_layer.export.otlp import OtlpSender
-from agent_layer.export.spans import trace_of
+from agent_layer.export.spans import make_trace
 from agent_layer.schema.trajectory import assemble_trajectory
 
 TRACE, ROOT, CALL, TOOL = "0af7651916cd43dd8448eb211c80319c", "00000000000000a0", "00000000000000a1", "00000000000000a2"
@@ -154,7 +154,7 @@ def exported(receiver, make_attempt, monkeypatch):
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", f"x-api-key={receiver.key}")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip")
     trajectory = assemble_trajectory("x.0-0", make_attempt("x.0-0"))
-    OtlpSender(receiver.url, "test", 5.0).send([trace_of(trajectory, contents=True)])
+    OtlpSender(receiver.url, "test", 5.0).send([make_trace(trajectory, contents=True)])
     return trajectory
 
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from agent_layer.errors import BadInputError
 from agent_layer.ingest.app import build_app
 from agent_layer.ingest.http import unpack
-from agent_layer.ingest.ledger import Custody
+from agent_layer.ingest.ledger import IngestLedger
 from agent_layer.ingest.logs import read_log
 from agent_layer.recorder import Recorder
 from agent_layer.recorder.frames import FRAME_HEADER, frame, read_frames
@@ -152,33 +152,33 @@ def kept_in(settings) -> int:
 
 
 async def test_two_copies_that_come_at_once_are_kept_once(settings, own_log):
-    custody = Custody(own_log)
+    custody = IngestLedger(own_log)
 
-    first, second = await asyncio.gather(*(custody.keep(NAME, A, read) for _ in range(2)))
+    first, second = await asyncio.gather(*(custody.append_log(NAME, A, read) for _ in range(2)))
 
     assert first == second
     assert kept_in(settings) == 1
 
 
 async def test_a_log_that_was_mended_is_kept_beside_what_was_whole_of_it_before(settings, own_log):
-    custody = Custody(own_log)
+    custody = IngestLedger(own_log)
 
-    await custody.keep(NAME, A, read)
-    await custody.keep(NAME, A + B, read)
+    await custody.append_log(NAME, A, read)
+    await custody.append_log(NAME, A + B, read)
 
     assert kept_in(settings) == 3
 
 
 async def test_a_log_that_was_damaged_in_custody_is_not_called_committed_and_is_taken_again(settings, own_log):
-    custody = Custody(own_log)
+    custody = IngestLedger(own_log)
     watch = asyncio.create_task(custody.watch())
-    first = await custody.keep(NAME, A, read)
+    first = await custody.append_log(NAME, A, read)
     own_log.close()
-    waiting = asyncio.create_task(custody.await_commit(first, 10))
+    waiting = asyncio.create_task(custody.wait_committed(first, 10))
     (settings.log_dir / f"{first}.log").rename(settings.log_dir / f"{first}.corrupt")
 
     assert await waiting is False
-    assert await custody.keep(NAME, A, read) != first
+    assert await custody.append_log(NAME, A, read) != first
     watch.cancel()
 
 

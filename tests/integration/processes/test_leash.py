@@ -8,13 +8,13 @@ import sys
 import time
 from pathlib import Path
 
-from agent_layer.infra.processes.supervised import start_leashed
+from agent_layer.infra.processes.supervised import start_supervised
 
 PARENT = """
 import sys, time
 from pathlib import Path
-from agent_layer.infra.processes.supervised import start_leashed
-start_leashed([sys.executable, "-c", CHILD], {}, Path(sys.argv[1]))
+from agent_layer.infra.processes.supervised import start_supervised
+start_supervised([sys.executable, "-c", CHILD], {}, Path(sys.argv[1]))
 time.sleep(60)
 """
 CHILD = "import os, time; print(os.getpid(), flush=True); time.sleep(60)"
@@ -52,7 +52,7 @@ def test_it_ends_when_its_parent_is_killed(tmp_path):
 
 
 def test_it_ends_when_it_is_stopped(tmp_path):
-    leashed = start_leashed([sys.executable, "-c", CHILD], {}, tmp_path / "child.log")
+    leashed = start_supervised([sys.executable, "-c", CHILD], {}, tmp_path / "child.log")
     child = wait_until(lambda: pid_in(leashed.log))
 
     leashed.stop()
@@ -63,7 +63,7 @@ def test_it_ends_when_it_is_stopped(tmp_path):
 
 def test_it_ends_when_the_leash_is_asked_by_a_signal_that_does_not_interrupt_its_wait(tmp_path):
     """As one that comes just before the wait: here another thread of the leash takes it."""
-    leashed = start_leashed([sys.executable, "-c", CHILD], {}, tmp_path / "child.log")
+    leashed = start_supervised([sys.executable, "-c", CHILD], {}, tmp_path / "child.log")
     wait_until(lambda: pid_in(leashed.log))
     leash = leashed.process.pid
     tasks = Path(f"/proc/{leash}/task")
@@ -76,7 +76,7 @@ def test_it_ends_when_the_leash_is_asked_by_a_signal_that_does_not_interrupt_its
 
 
 def test_it_ends_when_the_leash_itself_is_killed(tmp_path):
-    leashed = start_leashed([sys.executable, "-c", CHILD], {}, tmp_path / "child.log")
+    leashed = start_supervised([sys.executable, "-c", CHILD], {}, tmp_path / "child.log")
     child = wait_until(lambda: pid_in(leashed.log))
 
     leashed.process.kill()

@@ -6,7 +6,7 @@ import pytest
 
 from agent_layer.errors import BadInputError, RedactionError
 from agent_layer.recorder.log import Recorder
-from agent_layer.recorder.redaction import load_redaction, redacted
+from agent_layer.recorder.redaction import load_redaction, redact_record
 from agent_layer.schema.record import TokenIds
 from agent_layer.schema.rollout import AttemptStarted, Outcome
 from agent_layer.schema.step import Action, Content, Observation, StepPart
@@ -35,7 +35,7 @@ def test_texts_at_any_depth_are_redacted_and_names_are_not():
         error="secret!",
     )
 
-    kept = redacted(part, hide)
+    kept = redact_record(part, hide)
 
     assert kept.actions[0].message == {"content": [{"text": "a ***"}]}
     assert kept.actions[0].response_token_ids == TokenIds([1, 2])
@@ -60,7 +60,7 @@ def test_texts_at_any_depth_are_redacted_and_names_are_not():
     ],
 )
 def test_no_kind_of_record_keeps_a_text(record):
-    shown = repr(redacted(record, hide)).replace("secret-run", "")
+    shown = repr(redact_record(record, hide)).replace("secret-run", "")
 
     assert "secret" not in shown
     assert "***" in shown
@@ -69,13 +69,13 @@ def test_no_kind_of_record_keeps_a_text(record):
 def test_what_is_no_text_stays_as_it_is():
     picture = Content(trajectory_id="r-0", hash="h", body=b"\x89PNG secret")
 
-    assert redacted(picture, hide) == picture
+    assert redact_record(picture, hide) == picture
 
 
 @pytest.mark.parametrize("function", [fail, lambda _: None])
 def test_a_function_that_fails_keeps_nothing(function):
     with pytest.raises(RedactionError, match="nothing was recorded"):
-        redacted(Outcome(**OWN, status="failed", ended_at=1.0, error="secret"), function)
+        redact_record(Outcome(**OWN, status="failed", ended_at=1.0, error="secret"), function)
 
 
 @pytest.mark.parametrize("name", ["", "no_such_module:f", "re:no_such_name", "re", "re:__doc__"])

@@ -11,7 +11,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from agent_layer.infra.redis.keys import Keys
-from agent_layer.schema.codec import encode, owner_of
+from agent_layer.schema.codec import encode, record_owner
 from agent_layer.schema.group import Group
 from agent_layer.schema.ids import new_id
 from agent_layer.schema.reward import Reward
@@ -23,6 +23,7 @@ from agent_layer.schema.trajectory import assemble_trajectory
 from agent_layer.state.call_counts import CallCount, count_calls
 from agent_layer.store.index.commit import commit_segments
 from agent_layer.store.index.index import COLUMNS, Index
+from agent_layer.store.maintenance.index_audit import find_inconsistent_rows
 from agent_layer.store.segments.format import StoredRecord, build_segment
 
 from ...profiles import num_examples
@@ -110,7 +111,7 @@ class Space:
     def commit(self, name: str, segment: list, *, again: bool = False) -> None:
         by_owner = defaultdict(list)
         for record in segment:
-            by_owner[owner_of(record)].append(record)
+            by_owner[record_owner(record)].append(record)
         stored = {owner: [StoredRecord(one, encode(one)) for one in ours] for owner, ours in by_owner.items()}
         _, sealed = build_segment(segment_named(name), stored)
         commit_segments(self.redis, self.keys, [sealed], again=again)
@@ -181,7 +182,7 @@ def identity(record) -> object:
         case StepPart():
             return "part", record.trajectory_id, record.call_id, record.source, record.phase
         case Group() | PolicyVersion() | TrainedBatch():
-            return owner_of(record)
+            return record_owner(record)
         case _:
             return encode(record)
 
@@ -223,7 +224,7 @@ def test_the_index_says_what_the_trajectories_say(redis, keys, segments):
     for name, found in segments.items():
         space.commit(name, found)
         for record in found:
-            owned[owner_of(record)].append(record)
+            owned[record_owner(record)].append(record)
 
     for trajectory_id, found in owned.items():
         if trajectory_id.startswith(("group:", "policy:", "batch:")) or all(isinstance(one, Content) for one in found):
@@ -243,7 +244,7 @@ def test_the_index_says_what_the_trajectories_say(redis, keys, segments):
         for name in ("all", "run=run", *([f"status={status}"] if status else [])):
             assert trajectory_id in space.filed()[name]
     index = Index(redis, space.keys)
-    assert index.misfiled(list(space.ids().values())) == []
+    assert list(find_inconsistent_rows(index, space.ids().values())) == []
     space.clear()
 
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from agent_layer.engines.fingerprints import Fingerprints, fingerprints_of
-from agent_layer.engines.registry import Engine, EngineBoard
+from agent_layer.engines.fingerprints import Fingerprints, read_fingerprints
+from agent_layer.engines.registry import Engine, EngineRegistry
 from agent_layer.errors import NotFoundError
 
 URL = "http://127.0.0.1:1"
@@ -18,7 +18,7 @@ def entry(**fields):
 
 @pytest.fixture
 def board(redis, keys):
-    return EngineBoard(redis, keys)
+    return EngineRegistry(redis, keys)
 
 
 def test_what_is_registered_is_read_again(board):
@@ -64,16 +64,16 @@ def model_in(directory, template="{{ messages }}", vocabulary="a b"):
 
 
 def test_the_same_tokenizer_elsewhere_has_the_same_hashes(tmp_path):
-    one, other = fingerprints_of(model_in(tmp_path / "1")), fingerprints_of(model_in(tmp_path / "2"))
+    one, other = read_fingerprints(model_in(tmp_path / "1")), read_fingerprints(model_in(tmp_path / "2"))
 
     assert one == other
     assert None not in (one.tokenizer_hash, one.template_hash)
 
 
 def test_template_and_tokenizer_are_told_apart(tmp_path):
-    base = fingerprints_of(model_in(tmp_path / "1"))
-    template = fingerprints_of(model_in(tmp_path / "2", template="{{ other }}"))
-    vocabulary = fingerprints_of(model_in(tmp_path / "3", vocabulary="a c"))
+    base = read_fingerprints(model_in(tmp_path / "1"))
+    template = read_fingerprints(model_in(tmp_path / "2", template="{{ other }}"))
+    vocabulary = read_fingerprints(model_in(tmp_path / "3", vocabulary="a c"))
 
     assert (template.tokenizer_hash, vocabulary.template_hash) == (base.tokenizer_hash, base.template_hash)
     assert template.template_hash != base.template_hash
@@ -82,11 +82,11 @@ def test_template_and_tokenizer_are_told_apart(tmp_path):
 
 def test_a_template_file_goes_before_the_one_in_the_configuration(tmp_path):
     directory = model_in(tmp_path / "1")
-    before = fingerprints_of(directory)
+    before = read_fingerprints(directory)
     (tmp_path / "1" / "chat_template.jinja").write_text("{{ file }}")
 
-    assert fingerprints_of(directory).template_hash != before.template_hash
+    assert read_fingerprints(directory).template_hash != before.template_hash
 
 
 def test_a_name_of_a_hub_is_not_known():
-    assert fingerprints_of("nobody/nothing") == Fingerprints()
+    assert read_fingerprints("nobody/nothing") == Fingerprints()

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from agent_layer.schema.codec import encode, owner_of
+from agent_layer.schema.codec import encode, record_owner
 from agent_layer.schema.ids import new_id
 from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
@@ -15,10 +15,10 @@ from agent_layer.schema.step import Action, StepPart
 from agent_layer.schema.trajectory import assemble_trajectory
 from agent_layer.store.index.aggregate import count_trajectories, summarise_trajectories
 from agent_layer.store.index.commit import commit_segments
+from agent_layer.store.index.deletion import apply_tombstones
 from agent_layer.store.index.index import Index
-from agent_layer.store.maintenance.index_audit import count_strays, find_misfiled
+from agent_layer.store.maintenance.index_audit import count_orphan_bits, find_inconsistent_rows
 from agent_layer.store.segments.format import StoredRecord, build_segment
-from agent_layer.store.segments.tombstones import forget
 
 from ...profiles import num_examples
 
@@ -66,7 +66,7 @@ class Subject:
     def commit(self, records, *, again: bool = False, name: str | None = None) -> None:
         owned = defaultdict(list)
         for record in records:
-            owned[owner_of(record)].append(StoredRecord(record, encode(record)))
+            owned[record_owner(record)].append(StoredRecord(record, encode(record)))
         _, sealed = build_segment(name or new_id(), owned)
         commit_segments(self.redis, self.keys, [sealed], again=again)
 
@@ -131,14 +131,14 @@ def test_whatever_happens_in_whatever_order_the_index_says_what_is_stored(subjec
             name, records = pieces[number]
             owner = records[0].trajectory_id
             if move == "forget":
-                forget(subject.redis, subject.keys, [owner], 1.0)
+                apply_tombstones(subject.redis, subject.keys, [owner], 1.0)
                 model.dead.add(owner)
                 continue
             for _ in range(2 if move == "replay" else 1):
                 subject.commit(records, again=move == "again", name=name)
             model.records[owner] += [one for one in records if one not in model.records[owner]]
         compare(subject, model, names)
-        forget(subject.redis, subject.keys, names, 2.0)
+        apply_tombstones(subject.redis, subject.keys, names, 2.0)
         compare(subject, Model(), names)
 
     check()
@@ -154,6 +154,6 @@ def compare(subject, model, names) -> None:
     assert count_trajectories(index, {"status": "running"}) == NUM_FILLERS + expected["running"]
     by_run = {line.by["run"]: line.count for line in summarise_trajectories(index, ["run"], {"since": 2.0})}
     assert sum(by_run.values()) == len(living)
-    assert list(find_misfiled(index, names)) == []
-    assert count_strays(subject.redis, subject.keys) == {}
+    assert list(find_inconsistent_rows(index, names)) == []
+    assert count_orphan_bits(subject.redis, subject.keys) == {}
     assert [row.trajectory_id for row in index.rows(sorted(model.dead))] == []

@@ -1,4 +1,4 @@
-"""This file holds that scripts say what they stand behind, define nothing in vain, and agree with Python on figures."""
+"""Scripts name their preludes, define nothing unused, and agree with Python on constants."""
 
 import inspect
 import re
@@ -8,69 +8,67 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_layer.infra.redis import scripts
-from agent_layer.infra.redis.scripts import STANDS_BEHIND
+import agent_layer.store
+from agent_layer.cli.store.acl import granted_scripts
 from agent_layer.store.cli_filters import takes_filters
 from agent_layer.store.index.filters import Filters, bucket_of, conditions_of
 from agent_layer.store.index.index import COLUMNS
 
-LUA = Path(scripts.__file__).parent / "lua"
-FILES = {str(path.relative_to(LUA)).removesuffix(".lua"): path.read_text() for path in LUA.rglob("*.lua")}
-HEADS = {name: text[: re.search(r"^(?!--)", text, re.MULTILINE).start()] for name, text in FILES.items()}
+STORE = Path(agent_layer.store.__file__).parent
+SCRIPTS = sorted((one for one in granted_scripts() if STORE in one.file.parents), key=lambda script: script.file)
+FILES = {f"{path.parents[1].name}/{path.stem}": path.read_text() for path in STORE.glob("*/lua/*.lua")}
+PRELUDE = FILES["segments/keys"] + FILES["index/prelude"]
 
 
 def numbers_in(name: str) -> dict[str, int]:
-    """Figures that a file names in capitals."""
+    """CallStats that a file names in capitals."""
     told: dict[str, int] = {}
     for names, values in re.findall(r"^local ([A-Z_, ]+) = ([\d, ]+)", FILES[name], re.MULTILINE):
         told |= dict(zip(names.split(", "), map(int, values.split(", ")), strict=True))
     return told
 
 
-def test_every_file_is_a_script_or_stands_before_one():
-    before = {one for names in STANDS_BEHIND.values() for one in names}
-
-    assert STANDS_BEHIND.keys() | before == FILES.keys()
-    assert not STANDS_BEHIND.keys() & before
+def test_no_prelude_is_a_script():
+    assert not {one.file for one in SCRIPTS} & {file for one in SCRIPTS for file in one.preludes}
 
 
-@pytest.mark.parametrize("name", sorted(name for name in STANDS_BEHIND if "/" not in name))
-def test_a_script_says_what_it_stands_behind(name):
-    (said,) = re.findall(r"Stands behind ((?:[a-z]+\.lua(?:, | and )?)+)\.", HEADS[name])
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
+def test_a_script_names_its_preludes(script):
+    (named,) = re.findall(r"^-- Preludes: (.*)\.$", script.file.read_text(), re.MULTILINE)
 
-    assert tuple(re.findall(r"([a-z]+)\.lua", said)) == STANDS_BEHIND[name]
+    assert named.split(", ") == [file.name for file in script.preludes]
 
 
 @pytest.mark.parametrize("name", sorted(FILES))
 def test_what_a_file_defines_is_used_by_some_script(name):
-    wholes = ["".join(FILES[one] for one in (*before, last)) for last, before in STANDS_BEHIND.items()]
+    wholes = [script.text for script in SCRIPTS]
     for defined in re.findall(r"^local function (\w+)", FILES[name], re.MULTILINE):
         counts = [len(re.findall(rf"\b{defined}\b", whole)) for whole in wholes if FILES[name] in whole]
         assert max(counts) > 1, defined
 
 
 def test_scans_walk_blocks_of_the_size_that_trajectories_are_filed_in():
-    filed, scanned, found = (numbers_in(name) for name in ("blocks", "scan", "find"))
+    filed, scanned, found = (numbers_in(name) for name in ("index/prelude", "index/scan", "index/search"))
 
     assert scanned["NUM_WORDS"] * scanned["WORD_BITS"] == filed["BLOCK"]
     assert found["IDS_TOGETHER"] == filed["IDS_TOGETHER"]
 
 
 def test_columns_have_one_order():
-    (told,) = re.findall(r"^local COLUMNS = \{(.*)\}", FILES["blocks"], re.MULTILINE)
+    (told,) = re.findall(r"^local COLUMNS = \{(.*)\}", FILES["index/prelude"], re.MULTILINE)
 
     assert tuple(re.findall(r"'(\w+)'", told)) == COLUMNS
 
 
 def test_long_values_are_filed_under_their_hash_from_the_same_length_on():
-    longest = numbers_in("blocks")["LONGEST_VALUE"]
+    longest = numbers_in("index/prelude")["LONGEST_VALUE"]
 
     assert conditions_of({"run": "r" * longest}).names == (f"run={'r' * longest}",)
     assert len(conditions_of({"run": "r" * (longest + 1)}).names[0]) == len("run=") + 40
 
 
 def test_a_reward_lies_in_the_bucket_that_a_search_looks_in(redis, keys):
-    ask = redis.register_script(FILES["blocks"] + "return bucket_of(tonumber(ARGV[1]))")
+    ask = redis.register_script(PRELUDE + "return bucket_of(tonumber(ARGV[1]))")
 
     @given(st.floats(-20, 20) | st.sampled_from([0.05 * n for n in range(-201, 202)]))
     def check(reward):
@@ -80,8 +78,8 @@ def test_a_reward_lies_in_the_bucket_that_a_search_looks_in(redis, keys):
 
 
 def test_every_filter_by_value_is_filed():
-    (single,) = re.findall(r"^local SINGLE = \{(.*?)\}", FILES["blocks"], re.MULTILINE | re.DOTALL)
-    (lists,) = re.findall(r"^local LISTS = \{(.*?)\}", FILES["blocks"], re.MULTILINE | re.DOTALL)
+    (single,) = re.findall(r"^local SINGLE = \{(.*?)\}", FILES["index/prelude"], re.MULTILINE | re.DOTALL)
+    (lists,) = re.findall(r"^local LISTS = \{(.*?)\}", FILES["index/prelude"], re.MULTILINE | re.DOTALL)
     filed = {*re.findall(r"= '(\w+)'", single + lists), "label"}
     values = {"split": "train", "status": "failed", "cause": "policy", "labels": {"k": "v"}, "accepted": True}
     ranges = {"policy", "reward", "since", "until", "step"}

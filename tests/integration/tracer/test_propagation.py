@@ -8,7 +8,7 @@ import sys
 import tracer
 from agent_layer.recorder.log import open_recorder
 from agent_layer.store import open_store
-from tracer.session import Tracing, trace_into
+from tracer.session import Session, use_session
 from tracer.testing import capture
 
 JOINING = "import tracer; tracer.init(); tracer.reward(1.0, name='of-child')"
@@ -28,7 +28,7 @@ with tracer.extract(json.loads(sys.argv[1])) as rollout:
 
 def test_children_go_on_with_the_rollout_and_record_beside_their_parent(settings, wait_until):
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("AGENT_LAYER_", "OPENAI"))}
-    with trace_into(Tracing(settings=settings, sink=open_recorder(settings))):
+    with use_session(Session(settings=settings, sink=open_recorder(settings))):
         with tracer.rollout(task="t") as rollout:
             told = tracer.inject(dict(environment))
             subprocess.run([sys.executable, "-c", JOINING], env=told, check=True)
@@ -66,7 +66,7 @@ def test_an_environment_names_the_rollouts_own_address_and_key_and_headers_do_no
 
 def test_an_address_of_somebody_elses_model_is_not_taken_for_the_rollouts(settings):
     variables = {"PATH": "/bin", "OPENAI_BASE_URL": "http://127.0.0.1:9/v1", "OPENAI_API_KEY": "own"}
-    with trace_into(Tracing(settings=settings, sink=open_recorder(settings))), tracer.rollout(task="t"):
+    with use_session(Session(settings=settings, sink=open_recorder(settings))), tracer.rollout(task="t"):
         told = tracer.inject(variables)
         with tracer.extract(told) as found:
             assert found.base_url is None

@@ -30,7 +30,7 @@ from agent_layer.schema.wire.gateway_api import OpenRequest
 from agent_layer.store import open_store
 from agent_layer.store.reading.display import show_step
 from agent_layer.store.segments.blobs import list_blobs
-from tracer.session import Tracing, active, trace_into
+from tracer.session import Session, active_session, use_session
 
 OPERATOR = "operator-key"
 
@@ -50,16 +50,16 @@ async def engine():
 
 
 @pytest.fixture
-async def gateway(settings, redis, engine, put_on_board):
+async def gateway(settings, redis, engine, register_engine):
     """Settings under which the tracer finds the gateway; rollouts of the test go there."""
-    put_on_board(engine, settings)
+    register_engine(engine, settings)
     mine = settings.model_copy(update={"api_key": OPERATOR, "connect_seconds": 20.0})
     log = Recorder(mine, lambda: ensure_shipper(mine))
     runner = web.AppRunner(build_app(mine, redis, log), access_log=None, shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     mine = mine.model_copy(update={"gateway_url": f"http://127.0.0.1:{runner.addresses[0][1]}"})
-    with trace_into(Tracing(settings=mine, sink=log)):
+    with use_session(Session(settings=mine, sink=log)):
         yield mine
     await runner.cleanup()
     log.close()
@@ -248,7 +248,7 @@ async def test_an_agent_that_fails_leaves_its_steps_and_no_reward(gateway, clien
 
 
 async def test_a_rollout_that_a_worker_opened_is_entered(gateway, client):
-    tracing = active()
+    tracing = active_session()
     opened = await asyncio.to_thread(tracing.gateway.open, OpenRequest(task_id="t", owner="worker"))
     rollout = tracer.Rollout.of(opened, run="default", sink=tracing.sink)
 

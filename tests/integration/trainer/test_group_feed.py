@@ -12,7 +12,7 @@ from agent_layer.dispatcher import connect
 from agent_layer.errors import AgentLayerError
 from agent_layer.schema.task import Task
 from agent_layer.store import open_store
-from trainer_adapter.config import Curriculum, Rollouts, TrainConfig
+from trainer_adapter.config import CurriculumConfig, RolloutConfig, TrainConfig
 from trainer_adapter.loop.checkpoint import Cursor
 from trainer_adapter.loop.feed import CONSUMER, GroupFeed, task_order
 
@@ -32,7 +32,7 @@ def make(settings, dispatcher):
     store = open_store(settings)
 
     def make(cursor=None, **plan):
-        rollouts = Rollouts(**{"ask_ahead_steps": 0, **plan})
+        rollouts = RolloutConfig(**{"ask_ahead_steps": 0, **plan})
         config = TrainConfig(model=Path("m"), tasks=Path("t"), steps=9, rollouts=rollouts)
         return GroupFeed("r", TASKS, config, dispatcher, store, cursor or Cursor())
 
@@ -49,8 +49,8 @@ def asked(dispatcher):
 def test_no_more_is_in_flight_than_staleness_allows(make, dispatcher, groups_per_step, max_staleness, expected):
     feed = make(groups_per_step=groups_per_step, max_staleness=max_staleness)
 
-    feed.ask(0)
-    feed.ask(0)
+    feed.submit_groups(0)
+    feed.submit_groups(0)
 
     assert len(asked(dispatcher)) == expected
     assert feed.cursor(0, 0, []).open_positions == list(range(expected))
@@ -58,18 +58,18 @@ def test_no_more_is_in_flight_than_staleness_allows(make, dispatcher, groups_per
 
 def test_a_finished_group_makes_room_for_one_other(make, dispatcher):
     feed = make(groups_per_step=2, max_staleness=0)
-    feed.ask(0)
+    feed.submit_groups(0)
     first = asked(dispatcher)[0][0]
 
-    feed.finish([first])
-    feed.finish([first])
-    feed.ask(0)
+    feed.close_groups([first])
+    feed.close_groups([first])
+    feed.submit_groups(0)
 
     assert len(asked(dispatcher)) == 3
 
 
 def test_each_task_is_asked_once_per_epoch(make, dispatcher):
-    make(max_staleness=1).ask(0)
+    make(max_staleness=1).submit_groups(0)
 
     tasks = [group.task_id for group in dispatcher.groups()]
     assert sorted(tasks) == sorted([task.id for task in TASKS] * 2)
@@ -78,12 +78,12 @@ def test_each_task_is_asked_once_per_epoch(make, dispatcher):
 
 def test_a_feed_that_starts_again_asks_for_nothing_twice(make, dispatcher):
     feed = make(groups_per_step=2, max_staleness=1)
-    feed.ask(0)
+    feed.submit_groups(0)
     cursor = feed.cursor(step=3, policy_version=3, taken=["g"])
     before = asked(dispatcher)
 
     again = make(cursor=cursor, groups_per_step=2, max_staleness=1)
-    again.ask(0)
+    again.submit_groups(0)
 
     assert asked(dispatcher) == before
     assert again.cursor(3, 3, ["g"]) == cursor
@@ -91,7 +91,7 @@ def test_a_feed_that_starts_again_asks_for_nothing_twice(make, dispatcher):
 
 def test_what_the_dispatcher_lost_is_asked_for_again(make, dispatcher, redis, keys):
     feed = make(groups_per_step=2, max_staleness=0)
-    feed.ask(0)
+    feed.submit_groups(0)
     cursor, before = feed.cursor(0, 0, []), asked(dispatcher)
     redis.delete(*redis.scan_iter(match=keys.queue("*")))
 
@@ -107,10 +107,10 @@ def test_groups_of_a_checkpoint_are_acknowledged_when_it_is_found(make, redis, k
 
 
 def test_a_curriculum_gives_more_rollouts_to_tasks_that_fail(make, dispatcher):
-    feed = make(group_size=10, max_staleness=0, curriculum=Curriculum())
-    feed.learn({"t0": 0.0, "t1": 1.0, "t2": 1.0, "t3": 1.0})
+    feed = make(group_size=10, max_staleness=0, curriculum=CurriculumConfig())
+    feed.update_success_rates({"t0": 0.0, "t1": 1.0, "t2": 1.0, "t3": 1.0})
 
-    feed.ask(0)
+    feed.submit_groups(0)
 
     sizes = {group.task_id: group.group_size for group in dispatcher.groups()}
     assert sum(sizes.values()) == 40
@@ -118,7 +118,7 @@ def test_a_curriculum_gives_more_rollouts_to_tasks_that_fail(make, dispatcher):
 
 
 def test_tasks_are_asked_for_as_the_plan_says(make, dispatcher):
-    make(group_size=4, launch=1.25, partial="drop", priority=7, groups_per_step=1, max_staleness=0).ask(0)
+    make(group_size=4, launch=1.25, partial="drop", priority=7, groups_per_step=1, max_staleness=0).submit_groups(0)
 
     (lease, *others) = dispatcher.queue.claim("w", 9)
     assert len(others) == 4
@@ -128,18 +128,18 @@ def test_tasks_are_asked_for_as_the_plan_says(make, dispatcher):
 
 def test_what_the_plan_leaves_open_is_as_its_task_says(settings, dispatcher):
     own = Task(id="t", run="r", group_size=5, launch=9, partial="refill", priority=3)
-    config = TrainConfig(model=Path("m"), tasks=Path("t"), steps=9, rollouts=Rollouts(group_size=2))
-    GroupFeed("r", [own], config, dispatcher, open_store(settings), Cursor()).ask(0)
+    config = TrainConfig(model=Path("m"), tasks=Path("t"), steps=9, rollouts=RolloutConfig(group_size=2))
+    GroupFeed("r", [own], config, dispatcher, open_store(settings), Cursor()).submit_groups(0)
 
     task = dispatcher.queue.claim("w", 1)[0].task
     assert (task.group_size, task.launch, task.partial, task.priority) == (2, None, "refill", 3)
 
 
 def test_with_a_curriculum_each_group_launches_its_own_share_of_more(make, dispatcher):
-    feed = make(group_size=10, launch=1.1, max_staleness=0, curriculum=Curriculum())
-    feed.learn({"t0": 0.0, "t1": 1.0, "t2": 1.0, "t3": 1.0})
+    feed = make(group_size=10, launch=1.1, max_staleness=0, curriculum=CurriculumConfig())
+    feed.update_success_rates({"t0": 0.0, "t1": 1.0, "t2": 1.0, "t3": 1.0})
 
-    feed.ask(0)
+    feed.submit_groups(0)
 
     groups = dispatcher.groups()
     assert sum(group.group_size for group in groups) == 40
@@ -149,7 +149,7 @@ def test_with_a_curriculum_each_group_launches_its_own_share_of_more(make, dispa
 def test_groups_are_asked_ahead_with_the_version_from_which_they_may_begin(make, dispatcher):
     feed = make(groups_per_step=2, max_staleness=1, ask_ahead_steps=2, group_size=2)
 
-    feed.ask(0)
+    feed.submit_groups(0)
 
     assert len(asked(dispatcher)) == 8
     assert feed.cursor(0, 0, []).open_starts == [-1, -1, 0, 0, 1, 1, 2, 2]
@@ -161,11 +161,11 @@ def test_groups_are_asked_ahead_with_the_version_from_which_they_may_begin(make,
 def test_a_feed_that_goes_on_under_later_versions_asks_for_the_same_groups_and_lets_them_begin(make, dispatcher):
     plan = {"groups_per_step": 2, "max_staleness": 0, "ask_ahead_steps": 1, "group_size": 2}
     feed = make(**plan)
-    feed.ask(0)
+    feed.submit_groups(0)
     cursor, before = feed.cursor(0, 0, []), asked(dispatcher)
 
     again = make(cursor=cursor, **plan)
-    again.ask(7)  # the trainer that was killed had come to 6
+    again.submit_groups(7)  # the trainer that was killed had come to 6
     dispatcher.serve("r", 7)
 
     assert asked(dispatcher) == before
@@ -183,7 +183,7 @@ def test_no_group_is_given_out_too_early_for_its_step(make, dispatcher, redis, k
     began: dict[str, int] = {}
     """Version that served when it was given out, by group id, in order of being trained."""
     for version in range(5):
-        feed.ask(version)
+        feed.submit_groups(version)
         dispatcher.serve("r", version)
         while True:
             for lease in dispatcher.queue.claim("w", 99):
@@ -192,12 +192,12 @@ def test_no_group_is_given_out_too_early_for_its_step(make, dispatcher, redis, k
                 break
             dropped = data.draw(st.sampled_from(sorted(began)), "dropped")
             began.pop(dropped)
-            feed.finish([dropped])
-            feed.ask(version)
+            feed.close_groups([dropped])
+            feed.submit_groups(version)
         trained = list(began)[:size]
         assert len(trained) == size
         assert all(version - began.pop(group_id) <= staleness for group_id in trained)
-        feed.finish(trained)
+        feed.close_groups(trained)
 
 
 def test_a_run_without_workers_ends_with_a_sentence(make):
@@ -214,11 +214,11 @@ def test_an_order_is_the_seeds_and_changes_with_the_epoch():
 
 
 def test_the_same_position_is_the_same_group_whatever_its_size(make, dispatcher):
-    feed = make(groups_per_step=4, max_staleness=0, curriculum=Curriculum())
-    feed.ask(0)
+    feed = make(groups_per_step=4, max_staleness=0, curriculum=CurriculumConfig())
+    feed.submit_groups(0)
     before = asked(dispatcher)
     cursor = msgspec.structs.replace(feed.cursor(0, 0, []), success_rates={"t0": 1.0, "t1": 0.0})
 
-    make(cursor=cursor, groups_per_step=4, max_staleness=0, curriculum=Curriculum())
+    make(cursor=cursor, groups_per_step=4, max_staleness=0, curriculum=CurriculumConfig())
 
     assert asked(dispatcher) == before

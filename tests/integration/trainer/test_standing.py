@@ -8,7 +8,7 @@ from agent_layer.engines.policies import register_policy
 from agent_layer.errors import EngineError
 from agent_layer.schema.task import Task
 from agent_layer.schema.training import PolicyVersion
-from trainer_adapter.loop.run_control import Standing
+from trainer_adapter.loop.run_control import RunControl
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def dispatcher(settings):
 
 @pytest.fixture
 def standing(dispatcher):
-    return Standing("r", dispatcher, pause_at_switch=True)
+    return RunControl("r", dispatcher, pause_at_switch=True)
 
 
 @pytest.fixture(autouse=True)
@@ -37,7 +37,7 @@ def test_an_attempt_that_can_pause_does_so_at_a_switch_and_goes_on_after_it(disp
     queue.checkpoint(lease, "here")
     queue.heartbeat("w", b"{}", [(lease, "running")])
 
-    with standing.switching(1):
+    with standing.pause_for_switch(1):
         assert queue.heartbeat("w", b"{}", [(lease, "running")]).leases == ["pause"]
         assert queue.settle([Report(lease=lease, ending="pause")]) == [None]
         assert queue.claim("w", 3) == []
@@ -52,28 +52,28 @@ def test_a_run_goes_on_also_when_the_switch_fails(dispatcher, standing):
         assert "new weights" in why_paused(dispatcher)
         raise EngineError("full")
 
-    with pytest.raises(EngineError), standing.switching(1):
+    with pytest.raises(EngineError), standing.pause_for_switch(1):
         fail()
 
     assert why_paused(dispatcher) is None
 
 
 def test_what_others_paused_before_or_in_a_switch_stays_paused(dispatcher, standing):
-    with standing.switching(1):
+    with standing.pause_for_switch(1):
         dispatcher.pause("r", why="by hand")
     assert why_paused(dispatcher) == "by hand"
 
-    with standing.switching(2):
+    with standing.pause_for_switch(2):
         assert why_paused(dispatcher) == "by hand"
     assert why_paused(dispatcher) == "by hand"
 
 
 def test_a_pause_that_a_killed_trainer_left_ends_when_it_starts_again(dispatcher, standing):
-    killed = standing.switching(1)
+    killed = standing.pause_for_switch(1)
     killed.__enter__()
     assert why_paused(dispatcher)
 
-    Standing("r", dispatcher, pause_at_switch=False)
+    RunControl("r", dispatcher, pause_at_switch=False)
 
     assert why_paused(dispatcher) is None
 
@@ -83,7 +83,7 @@ def test_failures_before_a_pause_still_count_after_it(dispatcher, standing):
     leases = queue.claim("w", 3)
     queue.fail(leases[0], "infra", "broken", retryable=False)
 
-    with standing.switching(1):
+    with standing.pause_for_switch(1):
         pass
     assert dispatcher.runs(["r"])[0].failure_rate == 1.0
     queue.fail(leases[1], "infra", "broken", retryable=False)
@@ -92,22 +92,22 @@ def test_failures_before_a_pause_still_count_after_it(dispatcher, standing):
 
 
 def test_only_a_pause_for_failures_is_one_and_a_resume_ends_it(dispatcher, wait_until):
-    standing = Standing("r", dispatcher, pause_at_switch=False)
+    standing = RunControl("r", dispatcher, pause_at_switch=False)
     dispatcher.pause("r", why="by hand")
     assert not standing.is_failing()
-    assert "paused (by hand): 'agent-layer runs resume r'" in str(standing.why_no_group(1))
+    assert "paused (by hand): 'agent-layer runs resume r'" in str(standing.explain_missing_group(1))
     dispatcher.resume("r")
     for lease in dispatcher.queue.claim("w", 2):
         dispatcher.queue.fail(lease, "infra", "the disk is full", retryable=False)
 
     wait_until(standing.is_failing)
-    assert "the disk is full; see 'agent-layer dead list'" in str(standing.why_no_group(1))
+    assert "the disk is full; see 'agent-layer dead list'" in str(standing.explain_missing_group(1))
     dispatcher.resume("r")
-    assert not Standing("r", dispatcher, pause_at_switch=False).is_failing()
+    assert not RunControl("r", dispatcher, pause_at_switch=False).is_failing()
 
 
 def test_what_waits_for_a_version_is_given_out_when_engines_serve_it(dispatcher, redis, keys):
-    standing = Standing("r", dispatcher, pause_at_switch=False)
+    standing = RunControl("r", dispatcher, pause_at_switch=False)
     dispatcher.submit([Task(id="next", run="r", from_policy=1)])
     queue = dispatcher.queue
     queue.claim("w", 3)
@@ -115,7 +115,7 @@ def test_what_waits_for_a_version_is_given_out_when_engines_serve_it(dispatcher,
     one = PolicyVersion(run="r", number=1, location="there", created_at=0.0)
     register_policy(redis, keys, one, lambda _: None)
 
-    with standing.switching(1):
+    with standing.pause_for_switch(1):
         assert queue.claim("w", 1) == []
 
     assert [lease.task.id for lease in queue.claim("w", 1)] == ["next"]

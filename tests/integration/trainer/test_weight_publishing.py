@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from agent_layer.engines.policies import register_policy
-from agent_layer.engines.registry import Engine, EngineBoard
+from agent_layer.engines.registry import Engine, EngineRegistry
 from agent_layer.errors import UnreachableError
 from agent_layer.local.scripted.engine import ScriptedEngine
 from agent_layer.local.scripted.serving import serve_in_thread
@@ -23,7 +23,7 @@ def entry_of(url):
 
 @pytest.fixture
 def board(redis, keys):
-    return EngineBoard(redis, keys)
+    return EngineRegistry(redis, keys)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from agent_layer.dispatcher import Dispatcher
-from agent_layer.engines.registry import Engine, EngineBoard
+from agent_layer.engines.registry import Engine, EngineRegistry
 from agent_layer.gateway.app import build_app
 from agent_layer.local.scripted.engine import ScriptedEngine
 from agent_layer.local.scripted.serving import serve
@@ -20,7 +20,7 @@ from agent_layer.schema.rollout import FINAL_STATUSES
 from agent_layer.schema.task import Task
 from agent_layer.settings import Settings
 from agent_layer.store import Store, open_store
-from envs.agents import CommandTarget, target_of
+from envs.agents import CommandTarget, make_target
 from envs.worker.service import WorkOptions, open_worker
 
 from ...waiting import until
@@ -49,7 +49,7 @@ class Site:
                 case list():
                     target = CommandTarget(agent)
                 case _:
-                    target = target_of(agent, name)
+                    target = make_target(agent, name)
             options = WorkOptions(agent=name, target=target, **options)
             async with open_worker(self.settings, options, pool) as worker:
                 working = asyncio.create_task(worker.work())
@@ -98,7 +98,7 @@ async def site(settings, redis, keys):
 @asynccontextmanager
 async def serve_gateway(settings, redis, keys, engine, port=0):
     about = {"run": RUN, "version": 0, "location": "initial", "logprobs_mode": "processed", "state": "serving"}
-    engines = EngineBoard(redis, keys, settings.gateway_seconds)
+    engines = EngineRegistry(redis, keys, settings.gateway_seconds)
     engines.register(Engine(url=engine.url, model=engine.model, epoch=0, **about))
     log = Recorder(settings, lambda: ensure_shipper(settings))
     runner = web.AppRunner(build_app(settings, redis, log), access_log=None, shutdown_timeout=0.1)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_layer.infra.processes.reaper import children_of
+from agent_layer.infra.processes.reaper import list_children
 from envs.hosts.host import HostDiedError
 from envs.hosts.protocol import Check
 from envs.hosts.target import make_hosts
@@ -112,7 +112,7 @@ def only_child_of(until):
     """``await only_child_of(pid)``."""
 
     async def only_child_of(pid):
-        (child,) = await until(lambda: children_of(pid))
+        (child,) = await until(lambda: list_children(pid))
         return child
 
     return only_child_of
@@ -131,7 +131,7 @@ def leave_descriptors(pid, num):
 async def test_an_attempt_for_which_there_is_no_room_takes_no_other_with_it(settings, only_child_of, num_descriptors):
     hosts = make_hosts(settings, "hostile:saves", is_isolated=True)
     await hosts.give_back(await hosts.take())  # it serves
-    zygote = await only_child_of(hosts._nursery.spawned._process.pid)
+    zygote = await only_child_of(hosts._fork_server.spawned._process.pid)
     before = leave_descriptors(zygote, num_descriptors)
     try:
         refused = await hosts.take()
@@ -148,7 +148,7 @@ async def test_an_attempt_for_which_there_is_no_room_takes_no_other_with_it(sett
 async def test_no_process_is_left_however_many_are_to_be_killed_at_once(settings, only_child_of):
     hosts = make_hosts(settings, "hostile:saves", is_isolated=True)
     host = await hosts.take()
-    nursery = hosts._nursery
+    nursery = hosts._fork_server
     zygote = await only_child_of(nursery.spawned._process.pid)
     stuck = await only_child_of(await only_child_of(zygote))
     os.kill(stuck, signal.SIGSTOP)  # it hears nothing

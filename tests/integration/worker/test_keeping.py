@@ -11,7 +11,7 @@ from agent_layer.infra.objects.filesystem import open_objects
 from agent_layer.schema.task import Task
 from agent_layer.schema.wire.gateway_api import MarkedRollout
 from agent_layer.state.checkpoints import checkpoint_prefix, read_checkpoint
-from envs.checkpoints.store import CheckpointShelf, LeaseKeeper
+from envs.checkpoints.store import CheckpointStore, LeaseCheckpointer
 
 from ...builders import rollout_with
 
@@ -39,8 +39,8 @@ class Bench:
         self.num_paused += 1
 
     def keeper(self, lease, mark=None):
-        shelf = CheckpointShelf(keys=self.keys, objects=self.objects, note=self.queue.checkpoint, pool=self.pool)
-        return LeaseKeeper(
+        shelf = CheckpointStore(keys=self.keys, objects=self.objects, note=self.queue.checkpoint, pool=self.pool)
+        return LeaseCheckpointer(
             lease, shelf, mark=mark or self.mark, logs=lambda: {"log-b", "log-a"}, on_paused=self.note_paused
         )
 

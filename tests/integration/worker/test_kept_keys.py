@@ -4,7 +4,7 @@ import sys
 
 import openai
 
-from agent_layer.recorder.scrubbing import Blotter
+from agent_layer.recorder.scrubbing import KeyScrubber
 from agent_layer.schema.codec import encode
 from agent_layer.schema.wire.gateway_api import KEY_PREFIX
 from agent_layer.store.maintenance.rebuild import read_segment
@@ -12,11 +12,11 @@ from agent_layer.store.segments.format import list_segments
 
 
 def test_a_blot_is_as_long_as_the_key_that_it_covers():
-    blotter = Blotter(["operator-key", "short"])
+    scrubber = KeyScrubber(["operator-key", "short"])
     content = f'"Bearer operator-key" short {KEY_PREFIX}aA0_-\\n {KEY_PREFIX}x'.encode()
 
-    assert blotter.blot(content) == b'"Bearer ************" short **********\\n ******'
-    assert blotter.blot(b"nothing to hide") == b"nothing to hide"
+    assert scrubber.scrub(content) == b'"Bearer ************" short **********\\n ******'
+    assert scrubber.scrub(b"nothing to hide") == b"nothing to hide"
 
 
 LEAK = """

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from agent_layer.engines.control import EngineControl
-from agent_layer.engines.registry import EngineBoard
+from agent_layer.engines.registry import EngineRegistry
 from agent_layer.state.checkpoints import checkpoint_prefix
 from envs import resumable
 from tracer.transport.gateway_client import GatewayClient
@@ -52,7 +52,7 @@ def num_asked(site):
 
 
 async def switch(site, redis, keys, version):
-    board, url = EngineBoard(redis, keys, site.settings.gateway_seconds), site.engine.url
+    board, url = EngineRegistry(redis, keys, site.settings.gateway_seconds), site.engine.url
     load = lambda: EngineControl(url).load(Path("weights") / str(version))  # noqa: E731
     await asyncio.to_thread(board.switch, url, version, str(version), load, 5.0)
 

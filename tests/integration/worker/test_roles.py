@@ -10,11 +10,11 @@ import pytest
 from redis import Redis
 from redis.exceptions import NoPermissionError
 
+from agent_layer.cli.store.acl import ROLES, acl_rules
 from agent_layer.dispatcher import Dispatcher, connect
 from agent_layer.engines.policies import register_policy
-from agent_layer.engines.registry import EngineBoard
+from agent_layer.engines.registry import EngineRegistry
 from agent_layer.errors import UnreachableError
-from agent_layer.infra.redis.acl import ROLES, rules_of
 from agent_layer.infra.redis.client import open_redis
 from agent_layer.infra.redis.keys import Keys
 from agent_layer.local.scripted.engine import ScriptedEngine
@@ -45,7 +45,7 @@ def guarded(request, start_redis):
     with Redis.from_url(start_redis(request.param)) as admin:
         version = float(".".join(admin.info()["redis_version"].split(".")[:2]))
         for role in ROLES:
-            admin.execute_command("ACL", "SETUSER", role, *rules_of(role, Keys(NAMESPACE), version), ">secret")
+            admin.execute_command("ACL", "SETUSER", role, *acl_rules(role, Keys(NAMESPACE), version), ">secret")
         yield admin
 
 
@@ -105,7 +105,7 @@ async def test_each_role_does_its_work_and_asks_for_nothing_else(guarded, settin
 def train(settings, engine):
     """What a trainer asks of Redis between two steps."""
     store = open_store(settings)
-    board = EngineBoard(store.redis, store.keys, 0.1)
+    board = EngineRegistry(store.redis, store.keys, 0.1)
     policy = PolicyVersion(run="default", number=1, location="w", created_at=1.0)
     register_policy(store.redis, store.keys, policy, open_recorder(settings).append)
     board.switch(engine.url, 1, "w", lambda: None)
@@ -128,13 +128,13 @@ def care(settings, trajectory_id):
     store.reward(trajectory_id, 0.25, name="opinion", reward_id="mine")
     assert open_recorder(settings).flush().pending == 0
     open_recorder(settings).close()
-    store.reindex(drop=True)
-    assert store.check().findings == []
-    store.expire(older_than=time.time() - 3_600)
+    store.admin.reindex(drop=True)
+    assert store.admin.check().findings == []
+    store.admin.expire(older_than=time.time() - 3_600)
     assert store.delete(trajectory_id).num_segments_left == 0
-    store.compact(limits=Limits(least_age_seconds=0.0, small_bytes=1 << 20))
-    assert store.collect_garbage(grace=Grace(seconds=0.0)).findings == []
-    assert store.check(repair=True).findings == []
+    store.admin.compact(limits=Limits(least_age_seconds=0.0, small_bytes=1 << 20))
+    assert store.admin.collect_garbage(grace=Grace(seconds=0.0)).findings == []
+    assert store.admin.check(repair=True).findings == []
 
 
 def look(store, dispatcher):
@@ -144,7 +144,7 @@ def look(store, dispatcher):
     assert store.count(accepted=True) == 2
     store.summarise(by=["task_type"])
     store.explain(accepted=True)
-    assert store.quarantine() == {}
+    assert store.admin.quarantine() == {}
     assert list_batches(store.redis, store.keys, "default") == []
     dispatcher.stats()
     groups = dispatcher.groups(dispatcher.queue.views.closed_ids())
@@ -156,7 +156,7 @@ def look(store, dispatcher):
     for shelf in ("leases", "delayed", "paused", "dead"):
         assert list(dispatcher.queue.views.listed_ids(shelf, "default")) == []
     assert list(dispatcher.queue.views.open_ids("default")) == []
-    EngineBoard(store.redis, store.keys).engines()
+    EngineRegistry(store.redis, store.keys).engines()
 
 
 def ship(settings, *records):
@@ -179,10 +179,10 @@ def test_a_shipper_that_may_nothing_else_ships(guarded, settings_of):
 CARE = [
     lambda store: store.delete("x.0-0"),
     lambda store: store.delete(run="r", purge=False),
-    lambda store: store.expire(run="r", older_than=time.time() + 60),
-    lambda store: store.compact(),
-    lambda store: store.collect_garbage(grace=Grace(seconds=0.0, tombstone_seconds=0.0)),
-    lambda store: store.reindex(drop=True),
+    lambda store: store.admin.expire(run="r", older_than=time.time() + 60),
+    lambda store: store.admin.compact(),
+    lambda store: store.admin.collect_garbage(grace=Grace(seconds=0.0, tombstone_seconds=0.0)),
+    lambda store: store.admin.reindex(drop=True),
 ]
 
 
@@ -199,7 +199,7 @@ def test_whoever_is_no_operator_is_stopped_before_anything_of_a_store_is_changed
             act(open_store(settings_of(role)))
 
     assert sorted(operator.objects.list("")) == objects
-    assert operator.check().findings == []
+    assert operator.admin.check().findings == []
     assert {user for user, _, _ in refusals(guarded)} == {role}
     for act in CARE:
         act(operator)

@@ -6,7 +6,7 @@ import socket
 from agent_layer.recorder import open_recorder
 from agent_layer.schema.task import Task
 from agent_layer.schema.wire.trace import TraceContext
-from envs.hosts.agent_runner import Slots
+from envs.hosts.agent_runner import AgentRunner
 from envs.hosts.channel import connect
 from envs.hosts.host import FROM_HOST
 from envs.hosts.protocol import Ended, Start, Stop, Stopping
@@ -17,7 +17,7 @@ async def test_an_agent_that_is_stopped_in_the_breath_in_which_it_is_started_end
         await asyncio.sleep(600)
 
     ours, theirs = socket.socketpair()
-    slots, heard = Slots(agent, settings, open_recorder(settings, ships=False)), []
+    slots, heard = AgentRunner(agent, settings, open_recorder(settings, ships=False)), []
     worker = await connect(ours, FROM_HOST, heard.append)
     host = await connect(theirs, FROM_HOST, heard.append)
     slots.speak(host)

@@ -3,7 +3,7 @@
 import pytest
 
 from agent_layer.engines.policies import list_policies
-from agent_layer.schema.codec import decode, owner_of
+from agent_layer.schema.codec import decode, record_owner
 from agent_layer.schema.group import Group
 from agent_layer.schema.ids import new_id
 from agent_layer.schema.record import Logprobs, TokenIds
@@ -11,8 +11,9 @@ from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
 from agent_layer.schema.step import Action, Content, PromptDelta, StepPart
 from agent_layer.schema.training import PolicyVersion
+from agent_layer.store.index.deletion import apply_tombstones
 from agent_layer.store.segments.format import find_frames, unpack
-from agent_layer.store.segments.tombstones import forget, write_tombstones
+from agent_layer.store.segments.tombstones import write_tombstones
 
 
 def attempt_of(tid, at=100.0, score=1.0, text="hello"):
@@ -88,7 +89,7 @@ class Scene:
 
     def kill(self, *owners):
         """What a deletion does before it has bytes removed."""
-        forget(
+        apply_tombstones(
             self._store.redis,
             self._store.keys,
             owners,
@@ -101,7 +102,7 @@ class Scene:
             content = self._store.objects.get(key)
             for offset, size in find_frames(content)[:-1]:  # without the footer
                 for stored in unpack(content[offset : offset + size], size, key):
-                    yield owner_of(decode(stored)), stored
+                    yield record_owner(decode(stored)), stored
 
     def places(self, text):
         """Keys of objects that hold a text, packed or not."""

@@ -14,14 +14,14 @@ def test_many_small_segments_become_one_and_no_answer_changes(scene, store):
     scene.fill()
     before = scene.answers()
 
-    report = store.compact(limits=NOW)
+    report = store.admin.compact(limits=NOW)
 
     assert (report.num_segments, report.num_removed, report.num_made, report.num_left) == (11, 11, 1, 0)
     assert len(scene.segments()) == store.redis.hlen(store.keys.segments) == 1
     assert report.findings == []
     assert scene.answers() == before
-    assert store.check().findings == []
-    store.reindex(drop=True)
+    assert store.admin.check().findings == []
+    store.admin.reindex(drop=True)
     assert scene.answers() == before
 
 
@@ -30,7 +30,7 @@ def test_the_merged_segment_has_one_chunk_per_trajectory_and_each_record_once(sc
     write(*scene.attempt_of(members[0])[0])
     once = sorted(set(scene.records()))
 
-    store.compact(limits=NOW)
+    store.admin.compact(limits=NOW)
 
     assert sorted(scene.records()) == once
     assert all(len(store.redis.hkeys(store.keys.chunks(member))) == 1 for member in members)
@@ -38,10 +38,10 @@ def test_the_merged_segment_has_one_chunk_per_trajectory_and_each_record_once(sc
 
 def test_a_second_run_finds_nothing_to_do(scene, store):
     scene.fill()
-    store.compact(limits=NOW)
+    store.admin.compact(limits=NOW)
     segments = scene.segments()
 
-    report = store.compact(limits=NOW)
+    report = store.admin.compact(limits=NOW)
 
     assert (report.num_removed, report.num_made) == (0, 0)
     assert scene.segments() == segments
@@ -51,7 +51,7 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(scene, store):
     scene.fill()
     segments = scene.segments()
 
-    report = store.compact(limits=NOW, dry_run=True)
+    report = store.admin.compact(limits=NOW, dry_run=True)
 
     assert (report.num_removed, report.num_made, report.dry_run) == (11, 1, True)
     assert scene.segments() == segments
@@ -60,7 +60,7 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(scene, store):
 def test_what_was_written_a_moment_ago_is_left_alone(scene, store):
     scene.fill()
 
-    assert store.compact().num_removed == 0
+    assert store.admin.compact().num_removed == 0
 
 
 @pytest.mark.parametrize("only_dead", [True, False])
@@ -73,14 +73,14 @@ def test_no_byte_of_the_dead_is_left(scene, store, write, only_dead):
     scene.kill("y.0-0", f"group:of {SECRET}")
     before = scene.answers()
 
-    report = store.compact(limits=NOW, only_dead=only_dead)
+    report = store.admin.compact(limits=NOW, only_dead=only_dead)
 
     assert list(scene.places(SECRET)) == []
     assert list(scene.places("y.0-0")) == []
     assert (report.num_left, report.findings) == (0, [])
     assert scene.answers() == before
-    assert store.check().findings == []
-    store.reindex(drop=True)
+    assert store.admin.check().findings == []
+    store.admin.reindex(drop=True)
     assert scene.answers() == before
 
 
@@ -90,7 +90,7 @@ def test_only_dead_leaves_segments_alone_in_which_nobody_died(scene, store, writ
     write(*scene.attempt_of("y.0-0")[0], *scene.attempt_of("y.1-0")[0])
     scene.kill("y.0-0")
 
-    assert store.compact(limits=NOW, only_dead=True).num_removed == 1
+    assert store.admin.compact(limits=NOW, only_dead=True).num_removed == 1
     assert whole < set(scene.segments())
 
 
@@ -101,11 +101,11 @@ def test_the_dead_are_taken_out_of_the_lists_of_groups(scene, store, write):
         write(*part)
     scene.kill(SECRET)
 
-    store.compact(limits=NOW)
+    store.admin.compact(limits=NOW)
 
     assert list(scene.places(SECRET)) == []
     before = scene.answers()
-    store.reindex(drop=True)
+    store.admin.reindex(drop=True)
     assert scene.answers() == before
 
 
@@ -113,11 +113,11 @@ def test_a_group_that_lost_all_of_its_members_is_dead_too(scene, store, write):
     write(scene.group_of("lost", "x.0-0", "x.1-0"), *scene.attempt_of("x.0-0")[0])
     scene.kill("x.0-0", "x.1-0")
 
-    store.compact(limits=NOW, only_dead=True)
+    store.admin.compact(limits=NOW, only_dead=True)
 
     assert list(scene.records()) == scene.segments() == []
     assert not store.redis.exists(store.keys.group("lost"))
-    store.reindex(drop=True)
+    store.admin.reindex(drop=True)
     assert not store.redis.exists(store.keys.group("lost"))
 
 
@@ -129,12 +129,12 @@ def test_half_dead_segments_are_rewritten_at_once_and_others_later(scene, store,
     )
     scene.kill("y.0-0")
 
-    assert store.compact(limits=limits).num_removed == 1
+    assert store.admin.compact(limits=limits).num_removed == 1
     assert segment_key(store.keys, mostly_dead) not in scene.segments()
     assert segment_key(store.keys, mostly_alive) in scene.segments()
 
     later = Limits(small_bytes=1, least_age_seconds=-1.0, dead_seconds=-1.0)
-    assert store.compact(limits=later).num_removed == 1
+    assert store.admin.compact(limits=later).num_removed == 1
     assert segment_key(store.keys, mostly_alive) not in scene.segments()
 
 
@@ -143,7 +143,7 @@ def test_a_segment_that_is_gone_is_named_and_the_others_are_merged(scene, store,
     gone = write(*scene.attempt_of("z.0-0")[0])
     store.objects.delete(segment_key(store.keys, gone))
 
-    report = store.compact(limits=NOW)
+    report = store.admin.compact(limits=NOW)
 
     assert [(one.kind, one.subject) for one in report.findings] == [("missing", gone)]
     assert report.num_removed == 11

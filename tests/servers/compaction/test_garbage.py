@@ -8,11 +8,12 @@ from agent_layer.infra.objects.filesystem import DirectoryObjects
 from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import AttemptStarted, Outcome
 from agent_layer.schema.step import Content
+from agent_layer.store.index.deletion import apply_tombstones
 from agent_layer.store.maintenance.gc import Grace
 from agent_layer.store.maintenance.merge_plan import Limits
 from agent_layer.store.maintenance.rebuild import drop_index, index_segment
 from agent_layer.store.segments.format import segment_key
-from agent_layer.store.segments.tombstones import forget, list_tombstones, write_tombstones
+from agent_layer.store.segments.tombstones import list_tombstones, write_tombstones
 
 NOW = Limits(least_age_seconds=-1.0)
 AT_ONCE = Grace(seconds=-5.0, tombstone_seconds=-5.0)
@@ -33,7 +34,7 @@ def fill(write):
 
 
 def kill(store, *owners):
-    forget(store.redis, store.keys, owners, write_tombstones(store.keys, store.objects, owners, "deleted"))
+    apply_tombstones(store.redis, store.keys, owners, write_tombstones(store.keys, store.objects, owners, "deleted"))
 
 
 def reasons(report):
@@ -45,7 +46,7 @@ def leftover(store, write):
     """A segment whose records were merged into another one, and that was stored again; the index names it, too."""
     names = fill(write)
     content = store.objects.get(segment_key(store.keys, names[0]))
-    store.compact(limits=NOW)
+    store.admin.compact(limits=NOW)
     store.objects.put(segment_key(store.keys, names[0]), content)
     store.redis.delete(store.keys.replaced(names[0]))
     index_segment(store.redis, store.keys, store.objects, names[0])
@@ -54,10 +55,10 @@ def leftover(store, write):
 
 def test_a_store_in_order_loses_nothing(store, write):
     fill(write)
-    store.compact(limits=NOW)
+    store.admin.compact(limits=NOW)
     before = list(store.objects.list(""))
 
-    report = store.collect_garbage(grace=AT_ONCE)
+    report = store.admin.collect_garbage(grace=AT_ONCE)
 
     assert (report.removed, report.findings) == ([], [])
     assert list(store.objects.list("")) == before
@@ -66,27 +67,27 @@ def test_a_store_in_order_loses_nothing(store, write):
 def test_a_segment_of_which_others_hold_everything_goes(store, leftover):
     before = [store.get(row.trajectory_id) for row in store.query().items]
 
-    report = store.collect_garbage(grace=AT_ONCE)
+    report = store.admin.collect_garbage(grace=AT_ONCE)
 
     assert list(reasons(report)) == [f"{leftover}.seg"]
     assert report.bytes_removed > 0
     assert [store.get(row.trajectory_id) for row in store.query().items] == before
-    assert store.check().findings == []
+    assert store.admin.check().findings == []
 
 
 def test_a_dry_run_names_it_and_removes_nothing(store, leftover):
-    report = store.collect_garbage(grace=AT_ONCE, dry_run=True)
+    report = store.admin.collect_garbage(grace=AT_ONCE, dry_run=True)
 
     assert list(reasons(report)) == [f"{leftover}.seg"]
     assert segment_key(store.keys, leftover) in store.objects.list("")
-    assert store.check().findings == []
+    assert store.admin.check().findings == []
 
 
 @pytest.mark.usefixtures("leftover")
 def test_nothing_younger_than_the_grace_period_goes(store):
     kill(store, "x.9-0")
 
-    assert store.collect_garbage().removed == []
+    assert store.admin.collect_garbage().removed == []
 
 
 def test_a_segment_that_says_more_than_what_replaced_it_stays(store, leftover, put):
@@ -95,14 +96,14 @@ def test_a_segment_that_says_more_than_what_replaced_it_stays(store, leftover, p
     store.objects.delete(segment_key(store.keys, other))
     store.objects.put(segment_key(store.keys, leftover), content)
 
-    assert store.collect_garbage(grace=AT_ONCE).removed == []
+    assert store.admin.collect_garbage(grace=AT_ONCE).removed == []
 
 
 def test_a_segment_that_nobody_indexed_stays_and_is_named(store, write, put):
     fill(write)
     name = put(*attempt_of("y.0-0"))
 
-    report = store.collect_garbage(grace=AT_ONCE)
+    report = store.admin.collect_garbage(grace=AT_ONCE)
 
     assert report.removed == []
     assert [(one.kind, one.subject) for one in report.findings] == [("unindexed", name)]
@@ -114,7 +115,7 @@ def test_where_the_index_is_lost_nothing_goes(store):
     before = list(store.objects.list(""))
     drop_index(store.redis, store.keys)
 
-    assert store.collect_garbage(grace=AT_ONCE).removed == []
+    assert store.admin.collect_garbage(grace=AT_ONCE).removed == []
     assert list(store.objects.list("")) == before
 
 
@@ -122,25 +123,27 @@ def test_a_merged_segment_that_was_never_committed_goes_and_what_it_was_to_repla
     names = fill(write)
     monkeypatch.setattr("agent_layer.store.maintenance.compaction.commit_segments", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        store.compact(limits=NOW)
+        store.admin.compact(limits=NOW)
 
-    report = store.collect_garbage(grace=AT_ONCE)
+    report = store.admin.collect_garbage(grace=AT_ONCE)
 
     assert len(report.removed) == 1
     assert "merged" in report.removed[0].key
     assert list(store.objects.list("")) == [segment_key(store.keys, name) for name in sorted(names)]
-    assert store.check().findings == []
+    assert store.admin.check().findings == []
 
 
 def test_tombstones_stay_as_long_as_anything_is_stored_of_whom_they_name(store, write):
     write(*attempt_of("x.0-0"), *attempt_of("x.1-0"))
     kill(store, "x.0-0")
 
-    assert store.collect_garbage(grace=AT_ONCE).removed == []
-    store.compact(limits=NOW, only_dead=True)
-    assert list(reasons(store.collect_garbage(grace=AT_ONCE)).values()) == ["nothing stored belongs to whom it names"]
+    assert store.admin.collect_garbage(grace=AT_ONCE).removed == []
+    store.admin.compact(limits=NOW, only_dead=True)
+    assert list(reasons(store.admin.collect_garbage(grace=AT_ONCE)).values()) == [
+        "no stored record belongs to its owners"
+    ]
     assert list(list_tombstones(store.keys, store.objects)) == []
-    assert store.check().findings == []
+    assert store.admin.check().findings == []
     assert not store.redis.exists(store.keys.dead)
 
 
@@ -148,7 +151,7 @@ def test_a_damaged_segment_keeps_all_tombstones(store, put):
     kill(store, "x.0-0")
     store.objects.put(segment_key(store.keys, put(*attempt_of("x.0-0"))), b"x" * 100)
 
-    report = store.collect_garbage(grace=AT_ONCE)
+    report = store.admin.collect_garbage(grace=AT_ONCE)
 
     assert report.removed == []
     assert [one.kind for one in report.findings] == ["corrupt"]
@@ -171,6 +174,6 @@ def test_what_a_killed_writer_left_of_an_object_goes(store):
     (segment / ".x.seg.4711").write_bytes(b"half")
     assert list(store.objects.list("")) == []
 
-    assert store.collect_garbage().removed == []
-    assert [one.size_bytes for one in store.collect_garbage(grace=AT_ONCE).removed] == [4]
+    assert store.admin.collect_garbage().removed == []
+    assert [one.size_bytes for one in store.admin.collect_garbage(grace=AT_ONCE).removed] == [4]
     assert list(segment.iterdir()) == []

@@ -27,12 +27,12 @@ def test_whoever_dies_while_a_segment_is_being_merged_is_gone_after_the_next_run
         stored(key, content)
 
     monkeypatch.setattr(store.objects, "put", put_and_kill)
-    assert store.compact(limits=NOW).num_left == 1
+    assert store.admin.compact(limits=NOW).num_left == 1
     assert store.query(labels={"secret": SECRET}).items == []
 
-    assert store.compact(limits=NOW, only_dead=True).num_left == 0
+    assert store.admin.compact(limits=NOW, only_dead=True).num_left == 0
     assert list(scene.places(SECRET)) == []
-    assert store.check().findings == []
+    assert store.admin.check().findings == []
 
 
 @pytest.mark.timeout(300)
@@ -54,7 +54,7 @@ def test_readers_read_during_compactions(scene, store):
     for reader in readers:
         reader.start()
     for number in range(6):
-        assert store.compact(limits=NOW).num_removed == (11 if number == 0 else 12)
+        assert store.admin.compact(limits=NOW).num_removed == (11 if number == 0 else 12)
         scene.fill()  # all of it again, so that there is something to do
     stop.set()
     for reader in readers:
@@ -66,7 +66,7 @@ def test_readers_read_during_compactions(scene, store):
 def test_what_is_merged_during_a_check_is_no_finding(scene, store):
     scene.fill()
 
-    report = store.check(progress=lambda *_: store.compact(limits=NOW))
+    report = store.admin.check(progress=lambda *_: store.admin.compact(limits=NOW))
 
     assert (report.num_trajectories, report.findings) == (6, [])
     assert len(scene.segments()) == 1
@@ -79,14 +79,14 @@ def test_a_rebuild_that_read_segments_before_they_were_merged_does_not_bring_the
     names = [name.decode() for name in store.redis.hkeys(store.keys.segments)]
     read = [read_footer(store.objects, segment_key(store.keys, name)) for name in names]
 
-    store.compact(limits=NOW)
+    store.admin.compact(limits=NOW)
     if is_dropped:
         drop_index(store.redis, store.keys)
     commit_segments(store.redis, store.keys, read, again=True)
-    store.reindex()
-    store.compact(limits=NOW)
+    store.admin.reindex()
+    store.admin.compact(limits=NOW)
 
-    assert store.check().findings == []
+    assert store.admin.check().findings == []
     assert scene.answers() == before
 
 
@@ -96,23 +96,23 @@ def test_a_log_that_is_shipped_again_after_its_segment_was_merged_goes_again(sce
     name = store.redis.hkeys(store.keys.segments)[0].decode()
     key = segment_key(store.keys, name)
     content = store.objects.get(key)
-    store.compact(limits=NOW)
+    store.admin.compact(limits=NOW)
 
     store.objects.put(key, content)
     index_segment(store.redis, store.keys, store.objects, name)
     assert scene.answers() == before
-    assert store.check().findings == []
+    assert store.admin.check().findings == []
 
-    assert store.compact(limits=NOW).num_removed == 1
+    assert store.admin.compact(limits=NOW).num_removed == 1
     assert len(scene.segments()) == 1
     assert scene.answers() == before
-    assert store.check().findings == []
+    assert store.admin.check().findings == []
 
 
 def test_a_segment_of_a_replaced_name_that_says_more_is_kept(scene, store, write, put):
     scene.fill()
     name = write(*scene.attempt_of("z.0-0")[0])
-    store.compact(limits=NOW)
+    store.admin.compact(limits=NOW)
     put_as = segment_key(store.keys, name)
     other = put(*scene.attempt_of("z.0-0")[0], *scene.attempt_of("z.0-0")[1])
     content = store.objects.get(segment_key(store.keys, other))
@@ -120,8 +120,8 @@ def test_a_segment_of_a_replaced_name_that_says_more_is_kept(scene, store, write
     store.objects.put(put_as, content)
     store.redis.sadd(store.keys.rewrite, name)
 
-    store.compact(limits=NOW)
-    store.reindex(drop=True)
+    store.admin.compact(limits=NOW)
+    store.admin.reindex(drop=True)
 
     assert store.row("z.0-0").policy_max == 4
 
@@ -135,12 +135,12 @@ def test_a_damaged_segment_is_named_and_left_alone(scene, store, write):
     store.objects.put(key, bytes(content))
     scene.kill("y.0-0")
 
-    report = store.compact(limits=NOW)
+    report = store.admin.compact(limits=NOW)
 
     assert [(one.kind, one.subject) for one in report.findings] == [("corrupt", bad)]
     assert (report.num_removed, report.num_left) == (11, 1)
     assert store.objects.get(key) == bytes(content)
-    assert [one.subject for one in store.compact(limits=NOW, only_dead=True).findings] == [bad]
+    assert [one.subject for one in store.admin.compact(limits=NOW, only_dead=True).findings] == [bad]
 
 
 def test_nothing_goes_when_what_was_stored_is_not_what_is_read_back(scene, store, monkeypatch):
@@ -149,7 +149,7 @@ def test_nothing_goes_when_what_was_stored_is_not_what_is_read_back(scene, store
     monkeypatch.setattr(store.objects, "put", lambda key, content: stored(key, content[:-1] + b"!"))
 
     with pytest.raises(CorruptRecordError, match="found other bytes"):
-        store.compact(limits=NOW)
+        store.admin.compact(limits=NOW)
 
     assert len(scene.segments()) == 11
     assert scene.answers() == before
@@ -160,7 +160,7 @@ def test_one_at_a_time(scene, store):
     store.redis.set(store.keys.compacting, "another", px=60_000)
 
     with pytest.raises(LeaseLostError, match="another process at work"):
-        store.compact(limits=NOW)
+        store.admin.compact(limits=NOW)
 
 
 def test_an_index_that_is_being_rebuilt_is_not_gone_by(scene, store):
@@ -168,7 +168,7 @@ def test_an_index_that_is_being_rebuilt_is_not_gone_by(scene, store):
     store.redis.hset(store.keys.reindexing, "done_to", "")
 
     with pytest.raises(BadInputError, match="rebuild"):
-        store.compact(limits=NOW)
+        store.admin.compact(limits=NOW)
 
 
 def test_two_at_once_do_no_harm(scene, store, monkeypatch):
@@ -181,17 +181,17 @@ def test_two_at_once_do_no_harm(scene, store, monkeypatch):
         if not others:
             others.append("runs")
             store.redis.delete(store.keys.compacting)
-            others.append(store.compact(limits=NOW))
+            others.append(store.admin.compact(limits=NOW))
             store.redis.delete(store.keys.compacting)
         stored(key, content)
 
     monkeypatch.setattr(store.objects, "put", put)
-    store.compact(limits=NOW)
+    store.admin.compact(limits=NOW)
     monkeypatch.undo()
 
     assert scene.answers() == before
-    assert store.check().findings == []
-    store.compact(limits=NOW)
+    assert store.admin.check().findings == []
+    store.admin.compact(limits=NOW)
     assert len(scene.segments()) == 1
-    store.reindex(drop=True)
+    store.admin.reindex(drop=True)
     assert scene.answers() == before

@@ -10,7 +10,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from agent_layer.errors import BadInputError
-from agent_layer.store.segments.tombstones import forget
+from agent_layer.store.index.deletion import apply_tombstones
 
 from ...profiles import num_examples
 
@@ -72,7 +72,7 @@ def test_new_trajectories_do_not_disturb_pages_that_follow(full_store, write, mo
 
 def test_a_cursor_holds_when_its_trajectory_has_left(full_store, models):
     first = full_store.query(limit=10)
-    forget(full_store.redis, full_store.keys, [first.items[-1].trajectory_id], 1.0)
+    apply_tombstones(full_store.redis, full_store.keys, [first.items[-1].trajectory_id], 1.0)
 
     second = full_store.query(limit=10, cursor=first.cursor)
 
@@ -111,7 +111,7 @@ def test_labels_whose_names_hold_an_equals_sign_are_told_apart(store, write, mod
 
     for id_, labels in told.items():
         assert [row.trajectory_id for row in store.query(labels=labels).items] == [id_]
-    assert store.check().findings == []
+    assert store.admin.check().findings == []
 
 
 def test_what_is_entered_again_leaves_what_it_was_filed_under(store, write, models):

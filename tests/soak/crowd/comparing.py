@@ -35,7 +35,7 @@ def find_breaches(book: Book, rollouts: Sequence[RolloutState], store: Store) ->
     completed = {f"{one.rollout_id}-{one.accepted}" for one in rollouts if one.status == "completed"}
     accepted = _accepted(store, len(completed))
     yield from (f"attempt {name}: accepted by the queue alone or by the store alone" for name in completed ^ accepted)
-    yield from (str(finding) for finding in store.check().findings)
+    yield from (str(finding) for finding in store.admin.check().findings)
 
 
 def _accepted(store: Store, num_expected: int) -> set[str]:

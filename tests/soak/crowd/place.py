@@ -10,8 +10,8 @@ from pathlib import Path
 from machine import Tree, children_of_all
 from redis import Redis
 
-from agent_layer.infra.processes.addresses import answers, free_port
-from agent_layer.infra.processes.supervised import Leashed, start_leashed
+from agent_layer.infra.processes.addresses import free_port, is_responding
+from agent_layer.infra.processes.supervised import SupervisedProcess, start_supervised
 from agent_layer.infra.redis.embedded import hold_server
 from agent_layer.local.stack import run_stack
 from agent_layer.settings import Settings
@@ -27,7 +27,7 @@ class Place:
     """What runs, by name, and where the agents write their book."""
 
     settings: Settings
-    processes: dict[str, Leashed]
+    processes: dict[str, SupervisedProcess]
     redis_pid: int
     book: Path
 
@@ -55,9 +55,11 @@ def open_place(directory: Path, num_workers: int, slots: int) -> Generator[Place
             redis_pid = int(redis.info("server")["process_id"])
         port = free_port()
         command = [sys.executable, "-m", "agent_layer.local.scripted", f"--port={port}"]
-        engine = start_leashed(command, {}, directory / "engine.log")
+        engine = start_supervised(command, {}, directory / "engine.log")
         cleanup.callback(engine.stop)
-        assert engine.comes_up(lambda: answers(f"http://127.0.0.1:{port}/health"), _START_SECONDS), engine.last_words
+        assert engine.wait_until_up(lambda: is_responding(f"http://127.0.0.1:{port}/health"), _START_SECONDS), (
+            engine.log_tail
+        )
         stack = cleanup.enter_context(run_stack(settings, f"http://127.0.0.1:{port}"))
         workers = {
             f"worker {number}": _start_worker(stack.settings, directory / f"worker{number}.log", slots, book)
@@ -69,8 +71,8 @@ def open_place(directory: Path, num_workers: int, slots: int) -> Generator[Place
         yield Place(settings=stack.settings, processes=processes, redis_pid=redis_pid, book=book)
 
 
-def _start_worker(settings: Settings, log: Path, slots: int, book: Path) -> Leashed:
+def _start_worker(settings: Settings, log: Path, slots: int, book: Path) -> SupervisedProcess:
     command = [sys.executable, "-m", "agent_layer.cli", "work", "agent:agent", f"--slots={slots}"]
     path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
     variables = {**settings.environment(), "CROWD_BOOK": str(book), "PYTHONPATH": path}
-    return start_leashed(command, variables, log)
+    return start_supervised(command, variables, log)

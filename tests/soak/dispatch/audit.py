@@ -11,7 +11,7 @@ from book import Deed
 
 from agent_layer.dispatcher import GroupState, RolloutState
 from agent_layer.schema.group import Group
-from agent_layer.schema.ids import trajectory_id_of
+from agent_layer.schema.ids import make_trajectory_id
 from agent_layer.schema.rollout import Accepted
 from agent_layer.store.maintenance.rebuild import read_segment
 from agent_layer.store.segments.format import list_segments, segment_name
@@ -106,7 +106,7 @@ class Account:
         self.counts["accepted, but whoever said so died before the answer"] += (
             rollout.accepted is not None and not believed
         )
-        expected = [] if rollout.accepted is None else [trajectory_id_of(rollout.rollout_id, rollout.accepted)]
+        expected = [] if rollout.accepted is None else [make_trajectory_id(rollout.rollout_id, rollout.accepted)]
         if (found := list(stored.accepted.get(rollout.rollout_id, ()))) != expected:
             yield f"stored as accepted: expected {expected}, found {found}"
 
@@ -135,7 +135,7 @@ class Account:
         is_whole = num_usable >= group.group_size
         if group.fill != ("whole" if is_whole else _FILL_OF_FEWER[group.partial]):
             yield f"closed otherwise: {group}"
-        expected = [trajectory_id_of(*one) for one in accepted] if group.fill != "dropped" else []
+        expected = [make_trajectory_id(*one) for one in accepted] if group.fill != "dropped" else []
         found = stored.groups.get(group.group_id, [])
         if [one.trajectory_ids for one in found] != [expected]:
             yield f"stored as group {group.group_id}: expected {expected}, found {found}"

@@ -41,11 +41,11 @@ def compare(town: Town, store: Store, counts: Counter[str]) -> list[str]:
         *find_unknown(engine, steps),
         *find_doubled(copy, store.keys, steps),
         *find_mistrained(engine, trajectories.values(), counts),
-        *(str(finding) for finding in store.check().findings),
+        *(str(finding) for finding in store.admin.check().findings),
     ]
     before = read_index(store)
     store.redis.flushall()
-    store.reindex()
+    store.admin.reindex()
     if read_index(store) != before:
         breaches.append("reindexed: the objects alone do not give the same rows and places")
     return breaches

@@ -27,7 +27,7 @@ import tracer
 from agent_layer.errors import AgentLayerError
 from agent_layer.recorder import open_recorder
 from agent_layer.settings import Settings, load_settings
-from tracer.session import Tracing, trace_into
+from tracer.session import Session, use_session
 
 _NUM_AGENTS = 16
 _ANSWER_SECONDS = 6.0
@@ -75,7 +75,7 @@ class Agent:
     # -- with the tracer, without a gateway -----------------------------------------------------------
     def play_alone(self) -> None:
         alone = self.settings.model_copy(update={"gateway_url": None})
-        with trace_into(Tracing(settings=alone, sink=open_recorder(self.settings))), tracer.rollout("t2", run="storm"):
+        with use_session(Session(settings=alone, sink=open_recorder(self.settings))), tracer.rollout("t2", run="storm"):
             self._talk(self._direct)
 
     def _talk(self, client: openai.OpenAI) -> None:

@@ -12,7 +12,7 @@ import msgspec
 from agent_layer.errors import CaptureError
 from agent_layer.infra.objects.base import ObjectStore
 from agent_layer.infra.redis.keys import Keys
-from agent_layer.local.scripted.script import END, id_of
+from agent_layer.local.scripted.script import END, word_token_id
 from agent_layer.schema.record import TokenIds
 from agent_layer.schema.step import Step, StepPart
 from agent_layer.schema.trajectory import Trajectory
@@ -148,6 +148,9 @@ def _find_untrainable(trajectory: Trajectory, counts: Counter[str]) -> Iterator[
 def _find_foreign(engine: Book, trajectory: Trajectory, whole: Iterable[Step]) -> Iterator[str]:
     for step in whole:
         mark = _mark_of(trajectory, step) or ""
-        said = [TokenIds(id_of(word) for word in (*text.split(), END)) for text in engine.of("answered").get(mark, [])]
+        said = [
+            TokenIds(word_token_id(word) for word in (*text.split(), END))
+            for text in engine.of("answered").get(mark, [])
+        ]
         if step.action.response_token_ids not in said:
             yield f"mistrained: {step.call_id} has tokens that the engine never gave for {mark}"

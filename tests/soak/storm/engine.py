@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from aiohttp import web
 
 from agent_layer.local.scripted.engine import ScriptedEngine
-from agent_layer.local.scripted.script import Asked
+from agent_layer.local.scripted.script import ScriptPrompt
 
 _MARK = re.compile(r"\bq\w+\.\d+\b")
 _WORD_SECONDS = 0.002
@@ -28,7 +28,7 @@ class Book:
         os.write(self._file, f"{deed}\t{mark}\t{text}\n".encode())
 
 
-def answer(book: Book, asked: Asked) -> Iterator[str]:
+def answer(book: Book, asked: ScriptPrompt) -> Iterator[str]:
     found = _MARK.search(asked.text)
     if found is None:  # whoever registers the engine asks it something, too
         yield "yes"

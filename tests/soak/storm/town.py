@@ -14,8 +14,8 @@ import boto3
 from redis import Redis
 from redis.exceptions import RedisError
 
-from agent_layer.engines.join import put_on_board
-from agent_layer.infra.processes.addresses import answers, free_port
+from agent_layer.engines.join import register_engine
+from agent_layer.infra.processes.addresses import free_port, is_responding
 from agent_layer.infra.redis.client import open_redis
 from agent_layer.infra.redis.embedded import find_redis_server
 from agent_layer.recorder.quota import Quota
@@ -75,12 +75,12 @@ class Town:
         if self.is_s3:
             os.environ |= {"AWS_ACCESS_KEY_ID": "t", "AWS_SECRET_ACCESS_KEY": "t", "AWS_DEFAULT_REGION": "us-east-1"}
             self._start("s3", "-m", "moto.server", "-H", "127.0.0.1", "-p", str(self.s3_port))
-            wait_until(lambda: answers(f"{self.settings.s3_endpoint_url}/moto-api"), _START_SECONDS, "S3")
+            wait_until(lambda: is_responding(f"{self.settings.s3_endpoint_url}/moto-api"), _START_SECONDS, "S3")
             boto3.client("s3", endpoint_url=self.settings.s3_endpoint_url).create_bucket(Bucket="storm")
         self._start("engine", str(HERE / "engine.py"), str(self.engine_port), str(self.directory / "engine.book"))
-        wait_until(lambda: answers(f"{self.engine_url}/health"), _START_SECONDS, "engine")
+        wait_until(lambda: is_responding(f"{self.engine_url}/health"), _START_SECONDS, "engine")
         with open_redis(self.settings) as redis:
-            put_on_board(self.settings, redis, self.engine_url)
+            register_engine(self.settings, redis, self.engine_url)
         self.start_gateway()
 
     def start_redis(self) -> None:
@@ -102,7 +102,7 @@ class Town:
 
     def start_gateway(self) -> None:
         self._start("gateway", "-m", "agent_layer.gateway", "--port", str(self.gateway_port))
-        wait_until(lambda: answers(f"{self.settings.gateway_url}/health"), _START_SECONDS, "gateway")
+        wait_until(lambda: is_responding(f"{self.settings.gateway_url}/health"), _START_SECONDS, "gateway")
 
     def start_agents(self) -> None:
         self._start("agents", str(HERE / "agents.py"), str(self.directory), str(self.seed), self.engine_url)

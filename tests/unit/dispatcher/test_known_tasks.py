@@ -9,7 +9,7 @@ from agent_layer.dispatcher.tasks import new_tasks
 from agent_layer.errors import BadInputError
 from agent_layer.schema.codec import decode, encode
 from agent_layer.schema.task import Limits, RewardSpec, Task, hash_input
-from agent_layer.schema.wire.gateway_api import OpenRequest, start_of
+from agent_layer.schema.wire.gateway_api import OpenRequest, make_attempt_started
 
 TASKS = [Task(id=f"t{number}", run="r", input={"n": number % 3}) for number in range(4)]
 PLACES = [f"line {number}" for number in range(1, 5)]
@@ -66,8 +66,8 @@ def test_an_attempt_says_what_it_asks_and_which_environment_answers():
     task = Task(id="a", run="r", input=1, env="maze")
     request = OpenRequest(task_id="a", env_version="3", input_hash="said")
 
-    known = start_of(request, rollout_id="a.0", run="r", at=1.0, task=task)
-    told = start_of(request, rollout_id="a.0", run="r", at=1.0)
+    known = make_attempt_started(request, rollout_id="a.0", run="r", at=1.0, task=task)
+    told = make_attempt_started(request, rollout_id="a.0", run="r", at=1.0)
 
     assert (known.input_hash, known.env, known.env_version) == (hash_input(task), "maze", "3")
     assert (told.input_hash, told.env, told.env_version) == ("said", None, "3")

@@ -6,7 +6,7 @@ import pytest
 
 from agent_layer.schema.reward import Reward
 from agent_layer.schema.task import RewardSpec, Task
-from envs.failures import ModelCallError, ending_of
+from envs.failures import ModelCallError, classify_failure
 from envs.scorers import declared_rewards, load_scorer, missing_scores, reported_scores
 
 
@@ -38,7 +38,7 @@ def raised_from(inner):
     ],
 )
 def test_who_is_to_blame(error, status, cause):
-    ending = ending_of(error)
+    ending = classify_failure(error)
 
     assert (ending.status, ending.cause) == (status, cause)
 
@@ -48,7 +48,7 @@ def test_an_error_that_leads_back_to_itself_is_looked_at_once():
     error.__context__ = other = ValueError("b")
     other.__context__ = error
 
-    assert ending_of(error).cause == "user"
+    assert classify_failure(error).cause == "user"
 
 
 def test_a_refused_call_pickles():

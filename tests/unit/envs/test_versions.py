@@ -4,7 +4,7 @@ import importlib
 
 import pytest
 
-from envs.registry import environment_named, verifier_hash_of, version_of
+from envs.registry import code_version, describe_environment, hash_scorer
 
 MAZE = """
 class Maze:
@@ -36,33 +36,33 @@ def maze(write_module):
 def test_an_environment_is_its_file_unless_it_declares_a_version(maze):
     before, same, changed = maze("maze_a"), maze("maze_b"), maze("maze_c", "\n# more\n")
 
-    (name, version) = environment_named(f"{before}:Maze")
+    (name, version) = describe_environment(f"{before}:Maze")
     assert name == "maze_a:Maze"
-    assert version == environment_named(f"{same}:Maze")[1] != environment_named(f"{changed}:Maze")[1]
-    assert environment_named(f"{changed}:Declared")[1] == "3"
+    assert version == describe_environment(f"{same}:Maze")[1] != describe_environment(f"{changed}:Maze")[1]
+    assert describe_environment(f"{changed}:Declared")[1] == "3"
 
 
 def test_an_agent_is_no_environment_but_may_declare_its_version(maze):
     module = maze("maze_d")
 
-    assert environment_named(f"{module}:walk") == (None, "w1")
-    assert environment_named(f"{module}:other") == (None, None)
+    assert describe_environment(f"{module}:walk") == (None, "w1")
+    assert describe_environment(f"{module}:other") == (None, None)
 
 
 def test_what_has_neither_file_nor_version_has_none(maze):
     module = importlib.import_module(maze("maze_e"))
 
-    assert version_of(module.walk) == "w1"
-    assert version_of(module.other) == version_of(module.Maze)
-    assert version_of(len) is None
+    assert code_version(module.walk) == "w1"
+    assert code_version(module.other) == code_version(module.Maze)
+    assert code_version(len) is None
 
 
 def test_scorers_of_one_version_are_two_and_one_scorer_of_two_versions_too(maze):
     first, second = importlib.import_module(maze("maze_f")), importlib.import_module(maze("maze_g"))
 
-    hashes = [verifier_hash_of(one) for one in (first.walk, first.other, second.walk, len)]
+    hashes = [hash_scorer(one) for one in (first.walk, first.other, second.walk, len)]
     assert len(set(hashes)) == 4
-    before = verifier_hash_of(second.other)
-    verifier_hash_of.cache_clear()
+    before = hash_scorer(second.other)
+    hash_scorer.cache_clear()
     second.other.version = 2
-    assert verifier_hash_of(second.other) != before
+    assert hash_scorer(second.other) != before

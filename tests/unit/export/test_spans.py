@@ -5,7 +5,7 @@ from opentelemetry.semconv._incubating.attributes import gen_ai_attributes
 from opentelemetry.semconv.attributes import error_attributes, server_attributes
 
 from agent_layer import otel_names as names
-from agent_layer.export.spans import trace_of
+from agent_layer.export.spans import make_trace
 from agent_layer.schema.trajectory import assemble_trajectory
 
 from ...builders import attempt_with_everything
@@ -26,7 +26,7 @@ def calls_of(trace):
 
 
 def test_an_attempt_its_agents_calls_and_tools_are_spans(trajectory):
-    trace = trace_of(trajectory)
+    trace = make_trace(trajectory)
 
     titles = [span.name for span in trace.spans]
     root, critic = trace.spans[0], span_named(trace, "invoke_agent critic")
@@ -37,14 +37,14 @@ def test_an_attempt_its_agents_calls_and_tools_are_spans(trajectory):
 
 
 def test_an_attempt_hangs_in_the_trace_that_it_began_in(trajectory):
-    trace = trace_of(trajectory)
+    trace = make_trace(trajectory)
 
     assert (trace.trace_id, trace.state) == (trajectory.started.trace.trace_id, "vendor=1")
     assert trace.spans[0].parent_id == trajectory.started.trace.span_id
 
 
 def test_a_call_says_what_the_conventions_ask_for(trajectory):
-    call = calls_of(trace_of(trajectory))[0]
+    call = calls_of(make_trace(trajectory))[0]
 
     assert call.span_id == "00f067aa0ba902b7"
     assert call.is_client
@@ -73,7 +73,7 @@ def test_a_call_says_what_the_conventions_ask_for(trajectory):
 
 
 def test_the_choices_of_a_call_are_one_span(trajectory):
-    call = calls_of(trace_of(trajectory, contents=True))[1]
+    call = calls_of(make_trace(trajectory, contents=True))[1]
 
     assert (call.attributes["agent_layer.step"], call.attributes["gen_ai.request.choice.count"]) == (1, 2)
     assert call.attributes["gen_ai.response.finish_reasons"] == ["stop", "stop"]
@@ -82,9 +82,9 @@ def test_the_choices_of_a_call_are_one_span(trajectory):
 
 
 def test_what_was_said_travels_only_when_it_is_asked_for(trajectory):
-    told = {key for span in trace_of(trajectory).spans for key in span.attributes}
-    call = calls_of(trace_of(trajectory, contents=True))[0]
-    tool = span_named(trace_of(trajectory, contents=True), "execute_tool look")
+    told = {key for span in make_trace(trajectory).spans for key in span.attributes}
+    call = calls_of(make_trace(trajectory, contents=True))[0]
+    tool = span_named(make_trace(trajectory, contents=True), "execute_tool look")
 
     assert not told & {names.INPUT_MESSAGES, names.OUTPUT_MESSAGES, names.TOOL_ARGUMENTS, names.TOOL_RESULT}
     assert json.loads(call.attributes[names.INPUT_MESSAGES])[1] == {
@@ -99,13 +99,13 @@ def test_what_was_said_travels_only_when_it_is_asked_for(trajectory):
 
 
 def test_token_arrays_stay_at_home(trajectory):
-    for span in trace_of(trajectory, contents=True).spans:
+    for span in make_trace(trajectory, contents=True).spans:
         assert "logprobs" not in str(span.attributes)
         assert all(len(value) < 3 for value in span.attributes.values() if isinstance(value, list))
 
 
 def test_rewards_are_evaluations_of_what_they_judge(trajectory):
-    trace = trace_of(trajectory)
+    trace = make_trace(trajectory)
 
     (found,), (form,) = trace.spans[0].events, calls_of(trace)[0].events
     assert found.name == form.name == "gen_ai.evaluation.result"
@@ -117,14 +117,14 @@ def test_rewards_are_evaluations_of_what_they_judge(trajectory):
 def test_the_same_attempt_gives_the_same_spans(trajectory):
     again = assemble_trajectory("x.0-0", reversed(attempt_with_everything("x.0-0")))
 
-    assert trace_of(again, contents=True) == trace_of(trajectory, contents=True)
+    assert make_trace(again, contents=True) == make_trace(trajectory, contents=True)
 
 
 def test_an_attempt_that_still_runs_ends_with_what_is_there():
     records = attempt_with_everything("x.0-0")
     running = assemble_trajectory("x.0-0", records[:6])
 
-    root, call = trace_of(running).spans
+    root, call = make_trace(running).spans
     assert (root.ended_at, call.ended_at, call.attributes.get(names.FINISH_REASONS)) == (102.0, 102.0, ["tool_calls"])
 
 

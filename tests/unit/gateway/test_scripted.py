@@ -8,7 +8,7 @@ import pytest
 from agent_layer.engines.control import EngineControl
 from agent_layer.errors import EngineError
 from agent_layer.local.scripted.engine import ScriptedEngine
-from agent_layer.local.scripted.script import id_of, prompt_words
+from agent_layer.local.scripted.script import render_prompt, word_token_id
 from agent_layer.local.scripted.serving import serve, serve_in_thread
 
 TOKENS = {"return_token_ids": True, "logprobs": True}
@@ -77,5 +77,5 @@ async def test_its_ids_can_be_recomputed():
     async with serve(ScriptedEngine()) as engine:
         answer = await ask(engine, messages)
 
-    assert answer["prompt_token_ids"] == [id_of(word) for word in prompt_words(messages)]
-    assert answer["choices"][0]["token_ids"] == [id_of(word) for word in ("you", "said:", "hello", "<end>")]
+    assert answer["prompt_token_ids"] == [word_token_id(word) for word in render_prompt(messages)]
+    assert answer["choices"][0]["token_ids"] == [word_token_id(word) for word in ("you", "said:", "hello", "<end>")]

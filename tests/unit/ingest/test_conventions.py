@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_layer.ingest.conventions.recognition import see
-from agent_layer.ingest.spans import AgentRun, ModelCall, SpanEvent, SpanReceived, ToolCall
-from agent_layer.schema.messages import chat_messages_of, parted
+from agent_layer.ingest.conventions.recognition import interpret_span
+from agent_layer.ingest.spans import AgentRun, ModelCall, ReceivedEvent, ReceivedSpan, ToolCall
+from agent_layer.schema.messages import to_chat_messages, to_part_message
 
 
 def span(*events, **attributes):
     told = {key.replace("__", "."): value for key, value in attributes.items()}
     place = {"trace_id": "a" * 32, "span_id": "b" * 16, "name": "span", "began_at": 1.0, "ended_at": 2.0}
-    return SpanReceived(**place, attributes=told, events=list(events))
+    return ReceivedSpan(**place, attributes=told, events=list(events))
 
 
 texts = st.text(max_size=5)
@@ -34,7 +34,7 @@ messages = st.one_of(
 
 @given(messages)
 def test_a_chat_message_comes_back_from_its_parts(message):
-    (found,) = chat_messages_of(parted(message))
+    (found,) = to_chat_messages(to_part_message(message))
 
     for call in found.get("tool_calls", []):
         call["function"]["arguments"] = json.dumps(json.loads(call["function"]["arguments"]))
@@ -64,7 +64,7 @@ def test_earlier_openllmetry_numbers_its_prompts_and_completions():
         "llm__request__functions__0__parameters": '{"type": "object"}',
     }
 
-    call = see(span(**attributes))
+    call = interpret_span(span(**attributes))
 
     assert isinstance(call, ModelCall)
     assert [message["role"] for message in call.messages] == ["user", "assistant", "tool"]
@@ -80,9 +80,11 @@ def test_earlier_openllmetry_numbers_its_prompts_and_completions():
 def test_entities_of_openllmetry_are_tools_and_agents():
     tool = span(traceloop__span__kind="tool", traceloop__entity__name="look", traceloop__entity__output='{"a": 1}')
 
-    assert see(tool) == ToolCall(name="look", output={"a": 1})
-    assert see(span(traceloop__span__kind="agent", traceloop__entity__name="solver")) == AgentRun(name="solver")
-    assert see(span(traceloop__span__kind="workflow", traceloop__entity__name="all")) is None
+    assert interpret_span(tool) == ToolCall(name="look", output={"a": 1})
+    assert interpret_span(span(traceloop__span__kind="agent", traceloop__entity__name="solver")) == AgentRun(
+        name="solver"
+    )
+    assert interpret_span(span(traceloop__span__kind="workflow", traceloop__entity__name="all")) is None
 
 
 def test_openinference_tells_of_tools_agents_and_images():
@@ -95,12 +97,12 @@ def test_openinference_tells_of_tools_agents_and_images():
         "llm__input_messages__0__message__contents__1__message_content__image__image__url": "data:,x",
     }
 
-    assert see(span(openinference__span__kind="TOOL", tool__name="look", output__value="found")) == ToolCall(
+    assert interpret_span(span(openinference__span__kind="TOOL", tool__name="look", output__value="found")) == ToolCall(
         name="look", output="found"
     )
-    assert see(span(openinference__span__kind="AGENT")) == AgentRun(name="span")
-    assert see(span(openinference__span__kind="CHAIN")) is None
-    assert see(span(**attributes)).messages == [
+    assert interpret_span(span(openinference__span__kind="AGENT")) == AgentRun(name="span")
+    assert interpret_span(span(openinference__span__kind="CHAIN")) is None
+    assert interpret_span(span(**attributes)).messages == [
         {
             "role": "user",
             "content": [
@@ -113,7 +115,7 @@ def test_openinference_tells_of_tools_agents_and_images():
 
 def test_contents_may_stand_in_an_event_and_be_structured():
     said = [{"role": "user", "parts": [{"type": "text", "content": "what"}]}]
-    details = SpanEvent(
+    details = ReceivedEvent(
         name="gen_ai.client.inference.operation.details",
         attributes={
             "gen_ai.input.messages": said,
@@ -121,7 +123,7 @@ def test_contents_may_stand_in_an_event_and_be_structured():
         },
     )
 
-    call = see(span(details, gen_ai__operation__name="chat"))
+    call = interpret_span(span(details, gen_ai__operation__name="chat"))
 
     assert call.messages == [{"role": "system", "content": "be brief"}, {"role": "user", "content": "what"}]
     assert call.actions is None
@@ -131,7 +133,7 @@ def test_contents_may_stand_in_an_event_and_be_structured():
 def test_contents_of_another_shape_are_left_out(value):
     told = {"gen_ai__operation__name": "chat", "gen_ai__input__messages": value, "gen_ai__output__messages": value}
 
-    call = see(span(**told, gen_ai__tool__definitions=value))
+    call = interpret_span(span(**told, gen_ai__tool__definitions=value))
 
     assert (call.messages, call.actions, call.tools) == (None, None, None)
 
@@ -159,4 +161,4 @@ VALUES = ("LLM", "chat", "tool", "[]", '[{"parts": 1}]', '{"choices": [1]}', 1, 
 def test_no_span_is_too_odd_to_be_looked_at(attributes):
     place = {"trace_id": "a" * 32, "span_id": "b" * 16, "name": "span", "began_at": 1.0, "ended_at": 2.0}
 
-    see(SpanReceived(**place, attributes=attributes))
+    interpret_span(ReceivedSpan(**place, attributes=attributes))

@@ -39,7 +39,8 @@ def unknown_words(root: Any, line: str) -> Iterator[str]:
             if found is None:
                 yield word
                 return
-            command, options = found, options | option_names(found)
+            command = found.load() if hasattr(found, "load") else found
+            options |= option_names(command)
 
 
 def option_names(command: Any) -> set[str]:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_layer.errors import CorruptRecordError
-from agent_layer.schema.codec import decode, decode_known, encode, owner_of
+from agent_layer.schema.codec import decode, decode_known, encode, record_owner
 from agent_layer.schema.group import Group
 from agent_layer.schema.record import Logprobs, TokenIds
 from agent_layer.schema.reward import Reward
@@ -112,7 +112,7 @@ def test_every_record_of_a_log_has_one_owner():
     group = Group(group_id="g", run="r", task_id="t", closed_at=0.0)
     policy = PolicyVersion(run="r", number=3, location="x", created_at=0.0)
 
-    assert [owner_of(reward), owner_of(group), owner_of(policy)] == ["t-0", "group:g", "policy:r:3"]
+    assert [record_owner(reward), record_owner(group), record_owner(policy)] == ["t-0", "group:g", "policy:r:3"]
 
 
 PART = StepPart(

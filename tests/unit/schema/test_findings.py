@@ -4,8 +4,8 @@ import pytest
 
 from agent_layer.schema.record import TokenIds
 from agent_layer.schema.step import Action, Step, StepPart
-from agent_layer.schema.trajectory import Trajectory, alarms_of, cause_of_break, is_empty
-from agent_layer.store.maintenance.call_stats import count_calls_seen, describe
+from agent_layer.schema.trajectory import Trajectory, find_alarms, is_empty_answer, prefix_break_cause
+from agent_layer.store.maintenance.call_stats import count_call_stats, describe_call_stats
 
 ANSWERED = Action(message={"content": "hi"}, response_token_ids=TokenIds([1]))
 
@@ -18,7 +18,7 @@ def make_step(index, **fields):
 
 
 def kinds(*steps):
-    return [alarm.kind for alarm in alarms_of(Trajectory(trajectory_id="r-0", steps=list(steps)))]
+    return [alarm.kind for alarm in find_alarms(Trajectory(trajectory_id="r-0", steps=list(steps)))]
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_agents_without_a_gateway_raise_no_alarm_about_turns():
     ("finding", "cause"), [("prefix_break", "unknown"), ("prefix_break: edited", "edited"), ("x", None)]
 )
 def test_a_break_has_a_cause(finding, cause):
-    assert cause_of_break(finding) == cause
+    assert prefix_break_cause(finding) == cause
 
 
 def make_end(call_id, **fields):
@@ -80,7 +80,7 @@ def test_calls_are_counted_by_what_was_noticed():
         make_end("f", phase="start"),
     ]
 
-    assert is_empty(parts[2])
-    assert describe(count_calls_seen(parts)) == [
+    assert is_empty_answer(parts[2])
+    assert describe_call_stats(count_call_stats(parts)) == [
         "run run: 4 calls, 1 (25.0%) answered nothing, 1 (25.0%) broke their prefix: template, 1 (25.0%) cut off"
     ]

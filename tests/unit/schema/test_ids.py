@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 from agent_layer.errors import BadInputError
 from agent_layer.schema.ids import (
     check_name,
-    group_id_of,
-    made_at,
+    id_timestamp,
+    make_group_id,
+    make_rollout_id,
+    make_trajectory_id,
     new_id,
-    rollout_id_of,
     split_trajectory_id,
-    trajectory_id_of,
 )
 
 
@@ -25,7 +25,7 @@ def test_ids_sort_by_the_millisecond_of_their_making(milliseconds):
 
 @given(st.integers(0, 2**47))
 def test_an_id_says_when_it_was_minted(milliseconds):
-    assert made_at(f"{new_id(lambda: milliseconds * 1_000_000)}-host-1") == milliseconds / 1000
+    assert id_timestamp(f"{new_id(lambda: milliseconds * 1_000_000)}-host-1") == milliseconds / 1000
 
 
 def test_ids_of_one_millisecond_differ():
@@ -39,17 +39,22 @@ def test_a_name_that_would_need_escaping_is_refused(name):
 
 
 def test_the_same_asking_gives_the_same_group_and_others_do_not_collide():
-    ids = {group_id_of("a.b", "c", 0), group_id_of("a", "b.c", 0), group_id_of("a", "c", 0), group_id_of("a", "c", 1)}
+    ids = {
+        make_group_id("a.b", "c", 0),
+        make_group_id("a", "b.c", 0),
+        make_group_id("a", "c", 0),
+        make_group_id("a", "c", 1),
+    }
 
     assert len(ids) == 4
-    assert group_id_of("a", "c", 1) in ids
+    assert make_group_id("a", "c", 1) in ids
 
 
 @given(st.from_regex(r"[a-z0-9.-]{1,12}", fullmatch=True), st.integers(0, 99), st.integers(0, 99))
 def test_a_trajectory_id_gives_back_its_rollout_and_attempt(group, member, attempt):
-    rollout_id = rollout_id_of(group, member)
+    rollout_id = make_rollout_id(group, member)
 
-    assert split_trajectory_id(trajectory_id_of(rollout_id, attempt)) == (rollout_id, attempt)
+    assert split_trajectory_id(make_trajectory_id(rollout_id, attempt)) == (rollout_id, attempt)
 
 
 @pytest.mark.parametrize("wrong", ["", "abc", "-0", "abc-", "abc-x"])

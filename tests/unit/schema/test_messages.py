@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_layer.errors import BadInputError
-from agent_layer.ingest.messages import Batch, records_of, trajectory_id_of_line
+from agent_layer.ingest.messages import ImportBatch, line_trajectory_id, make_records
 from agent_layer.ingest.spans import read_line
 from agent_layer.schema.codec import encode
 from agent_layer.schema.trajectory import assemble_trajectory
@@ -29,13 +29,13 @@ TALK = {
     "id": "talk-1",
     "note": "kept",
 }
-BATCH = Batch(run="r", at=1_000.0)
+BATCH = ImportBatch(run="r", at=1_000.0)
 
 
 def trajectory_of(fields, batch=BATCH):
     line = json.dumps(fields).encode()
-    trajectory_id = trajectory_id_of_line(line, batch.run)
-    return assemble_trajectory(trajectory_id, records_of(read_line(line, "line 1"), trajectory_id, batch))
+    trajectory_id = line_trajectory_id(line, batch.run)
+    return assemble_trajectory(trajectory_id, make_records(read_line(line, "line 1"), trajectory_id, batch))
 
 
 def test_each_answer_is_a_step_of_text_with_what_came_before_as_its_state():
@@ -99,11 +99,11 @@ def test_a_call_with_its_answer_is_one_step_for_each_choice():
 def test_the_same_line_becomes_the_same_records():
     line = json.dumps(TALK).encode()
     once, again = (
-        records_of(read_line(one, "x"), trajectory_id_of_line(one, "r"), BATCH) for one in (line, line + b"\n")
+        make_records(read_line(one, "x"), line_trajectory_id(one, "r"), BATCH) for one in (line, line + b"\n")
     )
 
     assert [encode(record) for record in once] == [encode(record) for record in again]
-    assert trajectory_id_of_line(line, "r") != trajectory_id_of_line(line, "s")
+    assert line_trajectory_id(line, "r") != line_trajectory_id(line, "s")
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_layer.schema.ids import made_at, new_id
-from agent_layer.store.maintenance.merge_plan import Limits, day_of, is_due, may_replace, merged_name, plan_packs
+from agent_layer.schema.ids import id_timestamp, new_id
+from agent_layer.store.maintenance.merge_plan import Limits, day_of, may_replace, merged_name, needs_rewrite, plan_packs
 
 DAY = 86_400
 NOW = 20_000.5 * DAY
@@ -17,7 +17,7 @@ def name_at(seconds: float) -> str:
 
 ages = st.integers(0, 3 * DAY)
 stores = st.lists(st.tuples(ages, st.integers(1, 900), st.booleans()), max_size=40).map(
-    lambda found: [(name_at(NOW - age), size, is_due) for age, size, is_due in found]
+    lambda found: [(name_at(NOW - age), size, needs_rewrite) for age, size, needs_rewrite in found]
 )
 
 
@@ -52,7 +52,7 @@ def test_what_is_young_or_large_is_left_alone_unless_it_is_due(found):
 
     for name in {name for pack in packs for name in pack} - due:
         assert sizes[name] < LIMITS.small_bytes
-        assert NOW - made_at(name) >= LIMITS.least_age_seconds
+        assert NOW - id_timestamp(name) >= LIMITS.least_age_seconds
 
 
 @given(stores)
@@ -102,8 +102,8 @@ def test_a_merged_segment_lies_in_the_day_of_the_newest_and_never_replaces_itsel
 def test_a_segment_is_due_when_half_of_it_is_dead_or_some_of_it_for_long():
     sizes = {"a": 60, "b": 40}
 
-    assert not is_due(sizes, {}, LIMITS, NOW)
-    assert not is_due(sizes, {"b": NOW}, LIMITS, NOW)
-    assert is_due(sizes, {"a": NOW}, LIMITS, NOW)
-    assert is_due(sizes, {"b": NOW - DAY}, LIMITS, NOW)
-    assert is_due(sizes, {"member of a group": NOW - DAY}, LIMITS, NOW)
+    assert not needs_rewrite(sizes, {}, LIMITS, NOW)
+    assert not needs_rewrite(sizes, {"b": NOW}, LIMITS, NOW)
+    assert needs_rewrite(sizes, {"a": NOW}, LIMITS, NOW)
+    assert needs_rewrite(sizes, {"b": NOW - DAY}, LIMITS, NOW)
+    assert needs_rewrite(sizes, {"member of a group": NOW - DAY}, LIMITS, NOW)

@@ -18,7 +18,7 @@ from agent_layer.schema.step import Action, Content, PromptDelta, StepPart, Step
 from agent_layer.schema.trajectory import assemble_trajectory
 from agent_layer.store.arrow.steps import STEP_SCHEMA, step_schema, tabulate_steps
 from agent_layer.store.arrow.stream import tabulate_stream
-from agent_layer.store.arrow.trajectories import TRAJECTORY_SCHEMA, rows_of, tabulate_rows
+from agent_layer.store.arrow.trajectories import TRAJECTORY_SCHEMA, read_rows, tabulate_rows
 from agent_layer.store.index.rows import TrajectoryRow
 from agent_layer.store.index.search import Page
 from agent_layer.store.reading.display import show_step
@@ -99,7 +99,7 @@ def test_rows_come_back_from_arrow_as_they_were(rows):
     table = tabulate_rows(rows)
 
     assert table.schema == TRAJECTORY_SCHEMA
-    assert rows_of(table) == rows
+    assert read_rows(table) == rows
 
 
 def test_every_field_of_a_row_is_a_column():

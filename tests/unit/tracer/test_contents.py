@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from agent_layer.schema.messages import resolve
-from tracer.core.contents import Contents, describe, json_text, json_value
+from tracer.core.contents import ContentWriter, json_text, json_value, safe_repr
 from tracer.core.rollout_handle import Rollout
 from tracer.testing import Captured
 
@@ -83,7 +83,7 @@ def test_a_value_that_cannot_be_described_fails_nobody():
     assert json_value(Awkward()) == said
     assert json_value({"deep": [Awkward()], "fine": 1}) == {"deep": [said], "fine": 1}
     assert json_value({Awkward()}) == [said]
-    assert describe(AwkwardError()) == "<AwkwardError, whose repr raises RuntimeError>"
+    assert safe_repr(AwkwardError()) == "<AwkwardError, whose repr raises RuntimeError>"
 
 
 texts = st.sampled_from(["short", "long " * 300, "other " * 300])
@@ -95,7 +95,7 @@ def test_every_reference_is_to_what_was_meant_and_is_stored_before_it(calls):
     rollout = rollout_into(captured)
     for messages in calls:
         for _ in range(2):
-            contents = Contents(rollout)
+            contents = ContentWriter(rollout)
             keys = [contents.add(message) for message in messages]
             contents.write()
             stored = contents_of(captured)
@@ -110,7 +110,7 @@ def test_a_message_that_is_changed_in_place_is_another_message():
     message = {"role": "user", "content": "long " * 300}
     keys = []
     for turn in range(3):
-        contents = Contents(rollout)
+        contents = ContentWriter(rollout)
         keys += [contents.add(message), contents.add(dict(message))]
         contents.write()
         message["content"] += f"and {turn}"
@@ -131,12 +131,12 @@ class FullLog(Captured):
 def test_what_a_full_log_refused_is_not_taken_for_stored():
     captured = Captured()
     refused = rollout_into(FullLog())
-    contents = Contents(refused)
+    contents = ContentWriter(refused)
     contents.add("text")
     with pytest.raises(LogFullError):
         contents.write()
     object.__setattr__(refused, "sink", captured)
-    again = Contents(refused)
+    again = ContentWriter(refused)
     key = again.add("text")
     again.write()
 

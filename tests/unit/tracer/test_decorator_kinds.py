@@ -10,7 +10,7 @@ import tracer
 from agent_layer.errors import BackPressureError
 from agent_layer.schema.step import Observation
 from agent_layer.settings import Settings
-from tracer.session import Tracing, trace_into
+from tracer.session import Session, use_session
 
 
 class Desk:
@@ -185,7 +185,7 @@ def test_an_error_of_the_log_does_not_hide_the_functions_own():
     def fail():
         raise ValueError("mine")
 
-    into = trace_into(Tracing(settings=Settings(), sink=FullLog()))
+    into = use_session(Session(settings=Settings(), sink=FullLog()))
     with into, tracer.rollout(task="t"), pytest.raises(ValueError, match="mine") as raised:
         fail()
 

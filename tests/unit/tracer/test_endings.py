@@ -10,7 +10,7 @@ from agent_layer.errors import BackPressureError
 from agent_layer.schema.rollout import Outcome
 from agent_layer.schema.step import Observation
 from agent_layer.settings import Settings
-from tracer.session import Tracing, trace_into
+from tracer.session import Session, use_session
 from tracer.testing import Captured
 
 
@@ -62,7 +62,7 @@ async def test_a_rollout_whose_opening_is_cancelled_is_ended_all_the_same(wait_u
         async with tracer.rollout(task="t"):
             pytest.fail("the block was cancelled before it began")
 
-    with trace_into(Tracing(settings=Settings(), sink=sink)):
+    with use_session(Session(settings=Settings(), sink=sink)):
         living = asyncio.create_task(live())
         await asyncio.to_thread(sink.is_asked.wait, 10)
         living.cancel()
@@ -96,7 +96,7 @@ def leave_a_tool_open():
 
 def test_a_rollout_that_cannot_keep_what_it_left_open_fails_for_infrastructure():
     log = FullLog()
-    into = trace_into(Tracing(settings=Settings(), sink=log))
+    into = use_session(Session(settings=Settings(), sink=log))
     with into, pytest.raises(BackPressureError), tracer.rollout(task="t"):
         items = leave_a_tool_open()
 
@@ -112,7 +112,7 @@ def test_an_error_of_the_block_goes_on_where_its_rest_cannot_be_kept():
         items.append(leave_a_tool_open())
         raise ValueError("mine")
 
-    with trace_into(Tracing(settings=Settings(), sink=log)), pytest.raises(ValueError, match="mine") as raised:
+    with use_session(Session(settings=Settings(), sink=log)), pytest.raises(ValueError, match="mine") as raised:
         fail()
 
     assert endings(log) == [("t", "failed", "user")]

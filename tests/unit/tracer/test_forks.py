@@ -4,9 +4,9 @@ import os
 
 import tracer
 from agent_layer.settings import Settings
-from tracer.core.calls import take_over
+from tracer.core.calls import adopt_call
 from tracer.core.scope import current_scope
-from tracer.session import Tracing, trace_into
+from tracer.session import Session, use_session
 from tracer.testing import Captured
 
 
@@ -47,7 +47,7 @@ def test_a_child_that_leaves_the_block_does_not_end_the_rollout():
             yield 1
 
     try:
-        with trace_into(Tracing(settings=Settings(), sink=told)), tracer.rollout(task="t"):
+        with use_session(Session(settings=Settings(), sink=told)), tracer.rollout(task="t"):
             items = endless()
             next(items)
             leave_in_a_child()
@@ -69,11 +69,11 @@ def test_calls_of_children_are_calls_of_their_own():
         for _ in range(2):
             child = os.fork()
             if not child:
-                told.say(take_over(current_scope(), "hook").call_id)
+                told.say(adopt_call(current_scope(), "hook").call_id)
                 os._exit(0)
             os.waitpid(child, 0)
 
-    with trace_into(Tracing(settings=Settings(), sink=told)), tracer.rollout(task="t"):
+    with use_session(Session(settings=Settings(), sink=told)), tracer.rollout(task="t"):
         ask()
 
     calls = [word for word in told.hear() if word.islower()]

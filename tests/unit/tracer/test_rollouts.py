@@ -7,7 +7,7 @@ from agent_layer.errors import BackPressureError, BadInputError
 from agent_layer.schema.rollout import Outcome
 from agent_layer.schema.task import RewardSpec
 from agent_layer.settings import Settings
-from tracer.session import Tracing, trace_into
+from tracer.session import Session, use_session
 
 
 class LimitError(Exception):
@@ -84,7 +84,7 @@ def test_an_error_of_the_block_is_not_hidden_by_one_of_its_ending():
                 raise BackPressureError("log: expected room, found none")
             return "log"
 
-    with trace_into(Tracing(settings=Settings(), sink=FullSink())):
+    with use_session(Session(settings=Settings(), sink=FullSink())):
         with pytest.raises(ValueError, match="mine") as raised:
             fail_after_reward(ValueError("mine"))
         with pytest.raises(BackPressureError), tracer.rollout(task="t"):

@@ -9,7 +9,7 @@ import pytest
 from agent_layer.errors import UnreachableError
 from agent_layer.schema.wire.gateway_api import OpenRequest
 from agent_layer.settings import Settings
-from tracer.transport.gateway_client import GatewayClient, SeveralGateways, connect_gateway
+from tracer.transport.gateway_client import GatewayClient, ShardedGatewayClient, connect_gateway
 
 GONE = "http://127.0.0.1:9"
 
@@ -60,7 +60,7 @@ def test_of_two_attempts_one_is_where_a_gateway_lives(gateway):
 
 
 def test_what_was_opened_somewhere_is_closed_and_ended_there(gateway):
-    client = SeveralGateways([gateway[0], gateway[0], gateway[0]], None)
+    client = ShardedGatewayClient([gateway[0], gateway[0], gateway[0]], None)
     opened = client.open(OpenRequest(task_id="t"))
     client.mark(opened.rollout_id, opened.attempt, "key")
     client.pause(opened.rollout_id, opened.attempt, "key")
@@ -72,7 +72,7 @@ def test_what_was_opened_somewhere_is_closed_and_ended_there(gateway):
 
 
 def test_keys_at_a_gateway_that_is_gone_are_not_renewed(gateway):
-    client = SeveralGateways([gateway[0], GONE], None, connect_seconds=30)
+    client = ShardedGatewayClient([gateway[0], GONE], None, connect_seconds=30)
     names = ["r-0", "r-1"]
 
     assert len(client.renew(names, 30).unknown) == 1

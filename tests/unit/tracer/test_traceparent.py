@@ -10,7 +10,7 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, Trace
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 import tracer
-from agent_layer.export.spans import trace_of
+from agent_layer.export.spans import make_trace
 from agent_layer.schema.wire.trace import TraceContext, parse_trace
 from tracer.core.clock import new_span_id, new_trace, write_trace
 
@@ -94,7 +94,7 @@ def test_another_process_goes_on_below_the_attempts_own_span():
         with tracer.extract(headers) as remote:
             pass
 
-    root = trace_of(captured.trajectory).spans[0]
+    root = make_trace(captured.trajectory).spans[0]
     assert remote.trace == TraceContext(trace_id=f"{7:032x}", span_id=root.span_id, state="vendor=1")
 
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer_adapter.data.groups import admit
+from trainer_adapter.data.groups import plan_start_versions
 
 plans = st.fixed_dictionaries(
     {
@@ -18,7 +18,7 @@ plans = st.fixed_dictionaries(
 def test_with_nothing_dropped_a_position_begins_as_many_versions_before_its_step_as_staleness_allows(plan):
     size, waiting, starts = plan["groups_per_step"], [], []
     for version in range(6):
-        new = admit(waiting, version, **plan)
+        new = plan_start_versions(waiting, version, **plan)
         starts += new
         waiting = (waiting + new)[size:]
 
@@ -27,7 +27,10 @@ def test_with_nothing_dropped_a_position_begins_as_many_versions_before_its_step
 
 @given(plans, st.integers(0, 5))
 def test_what_may_begin_at_once_is_what_asking_for_nothing_ahead_would_ask_for(plan, version):
-    ahead, at_once = admit([], version, **plan), admit([], version, **plan | {"ask_ahead_steps": 0})
+    ahead, at_once = (
+        plan_start_versions([], version, **plan),
+        plan_start_versions([], version, **plan | {"ask_ahead_steps": 0}),
+    )
 
     assert at_once == [start for start in ahead if start <= version]
     assert len(at_once) == plan["groups_per_step"] * (1 + plan["max_staleness"])
@@ -41,7 +44,7 @@ def test_whatever_is_dropped_no_group_is_too_old_for_its_step_and_no_step_lacks_
     """(version from which it may begin, version by which it began at the earliest)"""
 
     def ask() -> None:
-        new = admit([start for start, _ in waiting], version, **plan)
+        new = plan_start_versions([start for start, _ in waiting], version, **plan)
         waiting.extend((start, max(start, version)) for start in new)
         waiting.sort()
 

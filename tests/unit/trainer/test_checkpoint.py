@@ -3,12 +3,12 @@
 import pytest
 
 from agent_layer.settings import Settings
-from trainer_adapter.loop.checkpoint import Cursor, Shelf
+from trainer_adapter.loop.checkpoint import CheckpointDirectory, Cursor
 
 
 @pytest.fixture
 def shelf(tmp_path):
-    return Shelf(Settings(dir=tmp_path), "r")
+    return CheckpointDirectory(Settings(dir=tmp_path), "r")
 
 
 def write_some(text):

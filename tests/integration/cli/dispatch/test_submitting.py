@@ -9,7 +9,7 @@ import pytest
 
 from agent_layer.dispatcher import Queue, Report
 from agent_layer.recorder import Recorder
-from agent_layer.schema.ids import group_id_of
+from agent_layer.schema.ids import make_group_id
 from agent_layer.schema.step import Content
 
 from .conftest import PATIENCE_SECONDS
@@ -58,7 +58,7 @@ def test_a_submit_that_was_killed_half_way_and_repeated_queues_everything_once(
             f"submitted {num_tasks:,} tasks, {num_tasks * size:,} rollouts, to run r\n",
         )
 
-    assert list(queue.views.open_ids()) == [group_id_of("r", f"t{number}", 0) for number in range(num_tasks)]
+    assert list(queue.views.open_ids()) == [make_group_id("r", f"t{number}", 0) for number in range(num_tasks)]
     assert queue.views.stats().num_queued == num_tasks * size
 
 

@@ -10,13 +10,13 @@ import pytest
 
 from agent_layer.store import open_store
 from agent_layer.store.arrow.steps import STEP_SCHEMA
-from agent_layer.store.arrow.trajectories import TRAJECTORY_SCHEMA, rows_of
+from agent_layer.store.arrow.trajectories import TRAJECTORY_SCHEMA, read_rows
 
 
 def rows_in(directory):
     """Rows of the trajectories, by id, as pyarrow reads them."""
     table = pyarrow.parquet.read_table(directory / "trajectories")
-    rows = rows_of(table.select(TRAJECTORY_SCHEMA.names))
+    rows = read_rows(table.select(TRAJECTORY_SCHEMA.names))
     assert len({row.trajectory_id for row in rows}) == len(rows)
     return {row.trajectory_id: row for row in rows}
 

@@ -11,12 +11,12 @@ import pyarrow.parquet
 import pytest
 
 from agent_layer.export import dataset
-from agent_layer.export.dataset import Dataset, Plan
-from agent_layer.export.dataset_writer import Keeper
+from agent_layer.export.dataset import Dataset, DatasetPlan
+from agent_layer.export.dataset_writer import DatasetWriter
 from agent_layer.export.feed import Feed
 from agent_layer.store import open_store
-from agent_layer.store.arrow.trajectories import TRAJECTORY_SCHEMA, rows_of
-from agent_layer.store.segments.tombstones import forget
+from agent_layer.store.arrow.trajectories import TRAJECTORY_SCHEMA, read_rows
+from agent_layer.store.index.deletion import apply_tombstones
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def table_in(directory, name):
 
 def rewards_in(directory):
     """Reward by trajectory; no trajectory may stand there twice, and the steps must be those of the trajectories."""
-    rows = rows_of(table_in(directory, "trajectories").select(TRAJECTORY_SCHEMA.names))
+    rows = read_rows(table_in(directory, "trajectories").select(TRAJECTORY_SCHEMA.names))
     assert len({row.trajectory_id for row in rows}) == len(rows)
     return {row.trajectory_id: row.reward for row in rows}
 
@@ -123,7 +123,7 @@ def test_what_is_deleted_leaves_the_dataset(record, make_attempt, keep, settings
     keep()
     store = open_store(settings)
 
-    forget(store.redis, store.keys, ["x.1-0"], 1.0)
+    apply_tombstones(store.redis, store.keys, ["x.1-0"], 1.0)
     keep()
 
     assert sorted(rewards_in(tmp_path / "d")) == ["x.0-0", "x.2-0"]
@@ -154,13 +154,13 @@ def keep(settings, tmp_path, monkeypatch):
 
         monkeypatch.setattr(dataset.Parts, "_write", write)
         store = open_store(settings)
-        plan = Plan(tables=["trajectories", "steps"], contents=False, filters={})
+        plan = DatasetPlan(tables=["trajectories", "steps"], contents=False, filters={})
         with Dataset(tmp_path / "d", plan, 0.0) as kept:
             feed = Feed(store, kept)
-            keeper = Keeper(store, feed, kept, contents=False, step=None, on_corrupt=lambda _: None)
+            keeper = DatasetWriter(store, feed, kept, contents=False, step=None, on_corrupt=lambda _: None)
             if not feed.resume():
-                keeper.fill()
-            while keeper.keep_current(0.01):
+                keeper.write_all()
+            while keeper.write_changes(0.01):
                 pass
 
     return keep

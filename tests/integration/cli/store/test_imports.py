@@ -5,7 +5,7 @@ import json
 import pytest
 
 from agent_layer.store import open_store
-from agent_layer.store.segments.tombstones import forget
+from agent_layer.store.index.deletion import apply_tombstones
 
 TALK = {
     "messages": [
@@ -57,7 +57,7 @@ def test_importing_twice_is_importing_once(agent_layer, log, settings):
 
     assert (status, out) == (0, "1 conversations, 0 of them new, in run default\n")
     assert (store.row(row.trajectory_id), store.get(row.trajectory_id), sorted(store.objects.list(""))) == before
-    assert store.check().is_sound
+    assert store.admin.check().is_sound
 
 
 def test_what_was_deleted_is_not_imported_again(agent_layer, log, settings):
@@ -65,7 +65,7 @@ def test_what_was_deleted_is_not_imported_again(agent_layer, log, settings):
     agent_layer("store", "import", file)
     store = open_store(settings)
     [row] = store.scan()
-    forget(store.redis, store.keys, [row.trajectory_id], 1.0)
+    apply_tombstones(store.redis, store.keys, [row.trajectory_id], 1.0)
 
     assert agent_layer("store", "import", file)[1] == "1 conversations, 0 of them new, in run default\n"
     assert list(store.scan()) == []

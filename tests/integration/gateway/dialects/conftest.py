@@ -121,13 +121,13 @@ TALKS = {"completions": Completions, "responses": Responses, "linked responses":
 
 
 @pytest.fixture
-async def clients(house):
+async def clients(gateway):
     """``await clients(opened)``: the official (openai, anthropic) clients of a rollout; they try once."""
     made = []
 
     async def connect(opened, **options):
         options = {"api_key": opened["api_key"], "max_retries": 0, **options}
-        address = f"{house.url}/r/{opened['trajectory_id']}"
+        address = f"{gateway.url}/r/{opened['trajectory_id']}"
         made.append(openai.AsyncOpenAI(base_url=f"{address}/v1", **options))
         made.append(anthropic.AsyncAnthropic(base_url=address, **options))
         return made[-2:]

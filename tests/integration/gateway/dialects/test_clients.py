@@ -5,7 +5,7 @@ import openai
 import pytest
 from pydantic import BaseModel
 
-from agent_layer.local.scripted.script import logprob_of
+from agent_layer.local.scripted.script import token_logprob
 
 HELLO = [{"role": "user", "content": "hi"}]
 
@@ -17,12 +17,12 @@ class Sum(BaseModel):
 
 
 @pytest.fixture
-async def connected(house, clients):
-    return await clients(await house.open())
+async def connected(gateway, clients):
+    return await clients(await gateway.open())
 
 
-async def test_parsed_answers(house, connected):
-    house.engine.script = lambda _: '{"total": 42}'
+async def test_parsed_answers(gateway, connected):
+    gateway.engine.script = lambda _: '{"total": 42}'
     of_openai, of_anthropic = connected
 
     chat = await of_openai.chat.completions.parse(model="m", messages=HELLO, response_format=Sum)
@@ -31,12 +31,12 @@ async def test_parsed_answers(house, connected):
 
     told = [chat.choices[0].message.parsed, response.output_parsed, message.parsed_output]
     assert told == [Sum(total=42)] * 3
-    schemas = [call.body["response_format"]["json_schema"]["schema"] for call in house.engine.calls]
+    schemas = [call.body["response_format"]["json_schema"]["schema"] for call in gateway.engine.calls]
     assert all(schema["properties"]["total"]["type"] == "integer" for schema in schemas)
 
 
-async def test_events_come_one_by_one(house, connected):
-    house.engine.script = lambda _: {"reasoning": "hm", "content": "one two"}
+async def test_events_come_one_by_one(gateway, connected):
+    gateway.engine.script = lambda _: {"reasoning": "hm", "content": "one two"}
     of_openai, of_anthropic = connected
 
     response = await of_openai.responses.create(model="m", input="hi", stream=True)
@@ -67,8 +67,8 @@ async def test_events_come_one_by_one(house, connected):
         ({"content": "x", "finish_reason": "content_filter"}, ("incomplete", "content_filter"), ("refusal", None)),
     ],
 )
-async def test_why_an_answer_ended(house, connected, written, status, stop):
-    house.engine.script = lambda _: written
+async def test_why_an_answer_ended(gateway, connected, written, status, stop):
+    gateway.engine.script = lambda _: written
     of_openai, of_anthropic = connected
 
     response = await of_openai.responses.create(model="m", input="hi")
@@ -78,21 +78,21 @@ async def test_why_an_answer_ended(house, connected, written, status, stop):
     assert ((response.status, reason), (message.stop_reason, message.stop_sequence)) == (status, stop)
 
 
-async def test_a_named_tool_is_a_reason_to_stop(house, connected):
+async def test_a_named_tool_is_a_reason_to_stop(gateway, connected):
     call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-    house.engine.script = lambda _: {"tool_calls": [call]}
+    gateway.engine.script = lambda _: {"tool_calls": [call]}
     tool, choice = {"name": "f", "input_schema": {"type": "object"}}, {"type": "tool", "name": "f"}
 
     message = await connected[1].messages.create(
         model="m", max_tokens=9, messages=HELLO, tools=[tool], tool_choice=choice
     )
 
-    assert house.engine.calls[0].body["tool_choice"] == {"type": "function", "function": {"name": "f"}}
+    assert gateway.engine.calls[0].body["tool_choice"] == {"type": "function", "function": {"name": "f"}}
     assert (message.stop_reason, message.content[0].input) == ("tool_use", {})
 
 
 @pytest.mark.parametrize("is_streamed", [False, True])
-async def test_counts_are_the_engines(house, connected, is_streamed):
+async def test_counts_are_the_engines(gateway, connected, is_streamed):
     of_openai, of_anthropic = connected
 
     async def respond():
@@ -110,7 +110,7 @@ async def test_counts_are_the_engines(house, connected, is_streamed):
 
     response, message = await respond(), await tell()
 
-    first, second = [(len(call.prompt_token_ids), len(call.token_ids[0])) for call in house.engine.calls]
+    first, second = [(len(call.prompt_token_ids), len(call.token_ids[0])) for call in gateway.engine.calls]
     assert (response.usage.input_tokens, response.usage.output_tokens, response.usage.total_tokens) == (
         *first,
         sum(first),
@@ -118,26 +118,26 @@ async def test_counts_are_the_engines(house, connected, is_streamed):
     assert (message.usage.input_tokens, message.usage.output_tokens) == second
 
 
-async def test_tokens_of_a_prompt_are_counted_without_a_call(house, connected):
+async def test_tokens_of_a_prompt_are_counted_without_a_call(gateway, connected):
     counted = await connected[1].messages.count_tokens(model="m", system="be brief", messages=HELLO)
     await connected[1].messages.create(model="m", max_tokens=9, system="be brief", messages=HELLO)
 
-    assert counted.input_tokens == len(house.engine.calls[0].prompt_token_ids)
-    assert len(house.engine.calls) == 1
+    assert counted.input_tokens == len(gateway.engine.calls[0].prompt_token_ids)
+    assert len(gateway.engine.calls) == 1
 
 
-async def test_ids_are_given_to_those_who_ask(house, connected):
+async def test_ids_are_given_to_those_who_ask(gateway, connected):
     wanted = {"return_token_ids": True}
     response = await connected[0].responses.create(model="m", input="hi", extra_body=wanted)
     message = await connected[1].messages.create(model="m", max_tokens=9, messages=HELLO, extra_body=wanted)
 
-    for told, seen in zip((response, message), house.engine.calls, strict=True):
+    for told, seen in zip((response, message), gateway.engine.calls, strict=True):
         assert told.model_extra["prompt_token_ids"] == seen.prompt_token_ids
         assert told.model_extra["token_ids"] == seen.token_ids[0]
 
 
 @pytest.mark.parametrize("is_streamed", [False, True])
-async def test_logprobs_are_shown_in_a_response_that_includes_them(house, connected, is_streamed):
+async def test_logprobs_are_shown_in_a_response_that_includes_them(gateway, connected, is_streamed):
     asked = {"model": "m", "input": "hi", "include": ["message.output_text.logprobs"], "top_logprobs": 2}
     if is_streamed:
         async with connected[0].responses.stream(**asked) as stream:
@@ -145,15 +145,15 @@ async def test_logprobs_are_shown_in_a_response_that_includes_them(house, connec
     else:
         response = await connected[0].responses.create(**asked)
 
-    (seen,) = house.engine.calls
+    (seen,) = gateway.engine.calls
     told = response.output[0].content[0].logprobs
-    assert [one.logprob for one in told] == [logprob_of(one) for one in seen.token_ids[0]]
+    assert [one.logprob for one in told] == [token_logprob(one) for one in seen.token_ids[0]]
     assert seen.body["top_logprobs"] == 2
 
 
 @pytest.mark.parametrize("dialect", ["completions", "responses", "messages"])
-async def test_a_retry_of_the_sdk_is_no_second_step(house, clients, dialect):
-    opened = await house.open()
+async def test_a_retry_of_the_sdk_is_no_second_step(gateway, clients, dialect):
+    opened = await gateway.open()
     of_openai, of_anthropic = await clients(opened)
     ask = {
         "completions": lambda **more: of_openai.chat.completions.create(model="m", messages=HELLO, **more),
@@ -165,28 +165,28 @@ async def test_a_retry_of_the_sdk_is_no_second_step(house, clients, dialect):
     again = await ask(extra_headers={"x-stainless-retry-count": "1"})
 
     assert first == again
-    assert len(house.engine.calls) == len(house.log.trajectory(opened["trajectory_id"]).steps) == 1
+    assert len(gateway.engine.calls) == len(gateway.log.trajectory(opened["trajectory_id"]).steps) == 1
 
 
-async def test_plain_addresses_with_the_operators_key(house):
-    opened = await house.open()
+async def test_plain_addresses_with_the_operators_key(gateway):
+    opened = await gateway.open()
     named = {"x-agent-layer-rollout": opened["trajectory_id"]}
     options = {"api_key": "operator-key", "default_headers": named}
 
     async with (
-        openai.AsyncOpenAI(base_url=f"{house.url}/v1", **options) as of_openai,
-        anthropic.AsyncAnthropic(base_url=house.url, **options) as of_anthropic,
+        openai.AsyncOpenAI(base_url=f"{gateway.url}/v1", **options) as of_openai,
+        anthropic.AsyncAnthropic(base_url=gateway.url, **options) as of_anthropic,
     ):
         await of_openai.responses.create(model="m", input="hi")
         await of_anthropic.messages.create(model="m", max_tokens=9, messages=HELLO)
 
-    assert [step.status for step in house.log.trajectory(opened["trajectory_id"]).steps] == ["ok", "ok"]
+    assert [step.status for step in gateway.log.trajectory(opened["trajectory_id"]).steps] == ["ok", "ok"]
 
 
-async def test_an_override_of_the_length_wins_whatever_the_agent_calls_it(house, clients):
-    (client, _) = await clients(await house.open(sampling={"max_tokens": 3}))
+async def test_an_override_of_the_length_wins_whatever_the_agent_calls_it(gateway, clients):
+    (client, _) = await clients(await gateway.open(sampling={"max_tokens": 3}))
 
     await client.chat.completions.create(model="m", messages=HELLO, max_completion_tokens=99)
 
-    asked = house.engine.calls[0].body
+    asked = gateway.engine.calls[0].body
     assert (asked["max_tokens"], "max_completion_tokens" in asked) == (3, False)

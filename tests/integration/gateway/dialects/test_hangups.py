@@ -16,12 +16,12 @@ PATHS = {
 }
 
 
-def asking(house, opened, path, **more):
-    url = f"{house.url}/r/{opened['trajectory_id']}{path}"
+def asking(gateway, opened, path, **more):
+    url = f"{gateway.url}/r/{opened['trajectory_id']}{path}"
     headers = {"authorization": f"Bearer {opened['api_key']}", CALL_HEADER: "the-call"}
 
     async def ask():
-        async with house.session.post(url, json={**PATHS[path], **more}, headers=headers) as reply:
+        async with gateway.session.post(url, json={**PATHS[path], **more}, headers=headers) as reply:
             return await reply.read()
 
     return asyncio.create_task(ask())
@@ -29,31 +29,31 @@ def asking(house, opened, path, **more):
 
 @pytest.mark.parametrize("is_streamed", [False, True])
 @pytest.mark.parametrize("path", PATHS)
-async def test_a_silent_engine_is_told(house, until, path, is_streamed):
-    house.engine.token_seconds = 60
-    opened = await house.open()
+async def test_a_silent_engine_is_told(gateway, until, path, is_streamed):
+    gateway.engine.token_seconds = 60
+    opened = await gateway.open()
 
-    call = asking(house, opened, path, stream=is_streamed)
-    await until(lambda: house.engine.num_running)
+    call = asking(gateway, opened, path, stream=is_streamed)
+    await until(lambda: gateway.engine.num_running)
     call.cancel()
-    await until(lambda: not house.engine.num_running)
+    await until(lambda: not gateway.engine.num_running)
 
-    await until(lambda: house.log.parts("end"))
-    assert (house.step(opened).status, house.engine.calls[0].finished) == ("aborted", False)
+    await until(lambda: gateway.log.parts("end"))
+    assert (gateway.step(opened).status, gateway.engine.calls[0].finished) == ("aborted", False)
 
 
-async def test_a_client_that_leaves_the_queue_never_reaches_the_engine(house, until):
-    house.engine._open.clear()
-    opened = await house.open()
+async def test_a_client_that_leaves_the_queue_never_reaches_the_engine(gateway, until):
+    gateway.engine._open.clear()
+    opened = await gateway.open()
 
-    call = asking(house, opened, "/v1/chat/completions")
-    await until(lambda: house.log.parts("start"))
+    call = asking(gateway, opened, "/v1/chat/completions")
+    await until(lambda: gateway.log.parts("start"))
     call.cancel()
-    await until(lambda: house.log.parts("end"))
-    house.engine._open.set()
+    await until(lambda: gateway.log.parts("end"))
+    gateway.engine._open.set()
 
-    assert house.step(opened).status == "aborted"
-    assert house.engine.calls == []
+    assert gateway.step(opened).status == "aborted"
+    assert gateway.engine.calls == []
 
 
 async def test_a_call_that_another_client_joined_goes_on(until):

@@ -18,8 +18,8 @@ def environment():
     return {**os.environ, "PYTHONPATH": str(OPENAI_3)}
 
 
-async def test_it_asks_in_every_way(house, environment):
-    opened = await house.open()
+async def test_it_asks_in_every_way(gateway, environment):
+    opened = await gateway.open()
 
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-W", "error", str(PROGRAM), opened["base_url"], opened["api_key"]),
@@ -33,5 +33,5 @@ async def test_it_asks_in_every_way(house, environment):
     assert told["version"].startswith("3.")
     assert told["texts"] == ["you said: hi"] * 5
     assert "this key is not the rollout's" in told["refused"]
-    steps = house.log.trajectory(opened["trajectory_id"]).steps
+    steps = gateway.log.trajectory(opened["trajectory_id"]).steps
     assert [(step.status, step.capture_level) for step in steps] == [("ok", "tokens")] * 5

@@ -22,15 +22,15 @@ def dialect(request):
     return request.param
 
 
-async def test_a_wrong_key(house, clients, dialect):
-    opened = await house.open()
+async def test_a_wrong_key(gateway, clients, dialect):
+    opened = await gateway.open()
 
     with pytest.raises(KINDS[dialect].AuthenticationError, match="this key is not the rollout's"):
         await ASKS[dialect](await clients(opened, api_key="rk-wrong"))
 
 
-async def test_a_used_up_budget_is_not_tried_again(house, clients, dialect):
-    opened = await house.open(limits={"turns": 1})
+async def test_a_used_up_budget_is_not_tried_again(gateway, clients, dialect):
+    opened = await gateway.open(limits={"turns": 1})
     found = await clients(opened, max_retries=5)
     await ASKS[dialect](found)
 
@@ -39,48 +39,48 @@ async def test_a_used_up_budget_is_not_tried_again(house, clients, dialect):
 
     body = raised.value.body
     assert (body["error"] if dialect == "messages" else body)["code"] == "rollout_limit"
-    assert len(house.engine.calls) == 1
+    assert len(gateway.engine.calls) == 1
 
 
-async def test_what_cannot_be_read(house, clients, dialect):
-    opened = await house.open()
+async def test_what_cannot_be_read(gateway, clients, dialect):
+    opened = await gateway.open()
 
     with pytest.raises(KINDS[dialect].BadRequestError, match="request: expected"):
         await ASKS[dialect](await clients(opened), extra_body={"messages": 3, "input": 3})
 
 
 @pytest.mark.parametrize("is_streamed", [False, True])
-async def test_a_refusal_of_the_engine(house, clients, dialect, is_streamed):
+async def test_a_refusal_of_the_engine(gateway, clients, dialect, is_streamed):
     def refuse(_):
         raise BadInputError("the prompt is too long")
 
-    house.engine.script = refuse
-    opened = await house.open()
+    gateway.engine.script = refuse
+    opened = await gateway.open()
 
     with pytest.raises(KINDS[dialect].BadRequestError, match="the prompt is too long"):
         await ASKS[dialect](await clients(opened), stream=is_streamed)
 
-    assert house.step(opened).status == "error"
+    assert gateway.step(opened).status == "error"
 
 
 @pytest.mark.parametrize("said", ['{"message": "broken"}', "<html>broken</html>"])
-async def test_an_engine_that_speaks_otherwise(house, clients, dialect, said, monkeypatch):
+async def test_an_engine_that_speaks_otherwise(gateway, clients, dialect, said, monkeypatch):
     async def fail(*_):
         return web.Response(status=400, text=said, content_type="text/html")
 
-    monkeypatch.setattr(house.engine, "_answer", fail)
-    opened = await house.open()
+    monkeypatch.setattr(gateway.engine, "_answer", fail)
+    opened = await gateway.open()
 
     with pytest.raises(KINDS[dialect].BadRequestError, match="broken"):
         await ASKS[dialect](await clients(opened))
 
 
-async def test_an_answer_that_breaks_off_ends_with_an_error(house, clients, dialect):
-    house.engine.script = lambda _: {
+async def test_an_answer_that_breaks_off_ends_with_an_error(gateway, clients, dialect):
+    gateway.engine.script = lambda _: {
         "content": "so far",
         "error": {"message": "out of memory", "type": "InternalError"},
     }
-    opened = await house.open()
+    opened = await gateway.open()
     stream = await ASKS[dialect](await clients(opened), stream=True)
 
     seen = []
@@ -92,22 +92,22 @@ async def test_an_answer_that_breaks_off_ends_with_an_error(house, clients, dial
         with pytest.raises(KINDS[dialect].APIError, match="out of memory"):
             seen += [event async for event in stream]
 
-    step = house.step(opened)
+    step = gateway.step(opened)
     assert (step.status, step.action.message["content"]) == ("error", "so far")
 
 
-async def test_an_engine_that_is_gone(house, clients, dialect):
-    house.engine.script = lambda _: 1 / 0
-    opened = await house.open()
+async def test_an_engine_that_is_gone(gateway, clients, dialect):
+    gateway.engine.script = lambda _: 1 / 0
+    opened = await gateway.open()
 
     with pytest.raises(KINDS[dialect].InternalServerError):
         await ASKS[dialect](await clients(opened))
 
-    assert house.step(opened).status == "error"
+    assert gateway.step(opened).status == "error"
 
 
-async def test_an_unknown_response_is_said_to_be_unknown(house, clients):
-    opened, other = await house.open(), await house.open()
+async def test_an_unknown_response_is_said_to_be_unknown(gateway, clients):
+    opened, other = await gateway.open(), await gateway.open()
     (mine, _), (theirs, _) = await clients(opened), await clients(other)
     told = await theirs.responses.create(model="m", input="hi")
 

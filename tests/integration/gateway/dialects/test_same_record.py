@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from agent_layer.local.scripted.script import logprob_of
+from agent_layer.local.scripted.script import token_logprob
 from agent_layer.schema.messages import resolve
 from agent_layer.schema.record import Logprobs
 
@@ -36,18 +36,18 @@ async def converse(talk):
 
 @pytest.mark.parametrize("is_streamed", [False, True])
 @pytest.mark.parametrize("dialect", DIALECTS)
-async def test_a_conversation_with_tools(house, talks, dialect, is_streamed):
-    house.engine.script = script
-    opened = await house.open()
+async def test_a_conversation_with_tools(gateway, talks, dialect, is_streamed):
+    gateway.engine.script = script
+    opened = await gateway.open()
 
     await converse(await talks(opened, dialect, is_streamed=is_streamed))
 
-    trajectory = house.log.trajectory(opened["trajectory_id"])
-    assert len(trajectory.steps) == len(house.engine.calls) == 4
-    for step, seen in zip(trajectory.steps, house.engine.calls, strict=True):
+    trajectory = gateway.log.trajectory(opened["trajectory_id"])
+    assert len(trajectory.steps) == len(gateway.engine.calls) == 4
+    for step, seen in zip(trajectory.steps, gateway.engine.calls, strict=True):
         assert list(step.prompt_token_ids) == seen.prompt_token_ids
         assert list(step.action.response_token_ids) == seen.token_ids[0]
-        assert step.action.logprobs == Logprobs([logprob_of(one) for one in seen.token_ids[0]])
+        assert step.action.logprobs == Logprobs([token_logprob(one) for one in seen.token_ids[0]])
         assert (step.capture_level, step.status, step.findings) == ("tokens", "ok", [])
     first, *others = trajectory.steps
     assert [step.parent_call for step in others] == [step.call_id for step in trajectory.steps[:-1]]
@@ -75,26 +75,26 @@ def expected():
     return [("system", "be brief", None, []), asked[0], called, *results, told, asked[1], called, *results]
 
 
-async def test_sampling_is_recorded_as_it_was_asked(house, talks):
-    opened = await house.open(sampling={"temperature": 1.0})
+async def test_sampling_is_recorded_as_it_was_asked(gateway, talks):
+    opened = await gateway.open(sampling={"temperature": 1.0})
 
     for dialect in DIALECTS:
         limit = "max_output_tokens" if "responses" in dialect else "max_tokens"
         await (await talks(opened, dialect)).ask("hi", **{limit: 7}, extra_body={"temperature": 0.0, "seed": 5})
 
-    trajectory = house.log.trajectory(opened["trajectory_id"])
+    trajectory = gateway.log.trajectory(opened["trajectory_id"])
     asked = [step.sampling_asked for step in trajectory.steps]
     assert asked[1] == asked[2] == {"max_output_tokens": 7, "temperature": 0.0, "seed": 5}
     assert asked[0] == asked[3] == {"max_tokens": 7, "temperature": 0.0, "seed": 5}
-    for step, seen in zip(trajectory.steps, house.engine.calls, strict=True):
+    for step, seen in zip(trajectory.steps, gateway.engine.calls, strict=True):
         assert step.sampling_applied == {"max_tokens": 7, "temperature": 1.0, "seed": 5}
         assert (seen.body["max_tokens"], seen.body["temperature"], seen.body["seed"]) == (7, 1.0, 5)
 
 
-async def test_an_image_is_one_content_in_every_dialect(house, clients):
+async def test_an_image_is_one_content_in_every_dialect(gateway, clients):
     picture = "iVBOR" * 100
     url = f"data:image/png;base64,{picture}"
-    opened = await house.open()
+    opened = await gateway.open()
     of_openai, of_anthropic = await clients(opened)
     seen = {"type": "image_url", "image_url": {"url": url}}
     source = {"type": "base64", "media_type": "image/png", "data": picture}
@@ -105,6 +105,6 @@ async def test_an_image_is_one_content_in_every_dialect(house, clients):
     block = {"type": "image", "source": source}
     await of_anthropic.messages.create(model="m", max_tokens=9, messages=[{"role": "user", "content": [block]}])
 
-    assert [call.body["messages"][0]["content"] for call in house.engine.calls] == [[seen]] * 3
-    trajectory = house.log.trajectory(opened["trajectory_id"])
+    assert [call.body["messages"][0]["content"] for call in gateway.engine.calls] == [[seen]] * 3
+    trajectory = gateway.log.trajectory(opened["trajectory_id"])
     assert [json.loads(body) for body in trajectory.contents.values() if picture.encode() in body] == [url]

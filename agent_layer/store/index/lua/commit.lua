@@ -1,0 +1,196 @@
+-- Merge the summaries of segments into the index. Every value is a set, a minimum, a maximum or the first by rank, so
+-- neither the order of commits nor a repeated commit changes the result, and a deleted owner stays deleted. (Ordinals
+-- depend on the order of commits: no answer shows them.)
+-- Preludes: keys.lua, prelude.lua, events.lua, reward_basis.lua, death.lua, merged.lua.
+-- ARGV[1]: msgpack of an IndexBatch, see commit.py.
+-- Returns the basis (see reward_basis.lua) of each trajectory whose reward may have changed.
+local batch = cmsgpack.unpack(ARGV[1])
+is_mending = batch.again
+
+local OPENING = {'rollout_id', 'attempt', 'run', 'task_id', 'task_type', 'split', 'group_id', 'worker', 'labels',
+  'declared', 'started_at', 'input_hash', 'env', 'env_version'}
+local ENDING = {'status', 'cause', 'ended_at', 'calls_at_end'}
+
+-- Of several blocks of the same fields the one with the lowest rank stands, as a whole.
+local function keep_first(row, rank_field, block, fields)
+  local rank = redis.call('HGET', row, rank_field)
+  if rank and rank <= block.rank then return end
+  if rank then redis.call('HDEL', row, unpack(fields)) end
+  local values = {rank_field, block.rank}
+  for field, value in pairs(block.fields) do
+    values[#values + 1], values[#values + 2] = field, value
+  end
+  redis.call('HSET', row, unpack(values))
+end
+
+-- Of a call ever more is told (1 started, 2 ended, 3 both), and its choices never get fewer. Stored as 'told choices'.
+local function merge_calls(calls_key, row, calls, before)
+  local ids, told = {}, {}
+  local num_calls, num_steps = tonumber(before.num_calls), tonumber(before.num_steps)
+  if batch.again or not num_calls then
+    num_calls, num_steps = 0, 0
+    for _, value in ipairs(redis.call('HVALS', calls_key)) do
+      num_calls, num_steps = num_calls + 1, num_steps + value:match(' (%d+)')
+    end
+  end
+  for call in pairs(calls) do ids[#ids + 1] = call end
+  local known = num_calls > 0 and redis.call('HMGET', calls_key, unpack(ids)) or {}
+  for i, call in ipairs(ids) do
+    local bits, num_choices = unpack(calls[call])
+    if known[i] then
+      local known_bits, known_choices = known[i]:match('(%d+) (%d+)')
+      bits, num_choices = bit.bor(bits, tonumber(known_bits)), math.max(num_choices, tonumber(known_choices))
+      num_steps = num_steps - known_choices
+    else
+      num_calls = num_calls + 1
+    end
+    num_steps = num_steps + num_choices
+    told[#told + 1], told[#told + 2] = call, bits .. ' ' .. num_choices
+  end
+  redis.call('HSET', calls_key, unpack(told))
+  redis.call('HSET', row, 'num_calls', num_calls, 'num_steps', num_steps)
+end
+
+local function merge_names(row, field, more)
+  local known, names, stored = {}, {}, redis.call('HGET', row, field)
+  for _, name in ipairs(stored and cjson.decode(stored) or {}) do known[name] = true end
+  for _, name in ipairs(more) do known[name] = true end
+  for name in pairs(known) do names[#names + 1] = name end
+  table.sort(names)
+  redis.call('HSET', row, field, cjson.encode(names))
+end
+
+local function merge_policy(row, field, version, choose)
+  local known = redis.call('HGET', row, field)
+  redis.call('HSET', row, field, known and choose(tonumber(known), version) or version)
+end
+
+local function merge_row(id, row, said, before)
+  if said.opening then keep_first(row, 'opened', said.opening, OPENING) end
+  if said.ending then keep_first(row, 'ended', said.ending, ENDING) end
+  if said.is_started then redis.call('HSETNX', row, 'status', 'running') end
+  if said.is_accepted then redis.call('HSET', row, 'accepted', 1) end
+  if said.calls then merge_calls(row .. ':calls', row, said.calls, before) end
+  if said.agents then merge_names(row, 'agents', said.agents) end
+  if said.tools then merge_names(row, 'tools', said.tools) end
+  if said.policy_min then merge_policy(row, 'policy_min', said.policy_min, math.min) end
+  if said.policy_max then merge_policy(row, 'policy_max', said.policy_max, math.max) end
+end
+
+-- A committed segment's blobs are stored: whoever has the same content need not store it again.
+local function keep_blob(id, name)
+  redis.call('SADD', key('blob', name), id)
+  redis.call('HSET', key('t', id, 'blobs'), name, 1)
+  local content_hash = name:match('^%x+')
+  local current = redis.call('HGET', key('blobs'), content_hash)
+  if not current or current:match('^%S+') == name then redis.call('HSET', key('blobs'), content_hash, name .. ' 1') end
+end
+
+local is_merged = {}
+for _, name in ipairs(batch.merged) do is_merged[name] = true end
+
+-- Say where the bytes lie; not where they no longer do, because their segment was merged into one that is named here.
+-- Gives whether more is stored than before.
+local function merge_place(chunks, segment, place)
+  local function is_here(name) return redis.call('HEXISTS', chunks, name) == 1 end
+  if was_merged(segment, is_here) then
+    redis.call('SADD', key('rewrite'), segment)
+    return false
+  end
+  local is_new = redis.call('HSET', chunks, segment, place) == 1
+  if not is_merged[segment] then return is_new end
+  for _, name in ipairs(redis.call('HKEYS', chunks)) do
+    if was_merged(name, is_here) then redis.call('HDEL', chunks, name) end
+  end
+  return false
+end
+
+-- The same for what lists trajectories: a group, or a step of training. One that names the dead is to be rewritten.
+local function merge_listing_place(hash, id, segment, members)
+  for _, member in ipairs(members) do
+    if is_dead(member) then redis.call('SADD', key('rewrite'), segment) end
+  end
+  local held, names = {[segment] = true}, {}
+  for name in (redis.call('HGET', hash, id) or ''):gmatch('%S+') do held[name] = true end
+  for name in pairs(held) do
+    if was_merged(name, function(other) return held[other] end) then
+      redis.call('SADD', key('rewrite'), name)
+    else
+      names[#names + 1] = name
+    end
+  end
+  table.sort(names)
+  redis.call('HSET', hash, id, table.concat(names, ' '))
+end
+
+local bases = {}
+local function merge_trajectory(one)
+  local said = one.said
+  local id = said.trajectory_id
+  local row = key('t', id)
+  if is_dead(id) then
+    redis.call('SADD', key('rewrite'), one.segment)
+    for _, name in ipairs(said.blobs or {}) do release_blob(id, name) end
+    forget_trajectory(id) -- whoever deleted it may have died half-way
+    return
+  end
+  local before = read_filed(row)
+  local is_more = merge_place(row .. ':chunks', one.segment, one.place)
+  merge_row(id, row, said, before)
+  for _, name in ipairs(said.blobs or {}) do keep_blob(id, name) end
+  for reward_id, reward in pairs(one.rewards) do
+    redis.call('HSETNX', row .. ':rewards', reward_id, reward)
+  end
+  local after = file(id, row, before)
+  if after.run then redis.call('SADD', key('runs'), after.run) end
+  if after.started_at and (before.status ~= after.status or before.accepted ~= after.accepted) then
+    announce('kind', 'trajectory', 'trajectory_id', id, 'status', after.status or '')
+  elseif is_more and redis.call('HEXISTS', row, 'ended') == 1 then -- a late reward, or steps of another log
+    announce('kind', 'addition', 'trajectory_id', id)
+  end
+  if one.is_judged then bases[#bases + 1] = basis_of(id) end
+end
+
+-- Let consumers that have come further already know of a group; see consumers/lua/prelude.lua.
+local function offer_late(group)
+  local feeds = redis.call('HGETALL', key('feeds', group.run))
+  for i = 1, #feeds, 2 do
+    local feed, closed_at = feeds[i], feeds[i + 1]:match('^%S+')
+    local is_acked = redis.call('SISMEMBER', key('acked', group.run, feed:match('^(.*):')), group.group_id) == 1
+    if tonumber(group.closed_at) <= tonumber(closed_at) and not is_acked then
+      redis.call('ZADD', key('claims', group.run, feed, 'waiting'), group.closed_at, group.group_id)
+    end
+  end
+end
+
+for _, one in ipairs(batch.trajectories) do merge_trajectory(one) end
+for _, policy in ipairs(batch.policies) do
+  redis.call('SADD', key('runs'), policy.run)
+  redis.call('HSETNX', key('policies', policy.run), policy.number, policy.record)
+end
+for _, trained in ipairs(batch.trained) do
+  local batches = key('batches', trained.run)
+  local known = redis.call('HGET', batches, trained.batch_id)
+  if not known or #trained.record < #known then -- the one without rollouts that were deleted
+    redis.call('HSET', batches, trained.batch_id, trained.record)
+  end
+  merge_listing_place(key('batch-segments'), trained.run .. ':' .. trained.step, trained.segment, trained.members)
+end
+for _, group in ipairs(batch.groups) do
+  redis.call('SADD', key('runs'), group.run)
+  if is_dead('group:' .. group.group_id) then
+    redis.call('SADD', key('rewrite'), group.segment)
+    forget_group(group.group_id)
+  else
+    merge_listing_place(key('group-segments'), group.group_id, group.segment, group.members)
+    local is_new = redis.call('SETNX', key('group', group.group_id), group.record) == 1
+    if is_new then announce('kind', 'group', 'group_id', group.group_id, 'run', group.run) end
+    if not is_new and is_merged[group.segment] then -- without the members that were deleted
+      redis.call('SET', key('group', group.group_id), group.record)
+    end
+    local is_back = redis.call('ZADD', key('groups', group.run), group.closed_at, group.group_id) == 1
+    if is_new or is_back then offer_late(group) end
+  end
+end
+keep_zones()
+return bases

@@ -1,0 +1,15 @@
+-- Whether a segment was merged into another one. Comes after keys.lua.
+--
+-- A process that read a segment before the merge may commit it afterwards. Its object is then gone, or about to go.
+local LONGEST_CHAIN = 100
+
+-- Whether 'segment' was merged into one of which 'is_here' says that it holds what is asked for.
+local function was_merged(segment, is_here)
+  local name = redis.call('GET', key('replaced', segment))
+  for _ = 1, LONGEST_CHAIN do
+    if not name then return false end
+    if name == '' or is_here(name) then return true end
+    name = redis.call('GET', key('replaced', name))
+  end
+  return false
+end

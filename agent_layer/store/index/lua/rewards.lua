@@ -1,0 +1,28 @@
+-- Write rewards that the caller computed from a basis, unless the basis has changed since.
+-- Preludes: keys.lua, prelude.lua, events.lua, reward_basis.lua.
+-- ARGV: trajectory id, mark of the basis, reward ('' for null); and so on.
+-- Returns the current bases (see reward_basis.lua) of those whose mark has changed.
+local function enter(id, reward, has_ended)
+  local row = key('t', id)
+  local ordinal, known = unpack(redis.call('HMGET', row, 'ordinal', 'reward'))
+  if reward == (known or '') then return end
+  if reward == '' then redis.call('HDEL', row, 'reward') else redis.call('HSET', row, 'reward', reward) end
+  if ordinal then
+    local block, at = place_of(ordinal)
+    write_reward(block, at, known and tonumber(known), tonumber(reward))
+  end
+  if has_ended then announce('kind', 'addition', 'trajectory_id', id) end
+end
+
+local changed = {}
+for i = 1, #ARGV, 3 do
+  local id, mark, reward = ARGV[i], ARGV[i + 1], ARGV[i + 2]
+  local basis = basis_of(id)
+  if basis[2] == mark then
+    enter(id, reward, basis[4] ~= '')
+  elseif basis[2] ~= NOTHING_SAID then
+    changed[#changed + 1] = basis
+  end
+end
+keep_zones()
+return changed

@@ -1,0 +1,58 @@
+"""Declarations of the Lua scripts of the index: its searches, and every change of it."""
+
+from pathlib import Path
+
+from agent_layer.infra.redis import LuaScript
+from agent_layer.store.segments import KEY_PRELUDE
+
+_LUA = Path(__file__).parent / "lua"
+
+INDEX_PRELUDE = (KEY_PRELUDE, _LUA / "prelude.lua")
+"""How rows are indexed in bitmaps and columns; scripts of maintenance begin with it, too."""
+
+_SCAN, _EVENTS, _REWARD_BASIS, _DEATH, _MERGED = (
+    _LUA / f"{name}.lua" for name in ("scan", "events", "reward_basis", "death", "merged")
+)
+
+_ROWS = "t:* b:* v:* values:* zones events"
+
+SEARCH = LuaScript(file=_LUA / "search.lua", preludes=(_SCAN,), commands="get hget", reads="b:* t:*")
+AGGREGATE = LuaScript(file=_LUA / "aggregate.lua", preludes=(_SCAN,), commands="get", reads="b:*")
+COUNT = LuaScript(file=_LUA / "count.lua", preludes=(_SCAN,), commands="get", reads="b:*")
+
+COMMIT = LuaScript(
+    file=_LUA / "commit.lua",
+    preludes=(*INDEX_PRELUDE, _EVENTS, _REWARD_BASIS, _DEATH, _MERGED),
+    commands="bitpos del exists get hdel hexists hget hgetall hkeys hmget hset hsetnx hvals incr sadd set setbit setnx"
+    " setrange sismember smembers srem xadd zadd zrem",
+    reads="dead replaced:* feeds:* acked:*",
+    writes=f"{_ROWS} ordinals rewrite runs policies:* batches:* batch-segments group:* groups:* group-segments blob:*"
+    " blobs unneeded claims:*:waiting",
+)
+ENTER_REWARDS = LuaScript(
+    file=_LUA / "rewards.lua",
+    preludes=(*INDEX_PRELUDE, _EVENTS, _REWARD_BASIS),
+    commands="bitpos del hdel hget hmget hset hvals sadd setbit setnx setrange srem xadd",
+    writes=_ROWS,
+)
+MARK_COMMITTED = LuaScript(
+    file=_LUA / "mark.lua",
+    preludes=(KEY_PRELUDE, _MERGED),
+    commands="get hexists hset sadd",
+    reads="replaced:*",
+    writes="segments rewrite",
+)
+FORGET = LuaScript(
+    file=_LUA / "forget.lua",
+    preludes=(*INDEX_PRELUDE, _EVENTS, _DEATH),
+    commands="bitpos del exists hdel hget hkeys hmget hset hsetnx sadd setbit setnx setrange smembers srem xadd zrem",
+    reads="runs",
+    writes=f"{_ROWS} dead rewrite group:* groups:* group-segments blob:* unneeded",
+)
+RETIRE = LuaScript(
+    file=_LUA / "retire.lua",
+    preludes=(KEY_PRELUDE,),
+    commands="hdel hexists hget hset",
+    reads="dead",
+    writes="t:* group-segments batch-segments",
+)

@@ -1,0 +1,19 @@
+"""This file holds how tests of the gateway pass an attempt from one holder to the next."""
+
+ATTEMPT = {"task_id": "t", "rollout_id": "r", "attempt": 0, "owner": "worker"}
+
+
+async def open_attempt(gateway, **fields):
+    return await gateway.open(**{**ATTEMPT, **fields})
+
+
+async def mark(gateway, opened):
+    """Give the checkpoint."""
+    status, told = await gateway.post("/rollouts/r/mark", {"attempt": 0, "key": opened["api_key"]})
+    assert status == 200, told
+    return {"calls": told["calls"], "seconds": told["seconds"]}
+
+
+async def resume(gateway, checkpoint, **fields):
+    """Give (status, answer)."""
+    return await gateway.post("/rollouts", {**ATTEMPT, "resume": {**checkpoint, "worker": "w-2"}, **fields})
