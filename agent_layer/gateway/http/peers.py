@@ -19,7 +19,13 @@ from agent_layer.errors import UnreachableError
 from agent_layer.gateway.calls import DisconnectWatcher, read_text
 from agent_layer.gateway.http.errors import as_json
 from agent_layer.schema import UNREADABLE, new_id
-from agent_layer.schema.wire import ROLLOUT_HEADER, RenewedRollouts, RenewRequest
+from agent_layer.schema.wire import (
+    OPEN_ROLLOUT,
+    RENEW_ROLLOUTS,
+    ROLLOUT_HEADER,
+    RenewedRollouts,
+    RenewRequest,
+)
 
 Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -70,7 +76,7 @@ class PeerProxy:
         """Answer requests of own rollouts, and forward all others to their owner."""
         if _PASSED_ON in request.headers or not request.raw_path.startswith("/"):  # no path: it could name another host
             return await handler(request)
-        if request.method == "POST" and request.path == "/rollouts/renew":
+        if request.method == "POST" and request.path == RENEW_ROLLOUTS.path:
             asked = _read(await read_text(request), RenewRequest)
             return await (self._renew(request, asked) if asked else handler(request))
         rollout_id = await _rollout_of(request)
@@ -140,7 +146,7 @@ async def _rollout_of(request: web.Request) -> str | None:
         return found
     if trajectory_id := request.match_info.get("trajectory_id") or request.headers.get(ROLLOUT_HEADER):
         return _rollout_in(trajectory_id)
-    if request.method == "POST" and request.path == "/rollouts":
+    if request.method == "POST" and request.path == OPEN_ROLLOUT.path:
         opening = _read(await read_text(request), _Opening)
         return opening.rollout_id if opening else None
     return None
