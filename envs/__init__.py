@@ -7,7 +7,7 @@ from agent_layer.lazy import lazy_exports
 if TYPE_CHECKING:
     from agent_layer.schema import Task, Trajectory
     from envs.environment import Environment, StepResult
-    from envs.resumable import resumable
+    from envs.resume import resumable
     from envs.scorers import Scorer
     from tracer import Rollout
 else:
@@ -22,7 +22,7 @@ else:
                 "Environment",
                 "StepResult",
             ),
-            "envs.resumable": ("resumable",),
+            "envs.resume": ("resumable",),
             "envs.scorers": ("Scorer",),
             "tracer": ("Rollout",),
         },

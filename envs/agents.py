@@ -26,7 +26,7 @@ from envs.checkpoints import check_graph, run_graph
 from envs.environment import Environment, play
 from envs.progress import current_progress
 from envs.registry import find_object
-from envs.resumable import is_resumable, resumable
+from envs.resume import is_resumable, resumable
 from tracer import rollout_variables
 from tracer.core import Rollout, json_value
 

@@ -1,6 +1,5 @@
 """The page of ``agent-layer --help``: the usage, the global options, and commands in panels."""
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
 
 import typer
@@ -18,7 +17,7 @@ _NAME_STYLE = "bold cyan"
 
 def draw_overview(group: TyperGroup, context: typer.Context, panels: Mapping[str, Sequence[Command]]) -> None:
     """Print what typer prints for a group, without the Markdown reader that typer imports for it."""
-    console = Console(width=int(os.environ["TERMINAL_WIDTH"]) if "TERMINAL_WIDTH" in os.environ else None)
+    console = Console()
     usage = " ".join(group.collect_usage_pieces(context))  # pyright: ignore[reportArgumentType]  # typer hides the type of its context
     console.print(Padding(Text(f"Usage: {context.command_path} {usage}", "bold"), 1))
     console.print(Padding(Text(group.help or ""), (0, 1, 1, 1)))

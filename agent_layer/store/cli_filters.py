@@ -1,7 +1,7 @@
-"""This file holds the options by which commands are told which trajectories are meant: the same for all of them."""
+"""Command-line options that select trajectories, shared by all commands that take filters."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import wraps
 from typing import Annotated, cast, get_type_hints
 
@@ -9,29 +9,19 @@ import typer
 
 from agent_layer.errors import BadInputError
 from agent_layer.store.index import Filters, Which
+from agent_layer.store.segments import FIELDS
 from agent_layer.times import parse_range
 
 _RANGE_HELP = "10..20 with both ends, 5.. or ..0.5, or one number."
-_TIME_HELP = "RFC 3339 in UTC, or so long ago: 90s, 2h, 3d."
+_TIME_HELP = "RFC 3339 in UTC, or a span before now: 90s, 2h, 3d."
 
 
-def _options(
+def _other_filters(
     *,
-    run: Annotated[str | None, typer.Option(help="Name of a training or evaluation run.")] = None,
-    split: Annotated[str | None, typer.Option(help="train, or eval for what nobody trains on.")] = None,
-    task: Annotated[str | None, typer.Option(help="Id of a task, whichever run tried it.")] = None,
-    task_type: Annotated[str | None, typer.Option(help="Kind of task, as the task says it.")] = None,
-    input_hash: Annotated[str | None, typer.Option(help="Hash of the task's input, as rows show it.")] = None,
-    env: Annotated[str | None, typer.Option(help="Name of the environment that it ran in.")] = None,
-    env_version: Annotated[str | None, typer.Option(help="Version of that environment.")] = None,
-    policy: Annotated[str | None, typer.Option(help=f"Some token is of such a policy version. {_RANGE_HELP}")] = None,
-    reward: Annotated[str | None, typer.Option(help=f"Reward of the rollout. {_RANGE_HELP}")] = None,
-    status: Annotated[
-        str | None, typer.Option(help="running, completed, truncated, failed, cancelled, dead or lost.")
+    policy: Annotated[
+        str | None, typer.Option(help=f"Policy version that sampled at least one token. {_RANGE_HELP}")
     ] = None,
-    cause: Annotated[str | None, typer.Option(help="Who brought the end about: policy, infra, verifier, user.")] = None,
-    agent: Annotated[str | None, typer.Option(help="Name of an agent that made a call.")] = None,
-    tool: Annotated[str | None, typer.Option(help="Name of a tool that was asked for or answered.")] = None,
+    reward: Annotated[str | None, typer.Option(help=f"Reward of the rollout. {_RANGE_HELP}")] = None,
     label: Annotated[list[str] | None, typer.Option(help="NAME=VALUE; may be repeated, then all must hold.")] = None,
     since: Annotated[str | None, typer.Option(help=f"Started then or later. {_TIME_HELP}")] = None,
     until: Annotated[str | None, typer.Option(help=f"Started then or earlier. {_TIME_HELP}")] = None,
@@ -39,51 +29,54 @@ def _options(
         bool, typer.Option("--accepted/--any", help="Only the attempt that counts for its rollout, or all.")
     ] = False,
 ) -> Filters:
+    """Read the filters that are more than one value of one field."""
     return Filters(
-        run=run,
-        split=split,
-        task=task,
-        task_type=task_type,
-        input_hash=input_hash,
-        env=env,
-        env_version=env_version,
         policy=None if policy is None else parse_range(policy, "policy range"),
         reward=None if reward is None else parse_range(reward, "reward range"),
-        status=status,
-        cause=cause,
-        agent=agent,
-        tool=tool,
-        labels=_labels(label or []),
+        labels=_parse_labels(label or []),
         since=since,
         until=until,
         accepted=accepted or None,
     )
 
 
-_HINTS = get_type_hints(_options, include_extras=True)
-_PARAMETERS = [one.replace(annotation=_HINTS[one.name]) for one in inspect.signature(_options).parameters.values()]
+_VALUE_OPTIONS = [
+    inspect.Parameter(
+        field.filter,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=None,
+        annotation=Annotated[str | None, typer.Option(help=field.help)],
+    )
+    for field in FIELDS
+    if field.filter is not None
+]
+_HINTS = get_type_hints(_other_filters, include_extras=True)
+_OPTIONS = [
+    *_VALUE_OPTIONS,
+    *(one.replace(annotation=_HINTS[one.name]) for one in inspect.signature(_other_filters).parameters.values()),
+]
 
 
 def takes_filters(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command all of these options; it is handed them as ``filters``, a ``Filters``, in their place."""
+    """Add the filter options to a command, which receives them as one argument: ``filters``, a ``Filters``."""
     own = inspect.signature(command, eval_str=True).parameters
-    names = {one.name for one in _PARAMETERS}
 
     @wraps(command)
     def run(*args: object, **given: object) -> None:
-        told = cast("Mapping[str, str | None]", {name: given.pop(name) for name in names & given.keys()})
-        filters = _options(**told)  # pyright: ignore[reportArgumentType]  # typer has checked them
-        command(*args, **given, filters=filters)
+        values = {one.name: given.pop(one.name) for one in _VALUE_OPTIONS if one.name in given}
+        others = {name: given.pop(name) for name in _HINTS.keys() & given.keys()}
+        filters = {**values, **_other_filters(**others)}  # pyright: ignore[reportArgumentType]  # typer has checked them
+        command(*args, **given, filters=cast("Filters", filters))
 
     first = [one for one in own.values() if one.kind is not inspect.Parameter.KEYWORD_ONLY]
     rest = [one for one in own.values() if one.kind is inspect.Parameter.KEYWORD_ONLY and one.name != "filters"]
     run.__annotations__ = {}
-    run.__signature__ = inspect.Signature([*first, *_PARAMETERS, *rest])  # pyright: ignore[reportAttributeAccessIssue]  # functions take one
+    run.__signature__ = inspect.Signature([*first, *_OPTIONS, *rest])  # pyright: ignore[reportAttributeAccessIssue]  # functions take one
     return run
 
 
 def parse_which(text: str) -> Which:
-    """Read which step is meant: ``3``, ``last``, or ``tool:NAME``.
+    """Parse the choice of a step: ``3``, ``last``, or ``tool:NAME``.
 
     Raises: BadInputError: it is none of these.
     """
@@ -97,9 +90,9 @@ def parse_which(text: str) -> Which:
     raise BadInputError(f"step {text!r}: expected an index from 0, 'last' or tool:NAME; write one of these")
 
 
-def _labels(told: list[str]) -> dict[str, str] | None:
+def _parse_labels(texts: list[str]) -> dict[str, str] | None:
     labels: dict[str, str] = {}
-    for text in told:
+    for text in texts:
         name, equals, value = text.partition("=")
         if not (name and equals):
             raise BadInputError(f"label {text!r}: expected NAME=VALUE; write for example --label team=search")

@@ -24,7 +24,7 @@ from envs.hosts.channel import Channel, connect, listen, say
 from envs.hosts.protocol import Begin, Ready, ToHost
 from envs.hosts.scorer_runner import load_scorer_runner
 from envs.registry import describe_environment
-from envs.resumable import is_resumable
+from envs.resume import is_resumable
 
 _FOR_AGENTS = frozenset(
     {

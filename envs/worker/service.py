@@ -32,7 +32,7 @@ from envs.agents import Target
 from envs.checkpoints import CheckpointStore
 from envs.hosts import HostTarget, make_hosts, make_scorers, raise_file_limit
 from envs.progress import StartLimiter
-from envs.resumable import is_resumable
+from envs.resume import is_resumable
 from envs.scorers import AGENT
 from envs.worker.context import WorkerContext
 from envs.worker.scoring import ScoringStage

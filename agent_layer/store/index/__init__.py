@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from agent_layer.store.index.deletion import apply_tombstones as apply_tombstones
     from agent_layer.store.index.filters import Filters as Filters
     from agent_layer.store.index.filters import Which as Which
-    from agent_layer.store.index.index import COLUMNS as COLUMNS
     from agent_layer.store.index.index import Index as Index
     from agent_layer.store.index.planner import Order as Order
     from agent_layer.store.index.rows import TrajectoryRow as TrajectoryRow
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from agent_layer.store.index.scripts import COUNT as COUNT
     from agent_layer.store.index.scripts import ENTER_REWARDS as ENTER_REWARDS
     from agent_layer.store.index.scripts import FORGET as FORGET
+    from agent_layer.store.index.scripts import INDEX_CONSTANTS as INDEX_CONSTANTS
     from agent_layer.store.index.scripts import INDEX_PRELUDE as INDEX_PRELUDE
     from agent_layer.store.index.scripts import MARK_COMMITTED as MARK_COMMITTED
     from agent_layer.store.index.scripts import RETIRE as RETIRE
@@ -53,10 +53,7 @@ else:
                 "Filters",
                 "Which",
             ),
-            "agent_layer.store.index.index": (
-                "COLUMNS",
-                "Index",
-            ),
+            "agent_layer.store.index.index": ("Index",),
             "agent_layer.store.index.planner": ("Order",),
             "agent_layer.store.index.rows": ("TrajectoryRow",),
             "agent_layer.store.index.scripts": (
@@ -65,6 +62,7 @@ else:
                 "COUNT",
                 "ENTER_REWARDS",
                 "FORGET",
+                "INDEX_CONSTANTS",
                 "INDEX_PRELUDE",
                 "MARK_COMMITTED",
                 "RETIRE",

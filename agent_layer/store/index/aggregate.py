@@ -11,11 +11,12 @@ from agent_layer.errors import BadInputError
 from agent_layer.store.index.filters import Conditions, Filters, conditions_of
 from agent_layer.store.index.index import Index, Sought, Tally, seek_in_turns
 from agent_layer.store.index.planner import Ordering, choose_buckets, plan_blocks
+from agent_layer.store.segments import FIELDS
 
 By: TypeAlias = Literal["run", "split", "task_type", "env", "env_version", "status", "cause", "agent", "tool", "policy"]
 """``policy`` is the newest version that a trajectory's tokens came from."""
 
-_FILED_AS = {"task_type": "type"}
+_BITMAPS = {field.filter: field.bitmap for field in FIELDS if field.is_listed}
 _ORDERING = Ordering("started_at", descending=False)
 """Any will do: all blocks are looked into."""
 _MOST_LINES = 10_000
@@ -112,7 +113,7 @@ def _values_of(index: Index, field: str, filters: Filters) -> list[str]:
     asked = cast("dict[str, object]", filters).get(field)
     if asked is not None and field not in ("agent", "tool"):
         return [str(asked)]
-    stored = cast("set[bytes]", index.redis.smembers(index.keys.values(_FILED_AS.get(field, field))))
+    stored = cast("set[bytes]", index.redis.smembers(index.keys.values(str(_BITMAPS[field]))))
     return sorted(value.decode() for value in stored)
 
 

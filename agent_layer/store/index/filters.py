@@ -5,10 +5,10 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from hashlib import sha1
-from typing import Literal, NamedTuple, TypeAlias, TypedDict, get_args
+from typing import Literal, NamedTuple, TypeAlias, TypedDict
 
 from agent_layer.errors import BadInputError
-from agent_layer.schema import Cause, RolloutStatus, Split
+from agent_layer.store.segments import FIELDS
 from agent_layer.times import parse_time
 
 Range: TypeAlias = tuple[float | None, float | None]
@@ -67,26 +67,7 @@ class Conditions(NamedTuple):
     ranges: tuple[NumberRange, ...] = ()
 
 
-_NAMES = {
-    "run": "run",
-    "split": "split",
-    "task": "task",
-    "task_type": "type",
-    "input_hash": "input",
-    "env": "env",
-    "env_version": "env_version",
-    "status": "status",
-    "cause": "cause",
-    "agent": "agent",
-    "tool": "tool",
-}
-"""Filter → what lua/prelude.lua files it under."""
-
-_CHOICES: dict[str, tuple[str, ...]] = {
-    "split": get_args(Split),
-    "status": get_args(RolloutStatus),
-    "cause": get_args(Cause),
-}
+_BY_VALUE = {field.filter: field for field in FIELDS if field.filter is not None}
 _ACCEPTED = "accepted=1"
 _REWARDED = "rewarded"
 """Filed by all that have a reward."""
@@ -119,9 +100,9 @@ def conditions_of(filters: Filters) -> Conditions:
 
 
 def _exact(filters: Filters) -> Iterator[str]:
-    for filter_, field in _NAMES.items():
-        if (value := filters.get(filter_)) is not None:
-            yield _named(field, str(value))
+    for name, field in _BY_VALUE.items():
+        if (value := filters.get(name)) is not None:
+            yield _named(str(field.bitmap), str(value))
     for label, value in (filters.get("labels") or {}).items():
         yield _named("label", f"{_LABEL_ENDS.sub(_escaped, label)}={value}")
     match filters.get("step"):
@@ -171,10 +152,10 @@ def _check(filters: Filters) -> None:
     if unknown := filters.keys() - Filters.__annotations__.keys():
         known = ", ".join(Filters.__annotations__)
         raise BadInputError(f"filter {min(unknown)!r}: expected one of {known}; correct it or leave it out")
-    for name, choices in _CHOICES.items():
-        if filters.get(name) not in (None, *choices):
+    for name, field in _BY_VALUE.items():
+        if field.choices and filters.get(name) not in (None, *field.choices):
             raise BadInputError(
-                f"{name} {filters.get(name)!r}: expected one of {', '.join(choices)}; choose one of these"
+                f"{name} {filters.get(name)!r}: expected one of {', '.join(field.choices)}; choose one of these"
             )
     match filters.get("step"):
         case None | "last" | ("tool", str()):

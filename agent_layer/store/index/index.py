@@ -19,10 +19,7 @@ from agent_layer.schema import Chunk
 from agent_layer.store.index.filters import Conditions
 from agent_layer.store.index.rows import TrajectoryRow, read_row
 from agent_layer.store.index.scripts import AGGREGATE, COUNT, SEARCH
-from agent_layer.store.segments import owner_hash
-
-COLUMNS = ("started_at", "reward", "policy_min", "policy_max", "num_steps")
-"""Numbers that blocks keep, in the order in which a zone has their ends."""
+from agent_layer.store.segments import COLUMNS, owner_hash
 
 _BLOCKS_AT_ONCE = 4
 """Each takes a script up to 2 ms, and nobody should wait long for Redis."""

@@ -1,10 +1,11 @@
 """This file holds the row that a query shows of a trajectory, and how the index's text becomes one."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 
 from agent_layer.schema import Cause, RolloutStatus, Split
+from agent_layer.store.segments import FIELDS
 from agent_layer.times import format_time
 
 
@@ -48,9 +49,20 @@ class TrajectoryRow(msgspec.Struct, frozen=True, kw_only=True):
 def read_row(trajectory_id: str, fields: Mapping[bytes, bytes]) -> TrajectoryRow:
     """Turn the hash that the index keeps of a trajectory into a row."""
     values: dict[str, object] = {name.decode(): value.decode() for name, value in fields.items()}
-    times = {name: format_time(float(fields[name.encode()])) for name in ("started_at", "ended_at") if name in values}
-    nested = {
-        name: msgspec.json.decode(fields[name.encode()]) for name in ("agents", "tools", "labels") if name in values
-    }
-    given = values | times | nested | {"trajectory_id": trajectory_id}
-    return msgspec.convert(given, TrajectoryRow, strict=False)
+    values |= {name: read(fields[name.encode()]) for name, read in _READERS.items() if name in values}
+    return msgspec.convert(values | {"trajectory_id": trajectory_id}, TrajectoryRow, strict=False)
+
+
+def _read_time(stored: bytes) -> str:
+    return format_time(float(stored))
+
+
+def _read_json(stored: bytes) -> object:
+    return msgspec.json.decode(stored)
+
+
+_READERS: dict[str, Callable[[bytes], object]] = {
+    **{field.name: _read_time for field in FIELDS if field.kind == "time"},
+    **{field.name: _read_json for field in FIELDS if field.kind == "json"},
+}
+"""Fields that a row shows otherwise than as the text that the index has."""

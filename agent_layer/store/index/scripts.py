@@ -1,9 +1,10 @@
 """Declarations of the Lua scripts of the index: its searches, and every change of it."""
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from agent_layer.infra.redis import LuaScript
-from agent_layer.store.segments import KEY_PRELUDE
+from agent_layer.store.segments import COLUMNS, FIELDS, KEY_PRELUDE
 
 _LUA = Path(__file__).parent / "lua"
 
@@ -14,6 +15,33 @@ _SCAN, _EVENTS, _REWARD_BASIS, _DEATH, _MERGED = (
     _LUA / f"{name}.lua" for name in ("scan", "events", "reward_basis", "death", "merged")
 )
 
+
+def _lua_list(names: Iterable[str]) -> str:
+    return "{" + ", ".join(f"'{name}'" for name in names) + "}"
+
+
+def _lua_table(values: Mapping[str, str]) -> str:
+    return "{" + ", ".join(f"{name} = {value}" for name, value in values.items()) + "}"
+
+
+_LISTED = (str(field.bitmap) for field in FIELDS if field.is_listed)
+INDEX_CONSTANTS = "".join(
+    f"local {name} = {table}\n"
+    for name, table in {
+        "COLUMNS": _lua_list(COLUMNS),
+        "SINGLE": _lua_table({one.name: f"'{one.bitmap}'" for one in FIELDS if one.bitmap and one.kind == "text"}),
+        "LISTS": _lua_table({one.name: f"'{one.bitmap}'" for one in FIELDS if one.bitmap and one.kind == "json"}),
+        "COUNTED": _lua_table(dict.fromkeys((*_LISTED, "bucket"), "true")),
+    }.items()
+)
+"""Lua tables that prelude.lua needs: columns; field → bitmap of its one value, or of each value in its JSON list; names
+of the bitmaps whose values are listed. Rewards lie in buckets, which are listed, too."""
+
+_COMMIT_CONSTANTS = "".join(
+    f"local {name} = {_lua_list(field.name for field in FIELDS if field.origin == origin)}\n"
+    for name, origin in {"OPENING": "started", "ENDING": "outcome"}.items()
+)
+
 _ROWS = "t:* b:* v:* values:* zones events"
 
 SEARCH = LuaScript(file=_LUA / "search.lua", preludes=(_SCAN,), commands="get hget", reads="b:* t:*")
@@ -22,6 +50,7 @@ COUNT = LuaScript(file=_LUA / "count.lua", preludes=(_SCAN,), commands="get", re
 
 COMMIT = LuaScript(
     file=_LUA / "commit.lua",
+    constants=INDEX_CONSTANTS + _COMMIT_CONSTANTS,
     preludes=(*INDEX_PRELUDE, _EVENTS, _REWARD_BASIS, _DEATH, _MERGED),
     commands="bitpos del exists get hdel hexists hget hgetall hkeys hmget hset hsetnx hvals incr sadd set setbit setnx"
     " setrange sismember smembers srem xadd zadd zrem",
@@ -31,6 +60,7 @@ COMMIT = LuaScript(
 )
 ENTER_REWARDS = LuaScript(
     file=_LUA / "rewards.lua",
+    constants=INDEX_CONSTANTS,
     preludes=(*INDEX_PRELUDE, _EVENTS, _REWARD_BASIS),
     commands="bitpos del hdel hget hmget hset hvals sadd setbit setnx setrange srem xadd",
     writes=_ROWS,
@@ -44,6 +74,7 @@ MARK_COMMITTED = LuaScript(
 )
 FORGET = LuaScript(
     file=_LUA / "forget.lua",
+    constants=INDEX_CONSTANTS,
     preludes=(*INDEX_PRELUDE, _EVENTS, _DEATH),
     commands="bitpos del exists hdel hget hkeys hmget hset hsetnx sadd setbit setnx setrange smembers srem xadd zrem",
     reads="runs",

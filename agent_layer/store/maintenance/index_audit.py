@@ -18,20 +18,22 @@ from redis import Redis
 from agent_layer.infra import batched
 from agent_layer.infra.redis import Keys, LuaScript
 from agent_layer.schema import Chunk, SegmentFooter, TrajectorySummary
-from agent_layer.store.index import COLUMNS, INDEX_PRELUDE, Index, rewards_of
-from agent_layer.store.segments import Segment
+from agent_layer.store.index import INDEX_CONSTANTS, INDEX_PRELUDE, Index, rewards_of
+from agent_layer.store.segments import COLUMNS, Segment
 
 _LUA = Path(__file__).parent / "lua"
 
 AUDIT_ROWS = LuaScript(
     file=_LUA / "audit.lua",
     preludes=INDEX_PRELUDE,
+    constants=INDEX_CONSTANTS,
     commands="getbit getrange hget hlen hmget sismember",
     reads="t:* b:* v:* values:* zones runs",
 )
 COUNT_ORPHAN_BITS = LuaScript(
     file=_LUA / "strays.lua",
     preludes=INDEX_PRELUDE,
+    constants=INDEX_CONSTANTS,
     commands="bitpos del getrange hdel hgetall hmget setbit srem",
     reads="t:*",
     writes="b:* v:* values:*",

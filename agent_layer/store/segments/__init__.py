@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from agent_layer.store.segments.blobs import blob_at as blob_at
     from agent_layer.store.segments.blobs import fill_in as fill_in
     from agent_layer.store.segments.blobs import read_blob as read_blob
+    from agent_layer.store.segments.fields import COLUMNS as COLUMNS
+    from agent_layer.store.segments.fields import FIELDS as FIELDS
     from agent_layer.store.segments.format import SealedSegment as SealedSegment
     from agent_layer.store.segments.format import Segment as Segment
     from agent_layer.store.segments.format import SegmentBuilder as SegmentBuilder
@@ -58,6 +60,10 @@ else:
                 "blob_at",
                 "fill_in",
                 "read_blob",
+            ),
+            "agent_layer.store.segments.fields": (
+                "COLUMNS",
+                "FIELDS",
             ),
             "agent_layer.store.segments.format": (
                 "SealedSegment",

@@ -4,7 +4,7 @@ Ranks decide which of several records of one kind stands: the lowest. They are c
 """
 
 from collections.abc import Iterable, Sequence
-from typing import TypeAlias, cast
+from typing import Literal, TypeAlias, cast
 
 import msgspec
 
@@ -38,6 +38,7 @@ from agent_layer.schema import (
     split_trajectory_id,
     tool_names,
 )
+from agent_layer.store.segments.fields import FIELDS
 
 _LAST_SECOND = 253_402_300_799.0
 """Of the year 9999."""
@@ -128,7 +129,8 @@ def _opening_of(trajectory_id: str, records: Sequence[LogRecord]) -> Block | Non
     """An AttemptStarted that knows the task stands before one that does not, and that before all other records."""
     if started := [record for record in records if isinstance(record, AttemptStarted)]:
         return _first(
-            Block(f"{'0' if one.task else '1'} {_sortable(one.started_at)}", _fields_of(one)) for one in started
+            Block(f"{'0' if one.task else '1'} {_sortable(one.started_at)}", _block_fields(one, "started"))
+            for one in started
         )
     at, run = min((said for record in records if (said := _said_of(record))), default=(None, ""))
     return None if at is None else _guess(trajectory_id, run, at)
@@ -147,24 +149,24 @@ def _said_of(record: LogRecord) -> tuple[float, str] | None:
             return None
 
 
-def _fields_of(started: AttemptStarted) -> dict[str, str]:
-    known = {
-        "rollout_id": started.rollout_id,
-        "attempt": str(started.attempt),
-        "run": started.run,
-        "task_id": started.task_id,
-        "task_type": started.task_type,
-        "split": started.split,
-        "group_id": started.group_id,
-        "worker": started.worker,
-        "labels": msgspec.json.encode(started.labels).decode() if started.labels else None,
-        "declared": msgspec.json.encode(started.rewards).decode() if started.rewards else None,
-        "started_at": _written(started.started_at),
-        "input_hash": started.input_hash,
-        "env": started.env,
-        "env_version": started.env_version,
+def _block_fields(record: AttemptStarted | Outcome, origin: Literal["started", "outcome"]) -> dict[str, str]:
+    """Fields that the record sets, as text; unknown ones are left out."""
+    values = {
+        field.name: _as_text(getattr(record, field.attribute or field.name), field.kind)
+        for field in FIELDS
+        if field.origin == origin
     }
-    return {name: value for name, value in known.items() if value is not None}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _as_text(value: object, kind: str) -> str | None:
+    match kind:
+        case "time":
+            return _written(cast("float", value))
+        case "json":
+            return msgspec.json.encode(value).decode() if value else None
+        case _:
+            return None if value is None else str(value)
 
 
 def _guess(trajectory_id: str, run: str, at: float) -> Block:
@@ -179,10 +181,8 @@ def _guess(trajectory_id: str, run: str, at: float) -> Block:
 
 
 def _ending_of(outcome: Outcome) -> Block:
-    fields = {"status": outcome.status, "ended_at": _written(outcome.ended_at)}
-    known = {"cause": outcome.cause, "calls_at_end": None if outcome.num_calls is None else str(outcome.num_calls)}
-    fields |= {name: value for name, value in known.items() if value is not None}
-    return Block(f"{_sortable(outcome.ended_at)} {outcome.status} {outcome.cause}", fields)
+    rank = f"{_sortable(outcome.ended_at)} {outcome.status} {outcome.cause}"
+    return Block(rank, _block_fields(outcome, "outcome"))
 
 
 def _calls_of(parts: Iterable[StepPart]) -> dict[str, tuple[int, int]]:

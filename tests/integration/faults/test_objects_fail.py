@@ -74,7 +74,7 @@ FILL = """
 import resource, sys
 from agent_layer.errors import UnreachableError
 from agent_layer.settings import Settings
-from agent_layer.store.objects import open_objects
+from agent_layer.infra.objects.filesystem import open_objects
 objects = open_objects(Settings(objects_url=sys.argv[1]))
 objects.put("a/small", b"x")
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))

@@ -22,8 +22,9 @@ from agent_layer.schema.training import PolicyVersion, TrainedBatch
 from agent_layer.schema.trajectory import assemble_trajectory
 from agent_layer.state.call_counts import CallCount, count_calls
 from agent_layer.store.index.commit import commit_segments
-from agent_layer.store.index.index import COLUMNS, Index
+from agent_layer.store.index.index import Index
 from agent_layer.store.maintenance.index_audit import find_inconsistent_rows
+from agent_layer.store.segments.fields import COLUMNS
 from agent_layer.store.segments.format import StoredRecord, build_segment
 
 from ...profiles import num_examples

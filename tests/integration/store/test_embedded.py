@@ -20,7 +20,7 @@ _USER = """
 import sys
 from pathlib import Path
 from agent_layer.settings import Settings
-from agent_layer.store.clients import open_redis
+from agent_layer.infra.redis.client import open_redis
 redis = open_redis(Settings(dir=Path(sys.argv[1]), connect_seconds=60))
 redis.rpush("seen", sys.argv[2])
 print(redis.info("server")["process_id"], redis.config_get("port")["port"], redis.llen("seen"), flush=True)

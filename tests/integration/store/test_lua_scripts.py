@@ -3,6 +3,7 @@
 import inspect
 import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from hypothesis import given
@@ -11,13 +12,16 @@ from hypothesis import strategies as st
 import agent_layer.store
 from agent_layer.cli.store.acl import granted_scripts
 from agent_layer.store.cli_filters import takes_filters
+from agent_layer.store.index.aggregate import By
 from agent_layer.store.index.filters import Filters, bucket_of, conditions_of
-from agent_layer.store.index.index import COLUMNS
+from agent_layer.store.index.rows import TrajectoryRow
+from agent_layer.store.index.scripts import INDEX_CONSTANTS
+from agent_layer.store.segments.fields import COLUMNS, FIELDS
 
 STORE = Path(agent_layer.store.__file__).parent
 SCRIPTS = sorted((one for one in granted_scripts() if STORE in one.file.parents), key=lambda script: script.file)
 FILES = {f"{path.parents[1].name}/{path.stem}": path.read_text() for path in STORE.glob("*/lua/*.lua")}
-PRELUDE = FILES["segments/keys"] + FILES["index/prelude"]
+PRELUDE = INDEX_CONSTANTS + FILES["segments/keys"] + FILES["index/prelude"]
 
 
 def numbers_in(name: str) -> dict[str, int]:
@@ -54,12 +58,6 @@ def test_scans_walk_blocks_of_the_size_that_trajectories_are_filed_in():
     assert found["IDS_TOGETHER"] == filed["IDS_TOGETHER"]
 
 
-def test_columns_have_one_order():
-    (told,) = re.findall(r"^local COLUMNS = \{(.*)\}", FILES["index/prelude"], re.MULTILINE)
-
-    assert tuple(re.findall(r"'(\w+)'", told)) == COLUMNS
-
-
 def test_long_values_are_filed_under_their_hash_from_the_same_length_on():
     longest = numbers_in("index/prelude")["LONGEST_VALUE"]
 
@@ -77,16 +75,40 @@ def test_a_reward_lies_in_the_bucket_that_a_search_looks_in(redis, keys):
     check()
 
 
-def test_every_filter_by_value_is_filed():
-    (single,) = re.findall(r"^local SINGLE = \{(.*?)\}", FILES["index/prelude"], re.MULTILINE | re.DOTALL)
-    (lists,) = re.findall(r"^local LISTS = \{(.*?)\}", FILES["index/prelude"], re.MULTILINE | re.DOTALL)
-    filed = {*re.findall(r"= '(\w+)'", single + lists), "label"}
+def test_every_filter_by_value_names_a_bitmap():
+    bitmaps = {field.bitmap for field in FIELDS} | {"label"}
     values = {"split": "train", "status": "failed", "cause": "policy", "labels": {"k": "v"}, "accepted": True}
     ranges = {"policy", "reward", "since", "until", "step"}
 
     for name in Filters.__annotations__.keys() - ranges:
         (condition,) = conditions_of({name: values.get(name, "x")}).names
-        assert condition.partition("=")[0] in filed, name
+        assert condition.partition("=")[0] in bitmaps, name
+
+
+def test_types_spell_out_the_declared_fields():
+    by_value = {field.filter for field in FIELDS if field.filter}
+    internal = {"declared", "calls_at_end"}
+
+    assert Filters.__annotations__.keys() - by_value == {
+        *("accepted", "labels", "policy", "reward", "since", "step"),
+        "until",
+    }
+    assert set(get_args(By)) == {field.filter for field in FIELDS if field.is_listed} | {"policy"}
+    assert {field.name for field in FIELDS} - internal == set(TrajectoryRow.__struct_fields__) - {"trajectory_id"}
+
+
+def test_columns_and_fields_keep_the_order_that_is_stored():
+    assert COLUMNS == ("started_at", "reward", "policy_min", "policy_max", "num_steps")
+    assert [field.name for field in FIELDS if field.origin == "started"] == [
+        *("rollout_id", "attempt", "run", "task_id", "task_type", "split", "group_id", "worker", "labels", "declared"),
+        *("started_at", "input_hash", "env", "env_version"),
+    ]
+    assert [field.name for field in FIELDS if field.origin == "outcome"] == [
+        "status",
+        "ended_at",
+        "cause",
+        "calls_at_end",
+    ]
 
 
 def test_every_filter_is_an_option():

@@ -16,7 +16,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import add_messages
 
 from envs.checkpoints.langgraph import check_graph, run_graph
-from envs.resumable import resumable
+from envs.resume import resumable
 from tracer import Rollout
 from tracer.testing import Captured
 

@@ -6,7 +6,7 @@ import pytest
 
 from agent_layer.errors import BadInputError
 from envs.checkpoints.langgraph import check_graph, run_graph
-from envs.resumable import is_resumable, resumable
+from envs.resume import is_resumable, resumable
 
 from ...builders import rollout_with
 from .counting_graph import NUM_ROUNDS, build

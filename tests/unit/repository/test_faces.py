@@ -65,6 +65,18 @@ def test_every_name_of_a_face_loads():
     assert missing == []
 
 
+def test_no_name_of_a_face_is_also_a_module_there():
+    """Importing such a module would put it in the place of what the face means."""
+    hidden = {}
+    for path in FACES:
+        modules = {one.stem for one in path.parent.iterdir() if one.suffix == ".py" or one.is_dir()}
+        names = {name for home, name in _loaded_names(path) if home != ".".join(path.parent.relative_to(ROOT).parts)}
+        if names & modules:
+            hidden[str(path.relative_to(ROOT))] = names & modules
+
+    assert hidden == {}
+
+
 def test_a_name_that_is_not_listed_is_refused():
     with pytest.raises(AttributeError, match="module 'room' has no attribute 'Typo'"):
         lazy_exports("room", {})("Typo")

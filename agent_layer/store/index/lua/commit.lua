@@ -2,14 +2,11 @@
 -- neither the order of commits nor a repeated commit changes the result, and a deleted owner stays deleted. (Ordinals
 -- depend on the order of commits: no answer shows them.)
 -- Preludes: keys.lua, prelude.lua, events.lua, reward_basis.lua, death.lua, merged.lua.
+-- Constants before it, from scripts.py: OPENING and ENDING, the fields of these two blocks.
 -- ARGV[1]: msgpack of an IndexBatch, see commit.py.
 -- Returns the basis (see reward_basis.lua) of each trajectory whose reward may have changed.
 local batch = cmsgpack.unpack(ARGV[1])
 is_mending = batch.again
-
-local OPENING = {'rollout_id', 'attempt', 'run', 'task_id', 'task_type', 'split', 'group_id', 'worker', 'labels',
-  'declared', 'started_at', 'input_hash', 'env', 'env_version'}
-local ENDING = {'status', 'cause', 'ended_at', 'calls_at_end'}
 
 -- Of several blocks of the same fields the one with the lowest rank stands, as a whole.
 local function keep_first(row, rank_field, block, fields)

@@ -4,20 +4,15 @@
 -- its members has ('run=r', 'tool=search'), a column of float64s for each number, and hashes from position to id.
 -- 'v:<name>' names the blocks in which a value occurs; 'zones' has the least and greatest number of each column of a
 -- block (its zone). A zone never narrows while its block exists: it only rules blocks out.
+-- Constants before it, from scripts.py: COLUMNS, SINGLE (field → bitmap of its value), LISTS (field with a JSON list →
+-- bitmap of each value), COUNTED (bitmaps whose values 'values:<name>' lists).
 local BLOCK, IDS_TOGETHER, LONGEST_VALUE = 2048, 128, 64 -- hashes this small are kept packed
-local COLUMNS = {'started_at', 'reward', 'policy_min', 'policy_max', 'num_steps'}
 local COLUMN_AT = {}
 for at, column in ipairs(COLUMNS) do COLUMN_AT[column] = at end
 local ENDS = '<' .. ('dd'):rep(#COLUMNS)
 local NOT_KNOWN = 0 / 0
 local EMPTY_COLUMN = struct.pack('<d', NOT_KNOWN):rep(BLOCK)
 
--- Field of a row → what its values are filed under.
-local SINGLE = {run = 'run', split = 'split', task_id = 'task', task_type = 'type', status = 'status', cause = 'cause',
-  accepted = 'accepted', input_hash = 'input', env = 'env', env_version = 'env_version'}
-local LISTS = {agents = 'agent', tools = 'tool'}
-local COUNTED = {run = true, split = true, type = true, status = true, cause = true, agent = true, tool = true,
-  env = true, env_version = true, bucket = true}
 local FILED = {'labels', 'ordinal', 'num_calls'}
 for field in pairs(SINGLE) do FILED[#FILED + 1] = field end
 for field in pairs(LISTS) do FILED[#FILED + 1] = field end
