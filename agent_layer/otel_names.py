@@ -1,9 +1,7 @@
-"""This file holds the names under which records travel in OpenTelemetry: those of its GenAI conventions, then our
-own.
+"""OpenTelemetry attribute names of records: those of the GenAI conventions, then our own.
 
-Written out, because OpenTelemetry's package keeps them in a module that it calls incubating; a test compares
-the two.
-Arrays (token ids, log-probabilities) never travel: TRAJECTORY, CALL and STEP say where in the store they are.
+Written out, because OpenTelemetry's package marks its module as incubating; a test compares the two. Arrays (token ids,
+log-probabilities) are never exported: TRAJECTORY, CALL and STEP locate them in the store.
 """
 
 OPERATION = "gen_ai.operation.name"
@@ -41,7 +39,7 @@ SAMPLING = {
     "seed": "gen_ai.request.seed",
     "stop": "gen_ai.request.stop_sequences",
 }
-"""By the name that a chat request gives it."""
+"""By field name of a chat request."""
 
 CHAT, EXECUTE_TOOL, INVOKE_AGENT = "chat", "execute_tool", "invoke_agent"
 """Values of OPERATION."""
@@ -50,7 +48,7 @@ EVALUATION_EVENT = "gen_ai.evaluation.result"
 
 TRAJECTORY = "agent_layer.trajectory_id"
 ROLLOUT = "agent_layer.rollout"
-"""What others say for TRAJECTORY: the word that our HTTP headers use."""
+"""Alias of TRAJECTORY for other programs: the word of our HTTP headers."""
 CALL = "agent_layer.call_id"
 STEP = "agent_layer.step"
 """Index of the call's first choice; its other choices follow."""

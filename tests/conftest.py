@@ -18,7 +18,7 @@ from redis import Redis
 from agent_layer.engines.registry import Engine, EngineRegistry
 from agent_layer.infra.objects.filesystem import open_objects
 from agent_layer.infra.redis.client import open_redis
-from agent_layer.infra.redis.embedded import hold_server
+from agent_layer.infra.redis.embedded import acquire_server
 from agent_layer.infra.redis.keys import Keys
 from agent_layer.local.scripted.engine import ScriptedEngine
 from agent_layer.recorder import open_recorder
@@ -57,7 +57,7 @@ def _clean_environment() -> Iterator[None]:
 def redis_url() -> Iterator[str]:
     """One server for all tests, started the way a user's is; it ends with this process."""
     with TemporaryDirectory(prefix="al-tests-") as directory:
-        yield f"unix://{hold_server(Settings(dir=Path(directory), connect_seconds=30.0))}"
+        yield f"unix://{acquire_server(Settings(dir=Path(directory), connect_seconds=30.0))}"
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""This file holds the command that captures a program without touching it: ``trace``."""
+"""The command ``trace``: captures a program without a change to it."""
 
 import shutil
 from contextlib import suppress
@@ -32,7 +32,10 @@ def trace(
     init(settings)
     program = Program(command, settings)
     block = rollout(task or _name_task(command), task_type=task_type, run=run or settings.run)
-    with suppress(AgentFailedError), block as opened:  # what failed is recorded as failed, and its status goes on
+    with (
+        suppress(AgentFailedError),
+        block as opened,
+    ):  # a failed program is recorded as failed, and its status is returned
         program.run(opened)
     flush()
     typer.echo(f"trajectory {program.trajectory_id}: agent-layer show {program.trajectory_id}", err=True)

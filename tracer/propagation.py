@@ -1,4 +1,4 @@
-"""This file holds how a rollout travels to another process: in a request's headers, or in its environment."""
+"""Propagation of a rollout to another process: in the headers of a request, or in an environment."""
 
 from collections.abc import Generator, Mapping, MutableMapping
 from contextlib import contextmanager
@@ -13,15 +13,15 @@ from tracer.transport import rollout_from_environment
 
 _ROLLOUT_VARIABLE = "AGENT_LAYER_ROLLOUT"
 OPERATOR_VARIABLES = frozenset({"AGENT_LAYER_API_KEY", "AGENT_LAYER_FORMER_API_KEYS", "AGENT_LAYER_GATEWAY_URL"})
-"""Variables by which others could open rollouts, and judge those of all."""
+"""Variables with which a program could open rollouts, and judge those of others."""
 
 
 def inject(carrier: MutableMapping[str, str]) -> MutableMapping[str, str]:
-    """Add the current rollout to headers, or to the environment of a process that is to be started; give them back.
+    """Add the current rollout to headers, or to the environment of a new process; return them.
 
-    Outside any rollout nothing is added. What holds a PATH is an environment: it gets the rollout's own address and
-    key, so that programs without a tracer go on with the rollout too. In headers no key travels: whoever is to go on
-    calling the model for this rollout has a key of the gateway itself.
+    Outside a rollout nothing is added. A mapping with a PATH is an environment: it gets the address and key of the
+    rollout, so that programs without a tracer continue the rollout too. Headers never carry a key: a service that calls
+    the model for this rollout has its own key of the gateway.
     """
     scope = current_scope()
     if scope is not None and "PATH" in carrier:
@@ -32,7 +32,7 @@ def inject(carrier: MutableMapping[str, str]) -> MutableMapping[str, str]:
 
 
 def rollout_variables(rollout: Rollout) -> dict[str, str]:
-    """Give what an environment says of an attempt."""
+    """Return the environment variables that describe an attempt."""
     variables = {
         _ROLLOUT_VARIABLE: rollout.rollout_id,
         "AGENT_LAYER_ATTEMPT": str(rollout.attempt),
@@ -50,7 +50,7 @@ def rollout_variables(rollout: Rollout) -> dict[str, str]:
 
 
 def log_variables(settings: Settings) -> dict[str, str]:
-    """Give the variables under which a process records where these settings say."""
+    """Return the variables with which a process records into the log directory of these settings."""
     return {name: value for name, value in settings.environment().items() if name not in OPERATOR_VARIABLES}
 
 
@@ -59,7 +59,7 @@ def _rollout_headers(rollout: Rollout) -> dict[str, str]:
 
 
 def _trace_headers(rollout: Rollout) -> dict[str, str]:
-    """Give the place in the trace: the span of the agent's own that is active, else the attempt's."""
+    """Return the trace headers: below the active span of the agent, else below the span of the attempt."""
     headers, around = dict[str, str](), active_trace()
     is_inside = around is not None and around.trace_id == rollout.trace_id and around != rollout.trace
     above = around.span_id if around and is_inside else None
@@ -69,9 +69,9 @@ def _trace_headers(rollout: Rollout) -> dict[str, str]:
 
 @contextmanager
 def extract(carrier: Mapping[str, str]) -> Generator[Rollout | None]:
-    """Run the block in the rollout that headers, or an environment, name; in none when they name none.
+    """Context manager: run the block in the rollout that headers or an environment name, if any.
 
-    Raises: BadInputError: they name something that is no rollout.
+    Raises: BadInputError: the name is not that of a rollout.
     """
     rollout = _from_environment(carrier) if _ROLLOUT_VARIABLE in carrier else _from_headers(carrier)
     if rollout is None:

@@ -1,8 +1,7 @@
-"""This file holds rollouts as a program opens them itself: ``with tracer.rollout(task="t1"): ...``.
+"""Rollouts that a program opens itself: ``with tracer.rollout(task="t1"): ...``.
 
-With a gateway, the rollout is opened there: its calls go to the gateway, which records them to the token and
-accepts
-the rollout once it is whole. Without one, everything is recorded by this process, at text level.
+With a gateway, the rollout is opened there. Its calls go to the gateway, which records them with their tokens and
+accepts the rollout once all of it is stored. Without one, this process records everything, at text level.
 """
 
 import asyncio
@@ -38,13 +37,13 @@ T = TypeVar("T")
 _LIMIT_CODE = "rollout_limit"
 _POLL_SECONDS = 0.01
 _INFRA_ERRORS = (BackPressureError, EngineError, NotWholeError, RedactionError, UnreachableError)
-"""Errors of ours that are no fault of the code in the block."""
+"""Errors of this project that are no fault of the code in the block."""
 _MOST_WAITING = 64
-"""Rollouts of one process that open or end at the same time."""
+"""Rollouts of one process that may open or end at the same time."""
 
 
 class RolloutOptions(TypedDict, total=False):
-    """What may be said of a rollout beside its task."""
+    """Options of a rollout beside its task."""
 
     task_type: str
     run: str
@@ -62,22 +61,22 @@ class RolloutOptions(TypedDict, total=False):
 
 
 def rollout(task: str, **options: Unpack[RolloutOptions]) -> "RolloutBlock":
-    """Open a rollout around a block (``with`` or ``async with``), or around each run of a function (as a decorator).
+    """Open a rollout around a block (``with`` or ``async with``), or around each call of a function (as a decorator).
 
     Args:
-        task: id of the task that is tried.
+        task: id of the task.
         options: task_type, run, split, group_id, agent, labels, limits, sampling, rewards, env, env_version; see
             OpenRequest.
 
-    A block that raises ends the rollout as failed by the user's code, without a reward, and the error goes on; one
-    that runs into the rollout's own limits ends it as truncated, to be scored as it stands.
+    A block that raises ends the rollout as failed by the user's code, without a reward, and the error propagates. A
+    block that exceeds the rollout's limits ends it as truncated; its rewards count.
     """
     return RolloutBlock(OpenRequest(task_id=check_name(task, "task"), **options))
 
 
 @contextmanager
 def enter_rollout(rollout: Rollout, *, agent: str | None = None) -> Generator[Rollout]:
-    """Run the block inside an attempt that somebody else opened and will end, such as a worker."""
+    """Context manager: run the block inside an attempt that its caller, such as a worker, opens and ends."""
     instrument()
     with enter_scope(Scope(rollout=rollout, agents=(agent,) if agent else ())):
         try:
@@ -90,7 +89,7 @@ def enter_rollout(rollout: Rollout, *, agent: str | None = None) -> Generator[Ro
 
 
 class RolloutBlock:
-    """A rollout that is yet to be opened."""
+    """A rollout that is not open yet; a context manager and a decorator."""
 
     def __init__(self, request: OpenRequest) -> None:
         self._request = request
@@ -123,9 +122,9 @@ class RolloutBlock:
             await _run_in_thread(_end, session, rollout, error)
 
     def __call__(self, function: Callable[P, T]) -> Callable[P, T]:
-        """Give the function, with a new rollout around each of its runs.
+        """Return the function with a new rollout around each call.
 
-        Raises: BadInputError: its runs end before they do anything, as those of generators do.
+        Raises: BadInputError: it is a generator, whose calls return before it runs.
         """
         _check_runs(function)
 
@@ -148,7 +147,7 @@ class RolloutBlock:
 
     @contextmanager
     def _leave(self, error: BaseException | None) -> Generator[tuple[Session, Rollout]]:
-        """End the rollout in this block. Whatever goes wrong, it is ended, and an error of its own block goes on."""
+        """Context manager around the end of the rollout: it ends in any case, and an error of its block propagates."""
         session, rollout, entered = self._entered.pop(self._entered_index(current()))
         try:
             entered.__exit__(error and type(error), error, error and error.__traceback__)
@@ -160,7 +159,7 @@ class RolloutBlock:
             yield session, rollout
 
     def _entered_index(self, rollout: Rollout | None) -> int:
-        """Tell which rollout ends: the one that this code is in, for tasks that share a block end in any order."""
+        """Return the index of the current rollout: tasks that share a block end in any order."""
         return next((place for place, entered in enumerate(self._entered) if entered[1] is rollout), -1)
 
 
@@ -176,13 +175,13 @@ def _check_runs(function: object) -> None:
 
 
 class _GatewayThreads:
-    """Threads in which gateways are waited for. Those of the event loop are few, and the agent's own."""
+    """Threads that wait for gateways. The default executor of the event loop is small, and belongs to the agent."""
 
     pool = ThreadPoolExecutor(_MOST_WAITING, "tracer")
 
     @classmethod
     def renew(cls) -> None:
-        """Begin anew in a forked child, which has none of the parent's threads."""
+        """Create a new pool in a forked child, which has none of the parent's threads."""
         cls.pool = ThreadPoolExecutor(_MOST_WAITING, "tracer")
 
 
@@ -194,7 +193,7 @@ def _run_in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) 
 
 
 def _end_unused(session: Session, error: BaseException, opening: asyncio.Future[Rollout]) -> None:
-    """End a rollout whose block was cancelled while it was opened."""
+    """End a rollout whose block was cancelled while the gateway opened it."""
     if not opening.cancelled() and opening.exception() is None:
         _GatewayThreads.pool.submit(_end, session, opening.result(), error)
 
@@ -235,7 +234,9 @@ def _end(session: Session, rollout: Rollout, error: BaseException | None) -> Non
 def _classify_ending(error: BaseException | None) -> tuple[EndStatus, Cause | None]:
     if error is None:
         return "completed", None
-    if getattr(error, "code", None) == _LIMIT_CODE or _LIMIT_CODE in safe_repr(error):  # Anthropic's has it in its text
+    if getattr(error, "code", None) == _LIMIT_CODE or _LIMIT_CODE in safe_repr(
+        error
+    ):  # Anthropic's error has it in its text
         return "truncated", "policy"
     cause: Cause = "infra" if isinstance(error, _INFRA_ERRORS) else "user"
     return ("failed" if isinstance(error, Exception) else "cancelled"), cause
@@ -262,9 +263,9 @@ def _end_here(rollout: Rollout, status: EndStatus, cause: Cause | None, error: B
 
 
 def _wait_until_settled(session: Session, rollout: Rollout) -> None:
-    """Wait for what this process recorded: the gateway waits for its own records only.
+    """Wait for the records of this process; the gateway waits for its own records only.
 
-    Raises: NotWholeError: it is not in the store in time.
+    Raises: NotWholeError: they are not in the store in time.
     """
     deadline = time.monotonic() + session.settings.seal_seconds
     while waiting := [name for name in rollout.logs if not session.sink.is_settled(name)]:

@@ -1,4 +1,4 @@
-"""This file holds how tracing begins in a process: settings read, recorder opened, clients instrumented."""
+"""Tracing session of a process: settings, recorder, instrumented clients."""
 
 import atexit
 from collections.abc import Generator
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Session:
-    """Where rollouts of this process are opened and recorded."""
+    """Where this process opens and records rollouts."""
 
     settings: Settings
     sink: Sink
     clock: ClockAndIds = SYSTEM
     inherited: Rollout | None = None
-    """The rollout that this process was started for; whoever started it opens and ends it."""
+    """The rollout that this process was started for; its starter opens and ends it."""
 
     @property
     def gateway(self) -> GatewayClient | None:
-        """The gateway that opens rollouts; None: they are recorded here, at text level."""
+        """Client of the gateway that opens rollouts; None: this process records them, at text level."""
         settings = self.settings
         if not settings.gateway_urls:
             return None
@@ -42,7 +42,7 @@ class Session:
 
 
 class _Process:
-    """What ``init`` has decided for the whole process."""
+    """Session of the whole process, set by ``init``."""
 
     session: Session | None = None
 
@@ -51,13 +51,13 @@ _OVERRIDE: ContextVar[Session | None] = ContextVar("tracer_tracing", default=Non
 
 
 def init(settings: Settings | None = None, **overrides: object) -> None:
-    """Begin tracing in this process. Saying it again changes nothing, unless it names settings.
+    """Begin tracing in this process. A second call changes nothing, unless it passes settings.
 
     Args:
-        settings: None: read from the environment.
+        settings: default: read from the environment.
         overrides: single settings by name, such as ``run="r"``.
 
-    Raises: BadInputError: a setting has a value that it cannot have.
+    Raises: BadInputError: a setting has an invalid value.
     """
     if _Process.session is None or settings is not None or overrides:
         _Process.session = _begin(settings or load_settings(**overrides), is_read=settings is None)
@@ -65,7 +65,7 @@ def init(settings: Settings | None = None, **overrides: object) -> None:
 
 
 def _begin(settings: Settings, *, is_read: bool) -> Session:
-    """Begin in the rollout of this process, where settings are read from an environment that names one."""
+    """Return a new session, inside the rollout that the environment names, if the settings come from there."""
     rollout = rollout_from_environment(settings) if is_read else None
     if rollout is None:
         return Session(settings=settings, sink=open_recorder(settings))
@@ -75,7 +75,7 @@ def _begin(settings: Settings, *, is_read: bool) -> Session:
 
 
 def active_session() -> Session:
-    """Give what rollouts that begin here are traced into; begins tracing if nobody has."""
+    """Return the session of this context; begins tracing if needed."""
     if (override := _OVERRIDE.get()) is not None:
         return override
     if _Process.session is None:
@@ -86,7 +86,7 @@ def active_session() -> Session:
 
 @contextmanager
 def use_session(session: Session) -> Generator[None]:
-    """Trace rollouts that begin in this block, and what it starts, into something of their own."""
+    """Context manager: rollouts that begin inside, also in threads and tasks it starts, use this session."""
     token = _OVERRIDE.set(session)
     try:
         instrument()
@@ -97,7 +97,7 @@ def use_session(session: Session) -> Generator[None]:
 
 
 def flush(timeout: float | None = None) -> "FlushReport":
-    """Wait until everything that this process recorded is in the store.
+    """Wait until all records of this process are in the store.
 
     Args:
         timeout: seconds; None: the setting ``flush_seconds``. What is not stored by then is counted as pending.

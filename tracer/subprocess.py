@@ -1,12 +1,6 @@
-"""This file holds the rollout that a process was started for, which its environment names.
+"""Runs a program inside a rollout: the address of its model is in its environment.
 
-A worker's command has the key of its rollout and nothing else: neither a log nor the store. The gateway records
-its
-model calls; what it judges itself goes to the gateway too; other records of it have no place to go. A program
-that
-``agent-layer trace`` or ``tracer.inject`` started records in the log directory of its starter.
-
-This file holds how a program is run inside a rollout: told where its model is, in its environment alone.
+A program that ``agent-layer trace`` or ``tracer.inject`` starts records into the log directory of its starter.
 """
 
 import os
@@ -33,18 +27,18 @@ _POLL_SECONDS = 0.01
 
 @dataclass
 class Program:
-    """A command, and how it went."""
+    """A command, and its result."""
 
     command: Sequence[str]
     settings: Settings
     trajectory_id: str = ""
     status: int = 0
-    """Exit status; 128 + n when signal n ended it, as shells say it."""
+    """Exit status; 128 + n when signal n ended it, as in shells."""
 
     def run(self, rollout: Rollout) -> None:
-        """Run the command to its end, passing signals on, and wait until what it recorded itself is in the store.
+        """Run the command to its end, forward signals, and wait until its own records are in the store.
 
-        Raises: AgentFailedError: it ended with another status than 0.
+        Raises: AgentFailedError: its exit status is not 0.
         """
         self.trajectory_id = rollout.trajectory_id
         environment = _environment(rollout, self.settings)
@@ -57,7 +51,7 @@ class Program:
 
 
 def _environment(rollout: Rollout, settings: Settings) -> dict[str, str]:
-    """Give the program's variables: this process's own, without what only the operator may know."""
+    """Return the variables of the program: those of this process, without the operator's."""
     variables = {name: value for name, value in program_environment().items() if name not in OPERATOR_VARIABLES}
     path = [str(_BOOTSTRAP), *variables.get("PYTHONPATH", "").split(os.pathsep)]
     variables["PYTHONPATH"] = os.pathsep.join(filter(None, path))
@@ -66,16 +60,16 @@ def _environment(rollout: Rollout, settings: Settings) -> dict[str, str]:
 
 @contextmanager
 def _start(command: Sequence[str], environment: dict[str, str]) -> Generator[subprocess.Popen[bytes]]:
-    """Start a program that gets the signals which this process gets, from before it begins.
+    """Context manager: start a program and forward all signals to it, also those that arrive before it runs.
 
-    Raises: BadInputError: the machine cannot run it.
+    Raises: BadInputError: the program cannot be started.
     """
     early, process = list[int](), None
 
     def forward(number: int, _frame: FrameType | None) -> None:
         if process is None:
             early.append(number)
-        elif number != signal.SIGINT or not sys.stdin.isatty():  # a terminal tells the program itself
+        elif number != signal.SIGINT or not sys.stdin.isatty():  # a terminal signals the program itself
             process.send_signal(number)
 
     before = {number: signal.signal(number, forward) for number in _FORWARDED}
@@ -94,20 +88,20 @@ def _open(command: Sequence[str], environment: dict[str, str]) -> subprocess.Pop
         return subprocess.Popen(command, env=environment)
     except OSError as error:
         raise BadInputError(
-            f"command {command[0]!r}: expected a program that can be started, found {error.strerror!r}; see that its"
+            f"command {command[0]!r}: expected a program that can be started, found {error.strerror!r}; check that its"
             " first line names its interpreter, or start it with one, such as 'sh' or 'python'"
         ) from error
 
 
 def _wait_for_exit(process: subprocess.Popen[bytes]) -> int:
-    """Wait in short turns: a signal that comes just before a longer one would be heard at its end only."""
+    """Wait for the exit status. Polls, because a signal right before a blocking wait would be handled at its end."""
     while (status := process.poll()) is None:
         time.sleep(_POLL_SECONDS)
     return status
 
 
 def _await_logs(rollout: Rollout, settings: Settings) -> None:
-    """Wait for the logs that lie here now, those of the program's processes among them; gone is stored."""
+    """Wait until all logs that are here now, those of the program included, are stored."""
     waited_for = {path.stem for ending in (OPEN, CLOSED) for path in settings.log_dir.glob(f"*-*{ending}")}
     deadline = time.monotonic() + settings.flush_seconds
     while time.monotonic() < deadline and any(not rollout.sink.is_settled(name) for name in waited_for):

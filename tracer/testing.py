@@ -1,4 +1,4 @@
-"""This file holds what tests of agents need: the records of rollouts, kept in memory, the same in every run.
+"""Testing of agents: keeps the records of rollouts in memory, identical in every run.
 
     >>> import tracer
     >>> @tracer.step
@@ -12,9 +12,8 @@
     >>> captured.messages(captured.steps[0])
     [{'role': 'user', 'content': '40 + 2'}]
 
-Ids are counted and every look at the clock is a millisecond later than the one before, so that an agent which
-does the
-same leaves the same records, to the letter, as long as it does one thing at a time.
+Ids are counted, and each reading of the clock is a millisecond later than the one before. So an agent that does the
+same, one thing at a time, leaves identical records.
 """
 
 from collections import defaultdict
@@ -47,27 +46,27 @@ _TICK_SECONDS = 0.001
 
 
 class Captured:
-    """What rollouts recorded. Takes the place of the recorder, to the letter: a record must survive being stored."""
+    """Records of rollouts. Encodes and decodes each, as the recorder and the store would."""
 
     def __init__(self) -> None:
         self.records: list[LogRecord] = []
 
     def append(self, *records: LogRecord) -> str:
-        """Keep the records."""
+        """Add the records."""
         self.records += [cast("LogRecord", decode(encode(record))) for record in records]
         return "memory"
 
     def is_settled(self, log_name: str) -> bool:  # noqa: ARG002 - memory is one log
-        """Memory has nowhere else to go."""
+        """Always settled."""
         return True
 
     def flush(self, timeout: float | None = None) -> FlushReport:  # noqa: ARG002 - nothing is waited for
-        """Nothing is ever pending."""
+        """Report that nothing is pending."""
         return FlushReport(pending=0, lost=0, recorded=len(self.records))
 
     @property
     def trajectories(self) -> list[Trajectory]:
-        """What the records make, in the order in which the rollouts began."""
+        """Trajectories, in the order in which their rollouts began."""
         records: defaultdict[str, list[TrajectoryRecord]] = defaultdict(list)
         for record in list(self.records):
             records[cast("TrajectoryRecord", record).trajectory_id].append(cast("TrajectoryRecord", record))
@@ -95,19 +94,19 @@ class Captured:
         return self.trajectory.rewards
 
     def messages(self, step: Step) -> list[object]:
-        """Give the messages that the model was sent; none where nobody saw them."""
+        """Return the messages sent to the model; [] when they were not captured."""
         return [self._content(step, key) for key in step.state.messages or ()]
 
     def tools(self, step: Step) -> object:
-        """Give the tools that the model was offered, as it was told of them; None where it was not."""
+        """Return the tool definitions sent to the model; None without tools."""
         return self._content(step, step.state.tools)
 
     def framework(self, step: Step) -> object:
-        """Give the state of the framework, such as a graph's channels by name; None where there was none."""
+        """Return the state of the framework, such as a graph's channels by name; None without one."""
         return self._content(step, step.state.framework)
 
     def environment(self, step: Step) -> object:
-        """Give what ``tracer.state`` had said; None where it had not."""
+        """Return the newest ``tracer.state`` before the step; None without one."""
         return self._content(step, step.state.environment)
 
     def _content(self, step: Step, key: str | None) -> object:
@@ -116,7 +115,7 @@ class Captured:
 
 
 class CountedClockAndIds:
-    """Ids that are counted, and a clock that takes a step whenever somebody looks."""
+    """Counted ids, and a clock that advances at each reading."""
 
     def __init__(self) -> None:
         self._numbers, self._ticks = count(1), count()
@@ -144,7 +143,7 @@ class CountedClockAndIds:
 
 @contextmanager
 def capture() -> Generator[Captured]:
-    """Keep what rollouts in this block record in memory, at text level, and store nothing."""
+    """Context manager: keep the records of rollouts in memory, at text level; store nothing."""
     captured = Captured()
     settings = load_settings().model_copy(update={"gateway_url": None})
     with use_session(Session(settings=settings, sink=captured, clock=CountedClockAndIds())):

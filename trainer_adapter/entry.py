@@ -84,7 +84,7 @@ def train(
 
 
 def import_path(target: str | Callable[..., object]) -> str:
-    """Give ``module:attribute`` of what a worker is to import.
+    """Return ``module:attribute`` of what a worker is to import.
 
     Raises: BadInputError: no other process could import it.
     """

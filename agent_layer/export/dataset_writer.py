@@ -46,7 +46,7 @@ class DatasetWriter:
     def write_all(
         self, progress: Callable[[int], None] = lambda _: None, is_stopped: Callable[[], bool] = lambda: False
     ) -> int | None:
-        """Make the dataset equal to what the store answers now; give the number of trajectories.
+        """Make the dataset equal to what the store answers now; return the number of trajectories.
 
         Args:
             progress: told how many have been written.
@@ -63,7 +63,7 @@ class DatasetWriter:
         return len(answered)
 
     def write_changes(self, wait_seconds: float) -> int:
-        """Wait for changes, and enter those that are due; give how many trajectories they concern."""
+        """Wait for changes, and enter those that are due; return how many trajectories they concern."""
         changed = self._feed.wait_changed(wait_seconds)[:_BATCH]
         rows = self._feed.matching_rows(changed)
         for batch in _batches(self._entries(rows)):

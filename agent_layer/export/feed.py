@@ -25,7 +25,7 @@ class FeedPosition(Protocol):
     """Where a feed remembers how far it has come in the store's events."""
 
     def load(self) -> bytes | None:
-        """Give the id of the event; None at the beginning."""
+        """Return the id of the event; None at the beginning."""
         ...
 
     def save(self, position: bytes) -> None:
@@ -61,7 +61,7 @@ class Feed:
         """Id → when it may be given, oldest first."""
 
     def scan_stored(self) -> Iterator[TrajectoryRow]:
-        """Give all that have ended so far, in order of their start."""
+        """Return all that have ended so far, in order of their start."""
         return (row for row in self._store.scan(**self._filters) if row.status in FINAL_STATUSES)
 
     def resume(self) -> bool:
@@ -79,7 +79,7 @@ class Feed:
         return self._due_ids()
 
     def matching_rows(self, trajectory_ids: Collection[str]) -> list[TrajectoryRow]:
-        """Give the rows of those that are there, have ended and meet the filters."""
+        """Return the rows of those that are there, have ended and meet the filters."""
         return [row for trajectory_id in trajectory_ids for row in self._matching_row(trajectory_id)]
 
     def mark_done(self, trajectory_ids: Collection[str] = ()) -> None:

@@ -13,7 +13,7 @@ UNFINISHED = ".unfinished-"
 
 @contextmanager
 def replace_file(path: Path) -> Generator[Path]:
-    """Give a path to write to; what was written takes the file's place when the block ends well.
+    """Return a path to write to; what was written takes the file's place when the block ends well.
 
     Raises: BadInputError: the place cannot be written to.
     """

@@ -43,7 +43,7 @@ class OtlpSender:
         self._resource = Resource.create({"service.name": service})
 
     def send(self, traces: Sequence[ExportedTrace]) -> int:
-        """Send whole traces; give the number of spans.
+        """Send whole traces; return the number of spans.
 
         Raises: UnreachableError: the endpoint did not take them; sending again does no harm.
         """
@@ -58,7 +58,7 @@ class OtlpSender:
 
 
 def readable_spans(trace: ExportedTrace, resource: Resource) -> list[ReadableSpan]:
-    """Give the spans of a trace as OpenTelemetry's exporters want them."""
+    """Return the spans of a trace as OpenTelemetry's exporters want them."""
     return [_readable(trace, span, resource) for span in trace.spans]
 
 

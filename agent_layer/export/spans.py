@@ -65,7 +65,7 @@ class ExportedTrace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def make_trace(trajectory: Trajectory, *, contents: bool = False) -> ExportedTrace:
-    """Give the spans of one attempt; of one that still runs, what is there so far.
+    """Return the spans of one attempt; of one that still runs, what is there so far.
 
     Args:
         trajectory: whole.

@@ -57,7 +57,7 @@ def first_of_each_task(rows: Iterable[TrajectoryRow]) -> Iterator[TrajectoryRow]
 
 
 def verl_row(trajectory: Trajectory, index: int) -> JsonObject | None:
-    """Give the row of a trajectory's task; None where nothing says what was asked, or not in text alone."""
+    """Return the row of a trajectory's task; None where nothing says what was asked, or not in text alone."""
     started, task = trajectory.started, trajectory.task
     prompt = _prompt(trajectory)
     if started is None or not prompt:
@@ -83,7 +83,7 @@ def verl_row(trajectory: Trajectory, index: int) -> JsonObject | None:
 
 
 def write_verl(path: Path, tasks: Iterable[JsonObject | None]) -> tuple[int, int]:
-    """Write rows into a Parquet file; give how many, and how many None there were between them.
+    """Write rows into a Parquet file; return how many, and how many None there were between them.
 
     Raises: BadInputError: the file cannot be written.
     """

@@ -49,7 +49,7 @@ class _Log(Log, OwnLog, Protocol):
 
 
 def build_app(settings: Settings, log: _Log) -> web.Application:
-    """Give ``ingest`` as a web application.
+    """Return ``ingest`` as a web application.
 
     Args:
         settings: ``api_key`` or ``ingest_key`` opens it.
@@ -106,7 +106,7 @@ class _SpanReceiver:
 
 
 def _default_trajectory(request: web.Request) -> str | None:
-    """Give the trajectory that all spans of the request belong to, unless they say otherwise.
+    """Return the trajectory that all spans of the request belong to, unless they say otherwise.
 
     Raises: BadInputError: the header names none.
     """

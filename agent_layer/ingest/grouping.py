@@ -35,7 +35,7 @@ class BoundedMap(Generic[K, V]):
         self._limit = limit
 
     def get(self, key: K) -> V | None:
-        """Give what is known of a key."""
+        """Return what is known of a key."""
         return self._values.get(key)
 
     def set(self, key: K, value: V) -> None:
@@ -67,7 +67,7 @@ class TargetIndex:
             self._targets.set(span.trace_id, target)
 
     def find_target(self, span: ReceivedSpan, named: str | None = None) -> SpanTarget:
-        """Give the home of a span that was learnt from."""
+        """Return the home of a span that was learnt from."""
         own = _stated_target(span, named)
         if own and own.is_named:
             return own

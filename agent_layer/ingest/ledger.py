@@ -21,7 +21,7 @@ class OwnLog(Protocol):
     """Where records of others are kept; the recorder is one."""
 
     def append_encoded(self, contents: Sequence[bytes]) -> str:
-        """Keep records, safe from the death of this process; give the name of the log that holds them."""
+        """Keep records, safe from the death of this process; return the name of the log that holds them."""
         ...
 
     def has_room(self) -> bool:
@@ -52,7 +52,7 @@ class IngestLedger:
         self._is_awaited = asyncio.Event()
 
     async def append_log(self, name: str, body: bytes, read: Callable[[bytes], Sequence[bytes]]) -> str:
-        """Keep a log; give the name of our log that holds it.
+        """Keep a log; return the name of our log that holds it.
 
         Args:
             name: of the log.

@@ -63,7 +63,7 @@ def line_trajectory_id(line: bytes, run: str) -> str:
 
 
 def make_records(told: Conversation, trajectory_id: str, batch: ImportBatch) -> list[LogRecord]:
-    """Give all records of the trajectory that a line becomes."""
+    """Return all records of the trajectory that a line becomes."""
     target = _ImportTarget(trajectory_id, batch.run, batch.at if told.at is None else told.at)
     contents = [_content(target, message) for message in told.messages]
     tools = _content(target, told.tools) if told.tools else None

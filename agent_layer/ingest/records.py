@@ -33,7 +33,7 @@ def span_call_id(span: ReceivedSpan) -> str:
 def make_step_parts(
     span: ReceivedSpan, call: ModelCall, target: SpanTarget, run: str, agent: str | None
 ) -> tuple[list[Content], list[StepPart]]:
-    """Give a call's start and end, and the contents that they refer to."""
+    """Return a call's start and end, and the contents that they refer to."""
     contents = [_content(target, message) for message in call.messages or ()]
     tools = _content(target, call.tools) if call.tools else None
     known = StepPart(
@@ -75,7 +75,7 @@ def make_step_parts(
 def make_observation(
     span: ReceivedSpan, tool: ToolCall, target: SpanTarget, run: str, agent: str | None, call_id: str | None
 ) -> Observation:
-    """Give what a tool answered to the call that asked for it."""
+    """Return what a tool answered to the call that asked for it."""
     return Observation(
         trajectory_id=target.trajectory_id,
         observation_id=first_text(span.attributes, names.OBSERVATION) or span.span_id,
@@ -122,7 +122,7 @@ def make_outcome(root: ReceivedSpan, target: SpanTarget, run: str) -> Outcome:
 
 
 def _searchable_name(text: str | None) -> str:
-    """Give the text as a name that can be asked for, whatever services are called."""
+    """Return the text as a name that can be asked for, whatever services are called."""
     return _NO_NAME.sub("-", text or "").lstrip("._:~-")[:128] or "otel"
 
 

@@ -95,17 +95,17 @@ SpanMeaning: TypeAlias = ModelCall | ToolCall | AgentRun
 
 
 def first_text(attributes: Mapping[str, object], *names: str) -> str | None:
-    """Give the first of these attributes that is text."""
+    """Return the first of these attributes that is text."""
     return next((value for name in names if isinstance(value := attributes.get(name), str) and value), None)
 
 
 def first_integer(attributes: Mapping[str, object], *names: str) -> int | None:
-    """Give the first of these attributes that is a whole number."""
+    """Return the first of these attributes that is a whole number."""
     return next((value for name in names if isinstance(value := attributes.get(name), int)), None)
 
 
 def token_usage(attributes: Mapping[str, object], asked: tuple[str, ...], answered: tuple[str, ...]) -> Usage | None:
-    """Give the counts of tokens; None where neither is told."""
+    """Return the counts of tokens; None where neither is told."""
     usage = Usage(prompt_tokens=first_integer(attributes, *asked), response_tokens=first_integer(attributes, *answered))
     return None if usage == Usage() else usage
 
@@ -132,7 +132,7 @@ def unflatten(attributes: Mapping[str, object], prefix: str) -> list[JsonObject]
 
 
 def numbered_objects(numbered: object) -> list[JsonObject]:
-    """Give the objects in an object whose names are numbers, in their order."""
+    """Return the objects in an object whose names are numbers, in their order."""
     found = cast("JsonObject", numbered) if isinstance(numbered, dict) else {}
     items = [found[number] for number in sorted(filter(_is_index, found), key=int)]
     return [cast("JsonObject", item) for item in items if isinstance(item, dict)]

@@ -44,7 +44,7 @@ class LiteLLMServer:
         self._request_seconds = request_seconds
 
     def app(self) -> web.Application:
-        """Give the web application."""
+        """Return the web application."""
         app = web.Application(client_max_size=1 << 28)
         app.add_routes([web.get("/health", _health), web.post("/v1/chat/completions", self._chat)])
         return app

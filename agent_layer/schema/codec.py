@@ -1,12 +1,8 @@
-"""This file holds how records become bytes and come back: msgpack, tagged by kind, unknown fields kept.
+"""Encoding of records: msgpack, tagged by kind, with unknown fields kept.
 
-A reader older than the writer puts fields it does not know into ``unknown``; when it writes the record again they
-travel along, and a reader that does know them finds them in their place.
-
-This file holds how stored fields fit the records that read them: what a record does not know goes to ``unknown``.
-
-What a newer reader has learned to know comes out of ``unknown`` again. How deep records lie inside one another is
-worked out once per kind, so that values without a record inside are passed by.
+A reader that is older than the writer puts fields it does not know into ``unknown``. When it writes the record again
+they are kept, and a newer reader finds them in their place. Which fields may contain records is worked out once per
+kind, so that other values are not visited.
 """
 
 from collections.abc import Callable
@@ -28,17 +24,17 @@ from agent_layer.schema.training import PolicyVersion, TrainedBatch
 from agent_layer.schema.trajectory import Trajectory
 
 Normalizer: TypeAlias = Callable[[object], object]
-"""Gives the fields of a record in the shape that its reader wants; changes nothing that it is given."""
+"""Returns the fields of a record in the form of its reader; does not change its argument."""
 
 
 @cache
 def normalizer_for(kind: type[Record]) -> Normalizer:
-    """Work out the fold of one kind of record."""
+    """Return the normalizer of one kind of record."""
     return _normalize_record(cast("inspect.StructType", inspect.type_info(kind)))
 
 
 def _normalizer(form: inspect.Type) -> Normalizer | None:
-    """Fold for values of this form; None when no record can lie inside."""
+    """Return the normalizer for values of this type; None when they cannot contain records."""
     match form:
         case inspect.StructType():
             return _normalize_record(form)
@@ -106,7 +102,7 @@ LogRecord: TypeAlias = (
     | PolicyVersion
     | TrainedBatch
 )
-"""What may stand in a log file, and so in a segment."""
+"""Records that log files, and so segments, contain."""
 
 _KINDS: dict[str, type[Record]] = {
     str(kind.__struct_config__.tag): kind
@@ -153,12 +149,12 @@ _UNREADABLE = (msgspec.DecodeError, msgspec.ValidationError, KeyError, TypeError
 
 
 def encode(record: Record) -> bytes:
-    """Give the record's stored form."""
+    """Return the stored form of the record."""
     return _ENCODER.encode(record)
 
 
 def check_storable(value: object, subject: str) -> None:
-    """Check that what came from outside can stand in a record.
+    """Check that a value from outside can be stored in a record.
 
     Raises: BadInputError: an integer has more than 64 bits.
     """
@@ -173,7 +169,7 @@ def check_storable(value: object, subject: str) -> None:
 def decode(content: bytes) -> Record:
     """Read a record of any kind.
 
-    Raises: CorruptRecordError: this is no msgpack, no known kind, or a field has the wrong type.
+    Raises: CorruptRecordError: not msgpack, not a known kind, or a field has the wrong type.
     """
     try:
         fields = msgspec.msgpack.decode(content)
@@ -184,9 +180,9 @@ def decode(content: bytes) -> Record:
 
 
 def decode_known(content: bytes) -> LogRecord:
-    """Read a log's record at a quarter of the cost of ``decode``: what only a newer reader would know is left out.
+    """Read a record of a log at a quarter of the cost of ``decode``, without unknown fields.
 
-    Raises: CorruptRecordError: what ``decode`` raises it for.
+    Raises: CorruptRecordError: as ``decode``.
     """
     try:
         return _LOG_DECODER.decode(content)
@@ -195,9 +191,9 @@ def decode_known(content: bytes) -> LogRecord:
 
 
 def decode_footer(content: bytes) -> SegmentFooter:
-    """Read a footer as fast as can be: an index is rebuilt from all there are.
+    """Read a footer, without unknown fields: rebuilding an index reads all of them.
 
-    Raises: CorruptRecordError: it is none.
+    Raises: CorruptRecordError: not a footer.
     """
     try:
         return _FOOTER_DECODER.decode(content)
@@ -208,12 +204,12 @@ def decode_footer(content: bytes) -> SegmentFooter:
 def _unreadable(error: Exception) -> CorruptRecordError:
     return CorruptRecordError(
         f"stored record: expected msgpack of a known kind ({', '.join(sorted(_KINDS))}), found {error!r};"
-        " it was written by something else, or by a later version of another meaning"
+        " it was written by another program, or by an incompatible later version"
     )
 
 
 def record_owner(record: LogRecord) -> str:
-    """Name what the record belongs to: a trajectory, a group, a policy version or a step of training."""
+    """Return the owner of the record: a trajectory, a group, a policy version or a step of training."""
     match record:
         case Group():
             return f"group:{record.group_id}"

@@ -1,4 +1,4 @@
-"""This file holds groups: the rollouts of one task that count together."""
+"""Groups: the rollouts of one task that share a baseline."""
 
 from typing import Literal, TypeAlias
 
@@ -8,11 +8,11 @@ from agent_layer.schema.record import Record, current_version
 from agent_layer.schema.task import Split
 
 Fill: TypeAlias = Literal["whole", "short", "dropped"]
-"""``whole``: as many usable rollouts as asked for. ``short``: fewer. ``dropped``: fewer, so nothing is delivered."""
+"""``whole``: as many usable rollouts as requested. ``short``: fewer. ``dropped``: fewer, and nothing is delivered."""
 
 
 class Group(Record, frozen=True, kw_only=True, tag="group"):
-    """The accepted and failed tries at one asking for a task, decided once and for all."""
+    """The rollouts of one round of a task, once it is closed. Never changes."""
 
     group_id: str
     run: str
@@ -23,17 +23,17 @@ class Group(Record, frozen=True, kw_only=True, tag="group"):
     task_type: str = "default"
     split: Split = "train"
     group_size: int = 1
-    """Rollouts asked for."""
+    """Rollouts requested."""
     trajectory_ids: list[str] = []
-    """[num_accepted] in member order; shorter than group_size when some rollouts died."""
+    """[num_accepted] in member order; shorter than group_size when some rollouts failed."""
     fill: Fill | None = None
-    """None: written before this was known."""
+    """None: written by a version without this field."""
     num_launched: int | None = None
     num_usable: int | None = None
-    """Accepted ones that have a reward."""
+    """Accepted rollouts with a reward."""
     num_surplus: int = 0
-    """Rollouts that were running when enough others had ended, and were cancelled."""
+    """Rollouts that were cancelled because enough others had ended."""
     kept_seconds: float | None = None
-    """Mean time of the usable ones, from their first lease to their acceptance."""
+    """Mean time of the usable rollouts, from first lease to acceptance."""
     surplus_seconds: float | None = None
-    """Mean time that cancelled ones had run: what they would have taken is longer. None: there were none."""
+    """Mean running time of cancelled rollouts; their full time would be longer. None: there were none."""

@@ -1,4 +1,4 @@
-"""This file holds how things are named: ids that sort by time, ids that follow from other ids, content hashes."""
+"""Ids that sort by time, ids derived from other ids, and content hashes."""
 
 import os
 import re
@@ -14,13 +14,13 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:~-]{0,127}")
 
 
 def new_id(clock_ns: Callable[[], int] = time.time_ns, randomness: Callable[[int], bytes] = os.urandom) -> str:
-    """Mint an id of 26 characters that sorts by the millisecond of its making (the layout of a ULID)."""
+    """Mint an id of 26 characters that sorts by the millisecond of its creation (ULID layout)."""
     value = (clock_ns() // 1_000_000) << 80 | int.from_bytes(randomness(10), "big")
     return "".join([_PAIRS[value >> shift & 1023] for shift in range(120, -1, -10)])
 
 
 def id_timestamp(identity: str) -> float:
-    """Read when an id was minted, in seconds since the epoch; whatever follows the id is ignored."""
+    """Return when an id was minted, in seconds since the epoch; text after the id is ignored."""
     milliseconds = 0
     for letter in identity[:10]:
         milliseconds = milliseconds << 5 | _ALPHABET.index(letter)
@@ -41,30 +41,30 @@ def check_name(value: str, subject: str) -> str:
 
 
 def content_hash(content: bytes) -> str:
-    """32 hexadecimal digits that name the content."""
+    """Return 32 hexadecimal digits that identify the content."""
     return blake2b(content, digest_size=16).hexdigest()
 
 
 def make_group_id(run: str, task_id: str, round_index: int) -> str:
-    """Name the group of rollouts that one asking (round) for a task makes; the same asking gives the same id."""
+    """Return the id of the group of one round of a task; the same round gives the same id."""
     digest = content_hash(f"{run}\n{task_id}\n{round_index}".encode())
     return f"{task_id}.{digest[:12]}"
 
 
 def make_rollout_id(group_id: str, member: int) -> str:
-    """Name one rollout of a group; members count from 0."""
+    """Return the id of one rollout of a group; members count from 0."""
     return f"{group_id}.{member}"
 
 
 def make_trajectory_id(rollout_id: str, attempt: int) -> str:
-    """Name what one attempt at a rollout leaves behind; attempts count from 0."""
+    """Return the trajectory id of one attempt at a rollout; attempts count from 0."""
     return f"{rollout_id}-{attempt}"
 
 
 def split_trajectory_id(trajectory_id: str) -> tuple[str, int]:
-    """Give back (rollout id, attempt).
+    """Return (rollout id, attempt).
 
-    Raises: BadInputError: this is no trajectory id.
+    Raises: BadInputError: not a trajectory id.
     """
     rollout_id, dash, attempt = trajectory_id.rpartition("-")
     if dash and rollout_id and attempt.isdecimal():

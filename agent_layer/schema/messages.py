@@ -1,10 +1,7 @@
-"""This file holds how chat messages become messages of OpenTelemetry's GenAI conventions, made of parts, and back.
+"""Conversion between chat messages and messages of OpenTelemetry's GenAI conventions, which consist of parts.
 
-Parts that only one side has a form for, such as images, stay as they came.
-
-This file holds how JSON that others wrote is looked into: it may be anything.
-
-This file holds how one content refers to another, so that a value that many steps share is stored once.
+Parts that only one side has a form for, such as images, stay unchanged. Also: tolerant reading of foreign JSON, and
+references from one content to another, by which a value that many steps share is stored once.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,22 +12,22 @@ import msgspec
 from agent_layer.schema.record import JsonObject
 
 UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError)
-"""What reading raises: it is no JSON of this form, no UTF-8, nested too deep, or a number has no place."""
+"""Errors of reading JSON: another form, not UTF-8, nested too deep, or a number out of range."""
 
 
 def as_json_object(value: object) -> JsonObject:
-    """Give an object as it is, and an empty one for anything else."""
+    """Return a JSON object unchanged; {} for any other value."""
     return cast("JsonObject", value) if isinstance(value, dict) else {}
 
 
 def as_json_objects(value: object) -> list[JsonObject]:
-    """Give the objects in a list; none where it is no list."""
+    """Return the JSON objects of a list; [] for any other value."""
     items = cast("list[object]", value) if isinstance(value, list) else []
     return [cast("JsonObject", item) for item in items if isinstance(item, dict)]
 
 
 def to_part_message(message: Mapping[str, object]) -> JsonObject:
-    """Give a chat message in parts."""
+    """Return a chat message as a message of parts."""
     role = message.get("role", "assistant")
     if role == "tool":
         answer = {"type": "tool_call_response", "id": message.get("tool_call_id"), "response": message.get("content")}
@@ -42,7 +39,7 @@ def to_part_message(message: Mapping[str, object]) -> JsonObject:
 
 
 def to_chat_messages(message: Mapping[str, object]) -> Iterator[JsonObject]:
-    """Give the chat messages that one message in parts stands for; several answers of tools are one message each."""
+    """Return the chat messages of one message of parts; each tool answer becomes a message."""
     parts = as_json_objects(message.get("parts"))
     answers = [part for part in parts if part.get("type") == "tool_call_response"]
     if len(answers) < len(parts) or not parts:
@@ -64,7 +61,7 @@ def _chat_message(role: str, parts: Sequence[JsonObject]) -> JsonObject:
 
 
 def _chat_content(parts: Sequence[JsonObject]) -> object:
-    """Text where all is text, else a list; None where there is nothing."""
+    """Return text when all parts are text, else a list; None without parts."""
     if any(part.get("type") != "text" for part in parts):
         return [{"type": "text", "text": part.get("content")} if part.get("type") == "text" else part for part in parts]
     return "".join(str(part.get("content", "")) for part in parts) if parts else None
@@ -95,7 +92,7 @@ def _chat_tool_call(part: JsonObject) -> JsonObject:
 
 
 def _as_value(text: object) -> object:
-    """Read JSON text; what is none stays as it is."""
+    """Return the value of JSON text; other values unchanged."""
     try:
         return msgspec.json.decode(text) if isinstance(text, str) else text
     except msgspec.DecodeError:
@@ -108,23 +105,23 @@ def _as_text(value: object) -> str:
 
 _REFERENCE = "$content"
 _MAX_REFERENCES: Final = 10_000
-"""Agents may write references too, and twenty contents that each refer twice to the one before would be a million."""
+"""Agents may write references too: twenty contents that each refer twice to the previous one would be a million."""
 
 
 def refer_to(content_hash: str) -> dict[str, str]:
-    """Give what stands in a content's JSON where the content of this hash belongs."""
+    """Return the JSON that refers to the content of this hash."""
     return {_REFERENCE: content_hash}
 
 
 def resolve(contents: Mapping[str, bytes], content_hash: str) -> object:
-    """Read a content as JSON, with everything it refers to in place.
+    """Return a content as JSON, with all references resolved.
 
     Args:
         contents: JSON text by content hash.
-        content_hash: which one.
+        content_hash: hash of the content.
 
     Returns:
-        The value; a reference to a content that is not there, or the ten-thousandth and later, stays a reference.
+        The value. References to missing contents, and those beyond the ten-thousandth, stay references.
     """
     return _resolve(contents, content_hash, iter(range(_MAX_REFERENCES + 1)))
 

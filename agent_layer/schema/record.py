@@ -1,4 +1,4 @@
-"""This file holds what all records share: frozen structs, packed token arrays, JSON values."""
+"""Base of all records: frozen structs, packed token arrays, JSON values."""
 
 from array import array
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ SCHEMA_VERSION = 1
 
 
 def current_version() -> int:
-    """Give a new record its version. A factory, because plain defaults are left out of the stored form."""
+    """Return the schema version. A factory, because plain defaults are left out of the stored form."""
     return SCHEMA_VERSION
 
 
@@ -37,10 +37,10 @@ class TokenIds(_Int32s):
 
     def __new__(cls, values: Iterable[int] | bytes = ()) -> Self:
         """Pack ids (or the bytes of packed ids)."""
-        return super().__new__(cls, "i", values)  # pyright: ignore[reportReturnType]  # array.__new__ gives the class it is handed
+        return super().__new__(cls, "i", values)  # pyright: ignore[reportReturnType]  # array.__new__ returns the class it gets
 
     def __reduce__(self) -> tuple[type[Self], tuple[bytes]]:
-        """Pickle as bytes: the parent would hand its type code to ``__new__``."""
+        """Pickle as bytes: the parent would pass its type code to ``__new__``."""
         return type(self), (self.tobytes(),)
 
 
@@ -49,8 +49,8 @@ class Logprobs(_Float32s):
 
     def __new__(cls, values: Iterable[float] | bytes = ()) -> Self:
         """Pack log-probabilities (or the bytes of packed ones)."""
-        return super().__new__(cls, "f", values)  # pyright: ignore[reportReturnType]  # array.__new__ gives the class it is handed
+        return super().__new__(cls, "f", values)  # pyright: ignore[reportReturnType]  # array.__new__ returns the class it gets
 
     def __reduce__(self) -> tuple[type[Self], tuple[bytes]]:
-        """Pickle as bytes: the parent would hand its type code to ``__new__``."""
+        """Pickle as bytes: the parent would pass its type code to ``__new__``."""
         return type(self), (self.tobytes(),)

@@ -1,4 +1,4 @@
-"""This file holds rewards and the one rule by which named rewards become the reward of a rollout."""
+"""Rewards, and the rule by which named rewards become the reward of a rollout."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ RewardTopic: TypeAlias = tuple[RewardScope, str, int | None, str | None]
 
 
 class Reward(Record, frozen=True, kw_only=True, tag="reward"):
-    """One judgement. Append-only: a later judgement supersedes, and the history stays."""
+    """One judgement. Append-only: a later judgement supersedes it, and the history stays."""
 
     trajectory_id: str
     reward_id: str
@@ -38,15 +38,15 @@ class Reward(Record, frozen=True, kw_only=True, tag="reward"):
     verifier_hash: str | None = None
     error: str | None = None
     comment: str | None = None
-    """What whoever judges has to say, for people; nothing is computed from it."""
+    """Comment of the judge, for people; nothing is computed from it."""
     supersedes: str | None = None
     """Reward id of the judgement that this one replaces."""
     void: bool = False
-    """It never stands: somebody tried to judge again and could not. What was said before goes on to hold."""
+    """A failed attempt to judge again: never current; the earlier judgement still holds."""
 
 
 def current_rewards(rewards: Sequence[Reward]) -> list[Reward]:
-    """Keep what stands: neither void nor superseded, and the newest of each ``reward_topic``, in order of time."""
+    """Return current judgements: not void, not superseded, the newest of each ``reward_topic``; in order of time."""
     replaced = {reward.supersedes for reward in rewards if reward.supersedes is not None}
     standing: dict[RewardTopic, Reward] = {}
     for reward in sorted(rewards, key=lambda reward: (reward.at, reward.reward_id)):
@@ -56,7 +56,7 @@ def current_rewards(rewards: Sequence[Reward]) -> list[Reward]:
 
 
 def reward_topic(reward: Reward) -> RewardTopic:
-    """What is judged: (scope, name, step, agent). One judgement of each stands."""
+    """Return (scope, name, step, agent). One judgement of each is current."""
     return reward.scope, reward.name, reward.step, reward.agent
 
 
@@ -72,8 +72,8 @@ def rollout_reward(
 
     Returns:
         None when a required reward is absent, not ok or not a finite number, when there is none at all, or when the
-        attempt failed for a cause other than the policy. A failure of the verifier is made good by judgements that
-        supersede what it gave. Never NaN or infinite.
+        attempt failed for a cause other than the policy. After a failure of the verifier only
+        judgements that supersede others count. Never NaN or infinite.
     """
     cause = None if outcome is None else outcome.cause
     if cause in ("infra", "user"):

@@ -1,4 +1,4 @@
-"""This file holds rollouts and attempts: how one try at a task begins, ends and is accepted."""
+"""Rollouts and attempts: how one attempt at a task begins, ends and is accepted."""
 
 from typing import Literal, TypeAlias
 
@@ -22,16 +22,16 @@ RolloutStatus: TypeAlias = Literal[
     "dead",
     "lost",
 ]
-"""``lost`` is said of attempts only: the machine or gateway that held it is gone."""
+"""``lost`` applies to attempts only: the machine or gateway that held it is gone."""
 
 Cause: TypeAlias = Literal["policy", "infra", "verifier", "user"]
-"""Who brought the end about. Only ``policy`` may teach the model anything."""
+"""Who caused the end. Only ``policy`` is trained."""
 
 FINAL_STATUSES: frozenset[str] = frozenset({"completed", "truncated", "failed", "cancelled", "dead", "lost"})
 
 
 class AttemptStarted(Record, frozen=True, kw_only=True, tag="attempt_started"):
-    """The first record of a trajectory: who tries what, for whom."""
+    """First record of a trajectory: task, agent, worker and run."""
 
     trajectory_id: str
     rollout_id: str
@@ -51,16 +51,16 @@ class AttemptStarted(Record, frozen=True, kw_only=True, tag="attempt_started"):
     task: Task | None = None
     """The whole task, where the opener knows it."""
     input_hash: str | None = None
-    """Content hash of the task's input; tasks with one input share it, whatever they are called."""
+    """Content hash of the task's input; tasks with the same input share it, whatever their ids."""
     env: str | None = None
     env_version: str | None = None
-    """Which version of the environment answered."""
+    """Version of the environment."""
     trace: TraceContext | None = None
-    """Trace that the attempt belongs to, where its opener said so."""
+    """Trace that the attempt belongs to; None: its opener named none."""
 
 
 class Resumed(Record, frozen=True, kw_only=True, tag="resumed"):
-    """Another holder went on with an attempt, from a checkpoint. What was done after that checkpoint does not count."""
+    """Another holder resumed an attempt from a checkpoint. Calls after that checkpoint do not count."""
 
     trajectory_id: str
     run: str
@@ -68,9 +68,9 @@ class Resumed(Record, frozen=True, kw_only=True, tag="resumed"):
     """Seconds since the epoch, UTC."""
     schema_version: int = msgspec.field(default_factory=current_version)
     worker: str | None = None
-    """Who goes on."""
+    """Worker that resumes it."""
     abandoned: list[str] = []
-    """Ids of the calls that came after the checkpoint, those of earlier resumes included: never trained."""
+    """Ids of the calls after the checkpoint, those of earlier resumes included: never trained."""
 
 
 class PhaseTimes(Record, frozen=True, kw_only=True):
@@ -84,7 +84,7 @@ class PhaseTimes(Record, frozen=True, kw_only=True):
 
 
 class Outcome(Record, frozen=True, kw_only=True, tag="outcome"):
-    """How an attempt ended. One per trajectory; the first one written stands."""
+    """How an attempt ended. One per trajectory; the first one counts."""
 
     trajectory_id: str
     run: str

@@ -1,11 +1,11 @@
-"""This file holds what a segment says of itself: where the bytes of each owner lie, and the rows that index them."""
+"""Segment footers: where the bytes of each owner are, and the rows that index them."""
 
 import msgspec
 
 from agent_layer.schema.record import Record, current_version
 
 STARTED, ENDED = 1, 2
-"""What the gateway has told of a call, added up; 0 where only layers in the agent's process have told of it."""
+"""Bits of what the gateway recorded of a call; 0 when only layers in the agent's process recorded it."""
 
 
 class Chunk(Record, frozen=True, kw_only=True):
@@ -19,33 +19,33 @@ class Chunk(Record, frozen=True, kw_only=True):
 
 
 class Block(msgspec.Struct, frozen=True):
-    """Fields of a row that one record says together."""
+    """Fields of a row that come from one record."""
 
     rank: str
-    """Of several blocks of the same fields the one with the lowest rank stands. Compared as text."""
+    """Of several blocks of the same fields the one with the lowest rank counts. Compared as text."""
     fields: dict[str, str]
 
 
 class TrajectorySummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a segment's records of one trajectory say to the index; summaries merge in any order."""
+    """Index entries of one trajectory in one segment; summaries merge in any order."""
 
     trajectory_id: str
     opening: Block | None = None
-    """Of its best AttemptStarted; without one, what any record says of run and time."""
+    """From its best AttemptStarted; without one, run and time of any record."""
     is_started: bool = False
     ending: Block | None = None
     is_accepted: bool = False
     calls: dict[str, tuple[int, int]] = {}
-    """Call id → (what the gateway has told of it, number of choices)."""
+    """Call id → (bits STARTED and ENDED, number of choices)."""
     agents: list[str] = []
     tools: list[str] = []
-    """Names of tools that were asked for or answered."""
+    """Names of tools that were requested or answered."""
     policy_min: int | None = None
     policy_max: int | None = None
     rewards: dict[str, bytes] = {}
     """Reward id → encoded Reward."""
     blobs: list[str] = []
-    """Names of the blobs that hold contents of it."""
+    """Names of the blobs with its contents."""
 
 
 class PolicyEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,7 +58,7 @@ class PolicyEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BatchEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """What one update learned from."""
+    """Batch of one update."""
 
     run: str
     step: str
@@ -78,7 +78,7 @@ class GroupEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SegmentFooter(Record, frozen=True, kw_only=True, tag="segment_footer"):
-    """The last frame of a segment: what is inside. An index can be made of footers alone."""
+    """Last frame of a segment: its table of contents. An index can be rebuilt from footers alone."""
 
     name: str
     created_at: float
@@ -90,14 +90,14 @@ class SegmentFooter(Record, frozen=True, kw_only=True, tag="segment_footer"):
     batches: list[BatchEntry] = []
     groups: list[GroupEntry] = []
     replaces: list[str] = []
-    """Names of the segments whose living records are all in this one: once it is indexed, they may go."""
+    """Names of the segments whose remaining records are all in this one: once it is indexed, they can be removed."""
 
 
 class Tombstone(Record, frozen=True, kw_only=True, tag="tombstone"):
-    """What is left of a deleted trajectory or group, so that it stays dead. Nothing of it can be read from this."""
+    """Mark of a deleted trajectory or group, so that it stays deleted. Contains nothing of it."""
 
     owner_hash: str
-    """SHA-1 of the owner's name, hexadecimal: ids may hold what a user had to have deleted."""
+    """SHA-1 of the owner's name, hexadecimal: ids may contain what a user had to delete."""
     deleted_at: float
     """Seconds since the epoch, UTC."""
     schema_version: int = msgspec.field(default_factory=current_version)

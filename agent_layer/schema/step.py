@@ -1,12 +1,7 @@
-"""This file holds steps: one decision of the model, and the parts from which a step is put together.
+"""Steps: decisions of the model, and the parts from which they are assembled; observations; tool names.
 
-Several layers see the same call. Each writes immutable ``StepPart`` records; nobody changes another's. A call
-has one
-``start`` and one ``end`` part per layer, joined by the call id that the outermost layer minted.
-
-This file holds observations: what a tool or an environment answered.
-
-This file holds which tools a record tells of: those that a model asked for, and those that answered.
+Several layers see the same call. Each writes its own immutable ``StepPart`` records: one ``start`` and one ``end`` per
+layer, joined by the call id that the outermost layer minted.
 """
 
 from collections.abc import Iterator
@@ -18,10 +13,10 @@ from agent_layer.schema.messages import as_json_object, as_json_objects
 from agent_layer.schema.record import JsonObject, Logprobs, Record, TokenIds, current_version
 
 PartSource: TypeAlias = Literal["gateway", "hook", "handler", "decorator", "otel", "import"]
-"""Layers that write parts, highest authority first; ``import`` is a log of others, read afterwards."""
+"""Layers that write parts, highest authority first; ``import``: a foreign log, read afterwards."""
 
 Role: TypeAlias = Literal["policy", "aux"]
-"""``policy`` steps are trained, ``aux`` steps (judges, helpers) are not."""
+"""``policy`` steps are trained, ``aux`` steps (judges, assistants) are not."""
 
 CaptureLevel: TypeAlias = Literal["tokens", "logprobs", "text"]
 """``tokens``: ids and log-probabilities from the engine; ``logprobs``: no prompt ids; ``text``: neither."""
@@ -29,14 +24,14 @@ CaptureLevel: TypeAlias = Literal["tokens", "logprobs", "text"]
 StepStatus: TypeAlias = Literal["ok", "aborted", "error"]
 
 PolicyRun: TypeAlias = tuple[int, int]
-"""(version, num_tokens): so many tokens in a row were sampled by this version."""
+"""(version, num_tokens): number of consecutive tokens sampled by this version."""
 
 
 class Content(Record, frozen=True, kw_only=True, tag="content"):
     """A message, tool list, framework value or image, stored once per trajectory and referred to by hash.
 
-    A body may refer to others: ``{"$content": HASH}`` stands where the content of that hash belongs. So an image lies
-    beside the messages that show it, as the JSON string of its data URL.
+    A body may refer to others: ``{"$content": HASH}`` stands for the content of that hash. So an image is stored beside
+    the messages that show it, as the JSON string of its data URL.
     """
 
     trajectory_id: str
@@ -47,11 +42,11 @@ class Content(Record, frozen=True, kw_only=True, tag="content"):
 
 
 class ContentRef(Record, frozen=True, kw_only=True, tag="content_ref"):
-    """Stands in a segment for a content that is large, or media: its body is an object of its own, a blob."""
+    """Replaces a large content, or media, in a segment: its body is an object of its own, a blob."""
 
     trajectory_id: str
     hash: str
-    """What the content is referred to by."""
+    """Hash by which others refer to the content."""
     blob: str
     """Name of the blob: the content hash of the body as it is stored, then '-' and an id."""
     size_bytes: int
@@ -60,7 +55,7 @@ class ContentRef(Record, frozen=True, kw_only=True, tag="content_ref"):
 
 
 class PromptDelta(Record, frozen=True, kw_only=True):
-    """Prompt ids, stored as what they add to an earlier step of the same trajectory.
+    """Prompt ids, stored as the difference to an earlier step of the same trajectory.
 
     prompt = prompt(parent) + response(parent) + delta, where the parent's two together have ``prefix_length`` ids
     that hash to ``prefix_hash``. Without a parent, ``prefix_length`` is 0 and delta is the whole prompt.
@@ -94,15 +89,15 @@ class Action(Record, frozen=True, kw_only=True):
     policy_versions: list[PolicyRun] | None = None
     """Runs that add up to num_response_tokens."""
     arrays: dict[str, bytes] = {}
-    """Named arrays that the engine gives for each token, each the bytes of a .npy file, which tells dtype and shape.
+    """Named per-token arrays of the engine, each the bytes of a .npy file, which contains dtype and shape.
 
     ``routed_experts`` (vLLM): [num_prompt_tokens + num_response_tokens - 1, num_layers, num_experts_per_token], uint8,
-    uint16 or int32; the last sampled token was never put through the layers.
+    uint16 or int32; the last sampled token never passes through the layers.
     """
 
 
 class StepState(Record, frozen=True, kw_only=True):
-    """What the model and its environment looked like before the call. Hashes refer to ``Content`` records."""
+    """State of model, framework and environment before the call. Hashes refer to ``Content`` records."""
 
     messages: list[str] | None = None
     """[num_messages] content hashes, in prompt order."""
@@ -116,13 +111,13 @@ class GraphPlace(Record, frozen=True, kw_only=True):
     """Where in a graph of nodes, such as LangGraph's, a call was made."""
 
     path: list[str]
-    """Nodes, from that of the outermost graph to that of the innermost."""
+    """Nodes, from the outermost graph to the innermost."""
     superstep: int | None = None
-    """Round of the innermost graph; nodes of one round run side by side."""
+    """Superstep of the innermost graph; nodes of one superstep run in parallel."""
     came_from: list[str] | None = None
-    """Nodes that ended in the round before, or that the node waited for; ``["__start__"]`` where the graph begins."""
+    """Nodes that ended in the superstep before, or that the node waited for; ``["__start__"]`` at the beginning."""
     branch: int | None = None
-    """Which of the branches that the round before sent out; None where an edge led here."""
+    """Index of the branch that the superstep before sent out; None when an edge led here."""
 
 
 class StepPart(Record, frozen=True, kw_only=True, tag="step_part"):
@@ -138,7 +133,7 @@ class StepPart(Record, frozen=True, kw_only=True, tag="step_part"):
     schema_version: int = msgspec.field(default_factory=current_version)
     agent: str | None = None
     agent_path: list[str] | None = None
-    """[depth] from the outermost agent to this one; None when it is nobody's sub-agent."""
+    """[depth] from the outermost agent to this one; None for an agent that is no sub-agent."""
     role: Role | None = None
     conversation: str | None = None
     node: str | None = None
@@ -167,7 +162,7 @@ class StepPart(Record, frozen=True, kw_only=True, tag="step_part"):
     error: str | None = None
     usage: Usage | None = None
     findings: list[str] = []
-    """What was noticed, such as ``prefix_break``; merged over all parts."""
+    """Findings such as ``prefix_break``; merged over all parts."""
 
 
 class Step(Record, frozen=True, kw_only=True, tag="step"):
@@ -182,10 +177,10 @@ class Step(Record, frozen=True, kw_only=True, tag="step"):
     index: int = 0
     """Position in its trajectory, by start time."""
     ended_at: float | None = None
-    """None while the call runs, or when whoever recorded it died."""
+    """None while the call runs, or when its recorder died."""
     agent: str | None = None
     agent_path: list[str] | None = None
-    """[depth] from the outermost agent to this one; None when it is nobody's sub-agent."""
+    """[depth] from the outermost agent to this one; None for an agent that is no sub-agent."""
     role: Role = "policy"
     conversation: str | None = None
     node: str | None = None
@@ -214,7 +209,7 @@ class Step(Record, frozen=True, kw_only=True, tag="step"):
     usage: Usage | None = None
     findings: list[str] = []
     sources: list[PartSource] = []
-    """Layers that told of it, highest authority first."""
+    """Layers that recorded it, highest authority first."""
 
 
 class Observation(Record, frozen=True, kw_only=True, tag="observation"):
@@ -228,22 +223,22 @@ class Observation(Record, frozen=True, kw_only=True, tag="observation"):
     """When the answer was complete; seconds since the epoch, UTC."""
     schema_version: int = msgspec.field(default_factory=current_version)
     call_id: str | None = None
-    """The model call that led to it; None when nothing was called before."""
+    """The model call that led to it; None without an earlier call."""
     agent: str | None = None
     arguments: object = None
     output: object = None
     status: Literal["ok", "error"] | None = None
     duration_seconds: float | None = None
     truncated: bool = False
-    """The output was longer than is kept."""
+    """Whether the output was cut."""
 
 
 _LONGEST_NAME: Final = 128
-"""Models ask for tools that do not exist, too."""
+"""Models request tools that do not exist, too: their names must not grow the index."""
 
 
 def tool_names(record: Record) -> Iterator[str]:
-    """Names of tools, in order, each as often as it is told of."""
+    """Yield the tool names in a record, in order, with repetition."""
     match record:
         case StepPart():
             for action in record.actions or ():
@@ -255,7 +250,7 @@ def tool_names(record: Record) -> Iterator[str]:
 
 
 def requested_tool_names(action: Action) -> Iterator[str]:
-    """Names of the tools that the model asked for, in order."""
+    """Yield the names of the tools that the model requested, in order."""
     message: JsonObject = action.message or {}
     for call in as_json_objects(message.get("tool_calls")):
         name = as_json_object(call.get("function")).get("name", call.get("name"))

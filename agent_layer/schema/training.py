@@ -1,9 +1,4 @@
-"""This file holds training samples: one row of token ids, with the mask of what the policy itself said.
-
-This file holds trained batches: what one update of the policy learned from, so that it can be rebuilt for ever.
-
-This file holds policy versions: which weights answered.
-"""
+"""Training records: samples with their loss mask, trained batches, policy versions."""
 
 import msgspec
 
@@ -11,7 +6,7 @@ from agent_layer.schema.record import Logprobs, Record, TokenIds, current_versio
 
 
 class StepRef(Record, frozen=True, kw_only=True):
-    """Which step gave which tokens of a sample."""
+    """Tokens of a sample that one step sampled."""
 
     call_id: str
     choice: int
@@ -21,9 +16,9 @@ class StepRef(Record, frozen=True, kw_only=True):
 
 
 class TrainingSample(Record, frozen=True, kw_only=True, tag="training_sample"):
-    """One path from a root step to a leaf, as a trainer wants it. Derived; never stored as truth.
+    """One path from a root step to a leaf, in the form that a trainer needs. Derived; not stored.
 
-    Example: prompt ``[1 2]``, answer ``[3 4]``, tool says ``[5]``, answer ``[6]`` give prompt_ids ``[1 2]``,
+    Example: prompt ``[1 2]``, answer ``[3 4]``, tool output ``[5]``, answer ``[6]`` give prompt_ids ``[1 2]``,
     response_ids ``[3 4 5 6]``, loss_mask ``[1 1 0 1]``.
     """
 
@@ -34,9 +29,9 @@ class TrainingSample(Record, frozen=True, kw_only=True, tag="training_sample"):
     prompt_ids: TokenIds
     """[num_prompt_tokens], the root step's prompt; never empty."""
     response_ids: TokenIds
-    """[num_response_tokens], sampled tokens and what the environment said between them."""
+    """[num_response_tokens], sampled tokens and the environment's tokens between them."""
     loss_mask: TokenIds
-    """[num_response_tokens], 1 where the token was sampled by the policy and is trained in this very sample."""
+    """[num_response_tokens], 1 where the policy sampled the token and this sample trains it."""
     logprobs: Logprobs
     """[num_response_tokens], of the engine at sampling; 0.0 where loss_mask is 0."""
     versions: TokenIds
@@ -46,27 +41,27 @@ class TrainingSample(Record, frozen=True, kw_only=True, tag="training_sample"):
     task_type: str = "default"
     agent: str | None = None
     reward: float | None = None
-    """Reward of the rollout; None leaves the group's baseline and is never trained."""
+    """Reward of the rollout; None: not in the baseline of its group, and not trained."""
     temperature: float | None = None
     steps: list[StepRef] = []
     """Steps trained in this sample, in order."""
 
 
 class TrainedRollout(Record, frozen=True, kw_only=True):
-    """One rollout as an update saw it. Judgements that came later are not in it."""
+    """One rollout at the time of an update, without later judgements."""
 
     trajectory_id: str
     group_id: str
     reward: float
     """Reward of the rollout, as it entered the baseline of its group."""
     reward_ids: list[str]
-    """Judgements that stood then, from which the reward follows."""
+    """Judgements that were current then, from which the reward follows."""
     samples_hash: str
     """Content hash of its encoded samples."""
 
 
 class TrainedBatch(Record, frozen=True, kw_only=True, tag="trained_batch"):
-    """What one update learns from, recorded before it does. Of two records of one step the later one stands.
+    """Batch of one update, recorded before the update. Of two records of one step the later one counts.
 
     A step has two when its trainer was killed before a checkpoint: the weights that learned from the first are gone.
     """
@@ -80,10 +75,10 @@ class TrainedBatch(Record, frozen=True, kw_only=True, tag="trained_batch"):
     trained_at: float
     """Seconds since the epoch, UTC."""
     rollouts: list[TrainedRollout]
-    """In the order of the batch, without those that were deleted since; those without samples count in the baseline
-    of their group."""
+    """In the order of the batch, without rollouts deleted since. Rollouts without samples count in the baseline of
+    their group."""
     num_deleted: int = 0
-    """Rollouts that it learned from and that were deleted since: nothing here names them."""
+    """Rollouts of the batch that were deleted since; the record does not name them."""
     num_samples: int
     """Of all rollouts, deleted ones included."""
     batch_hash: str

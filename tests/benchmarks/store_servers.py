@@ -18,7 +18,7 @@ import msgspec
 from moto.server import ThreadedMotoServer
 
 from agent_layer.infra.processes.locks import is_locked
-from agent_layer.infra.redis.embedded import hold_server
+from agent_layer.infra.redis.embedded import acquire_server
 from agent_layer.settings import Settings
 
 __all__ = ["Servers", "run_servers"]
@@ -70,7 +70,7 @@ def hold(directory: Path) -> None:
     s3 = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     s3.start()
     host, port = s3.get_host_and_port()
-    redis_url = f"unix://{hold_server(Settings(dir=directory))}"
+    redis_url = f"unix://{acquire_server(Settings(dir=directory))}"
     print(json.dumps({"redis_url": redis_url, "s3_url": f"http://{host}:{port}"}), flush=True)
     sys.stdin.read()
 

@@ -195,7 +195,7 @@ def test_many_blobs_of_one_trajectory_are_entered_in_small_scripts(store, ship):
 
     ship(*attempt_of("x.0-0"), *(content_of("x.0-0", one) for one in bodies), limits=BlobLimits(1, 1))
 
-    assert store.redis.hlen(store.keys.blobs_of("x.0-0")) == 300
+    assert store.redis.hlen(store.keys.trajectory_blobs("x.0-0")) == 300
     assert sorted(store.get("x.0-0").contents.values()) == sorted(bodies)
 
 

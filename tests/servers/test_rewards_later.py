@@ -18,7 +18,7 @@ from agent_layer.schema.step import Action, PromptDelta, StepPart
 from agent_layer.schema.task import RewardSpec
 from agent_layer.store.index.rows import TrajectoryRow
 from agent_layer.store.reading.display import show_trajectory
-from agent_layer.store.reading.rewards import agree, make_reward
+from agent_layer.store.reading.rewards import commit_reward, make_reward
 
 
 def attempt_of(tid="x.0-0", score=1.0, declared=(), cause=None, status="ok"):
@@ -129,8 +129,8 @@ def test_a_judgement_with_an_id_counts_once_however_often_it_is_said(store, writ
 def test_who_says_the_same_id_at_once_writes_the_same_and_no_words_stay_in_redis(store):
     said = Reward(trajectory_id="x-0", reward_id="a", run="r", at=1.0, score=1.0, comment="my name is Ann")
 
-    assert agree(store.redis, store.keys, said) == said
-    assert agree(store.redis, store.keys, msgspec.structs.replace(said, at=2.0, score=0.0)) == said
+    assert commit_reward(store.redis, store.keys, said) == said
+    assert commit_reward(store.redis, store.keys, msgspec.structs.replace(said, at=2.0, score=0.0)) == said
     assert not any(b"Ann" in store.redis.get(key) for key in store.redis.keys(store.keys.name("judged", "*")))
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from agent_layer.dispatcher import Queue, Report, connect
 from agent_layer.infra.redis.client import open_redis
-from agent_layer.infra.redis.embedded import hold_server
+from agent_layer.infra.redis.embedded import acquire_server
 from agent_layer.infra.redis.keys import Keys
 from agent_layer.schema.task import Task
 from agent_layer.settings import Settings
@@ -82,7 +82,7 @@ class ForgetfulRedis:
     def __init__(self, directory: Path) -> None:
         self.settings = Settings(dir=directory, lease_seconds=30.0)
         self._file = directory / "redis" / "appendonly.aof"
-        hold_server(self.settings)
+        acquire_server(self.settings)
 
     def open_queue(self) -> Queue:
         return Queue(open_redis(self.settings), Keys(self.settings.namespace), self.settings)
@@ -96,7 +96,7 @@ class ForgetfulRedis:
         with open_redis(self.settings) as redis:
             os.kill(int(redis.info("server")["process_id"]), signal.SIGKILL)
         shutil.copy(self._file.with_suffix(".copy"), self._file)
-        hold_server(self.settings)
+        acquire_server(self.settings)
 
 
 def test_a_lease_that_redis_forgot_is_worth_nothing(tmp_path):

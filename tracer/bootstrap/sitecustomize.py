@@ -1,6 +1,7 @@
-"""This file holds what every Python process of a traced program runs first: it joins the rollout it was started for.
+"""Joins each Python process of a traced program to the rollout that it was started for.
 
-``agent-layer trace`` puts this directory on PYTHONPATH. What it hides, a machine's own file of this name, is run too.
+``agent-layer trace`` puts this directory on PYTHONPATH. A ``sitecustomize`` of the machine, which this one hides, runs
+first.
 """
 
 import sys

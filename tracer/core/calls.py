@@ -1,12 +1,9 @@
-"""This file holds model calls as this process sees them, and the parts that it records of them.
+"""Model calls as this process sees them, and the records that it writes of them.
 
-The outermost layer that sees a call mints its id and announces it; a layer farther in takes it over, so that
-all speak
-of one step. A call is *routed* when the gateway sees it: the gateway records what was asked and answered, and
-we add
-who asked, once it is answered; what the gateway refused is no step. Any other call is recorded here, at text
-level:
-its start before it leaves, its end before the answer is handed on.
+The outermost layer that sees a call mints its id and announces it. Layers farther in adopt it, so that all records
+describe one step. A call is *routed* when the gateway sees it. The gateway records request and answer, and this process
+adds the agent, node and state once the call is answered; a call that the gateway refused is no step. Any other call is
+recorded here, at text level: its start before the request leaves, its end before the answer is returned.
 """
 
 import os
@@ -35,14 +32,14 @@ class CallRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     messages: list[object] | None = None
     add_messages: Callable[[ContentWriter], list[str]] | None = None
-    """Gives the content hashes of the messages instead, for a layer that need not write each of them out again."""
+    """Returns content hashes instead of messages, for a layer that knows which messages are recorded already."""
     tools: object = None
     sampling: JsonObject | None = None
     model: str | None = None
 
 
 class CallAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What came back."""
+    """What the model answered."""
 
     actions: list[Action] | None = None
     """[num_choices]; None when nothing came."""
@@ -54,7 +51,7 @@ class CallAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def failed_answer(error: BaseException) -> CallAnswer:
-    """Say how a call ended that was not answered: given up by its caller, or failed."""
+    """Return the answer of a call that failed or that its caller abandoned."""
     is_given_up = not isinstance(error, Exception)
     return CallAnswer(status="aborted" if is_given_up else "error", error=safe_repr(error)[:2000])
 
@@ -70,11 +67,11 @@ class Call(msgspec.Struct, kw_only=True, eq=False):
     around: TraceContext | None = msgspec.field(default_factory=active_trace)
     """OpenTelemetry's span in which the call is made."""
     parent_call: str | None = None
-    """Causal parent; None: the latest call of the same line of thought."""
+    """Causal parent; None: the latest call of the same lineage."""
     started_at: float = 0.0
     is_open: bool = True
     is_request_recorded: bool = False
-    """Whether the start says what is asked."""
+    """Whether the start contains the request."""
 
     def __post_init__(self) -> None:
         clock = self.scope.rollout.clock
@@ -94,7 +91,7 @@ class Call(msgspec.Struct, kw_only=True, eq=False):
     def record_start(
         self, request: CallRequest | None = None, *, capture_level: Literal["text"] | None = "text"
     ) -> None:
-        """Record who asks what. No capture level says that another layer knows it."""
+        """Record the caller and the request. ``capture_level=None``: another layer knows the level."""
         scope, rollout = self.scope, self.scope.rollout
         contents = ContentWriter(rollout)
         self.is_request_recorded = request is not None
@@ -129,7 +126,7 @@ class Call(msgspec.Struct, kw_only=True, eq=False):
         )
 
     def record_end(self, answer: CallAnswer, request: CallRequest | None = None) -> None:
-        """Record the answer, and what was asked if the start did not say so."""
+        """Record the answer, and the request unless the start contains it."""
         rollout = self.scope.rollout
         contents = ContentWriter(rollout)
         request = None if self.is_request_recorded else request
@@ -158,7 +155,7 @@ class Call(msgspec.Struct, kw_only=True, eq=False):
         )
 
     def finish(self, source: Layer, answer: CallAnswer, request: CallRequest | None = None) -> None:
-        """End the call as this layer saw it; layers farther in, and the gateway, know better and have recorded it."""
+        """End the call as this layer saw it, unless a layer farther in or the gateway has recorded the end."""
         if self.source == source:
             if self.is_routed:
                 self.record_start(request)
@@ -167,7 +164,7 @@ class Call(msgspec.Struct, kw_only=True, eq=False):
             self.leave()
 
     def fail(self, source: Layer, error: BaseException) -> None:
-        """End a call that this layer saw fail, while the error goes on; of a routed one the gateway knows best."""
+        """End a call that failed, while its error propagates. The gateway records the end of routed calls."""
         if self.is_routed:
             self.is_open = False
             return
@@ -175,13 +172,13 @@ class Call(msgspec.Struct, kw_only=True, eq=False):
             self.finish(source, failed_answer(error))
 
     def leave(self) -> None:
-        """Make what follows in this line of thought a consequence of this call."""
+        """Make this call the parent of the calls that follow in its lineage."""
         self.is_open = False
         self.scope.lineage.latest_call = self.call_id
 
     @property
     def _parent_span_id(self) -> str | None:
-        """Span of the agent's own around the call; None where the next one outward is the attempt itself."""
+        """Active span of the agent around the call; None when that is the span of the attempt."""
         span_id = self.around and self.around.span_id
         return None if span_id == self.scope.rollout.trace.span_id else span_id
 
@@ -198,24 +195,24 @@ def _add_messages(contents: ContentWriter, request: CallRequest) -> list[str] | 
 
 _ANNOUNCED: ContextVar[tuple[Call, ...]] = ContextVar("tracer_announced", default=())
 os.register_at_fork(after_in_child=partial(_ANNOUNCED.set, ()))
-"""The calls that a forked child makes are calls of their own, and not the one inside which it was forked."""
+"""A forked child does not adopt the call during which it was forked."""
 
 
 def announce_call(call: Call) -> Call:
-    """Let a layer farther in take the call over, in this context and those that it starts."""
+    """Offer the call to layers farther in, in this context and in contexts started from it."""
     _ANNOUNCED.set((*(other for other in _ANNOUNCED.get() if other.is_open and other is not call), call))
     return call
 
 
 def is_inside_call(scope: Scope, source: Layer) -> bool:
-    """Whether this code runs inside a call of the scope's rollout of which that layer is the innermost so far."""
+    """Whether this code runs inside a call of the scope's rollout whose innermost layer so far is ``source``."""
     return any(
         call.is_open and call.source == source and call.scope.rollout is scope.rollout for call in _ANNOUNCED.get()
     )
 
 
 def adopt_call(scope: Scope, source: Layer) -> Call:
-    """Give the oldest call that a layer farther out announced and nobody took over; a new call when there is none."""
+    """Return the oldest announced call that no layer has adopted yet; a new call when there is none."""
     for call in _ANNOUNCED.get():
         if call.is_open and call.scope.rollout is scope.rollout and _DEPTH[call.source] < _DEPTH[source]:
             call.source, call.scope = source, scope

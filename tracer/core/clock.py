@@ -1,6 +1,6 @@
-"""This file holds what records are stamped with: times and ids. Tests give them others, which can be foretold.
+"""Clock, ids and trace context: where records get their times and ids from.
 
-This file holds the ids of OpenTelemetry and how they travel between processes (W3C Trace Context).
+Tests pass ids and times that can be predicted. Trace context is W3C Trace Context, the headers of OpenTelemetry.
 """
 
 import os
@@ -14,7 +14,7 @@ from agent_layer.schema.wire import TraceContext
 
 
 def active_trace() -> TraceContext | None:
-    """Give the place of the OpenTelemetry span that is active here; None when there is none."""
+    """Return the context of the active OpenTelemetry span; None when no span is active."""
     telemetry = sys.modules.get("opentelemetry.trace")
     if telemetry is None:
         return None
@@ -26,7 +26,7 @@ def active_trace() -> TraceContext | None:
 
 
 def new_trace() -> TraceContext:
-    """Give the place of what begins here: in the active span, else in a new trace."""
+    """Return the context of the active span, else that of a new trace."""
     return active_trace() or TraceContext(trace_id=os.urandom(16).hex())
 
 
@@ -36,38 +36,38 @@ def new_span_id() -> str:
 
 
 def format_traceparent(trace_id: str, span_id: str) -> str:
-    """Give the header's value, marked as sampled."""
+    """Return the header's value, marked as sampled."""
     return f"00-{trace_id}-{span_id}-01"
 
 
 def write_trace(headers: MutableMapping[str, str], trace: TraceContext, span_id: str) -> None:
-    """Add the headers by which others go on in the trace, below a span."""
+    """Add the headers that make the receiver's spans children of a span."""
     headers["traceparent"] = format_traceparent(trace.trace_id, span_id)
     if trace.state:
         headers["tracestate"] = trace.state
 
 
 class ClockAndIds(Protocol):
-    """Gives times and ids."""
+    """Source of times and ids."""
 
     def now(self) -> float:
         """Seconds since the epoch, UTC."""
         ...
 
     def ticks(self) -> float:
-        """Seconds since some moment; never goes back."""
+        """Seconds since an arbitrary moment; monotonic."""
         ...
 
     def new_id(self) -> str:
-        """Mint an id that sorts by the time of its making."""
+        """Mint an id that sorts by its creation time."""
         ...
 
     def new_span_id(self) -> str:
-        """Mint a span id of OpenTelemetry's."""
+        """Mint an OpenTelemetry span id."""
         ...
 
     def new_trace(self) -> TraceContext:
-        """Give the place in OpenTelemetry's terms of what begins here."""
+        """Return the trace context of what begins here."""
         ...
 
 

@@ -1,6 +1,6 @@
-"""This file holds how values become contents: JSON text of whatever there is, stored once per trajectory.
+"""Contents: values of any kind as JSON text, stored once per trajectory; and the recording of tool uses.
 
-This file holds tools while they run: what one gave is recorded before it is handed on.
+A tool use is recorded before its output is returned to the agent.
 """
 
 from collections.abc import Callable
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 Identity: TypeAlias = tuple[object, ...]
 
 _LONG_TEXT = 1024
-"""A message with a longer text is worth to be known again without hashing it."""
+"""Characters. A longer message is recognised by identity, so that it is hashed once only."""
 
 _INLINE_BYTES = 128
-"""A longer value becomes a content of its own: later states that hold it too only refer to it."""
+"""A longer value becomes a content of its own, to which later states refer."""
 
 
 class ContentWriter:
-    """Gathers what one record refers to, and writes it before that record."""
+    """Collects the contents that a record refers to, and writes them before that record."""
 
     def __init__(self, rollout: "Rollout") -> None:
         self.rollout = rollout
@@ -32,19 +32,19 @@ class ContentWriter:
         self._known: dict[Identity, tuple[str, object]] = {}
 
     def add(self, value: object) -> str:
-        """Give the content hash of a value of any kind."""
+        """Return the content hash of a value of any kind."""
         strings = _long_strings(value)
         if strings is None:
             return self.add_text(json_text(value))
         return self.add_once(tuple(map(id, strings)), strings, lambda: value)
 
     def add_once(self, identity: Identity, alive: object, read: Callable[[], object]) -> str:
-        """Give the content hash of what is recorded under this identity; if nothing is, of what ``read`` gives.
+        """Return the content hash recorded under this identity, else that of the value that ``read`` returns.
 
         Args:
             identity: the same only for the same content; ``id()`` of objects that cannot change will do.
-            alive: holds these objects, so that no others get their ids.
-            read: makes the value.
+            alive: keeps these objects alive, so that no other object gets their ids.
+            read: returns the value.
         """
         known = self.rollout.messages.get(identity) or self._known.get(identity)
         if known is None:
@@ -52,26 +52,26 @@ class ContentWriter:
         return known[0]
 
     def add_text(self, body: bytes) -> str:
-        """Give the content hash of JSON text."""
+        """Return the content hash of JSON text."""
         key = content_hash(body)
         if key not in self.rollout.stored and key not in self._fresh:
             self._fresh[key] = Content(trajectory_id=self.rollout.trajectory_id, hash=key, body=body)
         return key
 
     def place(self, value: object) -> object:
-        """Give what stands for the value inside a larger content: itself when short, else a reference."""
+        """Return the value as part of a larger content: inline when short, else as a reference."""
         body = json_text(value)
         return msgspec.Raw(body) if len(body) <= _INLINE_BYTES else refer_to(self.add_text(body))
 
     def place_items(self, values: list[object]) -> object:
-        """Give what stands for a list: where its items are long, each is a content, so that a list may grow cheaply."""
+        """Return a list as part of a larger content. Long items become contents, so that a list grows cheaply."""
         body = json_text(values)
         if len(body) <= _INLINE_BYTES * len(values):
             return self.place(msgspec.Raw(body))
         return self.place([self.place(value) for value in values])
 
     def write(self, *records: LogRecord) -> None:
-        """Append the gathered contents and the records that refer to them, in one write."""
+        """Append the collected contents and the records that refer to them, in one write."""
         self.rollout.append(*self._fresh.values(), *records)
         self.rollout.stored.update(self._fresh)
         self.rollout.messages.update(self._known)
@@ -79,7 +79,7 @@ class ContentWriter:
 
 
 def json_text(value: object) -> bytes:
-    """Encode a value of any kind as JSON; what JSON cannot hold is replaced by its ``repr``."""
+    """Encode a value of any kind as JSON; values without a JSON form are replaced by their ``repr``."""
     try:
         return _ENCODER.encode(value)
     except (TypeError, ValueError, OverflowError, RuntimeError):  # the last: too deep, or changed by another thread
@@ -87,7 +87,7 @@ def json_text(value: object) -> bytes:
 
 
 def json_value(value: object) -> object:
-    """Copy a value of any kind as a JSON value that a record can hold."""
+    """Return a copy of any value as JSON that a record can store."""
     if value is None or type(value) in (bool, float) or (type(value) is str and value.isascii()):
         return value
     found = msgspec.json.decode(json_text(value))
@@ -99,7 +99,7 @@ def json_value(value: object) -> object:
 
 
 def safe_repr(value: object) -> str:
-    """Give the ``repr`` of a value of any kind, an error included; one that fails is no reason to fail an agent."""
+    """Return the ``repr`` of any value, errors included. Never raises: a failing ``repr`` must not fail an agent."""
     try:
         said = repr(value)
     except Exception as error:  # noqa: BLE001 - code of the agent's, which may raise anything
@@ -108,7 +108,7 @@ def safe_repr(value: object) -> str:
 
 
 def _long_strings(value: object) -> list[str] | None:
-    """Give the names and texts of a message that is worth remembering; None for anything else."""
+    """Return the field names and texts of a long message; None for anything else."""
     if type(value) is not dict:
         return None
     fields = cast("dict[object, object]", value)
@@ -120,7 +120,7 @@ def _long_strings(value: object) -> list[str] | None:
 
 
 def _stand_in(value: object) -> object:
-    """Give what stands in JSON for an object that msgspec does not know: its fields, else its ``repr``."""
+    """Return a JSON form of an object that msgspec does not know: its fields, else its ``repr``."""
     try:
         dump = getattr(value, "model_dump", None)
         return dump(mode="json") if callable(dump) else safe_repr(value)
@@ -132,17 +132,17 @@ _ENCODER = msgspec.json.Encoder(enc_hook=_stand_in)
 
 
 _LONGEST_OUTPUT = 1 << 20
-"""Characters, of the text or else of the JSON, above which an output is cut."""
+"""Characters of the text, or bytes of the JSON, above which an output is cut."""
 
 
 class ToolUse(msgspec.Struct, kw_only=True, eq=False):
-    """One use of a tool. A framework and ``@tracer.tool`` may both see it; the inner one records it, once."""
+    """One use of a tool. A framework and ``@tracer.tool`` may both see it; the inner layer records it, once."""
 
     scope: Scope
     name: str
     arguments: object = None
     call_id: str | None = None
-    """Model call that asked for it; None: the latest of the same line of thought."""
+    """Model call that requested the tool; None: the latest call of the same lineage."""
     use_id: str = ""
     started: float = 0.0
     is_taken: bool = False
@@ -155,7 +155,7 @@ class ToolUse(msgspec.Struct, kw_only=True, eq=False):
         self.scope.rollout.unfinished[self.use_id] = self.abandon
 
     def record(self, output: object, status: Literal["ok", "error"] | None = "ok") -> None:
-        """Record what the tool gave."""
+        """Record the output of the tool."""
         if not self._close() or self.is_taken:
             return
         rollout, (kept, is_cut) = self.scope.rollout, _cut(output)
@@ -177,30 +177,30 @@ class ToolUse(msgspec.Struct, kw_only=True, eq=False):
         )
 
     def record_error(self, error: BaseException) -> None:
-        """Record that the tool failed; one that waits for a person will run again, and has given nothing yet."""
+        """Record that the tool failed. A tool that waits for a person has no output yet: it will run again."""
         if is_pause(error):
             self._close()
         else:
             self.record(safe_repr(error), status="error")
 
     def abandon(self) -> None:
-        """Record that nobody waits for the tool any more."""
+        """Record that the agent no longer waits for the tool."""
         self.record(None, status=None)
 
     def _close(self) -> bool:
-        """Tell whether the use was open until now."""
+        """Close the use. Returns whether it was open."""
         was_open, self.is_open = self.is_open, False
         self.scope.rollout.unfinished.pop(self.use_id, None)
         return was_open
 
 
 def is_pause(error: BaseException) -> bool:
-    """Whether LangGraph raises this to leave a node that it will come back to, or to hand over to another one."""
+    """Whether LangGraph raises this error to pause a node, or to hand over to another node."""
     return any(kind.__name__ == "GraphBubbleUp" for kind in type(error).__mro__)
 
 
 def _cut(output: object) -> tuple[object, bool]:
-    """Give (the output as a JSON value, False), or, where it is too long, (the beginning of its text, True)."""
+    """Return (JSON value, False), or (beginning of the text, True) when the output is too long."""
     if isinstance(output, str):
         return json_value(output[:_LONGEST_OUTPUT]), len(output) > _LONGEST_OUTPUT
     text = json_text(output)
@@ -209,7 +209,7 @@ def _cut(output: object) -> tuple[object, bool]:
 
 
 def adopt_tool_use(scope: Scope, name: str, arguments: object) -> ToolUse:
-    """Give a use of this tool that answers the same model call as the one a framework runs, if that is of this tool."""
+    """Return a tool use; it answers the model call of the framework's use when that is of the same tool."""
     outer = scope.tool
     if outer is None or not outer.is_open or outer.is_taken or outer.name != name:
         return ToolUse(scope=scope, name=name, arguments=arguments)

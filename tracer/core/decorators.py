@@ -1,7 +1,8 @@
-"""This file holds the decorators: ``@agent`` names who speaks, ``@tool`` records what is observed, ``@step`` marks
-one
-decision of the model. Functions, coroutines, generators and asynchronous generators keep their types; outside a
-rollout they run as if they were not decorated.
+"""The decorators ``@agent``, ``@tool`` and ``@step``, and ``state``.
+
+``@agent`` names the agent whose calls are inside, ``@tool`` records an observation, ``@step`` marks one decision of the
+model. Functions, coroutines, generators and asynchronous generators keep their types. Outside a rollout they run as if
+they were not decorated.
 """
 
 from collections.abc import Callable
@@ -24,12 +25,12 @@ def agent(function: F, /) -> F: ...
 @overload
 def agent(*, name: str | None = None, role: Role | None = None) -> Callable[[F], F]: ...
 def agent(function: F | None = None, /, *, name: str | None = None, role: Role | None = None) -> F | Callable[[F], F]:
-    """Say that the model calls inside are those of one agent.
+    """Attribute the model calls inside to one agent.
 
     Args:
-        function: what the agent does.
-        name: None: the function's own.
-        role: 'aux' for judges and helpers: their calls go to their own model and are never trained.
+        function: the agent.
+        name: default: the name of the function.
+        role: 'aux' for judges and assistants: their calls go to their own model and are never trained.
     """
 
     def decorate(inner: F) -> F:
@@ -47,7 +48,7 @@ def tool(function: F | None = None, /, *, name: str | None = None) -> F | Callab
 
     Args:
         function: the tool; below a framework's own decorator, next to ``def``.
-        name: None: the function's own.
+        name: default: the name of the function.
     """
 
     def decorate(inner: F) -> F:
@@ -61,15 +62,15 @@ def step(function: F, /) -> F: ...
 @overload
 def step(*, name: str | None = None) -> Callable[[F], F]: ...
 def step(function: F | None = None, /, *, name: str | None = None) -> F | Callable[[F], F]:
-    """Say that each run is one decision of the model.
+    """Mark each run as one decision of the model.
 
-    A traced client that is called inside records that decision, under this name. When none is, as with a model in the
-    same process, the arguments are recorded as the state (``messages``, if there is an argument of this name, as the
-    messages) and what is returned as the answer, at text level.
+    A traced client that is called inside records the decision, under this name. Without one, as with a model in this
+    process, the arguments are recorded as the state (an argument ``messages`` as the messages) and the returned value
+    as the answer, at text level.
 
     Args:
-        function: what calls the model.
-        name: None: the function's own.
+        function: calls the model.
+        name: default: the name of the function.
     """
 
     def decorate(inner: F) -> F:
@@ -79,7 +80,7 @@ def step(function: F | None = None, /, *, name: str | None = None) -> F | Callab
 
 
 def state(**values: object) -> None:
-    """Say what the environment looks like: the state of all model calls that follow in this line of thought."""
+    """Record the state of the environment, for all model calls that follow in this lineage."""
     if (scope := current_scope()) is not None:
         contents = ContentWriter(scope.rollout)
         scope.lineage.environment = contents.add({name: contents.place(value) for name, value in values.items()})
@@ -87,7 +88,7 @@ def state(**values: object) -> None:
 
 
 class _AgentBlock:
-    """The agent has a trail of its own, so that agents that run side by side keep their causes apart."""
+    """Each agent has a lineage of its own, so that calls of parallel agents are not parents of each other."""
 
     def __init__(self, name: str, role: Role | None, outer: Scope, _arguments: dict[str, object]) -> None:
         lineage = CallLineage(outer.lineage.latest_call, outer.lineage.environment)
@@ -96,7 +97,7 @@ class _AgentBlock:
             outer, agents=outer.agents_with(name), role=role or outer.role, lineage=lineage
         )
 
-    def end(self, output: object) -> None:  # noqa: ARG002 - what an agent gives is not recorded
+    def end(self, output: object) -> None:  # noqa: ARG002 - the output of an agent is not recorded
         self._outer.latest_call = self.scope.lineage.latest_call
 
     def fail(self, error: BaseException) -> None:

@@ -1,4 +1,4 @@
-"""This file holds how an error of ours stands beside one of the agent's: as a note, so that the agent's goes on."""
+"""Attaches a failure of ours to the agent's exception as a note, so that the agent's exception propagates."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -8,11 +8,11 @@ from agent_layer.errors import AgentLayerError
 
 @contextmanager
 def add_failure_note(error: BaseException, subject: str) -> Generator[None]:
-    """Do what is due because of an error; should that fail too, the error says so in a note.
+    """Context manager around work that an error makes necessary. If the work fails too, the error gets a note.
 
     Args:
-        error: what goes on.
-        subject: what is due, such as ``"rollout r-1 could not be ended"``.
+        error: the error that propagates.
+        subject: what failed, such as ``"rollout r-1 could not be ended"``.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""This file holds the handle of one attempt at a task: what it records, and where its model is."""
+"""Handle of one attempt at a task: where it records, and where its model is."""
 
 import os
 from collections.abc import Callable
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 
 class Sink(Protocol):
-    """Takes records; the recorder is one, ``tracer.testing.capture`` another."""
+    """Destination of records: the recorder, or ``tracer.testing.capture``."""
 
     def append(self, *records: LogRecord) -> str:
-        """Keep the records, safe from the death of this process, and give the name of the log that holds them."""
+        """Append records such that they survive this process; return the name of their log."""
         ...
 
     def is_settled(self, log_name: str) -> bool:
-        """Tell whether all of that log is in the store."""
+        """Return whether all records of that log are in the store."""
         ...
 
     def flush(self, timeout: float | None = None) -> "FlushReport":
@@ -35,18 +35,18 @@ class Sink(Protocol):
 
 
 class Checkpointer(Protocol):
-    """Keeps what an attempt saves of itself; whoever holds the attempt provides it."""
+    """Stores the states that an attempt saves; provided by the holder of the attempt."""
 
     async def keep(self, state: bytes) -> bool:
-        """Store a state, and note that the attempt may go on from there under another holder.
+        """Store a state from which another holder can resume the attempt.
 
-        Returns: whether this one is to pause here.
-        Raises: LeaseLostError: another holder went on with the attempt already.
+        Returns: whether the attempt must pause here.
+        Raises: LeaseLostError: another holder has resumed the attempt.
         """
         ...
 
     async def stay_paused(self) -> object:
-        """Never returns: the run of the agent is ended here, as paused."""
+        """End the run of the agent here, as paused. Never returns."""
         ...
 
 
@@ -64,37 +64,37 @@ class Rollout:
     api_key: str | None = field(default=None, repr=False)
     model: str | None = None
     trace: TraceContext = field(default_factory=new_trace)
-    """Where in OpenTelemetry's terms the attempt began: inside the span that was active, else in a trace of its own."""
+    """Trace context in which the attempt began: that of the active span, else a new trace."""
     clock: ClockAndIds = field(default=SYSTEM, repr=False, compare=False)
-    """Where its records get times and ids from."""
+    """Source of the times and ids of its records."""
     process_id: int = field(default_factory=os.getpid, repr=False, compare=False)
-    """Process that made this handle, and ends the attempt; children that it forks only leave it."""
+    """Process that created this handle. It ends the attempt; forked children do not."""
     stored: set[str] = field(default_factory=set[str], repr=False, compare=False)
     """Hashes of contents that are already recorded in this trajectory."""
     answers: dict[str, str] = field(default_factory=dict[str, str], repr=False, compare=False)
-    """Call id by the id of the message or tool call that it gave."""
+    """Call id by the id of the message or tool call in its answer."""
     messages: dict[tuple[object, ...], tuple[str, object]] = field(
         default_factory=dict[tuple[object, ...], tuple[str, object]], repr=False, compare=False
     )
-    """(content hash, what its identity rests on) of recorded messages that may come again; see Contents.add_once."""
+    """(content hash, object kept alive) of recorded messages by identity; see ContentWriter.add_once."""
     unfinished: dict[str, Callable[[], None]] = field(
         default_factory=dict[str, Callable[[], None]], repr=False, compare=False
     )
-    """By id of a call, or of a tool's use, or of a framework's run of either: records that it was given up."""
+    """By id of a call, tool use or framework run: callback that records that it was abandoned."""
     questions: dict[tuple[str, str], "ToolUse"] = field(
         default_factory=dict[tuple[str, str], "ToolUse"], repr=False, compare=False
     )
-    """By thread and interrupt of a graph: what it asked a person."""
+    """Open questions to people, by thread and interrupt of a graph."""
     logs: set[str] = field(default_factory=set[str], repr=False, compare=False)
     """Names of the logs that hold records of this attempt."""
     keeper: Checkpointer | None = field(default=None, repr=False, compare=False)
-    """None: nobody could go on with the attempt."""
+    """None: the attempt cannot be resumed by another holder."""
     kept: bytes | None = field(default=None, repr=False, compare=False)
-    """The state from which this holder goes on; None: it begins."""
+    """Encoded state from which this holder resumes; None: the attempt begins."""
 
     @classmethod
     def of(cls, opened: "OpenedRollout", *, run: str, sink: Sink, trace: TraceContext | None = None) -> "Rollout":
-        """Make the handle of an attempt that a gateway has opened."""
+        """Return the handle of an attempt that a gateway has opened."""
         return cls(
             trajectory_id=opened.trajectory_id,
             rollout_id=opened.rollout_id,
@@ -114,34 +114,34 @@ class Rollout:
 
     @property
     def span_id(self) -> str:
-        """16 hexadecimal digits: the span that stands for the attempt when it is exported."""
+        """16 hexadecimal digits: span of the attempt when it is exported."""
         return derive_span_id(self.trajectory_id)
 
     def abandon_unfinished(self) -> None:
-        """Record what nobody waits for any more: to collect abandoned streams as garbage may take for ever."""
+        """Record calls and tools that are still open as abandoned: garbage collection of a stream may never come."""
         for abandon in list(self.unfinished.values()):
             abandon()
 
     def append(self, *records: LogRecord) -> None:
-        """Keep records of this attempt."""
+        """Append records of this attempt."""
         self.logs.add(self.sink.append(*records))
 
     @property
     def saved(self) -> object:
-        """What was last saved of the attempt before this run of the agent: where it goes on; None: it begins."""
+        """Last state saved before this run of the agent, from which it resumes; None: the attempt begins."""
         return None if self.kept is None else msgspec.msgpack.decode(self.kept)
 
     async def save(self, state: object) -> None:
-        """Save where the attempt is, at a boundary between steps: no model call of it should be running.
+        """Save the state of the attempt, between two steps: none of its model calls may be running.
 
-        Should the worker die, or the run be paused, an agent that is declared resumable begins again with ``saved``,
-        anywhere. Does not return when the attempt is to pause here. Outside of a worker nothing is saved.
+        If the worker dies or the run is paused, an agent that is declared resumable starts again with ``saved``, on any
+        worker. Does not return when the attempt must pause here. Outside a worker nothing is saved.
 
         Args: state: text, bytes, numbers, lists and dicts of these.
 
         Raises:
             BadInputError: the state holds something else.
-            LeaseLostError: another holder went on with the attempt; end here.
+            LeaseLostError: another holder has resumed the attempt; end here.
         """
         if self.keeper is None:
             return
@@ -150,7 +150,7 @@ class Rollout:
         except (TypeError, ValueError, OverflowError) as error:
             raise BadInputError(
                 f"attempt {self.trajectory_id}: expected a state of text, bytes, numbers, lists and dicts to save,"
-                f" found {error}; save what it can be made of again"
+                f" found {error}; save values from which the state can be rebuilt"
             ) from error
         if await self.keeper.keep(content):
             await self.keeper.stay_paused()
@@ -167,11 +167,11 @@ class Rollout:
         """Record a judgement of the rollout, or of one step or one agent of it.
 
         Args:
-            score: None says that no judgement could be made, which is not zero.
-            name: which of the task's rewards; a later one of the same name replaces it.
+            score: None: no judgement could be made; that is not zero.
+            name: which of the task's rewards; a later judgement of the same name replaces this one.
             step: index of the step that is judged, from 0.
             agent: name of the agent that is judged, when no step is given.
-            source: who judges.
+            source: kind of judge.
         """
         self.append(
             Reward(

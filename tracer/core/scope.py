@@ -1,4 +1,4 @@
-"""This file holds what surrounds a call: the current rollout, the agent and node that speak, the call before."""
+"""Scope of a call: the current rollout, the agent and node that call, and the call before."""
 
 import os
 from collections.abc import Callable, Generator
@@ -19,40 +19,40 @@ if TYPE_CHECKING:
 
 @dataclass
 class CallLineage:
-    """What one line of thought has left so far; shared by all contexts that belong to it."""
+    """Newest call and state of one sequence of calls, each caused by the one before; shared by all its contexts."""
 
     latest_call: str | None = None
-    """Call id whose answer led here."""
+    """Id of the call whose answer led here."""
     environment: str | None = None
     """Content hash of the newest ``tracer.state``."""
 
 
 class Scope(msgspec.Struct, frozen=True, kw_only=True):
-    """Who speaks in this context, and from which state."""
+    """The caller in this context, and its state."""
 
     rollout: Rollout
     lineage: CallLineage = msgspec.field(default_factory=CallLineage)
     agents: tuple[str, ...] = ()
-    """Names from the outermost agent to the one that speaks."""
+    """Agent names, from the outermost to the one that calls."""
     role: Role | None = None
     node: str | None = None
     """Graph node or function."""
     conversation: str | None = None
     read_state: Callable[["ContentWriter"], str] | None = None
-    """Gives the content hash of the framework's state; called only when a model call needs it."""
+    """Returns the content hash of the framework's state; called only when a model call needs it."""
     tool: "ToolUse | None" = None
     """The tool that a framework is running here."""
     graph: GraphPlace | None = None
     place: object = None
-    """What a framework runs here, as the framework's integration knows it; None outside frameworks."""
+    """The framework's run of this code, as its integration represents it; None outside frameworks."""
 
     @property
     def agent(self) -> str | None:
-        """Name of the agent that speaks."""
+        """Name of the agent that calls."""
         return self.agents[-1] if self.agents else None
 
     def agents_with(self, name: str | None) -> tuple[str, ...]:
-        """Names of the agents here when this one speaks; one that speaks already is not its own sub-agent."""
+        """Return the agent names with ``name`` innermost; an agent is not its own sub-agent."""
         return self.agents if name is None or name == self.agent else (*self.agents, name)
 
 
@@ -62,22 +62,22 @@ _REFINEMENTS: list[Callable[[Scope], Scope]] = []
 
 
 def add_scope_refinement(by: Callable[[Scope], Scope]) -> None:
-    """Let a framework's integration say where in the framework a scope is; asked only when somebody needs to know."""
+    """Register a function that adds a framework's node and state to a scope; called only when the scope is needed."""
     _REFINEMENTS.append(by)
 
 
 class _Process:
     scope: Scope | None = None
-    """Of every context that entered none."""
+    """Scope of every context that entered none."""
 
 
 def enter_process_scope(scope: Scope | None) -> None:
-    """Let the whole process be in this scope, in all its threads; for one that was started for a rollout."""
+    """Set the scope of the whole process, all threads included; for a process that was started for a rollout."""
     _Process.scope = scope
 
 
 def _leave_to_parent() -> None:
-    """Forget in a forked child what the parent has begun and will end."""
+    """Drop in a forked child the open calls and tools, which the parent will end."""
     if (scope := outer_scope()) is not None:
         scope.rollout.unfinished.clear()
 
@@ -86,12 +86,12 @@ os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 def outer_scope() -> Scope | None:
-    """Give the scope that this context was entered with, whatever a framework runs in it."""
+    """Return the scope that this context was entered with, without what a framework adds."""
     return _SCOPE.get(_Process.scope)
 
 
 def current_scope() -> Scope | None:
-    """Give the scope of this context; None outside any rollout."""
+    """Return the scope of this context; None outside rollouts."""
     scope = outer_scope()
     if scope is not None:
         for refine in _REFINEMENTS:
@@ -100,14 +100,14 @@ def current_scope() -> Scope | None:
 
 
 def is_context_propagated() -> bool:
-    """Whether threads that are started here are to inherit this context."""
+    """Whether threads that start here inherit this context."""
     return _CARRIED.get() or outer_scope() is not None
 
 
 @contextmanager
 def propagate_context() -> Generator[None]:
-    """Let threads that are started in this block inherit its context, outside rollouts too."""
-    token = _CARRIED.set(True)  # a context variable has no names for its values
+    """Context manager: threads started inside inherit the context, outside rollouts too."""
+    token = _CARRIED.set(True)  # set() takes its value by position only
     try:
         yield
     finally:
@@ -115,7 +115,7 @@ def propagate_context() -> Generator[None]:
 
 
 def current() -> Rollout | None:
-    """Give the rollout that this code runs in; None outside any."""
+    """Return the current rollout; None outside rollouts."""
     scope = outer_scope()
     return scope.rollout if scope else None
 
@@ -130,7 +130,7 @@ def reward(
 ) -> None:
     """Record a judgement of the current rollout; see ``Rollout.reward``.
 
-    Raises: BadInputError: there is no rollout here, so the judgement would be lost.
+    Raises: BadInputError: there is no current rollout, so the judgement would be lost.
     """
     rollout = current()
     if rollout is None:
@@ -143,12 +143,10 @@ def reward(
 
 @contextmanager
 def enter_scope(scope: Scope | None) -> Generator[Scope | None]:
-    """Run the block in this scope; tasks, threads and graph nodes started inside inherit it."""
+    """Context manager: run the block in this scope. Tasks, threads and graph nodes started inside inherit it."""
     token = _SCOPE.set(scope)
     try:
         yield scope
     finally:
-        with suppress(
-            ValueError
-        ):  # a generator that is left half-way is closed in another context: that of whoever does
+        with suppress(ValueError):  # an abandoned generator may be closed in another context
             _SCOPE.reset(token)

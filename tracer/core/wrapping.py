@@ -1,4 +1,4 @@
-"""This file holds how a function of any kind is surrounded by a block: it begins before, and ends or fails after."""
+"""Wraps functions of any kind in a block that begins before each run, and ends or fails after it."""
 
 import inspect
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
@@ -12,7 +12,7 @@ from tracer.core.scope import Scope, current_scope, enter_scope
 
 
 class _Method(Protocol):
-    """A ``classmethod`` or ``staticmethod``, as it stands in the body of its class."""
+    """A ``classmethod`` or ``staticmethod`` inside the body of its class."""
 
     @property
     def __func__(self) -> Callable[..., object]: ...
@@ -23,24 +23,24 @@ F = TypeVar("F", bound=Decorable)
 
 
 class Block(Protocol):
-    """What surrounds one run of a function."""
+    """Recording of one run of a function."""
 
     @property
     def scope(self) -> Scope | None:
-        """Scope that the function runs in; None outside any rollout."""
+        """Scope in which the function runs; None outside rollouts."""
         ...
 
     def end(self, output: object) -> None:
-        """The function gave this; a list of all items where it is a generator."""
+        """Record the returned value; for a generator, the list of its items."""
         ...
 
     def fail(self, error: BaseException) -> None:
-        """The function raised this, or was abandoned."""
+        """Record that the function raised this error, or was abandoned."""
         ...
 
 
 class _Outside:
-    """The block of a run outside any rollout: nothing."""
+    """Block of a run outside rollouts: records nothing."""
 
     scope = None
 
@@ -54,13 +54,13 @@ class _Outside:
 _OUTSIDE = _Outside()
 
 BeginBlock = Callable[[Scope, dict[str, object]], Block]
-"""Begins a block, given the scope outside and the function's arguments by name."""
+"""Begins a block. Takes the outer scope and the arguments of the function by name."""
 
 
 def function_name(function: Decorable) -> str:
-    """Give the function's own name.
+    """Return the name of a function.
 
-    Raises: BadInputError: this is an object with a life of its own, such as a framework's tool.
+    Raises: BadInputError: this is an object other than a function, such as a tool of a framework.
     """
     if isinstance(function, (classmethod, staticmethod)):
         return function_name(cast("_Method", function).__func__)
@@ -73,7 +73,7 @@ def function_name(function: Decorable) -> str:
 
 
 def wrap(function: F, begin: BeginBlock) -> F:
-    """Give a function of the same type whose runs inside a rollout are surrounded by a block."""
+    """Return a function of the same type that runs each call inside a rollout in a block."""
     if isinstance(function, (classmethod, staticmethod)):
         method = cast("_Method", function)
         kind = cast("Callable[[Callable[..., object]], F]", type(method))
@@ -87,9 +87,9 @@ def wrap(function: F, begin: BeginBlock) -> F:
 def _signature_of(function: Callable[..., object]) -> inspect.Signature:
     try:
         return inspect.signature(function)
-    except ValueError as error:  # some functions that are written in C
+    except ValueError as error:  # some functions written in C
         raise BadInputError(
-            f"tracer decorator: expected a function that tells its arguments, found {function!r};"
+            f"tracer decorator: expected a function with a readable signature, found {function!r};"
             " decorate a function of your own that calls it"
         ) from error
 
@@ -102,7 +102,7 @@ def _begin(
         return _OUTSIDE
     try:
         arguments = signature.bind(*args, **kwargs).arguments
-    except TypeError:  # wrong arguments: the function itself says so best
+    except TypeError:  # wrong arguments: the function itself raises the better error
         arguments = {"args": args, **kwargs}
     return begin(scope, {name: value for name, value in arguments.items() if name not in ("self", "cls")})
 

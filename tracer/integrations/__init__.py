@@ -1,4 +1,4 @@
-"""Hooks into frameworks and clients, each loaded when its library is."""
+"""Hooks into frameworks and clients; each loads when its library does."""
 
 from typing import TYPE_CHECKING
 

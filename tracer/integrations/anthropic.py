@@ -1,6 +1,6 @@
-"""This file holds the anthropic client's tracing: messages, beta ones included. Importing it installs it.
+"""Tracing of the anthropic client: messages, beta ones included. Importing this module installs it.
 
-This file holds the Anthropic messages dialect, read, and said in the words of chat completions. Pure.
+Requests and answers are recorded in the form of chat completions.
 """
 
 import json
@@ -48,7 +48,7 @@ class _Delta(msgspec.Struct):
 
 
 class _Event(msgspec.Struct):
-    """One event of a stream, as far as it says something new."""
+    """One event of a stream: the fields that are recorded."""
 
     type: str = ""
     message: _Body | None = None
@@ -73,7 +73,7 @@ def _read_request(told: Mapping[str, object]) -> CallRequest:
 
 
 def _without_omitted(body: Mapping[str, object]) -> dict[str, object]:
-    """Leave out what the caller did not say, for which the client has marks of its own."""
+    """Leave out fields that the caller did not set, which the client marks with its own types."""
     return {name: value for name, value in body.items() if type(value).__name__ not in ("Omit", "NotGiven")}
 
 
@@ -88,7 +88,7 @@ def _read_stream(chunks: Iterable[str], *, is_whole: bool) -> CallAnswer:
 
 
 def _gather(events: list[_Event]) -> _Body:
-    """Put the message together that the events tell of."""
+    """Assemble the message from its events."""
     began = next((event.message for event in events if event.message), _Body())
     blocks: dict[int, JsonObject] = {event.index: event.content_block for event in events if event.content_block}
     deltas = [(event.index, event.delta) for event in events if event.delta and event.type == "content_block_delta"]
@@ -117,20 +117,20 @@ def _answer(body: _Body) -> CallAnswer:
 
 
 def _parse_output(blocks: list[JsonObject]) -> tuple[str, list[JsonObject]]:
-    """Give (text, tool calls)."""
+    """Return (text, tool calls)."""
     text = "".join(str(block.get("text") or "") for block in blocks if block.get("type") == "text")
     uses = [block for block in blocks if block.get("type") == "tool_use"]
     return text, [tool_call(use.get("id"), use.get("name"), _arguments(use)) for use in uses]
 
 
 def _arguments(use: JsonObject) -> str:
-    """Give the arguments as JSON text; a stream told them in pieces of text."""
+    """Return the arguments as JSON text; a stream sends them in pieces of text."""
     told = use.get("json")
     return told if isinstance(told, str) and told else json.dumps(use.get("input") or {}, ensure_ascii=False)
 
 
 def _chat_messages(message: JsonObject) -> list[JsonObject]:
-    """Give one message of the dialect as chat messages: results of tools are messages of their own."""
+    """Return one message as chat messages; each tool result becomes a message of its own."""
     blocks = json_objects(message.get("content"))
     if not blocks:
         return [message]

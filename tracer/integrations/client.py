@@ -1,17 +1,8 @@
-"""This file holds the tracing of clients that are made like openai's: each call goes to the rollout of its code.
+"""Tracing of clients with the design of openai's: each call is attributed to the rollout of the code that makes it.
 
-It acts on the request, not on the client, so that a client built once at import serves many rollouts at a time. A
-request and the client's own retries of it are one call, with one call id.
-
-This file holds what a dialect is to the tracer: the words in which one kind of request and its answers are said.
-
-This file holds streams that are being read: what they said so far, until they end or are given up.
-
-This file holds how results of the openai and anthropic clients are recorded, whichever way the caller wants them.
-
-This file holds the headers by which a gateway knows whose call a request is.
-
-This file holds how streams are watched that are objects with ``__next__`` or ``__anext__``, item by item.
+The hook acts on the request, not on the client, so that a client built once at import serves many rollouts at a time. A
+request and the client's retries of it are one call with one id. From top to bottom: reading requests and answers of one
+``Dialect``; recording answers, streams included; the hook that routes a request; streams that are watched by item.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterable, Iterator, Mapping
@@ -31,23 +22,23 @@ class _ReadStream(Protocol):
 
 
 class Dialect(NamedTuple):
-    """How requests and answers are read; what is read is recorded in the words of chat completions. All pure."""
+    """How requests and answers of one API are read, into the form of chat completions. Pure functions."""
 
     read_request: Callable[[Mapping[str, object]], CallRequest]
     read_answer: Callable[[bytes], CallAnswer]
-    """Reads an answer that came in one piece."""
+    """Reads an answer that was not streamed."""
     read_stream: _ReadStream
-    """Puts an answer together from the data of its events; one that is not whole counts as aborted."""
+    """Assembles an answer from the data of its events; an incomplete one counts as aborted."""
     is_last: Callable[[str], bool]
-    """Tells from an event's data whether it says that the answer is whole."""
+    """Whether the event with this data completes the answer."""
 
 
 def parse_answer(read: Callable[[], CallAnswer], *, is_whole: bool = True) -> CallAnswer:
-    """Read an answer: there was one, even where it does not have the dialect's form.
+    """Read an answer. One that cannot be read is recorded with a finding instead of an error.
 
     Args:
-        read: gives it, or raises msgspec.DecodeError.
-        is_whole: False where nobody read it to its end: it counts as aborted.
+        read: returns the answer, or raises msgspec.DecodeError.
+        is_whole: False when the caller did not read it to its end: it counts as aborted.
     """
     try:
         answer = read()
@@ -61,7 +52,7 @@ class _Kind(msgspec.Struct):
 
 
 def event_type(event: str) -> str:
-    """Give the ``type`` of an event; '' where it has none."""
+    """Return the ``type`` of an event; '' when it has none."""
     try:
         return msgspec.json.decode(event, type=_Kind).type
     except msgspec.DecodeError:
@@ -69,14 +60,14 @@ def event_type(event: str) -> str:
 
 
 def sampling_fields(body: Mapping[str, object], others: frozenset[str]) -> JsonObject:
-    """Give the fields of a request that say how to sample: all but ``others``."""
+    """Return the sampling fields of a request: all but ``others``."""
     return cast("JsonObject", json_value({name: body[name] for name in body.keys() - others}))
 
 
 def json_objects(items: object) -> list[JsonObject]:
-    """Give the items of a list as JSON objects, a client's own records as what they stand for; [] for anything else.
+    """Return the items of a list as JSON objects, records of the client included; [] for anything else.
 
-    An item that is no object, which the server will refuse, is the content of one.
+    An item that is no object becomes the content of one; the server will refuse it.
     """
     if not isinstance(items, list | tuple):
         return []
@@ -89,7 +80,7 @@ def _json_object(item: object) -> JsonObject:
 
 
 def join_text(content: object, kinds: frozenset[str]) -> object:
-    """Give a content as one text when it consists of texts only, which are parts of one of these types."""
+    """Return a content as one text when all its parts are texts, of one of these types."""
     parts = json_objects(content)
     if parts and all(part.get("type") in kinds for part in parts):
         return "".join(str(part.get("text") or "") for part in parts)
@@ -97,18 +88,18 @@ def join_text(content: object, kinds: frozenset[str]) -> object:
 
 
 def assistant_action(text: str, calls: list[JsonObject], finish_reason: str | None) -> Action:
-    """Give what the model said as a chat message."""
+    """Return an answer of the model as a chat message."""
     message: JsonObject = {"role": "assistant", "content": text if text or not calls else None}
     return Action(message=message | ({"tool_calls": calls} if calls else {}), finish_reason=finish_reason)
 
 
 def tool_call(identity: object, name: object, arguments: object) -> JsonObject:
-    """Give one tool call as a chat message holds it; ``arguments`` are JSON text."""
+    """Return one tool call in the form of a chat message; ``arguments`` are JSON text."""
     return {"id": identity, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
 class StreamRecorder:
-    """A stream that is being read. One that is read no further when its rollout ends was given up."""
+    """Records a stream while it is read. A stream that is unfinished when its rollout ends was abandoned."""
 
     def __init__(self, call: Call, dialect: Dialect, request: CallRequest | None = None) -> None:
         self._call, self._dialect, self._request = call, dialect, request
@@ -116,7 +107,7 @@ class StreamRecorder:
         call.scope.rollout.unfinished[call.call_id] = self.end
 
     def add_event(self, event: str) -> None:
-        """Keep the data of one event; the last one ends the stream."""
+        """Add the data of one event; the last event ends the stream."""
         if not event:
             return
         self._events.append(event)
@@ -130,7 +121,7 @@ class StreamRecorder:
 
 
 _DECODER = "_decoder"
-"""Attribute of a stream: what makes events of bytes. Not public, but in every version of both clients."""
+"""Attribute of a stream: decoder from bytes to events. Not public, but in every version of both clients."""
 _RAW_HEADER = "x-stainless-raw-response"
 
 
@@ -159,7 +150,7 @@ class _Http(Protocol):
 
 
 class _RawResponse(Protocol):
-    """What ``with_raw_response`` and ``with_streaming_response`` give."""
+    """Result of ``with_raw_response`` and ``with_streaming_response``."""
 
     http_response: _Http
 
@@ -167,7 +158,7 @@ class _RawResponse(Protocol):
 
 
 def record_answer(call: Call, result: object, dialect: Dialect) -> None:
-    """Record the end of a call: now, or while its stream is read, before the last event is handed on."""
+    """Record the end of a call: now, or for a stream before its last event is returned to the caller."""
     dump = cast("Callable[..., str] | None", getattr(result, "model_dump_json", None))
     if dump is not None:
         call.finish("hook", dialect.read_answer(dump(exclude_unset=True, warnings=False).encode()))
@@ -183,17 +174,17 @@ def _record_raw(call: Call, response: _RawResponse, dialect: Dialect) -> None:
         call.finish("hook", dialect.read_answer(http.content))
         return
     is_raw = http.request.headers.get(_RAW_HEADER) not in (None, "stream")
-    parsed = response.parse() if is_raw else None  # the response keeps it, and gives the same stream to the caller
+    parsed = response.parse() if is_raw else None  # cached by the response: the caller gets the same stream
     if iscoroutine(parsed):
         parsed.close()
     if hasattr(parsed, _DECODER):
         record_answer(call, parsed, dialect)
-    else:  # the caller reads it in a way of its own
+    else:  # the caller reads the bytes itself
         call.finish("hook", CallAnswer(findings=["answer_not_read"]))
 
 
 class _WatchedDecoder:
-    """Makes events as the stream's own decoder does, and sees each before the caller does."""
+    """Wraps the decoder of a stream, and records each event before the caller gets it."""
 
     def __init__(self, decoder: _Decoder, record: StreamRecorder) -> None:
         self._decoder, self._record = decoder, record
@@ -216,7 +207,7 @@ class _WatchedDecoder:
 
 
 def call_headers(call: Call) -> dict[str, str]:
-    """Name the call, its rollout, its span, and the agent that speaks, where a header can say that name."""
+    """Return the headers that name call, rollout, span and agent; no agent when its name does not fit a header."""
     rollout, agent = call.scope.rollout, call.scope.agent
     headers = {CALL_HEADER: call.call_id, ROLLOUT_HEADER: rollout.trajectory_id}
     if agent and agent.isascii() and agent.isprintable():
@@ -226,18 +217,18 @@ def call_headers(call: Call) -> dict[str, str]:
 
 
 class Api(NamedTuple):
-    """What one client library calls, and how it says its key."""
+    """Paths of one client library, and its key headers."""
 
     dialects: Mapping[str, Dialect]
-    """By the path below the client's address."""
+    """By path below the base address of the client."""
     root: str
     """Path of the client's address below a gateway's address for one rollout, which ends in /v1: '' or '..'."""
     key_headers: Callable[[str], Mapping[str, str]]
-    """Gives the headers that say a key, spelled as the client spells them: others would be sent beside its own."""
+    """Returns the headers that carry a key, in the client's spelling: others would be sent in addition to its own."""
 
 
 class _Options(Protocol):
-    """What we use of a client's own description of a request."""
+    """Fields of a client's request options that the hook uses."""
 
     url: str
     headers: object
@@ -288,7 +279,7 @@ def _trace_async(api: Api, request: Callable[..., Awaitable[object]]) -> Callabl
 
 
 def _begin(api: Api, options: _Options) -> Call | None:
-    """Give the call that this request is; None for what is no model call, or outside any rollout."""
+    """Return the call of this request; None for requests that are no model call, and outside rollouts."""
     scope, dialect = current_scope(), _find_dialect(api, options)
     if scope is None or dialect is None:
         return None
@@ -305,7 +296,7 @@ def _find_dialect(api: Api, options: _Options) -> Dialect | None:
 
 
 def _address(api: Api, options: _Options, call: Call) -> _Options:
-    """Give the request with the address, key and ids of the call's rollout."""
+    """Return the request with address, key and ids of the call's rollout."""
     rollout = call.scope.rollout
     if not call.is_routed or rollout.base_url is None:
         return options
@@ -322,7 +313,7 @@ def _read_headers(options: _Options) -> dict[str, str]:
 
 
 def _answer(call: Call, result: object, dialect: Dialect | None) -> None:
-    """Record the call before its answer is handed on."""
+    """Record the call before its answer is returned."""
     if call.is_routed or dialect is None:
         call.record_start(capture_level=None)
         call.leave()
@@ -341,14 +332,14 @@ class _Item(Protocol):
 
 
 def watch_items(stream: object, record: StreamRecorder) -> None:
-    """Record what this stream gives, before each item is handed on."""
+    """Record each item of this stream before the caller gets it."""
     _watch_class(type(stream), "__next__", _see_items)
     _watch_class(type(stream), "__anext__", _see_items_async)
     setattr(stream, _RECORD, record)
 
 
 def _watch_class(kind: type, name: str, see: Callable[..., object]) -> None:
-    """Let streams of this class be watched: the language looks their methods up in the class that defines them."""
+    """Patch the class that defines the method: Python looks special methods up in classes, not in objects."""
     owner = next((one for one in kind.__mro__ if name in one.__dict__), None)
     if owner is not None and (owner, name) not in _WATCHED:
         _WATCHED.add((owner, name))

@@ -1,6 +1,6 @@
-"""This file holds which clients and frameworks are traced, and when: as soon as the program imports them.
+"""Installs the hooks of clients and frameworks as soon as the program imports them.
 
-This file holds how threads inherit the rollout of the code that starts them; Python 3.11 gives them none.
+Also makes threads inherit the rollout of the code that starts them, which Python 3.11 does not do.
 """
 
 import threading
@@ -23,7 +23,7 @@ _submit = ThreadPoolExecutor.submit
 
 
 def propagate_context_to_threads() -> None:
-    """Let threads and thread pools run what is started inside a rollout in that rollout."""
+    """Patch threads and thread pools, so that work started inside a rollout runs in that rollout."""
     threading.Thread.start = _start_inside
     ThreadPoolExecutor.submit = _submit_inside
 
@@ -41,7 +41,7 @@ def _submit_inside(
 ) -> Future[T]:
     if not is_context_propagated():
         return _submit(self, function, *args, **kwargs)
-    # the pool may start a thread for this, which must not keep the rollout for whatever it runs later
+    # the pool may start a thread for this, which must not keep the rollout for its later work
     return Context().run(_submit, self, partial(copy_context().run, function), *args, **kwargs)
 
 
@@ -55,13 +55,13 @@ _INSTRUMENTED: set[str] = set()
 
 
 def instrument(*names: str) -> None:
-    """Trace these clients and frameworks from the moment the program imports them; saying it again changes nothing.
+    """Trace these clients and frameworks from their import on; a second call changes nothing.
 
     Args:
         names: of 'openai', 'anthropic', 'litellm' and 'langgraph' (LangChain included); none: all. Threads inherit
             their rollout always.
 
-    Raises: BadInputError: nothing of this name can be traced.
+    Raises: BadInputError: no integration has this name.
     """
     propagate_context_to_threads()
     for name in names or _WATCHED:

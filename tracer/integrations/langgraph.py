@@ -1,9 +1,7 @@
-"""This file holds the tracing of LangGraph and LangChain: which node speaks from which state, and what tools give.
+"""Tracing of LangGraph and LangChain: the node and state of each model call, and the outputs of tools.
 
-Importing it installs one handler for every graph, chain, model and tool of the process, without a change to
-any. The
-handler runs in the thread and the context of what it watches, so the rollout is always that of the code that
-runs.
+Importing this module installs one handler for every graph, chain, model and tool of the process. The handler runs in
+the thread and context of the code that it watches, so the rollout is always that of this code.
 """
 
 from collections.abc import Mapping
@@ -43,7 +41,7 @@ from tracer.integrations.langgraph_runs import (
 )
 from tracer.integrations.messages import add_messages, add_state, answer_ids, read_result
 
-# ruff: noqa: ARG002 - LangChain names the arguments; a callback that ignores one has to take it all the same
+# ruff: noqa: ARG002 - LangChain passes all arguments by name
 
 
 class _ModelRun(NamedTuple):
@@ -52,7 +50,7 @@ class _ModelRun(NamedTuple):
 
 
 class GraphHandler(BaseCallbackHandler):
-    """Turns callbacks into runs, parts of calls, and observations; an error of the log reaches the agent."""
+    """Turns callbacks into runs, step parts and observations. An error of the log propagates to the agent."""
 
     run_inline = True
     raise_error = True
@@ -63,7 +61,7 @@ class GraphHandler(BaseCallbackHandler):
         self._models: dict[UUID, _ModelRun] = {}
 
     def find_scope(self, base: Scope) -> Scope:
-        """Give the scope of the code that runs in this context: that of the innermost node or tool around."""
+        """Return the scope of the innermost node or tool in this context."""
         config = var_child_runnable_config.get()
         callbacks = config and config.get("callbacks")
         run = self._runs.get(callbacks.parent_run_id) if isinstance(callbacks, BaseCallbackManager) else None
@@ -80,7 +78,7 @@ class GraphHandler(BaseCallbackHandler):
         name: object = None,
         **kwargs: object,
     ) -> None:
-        """Remember a graph, a node or anything else while it runs."""
+        """Track a graph, node or other chain while it runs."""
         parent, base = self._runs.get(parent_run_id), outer_scope()
         base = base or (parent and parent.base)
         if base is None:
@@ -91,12 +89,12 @@ class GraphHandler(BaseCallbackHandler):
             answer_questions(run)
 
     def on_chain_end(self, outputs: object, *, run_id: UUID, **kwargs: object) -> None:
-        """Forget it; what follows is a consequence of its calls."""
+        """Stop tracking the chain; its calls become parents of what follows."""
         if (run := self._runs.pop(run_id, None)) is not None:
             end_chain(run, is_success=True)
 
     def on_chain_error(self, error: BaseException, *, run_id: UUID, **kwargs: object) -> None:
-        """Forget it; a node that fails may be tried again, from where it began."""
+        """Stop tracking the chain. A node that failed may be retried from its beginning."""
         if (run := self._runs.pop(run_id, None)) is not None:
             end_chain(run, is_success=is_handover(error))
             open_questions(run, error)
@@ -110,7 +108,7 @@ class GraphHandler(BaseCallbackHandler):
         parent_run_id: UUID | None = None,
         **kwargs: object,
     ) -> None:
-        """Mint the call's id, for the client below to take over."""
+        """Announce the call, for the client below to adopt."""
         scope = self._run_scope(parent_run_id)
         if scope is None:
             return
@@ -131,12 +129,12 @@ class GraphHandler(BaseCallbackHandler):
         parent_run_id: UUID | None = None,
         **kwargs: object,
     ) -> None:
-        """Treat a model that completes text as one that is told the text."""
+        """Record a text completion as a chat with one user message."""
         messages: list[list[BaseMessage]] = [[HumanMessage(prompt) for prompt in prompts]]
         self.on_chat_model_start(serialized, messages, run_id=run_id, parent_run_id=parent_run_id)
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: object) -> None:
-        """Record the answer, unless the client below has; remember whose answer it is."""
+        """Record the answer, unless the client below has recorded it; remember the call of its ids."""
         run = self._finish(run_id)
         if run is None:
             return
@@ -147,7 +145,7 @@ class GraphHandler(BaseCallbackHandler):
     def on_llm_error(
         self, error: BaseException, *, run_id: UUID, response: LLMResult | None = None, **kwargs: object
     ) -> None:
-        """Record the failure, or that the caller gave up, with what had come by then."""
+        """Record the failure or abandonment, with the part of the answer received so far."""
         run = self._finish(run_id)
         if run is None:
             return
@@ -168,7 +166,7 @@ class GraphHandler(BaseCallbackHandler):
         tool_call_id: str | None = None,
         **kwargs: object,
     ) -> None:
-        """Begin the use of a tool, for its own function to take over when it is under ``@tracer.tool``."""
+        """Begin the use of a tool, for its function to adopt when that is under ``@tracer.tool``."""
         scope = self._run_scope(parent_run_id)
         if scope is None:
             return
@@ -181,7 +179,7 @@ class GraphHandler(BaseCallbackHandler):
         self._runs[run_id] = begin_tool(self._runs.get(parent_run_id), outer_scope() or scope, use)
 
     def on_tool_end(self, output: object, *, run_id: UUID, **kwargs: object) -> None:
-        """Record what the tool gave."""
+        """Record the output of the tool."""
         if (use := self._end_tool(run_id)) is None:
             return
         if isinstance(output, ToolMessage):
@@ -196,7 +194,7 @@ class GraphHandler(BaseCallbackHandler):
                 use.record_error(error)
 
     def _run_scope(self, parent_run_id: UUID | None) -> Scope | None:
-        """Give the scope of what the run with this id does; the context may have got lost on the way."""
+        """Return the scope of the run with this id, also when its context variables were lost."""
         run, base = self._runs.get(parent_run_id), outer_scope()
         base = base or (run and run.base)
         if base is None:
@@ -216,6 +214,6 @@ class GraphHandler(BaseCallbackHandler):
 
 _GRAPHS = GraphHandler()
 HANDLER = ContextVar[BaseCallbackHandler | None]("tracer_langgraph", default=_GRAPHS)
-"""What graphs that run in this context get."""
+"""Handler of graphs that run in this context."""
 register_configure_hook(HANDLER, inheritable=True)
 add_scope_refinement(_GRAPHS.find_scope)

@@ -1,17 +1,12 @@
-"""This file holds where in a graph a call is made: the runs of graphs, nodes and tools while they last.
+"""Runs of graphs, nodes and tools while they last: which node, state and earlier call a model call belongs to.
 
-A run costs next to nothing when it begins, because only references are kept. What a call made inside it means
-(its
-agent, node, state, cause) is worked out when there is such a call.
+A run keeps references only. The agent, node, state and parent of a call are worked out when there is a call.
 
-Every run of a node is a line of thought of its own. It begins after the last call of the superstep before, so
-that
-nodes that run side by side, and a node that is tried again, do not follow from each other.
+Each run of a node has a lineage of its own. It begins after the last call of the superstep before, so that parallel
+nodes, and a node that is retried, are not parents of each other.
 
-This file holds what a graph asks of people: ``interrupt(question)``, answered by ``Command(resume=answer)``.
-
-A question and its answer are one observation, recorded when the answer comes. A question that nobody answers is
-recorded without one when its rollout ends.
+``interrupt(question)`` and ``Command(resume=answer)`` are one observation, recorded when the answer comes. A question
+without an answer is recorded when its rollout ends.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,25 +22,25 @@ _START = "__start__"
 _PUSH = "__pregel_push"
 _JOIN = "join:"
 _UNNAMED = "LangGraph"
-"""What LangGraph calls a graph that was compiled without a name."""
+"""LangGraph's name for a graph that was compiled without one."""
 
 AddState: TypeAlias = Callable[[object, ContentWriter], str]
 
 
 class _Progress(msgspec.Struct, eq=False):
-    """How far one run of a graph has come. In a superstep, nodes run side by side."""
+    """Progress of one run of a graph. Nodes of one superstep run in parallel."""
 
     before: CallLineage
-    """As the supersteps before left it."""
+    """Lineage at the end of the superstep before."""
     now: CallLineage
-    """With what ended in this superstep."""
+    """Lineage including the nodes that ended in this superstep."""
     superstep: int = -1
     nodes_before: list[str] | None = None
-    """Nodes that ended in the superstep before; None: not known, because the graph goes on from a checkpoint."""
+    """Nodes that ended in the superstep before; None: not known, because the graph resumes from a checkpoint."""
     nodes_now: list[str] = []
 
     def reach(self, superstep: int) -> None:
-        """Take note of a node of this superstep."""
+        """Begin a superstep, unless it has begun."""
         if superstep <= self.superstep:
             return
         if self.nodes_now:
@@ -55,7 +50,7 @@ class _Progress(msgspec.Struct, eq=False):
         self.superstep = superstep
 
     def join(self, name: str, lineage: CallLineage | None) -> None:
-        """Take note that a node ended, and of what it left."""
+        """Add a node that ended, with its lineage."""
         self.nodes_now.append(name)
         if lineage is None:
             return
@@ -66,7 +61,7 @@ class _Progress(msgspec.Struct, eq=False):
 
 
 class Run(msgspec.Struct, eq=False):
-    """One run of a graph, a node, a tool, or of anything else that is made of runs."""
+    """One run of a graph, a node, a tool or another LangChain runnable."""
 
     base: Scope
     """Scope of the context in which it began."""
@@ -76,20 +71,20 @@ class Run(msgspec.Struct, eq=False):
     """Metadata."""
     inputs: object = None
     place: "Run | None" = None
-    """The innermost node or tool around, or this run if it is one."""
+    """The innermost surrounding node or tool, or this run if it is one."""
     progress: _Progress | None = None
-    """Of a graph, once it has a node."""
+    """For graphs, once a node has begun."""
     before: CallLineage = msgspec.field(default_factory=CallLineage)
-    """Of a node: where its line of thought begins."""
+    """For nodes: lineage at their beginning."""
     came_from: list[str] | None = None
     tool: ToolUse | None = None
     scope: Scope | None = None
-    """Of a node or tool, once anybody needs to know."""
+    """For nodes and tools, once a call needs it."""
     add_state: AddState | None = None
 
 
 def begin_chain(run: Run) -> Run:
-    """Take note that a chain begins; a node is one that has the name which its metadata tell."""
+    """Begin a chain. It is a node when its name equals the node name in its metadata."""
     parent, metadata = run.parent, run.metadata
     around = run.place = parent.place if parent else None
     if run.name is None or run.name != metadata.get("langgraph_node"):
@@ -105,7 +100,7 @@ def begin_chain(run: Run) -> Run:
 
 
 def begin_tool(parent: Run | None, base: Scope, use: ToolUse) -> Run:
-    """Take note that a tool begins; what it does follows from the call that asked for it."""
+    """Begin a tool; its calls are children of the call that requested it."""
     run = Run(base, parent, use.name, parent.metadata if parent else {}, tool=use)
     run.place = run
     run.scope = msgspec.structs.replace(
@@ -115,7 +110,7 @@ def begin_tool(parent: Run | None, base: Scope, use: ToolUse) -> Run:
 
 
 def end_chain(run: Run, *, is_success: bool) -> None:
-    """Hand on what a run has left: a node to its graph, a graph to whoever called it."""
+    """Pass the lineage of a run on: from a node to its graph, from a graph to its caller."""
     if run.place is run:
         if is_success and run.parent is not None and run.parent.progress is not None:
             run.parent.progress.join(str(run.name), run.scope and run.scope.lineage)
@@ -125,12 +120,12 @@ def end_chain(run: Run, *, is_success: bool) -> None:
 
 
 def scope_at(run: Run | None, base: Scope) -> Scope:
-    """Give the scope of code that a run executes.
+    """Return the scope of the code of a run.
 
     Args:
-        run: None: no framework does.
-        base: scope of the code's context; one that was made inside the run's node, such as that of a decorated agent,
-            or that of another rollout, stays what it is.
+        run: None: the code does not run in a framework.
+        base: scope of the context. A scope that was entered inside the node, such as that of a decorated agent, and
+            one of another rollout are returned unchanged.
     """
     place = run.place if run else None
     if place is None or base.place is place or place.base.rollout is not base.rollout:
@@ -141,7 +136,7 @@ def scope_at(run: Run | None, base: Scope) -> Scope:
 
 
 def read_superstep(metadata: Mapping[str, object]) -> int:
-    """Read which round of its graph a node runs in."""
+    """Return the superstep in which a node runs."""
     superstep = metadata.get("langgraph_step")
     return superstep if isinstance(superstep, int) else 0
 
@@ -155,7 +150,7 @@ def _begin_progress(graph: Run) -> _Progress:
 
 
 def _enter_node(run: Run) -> Scope:
-    """Give the scope of a graph's node; the agent is the graph, if it has a name."""
+    """Return the scope of a graph's node; the agent is the graph when it has a name."""
     graph, metadata = run.parent, run.metadata
     outer = scope_at(graph, run.base)
     name, graph_name = str(run.name), graph and graph.name
@@ -178,7 +173,7 @@ def _enter_node(run: Run) -> Scope:
 
 
 def _read_branch(metadata: Mapping[str, object]) -> int | None:
-    """Which of the ``Send`` of its superstep a node's run is; None: of an edge."""
+    """Return the index of the ``Send`` that started the node; None when an edge did."""
     match metadata.get("langgraph_path"):
         case (str(kind), *_, int(index), bool()) if kind == _PUSH:  # pyright: ignore[reportUnknownVariableType]  # whatever is between
             return index
@@ -187,14 +182,14 @@ def _read_branch(metadata: Mapping[str, object]) -> int | None:
 
 
 def _joined(metadata: Mapping[str, object]) -> list[str] | None:
-    """Read the nodes that an edge with several sources waited for."""
+    """Return the nodes that an edge with several sources waited for."""
     triggers = cast("Sequence[str]", metadata.get("langgraph_triggers") or ())
     joins = [one.removeprefix(_JOIN).partition(":")[0] for one in triggers if one.startswith(_JOIN)]
     return joins[0].split("+") if joins else None
 
 
 def _name_conversation(run: Run, outer: Scope, branch: int | None) -> str | None:
-    """Name the conversation: the thread's where the graph has one of its own, and one for each branch."""
+    """Return the conversation: the thread of the graph when it has its own, plus the branch."""
     thread, graph = run.metadata.get("thread_id"), run.parent
     around = graph.place if graph else None
     is_own = thread is not None and (around is None or around.metadata.get("thread_id") != thread)
@@ -208,7 +203,7 @@ _NAME = "interrupt"
 
 
 def open_questions(run: Run, error: BaseException) -> None:
-    """Keep what a node asks when it is left by this error."""
+    """Remember the questions of a node that this error interrupts."""
     if run.place is not run or not is_pause(error):
         return
     scope = scope_at(run.parent, run.base)
@@ -219,7 +214,7 @@ def open_questions(run: Run, error: BaseException) -> None:
 
 
 def answer_questions(run: Run) -> None:
-    """Record the answers that a graph goes on with; an answer by the id of its question is for that one only."""
+    """Record the answers with which a graph resumes; an answer with a question's id is for that question only."""
     answer = cast("object", getattr(run.inputs, "resume", None))
     questions = run.base.rollout.questions
     if answer is None:
@@ -232,7 +227,7 @@ def answer_questions(run: Run) -> None:
 
 
 def is_handover(error: BaseException) -> bool:
-    """Whether a node that is left by this error has done its part, and sends the graph around it elsewhere."""
+    """Whether this error means that the node has ended and hands over to a node of the parent graph."""
     return type(error).__name__ == "ParentCommand"
 
 

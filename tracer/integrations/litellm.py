@@ -1,8 +1,7 @@
-"""This file holds LiteLLM's tracing: completions and responses, whichever provider they are meant for.
+"""Tracing of LiteLLM: completions and responses, for every provider.
 
-LiteLLM's callbacks miss abandoned streams, so its functions are traced. A call for a rollout with a gateway is
-made
-in OpenAI's dialect to the rollout's own address; where the openai client makes it, its hook takes the call over.
+LiteLLM's callbacks miss abandoned streams, so its functions are wrapped. A call of a rollout with a gateway is made in
+OpenAI's dialect to the rollout's address; when the openai client makes it, that client's hook adopts the call.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -27,13 +26,13 @@ _OURS = frozenset({"model", "messages", "input", "instructions", "tools"})
 
 
 class _Completion(Protocol):
-    """An answer in one piece."""
+    """An answer that was not streamed."""
 
     def model_dump_json(self, *, exclude_none: bool, warnings: bool) -> str: ...
 
 
 class _EntryPoint:
-    """Where one kind of call enters LiteLLM."""
+    """One kind of function by which calls enter LiteLLM."""
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
@@ -75,7 +74,7 @@ class _EntryPoint:
         return traced
 
     def _begin(self) -> Call | None:
-        """Mint the id, for the client below to take over; None outside rollouts, and where LiteLLM calls itself."""
+        """Announce a call, for the client below to adopt; None outside rollouts, and when LiteLLM calls itself."""
         scope = current_scope()
         if scope is None or is_inside_call(scope, "broker"):
             return None
@@ -84,10 +83,10 @@ class _EntryPoint:
         return call
 
     def _answer(self, call: Call, named: Mapping[str, object], result: object) -> None:
-        """Record the answer, unless the client below has."""
+        """Record the answer, unless the client below has recorded it."""
         if call.source != "broker":
             return
-        call.source = "hook"  # nobody below took it, and from now on nobody may
+        call.source = "hook"  # no layer below adopted it, and none may from now on
         request = self._dialect.read_request({name: named[name] for name in _OURS & named.keys()})
         if hasattr(result, "__next__") or hasattr(result, "__anext__"):
             watch_items(result, StreamRecorder(call, self._dialect, request))
@@ -99,7 +98,7 @@ class _EntryPoint:
 
 
 def _address(named: Mapping[str, object], call: Call) -> dict[str, object]:
-    """Give the named arguments with the address, key and ids of the call's rollout, whatever provider was meant."""
+    """Return the named arguments with address, key and ids of the call's rollout, for every provider."""
     rollout = call.scope.rollout
     if not call.is_routed:
         return dict(named)
@@ -115,7 +114,7 @@ def _address(named: Mapping[str, object], call: Call) -> dict[str, object]:
 
 
 def _install(seam: _EntryPoint, name: str, *modules: ModuleType) -> None:
-    """Trace a function and its ``a…`` form, in each module that has one of its own."""
+    """Trace a function and its ``a…`` form, in each module that defines them."""
     for module in modules:
         function, async_function = getattr(module, name), getattr(module, f"a{name}")
         replace_everywhere(function, seam.trace(function))

@@ -1,4 +1,4 @@
-"""This file holds LangChain messages as contents: in the words of the OpenAI dialect, as a gateway sees them."""
+"""LangChain messages as contents, in the form of the OpenAI dialect, as a gateway records them."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ _ROLES = {"human": "user", "ai": "assistant", "AIMessageChunk": "assistant"}
 
 
 def message_object(message: BaseMessage) -> JsonObject:
-    """Give the message as langchain-openai sends it, to the letter, so that both are one content."""
+    """Return the message exactly as langchain-openai sends it, so that both have one content hash."""
     named: JsonObject = {"content": message.content, "role": _ROLES.get(message.type, message.type)}
     if isinstance(message, ToolMessage):
         named["tool_call_id"] = message.tool_call_id
@@ -33,17 +33,17 @@ def _tool_call_object(call: ToolCall) -> JsonObject:
 
 
 def add_messages(messages: Sequence[BaseMessage], contents: ContentWriter) -> list[str]:
-    """Give the content hash of each message."""
+    """Return the content hash of each message."""
     return [_add_message(contents, message) for message in messages]
 
 
 def add_state(state: object, contents: ContentWriter) -> str:
-    """Give the content hash of a graph's state, each message and each long value a content of its own."""
+    """Return the content hash of a graph's state, each message and each long value a content of its own."""
     return contents.add({name: _place(contents, value) for name, value in _channels(state).items()})
 
 
 def _add_message(contents: ContentWriter, message: BaseMessage) -> str:
-    """Give the content hash of a message; one that is recorded and has not changed since is not read again."""
+    """Return the content hash of a message; a recorded, unchanged message is not encoded again."""
     if not isinstance(message.content, str):
         return contents.add(message_object(message))
     calls = json_text(message.tool_calls) if isinstance(message, AIMessage) and message.tool_calls else b""
@@ -52,7 +52,7 @@ def _add_message(contents: ContentWriter, message: BaseMessage) -> str:
 
 
 def _channels(state: object) -> Mapping[str, object]:
-    """Give the state by channel, whether it is a dictionary, a dataclass, a pydantic model or anything else."""
+    """Return the state by channel: of a dictionary, a dataclass, a pydantic model or any other object."""
     if type(state) is dict or isinstance(state, Mapping):
         return cast("Mapping[str, object]", state)
     fields = cast("Mapping[str, object] | None", getattr(state, "__dict__", None))
@@ -69,7 +69,7 @@ def _place(contents: ContentWriter, value: object) -> object:
 
 
 def read_result(result: LLMResult) -> CallAnswer:
-    """Read what a chat model of LangChain answered."""
+    """Read the answer of a LangChain chat model."""
     messages = _answer_messages(result)
     usage = messages[0].usage_metadata if messages else None
     return CallAnswer(
@@ -83,7 +83,7 @@ def read_result(result: LLMResult) -> CallAnswer:
 
 
 def answer_ids(result: LLMResult) -> list[str]:
-    """Name everything by which later messages may refer to this answer: ids of its messages and of their tool calls."""
+    """Return the ids by which later messages may refer to this answer: of its messages and their tool calls."""
     named = [
         name for message in _answer_messages(result) for name in (message.id, *(c["id"] for c in message.tool_calls))
     ]

@@ -1,7 +1,4 @@
-"""This file holds the openai client's tracing: chat completions and responses. Importing it installs it.
-
-This file holds the OpenAI chat dialect, read: what a request asks, what an answer or its chunks say. Pure.
-"""
+"""Tracing of the openai client: chat completions and responses. Importing this module installs it."""
 
 from collections.abc import Iterable, Mapping
 from typing import cast
@@ -17,7 +14,7 @@ from tracer.integrations.openai_responses import RESPONSES
 _NOT_SAMPLING = frozenset({"messages", "tools", "model", "stream", "stream_options"})
 _DONE = "[DONE]"
 _REPLACED = frozenset({"role", "id", "type", "name"})
-"""Fields of a delta that are sent whole; the other texts are sent in pieces."""
+"""Fields of a delta that are sent whole; other texts are sent in pieces."""
 
 
 class _Usage(msgspec.Struct):
@@ -41,7 +38,7 @@ class _Body(msgspec.Struct):
 
 
 def _read_request(body: Mapping[str, object]) -> CallRequest:
-    """Read what a request asks."""
+    """Read a request."""
     messages, model = body.get("messages"), body.get("model")
     return CallRequest(
         messages=cast("list[object]", messages) if isinstance(messages, list) else None,
@@ -52,7 +49,7 @@ def _read_request(body: Mapping[str, object]) -> CallRequest:
 
 
 def _read_answer(body: bytes) -> CallAnswer:
-    """Read an answer that came in one piece."""
+    """Read an answer that was not streamed."""
 
     def read() -> CallAnswer:
         answer = msgspec.json.decode(body, type=_Body)
@@ -63,11 +60,11 @@ def _read_answer(body: bytes) -> CallAnswer:
 
 
 def _read_stream(chunks: Iterable[str], *, is_whole: bool) -> CallAnswer:
-    """Put an answer together from its chunks.
+    """Assemble an answer from its chunks.
 
     Args:
         chunks: JSON text of each; ``[DONE]`` may be among them.
-        is_whole: False where nobody read the stream to its end: the answer counts as aborted.
+        is_whole: False when the caller did not read the stream to its end: the answer counts as aborted.
     """
     return parse_answer(
         lambda: _joined([msgspec.json.decode(chunk, type=_Body) for chunk in chunks if not _is_last(chunk)]),
@@ -94,7 +91,7 @@ def _answer(bodies: list[_Body], messages: dict[int, JsonObject]) -> CallAnswer:
 
 
 def _add_delta(message: JsonObject, delta: Mapping[str, object]) -> JsonObject:
-    """Give the message with the delta's pieces added; lists are merged by their items' ``index``."""
+    """Return the message with the delta's pieces added; lists are merged by their items' ``index``."""
     added = dict(message)
     for name, piece in delta.items():
         before = added.get(name)
@@ -124,7 +121,7 @@ def _add_items(before: list[JsonObject], pieces: list[JsonObject]) -> list[JsonO
 
 
 def _without_indices(message: JsonObject) -> JsonObject:
-    """Give the message as an answer in one piece has it: tool calls without their place in the stream."""
+    """Return the message in the form of an answer that was not streamed: tool calls without ``index``."""
     calls = message.get("tool_calls")
     if not isinstance(calls, list):
         return message

@@ -1,4 +1,4 @@
-"""This file holds the OpenAI responses dialect, read, and said in the words of chat completions. Pure."""
+"""The OpenAI responses dialect, read into the form of chat completions. Pure functions."""
 
 from collections.abc import Iterable, Mapping
 
@@ -45,7 +45,7 @@ class _Body(msgspec.Struct):
 
 
 class _Event(msgspec.Struct):
-    """One event of a stream, as far as it says something new."""
+    """One event of a stream: the fields that are recorded."""
 
     type: str = ""
     response: _Body | None = None
@@ -82,7 +82,7 @@ def _read_stream(chunks: Iterable[str], *, is_whole: bool) -> CallAnswer:
 
 
 def _items_so_far(events: list[_Event]) -> list[JsonObject]:
-    """Give the items that are complete, and the text of the one that is not."""
+    """Return the items that are complete, and the text of the one that is not."""
     items, text = list[JsonObject](), ""
     for event in events:
         if event.type == "response.output_text.delta":
@@ -110,7 +110,7 @@ def _finish_reason(body: _Body) -> str | None:
 
 
 def _join_items(items: list[JsonObject], finish_reason: str | None) -> list[Action]:
-    """Give what the model said in a row of items as one message; nothing for no items."""
+    """Return consecutive items of the model as one message; [] without items."""
     if not items:
         return []
     text = "".join(_text(item.get("content")) for item in items if item.get("type", "message") == "message")
@@ -119,7 +119,7 @@ def _join_items(items: list[JsonObject], finish_reason: str | None) -> list[Acti
 
 
 def _chat_messages(items: list[JsonObject]) -> list[JsonObject]:
-    """Give the items of a request as messages; what the model said in a row is one."""
+    """Return the items of a request as messages; consecutive items of the model become one."""
     messages, said = list[JsonObject](), list[JsonObject]()
     for item in items:
         if item.get("type") in ("function_call", "reasoning") or item.get("role") == "assistant":

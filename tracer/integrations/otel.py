@@ -1,7 +1,6 @@
-"""This file holds what marks OpenTelemetry's spans as those of the current rollout; ``ingest`` then knows their
-home.
+"""Marks OpenTelemetry spans with the current rollout, by which ``ingest`` finds their trajectory.
 
-A program adds it to its own provider of spans: ``provider.add_span_processor(RolloutSpans())``.
+Add it to the program's tracer provider: ``provider.add_span_processor(RolloutSpans())``.
 """
 
 from opentelemetry import baggage
@@ -13,7 +12,7 @@ from tracer.core import current
 
 
 class RolloutSpans(SpanProcessor):
-    """Writes the trajectory into each span that begins inside a rollout, or that baggage says belongs to one."""
+    """Writes the trajectory id into each span that begins inside a rollout, or whose baggage names one."""
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
         """See SpanProcessor."""

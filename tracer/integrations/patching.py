@@ -1,4 +1,4 @@
-"""This file holds a way to act right after a module is imported, without importing it ourselves."""
+"""Import hooks: act right after a module is imported, and replace a function in loaded modules."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -10,7 +10,7 @@ from typing import cast
 
 
 def after_import(name: str, act: Callable[[], object]) -> None:
-    """Act once the module has been imported: now, if it has been already."""
+    """Call ``act`` once the module is imported: now, if it is already."""
     if name in sys.modules:
         act()
         return
@@ -20,7 +20,7 @@ def after_import(name: str, act: Callable[[], object]) -> None:
 
 
 def replace_everywhere(original: object, replacement: object) -> None:
-    """Put the replacement under every name by which a loaded module knows the original, 'from … import' included."""
+    """Replace an object in every loaded module that refers to it, 'from … import' included."""
     for module in list(sys.modules.values()):
         names = cast("dict[str, object]", getattr(module, "__dict__", {}))
         for name in [name for name, value in list(names.items()) if value is original]:
@@ -28,7 +28,7 @@ def replace_everywhere(original: object, replacement: object) -> None:
 
 
 class _Watcher(MetaPathFinder):
-    """Finds nothing itself: it lets the other finders find the module and adds to what loads it."""
+    """Meta path finder that lets the other finders find the module, and extends its loader."""
 
     def __init__(self) -> None:
         self.waiting: dict[str, Callable[[], object]] = {}
@@ -36,7 +36,7 @@ class _Watcher(MetaPathFinder):
     def find_spec(
         self,
         fullname: str,
-        path: Sequence[str] | None,  # noqa: ARG002 - the protocol's; the finder that we ask works it out again
+        path: Sequence[str] | None,  # noqa: ARG002 - part of the protocol; find_spec works it out itself
         target: ModuleType | None = None,  # noqa: ARG002 - the protocol's
         /,
     ) -> ModuleSpec | None:

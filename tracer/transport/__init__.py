@@ -1,4 +1,4 @@
-"""How captures travel: session, gateway client, propagation to other processes."""
+"""How a rollout reaches the gateway, and how a process inherits one."""
 
 from typing import TYPE_CHECKING
 

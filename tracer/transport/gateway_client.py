@@ -1,6 +1,6 @@
-"""This file holds the client of the gateway's own addresses: open, close and end rollouts. Standard library only.
+"""Client of the gateway's rollout API: open, renew, mark, pause, close and end. Standard library only.
 
-This file holds gateways on several machines as one: each attempt has its place among them by its name.
+With several gateways, each attempt belongs to one, chosen by a hash of its rollout id plus the attempt's number.
 """
 
 from collections import defaultdict
@@ -46,7 +46,7 @@ from agent_layer.schema.wire import (
 
 _ERRORS: dict[int, type[AgentLayerError]] = {404: NotFoundError, 409: NotWholeError, 412: LeaseLostError}
 _RETRYABLE_STATUSES = frozenset({401, 403, 407, 408, 425, 429})
-"""The same request may be taken later, or from somebody with another key."""
+"""Statuses after which the same request may succeed later, or with another key."""
 
 
 B = TypeVar("B", bound=msgspec.Struct)
@@ -54,11 +54,11 @@ A = TypeVar("A", bound=msgspec.Struct)
 
 
 class GatewayClient:
-    """Talks to one gateway as its operator. Holds no connection, so threads may share it.
+    """Client of one gateway, with the operator's key. Keeps no connection, so threads may share it.
 
-    Every method raises UnreachableError (no answer, a fault of the gateway, or a key that it does not take),
-    NotFoundError (the gateway does not know this rollout, for example because it was started anew), NotWholeError,
-    LeaseLostError (another holder went on with it), or BadInputError (it refuses).
+    Every method raises UnreachableError (no answer, an error of the gateway, or a refused key), NotFoundError (the
+    gateway does not know this rollout, for example because it was restarted), NotWholeError, LeaseLostError (another
+    holder has resumed the rollout), or BadInputError (the gateway refuses the request).
     """
 
     def __init__(
@@ -82,32 +82,32 @@ class GatewayClient:
         return self._call(OPEN_ROLLOUT, OPEN_ROLLOUT.path, request)
 
     def renew(self, trajectory_ids: Sequence[str], lease_seconds: float) -> RenewedRollouts:
-        """Let the keys of these attempts hold for so long from now; give what is known of each. Never waits long."""
+        """Renew the keys of these attempts for ``lease_seconds`` from now. Waits ``connect_seconds`` at most."""
         request = RenewRequest(trajectory_ids=list(trajectory_ids), lease_seconds=lease_seconds)
         return self._call(RENEW_ROLLOUTS, RENEW_ROLLOUTS.path, request, answer_seconds=self._connect_seconds)
 
     def reward(self, request: RewardRequest) -> None:
-        """Judge a rollout; for clients whose address and key are those of the rollout itself."""
+        """Judge a rollout; for clients that have the address and key of the rollout itself."""
         self._post(REWARD_ROLLOUT, REWARD_ROLLOUT.path, request)
 
     def mark(self, rollout_id: str, attempt: int, key: str | None = None) -> MarkedRollout:
-        """Tell how far the attempt has come, for a checkpoint; from now on it outlives its holder."""
+        """Return the progress of the attempt, for a checkpoint. The gateway keeps the attempt when its holder dies."""
         path = MARK_ROLLOUT.fill(rollout_id=rollout_id)
         return self._call(MARK_ROLLOUT, path, HolderRequest(attempt=attempt, key=key))
 
     def pause(self, rollout_id: str, attempt: int, key: str | None = None) -> MarkedRollout:
-        """Cut off the attempt's calls and take its key; it waits for ``open`` with ``resume``."""
+        """Abort the calls of the attempt and revoke its key, until it is opened with ``resume``."""
         path = PAUSE_ROLLOUT.fill(rollout_id=rollout_id)
         return self._call(PAUSE_ROLLOUT, path, HolderRequest(attempt=attempt, key=key))
 
     def close(self, rollout_id: str, attempt: int, *, key: str | None = None, abort: bool = False) -> ClosedRollout:
-        """Refuse new calls of the attempt, let running ones end (or cut them off at once), and count them.
+        """Refuse new calls of the attempt, wait for running calls (or abort them), and count all calls.
 
         Args:
-            rollout_id: which rollout.
-            attempt: which try.
-            key: that of the attempt, so that only who holds it closes it; None: whoever holds it.
-            abort: do not wait for running calls.
+            rollout_id: the rollout.
+            attempt: number of the attempt.
+            key: key of the attempt, so that only its holder can close it; None: not checked.
+            abort: abort running calls instead of waiting for them.
         """
         request = CloseRequest(attempt=attempt, key=key, abort=abort)
         return self._call(CLOSE_ROLLOUT, CLOSE_ROLLOUT.fill(rollout_id=rollout_id), request)
@@ -120,7 +120,7 @@ class GatewayClient:
         reward: float | None = None,
         status: EndStatus = "completed",
     ) -> EndedRollout:
-        """Close the attempt, wait until all of it is stored, and accept it. For rollouts without a worker."""
+        """Close the attempt, wait until all of it is stored, and accept it; for rollouts without a worker."""
         ending = EndRequest(attempt=attempt, reward=reward, status=status)
         return self._call(END_ROLLOUT, END_ROLLOUT.fill(rollout_id=rollout_id), ending)
 
@@ -161,7 +161,7 @@ class _Refusal(msgspec.Struct):
 
 
 def _error_message(answer: bytes) -> str:
-    """Say what an error answer says, whether it is OpenAI-shaped or plain text."""
+    """Return the message of an error answer, in OpenAI's form or plain text."""
     try:
         error = msgspec.json.decode(answer, type=_Refusal).error
     except msgspec.DecodeError:
@@ -170,16 +170,16 @@ def _error_message(answer: bytes) -> str:
 
 
 class WaitLimits(TypedDict, total=False):
-    """How long a client waits; see GatewayClient."""
+    """Time limits of a client; see GatewayClient."""
 
     connect_seconds: float
     answer_seconds: float
 
 
 class ShardedGatewayClient(GatewayClient):
-    """Talks to whichever gateway an attempt belongs to; the next attempt belongs to the next one.
+    """Client of several gateways. Consecutive attempts of a rollout belong to consecutive gateways.
 
-    So where a machine is gone, what ran there is run again elsewhere, and nobody has to remember where it was.
+    So the next attempt after the loss of a machine runs at another gateway, and no state records which one.
     """
 
     def __init__(self, urls: Sequence[str], api_key: str | None, **limits: Unpack[WaitLimits]) -> None:
@@ -193,7 +193,7 @@ class ShardedGatewayClient(GatewayClient):
         return self._owner(rollout_id, request.attempt or 0).open(named)
 
     def renew(self, trajectory_ids: Sequence[str], lease_seconds: float) -> RenewedRollouts:
-        """See GatewayClient; what a gateway has that is gone is not open."""
+        """See GatewayClient; attempts of an unreachable gateway are reported as unknown."""
         owned, renewed = defaultdict[GatewayClient, list[str]](list), RenewedRollouts(unknown=[])
         for name in trajectory_ids:
             owned[self._owner(*split_trajectory_id(name))].append(name)
@@ -233,7 +233,7 @@ class ShardedGatewayClient(GatewayClient):
 
 
 def connect_gateway(urls: Sequence[str], api_key: str | None, **limits: Unpack[WaitLimits]) -> GatewayClient:
-    """Give a client of the gateway, or of all of them together."""
+    """Return a client of one gateway, or of several."""
     if len(urls) > 1:
         return ShardedGatewayClient(urls, api_key, **limits)
     return GatewayClient(urls[0], api_key, **limits)

@@ -1,4 +1,9 @@
-"""The rollout that a process inherits from the environment of its starter."""
+"""The rollout that a process inherits from the environment of its starter.
+
+A worker's command has the key of its rollout, and neither a log nor the store. The gateway records its model calls, and
+receives its rewards; other records of such a process are dropped. A process started by ``agent-layer trace`` or with
+``tracer.inject`` records into the log directory of its starter.
+"""
 
 from collections.abc import Mapping
 
@@ -11,7 +16,7 @@ from tracer.transport.gateway_client import GatewayClient
 
 
 class RewardSink:
-    """Takes records in a process without a log: rewards go to the gateway at once, others are let go."""
+    """Sink of a process without a log: sends rewards to the gateway at once, and drops other records."""
 
     def __init__(self, client: GatewayClient) -> None:
         self._client = client
@@ -20,7 +25,7 @@ class RewardSink:
     def append(self, *records: LogRecord) -> str:
         """See Sink.
 
-        Raises: UnreachableError: the gateway does not answer. BadInputError: it takes no more rewards.
+        Raises: UnreachableError: the gateway does not answer. BadInputError: it refuses the reward.
         """
         for record in records:
             if isinstance(record, Reward):
@@ -34,19 +39,19 @@ class RewardSink:
         """See Sink."""
         return True
 
-    def flush(self, timeout: float | None = None) -> FlushReport:  # noqa: ARG002  # nothing is kept here
+    def flush(self, timeout: float | None = None) -> FlushReport:  # noqa: ARG002  # nothing is pending
         """See Sink."""
         return FlushReport(pending=0, lost=0, recorded=self._num_sent)
 
 
 def rollout_from_environment(settings: Settings, variables: Mapping[str, str] | None = None) -> Rollout | None:
-    """Give the rollout that a process was started for; None: it was started for none.
+    """Return the rollout that a process was started for; None without one.
 
     Args:
-        settings: name the run, where the environment does not, and the log directory.
-        variables: the environment; None: that of this process.
+        settings: run, when the environment names none, and log directory.
+        variables: the environment; default: that of this process.
 
-    Raises: BadInputError: the environment names something that is no rollout, or no address of a gateway.
+    Raises: BadInputError: the environment names no valid rollout, or no address of a gateway.
     """
     return None if (found := read_inheritance(variables)) is None else _inherited_rollout(found, settings)
 

@@ -169,7 +169,7 @@ def _training_attempt(trajectory: Trajectory) -> AttemptStarted:
 
 
 def _check_step(step: Step) -> Step:
-    """Give a step back that can be trained.
+    """Return a step back that can be trained.
 
     Raises: CaptureError: it lacks something, or its log-probabilities are not those of the policy that sampled.
     """

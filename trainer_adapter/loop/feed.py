@@ -125,7 +125,7 @@ class GroupFeed:
         self._num_asked += len(starts)
 
     def follow(self, stop: Callable[[], bool]) -> Iterator[GroupDelivery]:
-        """Give whole groups as they close, until ``stop`` says so.
+        """Return whole groups as they close, until ``stop`` says so.
 
         Raises:
             AgentLayerError: the run was paused because too many attempts fail, or no group closed for
@@ -147,7 +147,7 @@ class GroupFeed:
             raise self._control.explain_missing_group(patience)
 
     def pause_for_switch(self, policy_version: int) -> AbstractContextManager[None]:
-        """Give the block in which engines are given a version; what waits for it is given out afterwards."""
+        """Return the block in which engines are given a version; what waits for it is given out afterwards."""
         return self._control.pause_for_switch(policy_version)
 
     def append_batch(self, batch: TrainedBatch) -> None:

@@ -77,7 +77,7 @@ def train_run(
 def stop_on_signals(
     numbers: Sequence[signal.Signals] = (signal.SIGINT, signal.SIGTERM),
 ) -> Generator[Callable[[], bool]]:
-    """Give a question that is answered yes once one of the signals has come; a second one ends at once."""
+    """Return a question that is answered yes once one of the signals has come; a second one ends at once."""
     came: list[int] = []
 
     def remember(number: int, _: FrameType | None) -> None:

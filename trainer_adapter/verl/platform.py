@@ -69,7 +69,7 @@ class CpuDevice(ModuleType):
         """Wait for its queue, of which there is none."""
 
     def empty_cache(self) -> None:
-        """Give back cached memory, of which there is none."""
+        """Return cached memory, of which there is none."""
 
     ipc_collect = reset_peak_memory_stats = empty_cache
 
@@ -109,7 +109,7 @@ class CpuPlatform(PlatformBase):
         """Tune its allocator, of which there is none."""
 
     def empty_cache(self) -> None:
-        """Give back cached memory, of which there is none."""
+        """Return cached memory, of which there is none."""
 
     def get_device_capability(self, device_index: int = 0) -> tuple[int | None, int | None]:  # noqa: ARG002
         """CUDA's idea of a version."""
@@ -151,7 +151,7 @@ class CpuPlatform(PlatformBase):
 
 @cache
 def enter_platform() -> str:
-    """Make this process ready for veRL's engines; give the device that they will use.
+    """Make this process ready for veRL's engines; return the device that they will use.
 
     Idempotent. Uses CUDA where torch finds it, else the CPU.
     """

@@ -36,7 +36,7 @@ _WEIGHT_SUFFIXES = {".safetensors", ".bin", ".pt", ".pth"}
 
 
 class WeightPublisher:
-    """Gives each update of a run its policy version, and its engines the new weights."""
+    """Returns each update of a run its policy version, and its engines the new weights."""
 
     def __init__(self, settings: Settings, run: str, redis: Redis, recorder: Recorder) -> None:
         self._settings = settings
@@ -149,7 +149,7 @@ class WeightPublisher:
 
 
 def write_weights(directory: Path, tensors: Iterable[tuple[str, Tensor]], base: Path, precision: Precision) -> str:
-    """Write a loadable model directory, whole or not at all; give the hash of its weights file."""
+    """Write a loadable model directory, whole or not at all; return the hash of its weights file."""
     pending = directory.with_suffix(".pending")
     shutil.rmtree(pending, ignore_errors=True)
     pending.mkdir(parents=True)

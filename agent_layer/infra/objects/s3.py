@@ -11,7 +11,7 @@ from botocore.exceptions import BotoCoreError, ClientError, FlexibleChecksumErro
 
 from agent_layer.errors import NotFoundError, UnreachableError
 from agent_layer.infra.objects.base import ObjectEntry
-from agent_layer.infra.redis import S3Client, delays, open_s3
+from agent_layer.infra.redis import S3Client, open_s3, retry_delays
 from agent_layer.settings import Settings
 
 T = TypeVar("T")
@@ -103,7 +103,7 @@ class S3Objects:
 
     def _ask(self, deed: str, key: str, ask: Callable[[S3Client], T]) -> T:
         """Ask until S3 answers, or say what was asked for when it refuses or does not answer in time."""
-        waits = delays(self._settings.retry_seconds)
+        waits = retry_delays(self._settings.retry_seconds)
         while True:
             try:
                 return ask(self._client)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from agent_layer.infra.redis.embedded import find_redis_server as find_redis_server
     from agent_layer.infra.redis.keys import Keys as Keys
     from agent_layer.infra.redis.retry import RedisUnreachableError as RedisUnreachableError
-    from agent_layer.infra.redis.retry import delays as delays
+    from agent_layer.infra.redis.retry import retry_delays as retry_delays
     from agent_layer.infra.redis.scripts import LuaScript as LuaScript
     from agent_layer.infra.redis.scripts import commands_of as commands_of
 else:
@@ -31,7 +31,7 @@ else:
             "agent_layer.infra.redis.keys": ("Keys",),
             "agent_layer.infra.redis.retry": (
                 "RedisUnreachableError",
-                "delays",
+                "retry_delays",
             ),
             "agent_layer.infra.redis.scripts": (
                 "LuaScript",

@@ -13,8 +13,8 @@ from redis.exceptions import BusyLoadingError, RedisError
 from redis.retry import Retry
 
 from agent_layer.errors import BadInputError, UnreachableError
-from agent_layer.infra.redis.embedded import hold_server
-from agent_layer.infra.redis.retry import Patience, delays
+from agent_layer.infra.redis.embedded import acquire_server
+from agent_layer.infra.redis.retry import TimedRetry, retry_delays
 from agent_layer.settings import Settings
 
 
@@ -28,7 +28,7 @@ def open_redis(settings: Settings) -> Redis:
         BadInputError: logs go to an ingest server, whose Redis would not be one of our own.
     """
     url = _answering_url(settings)
-    return Redis.from_url(url, retry=_patience(settings, url), **_limits(settings))  # pyright: ignore[reportUnknownMemberType]  # untyped
+    return Redis.from_url(url, retry=_timed_retry(settings, url), **_limits(settings))  # pyright: ignore[reportUnknownMemberType]  # untyped
 
 
 def open_async_redis(settings: Settings) -> AsyncRedis:
@@ -50,22 +50,22 @@ def _limits(settings: Settings) -> _Limits:
     return {"socket_connect_timeout": settings.connect_seconds, "socket_timeout": settings.retry_seconds}
 
 
-def _patience(settings: Settings, url: str) -> Patience:
+def _timed_retry(settings: Settings, url: str) -> TimedRetry:
     """Our own server is started again before a command is tried again: it ended with its keeper, if that was killed."""
 
     def revive() -> None:
         with suppress(UnreachableError):  # then the next try says so
-            hold_server(settings)
+            acquire_server(settings)
 
     server = _without_password(url)
-    return Patience(server, settings.retry_seconds, *([revive] if settings.redis_url is None else []))
+    return TimedRetry(server, settings.retry_seconds, *([revive] if settings.redis_url is None else []))
 
 
 def _answering_url(settings: Settings) -> str:
     """URL of a server that has just answered."""
     if settings.redis_url is None:
         _check_own(settings)
-        return f"unix://{hold_server(settings)}"
+        return f"unix://{acquire_server(settings)}"
     limit = settings.connect_seconds
     try:
         _ping(settings.redis_url, limit, settings.retry_seconds)
@@ -101,7 +101,7 @@ def _ping(url: str, limit_seconds: float, loading_seconds: float) -> None:
     probe = Redis.from_url(  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
         url, retry=Retry(NoBackoff(), 0), socket_connect_timeout=limit_seconds, socket_timeout=limit_seconds
     )
-    waits = delays(loading_seconds)
+    waits = retry_delays(loading_seconds)
     with probe:
         while True:
             try:

@@ -6,7 +6,7 @@ flock on ``users.lock`` for as long as its process lives; a keeper (see ``keeper
 one and
 then stops the server. So the last user stops it, also when that user is killed, and a killed user stops nobody
 else's.
-A killed keeper takes the server with it: ``hold_server`` starts both again, and users do so whenever they are
+A killed keeper takes the server with it: ``acquire_server`` starts both again, and users do so whenever they are
 cut off.
 """
 
@@ -35,7 +35,7 @@ _held: dict[Path, int] = {}
 """Locks of this process by directory. Never let go on purpose: the kernel does when the process ends."""
 
 
-def hold_server(settings: Settings) -> Path:
+def acquire_server(settings: Settings) -> Path:
     """Start the server unless it runs, keep it for as long as this process lives, and give its socket.
 
     Raises: UnreachableError: it cannot be started or does not answer.

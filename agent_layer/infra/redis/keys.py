@@ -30,7 +30,7 @@ class Keys:
         """Hash: reward id → encoded Reward."""
         return self.name("t", trajectory_id, "rewards")
 
-    def blobs_of(self, trajectory_id: str) -> str:
+    def trajectory_blobs(self, trajectory_id: str) -> str:
         """Hash: name of each blob that it needs → 1 when a committed segment says so, 0 while that is on its way."""
         return self.name("t", trajectory_id, "blobs")
 

@@ -42,7 +42,7 @@ class RedisUnreachableError(UnreachableError, RedisError):
     """Redis did not do in time what it was asked; whoever waits for it as for any error of Redis goes on doing so."""
 
 
-def delays(seconds: float) -> Iterator[float]:
+def retry_delays(seconds: float) -> Iterator[float]:
     """Give how long to wait before each next try: ever longer, up to 1 s, until so many seconds are over."""
     deadline, delay = time.monotonic() + seconds, _FIRST_DELAY_SECONDS
     while (left := deadline - time.monotonic()) > 0:
@@ -50,7 +50,7 @@ def delays(seconds: float) -> Iterator[float]:
         delay = min(2 * delay, _LONGEST_DELAY_SECONDS)
 
 
-class Patience(Retry):
+class TimedRetry(Retry):
     """What redis-py calls a retry: for a time instead of a number of times, and of refusals that pass as well.
 
     A refusal is tried over a new connection, so that a server that lost its role to another one is left.
@@ -87,7 +87,7 @@ class Patience(Retry):
             _is_asking.reset(token)
 
     def _ask(self, do: Callable[[], T], fail: Callable[[Exception, int], object]) -> T:
-        waits = delays(self._seconds)
+        waits = retry_delays(self._seconds)
         num_failures = 0
         while True:
             try:

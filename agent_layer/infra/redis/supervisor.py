@@ -28,7 +28,7 @@ _LOOK_SECONDS = 0.05
 _PR_SET_PDEATHSIG = 1
 
 
-def keep(users_lock: Path, command: Sequence[str]) -> int:
+def supervise(users_lock: Path, command: Sequence[str]) -> int:
     """Run the server until its last user is gone; give its exit status."""
     while True:
         started_at = time.monotonic()
@@ -58,4 +58,4 @@ def _ending_with(parent: int) -> Callable[[], None] | None:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    sys.exit(keep(Path(sys.argv[1]), sys.argv[2:]))
+    sys.exit(supervise(Path(sys.argv[1]), sys.argv[2:]))

@@ -46,7 +46,7 @@ def read(span: ReceivedSpan) -> SpanMeaning | None:
 
 
 def requested_sampling(attributes: JsonObject) -> JsonObject:
-    """Give what was asked of the sampler, by the names of a chat request."""
+    """Return what was asked of the sampler, by the names of a chat request."""
     asked = {name: attributes[told] for name, told in names.SAMPLING.items() if told in attributes}
     return asked | ({"n": attributes[names.CHOICE_COUNT]} if names.CHOICE_COUNT in attributes else {})
 
@@ -84,7 +84,7 @@ def _reason(told: str | None) -> str | None:
 
 
 def _tool(told: JsonObject) -> JsonObject:
-    """Give a tool as a chat request has it; others leave out the object in between."""
+    """Return a tool as a chat request has it; others leave out the object in between."""
     if "function" in told:
         return told
     return {"type": "function", "function": {name: value for name, value in told.items() if name != "type"}}

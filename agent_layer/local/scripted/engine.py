@@ -66,7 +66,7 @@ class ScriptedEngine:
         self._idle.set()
 
     def app(self) -> web.Application:
-        """Give the web application that serves this engine."""
+        """Return the web application that serves this engine."""
         app = web.Application(client_max_size=1 << 28)
         app.add_routes(
             [

@@ -86,7 +86,7 @@ class ScriptPrompt:
     body: JsonObject
     """The whole request."""
     weights: Callable[[], str]
-    """Gives the directory of the weights that are loaded right now."""
+    """Returns the directory of the weights that are loaded right now."""
 
     @property
     def text(self) -> str:
@@ -139,7 +139,7 @@ class ScriptedChoice:
         return cls(cast("JsonObject", answer) if isinstance(answer, dict) else {"content": answer})
 
     def words(self) -> Iterator[tuple[str, JsonObject]]:
-        """Give (word, delta) in the order of sampling, the end of turn included."""
+        """Return (word, delta) in the order of sampling, the end of turn included."""
         thought = str(self.message.get("reasoning") or "")
         for index, word in enumerate(thought_words(thought)):
             yield word, {"reasoning": thought} if index == 0 else {}

@@ -1,10 +1,6 @@
-"""This file holds what is said to and by the gateway's own addresses: to open, renew, reward, close and end
-rollouts.
+"""Requests and answers of the gateway's rollout API: open, renew, mark, pause, reward, close and end; and its headers.
 
-A server refuses fields that it does not know, because whoever sent them counts on them; a client passes over
-them.
-
-This file holds the names of the HTTP headers by which a request says whose it is, in the letters that we compare.
+The server refuses fields that it does not know, because the client relies on them. A client ignores unknown fields.
 """
 
 from typing import Final, Generic, Literal, TypeAlias, TypeVar
@@ -28,9 +24,9 @@ B = TypeVar("B", bound=msgspec.Struct)
 A = TypeVar("A", bound=msgspec.Struct)
 
 EndStatus: TypeAlias = Literal["completed", "truncated", "failed", "cancelled", "lost", "dead"]
-"""A rollout that is ended is in no other state."""
+"""Statuses with which a rollout can be ended."""
 KEY_PREFIX: Final = "alrk_"
-"""Rollouts' keys begin so: by that they are found and kept out of records."""
+"""Prefix of the keys of rollouts, by which they are found and removed from records."""
 
 
 class _Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -38,14 +34,14 @@ class _Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
 
 
 class Resumption(_Request, frozen=True, kw_only=True):
-    """From where an attempt goes on: what a mark told, kept in a checkpoint beside the agent's state."""
+    """Point from which an attempt resumes: the result of a mark, stored in a checkpoint beside the agent's state."""
 
     calls: int
-    """Calls that are kept: so many had ended at the mark. Whatever came after them is abandoned."""
+    """Number of calls to keep: those that had ended at the mark. Later calls are abandoned."""
     seconds: float = 0.0
-    """How much of its time the attempt had used up."""
+    """Time that the attempt had used."""
     worker: str | None = None
-    """Who goes on with it."""
+    """Worker that resumes it."""
 
 
 class OpenRequest(_Request, frozen=True, kw_only=True):
@@ -62,26 +58,26 @@ class OpenRequest(_Request, frozen=True, kw_only=True):
     labels: dict[str, str] = {}
     limits: Limits | None = None
     sampling: JsonObject = {}
-    """Overrides what the agent asks of the engine."""
+    """Overrides sampling parameters of the agent."""
     rewards: dict[str, RewardSpec] = {}
     owner: Literal["worker"] | None = None
     """'worker' when the opener records beginning and end itself."""
     input_hash: str | None = None
-    """See ``hash_input``; for openers that know what the task asks."""
+    """See ``hash_input``; for openers that know the task."""
     env: str | None = None
-    """Name of the environment that it is tried in."""
+    """Name of the environment."""
     env_version: str | None = None
     lease_seconds: float | None = None
-    """The key holds for so long, and longer when it is renewed; None: until the rollout is closed."""
+    """Seconds until the key expires unless it is renewed; None: it is valid until the rollout is closed."""
     trace: TraceContext | None = None
-    """Trace that the attempt is to belong to."""
+    """Trace to which the attempt belongs."""
     resume: Resumption | None = None
-    """Go on with this attempt, which the gateway must still know; None: open it. Sampling and limits stay as they were.
-    Whoever held it before is refused from then on, and its running calls are cut off."""
+    """Resume this attempt, which the gateway must still know; None: open it. Sampling and limits do not change. The
+    gateway refuses the earlier holder from then on, and aborts its running calls."""
 
 
 class OpenedRollout(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the attempt's agent finds its model, and the key that only this attempt has."""
+    """Address of the model for the attempt's agent, and the attempt's own key."""
 
     rollout_id: str
     attempt: int
@@ -90,7 +86,7 @@ class OpenedRollout(msgspec.Struct, frozen=True, kw_only=True):
     api_key: str
     model: str
     abandoned: list[str] = []
-    """Ids of the calls that a resume leaves behind: they are never trained."""
+    """Ids of the calls that a resume abandons: they are never trained."""
 
 
 class HolderRequest(_Request, frozen=True, kw_only=True):
@@ -99,39 +95,39 @@ class HolderRequest(_Request, frozen=True, kw_only=True):
     attempt: int | None = None
     """None: the newest."""
     key: str | None = None
-    """Key of the attempt as this holder was given it: whoever lost the attempt to another is refused. None: not asked
-    for, as an operator's word needs none."""
+    """Key of the attempt that this holder received: a holder that lost the attempt is refused. None: not checked, for
+    requests of the operator."""
 
 
 class MarkedRollout(msgspec.Struct, frozen=True, kw_only=True):
-    """How far an attempt has come; a checkpoint keeps it for the resume."""
+    """Progress of an attempt; a checkpoint stores it for the resume."""
 
     trajectory_id: str
     calls: int
     """Calls that have ended so far, abandoned ones included."""
     seconds: float
-    """How much of its time it has used up; pauses are not counted."""
+    """Time that it has used, without pauses."""
 
 
 class RenewRequest(_Request, frozen=True, kw_only=True):
-    """Body of POST /rollouts/renew: the keys of these attempts hold for so long from now."""
+    """Body of POST /rollouts/renew: the keys of these attempts are valid for ``lease_seconds`` from now."""
 
     trajectory_ids: list[str]
     lease_seconds: float
 
 
 class RenewedRollouts(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a renewal."""
+    """Result of a renewal."""
 
     unknown: list[str]
     """Attempts that are not open here: closed, expired, or opened at a gateway that is gone."""
     quiet_seconds: dict[str, float] = {}
-    """By open attempt: time since the last call of it began or ended, or since it was opened."""
+    """By open attempt: time since its last call began or ended, or since it was opened."""
     calling: list[str] = []
     """Open attempts that wait for an answer."""
 
     def __add__(self, other: "RenewedRollouts") -> "RenewedRollouts":
-        """What two gateways say of their attempts."""
+        """Combine the results of two gateways."""
         return RenewedRollouts(
             unknown=self.unknown + other.unknown,
             quiet_seconds=self.quiet_seconds | other.quiet_seconds,
@@ -144,7 +140,7 @@ class RewardRequest(_Request, frozen=True, kw_only=True):
 
     score: float | None = None
     reward: float | None = None
-    """Another word for score."""
+    """Alias of score."""
     name: str = "reward"
     step: int | None = None
     """Index of the step that is judged."""
@@ -160,11 +156,11 @@ class CloseRequest(_Request, frozen=True, kw_only=True):
     key: str | None = None
     """See ``HolderRequest``."""
     abort: bool = False
-    """Cut running calls off at once, down to the engine, instead of letting them end."""
+    """Abort running calls at once, down to the engine, instead of waiting for them."""
 
 
 class ClosedRollout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Calls that the gateway saw begin and end; equal when nothing is missing."""
+    """Calls that the gateway saw begin and end; equal when none is missing."""
 
     trajectory_id: str
     started: int
@@ -174,7 +170,7 @@ class ClosedRollout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class EndRequest(_Request, frozen=True, kw_only=True):
-    """Body of POST /rollouts/{rollout}/end, said by whoever opened it."""
+    """Body of POST /rollouts/{rollout}/end, sent by its opener."""
 
     attempt: int | None = None
     """None: the newest."""
@@ -183,7 +179,7 @@ class EndRequest(_Request, frozen=True, kw_only=True):
 
 
 class EndedRollout(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether the attempt counts, and for how much."""
+    """Whether the attempt is accepted, and its reward."""
 
     trajectory_id: str
     accepted: bool
@@ -231,15 +227,15 @@ def make_attempt_started(
     worker: str | None = None,
     task: Task | None = None,
 ) -> AttemptStarted:
-    """Give the record by which the attempt that is asked for begins.
+    """Return the first record of the requested attempt.
 
     Args:
-        request: what is asked for.
+        request: body of the request.
         rollout_id: for requests that name no rollout.
         run: for requests that name no run.
         at: now, in seconds since the epoch.
-        worker: who does it.
-        task: the whole of it, where it is known.
+        worker: worker that runs it.
+        task: the whole task, if known.
     """
     rollout_id, attempt = request.rollout_id or rollout_id, request.attempt or 0
     return AttemptStarted(
@@ -270,6 +266,6 @@ ROLLOUT_HEADER: Final = "x-agent-layer-rollout"
 """Trajectory id."""
 RUN_HEADER: Final = "x-agent-layer-run"
 AGENT_HEADER: Final = "x-agent-layer-agent"
-"""Name of the agent that speaks."""
+"""Name of the agent that calls."""
 ROLE_HEADER: Final = "x-agent-layer-role"
 """``policy`` or ``aux``."""

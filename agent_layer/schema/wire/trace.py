@@ -1,4 +1,4 @@
-"""This file holds where in a distributed trace something began, as OpenTelemetry and W3C Trace Context name it."""
+"""Trace context: position in a distributed trace, as OpenTelemetry and W3C Trace Context define it."""
 
 import re
 from collections.abc import Mapping
@@ -9,18 +9,18 @@ _TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})(
 
 
 class TraceContext(Record, frozen=True, kw_only=True):
-    """The place in a trace to which what begins here belongs."""
+    """Position in a trace."""
 
     trace_id: str
     """32 hexadecimal digits."""
     span_id: str | None = None
-    """16 hexadecimal digits: the span that was active; None where the trace begins here."""
+    """16 hexadecimal digits: the active span; None when the trace begins here."""
     state: str | None = None
-    """``tracestate``: what vendors said of the trace, handed on as it came."""
+    """``tracestate``: data of vendors, passed on unchanged."""
 
 
 def parse_trace(headers: Mapping[str, str]) -> TraceContext | None:
-    """Read ``traceparent`` and ``tracestate``; None when there is nothing that may be believed."""
+    """Read ``traceparent`` and ``tracestate``; None when they are missing or invalid."""
     match = _TRACEPARENT.fullmatch(headers.get("traceparent", "").strip().lower())
     if match is None:
         return None
@@ -28,10 +28,10 @@ def parse_trace(headers: Mapping[str, str]) -> TraceContext | None:
 
 
 def derive_span_id(name: str) -> str:
-    """Give the id of the span that stands for something with a name, such as an attempt."""
+    """Return the span id of a named thing, such as an attempt."""
     return content_hash(name.encode())[:16]
 
 
 def derive_trace_id(name: str) -> str:
-    """Give the id of the trace of something with a name, where nobody gave it another."""
+    """Return the trace id of a named thing that belongs to no other trace."""
     return content_hash(name.encode())

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from agent_layer.store.consumers.claims import acknowledge as acknowledge
     from agent_layer.store.consumers.follower import MAX_UNACKED as MAX_UNACKED
     from agent_layer.store.consumers.follower import Follower as Follower
-    from agent_layer.store.consumers.follower import Following as Following
+    from agent_layer.store.consumers.follower import FollowOptions as FollowOptions
     from agent_layer.store.consumers.follower import GroupDelivery as GroupDelivery
     from agent_layer.store.consumers.scripts import CLAIM_SCRIPTS as CLAIM_SCRIPTS
     from agent_layer.store.consumers.training_batches import list_batches as list_batches
@@ -26,7 +26,7 @@ else:
             ),
             "agent_layer.store.consumers.follower": (
                 "Follower",
-                "Following",
+                "FollowOptions",
                 "GroupDelivery",
                 "MAX_UNACKED",
             ),

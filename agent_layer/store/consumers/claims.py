@@ -65,7 +65,7 @@ class Consumer(msgspec.Struct, frozen=True):
         return self.split or _ALL_SPLITS
 
 
-class Place(NamedTuple):
+class StreamPosition(NamedTuple):
     """Where a group stands in the order of closing."""
 
     closed_at: str
@@ -77,7 +77,7 @@ class Claim(NamedTuple):
     """A group that the member now holds."""
 
     group: Group
-    place: Place
+    place: StreamPosition
 
 
 class Claims:
@@ -103,7 +103,7 @@ class Claims:
         )
         return [group for _, group in held]
 
-    def take(self, again: str, most: int | None, behind: Place | None) -> Claim | Literal["none", "full"]:
+    def take(self, again: str, most: int | None, behind: StreamPosition | None) -> Claim | Literal["none", "full"]:
         """Claim the group that closed first of those that nobody holds.
 
         Args:
@@ -122,7 +122,7 @@ class Claims:
                 case [b"superseded"]:
                     raise self._superseded()
                 case [_, group_id, closed_at, record]:
-                    return Claim(_group_of(record), Place(closed_at.decode(), group_id.decode()))
+                    return Claim(_group_of(record), StreamPosition(closed_at.decode(), group_id.decode()))
                 case answer:
                     return "full" if answer == [b"full"] else "none"
 

@@ -11,7 +11,7 @@ from typing import TypedDict, cast
 from agent_layer.errors import BackPressureError, CorruptRecordError, NotFoundError
 from agent_layer.infra.objects import ObjectStore
 from agent_layer.schema import FINAL_STATUSES, Group, Trajectory
-from agent_layer.store.consumers.claims import AckAnswer, Claim, Claims, Consumer, Place, keep_renewed
+from agent_layer.store.consumers.claims import AckAnswer, Claim, Claims, Consumer, StreamPosition, keep_renewed
 from agent_layer.store.index import Index
 from agent_layer.store.reading import read_trajectories
 
@@ -24,7 +24,7 @@ _LOOK_SECONDS = 0.5
 """Longest sleep between two looks; whatever is committed ends it at once."""
 
 
-class Following(TypedDict, total=False):
+class FollowOptions(TypedDict, total=False):
     """How to follow."""
 
     wait_seconds: float | None
@@ -123,7 +123,7 @@ class Follower:
                 self._index.redis.xread({self._index.keys.events: event}, count=1, block=int(left_seconds * 1_000))
         return None
 
-    def _claim(self, max_unacked: int | None, behind: Place | None) -> Claim | None:
+    def _claim(self, max_unacked: int | None, behind: StreamPosition | None) -> Claim | None:
         """Claim the next group, which is to be given again until it is read; None: there is none, or no room for it."""
         again = self._again[0] if self._again else ""
         self._was_acked.clear()
@@ -142,7 +142,7 @@ class Follower:
     def _read(self, group: Group) -> dict[str, Trajectory | None] | None:
         """Its trajectories without deleted ones, None for unreadable ones; or None when the index lacks one of them."""
         members = group.trajectory_ids
-        kept = [one for one, is_dead in zip(members, self._index.are_dead(members), strict=True) if not is_dead]
+        kept = [one for one, is_dead in zip(members, self._index.are_deleted(members), strict=True) if not is_dead]
         rows = self._index.rows(kept)
         if len(rows) < len(kept) or not all(row.accepted and row.status in FINAL_STATUSES for row in rows):
             return None

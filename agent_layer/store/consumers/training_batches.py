@@ -9,7 +9,7 @@ from agent_layer.errors import CorruptRecordError
 from agent_layer.infra import batched
 from agent_layer.infra.redis import Keys
 from agent_layer.schema import TrainedBatch, decode
-from agent_layer.store.segments import deaths_of, leave_out
+from agent_layer.store.segments import deletion_times, drop_deleted_rollouts
 
 _PAGE = 256
 
@@ -22,8 +22,8 @@ def list_batches(redis: Redis, keys: Keys, run: str) -> list[TrainedBatch]:
     found = sorted(_scan(redis, keys, run), key=lambda batch: (batch.step, batch.trained_at, batch.batch_id))
     latest = list({batch.step: batch for batch in found}.values())
     named = {rollout.trajectory_id for batch in latest for rollout in batch.rollouts}
-    dead = deaths_of(redis, keys, named)
-    return [leave_out(batch, dead) for batch in latest]
+    dead = deletion_times(redis, keys, named)
+    return [drop_deleted_rollouts(batch, dead) for batch in latest]
 
 
 def segments_of_batches(redis: Redis, keys: Keys, runs: Iterable[str], trajectory_ids: Collection[str]) -> set[str]:

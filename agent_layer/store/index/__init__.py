@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from agent_layer.store.index.aggregate import count_trajectories as count_trajectories
     from agent_layer.store.index.aggregate import summarise_trajectories as summarise_trajectories
     from agent_layer.store.index.commit import commit_segments as commit_segments
+    from agent_layer.store.index.commit import compute_rewards as compute_rewards
     from agent_layer.store.index.commit import remember_replaced as remember_replaced
-    from agent_layer.store.index.commit import rewards_of as rewards_of
     from agent_layer.store.index.deletion import apply_tombstones as apply_tombstones
     from agent_layer.store.index.filters import Filters as Filters
     from agent_layer.store.index.filters import Which as Which
@@ -46,7 +46,7 @@ else:
             "agent_layer.store.index.commit": (
                 "commit_segments",
                 "remember_replaced",
-                "rewards_of",
+                "compute_rewards",
             ),
             "agent_layer.store.index.deletion": ("apply_tombstones",),
             "agent_layer.store.index.filters": (

@@ -8,8 +8,8 @@ from typing import Literal, TypeAlias, cast, get_args
 import msgspec
 
 from agent_layer.errors import BadInputError
-from agent_layer.store.index.filters import Conditions, Filters, conditions_of
-from agent_layer.store.index.index import Index, Sought, Tally, seek_in_turns
+from agent_layer.store.index.filters import Conditions, Filters, parse_filters
+from agent_layer.store.index.index import Aggregate, Index, ScanRequest, scan_requests
 from agent_layer.store.index.planner import Ordering, choose_buckets, plan_blocks
 from agent_layer.store.segments import FIELDS
 
@@ -38,7 +38,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
 def count_trajectories(index: Index, filters: Filters) -> int:
     """Count the trajectories that pass all filters."""
-    return sum(index.count(sought) for sought in _scans(index, conditions_of(filters)))
+    return sum(index.count_in_blocks(sought) for sought in _scans(index, parse_filters(filters)))
 
 
 def summarise_trajectories(index: Index, by: Sequence[By], filters: Filters, success: float = 1.0) -> list[Summary]:
@@ -55,7 +55,7 @@ def summarise_trajectories(index: Index, by: Sequence[By], filters: Filters, suc
     Raises: BadInputError: a field, or a filter, is not one that can be asked for, or there would be too many lines.
     """
     _check_fields(by)
-    conditions, fields = conditions_of(filters), [field for field in by if field != "policy"]
+    conditions, fields = parse_filters(filters), [field for field in by if field != "policy"]
     wanted = [_values_of(index, field, filters) for field in fields]
     found: list[Summary] = []
     for values in product(*wanted):
@@ -71,17 +71,17 @@ def summarise_trajectories(index: Index, by: Sequence[By], filters: Filters, suc
 def _summarise(
     index: Index, conditions: Conditions, shared: Mapping[str, str], by: Sequence[By], success: float
 ) -> Iterator[Summary]:
-    lines: dict[float | None, list[Tally]] = {}
+    lines: dict[float | None, list[Aggregate]] = {}
     for sought in _scans(index, conditions):
         asked = msgspec.structs.replace(sought, by="policy_max" if "policy" in by else None, success=success)
-        for tally in index.tally(asked):
+        for tally in index.aggregate_blocks(asked):
             lines.setdefault(tally.value, []).append(tally)
     for value in sorted(lines, key=lambda value: (value is None, value or 0)):
         version = None if value is None else int(value)
         yield _summary_of(lines[value], {field: shared.get(field, version) for field in by})
 
 
-def _summary_of(tallies: Sequence[Tally], by: dict[str, str | int | None]) -> Summary:
+def _summary_of(tallies: Sequence[Aggregate], by: dict[str, str | int | None]) -> Summary:
     num_rewarded = sum(one.num_rewarded for one in tallies)
     reward_sum = sum((one.reward_sum for one in tallies), Fraction())
     return Summary(
@@ -93,18 +93,18 @@ def _summary_of(tallies: Sequence[Tally], by: dict[str, str | int | None]) -> Su
     )
 
 
-def _scans(index: Index, conditions: Conditions) -> Iterator[Sought]:
+def _scans(index: Index, conditions: Conditions) -> Iterator[ScanRequest]:
     """Scans that together reach all that meets the conditions."""
     scope = index.read_map(conditions.names)
     for buckets in choose_buckets(scope.buckets, conditions.ranges, _ORDERING):
         any_of = None if buckets is None else [f"bucket={bucket}" for bucket in buckets]
         zones = index.zones_with_any(scope, any_of)
         planned = [zone.block for zone in plan_blocks(zones, conditions.ranges, _ORDERING)]
-        yield from seek_in_turns(conditions, planned, any_of)
+        yield from scan_requests(conditions, planned, any_of)
 
 
 def _narrowed(conditions: Conditions, shared: Mapping[str, str]) -> Conditions:
-    named = conditions_of(cast("Filters", dict(shared))).names if shared else ()
+    named = parse_filters(cast("Filters", dict(shared))).names if shared else ()
     return conditions._replace(names=tuple(dict.fromkeys((*conditions.names, *named))))
 
 

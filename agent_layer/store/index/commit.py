@@ -22,7 +22,7 @@ from agent_layer.schema import (
     rollout_reward,
 )
 from agent_layer.store.index.scripts import COMMIT, ENTER_REWARDS, MARK_COMMITTED
-from agent_layer.store.segments import SealedSegment, bears_on_reward, members_of
+from agent_layer.store.segments import SealedSegment, may_change_reward, member_ids
 
 _LARGEST_BATCH = 256
 """Rows, calls and rewards that one script merges at most, so that nobody waits long for Redis."""
@@ -95,7 +95,7 @@ def commit_segments(redis: Redis, keys: Keys, segments: Sequence[SealedSegment],
     for batch in _batches(segments, merged, again=again):
         bases = cast("list[list[bytes]]", commit(keys=[keys.name()], args=[msgspec.msgpack.encode(batch)]))
         while bases:  # again for those of which what they follow from changed meanwhile
-            bases = cast("list[list[bytes]]", enter(keys=[keys.name()], args=rewards_of(bases)))
+            bases = cast("list[list[bytes]]", enter(keys=[keys.name()], args=compute_rewards(bases)))
     if segments:
         mark(keys=[keys.name()], args=[said for one in segments for said in (one.footer.name, one.size_bytes)])
     for one in segments:
@@ -165,7 +165,7 @@ def _entries(footer: SegmentFooter) -> Iterator[_Entry]:
                 segment=footer.name,
                 place=places[summary.trajectory_id],
                 rewards={reward_id: _as_text(record) for reward_id, record in part.rewards.items()},
-                is_judged=bears_on_reward(part),
+                is_judged=may_change_reward(part),
             )
     for policy in footer.policies:
         yield _policy_filing(policy)
@@ -175,7 +175,7 @@ def _entries(footer: SegmentFooter) -> Iterator[_Entry]:
             run=batch.run,
             step=batch.step,
             batch_id=batch.batch_id,
-            members=members_of(batch.record),
+            members=member_ids(batch.record),
             record=_as_text(batch.record),
         )
     for group in footer.groups:
@@ -184,7 +184,7 @@ def _entries(footer: SegmentFooter) -> Iterator[_Entry]:
             run=group.run,
             group_id=group.group_id,
             closed_at=group.closed_at,
-            members=members_of(group.record),
+            members=member_ids(group.record),
             record=_as_text(group.record),
         )
 
@@ -216,7 +216,7 @@ def _as_text(content: bytes) -> msgspec.Raw:
     return msgspec.Raw(b"\xdb" + len(content).to_bytes(4, "big") + content)
 
 
-def rewards_of(bases: Iterable[Sequence[bytes]]) -> list[str]:
+def compute_rewards(bases: Iterable[Sequence[bytes]]) -> list[str]:
     """Work rewards out by the one rule in Python.
 
     Args: bases: what commit.lua and rewards.lua return.

@@ -83,7 +83,7 @@ def bucket_of(reward: float) -> int:
     return math.floor(max(-_LAST_BUCKET, min(_LAST_BUCKET, reward * 20)))
 
 
-def conditions_of(filters: Filters) -> Conditions:
+def parse_filters(filters: Filters) -> Conditions:
     """What a trajectory must be to pass all filters.
 
     Raises: BadInputError: there is no such filter, or it cannot have this value.

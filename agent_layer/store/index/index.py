@@ -62,7 +62,7 @@ class Found(NamedTuple):
     """The first ones, and all that only their ids can tell from the last of these or from where the scan began."""
 
 
-class Tally(NamedTuple):
+class Aggregate(NamedTuple):
     """How some trajectories did."""
 
     value: float | None
@@ -77,7 +77,7 @@ class Tally(NamedTuple):
 _Map: TypeAlias = tuple[dict[bytes, bytes], set[bytes], *tuple[bytes | None, ...]]
 
 
-class Sought(msgspec.Struct, frozen=True, kw_only=True):
+class ScanRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What a scan script is told; see lua/scan.lua, search.lua and aggregate.lua."""
 
     blocks: Sequence[int]
@@ -107,7 +107,7 @@ class Index:
         ids = list(trajectory_ids)
         return [read_row(id_, fields) for id_, fields in zip(ids, self._read_hashes(ids), strict=True) if fields]
 
-    def standing(self, trajectory_ids: Iterable[str], column: str) -> list[tuple[Position, TrajectoryRow]]:
+    def rows_with_positions(self, trajectory_ids: Iterable[str], column: str) -> list[tuple[Position, TrajectoryRow]]:
         """Rows, and where each stands by the same reading; one whose value is not known stands nowhere."""
         ids = list(trajectory_ids)
         return [
@@ -125,7 +125,7 @@ class Index:
             for offset, size_bytes in [place.split()]
         ]
 
-    def are_dead(self, owners: Sequence[str]) -> list[bool]:
+    def are_deleted(self, owners: Sequence[str]) -> list[bool]:
         """Which of these were deleted."""
         if not owners:
             return []
@@ -153,17 +153,17 @@ class Index:
         blocks = frozenset(block for bitmap in bitmaps for block in _set_bits(bitmap or b""))
         return [zone for zone in scope.zones if zone.block in blocks]
 
-    def find(self, sought: Sought) -> Found:
+    def search_blocks(self, sought: ScanRequest) -> Found:
         """The first members of some blocks; see lua/search.lua."""
         num_tested, *found = cast("list[bytes]", self._run(self._search, sought))
         triples = zip(found[::3], found[1::3], found[2::3], strict=True)
         return Found(int(num_tested), [Position(float(value), float(at), id_.decode()) for id_, value, at in triples])
 
-    def tally(self, sought: Sought) -> list[Tally]:
+    def aggregate_blocks(self, sought: ScanRequest) -> list[Aggregate]:
         """Count, and sum up rewards; see lua/aggregate.lua."""
         found = cast("list[tuple[bytes, int, int, int, bytes, bytes]]", self._run(self._aggregate, sought))
         return [
-            Tally(
+            Aggregate(
                 value=float(value) if value else None,
                 num_trajectories=num_trajectories,
                 num_rewarded=num_rewarded,
@@ -173,7 +173,7 @@ class Index:
             for value, num_trajectories, num_rewarded, num_successes, parts, scaled_parts in found
         ]
 
-    def count(self, sought: Sought) -> int:
+    def count_in_blocks(self, sought: ScanRequest) -> int:
         """Count members of some blocks."""
         return cast("int", self._run(self._count, sought))
 
@@ -187,13 +187,13 @@ class Index:
             pipeline.hgetall(self.keys.trajectory(trajectory_id))
         return cast("list[dict[bytes, bytes]]", pipeline.execute())
 
-    def _run(self, script: Script, sought: Sought) -> object:
+    def _run(self, script: Script, sought: ScanRequest) -> object:
         return script(keys=[self.keys.name()], args=[msgspec.msgpack.encode(sought)])
 
 
-def seek(conditions: Conditions, blocks: Sequence[int], any_of: Sequence[str] | None = None) -> Sought:
+def scan_request(conditions: Conditions, blocks: Sequence[int], any_of: Sequence[str] | None = None) -> ScanRequest:
     """What a scan of these blocks is told."""
-    return Sought(
+    return ScanRequest(
         blocks=blocks,
         names=conditions.names,
         without=conditions.without,
@@ -202,11 +202,11 @@ def seek(conditions: Conditions, blocks: Sequence[int], any_of: Sequence[str] | 
     )
 
 
-def seek_in_turns(
+def scan_requests(
     conditions: Conditions, blocks: Sequence[int], any_of: Sequence[str] | None = None
-) -> Iterator[Sought]:
+) -> Iterator[ScanRequest]:
     """What scans are told that together look into all of these blocks, each into a few, so that nobody waits long."""
-    return (seek(conditions, page, any_of) for page in batched(blocks, _BLOCKS_AT_ONCE))
+    return (scan_request(conditions, page, any_of) for page in batched(blocks, _BLOCKS_AT_ONCE))
 
 
 def _sum_of(numbers: bytes) -> Fraction:

@@ -59,7 +59,7 @@ _ORDERINGS: dict[str, Ordering] = {
 }
 
 
-def ordering_of(order: str) -> Ordering | None:
+def find_ordering(order: str) -> Ordering | None:
     """How an order sorts; None where there is no such order."""
     return _ORDERINGS.get(order)
 

@@ -9,9 +9,9 @@ import msgspec
 
 from agent_layer.errors import BadInputError
 from agent_layer.infra import batched
-from agent_layer.store.index.filters import Conditions, Filters, NumberRange, conditions_of
-from agent_layer.store.index.index import Index, Position, Sought, Zone, seek, seek_in_turns
-from agent_layer.store.index.planner import Order, Ordering, choose_buckets, ordering_of, plan_blocks, still_needed
+from agent_layer.store.index.filters import Conditions, Filters, NumberRange, parse_filters
+from agent_layer.store.index.index import Index, Position, ScanRequest, Zone, scan_request, scan_requests
+from agent_layer.store.index.planner import Order, Ordering, choose_buckets, find_ordering, plan_blocks, still_needed
 from agent_layer.store.index.rows import TrajectoryRow
 
 
@@ -42,7 +42,7 @@ def explain_search(index: Index, filters: Filters, order: Order = "newest", limi
 
     Raises: BadInputError: what ``find_trajectories`` raises it for.
     """
-    conditions = conditions_of(filters)
+    conditions = parse_filters(filters)
     began = time.perf_counter()
     found = search(index, conditions, check_order(order, limit), min(limit, LARGEST_SEARCH))
     seconds = time.perf_counter() - began
@@ -82,7 +82,7 @@ def _range_text(asked: NumberRange) -> str:
 
 def _count_alone(index: Index, conditions: Conditions) -> int:
     blocks = [zone.block for zone in index.read_map().zones]
-    return sum(index.count(sought) for sought in seek_in_turns(conditions, blocks))
+    return sum(index.count_in_blocks(sought) for sought in scan_requests(conditions, blocks))
 
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def find_trajectories(
 
     Raises: BadInputError: a filter, the order, the limit or the cursor is not one that can be asked for.
     """
-    conditions, ordering = conditions_of(filters), check_order(order, limit)
+    conditions, ordering = parse_filters(filters), check_order(order, limit)
     found, after = list[Position](), _read_cursor(cursor, order)
     while (num_wanted := min(limit + 1 - len(found), LARGEST_SEARCH)) > 0:
         more = search(index, conditions, ordering, num_wanted, after).positions
@@ -170,7 +170,7 @@ def _read_in_order(
     standing = [
         stands
         for page in batched(found, _PAGE)
-        for stands in index.standing((one.trajectory_id for one in page), ordering.column)
+        for stands in index.rows_with_positions((one.trajectory_id for one in page), ordering.column)
     ]
     here = dict(stands for stands in standing if last is None or not ordering.is_before(last, stands[0]))
     return [here[position] for position in ordering.sort(here)]
@@ -198,7 +198,7 @@ def search(
     for buckets in choose_buckets(scope.buckets, conditions.ranges, ordering, after):
         any_of = None if buckets is None else [f"bucket={bucket}" for bucket in buckets]
         planned = plan_blocks(index.zones_with_any(scope, any_of), conditions.ranges, ordering, after)
-        found = _look_into(index, seek(conditions, (), any_of), planned, ordering, _Wanted(limit, after), found)
+        found = _look_into(index, scan_request(conditions, (), any_of), planned, ordering, _Wanted(limit, after), found)
         if ordering.column == "reward" and len(found.positions) == limit:
             break  # what is in lower buckets comes later
     return found
@@ -212,14 +212,14 @@ class _Wanted(NamedTuple):
 
 
 def _look_into(
-    index: Index, sought: Sought, planned: list[Zone], ordering: Ordering, wanted: _Wanted, found: Search
+    index: Index, sought: ScanRequest, planned: list[Zone], ordering: Ordering, wanted: _Wanted, found: Search
 ) -> Search:
     """Look into planned blocks, and add to what was found before."""
     limit, after = wanted
     best, left, num_at_once, num_read, num_tested = found.positions, planned, 1, 0, 0
     while left := still_needed(left, ordering, best[limit - 1] if len(best) == limit else None):
         blocks, left = left[:num_at_once], left[num_at_once:]
-        fresh = index.find(
+        fresh = index.search_blocks(
             msgspec.structs.replace(
                 sought,
                 blocks=[zone.block for zone in blocks],
@@ -251,7 +251,7 @@ def check_order(order: str, limit: int) -> Ordering:
 
     Raises: BadInputError: there is no such order, or the limit is below 1.
     """
-    if (ordering := ordering_of(order)) is None:
+    if (ordering := find_ordering(order)) is None:
         raise BadInputError(f"order {order!r}: expected one of {', '.join(get_args(Order))}; choose one of these")
     if limit < 1:
         raise BadInputError(f"limit {limit}: expected at least one trajectory; ask for 1 or more")

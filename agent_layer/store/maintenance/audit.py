@@ -24,10 +24,10 @@ from agent_layer.store.maintenance.merge import BrokenSegmentError, open_segment
 from agent_layer.store.maintenance.rebuild import Progress, index_segment, read_segment, reindex
 from agent_layer.store.maintenance.removal import find_successors, is_superseded
 from agent_layer.store.segments import (
-    is_ours,
+    decode_names,
+    is_segment_name,
     list_segments,
     list_tombstones,
-    names_in,
     read_blob,
     segment_key,
     segment_name,
@@ -86,7 +86,9 @@ def find_broken_blobs(index: Index, objects: ObjectStore) -> Iterator[Finding]:
         for page in batched((row.trajectory_id for row in scan_trajectories(index, {})), _PAGE):
             users = _users_of(index, page)
             for name, fault in threads.map(fault_of, users):
-                if fault and index.redis.hexists(index.keys.blobs_of(users[name]), name):  # not deleted meanwhile
+                if fault and index.redis.hexists(
+                    index.keys.trajectory_blobs(users[name]), name
+                ):  # not deleted meanwhile
                     kind = "lost" if isinstance(fault, NotFoundError) else "corrupt"
                     yield Finding(kind=kind, subject=users[name], detail=str(fault))
 
@@ -95,7 +97,7 @@ def _users_of(index: Index, trajectory_ids: list[str]) -> dict[str, str]:
     """A trajectory that needs it, by blob."""
     pipeline = index.pipeline()
     for trajectory_id in trajectory_ids:
-        pipeline.hgetall(index.keys.blobs_of(trajectory_id))
+        pipeline.hgetall(index.keys.trajectory_blobs(trajectory_id))
     found = cast("list[dict[bytes, bytes]]", pipeline.execute())
     return {
         name.decode(): trajectory_id
@@ -168,9 +170,9 @@ def _check_segment(
 
 def _is_merged(index: Index, objects: ObjectStore, name: str) -> bool:
     """Whether the index needs nothing of a segment: others hold all that lives of it, or it is gone already."""
-    if not is_ours(index.keys, name):
+    if not is_segment_name(index.keys, name):
         return False
-    committed = names_in(index.redis.hkeys(index.keys.segments))
+    committed = decode_names(index.redis.hkeys(index.keys.segments))
     try:
         segment = open_segment(index.keys, objects, name, whole=True)
         others = find_successors(index.keys, objects, committed, [name]).get(name, [])
@@ -188,7 +190,7 @@ def _is_unindexed(index: Index, objects: ObjectStore, name: str) -> bool:
 def _check_entries(index: Index, segments: frozenset[str | None]) -> tuple[int, dict[str, set[str]]]:
     """Number of trajectories in the index; by what names them, segments that are not there."""
     num_trajectories = 0
-    marked = names_in(index.redis.hkeys(index.keys.segments))
+    marked = decode_names(index.redis.hkeys(index.keys.segments))
     gone = {name: {name} for name in sorted(marked - segments)}
     for page in batched((row.trajectory_id for row in scan_trajectories(index, {})), _PAGE):
         num_trajectories += len(page)

@@ -28,10 +28,10 @@ from agent_layer.store.maintenance.rebuild import Progress, index_segment, read_
 from agent_layer.store.maintenance.removal import find_successors, is_superseded, remove_segments
 from agent_layer.store.segments import (
     SealedSegment,
-    deaths_of,
-    is_ours,
-    names_in,
-    owners_in,
+    decode_names,
+    deletion_times,
+    is_segment_name,
+    named_owners,
     segment_key,
     write_tombstones,
 )
@@ -132,7 +132,7 @@ class _Compaction:
 
     # -- what an earlier run left -----------------------------------------------------------------
     def _finish_what_was_begun(self) -> None:
-        for name in names_in(self._redis.smembers(self._keys.merging)):
+        for name in decode_names(self._redis.smembers(self._keys.merging)):
             self._adopt(name)
         noted, committed = self._noted(), self._read_sizes()
         successors = find_successors(self._keys, self._objects, committed, noted)
@@ -173,24 +173,28 @@ class _Compaction:
     def _read_sizes(self) -> dict[str, int]:
         """Sizes of committed segments that can be read, by name."""
         stored = cast("dict[bytes, bytes]", self._redis.hgetall(self._keys.segments))
-        left_out = names_in(self._redis.hkeys(self._keys.quarantine))
+        left_out = decode_names(self._redis.hkeys(self._keys.quarantine))
         sizes = {name.decode(): int(size) for name, size in stored.items()}
-        return {name: size for name, size in sizes.items() if name not in left_out and is_ours(self._keys, name)}
+        return {
+            name: size for name, size in sizes.items() if name not in left_out and is_segment_name(self._keys, name)
+        }
 
     def _noted(self) -> set[str]:
         """Names of segments that hold bytes of something deleted, or are left over. Damaged ones are findings."""
         damaged = cast("dict[bytes, bytes]", self._redis.hgetall(self._keys.quarantine))
-        found = {name for name in names_in(self._redis.smembers(self._keys.rewrite)) if is_ours(self._keys, name)}
-        for name in found.intersection(names_in(damaged)):
+        found = {
+            name for name in decode_names(self._redis.smembers(self._keys.rewrite)) if is_segment_name(self._keys, name)
+        }
+        for name in found.intersection(decode_names(damaged)):
             detail = f"it may hold bytes of something deleted: {damaged[name.encode()].decode()}"
             self._findings[name] = Finding(kind="corrupt", subject=name, detail=detail)
-        return found.difference(names_in(damaged))
+        return found.difference(decode_names(damaged))
 
     def _find_due(self, noted: Collection[str], sizes: dict[str, int]) -> set[str]:
         due: set[str] = set()
         for page in batched(sorted(noted), _NUM_AT_ONCE):
             for source in self._open(page, sizes):
-                deaths = deaths_of(self._redis, self._keys, owners_in(source.footer))
+                deaths = deletion_times(self._redis, self._keys, named_owners(source.footer))
                 of_owner = {chunk.owner: chunk.size_bytes for chunk in source.footer.chunks}
                 if needs_rewrite(of_owner, deaths, self._limits, time.time()):
                     due.add(source.footer.name)
@@ -228,8 +232,8 @@ class _Compaction:
         return [one for one in opened if isinstance(one, Source)]
 
     def _replace(self, sources: Sequence[Source]) -> None:
-        owners = set[str]().union(*(owners_in(one.footer) for one in sources))
-        deaths = deaths_of(self._redis, self._keys, owners)
+        owners = set[str]().union(*(named_owners(one.footer) for one in sources))
+        deaths = deletion_times(self._redis, self._keys, owners)
         merger = merge_sources(sources, deaths, self._lock.renew)
         if merger.emptied:
             dead_at = write_tombstones(self._keys, self._objects, merger.emptied, "deleted")

@@ -25,7 +25,7 @@ from agent_layer.state import remove_checkpoints
 from agent_layer.store.consumers import segments_of_batches
 from agent_layer.store.index import Filters, Index, TrajectoryRow, apply_tombstones, scan_trajectories
 from agent_layer.store.maintenance.lock import check_index_complete
-from agent_layer.store.reading import not_found
+from agent_layer.store.reading import trajectory_not_found
 from agent_layer.store.segments import write_tombstones
 
 _PAGE = 256
@@ -111,7 +111,7 @@ def _look_up(index: Index, group_ids: Collection[str]) -> Iterator[_Candidate]:
 
 def _has_survivor(index: Index, members: Iterable[str], condemned: AbstractSet[str]) -> bool:
     left = [one for one in members if one not in condemned]
-    return not all(index.are_dead(left))
+    return not all(index.are_deleted(left))
 
 
 def _groups_alive(index: Index, filters: Filters, condemned: AbstractSet[str]) -> set[str]:
@@ -274,9 +274,9 @@ def _find_one(index: Index, trajectory_id: str) -> Iterator[TrajectoryRow]:
         return iter(rows)
     if index.chunks(trajectory_id):  # only contents are stored of it yet, which make no row
         return iter([TrajectoryRow(trajectory_id=trajectory_id)])
-    if index.are_dead([trajectory_id]) == [True]:
+    if index.are_deleted([trajectory_id]) == [True]:
         return iter(())
-    raise not_found(trajectory_id, index.keys.namespace)
+    raise trajectory_not_found(trajectory_id, index.keys.namespace)
 
 
 def _groups_meant(index: Index, filters: Filters) -> Iterator[str]:

@@ -26,12 +26,12 @@ from agent_layer.store.maintenance.merge_plan import Limits
 from agent_layer.store.maintenance.rebuild import Progress
 from agent_layer.store.maintenance.removal import find_successors, is_superseded, remove_segments
 from agent_layer.store.segments import (
-    blob_at,
+    decode_names,
     find_orphans,
-    is_ours,
-    names_in,
+    is_segment_name,
+    named_owners,
     owner_hash,
-    owners_in,
+    parse_blob_key,
     read_footer,
     remove_unneeded,
     segment_key,
@@ -142,8 +142,8 @@ class _Collection:
     # -- segments ---------------------------------------------------------------------------------
     def _collect_segments(self, entries: list[ObjectEntry], progress: Progress) -> None:
         aged = {name: one for one in self._aged(entries, self._grace.seconds) if (name := self._name_of(one))}
-        committed = names_in(self._redis.hkeys(self._keys.segments))
-        left_alone = names_in(self._redis.hkeys(self._keys.quarantine))
+        committed = decode_names(self._redis.hkeys(self._keys.segments))
+        left_alone = decode_names(self._redis.hkeys(self._keys.quarantine))
         successors = find_successors(self._keys, self._objects, committed, aged)
         for num_done, (name, entry) in enumerate(sorted(aged.items()), start=1):
             self._lock.renew()
@@ -154,7 +154,9 @@ class _Collection:
     def _name_of(self, entry: ObjectEntry) -> str | None:
         """Name of the segment whose object this is; None where no index would look for it here."""
         name = segment_name(entry.key)
-        return name if name and is_ours(self._keys, name) and segment_key(self._keys, name) == entry.key else None
+        return (
+            name if name and is_segment_name(self._keys, name) and segment_key(self._keys, name) == entry.key else None
+        )
 
     def _look_at(self, name: str, entry: ObjectEntry, others: list[Source], *, is_committed: bool) -> None:
         try:
@@ -174,7 +176,7 @@ class _Collection:
     def _replaced_by(self, source: Source) -> list[Source]:
         """Committed segments that one which was never committed was to replace, and those that did so instead."""
         names = source.footer.replaces
-        committed = names_in(self._redis.hkeys(self._keys.segments))
+        committed = decode_names(self._redis.hkeys(self._keys.segments))
         found = find_successors(self._keys, self._objects, committed, names)
         sources = {one.footer.name: one for ours in found.values() for one in ours}
         for name in committed.intersection(names):
@@ -191,8 +193,8 @@ class _Collection:
 
     # -- blobs ------------------------------------------------------------------------------------
     def _collect_blobs(self, entries: list[ObjectEntry]) -> None:
-        by_name = {name: one for one in entries if (name := blob_at(one.key))}
-        aged = [name for one in self._aged(entries, self._grace.seconds) if (name := blob_at(one.key))]
+        by_name = {name: one for one in entries if (name := parse_blob_key(one.key))}
+        aged = [name for one in self._aged(entries, self._grace.seconds) if (name := parse_blob_key(one.key))]
         gone = find_orphans(self._redis, self._keys, self._objects, aged)
         if not self._dry_run:
             gone = remove_unneeded(self._redis, self._keys, self._objects, gone)
@@ -239,7 +241,7 @@ class _Collection:
             footer = self._read_footer(entry)
             if footer is None:
                 return None
-            found.update(owner_hash(owner) for owner in owners_in(footer))
+            found.update(owner_hash(owner) for owner in named_owners(footer))
         return found
 
     def _read_footer(self, entry: ObjectEntry) -> SegmentFooter | None:

@@ -18,7 +18,7 @@ from redis import Redis
 from agent_layer.infra import batched
 from agent_layer.infra.redis import Keys, LuaScript
 from agent_layer.schema import Chunk, SegmentFooter, TrajectorySummary
-from agent_layer.store.index import INDEX_CONSTANTS, INDEX_PRELUDE, Index, rewards_of
+from agent_layer.store.index import INDEX_CONSTANTS, INDEX_PRELUDE, Index, compute_rewards
 from agent_layer.store.segments import COLUMNS, Segment
 
 _LUA = Path(__file__).parent / "lua"
@@ -64,7 +64,7 @@ def _misjudged(index: Index, trajectory_ids: Sequence[str]) -> Iterator[str]:
     found = cast("list[list[bytes | None]]", pipeline.execute())
     for trajectory_id, (*said, stored), judged in zip(trajectory_ids, found[::2], found[1::2], strict=True):
         basis = [trajectory_id.encode(), b"", *(value or b"" for value in said), *cast("list[bytes]", judged)]
-        *_, reward = rewards_of([basis])
+        *_, reward = compute_rewards([basis])
         if reward.encode() != (stored or b""):
             yield trajectory_id
 
@@ -88,7 +88,7 @@ def find_missing_entries(index: Index, segment: Segment) -> list[str]:
     chunks = segment.footer.chunks
     dead = {
         chunk.owner
-        for chunk, is_dead in zip(chunks, index.are_dead([one.owner for one in chunks]), strict=True)
+        for chunk, is_dead in zip(chunks, index.are_deleted([one.owner for one in chunks]), strict=True)
         if is_dead
     }
     probes = list(_probes(index.keys, segment, dead))
@@ -124,7 +124,7 @@ def _probes_of(keys: Keys, segment: str, said: TrajectorySummary, chunk: Chunk) 
         rewards = ("HMGET", keys.rewards(owner), *said.rewards)
         yield _Probe(owner, rewards, _are_known)
     if said.blobs:
-        known = ("HMGET", keys.blobs_of(owner), *said.blobs)
+        known = ("HMGET", keys.trajectory_blobs(owner), *said.blobs)
         yield _Probe(owner, known, partial(eq, [b"1"] * len(said.blobs)))
     for name in said.blobs:  # or it would be removed as one that nobody needs
         yield _Probe(owner, ("SISMEMBER", keys.blob(name), owner), bool)

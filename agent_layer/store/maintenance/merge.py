@@ -10,8 +10,8 @@ from agent_layer.schema import Chunk, SegmentFooter
 from agent_layer.store.segments import (
     SegmentBuilder,
     StoredRecord,
+    drop_deleted,
     is_group,
-    living_records,
     read_chunk,
     read_footer,
     segment_key,
@@ -91,6 +91,6 @@ def read_live_records(source: Source, chunk: Chunk, dead: Iterable[str]) -> list
     Raises: BrokenSegmentError: it is not what was written, or was written by a later version.
     """
     try:
-        return living_records(chunk.owner, read_chunk(source.objects, source.key, chunk), dead)
+        return drop_deleted(chunk.owner, read_chunk(source.objects, source.key, chunk), dead)
     except (CorruptRecordError, NotFoundError) as error:
         raise BrokenSegmentError(source.footer.name, error) from error

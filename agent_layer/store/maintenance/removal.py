@@ -18,7 +18,7 @@ from agent_layer.schema import Chunk, SegmentFooter
 from agent_layer.store.index import RETIRE, remember_replaced
 from agent_layer.store.maintenance.merge import BrokenSegmentError, Source, open_segment, read_live_records
 from agent_layer.store.maintenance.merge_plan import day_of, may_replace
-from agent_layer.store.segments import deaths_of, is_batch, is_group, owners_in, segment_key
+from agent_layer.store.segments import deletion_times, is_batch, is_group, named_owners, segment_key
 
 _OWNERS_AT_ONCE = 64
 """That one script handles at most, so that nobody waits long for Redis."""
@@ -114,7 +114,7 @@ def is_superseded(redis: Redis, keys: Keys, segment: Source, others: Sequence[So
 
     Raises: BrokenSegmentError: one of them cannot be read.
     """
-    deaths = deaths_of(redis, keys, owners_in(segment.footer))
+    deaths = deletion_times(redis, keys, named_owners(segment.footer))
     places: defaultdict[str, list[tuple[Source, Chunk]]] = defaultdict(list)
     for other in others:
         for chunk in other.footer.chunks:

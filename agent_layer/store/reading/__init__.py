@@ -18,9 +18,6 @@ if TYPE_CHECKING:
         step_reward as step_reward,
     )
     from agent_layer.store.reading.reader import (
-        not_found as not_found,
-    )
-    from agent_layer.store.reading.reader import (
         pick_step as pick_step,
     )
     from agent_layer.store.reading.reader import (
@@ -35,14 +32,17 @@ if TYPE_CHECKING:
     from agent_layer.store.reading.reader import (
         stream_trajectories as stream_trajectories,
     )
+    from agent_layer.store.reading.reader import (
+        trajectory_not_found as trajectory_not_found,
+    )
     from agent_layer.store.reading.rewards import (
         RewardOptions as RewardOptions,
     )
     from agent_layer.store.reading.rewards import (
-        agree as agree,
+        commit_reward as commit_reward,
     )
     from agent_layer.store.reading.rewards import (
-        find_standing as find_standing,
+        find_current_reward as find_current_reward,
     )
     from agent_layer.store.reading.rewards import (
         make_reward as make_reward,
@@ -61,7 +61,7 @@ else:
                 "step_reward",
             ),
             "agent_layer.store.reading.reader": (
-                "not_found",
+                "trajectory_not_found",
                 "pick_step",
                 "pick_steps",
                 "read_trajectories",
@@ -70,8 +70,8 @@ else:
             ),
             "agent_layer.store.reading.rewards": (
                 "RewardOptions",
-                "agree",
-                "find_standing",
+                "commit_reward",
+                "find_current_reward",
                 "make_reward",
                 "read_rewards",
             ),

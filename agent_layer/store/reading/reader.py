@@ -28,7 +28,7 @@ from agent_layer.schema import (
     requested_tool_names,
 )
 from agent_layer.store.index import Index, TrajectoryRow, Which
-from agent_layer.store.segments import fill_in, read_chunk, segment_key
+from agent_layer.store.segments import fetch_contents, read_chunk, segment_key
 
 _NUM_AT_ONCE = 16
 """Requests under way at the same time; a store far away answers each of them slowly."""
@@ -95,7 +95,7 @@ def pick_steps(trajectory: Trajectory, which: Which) -> list[Step]:
             return trajectory.steps[index : index + 1]
 
 
-def not_found(trajectory_id: str, namespace: str) -> NotFoundError:
+def trajectory_not_found(trajectory_id: str, namespace: str) -> NotFoundError:
     """The error for a trajectory that the index does not know."""
     return NotFoundError(
         f"trajectory {trajectory_id!r}: expected it in the store, but namespace {namespace!r} has none of this id;"
@@ -106,7 +106,7 @@ def not_found(trajectory_id: str, namespace: str) -> NotFoundError:
 def _places(index: Index, trajectory_id: str) -> list[tuple[str, Chunk]]:
     if places := index.chunks(trajectory_id):
         return places
-    raise not_found(trajectory_id, index.keys.namespace)
+    raise trajectory_not_found(trajectory_id, index.keys.namespace)
 
 
 A = TypeVar("A")
@@ -183,7 +183,7 @@ def _read_one(index: Index, objects: ObjectStore, trajectory_id: str, *, content
             kept = stored if contents else [record for record in stored if not _is_content(record)]
             records = [cast("TrajectoryRecord", decode(record)) for record in kept]
             trajectory = assemble_trajectory(trajectory_id, records) if stored else None
-            return fill_in(index.keys, objects, trajectory) if trajectory and contents else trajectory
+            return fetch_contents(index.keys, objects, trajectory) if trajectory and contents else trajectory
     return None
 
 

@@ -24,7 +24,7 @@ from agent_layer.schema import (
 from agent_layer.store.index import TrajectoryRow
 
 _AGREED_SECONDS = 86_400
-"""For so long two who say the same id at once agree, which is longer than logs wait for a store that is away."""
+"""How long a reward id stays taken: longer than logs wait for an unreachable store."""
 
 
 class RewardOptions(TypedDict, total=False):
@@ -79,11 +79,11 @@ def make_reward(
 
 
 def _superseding(reward: Reward, known: Sequence[Reward]) -> Reward:
-    replaced = find_standing(known, reward_topic(reward))
+    replaced = find_current_reward(known, reward_topic(reward))
     return reward if replaced is None else msgspec.structs.replace(reward, supersedes=replaced.reward_id)
 
 
-def find_standing(known: Sequence[Reward], topic: RewardTopic) -> Reward | None:
+def find_current_reward(known: Sequence[Reward], topic: RewardTopic) -> Reward | None:
     """The judgement that stands; None when there is none."""
     return next((reward for reward in current_rewards(known) if reward_topic(reward) == topic), None)
 
@@ -94,7 +94,7 @@ def read_rewards(redis: Redis, keys: Keys, trajectory_id: str) -> list[Reward]:
     return sorted(map(_reward_of, stored), key=lambda reward: (reward.at, reward.reward_id))
 
 
-def agree(redis: Redis, keys: Keys, reward: Reward) -> Reward:
+def commit_reward(redis: Redis, keys: Keys, reward: Reward) -> Reward:
     """Give what was said first under the reward's id, in the words of now: whoever says it again writes the same.
 
     Neither the crash of one nor the haste of another then leaves two judgements of one id that differ. Words are not

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from agent_layer.store.segments.blob_refs import store_contents as store_contents
     from agent_layer.store.segments.blobs import BlobLimits as BlobLimits
     from agent_layer.store.segments.blobs import Contents as Contents
-    from agent_layer.store.segments.blobs import blob_at as blob_at
-    from agent_layer.store.segments.blobs import fill_in as fill_in
+    from agent_layer.store.segments.blobs import fetch_contents as fetch_contents
+    from agent_layer.store.segments.blobs import parse_blob_key as parse_blob_key
     from agent_layer.store.segments.blobs import read_blob as read_blob
     from agent_layer.store.segments.fields import COLUMNS as COLUMNS
     from agent_layer.store.segments.fields import FIELDS as FIELDS
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from agent_layer.store.segments.format import SegmentBuilder as SegmentBuilder
     from agent_layer.store.segments.format import StoredRecord as StoredRecord
     from agent_layer.store.segments.format import build_segment as build_segment
-    from agent_layer.store.segments.format import is_ours as is_ours
+    from agent_layer.store.segments.format import is_segment_name as is_segment_name
     from agent_layer.store.segments.format import list_segments as list_segments
     from agent_layer.store.segments.format import read_chunk as read_chunk
     from agent_layer.store.segments.format import read_footer as read_footer
@@ -30,20 +30,20 @@ if TYPE_CHECKING:
     from agent_layer.store.segments.scripts import HOLD_BLOBS as HOLD_BLOBS
     from agent_layer.store.segments.scripts import KEY_PRELUDE as KEY_PRELUDE
     from agent_layer.store.segments.scripts import RELEASE_UNNEEDED as RELEASE_UNNEEDED
-    from agent_layer.store.segments.summary import bears_on_reward as bears_on_reward
+    from agent_layer.store.segments.summary import may_change_reward as may_change_reward
     from agent_layer.store.segments.summary import read_record as read_record
-    from agent_layer.store.segments.tombstones import deaths_of as deaths_of
+    from agent_layer.store.segments.tombstones import decode_names as decode_names
+    from agent_layer.store.segments.tombstones import deletion_times as deletion_times
+    from agent_layer.store.segments.tombstones import drop_deleted as drop_deleted
+    from agent_layer.store.segments.tombstones import drop_deleted_owners as drop_deleted_owners
+    from agent_layer.store.segments.tombstones import drop_deleted_rollouts as drop_deleted_rollouts
     from agent_layer.store.segments.tombstones import is_batch as is_batch
     from agent_layer.store.segments.tombstones import is_group as is_group
-    from agent_layer.store.segments.tombstones import leave_out as leave_out
-    from agent_layer.store.segments.tombstones import leave_out_dead as leave_out_dead
     from agent_layer.store.segments.tombstones import list_tombstones as list_tombstones
-    from agent_layer.store.segments.tombstones import living_records as living_records
     from agent_layer.store.segments.tombstones import load_tombstones as load_tombstones
-    from agent_layer.store.segments.tombstones import members_of as members_of
-    from agent_layer.store.segments.tombstones import names_in as names_in
+    from agent_layer.store.segments.tombstones import member_ids as member_ids
+    from agent_layer.store.segments.tombstones import named_owners as named_owners
     from agent_layer.store.segments.tombstones import owner_hash as owner_hash
-    from agent_layer.store.segments.tombstones import owners_in as owners_in
     from agent_layer.store.segments.tombstones import write_tombstones as write_tombstones
 else:
     __getattr__ = lazy_exports(
@@ -57,8 +57,8 @@ else:
             "agent_layer.store.segments.blobs": (
                 "BlobLimits",
                 "Contents",
-                "blob_at",
-                "fill_in",
+                "parse_blob_key",
+                "fetch_contents",
                 "read_blob",
             ),
             "agent_layer.store.segments.fields": (
@@ -71,7 +71,7 @@ else:
                 "SegmentBuilder",
                 "StoredRecord",
                 "build_segment",
-                "is_ours",
+                "is_segment_name",
                 "list_segments",
                 "read_chunk",
                 "read_footer",
@@ -85,22 +85,22 @@ else:
                 "RELEASE_UNNEEDED",
             ),
             "agent_layer.store.segments.summary": (
-                "bears_on_reward",
+                "may_change_reward",
                 "read_record",
             ),
             "agent_layer.store.segments.tombstones": (
-                "deaths_of",
+                "deletion_times",
                 "is_batch",
                 "is_group",
-                "leave_out",
-                "leave_out_dead",
+                "drop_deleted_rollouts",
+                "drop_deleted_owners",
                 "list_tombstones",
-                "living_records",
+                "drop_deleted",
                 "load_tombstones",
-                "members_of",
-                "names_in",
+                "member_ids",
+                "decode_names",
                 "owner_hash",
-                "owners_in",
+                "named_owners",
                 "write_tombstones",
             ),
         },

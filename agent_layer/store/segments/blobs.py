@@ -58,7 +58,7 @@ def blob_key(keys: Keys, name: str) -> str:
     return f"{keys.namespace}/blob/{name[:2]}/{name}"
 
 
-def blob_at(key: str) -> str | None:
+def parse_blob_key(key: str) -> str | None:
     """Name of the blob that lies at a key; None where none of ours would lie."""
     name = key.rpartition("/")[2]
     return name if _NAME.fullmatch(name) else None
@@ -66,7 +66,7 @@ def blob_at(key: str) -> str | None:
 
 def list_blobs(keys: Keys, objects: ObjectStore) -> Iterator[str]:
     """Names of all blobs of the namespace."""
-    yield from filter(None, map(blob_at, objects.list(f"{keys.namespace}/blob/")))
+    yield from filter(None, map(parse_blob_key, objects.list(f"{keys.namespace}/blob/")))
 
 
 def pack(body: bytes) -> bytes:
@@ -96,7 +96,7 @@ def read_blob(keys: Keys, objects: ObjectStore, name: str) -> bytes:
     return body
 
 
-def fill_in(keys: Keys, objects: ObjectStore, trajectory: Trajectory) -> Trajectory:
+def fetch_contents(keys: Keys, objects: ObjectStore, trajectory: Trajectory) -> Trajectory:
     """Fetch all contents that lie in blobs; raises what ``read_blob`` does."""
     absent = {hash_: name for hash_, name in trajectory.blobs.items() if hash_ not in trajectory.contents}
     if not absent:

@@ -37,7 +37,7 @@ from agent_layer.schema import (
     id_timestamp,
     record_owner,
 )
-from agent_layer.store.segments.summary import OwnerEntry, describe_owner, footer_of
+from agent_layer.store.segments.summary import OwnerEntry, describe_owner, make_footer
 
 
 class Segment(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,7 +91,7 @@ def segment_key(keys: Keys, name: str) -> str:
     return f"{keys.namespace}/seg/{day:%Y/%m/%d}/{name}{_ENDING}"
 
 
-def is_ours(keys: Keys, name: str) -> bool:
+def is_segment_name(keys: Keys, name: str) -> bool:
     """Whether a segment's name says where its object lies, as all names do that we give."""
     try:
         return bool(segment_key(keys, name))
@@ -126,7 +126,7 @@ class SegmentBuilder:
 
     def finish(self, name: str, replaces: Iterable[str] = ()) -> tuple[bytes, SealedSegment]:
         """Give the segment's bytes, and what has to be known of it; see ``build_segment``."""
-        footer = footer_of(name, self._chunks, self._entries, replaces)
+        footer = make_footer(name, self._chunks, self._entries, replaces)
         packed = _pack([encode(footer)])
         content = b"".join((self._stored, packed, _TRAILER.pack(len(packed), _FORMAT_VERSION, _MAGIC)))
         return content, SealedSegment(footer, len(content))
@@ -235,7 +235,7 @@ def salvage_segment(content: bytes, name: str) -> SealedSegment | None:
     if not chunks:
         return None
     entries = [entry for owner, ours in records.items() for entry in describe_owner(owner, ours)]
-    return SealedSegment(footer_of(name, chunks, entries), len(content))
+    return SealedSegment(make_footer(name, chunks, entries), len(content))
 
 
 def _records_in(packed: bytes, size: int) -> list[LogRecord]:

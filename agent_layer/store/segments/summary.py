@@ -69,7 +69,7 @@ def describe_owner(owner: str, records: Sequence[LogRecord]) -> list[OwnerEntry]
     return [*entries, _summarise_trajectory(owner, ours)] if ours else entries
 
 
-def footer_of(
+def make_footer(
     name: str, chunks: Sequence[Chunk], entries: Sequence[OwnerEntry], replaces: Iterable[str] = ()
 ) -> SegmentFooter:
     """Say what is inside a segment; see ``SegmentFooter``."""
@@ -85,7 +85,7 @@ def footer_of(
     )
 
 
-def bears_on_reward(summary: TrajectorySummary) -> bool:
+def may_change_reward(summary: TrajectorySummary) -> bool:
     """Whether the reward of the rollout may follow from what was summed up here."""
     return bool(summary.is_started or summary.ending or summary.rewards)
 

@@ -42,18 +42,18 @@ def is_batch(owner: str) -> bool:
     return owner.startswith("batch:")
 
 
-def names_in(found: object) -> set[str]:
+def decode_names(found: object) -> set[str]:
     """Segment names, as Redis gave them."""
     return {name.decode() for name in cast("Iterable[bytes]", found)}
 
 
-def owners_in(footer: SegmentFooter) -> set[str]:
+def named_owners(footer: SegmentFooter) -> set[str]:
     """All owners who are named in a segment, members of its groups and of its trained batches included."""
-    members = (members_of(entry.record) for entry in (*footer.groups, *footer.batches))
+    members = (member_ids(entry.record) for entry in (*footer.groups, *footer.batches))
     return {chunk.owner for chunk in footer.chunks}.union(*members)
 
 
-def members_of(record: bytes) -> list[str]:
+def member_ids(record: bytes) -> list[str]:
     """Ids of the trajectories that an encoded group or trained batch names."""
     match decode(record):
         case Group(trajectory_ids=trajectory_ids):
@@ -64,14 +64,14 @@ def members_of(record: bytes) -> list[str]:
             return []
 
 
-def leave_out(batch: TrainedBatch, dead: Collection[str]) -> TrainedBatch:
+def drop_deleted_rollouts(batch: TrainedBatch, dead: Collection[str]) -> TrainedBatch:
     """The same batch without the dead, who are counted."""
     rollouts = [rollout for rollout in batch.rollouts if rollout.trajectory_id not in dead]
     num_deleted = batch.num_deleted + len(batch.rollouts) - len(rollouts)
     return msgspec.structs.replace(batch, rollouts=rollouts, num_deleted=num_deleted)
 
 
-def deaths_of(redis: Redis, keys: Keys, owners: Iterable[str]) -> dict[str, float]:
+def deletion_times(redis: Redis, keys: Keys, owners: Iterable[str]) -> dict[str, float]:
     """When those of the owners died who did, in seconds since the epoch."""
     deaths: dict[str, float] = {}
     for page in batched(owners, _PAGE):
@@ -80,7 +80,7 @@ def deaths_of(redis: Redis, keys: Keys, owners: Iterable[str]) -> dict[str, floa
     return deaths
 
 
-def living_records(owner: str, contents: Sequence[bytes], dead: Iterable[str]) -> list[StoredRecord]:
+def drop_deleted(owner: str, contents: Sequence[bytes], dead: Iterable[str]) -> list[StoredRecord]:
     """Read an owner's records, each once; none where it is dead, or a group that lost all of its members."""
     dead = frozenset(dead)
     if owner in dead:
@@ -96,7 +96,7 @@ def _shorten(stored: StoredRecord, dead: Collection[str]) -> StoredRecord | None
             left = [member for member in members if member not in dead]
             shorter = msgspec.structs.replace(group, trajectory_ids=left) if left else None
         case TrainedBatch() as batch:
-            shorter = leave_out(batch, dead)
+            shorter = drop_deleted_rollouts(batch, dead)
         case _:
             return stored
     if shorter is None:
@@ -153,7 +153,7 @@ def load_tombstones(redis: Redis, keys: Keys, stones: Iterable[Tombstone]) -> No
         redis.hset(keys.dead, mapping={**times})
 
 
-def leave_out_dead(redis: Redis, keys: Keys, records_by_owner: Mapping[str, T]) -> dict[str, T]:
+def drop_deleted_owners(redis: Redis, keys: Keys, records_by_owner: Mapping[str, T]) -> dict[str, T]:
     """Drop what belongs to something that was deleted, so that its bytes are not stored again."""
-    deaths = deaths_of(redis, keys, records_by_owner)
+    deaths = deletion_times(redis, keys, records_by_owner)
     return {owner: records for owner, records in records_by_owner.items() if owner not in deaths}

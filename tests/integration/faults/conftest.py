@@ -14,7 +14,7 @@ from redis import Redis
 
 from agent_layer.infra.processes.addresses import free_port
 from agent_layer.infra.redis.client import open_redis
-from agent_layer.infra.redis.embedded import hold_server
+from agent_layer.infra.redis.embedded import acquire_server
 from agent_layer.recorder import open_recorder
 from agent_layer.recorder.logfile import CLOSED, OPEN
 from agent_layer.settings import Settings
@@ -96,7 +96,7 @@ class OwnRedis:
     """A Redis server that a test may spoil."""
 
     def __init__(self, directory: Path) -> None:
-        self.url = f"unix://{hold_server(Settings(dir=directory, connect_seconds=30.0))}"
+        self.url = f"unix://{acquire_server(Settings(dir=directory, connect_seconds=30.0))}"
         with Redis.from_url(self.url) as redis:
             self._pid = int(redis.info("server")["process_id"])
 

@@ -13,7 +13,7 @@ import agent_layer.store
 from agent_layer.cli.store.acl import granted_scripts
 from agent_layer.store.cli_filters import takes_filters
 from agent_layer.store.index.aggregate import By
-from agent_layer.store.index.filters import Filters, bucket_of, conditions_of
+from agent_layer.store.index.filters import Filters, bucket_of, parse_filters
 from agent_layer.store.index.rows import TrajectoryRow
 from agent_layer.store.index.scripts import INDEX_CONSTANTS
 from agent_layer.store.segments.fields import COLUMNS, FIELDS
@@ -61,8 +61,8 @@ def test_scans_walk_blocks_of_the_size_that_trajectories_are_filed_in():
 def test_long_values_are_filed_under_their_hash_from_the_same_length_on():
     longest = numbers_in("index/prelude")["LONGEST_VALUE"]
 
-    assert conditions_of({"run": "r" * longest}).names == (f"run={'r' * longest}",)
-    assert len(conditions_of({"run": "r" * (longest + 1)}).names[0]) == len("run=") + 40
+    assert parse_filters({"run": "r" * longest}).names == (f"run={'r' * longest}",)
+    assert len(parse_filters({"run": "r" * (longest + 1)}).names[0]) == len("run=") + 40
 
 
 def test_a_reward_lies_in_the_bucket_that_a_search_looks_in(redis, keys):
@@ -81,7 +81,7 @@ def test_every_filter_by_value_names_a_bitmap():
     ranges = {"policy", "reward", "since", "until", "step"}
 
     for name in Filters.__annotations__.keys() - ranges:
-        (condition,) = conditions_of({name: values.get(name, "x")}).names
+        (condition,) = parse_filters({name: values.get(name, "x")}).names
         assert condition.partition("=")[0] in bitmaps, name
 
 

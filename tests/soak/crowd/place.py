@@ -12,7 +12,7 @@ from redis import Redis
 
 from agent_layer.infra.processes.addresses import free_port, is_responding
 from agent_layer.infra.processes.supervised import SupervisedProcess, start_supervised
-from agent_layer.infra.redis.embedded import hold_server
+from agent_layer.infra.redis.embedded import acquire_server
 from agent_layer.local.stack import run_stack
 from agent_layer.settings import Settings
 
@@ -50,7 +50,7 @@ def open_place(directory: Path, num_workers: int, slots: int) -> Generator[Place
     book = directory / "crowd.book"
     book.touch()
     with ExitStack() as cleanup:
-        redis_socket = hold_server(settings)
+        redis_socket = acquire_server(settings)
         with Redis(unix_socket_path=str(redis_socket)) as redis:
             redis_pid = int(redis.info("server")["process_id"])
         port = free_port()
