@@ -39,7 +39,7 @@ register_profiles()
 # A shell starts background jobs with Ctrl-C ignored, and the programs that tests start would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Before the first loop, asyncio makes one for whoever asks for the current one; libraries do, and nobody closes it.
+# Without a loop, asyncio creates one when a library asks for the current loop, and no code closes that one.
 asyncio.set_event_loop(None)
 
 
@@ -164,7 +164,7 @@ def start_ingest() -> Iterator[Callable[..., Ingest]]:
 
 @pytest.fixture
 def certificate(tmp_path: Path) -> tuple[Path, Path]:
-    """A certificate of 127.0.0.1 that nobody signed, and its key."""
+    """A self-signed certificate of 127.0.0.1, and its key."""
     cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
     subject = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
     made = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-keyout", str(key), "-out", str(cert)]

@@ -1,4 +1,4 @@
-"""This file holds how tests look at processes from outside, as Linux shows them."""
+"""Processes as Linux shows them from outside."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +10,7 @@ __all__ = ["command_of", "family_of", "is_running", "parent_of", "pid_of"]
 
 
 def is_running(pid: int) -> bool:
-    """Whether it is there, and no zombie that nobody has taken note of."""
+    """Whether the process exists and is not a zombie."""
     stat = _told_by(pid, "stat")
     return stat != "" and stat.rpartition(")")[2].split()[0] != "Z"
 

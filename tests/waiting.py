@@ -1,4 +1,4 @@
-"""This file holds how tests wait: for a condition that is looked at again and again, never for a time."""
+"""Waits of tests: they poll a condition, and never sleep for a fixed time."""
 
 import asyncio
 import inspect

@@ -1,11 +1,11 @@
-"""This file holds a client of Redis that tells how long scripts keep the server, whatever machine that runs on."""
+"""Redis client that measures how long scripts block the server, independent of the machine's speed."""
 
 from redis import Redis
 
 __all__ = ["WatchedRedis"]
 
 YARDSTICK = "for number = 1, 10000 do redis.call('HGET', KEYS[1], number % 100) end"
-"""A script of known length: what others take is told in its turns, so that a slow or busy machine stretches both."""
+"""A script of known length, the unit of measurement: a slow or busy machine stretches both alike."""
 
 
 class WatchedRedis(Redis):

@@ -1,4 +1,4 @@
-"""This file holds ``agent-layer work`` as tests run it: in processes of its own, over a real stack."""
+"""``agent-layer work`` in tests: as processes of its own, over a real stack."""
 
 import os
 import signal
@@ -20,7 +20,7 @@ __all__ = ["dispatcher", "pace", "said", "stack", "start_worker", "write_module"
 
 @pytest.fixture
 def pace() -> dict[str, float]:
-    """Settings of the stack: how soon leases lapse, and whatever else a test wants otherwise."""
+    """Settings of the stack; a test overrides this fixture to change them."""
     return {"lease_seconds": 5.0, "heartbeat_seconds": 0.2}
 
 

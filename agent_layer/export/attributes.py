@@ -1,4 +1,4 @@
-"""This file holds which attributes the spans of attempts, calls and observations carry. Arrays of tokens never do."""
+"""Span attributes of attempts, calls and observations. Token arrays are never exported."""
 
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias, TypeGuard, cast
@@ -13,7 +13,7 @@ AttributeValue: TypeAlias = str | bool | int | float | list[str] | list[int]
 
 
 def attempt_attributes(trajectory: Trajectory) -> dict[str, AttributeValue]:
-    """Who tried what, and what became of it."""
+    """Return agent, task and outcome of an attempt."""
     started, outcome = trajectory.started, trajectory.outcome
     return _known(
         {
@@ -35,11 +35,11 @@ def attempt_attributes(trajectory: Trajectory) -> dict[str, AttributeValue]:
 
 
 def call_attributes(choices: Sequence[Step], contents: Mapping[str, bytes] | None) -> dict[str, AttributeValue]:
-    """What was asked of which model, and how it answered.
+    """Return model, request, answer and usage of a call.
 
     Args:
         choices: the steps of one call, in order.
-        contents: JSON text by hash; None leaves out what was said.
+        contents: JSON text by hash; None leaves messages out.
     """
     step = choices[0]
     server = urlsplit(step.engine) if step.engine else None
@@ -71,7 +71,7 @@ def call_attributes(choices: Sequence[Step], contents: Mapping[str, bytes] | Non
 
 
 def observation_attributes(observation: Observation, *, contents: bool) -> dict[str, AttributeValue]:
-    """Which tool answered, and with ``contents`` what."""
+    """Return the tool's name and call id; with ``contents``, also its output."""
     said = {
         names.TOOL_ARGUMENTS: _text(observation.arguments),
         names.TOOL_RESULT: _text(observation.output),
@@ -89,7 +89,7 @@ def observation_attributes(observation: Observation, *, contents: bool) -> dict[
 
 
 def reward_attributes(reward: Reward) -> dict[str, AttributeValue]:
-    """What was judged, and how; no score where there is no judgement."""
+    """Return name, scorer and score of a reward; the score is left out where it is not known."""
     return _known(
         {
             names.EVALUATION_NAME: reward.name,
@@ -134,7 +134,7 @@ def _policy_versions(choices: Sequence[Step]) -> list[int]:
 
 
 def _error_type(error: str | None) -> str | None:
-    """Name of the class in an error's ``repr``."""
+    """Return the class name in an error's ``repr``."""
     name = (error or "").partition("(")[0]
     return name if name.isidentifier() else "error" if error else None
 
@@ -146,7 +146,7 @@ def _text(value: object) -> str | None:
 
 
 def _known(values: Mapping[str, object]) -> dict[str, AttributeValue]:
-    """Leave out what is not known, and what no attribute can be."""
+    """Drop unknown values, and values of types that attributes cannot have."""
     return {name: value for name, value in values.items() if _is_attribute(value)}
 
 

@@ -1,12 +1,12 @@
-"""This file holds a dataset: what a question to the store answers, as tables of Parquet files, kept current.
+"""Dataset on disk: the trajectories that match a query, as Parquet tables that follow the store.
 
-    DIR/dataset.json                          what was asked, and how far in the store's events it has come
+
+        DIR/dataset.json                          the query, and the position in the store's events
     DIR/trajectories/part-000000.parquet …    one row for each trajectory
     DIR/steps/part-000000.parquet …           its steps, in the part of the same number
 
-Of each part the trajectories are replaced first, then the steps; the place in the events moves last. Whoever is
-killed
-in between does the same again, and the same again changes nothing.
+Trajectories of a part are replaced first, then its steps; the position in the events moves last. A killed writer
+repeats its last round, and repeating it changes nothing.
 """
 
 import os
@@ -29,9 +29,9 @@ from agent_layer.store.index import TrajectoryRow
 Table: TypeAlias = Literal["trajectories", "steps"]
 
 _SCHEMAS: dict[Table, pa.Schema] = {"trajectories": TRAJECTORY_SCHEMA, "steps": STEP_SCHEMA}
-"""In the order in which they are written."""
+"""In write order."""
 _FULL_BYTES = 16 << 20
-"""A part that is larger gets no more trajectories; small enough to be replaced when one of them changes."""
+"""Larger parts receive no more trajectories; a change of one trajectory rewrites its whole part."""
 
 
 class DatasetEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,31 +42,31 @@ class DatasetEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DatasetPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What a dataset holds. Two plans that differ need two directories."""
+    """Query and tables of a dataset. Different plans need different directories."""
 
     tables: list[Table]
     contents: bool
     filters: dict[str, object]
-    """As they were asked for."""
+    """As the user wrote them."""
 
 
 class _State(msgspec.Struct, frozen=True, kw_only=True):
     plan: DatasetPlan
     made_at: float
-    """Seconds since the epoch; spans such as ``2h`` count from here."""
+    """Seconds since the epoch; ``2h`` means two hours before this."""
     position: str | None = None
-    """Newest event that it knows of; None until it was filled once."""
+    """Newest event that the dataset includes; None until it was filled once."""
 
 
 class Dataset:
-    """The tables of one directory, locked for as long as the ``with`` block runs. Its place is that of a feed.
+    """The tables of one directory, locked during the ``with`` block. It is also the feed's position.
 
     Args:
-        directory: is made if it is not there.
-        plan: what it holds.
+        directory: created if missing.
+        plan: query and tables.
         now: seconds since the epoch.
 
-    Raises: BadInputError: it cannot be written to, another process writes it, or it holds something else.
+    Raises: BadInputError: it is not writable, another process writes it, or it has another plan.
     """
 
     def __init__(self, directory: Path, plan: DatasetPlan, now: float) -> None:
@@ -93,12 +93,12 @@ class Dataset:
 
     @property
     def made_at(self) -> float:
-        """When it was begun, in seconds since the epoch."""
+        """Return when it was created, in seconds since the epoch."""
         return self._state.made_at
 
     @property
     def trajectory_ids(self) -> Collection[str]:
-        """Those that it holds."""
+        """Return the ids of its trajectories."""
         return self._part_numbers.keys()
 
     def load(self) -> bytes | None:
@@ -111,7 +111,7 @@ class Dataset:
             self._keep(msgspec.structs.replace(self._state, position=position.decode()))
 
     def put(self, entries: Sequence[DatasetEntry]) -> None:
-        """Enter trajectories, each in the place of what was known of it before."""
+        """Insert trajectories; each replaces its earlier rows."""
         homes = {entry.row.trajectory_id: self._choose_part(entry) for entry in entries}
         for number in sorted(set(homes.values())):
             own = [entry for entry in entries if homes[entry.row.trajectory_id] == number]
@@ -119,7 +119,7 @@ class Dataset:
         self._part_numbers |= homes
 
     def drop(self, trajectory_ids: Iterable[str]) -> None:
-        """Take trajectories out, such as those that were deleted or do not meet the filters any more."""
+        """Remove trajectories that were deleted or no longer match the filters."""
         gone: defaultdict[int, list[str]] = defaultdict(list)
         for trajectory_id in trajectory_ids:
             if trajectory_id in self._part_numbers:
@@ -175,7 +175,6 @@ def _lock(directory: Path) -> int:
         ) from error
     if lock is None:
         raise BadInputError(
-            f"dataset {directory}: expected no one else to write it, but another export does; stop that, or choose"
-            " another directory"
+            f"dataset {directory}: another export is writing it; stop that export, or choose another directory"
         )
     return lock

@@ -1,4 +1,4 @@
-"""This file holds how a dataset is made to agree with the store: once and whole, then by what changes."""
+"""Writer that keeps a dataset equal to the store: filled once, then updated with each change."""
 
 from collections.abc import Callable, Iterable, Iterator
 
@@ -15,15 +15,15 @@ _BATCH_BYTES = 32 << 20
 
 
 class DatasetWriter:
-    """Brings what a feed gives into a dataset.
+    """Writes the trajectories of a feed into a dataset.
 
     Args:
-        store: where trajectories are read.
+        store: source of the trajectories.
         feed: of the dataset's filters, at the dataset's place.
-        dataset: what is kept.
-        contents: messages and tools, too.
-        step: those of each trajectory that are kept; None: all.
-        on_corrupt: told of each trajectory that cannot be read; what the dataset holds of it stays.
+        dataset: the dataset to update.
+        contents: also write messages and tools.
+        step: steps to keep of each trajectory; None: all.
+        on_corrupt: called for each unreadable trajectory; its earlier rows stay.
     """
 
     def __init__(
@@ -46,11 +46,11 @@ class DatasetWriter:
     def write_all(
         self, progress: Callable[[int], None] = lambda _: None, is_stopped: Callable[[], bool] = lambda: False
     ) -> int | None:
-        """Make the dataset equal to what the store answers now; return the number of trajectories.
+        """Make the dataset equal to the query's current result; return the number of trajectories.
 
         Args:
-            progress: told how many have been written.
-            is_stopped: asked after each part; the dataset is then sound, but not whole, and None is given.
+            progress: receives the number written so far.
+            is_stopped: checked after each part; if True, the dataset is sound but incomplete, and None is returned.
         """
         answered: set[str] = set()
         for batch in _batches(self._entries(_collect_ids(self._feed.scan_stored(), answered))):
@@ -63,7 +63,7 @@ class DatasetWriter:
         return len(answered)
 
     def write_changes(self, wait_seconds: float) -> int:
-        """Wait for changes, and enter those that are due; return how many trajectories they concern."""
+        """Wait for changes and apply those that are due; return the number of trajectories they concern."""
         changed = self._feed.wait_changed(wait_seconds)[:_BATCH]
         rows = self._feed.matching_rows(changed)
         for batch in _batches(self._entries(rows)):

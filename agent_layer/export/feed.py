@@ -1,7 +1,7 @@
-"""This file holds which trajectories are to be exported: those that are stored, then those that end or change.
+"""Feed of trajectories to export: first those already stored, then those that end or change.
 
-Where a feed stands is remembered once what it gave was dealt with, so that one that is started again goes on from
-there. When it was away for longer than the store's events are kept, it begins anew: giving twice changes nothing.
+A feed saves its position after its trajectories were handled, so a restarted feed resumes there. If it was away for
+longer than the store keeps events, it starts from the beginning; a trajectory delivered twice changes nothing.
 """
 
 import time
@@ -15,26 +15,26 @@ from agent_layer.store.index import Filters, TrajectoryRow
 from agent_layer.times import parse_time
 
 _LINGER_SECONDS = 2.0
-"""Acceptance and rewards that come so soon after an end are exported with it."""
+"""Seconds to wait after an end, so that acceptance and rewards are exported with it."""
 _CUT_SECONDS = 0.001
-"""Times of rows are cut to milliseconds."""
+"""Row times are truncated to milliseconds."""
 _MOST_EVENTS = 256
 
 
 class FeedPosition(Protocol):
-    """Where a feed remembers how far it has come in the store's events."""
+    """Storage of a feed's position in the store's events."""
 
     def load(self) -> bytes | None:
-        """Return the id of the event; None at the beginning."""
+        """Return the id of the last handled event; None at the beginning."""
         ...
 
     def save(self, position: bytes) -> None:
-        """Remember the id of an event."""
+        """Save the id of the last handled event."""
         ...
 
 
 class StoreFeedPosition:
-    """A place in Redis, under the name of who consumes."""
+    """Position in Redis, under the consumer's name."""
 
     def __init__(self, store: Store, consumer: str) -> None:
         self._redis = store.redis
@@ -58,14 +58,14 @@ class Feed:
         self._filters = filters
         self._position = b""
         self._due: dict[str, float] = {}
-        """Id → when it may be given, oldest first."""
+        """Id → when it is due, oldest first."""
 
     def scan_stored(self) -> Iterator[TrajectoryRow]:
-        """Return all that have ended so far, in order of their start."""
+        """Return all trajectories that have ended so far, in order of their start."""
         return (row for row in self._store.scan(**self._filters) if row.status in FINAL_STATUSES)
 
     def resume(self) -> bool:
-        """Take up the place where this consumer was; says whether it was known, else ``stored`` comes first."""
+        """Resume at the consumer's position; return False if there is none, then read ``stored`` first."""
         redis, events = self._store.redis, self._store.keys.events
         known = self._place.load()
         is_kept = known is not None and bool(redis.xrange(events, known, known))
@@ -74,16 +74,16 @@ class Feed:
         return is_kept
 
     def wait_changed(self, wait_seconds: float) -> list[str]:
-        """Wait for ends and for what is added to ended ones; give those that are due, empty when there is none yet."""
+        """Wait for trajectories that end or change after their end; return those that are due, possibly none."""
         self._read_events(1 if self._due_ids() else max(1, int(1_000 * wait_seconds)))
         return self._due_ids()
 
     def matching_rows(self, trajectory_ids: Collection[str]) -> list[TrajectoryRow]:
-        """Return the rows of those that are there, have ended and meet the filters."""
+        """Return the rows of those that exist, have ended and match the filters."""
         return [row for trajectory_id in trajectory_ids for row in self._matching_row(trajectory_id)]
 
     def mark_done(self, trajectory_ids: Collection[str] = ()) -> None:
-        """Know that these were dealt with."""
+        """Record that these were handled."""
         for trajectory_id in trajectory_ids:
             self._due.pop(trajectory_id, None)
         if not self._due:
@@ -107,7 +107,7 @@ class Feed:
             self._due.setdefault(fields[b"trajectory_id"].decode(), time.monotonic() + _LINGER_SECONDS)
 
     def _matching_row(self, trajectory_id: str) -> Iterator[TrajectoryRow]:
-        """Ask the store whether it meets the filters, among the few that began when it did."""
+        """Ask the store whether it matches the filters, among those that began in the same millisecond."""
         try:
             row = self._store.row(trajectory_id)
         except NotFoundError:  # deleted
@@ -118,7 +118,7 @@ class Feed:
 
 
 def _narrowed(filters: Filters, started_at: str) -> Filters:
-    """The same filters, with no more than the millisecond in which a trajectory began."""
+    """Return the same filters, narrowed to the millisecond in which a trajectory began."""
     now = time.time()
     begin = parse_time(started_at, "started_at", now)
     since, until = _seconds(filters.get("since"), now), _seconds(filters.get("until"), now)

@@ -1,4 +1,4 @@
-"""This file holds how a file of an export appears: whole, under its name, or not at all."""
+"""Atomic output files: an export appears whole under its name, or not at all."""
 
 import os
 from collections.abc import Generator
@@ -8,16 +8,16 @@ from pathlib import Path
 from agent_layer.errors import BadInputError
 
 UNFINISHED = ".unfinished-"
-"""What such files begin with; readers of datasets pass over names with a dot."""
+"""Prefix of unfinished files; dataset readers skip names that begin with a dot."""
 
 
 @contextmanager
 def replace_file(path: Path) -> Generator[Path]:
-    """Return a path to write to; what was written takes the file's place when the block ends well.
+    """Return a path to write to; it replaces the file when the block ends without an error.
 
-    Raises: BadInputError: the place cannot be written to.
+    Raises: BadInputError: the path is not writable.
     """
-    if (path.exists() and not path.is_file()) or not path.name:  # a device or a directory is nothing to be replaced
+    if (path.exists() and not path.is_file()) or not path.name:  # never replace a device or a directory
         raise BadInputError(
             f"export to {str(path)!r}: expected the name of a file, found what is none; choose another, '-' is standard"
             " output where a command says so"

@@ -1,4 +1,4 @@
-"""This file holds the sending of traces to an OTLP/HTTP endpoint, by OpenTelemetry's own exporter."""
+"""OTLP/HTTP sender of traces, based on OpenTelemetry's own exporter."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -16,15 +16,15 @@ from agent_layer.export.spans import ExportedSpan, ExportedTrace
 
 _PATH = "/v1/traces"
 _MOST_SPANS = 512
-"""In one request; backends refuse bodies of more than a few megabytes."""
+"""Spans per request; backends refuse bodies of more than a few megabytes."""
 _SCOPE = InstrumentationScope("agent_layer", __version__)
 
 
 class Exporter(Protocol):
-    """What OpenTelemetry's exporters of spans can do."""
+    """The interface of OpenTelemetry's span exporters."""
 
     def export(self, spans: Sequence[ReadableSpan], /) -> SpanExportResult:
-        """Send spans; try again for a while where that may help."""
+        """Send spans; retry errors that may pass."""
         ...
 
 
@@ -33,8 +33,8 @@ class OtlpSender:
 
     Args:
         endpoint: base address, such as http://localhost:4318, or with /v1/traces.
-        service: ``service.name`` of what is sent.
-        timeout_seconds: longest time that one request is tried.
+        service: ``service.name`` of the spans.
+        timeout_seconds: limit for one batch of spans.
     """
 
     def __init__(self, endpoint: str, service: str, timeout_seconds: float) -> None:
@@ -45,7 +45,7 @@ class OtlpSender:
     def send(self, traces: Sequence[ExportedTrace]) -> int:
         """Send whole traces; return the number of spans.
 
-        Raises: UnreachableError: the endpoint did not take them; sending again does no harm.
+        Raises: UnreachableError: the endpoint did not accept them; sending again is safe.
         """
         spans = [span for trace in traces for span in readable_spans(trace, self._resource)]
         for begin in range(0, len(spans), _MOST_SPANS):
@@ -58,7 +58,7 @@ class OtlpSender:
 
 
 def readable_spans(trace: ExportedTrace, resource: Resource) -> list[ReadableSpan]:
-    """Return the spans of a trace as OpenTelemetry's exporters want them."""
+    """Return the spans of a trace in the form that OpenTelemetry's exporters accept."""
     return [_readable(trace, span, resource) for span in trace.spans]
 
 

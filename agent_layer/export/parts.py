@@ -1,8 +1,7 @@
-"""This file holds a table that lies in Parquet files, its parts, each of which is replaced as a whole.
+"""A table as a set of Parquet files (parts), each replaced as a whole.
 
-A trajectory lives in one part, its home, for as long as the table exists. What is known anew of it replaces
-what its
-home holds. So one rename is all that ever happens, and no reader sees a trajectory twice.
+A trajectory stays in one part, its home, while the table exists; new rows replace its earlier rows there. So each
+change is a single rename, and no reader sees a trajectory twice.
 """
 
 from collections.abc import Collection
@@ -16,7 +15,7 @@ import pyarrow.parquet as pq
 from agent_layer.export.files import UNFINISHED, replace_file
 
 # pyright: reportUnknownMemberType=false
-# pyarrow's functions take files of every kind.
+# pyarrow's functions accept many kinds of files, with partly unknown types.
 
 
 _ID = "trajectory_id"
@@ -31,14 +30,14 @@ class PartFiles:
         self._schema = schema
 
     def begin(self) -> None:
-        """Remove what a killed writer left behind; a table without any rows is a file without any."""
+        """Remove leftovers of a killed writer; an empty table is one file without rows."""
         for left in self._directory.glob(f"{UNFINISHED}*"):
             left.unlink()
         if not self._numbers():
             self._write(0, self._schema.empty_table())
 
     def part_numbers(self) -> dict[str, int]:
-        """Where each trajectory lives: id → number of its part."""
+        """Return the home of each trajectory: id → number of its part."""
         homes: dict[str, int] = {}
         for number in self._numbers():
             stored = pq.read_table(self._path(number), columns=[_ID], partitioning=None)
@@ -46,12 +45,12 @@ class PartFiles:
         return homes
 
     def size_bytes(self, number: int) -> int:
-        """How large a part is; 0 for one that does not exist."""
+        """Return the size of a part; 0 if it does not exist."""
         path = self._path(number)
         return path.stat().st_size if path.exists() else 0
 
     def replace(self, number: int, trajectory_ids: Collection[str], batches: Collection[pa.RecordBatch]) -> None:
-        """Take the rows of these trajectories out of a part, and put the batches in."""
+        """Replace the rows of these trajectories in a part by the batches."""
         kept = self._without(number, trajectory_ids)
         new = pa.Table.from_batches(batches, self._schema)
         self._write(number, pa.concat_tables([kept, new]))
@@ -69,7 +68,7 @@ class PartFiles:
             replace_file(self._path(number)) as path,
             pq.ParquetWriter(path, self._schema, compression="zstd") as writer,
         ):
-            if table.num_rows:  # an empty group of rows is what ``datasets`` cannot read
+            if table.num_rows:  # ``datasets`` cannot read an empty row group
                 writer.write_table(table, row_group_size=_ROW_GROUP)
 
     def _numbers(self) -> list[int]:

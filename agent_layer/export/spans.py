@@ -1,13 +1,13 @@
-"""This file holds how a trajectory becomes spans, by OpenTelemetry's GenAI conventions.
+"""Spans of a trajectory, by OpenTelemetry's GenAI conventions.
 
-Pure: the same trajectory gives the same spans, ids included, so that whoever gets them twice can tell::
+Pure: the same trajectory yields the same spans and ids, so a receiver can drop duplicates::
 
     invoke_agent {agent}          the attempt; its rewards are events
     ├── chat {model}              one for each call; its choices are steps, the first one's index is its attribute
     ├── execute_tool {name}       one for each observation
     └── invoke_agent {agent}      one for each further agent, with its own calls and tools below
 
-A call that was made inside a span of the agent's own hangs there instead.
+A call made inside one of the agent's own spans is that span's child instead.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,7 +33,7 @@ _FAILED = ("failed", "cancelled", "dead", "lost")
 
 
 class ExportedEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that happened at one moment of a span."""
+    """An event inside a span."""
 
     name: str
     at: float
@@ -51,9 +51,9 @@ class ExportedSpan(msgspec.Struct, frozen=True, kw_only=True):
     attributes: dict[str, AttributeValue]
     events: list[ExportedEvent] = []
     is_client: bool = False
-    """What it spans happens at a server."""
+    """The work happens at a server."""
     error: str | None = None
-    """Why it failed; None: it did not."""
+    """Why it failed; None: it succeeded."""
 
 
 class ExportedTrace(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,11 +65,11 @@ class ExportedTrace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def make_trace(trajectory: Trajectory, *, contents: bool = False) -> ExportedTrace:
-    """Return the spans of one attempt; of one that still runs, what is there so far.
+    """Return the spans of one attempt; if it still runs, the spans so far.
 
     Args:
         trajectory: whole.
-        contents: also what was said: messages, tool definitions, arguments and outputs.
+        contents: also include messages, tool definitions, arguments and outputs.
     """
     begun_in = trajectory.started.trace if trajectory.started else None
     known = [begun_in.trace_id] if begun_in else [step.trace_id for step in trajectory.steps if step.trace_id]
@@ -162,13 +162,13 @@ def _root_agent(trajectory: Trajectory) -> str | None:
 
 
 def _agent_span_id(trajectory: Trajectory, agent: str | None) -> str:
-    """Span id of the agent; that of the attempt for its own agent and for none."""
+    """Return the agent's span id; the attempt's span id for its main agent or for none."""
     is_further = agent is not None and agent != _root_agent(trajectory)
     return derive_span_id(f"{trajectory.trajectory_id} {agent}" if is_further else trajectory.trajectory_id)
 
 
 def _span_around(trajectory: Trajectory, step: Step) -> str | None:
-    """Span of the agent's own in which the call was made; None where that is of another trace, or of none."""
+    """Return the agent's own span around the call; None if it has none or it belongs to another trace."""
     begun_in = trajectory.started.trace if trajectory.started else None
     return step.parent_span_id if begun_in and begun_in.span_id else None
 

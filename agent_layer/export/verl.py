@@ -1,7 +1,7 @@
-"""This file holds the tasks of stored trajectories in the form in which veRL reads its own: one row for each task.
+"""Tasks of stored trajectories in veRL's dataset format: one row for each task.
 
-    prompt        list<struct<role, content>>: what the model was first asked, text only
-    data_source   task type; veRL's reward functions go by it
+    prompt        list<struct<role, content>>: the model's first prompt, text only
+    data_source   task type; selects veRL's reward function
     ability       task type
     reward_model  struct<style: "rule", ground_truth: grading of the task, as text>
     extra_info    struct<index, split, run, task_id, trajectory_id, input (JSON of the task), tools (JSON)>
@@ -48,7 +48,7 @@ _SCHEMA: Final = pa.schema(
 
 
 def first_of_each_task(rows: Iterable[TrajectoryRow]) -> Iterator[TrajectoryRow]:
-    """Leave out later tries at a task; tasks of two runs are two."""
+    """Keep the first row of each task and run; drop rows without a task."""
     seen: set[tuple[str | None, str | None]] = set()
     for row in rows:
         if (key := (row.run, row.task_id)) not in seen and row.task_id is not None:
@@ -57,7 +57,7 @@ def first_of_each_task(rows: Iterable[TrajectoryRow]) -> Iterator[TrajectoryRow]
 
 
 def verl_row(trajectory: Trajectory, index: int) -> JsonObject | None:
-    """Return the row of a trajectory's task; None where nothing says what was asked, or not in text alone."""
+    """Return the row of a trajectory's task; None if its prompt is not known or not only text."""
     started, task = trajectory.started, trajectory.task
     prompt = _prompt(trajectory)
     if started is None or not prompt:
@@ -83,7 +83,7 @@ def verl_row(trajectory: Trajectory, index: int) -> JsonObject | None:
 
 
 def write_verl(path: Path, tasks: Iterable[JsonObject | None]) -> tuple[int, int]:
-    """Write rows into a Parquet file; return how many, and how many None there were between them.
+    """Write rows into a Parquet file; return the numbers of rows written and of None values skipped.
 
     Raises: BadInputError: the file cannot be written.
     """
@@ -91,14 +91,14 @@ def write_verl(path: Path, tasks: Iterable[JsonObject | None]) -> tuple[int, int
     with replace_file(path) as unfinished, pq.ParquetWriter(unfinished, _SCHEMA, compression="zstd") as writer:
         while batch := list(islice(remaining, _BATCH)):
             rows = [row for row in batch if row is not None]
-            if rows:  # an empty group of rows is what ``datasets`` cannot read
+            if rows:  # ``datasets`` cannot read an empty row group
                 writer.write_table(pa.Table.from_pylist(rows, schema=_SCHEMA))
             num_written, num_left_out = num_written + len(rows), num_left_out + len(batch) - len(rows)
     return num_written, num_left_out
 
 
 def _prompt(trajectory: Trajectory) -> list[JsonObject] | None:
-    """What the policy was first asked; where no model was asked anything, the input of the task."""
+    """Return the policy's first prompt; without a model call, the task's input."""
     for step in trajectory.steps:
         if step.role == "policy" and step.state.messages:
             messages = [_message(resolve(trajectory.contents, one)) for one in step.state.messages]
@@ -110,7 +110,7 @@ def _prompt(trajectory: Trajectory) -> list[JsonObject] | None:
 
 
 def _message(value: object) -> JsonObject | None:
-    """A message as role and text; None where that would not be all of it."""
+    """Return a message as role and text; None if it has other content."""
     message = as_json_object(value)
     text = _text(message.get("content"))
     if text is None or message.get("tool_calls") or not isinstance(message.get("role"), str):

@@ -1,4 +1,4 @@
-"""This file holds the addresses of ``ingest``, and that of spans, POST /v1/traces: OTLP over HTTP, gzipped or not."""
+"""Web application of ``ingest``, and its route for spans: POST /v1/traces, OTLP over HTTP, gzipped or not."""
 
 import asyncio
 import logging
@@ -45,7 +45,7 @@ _ENCODINGS = {
 
 
 class _Log(Log, OwnLog, Protocol):
-    """Where everything goes; the recorder is one."""
+    """Destination of spans and logs; the recorder implements it."""
 
 
 def build_app(settings: Settings, log: _Log) -> web.Application:
@@ -53,7 +53,7 @@ def build_app(settings: Settings, log: _Log) -> web.Application:
 
     Args:
         settings: ``api_key`` or ``ingest_key`` opens it.
-        log: where records go.
+        log: destination of the records.
 
     Raises: BadInputError: there is no key.
     """
@@ -72,12 +72,12 @@ def build_app(settings: Settings, log: _Log) -> web.Application:
 
 
 async def _health(_: web.Request) -> web.Response:
-    """Say that spans and logs are taken."""
+    """Answer that the server accepts spans and logs."""
     return web.json_response({"status": "ok"})
 
 
 class _SpanReceiver:
-    """Takes one request after the other into the log."""
+    """Writes one request after the other into the log."""
 
     def __init__(self, settings: Settings, access: IngestKeys, log: Log) -> None:
         self._access = access
@@ -85,7 +85,7 @@ class _SpanReceiver:
         self._turn = asyncio.Lock()
 
     async def receive(self, request: web.Request) -> web.Response:
-        """Take the spans of a request, and say how many were rejected."""
+        """Record the spans of a request; report the number rejected."""
         encoding = _ENCODINGS.get(request.content_type)
         if encoding is None:
             return _respond(request, 415, f"expected {' or '.join(_ENCODINGS)}".encode())
@@ -106,7 +106,7 @@ class _SpanReceiver:
 
 
 def _default_trajectory(request: web.Request) -> str | None:
-    """Return the trajectory that all spans of the request belong to, unless they say otherwise.
+    """Return the default trajectory of the request's spans.
 
     Raises: BadInputError: the header names none.
     """

@@ -1,6 +1,6 @@
-"""This file holds the reading of OTLP requests in protobuf, and the answers in the encoding of the question.
+"""OTLP requests in protobuf and JSON, and answers in the encoding of the request.
 
-This file holds the reading of OTLP requests in JSON: ids are hexadecimal, 64-bit integers may be text.
+In JSON, ids are hexadecimal and 64-bit integers may be text.
 """
 
 from collections.abc import Iterable
@@ -43,13 +43,13 @@ def decode_protobuf(body: bytes) -> list[ReceivedSpan]:
 
 
 def answer_protobuf(num_rejected: int, reason: str) -> bytes:
-    """Say that a request was taken, except for so many spans."""
+    """Accept a request except for ``num_rejected`` spans."""
     partial = ExportTracePartialSuccess(rejected_spans=num_rejected, error_message=reason)
     return ExportTraceServiceResponse(partial_success=partial if reason else None).SerializeToString()
 
 
 def refuse_protobuf(reason: str) -> bytes:
-    """Say why a request was not taken."""
+    """Refuse a request, with the reason."""
     return Status(message=reason).SerializeToString()
 
 
@@ -90,7 +90,7 @@ _Integer = Annotated[str, msgspec.Meta(pattern=r"^-?[0-9]{1,300}$")] | int
 
 
 class _Message(msgspec.Struct, frozen=True, rename="camel"):
-    """Parent of all messages: names are in camel case, unknown fields are passed over."""
+    """Base of all messages: names in camel case, unknown fields ignored."""
 
 
 class _Values(_Message, frozen=True):
@@ -183,13 +183,13 @@ def decode_json(body: bytes) -> list[ReceivedSpan]:
 
 
 def answer_json(num_rejected: int, reason: str) -> bytes:
-    """Say that a request was taken, except for so many spans."""
+    """Accept a request except for ``num_rejected`` spans."""
     partial = {"rejectedSpans": str(num_rejected), "errorMessage": reason}
     return msgspec.json.encode({"partialSuccess": partial} if reason else {})
 
 
 def refuse_json(reason: str) -> bytes:
-    """Say why a request was not taken."""
+    """Refuse a request, with the reason."""
     return msgspec.json.encode({"message": reason})
 
 

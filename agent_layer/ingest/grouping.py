@@ -1,4 +1,4 @@
-"""This file holds to which trajectory a span belongs: one that it names, else its session's, else its trace's own."""
+"""Trajectory of a span: the one it names, else its session's, else its trace's."""
 
 from collections import OrderedDict
 from typing import Generic, TypeVar
@@ -18,28 +18,28 @@ _MOST_REMEMBERED = 100_000
 
 
 class SpanTarget(msgspec.Struct, frozen=True):
-    """The trajectory that spans belong to."""
+    """Trajectory of a group of spans."""
 
     trajectory_id: str
     is_named: bool
-    """Somebody else opened it, and says how it ends; else it is made of these spans alone."""
+    """Another recorder opened it and decides its outcome; False: it consists of these spans alone."""
     ends_with_root: bool = False
-    """It is one trace, so it ends when the root of that does."""
+    """It is one trace and ends with the trace's root span."""
 
 
 class BoundedMap(Generic[K, V]):
-    """What was learnt of the newest so many keys."""
+    """The newest ``limit`` keys and their values."""
 
     def __init__(self, limit: int = _MOST_REMEMBERED) -> None:
         self._values: OrderedDict[K, V] = OrderedDict()
         self._limit = limit
 
     def get(self, key: K) -> V | None:
-        """Return what is known of a key."""
+        """Return the value of a key; None if unknown."""
         return self._values.get(key)
 
     def set(self, key: K, value: V) -> None:
-        """Learn it, and forget the oldest."""
+        """Set a value and evict the oldest."""
         self._values[key] = value
         self._values.move_to_end(key)
         if len(self._values) > self._limit:
@@ -47,19 +47,19 @@ class BoundedMap(Generic[K, V]):
 
 
 class TargetIndex:
-    """Finds homes. One span that says where its trace belongs says it for all others of that trace."""
+    """Assigns spans to trajectories. A span that names a trajectory assigns its whole trace."""
 
     def __init__(self) -> None:
         self._targets: BoundedMap[str, SpanTarget] = BoundedMap()
 
     def add_span(self, span: ReceivedSpan, named: str | None = None) -> None:
-        """Note what a span says of its trace.
+        """Record the trajectory that a span names for its trace.
 
         Args:
-            span: any, also one that tells of no model.
-            named: trajectory that the request as a whole names.
+            span: any span, also one that describes no model call.
+            named: the request's default trajectory.
 
-        Raises: BadInputError: the span names something that is no trajectory.
+        Raises: BadInputError: the span names an invalid trajectory.
         """
         target = _stated_target(span, named)
         known = self._targets.get(span.trace_id)
@@ -67,7 +67,7 @@ class TargetIndex:
             self._targets.set(span.trace_id, target)
 
     def find_target(self, span: ReceivedSpan, named: str | None = None) -> SpanTarget:
-        """Return the home of a span that was learnt from."""
+        """Return the trajectory of a span that was recorded before."""
         own = _stated_target(span, named)
         if own and own.is_named:
             return own
@@ -76,7 +76,7 @@ class TargetIndex:
 
 
 def _stated_target(span: ReceivedSpan, named: str | None) -> SpanTarget | None:
-    """What the span itself says, or else its request."""
+    """Return the trajectory that the span, the request or the span's session names; None: none does."""
     told = first_text(span.attributes, names.TRAJECTORY, names.ROLLOUT)
     told = told or first_text(span.resource, names.TRAJECTORY, names.ROLLOUT) or named
     if told:
@@ -87,7 +87,7 @@ def _stated_target(span: ReceivedSpan, named: str | None) -> SpanTarget | None:
 
 
 def _own_id(kind: str, name: str) -> str:
-    """Make the id of a trajectory of which the same name gives the same."""
+    """Return the id of a trajectory; the same name yields the same id."""
     try:
         rollout_id = check_name(f"{kind}.{name}", kind)
     except BadInputError:

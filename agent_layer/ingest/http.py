@@ -1,7 +1,4 @@
-"""This file holds who may send anything to ``ingest``: whoever knows its key, or the operator's.
-
-This file holds how the body of a request is read and unpacked, up to the length that a body may have.
-"""
+"""Access control of ``ingest`` (its own key or the operator's), and request bodies: read and unpacked up to a limit."""
 
 import hmac
 
@@ -13,7 +10,7 @@ from agent_layer.settings import Settings
 
 
 class IngestKeys:
-    """Knows the keys.
+    """Checks keys.
 
     Raises: BadInputError: there is none.
     """
@@ -24,19 +21,19 @@ class IngestKeys:
             raise BadInputError("ingest: expected a key, found none; set AGENT_LAYER_INGEST_KEY or AGENT_LAYER_API_KEY")
 
     def is_allowed(self, request: web.Request) -> bool:
-        """Whether the request carries a key; how long that takes tells nothing of it."""
+        """Whether the request carries a valid key, compared in constant time."""
         scheme, _, key = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")
         told = key.strip() if scheme.lower() == "bearer" else request.headers.get("x-api-key", "")
         said = told.encode("utf-8", "surrogateescape")
-        matches = [hmac.compare_digest(said, known) for known in self._keys]  # all, whatever the first says
+        matches = [hmac.compare_digest(said, known) for known in self._keys]  # constant time: compare all keys
         return any(matches)
 
 
 async def read_body(request: web.Request, subject: str) -> bytes:
-    """Read what was sent, without its content encoding.
+    """Read a request body and undo its content encoding.
 
     Raises:
-        BadInputError: it is not encoded as it says.
+        BadInputError: its content does not match its encoding header.
         HTTPRequestEntityTooLarge: it is too long.
     """
     try:
@@ -52,8 +49,8 @@ def unpack(packed: bytes, subject: str, longest_bytes: int) -> bytes:
     """Undo zstd.
 
     Raises:
-        BadInputError: it is none, or is cut off.
-        HTTPRequestEntityTooLarge: it says that it becomes too long.
+        BadInputError: it is not zstd, or truncated.
+        HTTPRequestEntityTooLarge: its declared size is above the limit.
     """
     try:
         size = zstandard.frame_content_size(packed)
@@ -61,6 +58,4 @@ def unpack(packed: bytes, subject: str, longest_bytes: int) -> bytes:
             raise web.HTTPRequestEntityTooLarge(longest_bytes, size)
         return zstandard.ZstdDecompressor().decompress(packed, max_output_size=longest_bytes, allow_extra_data=False)
     except zstandard.ZstdError as error:
-        raise BadInputError(
-            f"{subject}: expected a body packed by zstd, found another ({error}); check whoever sends it"
-        ) from error
+        raise BadInputError(f"{subject}: expected a zstd body, found another ({error}); check the sender") from error

@@ -1,6 +1,6 @@
-"""This file holds what happens to the spans of a request: each finds its trajectory and becomes records.
+"""Intake of spans: assigns each span of a request to its trajectory and turns it into records.
 
-The records are in the log before the request is answered. Sending a request again changes nothing.
+The records are in the log before the client gets its answer. Sending a request again changes nothing.
 """
 
 import re
@@ -23,45 +23,45 @@ _IDS = re.compile(r"(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{16}")
 
 
 class Log(Protocol):
-    """Where records go; the recorder is one."""
+    """Destination of records; the recorder implements it."""
 
     def append(self, *records: LogRecord) -> str:
-        """Keep records, safe from the death of this process."""
+        """Append records; they survive the death of this process."""
         ...
 
 
 class IntakeResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a request."""
+    """Result of a request."""
 
     num_spans: int
-    """All that were sent; those that tell of no model are passed over, and count as taken."""
+    """All spans of the request; spans that describe no model call are skipped and count as accepted."""
     num_rejected: int
     reason: str
-    """Why the first one was rejected; empty when none was."""
+    """Why the first one was rejected; empty if all were accepted."""
 
 
 class Intake:
-    """Takes requests in, one at a time."""
+    """Processes requests, one at a time."""
 
     def __init__(self, log: Log, run: str) -> None:
         self._log = log
         self._run = run
         self._target_index = TargetIndex()
         self._begun: BoundedMap[str, float] = BoundedMap()
-        """When trajectories began that these spans made, by id."""
+        """Start times of trajectories created from spans, by id."""
         self._stored: BoundedMap[tuple[str, str], bool] = BoundedMap()
-        """(trajectory, hash) of contents that are in the log."""
+        """(trajectory, hash) of contents already in the log."""
         self._asked: BoundedMap[tuple[str, str], str] = BoundedMap()
-        """Call that asked for a tool, by (trajectory, tool call id)."""
+        """Call that requested a tool, by (trajectory, tool call id)."""
 
     def add_spans(self, spans: Sequence[ReceivedSpan], named: str | None = None) -> IntakeResult:
-        """Put the spans into the log.
+        """Append the spans to the log.
 
         Args:
             spans: of one request.
-            named: trajectory that they belong to, unless they say otherwise.
+            named: default trajectory of the spans.
 
-        Raises: BackPressureError: the log is full; nothing was taken.
+        Raises: BackPressureError: the log is full; nothing was recorded.
         """
         faults: list[str] = []
         sound = list(self._check_spans(spans, named, faults))
@@ -87,7 +87,7 @@ class Intake:
                 yield span
 
     def _records(self, target: SpanTarget, spans: Sequence[ReceivedSpan], faults: list[str]) -> Iterator[LogRecord]:
-        """Records of one trajectory's spans; none where no span tells of a model or tool."""
+        """Return the records of one trajectory's spans; none if no span describes a model call or tool."""
         related = _RelatedSpans(spans)
         told = [span for span in spans if isinstance(related.seen[span.span_id], ModelCall | ToolCall)]
         begun_at = self._begun.get(target.trajectory_id)
@@ -98,7 +98,7 @@ class Intake:
         for span in sorted(told, key=lambda span: span.began_at):
             try:
                 yield from self._span_records(target, span, related)
-            except (BadInputError, RecursionError) as error:  # the second: nested deeper than records can be
+            except (BadInputError, RecursionError) as error:  # RecursionError: nested too deeply for a record
                 faults.append(str(error))
         if target.ends_with_root:
             yield from (make_outcome(span, target, self._run) for span in spans if span.parent_id is None)
@@ -132,16 +132,16 @@ class Intake:
 
 
 class _RelatedSpans:
-    """Spans of one trajectory that came together, and what they have to do with one another."""
+    """Spans of one trajectory from one request, and their relations."""
 
     def __init__(self, spans: Sequence[ReceivedSpan]) -> None:
         self._spans = {span.span_id: span for span in spans}
         self.seen: dict[str, SpanMeaning | None] = {span.span_id: interpret_span(span) for span in spans}
 
     def find_agent(self, span: ReceivedSpan) -> str | None:
-        """Name the agent that the span itself, or the nearest one above it, tells of."""
+        """Return the agent that the span or its nearest ancestor names."""
         above: ReceivedSpan | None = span
-        for _ in self._spans:  # at most so many: parents that form a ring lead nowhere
+        for _ in self._spans:  # at most this many steps up: parents may form a cycle
             if above is None:
                 return None
             seen = self.seen[above.span_id]
@@ -151,7 +151,7 @@ class _RelatedSpans:
         return None
 
     def find_call_before(self, span: ReceivedSpan) -> str | None:
-        """Name the model call that ended last before the span began."""
+        """Return the model call that ended last before the span began."""
         calls = [one for one in self._spans.values() if isinstance(self.seen[one.span_id], ModelCall)]
         before = [one for one in calls if one.ended_at <= span.began_at]
         return span_call_id(max(before, key=lambda one: one.ended_at)) if before else None

@@ -1,4 +1,4 @@
-"""This file holds how logs of other machines are kept until they are committed: in one log of this machine's own.
+"""Ledger of logs from other machines: kept in this machine's own log until they are committed.
 
 What arrives within ``ingest_roll_seconds`` from anywhere stands in the same log, and so becomes one segment,
 which the
@@ -18,14 +18,14 @@ _POLL_SECONDS = 0.01
 
 
 class OwnLog(Protocol):
-    """Where records of others are kept; the recorder is one."""
+    """Storage for records of other machines; the recorder implements it."""
 
     def append_encoded(self, contents: Sequence[bytes]) -> str:
-        """Keep records, safe from the death of this process; return the name of the log that holds them."""
+        """Append records, which survive the death of this process; return the log's name."""
         ...
 
     def has_room(self) -> bool:
-        """Whether it may grow."""
+        """Whether the log is below its quota."""
         ...
 
     def is_settled(self, log_name: str) -> bool:
@@ -33,34 +33,34 @@ class OwnLog(Protocol):
         ...
 
     def is_set_aside(self, log_name: str) -> bool:
-        """Whether a log will never be committed, because it was damaged here."""
+        """Whether a log was damaged here and will never be committed."""
         ...
 
 
 class IngestLedger:
-    """Keeps each log once, however often it is sent, and says when it is committed.
+    """Keeps one copy of each log, however often it is sent, and reports when it is committed.
 
-    A log that is sent again after a restart is kept twice, which changes nothing but the space that it takes.
+    A log sent again after a restart is kept twice, which only takes space.
     """
 
     def __init__(self, log: OwnLog) -> None:
         self._log = log
-        self._turn = asyncio.Lock()  # also makes one of two copies that come at once
+        self._turn = asyncio.Lock()  # two copies that arrive at once become one
         self._kept: BoundedMap[tuple[str, str], str] = BoundedMap()
-        """Our log that holds one of others, by the name and the hash of that; one that was mended keeps its name."""
+        """Our log by (name, hash) of the sender's log; a repaired log keeps its name but changes its hash."""
         self._awaited: dict[str, asyncio.Future[bool]] = {}
         self._is_awaited = asyncio.Event()
 
     async def append_log(self, name: str, body: bytes, read: Callable[[bytes], Sequence[bytes]]) -> str:
-        """Keep a log; return the name of our log that holds it.
+        """Store a log; return the name of our log that contains it.
 
         Args:
             name: of the log.
             body: as it was sent.
-            read: gives its records. One body is read at a time: it may become much longer than it is.
+            read: decodes its records, one body at a time, because a body may grow much when unpacked.
 
         Raises:
-            BadInputError: ``read`` says that it is no log.
+            BadInputError: ``read`` found no valid log.
             BackPressureError: there is no room for it.
         """
         async with self._turn:
@@ -72,7 +72,7 @@ class IngestLedger:
             return own
 
     async def wait_committed(self, own: str, limit_seconds: float) -> bool:
-        """Wait until what one of our logs holds is committed; False: it is not so far."""
+        """Wait until one of our logs is committed; False if the wait ended before that."""
         if self._log.is_settled(own):
             return True
         committed = self._awaited.setdefault(own, asyncio.get_running_loop().create_future())
@@ -81,7 +81,7 @@ class IngestLedger:
         return any(future.result() for future in done)
 
     async def watch(self) -> None:
-        """Look after what is waited for, as long as this task lives."""
+        """Check the awaited logs until cancelled."""
         while True:
             await self._is_awaited.wait()
             for own in list(self._awaited):

@@ -1,11 +1,8 @@
-"""This file holds the address that logs of other machines come to, POST /v1/logs/NAMESPACE/NAME, and what is
-checked.
+"""Route for logs of other machines, POST /v1/logs/NAMESPACE/NAME, and the checks on them.
 
-The body is what lies in a log file, its frames, plain or packed by zstd (``application/zstd``). 200 says that
-all of
-it is committed. 400 says that this log can never be: it is damaged, or not one. Whatever else is answered, the
-sender
-keeps its log and sends it again, which is always safe.
+The body has the frames of a log file, plain or packed by zstd (``application/zstd``). 200: every record is committed.
+400: the log is damaged or not a log, and never will be accepted. After any other answer the sender keeps its log and
+sends it again, which is always safe.
 """
 
 import asyncio
@@ -29,7 +26,7 @@ _RETRY_SECONDS = "1"
 
 
 class LogReceiver:
-    """Takes the logs of one namespace."""
+    """Receives the logs of one namespace."""
 
     def __init__(self, settings: Settings, access: IngestKeys, log: OwnLog) -> None:
         self._settings = settings
@@ -37,17 +34,17 @@ class LogReceiver:
         self._log = log
         self._ledger = IngestLedger(log)
         self._num_bytes = 0
-        """Of bodies that are being read, or are not in our log yet."""
+        """Total size of bodies that are being read or are not in our log yet."""
 
     async def watch_commits(self, _: web.Application) -> AsyncIterator[None]:
-        """Look after what senders wait for, for as long as the application runs."""
+        """Run the ledger's background task while the application runs."""
         watch = asyncio.create_task(self._ledger.watch())
         yield
         watch.cancel()
         await asyncio.wait([watch])
 
     async def receive(self, request: web.Request) -> web.Response:
-        """Take one log, and answer once it is committed."""
+        """Store one log, and answer once it is committed."""
         name = request.match_info["name"]
         if (refusal := self._check_request(request)) is not None:
             return refusal
@@ -63,7 +60,7 @@ class LogReceiver:
         return _refuse(503, name, f"log {name}: kept, but not committed within {limit_seconds:g} s; see shipper.log")
 
     def _check_request(self, request: web.Request) -> web.Response | None:
-        """Refuse whoever does not belong here."""
+        """Refuse requests without a valid key or for another namespace."""
         name = request.match_info["name"]
         if not self._access.is_allowed(request):
             return _refuse(401, name, "ingest: this key is not known; use AGENT_LAYER_INGEST_KEY")
@@ -84,9 +81,9 @@ class LogReceiver:
 
     @contextmanager
     def _holding(self, num_bytes: int) -> Generator[None]:
-        """Count a body that is held in memory.
+        """Count a body's size while it is in memory.
 
-        Raises: BackPressureError: there are too many, or no room in our log.
+        Raises: BackPressureError: too many bytes are in memory, or our log is full.
         """
         if not self._log.has_room() or (self._num_bytes and self._num_bytes + num_bytes > self._settings.ingest_bytes):
             raise BackPressureError("ingest: expected room for another log, found none; send it again later")
@@ -98,9 +95,9 @@ class LogReceiver:
 
 
 def read_log(name: str, frames: bytes) -> list[bytes]:
-    """Take a log apart into its records, each of which can be read, and entered into the index.
+    """Decode a log into its records, and check that each can be read and indexed.
 
-    Raises: BadInputError: it holds none, or something else.
+    Raises: BadInputError: it has no records, or other content.
     """
     contents, num_torn = read_frames(frames)
     if num_torn or not contents:

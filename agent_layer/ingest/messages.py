@@ -1,6 +1,6 @@
-"""This file holds how conversations that others logged become trajectories: text only, as if recorded. Pure.
+"""Logged conversations as trajectories: text only, in the form that the recorder writes. Pure.
 
-All ids follow from the run and the line, so that the same line is the same trajectory whenever it is imported.
+All ids derive from the run and the line: importing a line again yields the same trajectory.
 """
 
 from collections.abc import Iterator
@@ -33,18 +33,18 @@ from agent_layer.schema import (
 )
 
 _MESSAGE_SECONDS = 0.001
-"""Between two messages of a line, so that they keep their order."""
+"""Time between two messages of a line, so that they keep their order."""
 
 
 class ImportBatch(msgspec.Struct, frozen=True, kw_only=True):
-    """What holds for all lines of a file."""
+    """Defaults for all lines of a file."""
 
     run: str
     split: Split = "train"
     task_type: str = "default"
-    """Where a line names none."""
+    """Used where a line names none."""
     at: float
-    """When its conversations took place, where a line does not say; seconds since the epoch."""
+    """Seconds since the epoch; used where a line has no time."""
 
 
 class _ImportTarget(NamedTuple):
@@ -53,17 +53,17 @@ class _ImportTarget(NamedTuple):
     began_at: float
 
     def at(self, num_messages: float) -> float:
-        """When so many messages had been said."""
+        """Return the time of message ``num_messages`` of the conversation."""
         return self.began_at + _MESSAGE_SECONDS * num_messages
 
 
 def line_trajectory_id(line: bytes, run: str) -> str:
-    """Name the trajectory that a line becomes."""
+    """Return the id of a line's trajectory."""
     return make_trajectory_id("import." + content_hash(run.encode() + b"\n" + line.strip()), 0)
 
 
 def make_records(told: Conversation, trajectory_id: str, batch: ImportBatch) -> list[LogRecord]:
-    """Return all records of the trajectory that a line becomes."""
+    """Return all records of a line's trajectory."""
     target = _ImportTarget(trajectory_id, batch.run, batch.at if told.at is None else told.at)
     contents = [_content(target, message) for message in told.messages]
     tools = _content(target, told.tools) if told.tools else None
@@ -140,7 +140,7 @@ def _make_parts(told: Conversation, turn: Turn, state: StepState, target: _Impor
 
 
 def _make_observations(messages: list[JsonObject], target: _ImportTarget) -> Iterator[Observation]:
-    """What tools answered; each names the call that asked for it, or follows the one before."""
+    """Return tool outputs; each names its tool call, or follows the call before it."""
     asked: dict[str, tuple[str, JsonObject]] = {}
     last_call: str | None = None
     for number, message in enumerate(messages):
@@ -186,7 +186,7 @@ def _content(target: _ImportTarget, value: object) -> Content:
 
 
 def _read_arguments(text: object) -> object:
-    """Read arguments, which are sent as JSON text; what is none stays as it is."""
+    """Decode arguments from JSON text; other text stays unchanged."""
     try:
         return msgspec.json.decode(text) if isinstance(text, str) else text
     except UNREADABLE:

@@ -1,4 +1,4 @@
-"""This file holds how a span becomes records: a model call two parts of a step, a tool an observation. Pure."""
+"""Records of a span: a model call becomes the two parts of a step, a tool call an observation. Pure."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -26,14 +26,14 @@ _NO_NAME = re.compile(r"[^A-Za-z0-9._:~-]+")
 
 
 def span_call_id(span: ReceivedSpan) -> str:
-    """Name the call: as whoever announced it did, else by the span, so that the same span is the same call."""
+    """Return the call id: the announced one, else the span's id, so that the same span is always the same call."""
     return first_text(span.attributes, names.CALL) or span.span_id
 
 
 def make_step_parts(
     span: ReceivedSpan, call: ModelCall, target: SpanTarget, run: str, agent: str | None
 ) -> tuple[list[Content], list[StepPart]]:
-    """Return a call's start and end, and the contents that they refer to."""
+    """Return a call's start, its end, and the contents they reference."""
     contents = [_content(target, message) for message in call.messages or ()]
     tools = _content(target, call.tools) if call.tools else None
     known = StepPart(
@@ -75,7 +75,7 @@ def make_step_parts(
 def make_observation(
     span: ReceivedSpan, tool: ToolCall, target: SpanTarget, run: str, agent: str | None, call_id: str | None
 ) -> Observation:
-    """Return what a tool answered to the call that asked for it."""
+    """Return the tool's output as an observation of the call that requested it."""
     return Observation(
         trajectory_id=target.trajectory_id,
         observation_id=first_text(span.attributes, names.OBSERVATION) or span.span_id,
@@ -92,7 +92,7 @@ def make_observation(
 
 
 def make_start(target: SpanTarget, spans: Sequence[ReceivedSpan], run: str) -> AttemptStarted:
-    """Begin a trajectory that nobody else has begun, when the earliest of its spans did."""
+    """Return the start of a trajectory that only these spans describe, at the earliest span's time."""
     first = min(spans, key=lambda span: span.began_at)
     rollout_id, attempt = split_trajectory_id(target.trajectory_id)
     return AttemptStarted(
@@ -110,7 +110,7 @@ def make_start(target: SpanTarget, spans: Sequence[ReceivedSpan], run: str) -> A
 
 
 def make_outcome(root: ReceivedSpan, target: SpanTarget, run: str) -> Outcome:
-    """End a trajectory that is one trace with the root of that."""
+    """Return the end of a one-trace trajectory, at its root span's end."""
     return Outcome(
         trajectory_id=target.trajectory_id,
         run=run,
@@ -122,7 +122,7 @@ def make_outcome(root: ReceivedSpan, target: SpanTarget, run: str) -> Outcome:
 
 
 def _searchable_name(text: str | None) -> str:
-    """Return the text as a name that can be asked for, whatever services are called."""
+    """Return the text as a valid, searchable name."""
     return _NO_NAME.sub("-", text or "").lstrip("._:~-")[:128] or "otel"
 
 

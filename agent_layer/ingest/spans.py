@@ -1,13 +1,9 @@
-"""This file holds spans as they were received, whatever encoding they came in.
+"""Received spans in every encoding, their meaning once the convention is known, and lines of message logs.
 
-This file holds what a span turns out to tell of, once its convention is known; and how its values are read.
-
-This file holds how one line of a log of messages is read, and what may stand in it.
-
-Two forms. A conversation, as used for fine-tuning: ``{"messages": […], "tools"?, "reward"?, "task_id"?,
-"task_type"?,
-"model"?, "id"?, "metadata"?, "created"?}``. A call with its answer: ``{"request": {"messages": […], …},
-"response": {"choices": […], …}, "reward"?, …}``. What else stands in a line is kept beside the outcome.
+A line is either a conversation, as used for fine-tuning: ``{"messages": […], "tools"?, "reward"?, "task_id"?,
+"task_type"?, "model"?, "id"?, "metadata"?, "created"?}``. Or it is a call with its answer:
+``{"request": {"messages": […], …}, "response": {"choices": […], …}, "reward"?, …}``. Other fields of a line are kept
+beside the outcome.
 """
 
 import math
@@ -30,7 +26,7 @@ from agent_layer.schema import (
 
 
 class ReceivedEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that happened at one moment of a span."""
+    """An event inside a span."""
 
     name: str
     attributes: JsonObject
@@ -51,11 +47,11 @@ class ReceivedSpan(msgspec.Struct, frozen=True, kw_only=True):
     state: str | None = None
     attributes: JsonObject = {}
     resource: JsonObject = {}
-    """Attributes of whoever sent it, such as ``service.name``."""
+    """Attributes of the sender, such as ``service.name``."""
     events: list[ReceivedEvent] = []
     is_error: bool = False
     error: str | None = None
-    """What the status says of the error."""
+    """Error message of the span's status."""
 
 
 _LONGEST_INDEX = 9
@@ -63,10 +59,10 @@ _LONGEST_INDEX = 9
 
 
 class ModelCall(msgspec.Struct, frozen=True, kw_only=True):
-    """A call of a model. None: the span does not say, for instance because contents are not captured."""
+    """A model call. None: not known, for instance because the sender does not capture contents."""
 
     messages: list[JsonObject] | None = None
-    """As a chat request has them."""
+    """In chat request form."""
     tools: object = None
     sampling: JsonObject = {}
     model: str | None = None
@@ -76,17 +72,17 @@ class ModelCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool at work."""
+    """A tool call."""
 
     name: str
     arguments: object = None
     output: object = None
     call_id: str | None = None
-    """Of the tool call in the model's message."""
+    """Id of the tool call in the model's message."""
 
 
 class AgentRun(msgspec.Struct, frozen=True, kw_only=True):
-    """An agent at work: calls below are its own."""
+    """An agent run; calls below belong to it."""
 
     name: str
 
@@ -105,13 +101,13 @@ def first_integer(attributes: Mapping[str, object], *names: str) -> int | None:
 
 
 def token_usage(attributes: Mapping[str, object], asked: tuple[str, ...], answered: tuple[str, ...]) -> Usage | None:
-    """Return the counts of tokens; None where neither is told."""
+    """Return the token counts; None if neither attribute is present."""
     usage = Usage(prompt_tokens=first_integer(attributes, *asked), response_tokens=first_integer(attributes, *answered))
     return None if usage == Usage() else usage
 
 
 def parse_json_text(value: object) -> object:
-    """Read a value that may be JSON text; text that is none, or is nested beyond use, stays text."""
+    """Decode a value that may be JSON text; other text, or JSON nested too deeply, stays text."""
     try:
         return msgspec.json.decode(value) if isinstance(value, str) else value
     except (msgspec.DecodeError, RecursionError):
@@ -119,7 +115,7 @@ def parse_json_text(value: object) -> object:
 
 
 def unflatten(attributes: Mapping[str, object], prefix: str) -> list[JsonObject]:
-    """Put together what is spread over names such as ``prefix.0.message.role``.
+    """Collect values from numbered names such as ``prefix.0.message.role``.
 
     Returns: [num_items], in order of their numbers, objects within objects; lists are objects by number.
     """
@@ -153,7 +149,7 @@ def _put(target: JsonObject, path: list[str], value: object) -> None:
 
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 _LATEST = 32_503_680_000
-"""The year 3000: what is larger counts milliseconds."""
+"""The year 3000; larger values are milliseconds."""
 _KNOWN = frozenset(
     {"messages", "tools", "functions", "reward", "task_id", "task_type", "model", "id", "metadata", "created"}
     | {"request", "response"}
@@ -165,7 +161,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     """One call of the model."""
 
     num_before: int
-    """Messages of the conversation that were its prompt."""
+    """Number of messages in its prompt."""
     choices: list[JsonObject]
     """[num_choices] messages of the assistant."""
     finish_reasons: list[str | None]
@@ -173,7 +169,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Conversation(msgspec.Struct, frozen=True, kw_only=True):
-    """What one line tells."""
+    """One decoded line."""
 
     messages: list[JsonObject]
     turns: list[Turn]
@@ -184,12 +180,12 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
     task_type: str | None = None
     model: str | None = None
     at: float | None = None
-    """Seconds since the epoch; None where the line says nothing of it."""
+    """Seconds since the epoch; None: not known."""
     sampling: JsonObject = {}
     usage: JsonObject = {}
     labels: dict[str, str] = {}
     rest: JsonObject = {}
-    """What else stood in the line."""
+    """Other fields of the line."""
 
 
 def read_line(line: bytes, where: str) -> Conversation:
@@ -199,7 +195,7 @@ def read_line(line: bytes, where: str) -> Conversation:
         line: JSON.
         where: names it in errors.
 
-    Raises: BadInputError: it is not of one of the two forms.
+    Raises: BadInputError: it has neither of the two forms.
     """
     try:
         decoded: object = msgspec.json.decode(line)
@@ -271,7 +267,7 @@ def _read_time(created: object, where: str) -> float | None:
 
 
 def _read_rewards(value: object, where: str) -> dict[str, float]:
-    """A number, or numbers by name; what is null is not known."""
+    """A number, or numbers by name; null means not known."""
     named = cast("JsonObject", value) if isinstance(value, dict) else {"reward": value}
     rewards: dict[str, float] = {}
     for name, score in named.items():

@@ -1,4 +1,4 @@
-"""This file holds which times of others are believed: those that a clock can have shown, and a page can show."""
+"""Limits for times from other machines: those that a clock can have shown and a page can display."""
 
 from functools import cache
 
@@ -10,14 +10,14 @@ _TOO_LATE = 32_503_680_000.0
 
 
 def is_believable(seconds: float) -> bool:
-    """Whether this is between 1970 and 3000; what is no number is not."""
+    """Whether this is between 1970 and 3000; False for NaN."""
     return 0 <= seconds < _TOO_LATE
 
 
 def check_times(record: LogRecord) -> None:
-    """Check the times that a record tells: one that no reader can write out would spoil whatever shows it.
+    """Check the times of a record: readers fail to display a time outside the range.
 
-    Raises: BadInputError: a time cannot be.
+    Raises: BadInputError: a time is out of range.
     """
     for field in _time_fields(type(record)):
         told = getattr(record, field)

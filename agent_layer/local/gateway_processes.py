@@ -1,8 +1,6 @@
-"""This file holds several gateway processes as one: started together, started anew when one dies, stopped together.
+"""Several gateway processes behind one port: started together, restarted when one dies, stopped together.
 
-They share a port, which this process reserves for as long as it lives, so that nobody else takes the place of
-one that
-has died.
+This process reserves the shared port while it runs, so no other program can take the place of a dead gateway.
 """
 
 import logging
@@ -23,20 +21,20 @@ from agent_layer.settings import Settings
 _START_SECONDS = 60.0
 _MIN_LIFE_SECONDS = 5.0
 _NUM_SHORT_LIVES = 5
-"""A process that ends so many times in a row soon after its start is not started again."""
+"""Consecutive short runs after which a gateway process is not restarted."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(kw_only=True)
 class GatewayProcesses:
-    """Gateway processes on one machine. A context manager: they serve inside the block."""
+    """Gateway processes on one machine. Context manager: they serve during the block."""
 
     settings: Settings
     """With the operator's key."""
     host: str
     port: int
-    """Shared; the processes' own ports follow it. 0: free ones."""
+    """Shared port; the processes' own ports follow it. 0: free ports."""
     num_processes: int
     processes: list[SupervisedProcess] = field(default_factory=list[SupervisedProcess])
     """[num_processes]."""
@@ -64,13 +62,13 @@ class GatewayProcesses:
 
     @property
     def url(self) -> str:
-        """Shared address, as it is reached from this machine."""
+        """Return the shared address for clients on this machine."""
         return f"{self._scheme}://{reachable_host(self.host)}:{self.port}"
 
     def check(self) -> None:
-        """Start anew whatever ended.
+        """Restart each process that ended.
 
-        Raises: EngineError: one ends again and again.
+        Raises: EngineError: one keeps ending soon after its start.
         """
         for slot, process in enumerate(self.processes):
             if not process.is_running:
@@ -86,7 +84,7 @@ class GatewayProcesses:
                 f"gateway process {slot}: expected it to run, but it has ended {_NUM_SHORT_LIVES} times in a row; see"
                 f" {ended.log}, which ends: {ended.log_tail}"
             )
-        log.warning("gateway process %d ended and is started anew", slot)
+        log.warning("gateway process %d ended and is restarted", slot)
         ended.stop()
         self.processes[slot], self._started_at[slot] = self._start(slot), now
 
@@ -110,7 +108,7 @@ class GatewayProcesses:
         return "https" if self.settings.tls_cert else "http"
 
     def _reserve(self, cleanup: ExitStack, port: int) -> int:
-        """Keep a port for our processes: bound but not listening, a socket takes no connection."""
+        """Reserve a port for our processes: a bound socket that does not listen receives no connection."""
         kept = cleanup.enter_context(socket.socket(socket.AF_INET6 if ":" in self.host else socket.AF_INET))
         kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -126,7 +124,7 @@ class GatewayProcesses:
 
 
 def _close_all(processes: Sequence[SupervisedProcess]) -> None:
-    """Tell all of them before any is waited for."""
+    """Ask all processes to end before waiting for any."""
     for process in processes:
         if process.process.stdin:
             process.process.stdin.close()

@@ -1,8 +1,7 @@
-"""This file holds the server that asks providers through LiteLLM: a process of its own, because LiteLLM is large.
+"""Server that calls providers through LiteLLM, in a process of its own because LiteLLM is large.
 
-``python -m agent_layer.local.litellm_server --port 8800`` answers ``/v1/chat/completions`` to whoever has its
-key. The
-providers' keys are in its environment alone (``OPENAI_API_KEY`` and so on, as LiteLLM names them).
+``python -m agent_layer.local.litellm_server --port 8800`` serves ``/v1/chat/completions`` to clients with its key. Only
+its environment contains the providers' keys (``OPENAI_API_KEY`` and so on, as LiteLLM names them).
 """
 
 import argparse
@@ -24,7 +23,7 @@ _FIELDS = frozenset(
     | {"frequency_penalty", "logit_bias", "user", "response_format", "seed", "logprobs", "top_logprobs", "modalities"}
     | {"prediction", "audio", "reasoning_effort", "verbosity", "thinking", "web_search_options", "service_tier"}
 )
-"""What is passed on. LiteLLM would also take addresses and keys from a request, and send ours to where it says."""
+"""Request fields to forward. LiteLLM would also accept addresses in a request, and send our keys there."""
 
 
 class _Answer(Protocol):
@@ -59,7 +58,7 @@ class LiteLLMServer:
             answer = await litellm.acompletion(**fields, timeout=self._request_seconds, num_retries=0)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType, reportArgumentType]  # untyped
             if fields.get("stream"):
                 return await _stream(request, cast("AsyncIterator[_Answer]", answer))
-        except OpenAIError as error:  # parent of everything that LiteLLM raises
+        except OpenAIError as error:  # base class of LiteLLM's exceptions
             return _error_response(getattr(error, "status_code", None) or 502, str(error))
         body = cast("_Answer", answer).model_dump_json()
         return web.Response(text=body, content_type="application/json")
@@ -90,7 +89,7 @@ async def _health(_: web.Request) -> web.Response:
 
 
 def main() -> None:
-    """Serve on loopback until a signal ends it."""
+    """Serve on loopback until a signal."""
     parser = argparse.ArgumentParser(prog="python -m agent_layer.local.litellm_server", description=__doc__)
     parser.add_argument("--port", type=int, required=True)
     port = int(parser.parse_args().port)

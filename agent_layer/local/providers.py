@@ -1,4 +1,4 @@
-"""This file holds the start of LiteLLM as a process of its own, where a model name leads to a provider."""
+"""LiteLLM server as a child process, started when a model name refers to a provider."""
 
 import secrets
 import sys
@@ -12,15 +12,15 @@ from agent_layer.settings import Settings
 
 _START_SECONDS = 120.0
 _ENVIRONMENT = {
-    "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # the price list is otherwise fetched at import, for 10 s without a network
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # otherwise its import downloads the price list: 10 s without a network
 }
 
 
 @contextmanager
 def run_provider_proxy(settings: Settings) -> Generator[Settings]:
-    """Run LiteLLM for as long as the block does, where the settings' model names need it and name no server for it.
+    """Run LiteLLM during the block if model names in the settings need it and no server is configured.
 
-    Returns: settings that name it.
+    Returns: settings with its address.
     Raises: EngineError: it does not start. BadInputError: the model names cannot be read.
     """
     if settings.provider_url is not None or not read_model_names(settings.models).needs_provider:

@@ -1,9 +1,7 @@
-"""This file holds everything on one machine as processes: Redis, objects, an engine and a gateway, started and
-stopped.
+"""The whole stack on one machine: starts and stops an engine and a gateway, beside Redis and objects.
 
-Redis is started by the first who needs it and objects are a directory, so what is managed here is the engine
-and the
-gateway. Both end with this process, however it ends.
+The first user of Redis starts it, and objects are a directory, so only engine and gateway are managed here. Both end
+with this process, however it ends.
 """
 
 import secrets
@@ -21,14 +19,14 @@ from agent_layer.local.vllm import VllmServer
 from agent_layer.settings import Settings
 
 ReportPhase = Callable[[str], None]
-"""Told what is being waited for."""
+"""Receives a description of what the caller waits for."""
 
 _GATEWAY_SECONDS = 30.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stack:
-    """What runs, and the settings by which others find it."""
+    """The running processes, and the settings with their addresses."""
 
     settings: Settings
     engine: Engine
@@ -47,12 +45,12 @@ class Stack:
 def run_stack(
     settings: Settings, engine: VllmServer | str, port: int = 0, report_phase: ReportPhase = lambda _: None
 ) -> Generator[Stack]:
-    """Run everything for as long as the block does.
+    """Run everything during the block.
 
     Args:
-        settings: where things live; a missing operator key is minted.
-        engine: a vLLM to start, or the address of one that runs.
-        port: of the gateway; 0 takes a free one.
+        settings: places and addresses; a missing operator key is minted.
+        engine: a vLLM to start, or the address of a running one.
+        port: of the gateway; 0 means a free port.
         report_phase: receives a description of what the call waits for, several times a second.
 
     Raises: EngineError: the engine dies or returns no token ids. UnreachableError: Redis or the engine does not answer.
@@ -103,7 +101,7 @@ def start_gateway(settings: Settings, port: int = 0) -> tuple[Settings, Supervis
 
 
 def shell_exports(settings: Settings) -> Iterator[str]:
-    """Shell lines by which other commands find what runs."""
+    """Return shell lines that set the addresses for other commands."""
     variables = settings.environment()
     names = ("DIR", "REDIS_URL", "OBJECTS_URL", "NAMESPACE", "RUN", "GATEWAY_URL", "API_KEY")
     for name in (f"AGENT_LAYER_{name}" for name in names):

@@ -1,4 +1,4 @@
-"""This file holds a vLLM server as a child process: started, warmed up, and stopped with its parent."""
+"""vLLM server as a child process: started, warmed up, and stopped with its parent."""
 
 import sys
 import time
@@ -12,7 +12,7 @@ from agent_layer.errors import EngineError
 from agent_layer.infra.processes import SupervisedProcess, free_port, start_supervised
 
 Progress: TypeAlias = Callable[[float], None]
-"""Told the seconds waited so far, a few times a second."""
+"""Receives the seconds waited so far, a few times a second."""
 
 _ENVIRONMENT = {
     "VLLM_SERVER_DEV_MODE": "1",  # opens pause, collective_rpc, reset_prefix_cache and resume
@@ -26,7 +26,7 @@ _FLAGS = (
     "--host=127.0.0.1",
     "--dtype=float32",  # bfloat16 is the default, and its log-probabilities differ from the trainer's
     "--enforce-eager",
-    "--logprobs-mode=processed_logprobs",  # of the policy as sampled, temperature applied
+    "--logprobs-mode=processed_logprobs",  # of the sampling distribution, temperature applied
     "--generation-config=vllm",  # no sampling defaults hidden in the model's directory
     "--disable-uvicorn-access-log",
 )
@@ -36,13 +36,13 @@ _FLAGS = (
 class VllmServer:
     """One server on loopback, float32 on CPU unless ``arguments`` say otherwise (the last flag wins).
 
-    Start it and wait apart, so that other things can start meanwhile; or use it as a context manager.
+    ``start`` and ``wait`` are separate, so that other processes can start meanwhile; or use it as a context manager.
     """
 
     model: Path
     log: Path
     name: str = "policy"
-    """Model name under which it serves."""
+    """Name of the served model."""
     max_model_len: int | None = None
     max_num_seqs: int = 96
     arguments: tuple[str, ...] = ()
@@ -52,16 +52,16 @@ class VllmServer:
 
     @property
     def url(self) -> str:
-        """Address without /v1."""
+        """Return the address without /v1."""
         return f"http://127.0.0.1:{self.port}"
 
     @property
     def control(self) -> EngineControl:
-        """Control of this server."""
+        """Return the control client of this server."""
         return EngineControl(self.url)
 
     def start(self) -> SupervisedProcess:
-        """Start the process; ``wait`` tells when it serves."""
+        """Start the process; ``wait`` returns once it serves."""
         length = (f"--max-model-len={self.max_model_len}",) if self.max_model_len else ()
         command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", f"--model={self.model}", *_FLAGS]
         command += [f"--served-model-name={self.name}", f"--port={self.port}", f"--max-num-seqs={self.max_num_seqs}"]
@@ -69,9 +69,9 @@ class VllmServer:
         return self._child
 
     def wait(self, progress: Progress = lambda _: None) -> EngineReport:
-        """Wait until it answers, and warm it up with one call (the first can take half a minute).
+        """Wait until it answers, then warm it up with one call (the first can take half a minute).
 
-        Raises: EngineError: it died, took too long, or returns no token ids.
+        Raises: EngineError: it died, timed out, or returns no token ids.
         """
         began = time.monotonic()
         while not self.control.is_healthy():

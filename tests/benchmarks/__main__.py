@@ -1,4 +1,4 @@
-"""This file holds ``make bench``: everything is measured in one run on this machine, and one table is printed.
+"""``make bench``: runs every measurement on this machine and prints one table.
 
 ``python tests/benchmarks [PART …] [--most N]``: only parts whose names begin so; the store's index grows to N at most.
 """

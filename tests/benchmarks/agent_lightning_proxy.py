@@ -1,7 +1,7 @@
-"""This file holds Agent Lightning's proxy as a process: its own defaults, its own in-memory store.
+"""Agent Lightning's proxy as a process: its own defaults, its own in-memory store.
 
-``agent_lightning_proxy.py PORT ENGINE_URL NUM_ROLLOUTS`` runs in the peers' environment, opens so many rollouts and
-prints the path of each. Version 0.3; later ones were not on the package index when this was written.
+``agent_lightning_proxy.py PORT ENGINE_URL NUM_ROLLOUTS`` runs in the peers' environment, opens the rollouts and prints
+the path of each. Version 0.3; later ones were not on the package index when this was written.
 """
 
 import asyncio

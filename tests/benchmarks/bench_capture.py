@@ -1,4 +1,4 @@
-"""This file holds what capturing a call costs the agent that makes it, beside others who capture the same calls."""
+"""Cost of capturing a call for the agent that makes it, beside other libraries that capture the same calls."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""This file holds how many tasks that do nothing a queue hands out and takes back, and how soon a worker has one.
+"""Throughput of queues with no-op tasks, and the delay until a worker receives one.
 
 All queues but Ray's lie in one Redis. Their workers are started together and frozen; rounds go in turns, so that a busy
 machine hits all alike. A round submits while the workers are frozen and counts what they then work off.
@@ -27,7 +27,7 @@ NUM_ROUNDS = 5
 NUM_ASKED = 50
 """Single tasks in each round of them."""
 NUM_WARM, ROUND_SECONDS, STEP = 1000, 1.0, 200
-"""A round has as many tasks as the one before says are done in so long, in steps of so many."""
+"""A round has as many tasks as ROUND_SECONDS allow at the previous round's rate, in multiples of STEP."""
 MIN_TASKS, MAX_TASKS = 400, 16_000
 BATCHES = {1: "ours, batch 1", 16: "ours, batch 16"}
 RAY_SECONDS = 150.0

@@ -1,5 +1,6 @@
-"""This file holds how soon a waiting worker has a task while thousands of leases live and the store is asked, and how
-soon another worker has what a killed one held.
+"""Delays of the dispatcher beside thousands of live leases and store queries.
+
+Measured: until a waiting worker has a task, and until another worker has the rollouts of a killed one.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""This file holds how many toy rollouts a second go from task to accepted trajectory, with three calls each.
+"""Toy rollouts per second from task to accepted trajectory, with three calls each.
 
 Everything is real but the model: queue, gateway, shipper, store, worker; the scripted engine is a process of its own.
 A peer runs the same agent before the same engine.

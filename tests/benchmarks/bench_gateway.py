@@ -1,4 +1,4 @@
-"""This file holds what a call costs in the gateway: processor time, added delay and memory, beside a plain recorder.
+"""Cost of a call in the gateway: processor time, added delay and memory, beside a plain recorder.
 
 All proxies stand before the same canned engine and get the same calls in turns, so that a busy machine hits all alike.
 """
@@ -39,7 +39,7 @@ class Cost:
 
 
 def measure_gateway(directory: Path) -> list[Figure]:
-    """Measure everything that is told of the gateway."""
+    """Measure all figures of the gateway."""
     with ExitStack() as cleanup:
         bare = cleanup.enter_context(start_bare(directory))
         engine_url = bare.new_door().url.removesuffix("/v1")
@@ -72,7 +72,7 @@ def _take_round(loop: asyncio.Runner, load: Load, proxy: Proxy, cost: Cost) -> N
 
 
 def _live_figure(loop: asyncio.Runner, num_live: int, proxies: Sequence[Proxy]) -> Figure:
-    """Delay that a proxy adds while so many rollouts live, at one rate of calls."""
+    """Return the delay that a proxy adds with ``num_live`` open rollouts, at one rate of calls."""
     waits = {proxy.name: _ends_of(loop.run(_call_live(proxy, num_live))) for proxy in proxies}
     added = {
         name: [1000 * (one - other) for one, other in zip(found, waits["engine"], strict=True)]

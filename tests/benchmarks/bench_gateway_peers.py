@@ -1,4 +1,4 @@
-"""This file holds what a call costs in other people's proxies, beside the gateway, before the same canned engine.
+"""Cost of a call in other projects' proxies, beside the gateway, before the same canned engine.
 
 They take a hundred times as long, so they get a few calls of each kind; the gateway gets the same few, in turns.
 """

@@ -1,7 +1,7 @@
-"""This file holds what capture adds to a graph: the same graph bare, with a handler that does nothing, and captured.
+"""Cost of capture in a graph: the same graph bare, with a handler that does nothing, and captured.
 
 The three take turns, on the CPU clock of the thread that runs the nodes, so that a machine that is busy with other
-things shifts all of them alike. What is written goes to a log on disk; nobody ships it.
+things shifts all of them alike. Records go to a log on disk, without a shipper.
 """
 
 import time
@@ -85,7 +85,7 @@ def _figure(what: str, graph: CompiledStateGraph, aim: str) -> Figure:
 
 
 def _run(graph: CompiledStateGraph, handler: BaseCallbackHandler | None) -> float:
-    """Give the CPU time of a node, in µs, with this handler in the place of ours."""
+    """Return the CPU time of a node, in µs, with this handler in place of ours."""
     token = HANDLER.set(handler)
     try:
         return _clock(graph)

@@ -1,8 +1,8 @@
-"""This file holds what heavy-tailed rollouts cost a trainer that waits for all of a step, and one that asks ahead.
+"""Cost of heavy-tailed rollouts for a trainer that waits for each whole step, and for one that asks ahead.
 
-Both consume the same rollouts, in steps of whole groups, through the real dispatcher, gateway, workers and store; the
-only difference is how many groups they ask for ahead, and whether the dispatcher is told which take long. The agents
-wait for as long as their task says. Last, more rollouts are launched than are kept: how much shorter are those kept?
+Both consume the same rollouts, in steps of whole groups, through the real dispatcher, gateway, workers and store. They
+differ only in the number of groups asked for ahead, and in whether the dispatcher knows the expected durations. The
+agents wait as long as their task says. Last, more rollouts are launched than kept: how much shorter are those kept?
 """
 
 import sys
@@ -49,7 +49,7 @@ class _Trainer:
     store: Store
 
     def consume(self, tasks: Sequence[Task], max_staleness: int) -> tuple[float, list[GroupDelivery]]:
-        """Consume all groups, with so many steps' groups asked for ahead, as ``GroupFeed`` does; seconds and groups."""
+        """Consume all groups, asking ``max_staleness`` steps ahead like ``GroupFeed``; return seconds and groups."""
         began, num_asked, run = time.monotonic(), 0, tasks[0].run
         deliveries = self.store.follow("bench", run, wait_seconds=_PATIENCE_SECONDS, max_unacked=None)
         consumed: list[GroupDelivery] = []

@@ -1,4 +1,4 @@
-"""This file holds where the peers live that are measured beside us: see the Makefile."""
+"""Location of the peers' environment: see the Makefile."""
 
 import sys
 from pathlib import Path

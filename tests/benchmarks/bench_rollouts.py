@@ -1,4 +1,4 @@
-"""This file holds the main job's rollout speed: the same agent through the whole layer, and straight to vLLM."""
+"""Rollout speed of the main job: the same agent through the whole layer, and straight to vLLM."""
 
 import asyncio
 import sys

@@ -1,7 +1,7 @@
-"""This file holds what workers' heartbeats wait for while segments of 8 MB enter the index of the same Redis.
+"""Delay of workers' heartbeats while segments of 8 MB enter the index of the same Redis.
 
-Heartbeats leave at fixed times, whatever became of those before, and their time counts from when they were due: who
-waits for a slow answer before it asks again would not see the wait of all the others.
+Heartbeats are sent at fixed times, whatever the fate of earlier ones, and timed from when they were due. A client that
+waits for a slow answer before its next request would miss the delay of all the others.
 """
 
 import sys
@@ -44,7 +44,7 @@ def measure_store_beats(directory: Path, num_trajectories: int = NUM_TRAJECTORIE
 
 
 def _write_logs(settings: Settings, num_trajectories: int) -> Recorder:
-    """Write logs that nobody ships yet."""
+    """Write logs without a shipper."""
     recorder = Recorder(settings.model_copy(update={"log_roll_seconds": 3_600.0}))
     for number in range(num_trajectories):
         for records in appends_of(facts_of(number, NUM_STEPS)):

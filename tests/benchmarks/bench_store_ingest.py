@@ -1,4 +1,4 @@
-"""This file holds how fast trajectories get into the store, and how large they are there, beside other ways.
+"""Ingest speed of the store and size of its trajectories, beside other formats.
 
 Ours is the whole way: logs that are on disk, a shipper that reads them, an object on disk or on S3, the index. All run
 in turns, on the same trajectories of 8 steps with token ids and log-probabilities.

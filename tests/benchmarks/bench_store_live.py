@@ -1,4 +1,4 @@
-"""This file holds how soon a step can be asked for after its end, while its rollout runs."""
+"""Delay from the end of a step until queries find it, while its rollout runs."""
 
 import time
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""This file holds what a trajectory and a step take of Redis: an index of short ones beside an index of long ones."""
+"""Redis memory of a trajectory and of a step: an index of short ones beside an index of long ones."""
 
 from pathlib import Path
 

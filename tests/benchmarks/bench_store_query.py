@@ -1,4 +1,4 @@
-"""This file holds how long the store takes to answer, at ten thousand, a hundred thousand and a million trajectories.
+"""Query times of the store at ten thousand, a hundred thousand and a million trajectories.
 
 The index is filled by commits without objects, from a world of realistic proportions (see store_facts.py). Every
 question of a shape asks for other values; the floor is the bare reading of 32 rows whose ids are known.

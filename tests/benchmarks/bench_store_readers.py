@@ -1,4 +1,4 @@
-"""This file holds what many readers get out of one index while a writer commits to it, and what they cost it."""
+"""Throughput of many readers of one index while a writer commits to it, and their cost for the writer."""
 
 import time
 from concurrent.futures import ProcessPoolExecutor

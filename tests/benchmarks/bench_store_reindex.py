@@ -1,4 +1,4 @@
-"""This file holds how fast an empty index is rebuilt from the objects alone, beside the bare reading of all bytes."""
+"""Speed of rebuilding an empty index from the objects alone, beside a plain read of all bytes."""
 
 import sys
 import time
@@ -46,7 +46,7 @@ def _figure(place: str, num_trajectories: int, rounds: list[tuple[float, float]]
 
 
 def _rebuild(settings: Settings) -> float:
-    """Give the seconds of a rebuild."""
+    """Return the seconds of a rebuild."""
     store = open_store(settings)
     store.redis.flushall()
     began = time.perf_counter()

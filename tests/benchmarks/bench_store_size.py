@@ -1,4 +1,4 @@
-"""This file holds what a long history costs: 30 turns as segments keep them, beside every prompt kept whole."""
+"""Size of a long history: 30 turns as segments store them, beside every prompt stored whole."""
 
 from collections.abc import Iterator
 from pathlib import Path

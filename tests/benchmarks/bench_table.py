@@ -1,4 +1,4 @@
-"""This file holds the one table that ``make bench`` prints."""
+"""The one table that ``make bench`` prints."""
 
 import msgspec
 from rich.console import Console

@@ -1,6 +1,6 @@
-"""This file holds a fast engine with canned answers: vLLM's form, ids and log-probabilities, made once.
+"""A fast engine with canned answers: vLLM's form, ids and log-probabilities, made once.
 
-``python canned_engine.py PORT``. What it answers follows from the request: ``max_tokens`` and ``stream`` in the body,
+``python canned_engine.py PORT``. Its answer depends on the request: ``max_tokens`` and ``stream`` in the body,
 and one prompt id for every four bytes of it.
 """
 

@@ -1,4 +1,4 @@
-"""This file holds the process in which calls of the official openai client are captured in one way, and timed.
+"""Process that captures calls of the official openai client with one library, and times them.
 
 ``capture_child.py MODULE VARIANT DIRECTORY`` reads lines ``NUM_BYTES NUM_CALLS`` and answers each with one line of
 JSON. The client's transport answers from memory, so nothing but the client and what captures it takes time. Captured
@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def measure(plain: Ask, capturing: Capturing, num_bytes: int, num_calls: int) -> dict[str, float]:
-    """Give microseconds of CPU a call: the plain call, what capture adds in this thread, and what in other threads."""
+    """Return CPU microseconds per call: the plain call, and what capture adds in this thread and in other threads."""
     plains, added = list[float](), list[float]()
     process, thread = time.process_time(), time.thread_time()
     for block in range(0, num_calls, BLOCK):
@@ -76,7 +76,7 @@ def new_client() -> openai.OpenAI:
 
 
 def asking(client: openai.OpenAI) -> Ask:
-    """Give what an agent does."""
+    """Return the call that an agent makes."""
     return lambda messages: client.chat.completions.create(model="policy", messages=messages, temperature=0.7)
 
 

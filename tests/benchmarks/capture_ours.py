@@ -1,4 +1,4 @@
-"""This file holds our own ways to capture a call, for the benchmark."""
+"""Our own ways to capture a call, for the benchmark."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""This file holds other people's ways to capture a call, for the benchmark; it runs in the peers' environment."""
+"""Other projects' ways to capture a call, for the benchmark; runs in the peers' environment."""
 
 import importlib
 import json

@@ -1,6 +1,6 @@
-"""This file holds whoever asks the store while something else is measured: all that a store is asked, in turns.
+"""Client that queries the store during another measurement: every kind of query, in turns.
 
-``dispatch_asker.py NUM_TRAJECTORIES QUERIES_PER_SECOND`` asks until its standard input closes, then says how often.
+``dispatch_asker.py NUM_TRAJECTORIES QUERIES_PER_SECOND`` asks until its standard input closes, then prints the count.
 """
 
 import sys

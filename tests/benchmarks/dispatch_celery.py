@@ -1,4 +1,4 @@
-"""This file holds celery as a contender: acknowledged late, so that what a dead worker held is done again.
+"""Celery as a contender: it acknowledges late, so that another worker repeats a dead worker's tasks.
 
 Run as a program it submits; ``celery -A dispatch_celery worker`` works. In the peers' environment.
 """

@@ -1,4 +1,4 @@
-"""This file holds how each contender is started, and what it promises when a worker dies."""
+"""Start of each contender, and its promise when a worker dies."""
 
 import sys
 from collections.abc import Iterator
@@ -39,7 +39,7 @@ def run_redis(directory: Path) -> Iterator[str]:
 
 
 def new_ours(settings: Settings, num_workers: int, batch: int) -> Contender:
-    """Our queue, whose workers claim and settle so many at once."""
+    """Return our queue; its workers claim and settle ``batch`` tasks at once."""
     program = [sys.executable, str(HERE / "dispatch_ours.py")]
     return Contender(
         name=f"ours, batch {batch}",

@@ -1,4 +1,4 @@
-"""This file holds contenders at work: some worker processes and one that submits, frozen while others are measured."""
+"""Contenders at work: worker processes and one submitter, frozen during measurements of others."""
 
 import os
 import random
@@ -20,9 +20,9 @@ _ROUND_SECONDS = 60.0
 _END_SECONDS = 10.0
 _POLL_SECONDS = 0.005
 _NUM_WAKING = 20
-"""Single tasks that do not count: whoever was frozen may first have to connect again."""
+"""Single tasks that do not count: a process that was frozen may first have to reconnect."""
 _BEGIN_AT, _END_AT = 0.1, 0.95
-"""Shares of a round between which its speed is taken: all work, and nobody has run dry."""
+"""Fractions of a round between which its speed is measured: every worker is busy there."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +77,7 @@ class Crew:
             self._await_count(num, deadline)
 
     def rate(self, num_tasks: int) -> float:
-        """Tasks per second while so many are worked off that were all there before."""
+        """Return tasks per second for ``num_tasks`` tasks that are all queued before the start."""
         self.freeze()
         before = count_in(self._directory)
         self.order("fill", num_tasks)
@@ -104,7 +104,7 @@ class Crew:
         self._await_count(before + num_tasks, time.monotonic() + _ROUND_SECONDS)
 
     def _await_count(self, num: int, deadline: float) -> tuple[int, float]:
-        """Wait until so many are done; give how many are, and when."""
+        """Wait until ``num`` are done; return the number done, and the time."""
         while (found := count_in(self._directory)) < num:
             if time.monotonic() > deadline:
                 raise RuntimeError(

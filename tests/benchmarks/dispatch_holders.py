@@ -1,8 +1,8 @@
-"""This file holds processes that hold leases: many workers in one process, or one worker that is there to be killed.
+"""Processes that hold leases: many workers in one process, or one worker that the benchmark kills.
 
-``dispatch_holders.py keep NUM_WORKERS NUM_LEASES`` keeps so many for each worker until its standard input closes, and
-then says how many were lost. ``dispatch_holders.py lease`` takes one lease, keeps it, and writes down when it had it;
-``dispatch_holders.py take NUM`` takes so many as they come, and writes down when. All of run ``held``.
+``dispatch_holders.py keep NUM_WORKERS NUM_LEASES`` keeps NUM_LEASES for each worker until its standard input closes,
+then prints how many were lost. ``dispatch_holders.py lease`` acquires one lease, keeps it, and writes down the time.
+``dispatch_holders.py take NUM`` acquires NUM leases as they come, and writes down each time. All of run ``held``.
 """
 
 import os
@@ -55,7 +55,7 @@ def _beat(queue: Queue, worker: str, leases: Sequence[Lease], ended: Event) -> N
 
 
 def take(queue: Queue, num: int) -> None:
-    """Take so many leases, one by one, and say of each when that was."""
+    """Acquire ``num`` leases one by one, and print the time of each."""
     worker = f"taker-{os.getpid()}"
     for _ in range(num):
         while not (found := queue.claim(worker, 1, run=RUN, wait_seconds=_WAIT_SECONDS)):

@@ -1,4 +1,4 @@
-"""This file holds Agent Lightning's local controller: its server, in whose memory all lies, and a process per rollout.
+"""Agent Lightning's local controller: a server with everything in memory, and a process per rollout.
 
 It looks for work every 0.05 s; by default it does every 10 s, and could not start more than 5 rollouts a second.
 """
@@ -47,7 +47,7 @@ class Lightning:
         return num_rollouts / seconds
 
     def post(self, path: str, body: object) -> None:
-        """Tell it something."""
+        """Post a request to the server."""
         requests.post(f"{self.url}{path}", json=body, headers=self.headers, timeout=_ANSWER_SECONDS).raise_for_status()
 
     def _terminal(self, after: int) -> dict:

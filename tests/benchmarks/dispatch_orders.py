@@ -1,4 +1,4 @@
-"""This file holds the process that submits: it does what lines on its standard input say, and answers each."""
+"""The process that submits: it executes orders from its standard input, and answers each."""
 
 import random
 import sys
@@ -15,8 +15,8 @@ def serve_orders(fill: Callable[[int], None], ask: Callable[[], None]) -> None:
     """Submit until standard input ends.
 
     Args:
-        fill: submits so many tasks at once; on ``fill NUM``.
-        ask: submits one that carries the time; on ``ask NUM`` so many times, with pauses.
+        fill: submits NUM tasks at once; on ``fill NUM``.
+        ask: submits one task that carries the time; called NUM times with pauses on ``ask NUM``.
     """
     print("ready", flush=True)
     for line in sys.stdin:

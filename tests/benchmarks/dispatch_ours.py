@@ -1,4 +1,4 @@
-"""This file holds our queue as a contender: a worker that claims and settles, and whoever submits.
+"""Our queue as a contender: a worker that claims and settles, and a submitter.
 
 ``dispatch_ours.py work BATCH`` or ``dispatch_ours.py submit``. Tasks are those of groups of 8; a settled attempt is in
 the outbox, so that its acceptance outlives Redis. Submitted tasks that are timed are groups of one.
@@ -21,7 +21,7 @@ RUN = "bench"
 
 
 def work(queue: Queue, batch: int, tally: Tally) -> None:
-    """Claim so many at once and settle them at once, until the process is ended."""
+    """Claim ``batch`` tasks at once and settle them at once, until the process ends."""
     worker = f"w-{os.getpid()}"
     while True:
         leases = queue.claim(worker, batch, run=RUN, wait_seconds=30.0)

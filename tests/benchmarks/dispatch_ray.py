@@ -1,8 +1,7 @@
-"""This file holds Ray's actor calls as a contender; they need no Redis, and the caller keeps what is on its way.
+"""Ray's actor calls as a contender; they need no Redis, and the caller keeps track of pending calls.
 
-``dispatch_ray.py NUM_WORKERS NUM_ROUNDS SECONDS NUM_ASKED`` prints, as JSON, calls per second of each round and how
-long single calls were on their way. Calls are tried again when an actor dies, for as long as the caller lives.
-In the peers' environment.
+``dispatch_ray.py NUM_WORKERS NUM_ROUNDS SECONDS NUM_ASKED`` prints, as JSON, calls per second of each round and the
+delays of single calls. Ray retries the calls of a dead actor while the caller runs. In the peers' environment.
 """
 
 import json
@@ -25,12 +24,12 @@ class Worker:
         """Do it."""
 
     def wait(self, sent_at: float) -> float:
-        """Give how long the call was on its way."""
+        """Return the seconds since the call was sent."""
         return time.monotonic() - sent_at
 
 
 def _rate(workers: list, seconds: float) -> float:
-    """Keep so many calls on their way, in turns, for so long; give calls per second."""
+    """Keep ``_IN_FLIGHT`` calls pending for ``seconds``, in turns; return calls per second."""
     began, num_done, turn = time.monotonic(), 0, 0
     waiting = []
     while time.monotonic() - began < seconds:

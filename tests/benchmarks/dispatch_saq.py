@@ -1,4 +1,4 @@
-"""This file holds saq as a contender; a job that a dead worker held is tried again by its sweep.
+"""saq as a contender; its sweep retries the jobs of a dead worker.
 
 Run as a program it submits; ``saq dispatch_saq.settings`` works. In the peers' environment.
 """
@@ -14,7 +14,7 @@ from saq.queue.redis import RedisQueue
 
 _AT_ONCE = 100
 _JOB = {"retries": 3, "ttl": -1}
-"""Tried again, and forgotten once done: nobody asks for results."""
+"""Retried, and deleted once done: the benchmark reads no results."""
 
 queue = RedisQueue(Redis.from_url(os.environ["BENCH_REDIS"], socket_timeout=None))
 """Without the client's own limit of 5 s: it waits for a job without end, and one that comes at the limit is lost."""

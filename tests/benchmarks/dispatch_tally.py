@@ -1,7 +1,7 @@
-"""This file holds how workers tell what they have done: each process has a counter and a list of waits in files.
+"""Tally of the workers: each process has a counter and a list of delays in files.
 
-It knows nothing of any queue and needs nothing but Python, so that all contenders' workers say it in the same way and
-at the same price. Times are those of the machine's monotonic clock, which all processes share.
+It knows nothing of any queue and needs nothing but Python, so that all contenders' workers report in the same way and
+at the same cost. Times are those of the machine's monotonic clock, which all processes share.
 """
 
 import os
@@ -25,17 +25,17 @@ class Tally:
         begun.write_bytes(_COUNT.pack(0))
         with begun.open("r+b") as file:
             self._mapped = mmap(file.fileno(), _COUNT.size)
-        begun.rename(path)  # whole, for whoever adds them up
+        begun.rename(path)  # atomic, so that a reader never sees an unfinished file
         self._num = 0
         self._waits = path.with_suffix(".waits")
 
     def count(self, num: int = 1) -> None:
-        """Say that so many tasks are done."""
+        """Count ``num`` more tasks as done."""
         self._num += num
         _COUNT.pack_into(self._mapped, 0, self._num)
 
     def note_wait(self, seconds: float) -> None:
-        """Say how long a task took from whoever asked for it to whoever does it."""
+        """Append the delay from the submission of a task to its start."""
         with self._waits.open("ab") as file:
             file.write(array("d", [seconds]).tobytes())
 

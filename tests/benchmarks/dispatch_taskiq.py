@@ -1,4 +1,4 @@
-"""This file holds taskiq as a contender: its Redis stream broker, which is the one that acknowledges.
+"""taskiq as a contender: its Redis stream broker, the one that acknowledges.
 
 Run as a program it submits; ``taskiq worker dispatch_taskiq:broker`` works. In the peers' environment.
 """

@@ -1,6 +1,6 @@
-"""This file holds the toy agent: three calls, then its own reward. ``play`` runs in a worker's process.
+"""The toy agent: three calls, then its own reward. ``play`` runs in a worker's process.
 
-The model is the scripted engine, so that what is measured is everything but a model.
+The model is the scripted engine, so that the benchmark measures everything but a model.
 """
 
 import openai

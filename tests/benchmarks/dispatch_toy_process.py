@@ -1,4 +1,4 @@
-"""This file holds the toy agent as a process of its own: standard library only, so that it starts at once.
+"""The toy agent as a process of its own: standard library only, so that it starts fast.
 
 As a command it prints its reward; Agent Lightning's controller runs the class, whose reward it sends as an event.
 """
@@ -34,7 +34,7 @@ def play(url: str, key: str) -> None:
 
 
 class Toy:
-    """As Agent Lightning wants it."""
+    """The form that Agent Lightning requires."""
 
     def run(self) -> None:
         """Play, then judge."""

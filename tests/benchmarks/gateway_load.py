@@ -1,4 +1,4 @@
-"""This file holds the clients of the gateway's benchmark: what they ask, and how long each call took them."""
+"""Clients of the gateway's benchmark: their requests, and the duration of each call."""
 
 import asyncio
 import json
@@ -33,7 +33,7 @@ class Load:
         return f"{self.prompt_bytes >> 10} KB prompt, {self.num_tokens:,} tokens {how}"
 
     def body(self) -> bytes:
-        """A request whose last message nobody asked before; the others are the history that a rollout repeats."""
+        """Return a request with a new last message; the others are the history that a rollout repeats."""
         num_messages = max(1, self.prompt_bytes // _MESSAGE_BYTES)
         texts = [f"{index} {_text(self.prompt_bytes // num_messages - 60)}" for index in range(num_messages)]
         roles = ("user", "assistant")
@@ -52,7 +52,7 @@ async def ask_all(load: Load, doors: Sequence[Door], num_clients: int = 8) -> li
 
 
 async def ask_evenly(load: Load, doors: Sequence[Door], num_calls: int, per_second: float) -> list[float]:
-    """Begin so many calls a second, whether or not earlier ones ended, by turns through all doors."""
+    """Begin ``per_second`` calls a second, whether or not earlier ones ended, by turns through all doors."""
     began, calls = time.perf_counter(), list[asyncio.Task[float]]()
     async with _session() as session:
         for number in range(num_calls):

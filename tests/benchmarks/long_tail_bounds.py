@@ -1,4 +1,4 @@
-"""This file holds how fast rollouts could be consumed if nothing but the agents took time: two bounds, both pure.
+"""Speed of consumption if nothing but the agents took time: two bounds, both pure.
 
 ``least_seconds`` holds for every schedule: slots cannot do more than all the work, and the longest rollout takes as
 long as it takes (Graham, Bounds on Multiprocessing Timing Anomalies, SIAM J. Appl. Math. 17, 1969). ``list_seconds``
@@ -31,7 +31,7 @@ def list_seconds(
         groups: [num_groups][group_size] seconds that each rollout takes, in the order of asking.
         slots: rollouts that run at the same time.
         groups_per_step: groups that are consumed together.
-        max_staleness: so many steps' groups are asked for ahead.
+        max_staleness: number of steps whose groups are asked for ahead.
         longest_first: of the groups that wait, the one with the longest rollout goes first.
     """
     now, num_asked, num_closed = 0.0, 0, 0

@@ -1,4 +1,4 @@
-"""This file holds the proxies of others in the gateway's benchmark: LiteLLM's, and Agent Lightning's."""
+"""Other projects' proxies in the gateway's benchmark: LiteLLM's, and Agent Lightning's."""
 
 import secrets
 import time

@@ -1,4 +1,4 @@
-"""This file holds the floor of a recording proxy: aiohttp, raw request and answer bytes in one write, nothing else.
+"""The floor of a recording proxy: aiohttp, raw request and answer bytes in one write, nothing else.
 
 ``python plain_proxy.py PORT UPSTREAM FILE``. It reads no token, checks no key and knows no rollout.
 """

@@ -1,4 +1,4 @@
-"""This file holds the processes that a call may go through in the gateway's benchmark, and what they have used."""
+"""Proxy processes of the gateway's benchmark, and the resources they used."""
 
 import os
 import socket
@@ -100,7 +100,7 @@ def start_ours(directory: Path, engine_url: str) -> Iterator[Proxy]:
 
 
 def open_doors(proxy: Proxy, num_doors: int) -> list[Door]:
-    """Open so many rollouts."""
+    """Open ``num_doors`` rollouts."""
     return [proxy.new_door() for _ in range(num_doors)]
 
 

@@ -1,4 +1,4 @@
-"""This file holds the world that the store is measured in: what is true of its trajectories, by their number.
+"""The simulated world of the store's benchmark: the facts of each trajectory, by its number.
 
 The same number always gives the same facts, and they do not depend on how many others there are. Eight runs train on
 ten task types; each task is tried eight times, a trajectory starts every 2.6 s, and a policy version lasts for 200 of
@@ -93,7 +93,7 @@ def task_id_of(number: int) -> str:
 
 
 def facts_of(number: int, num_steps: int | None = None) -> Facts:
-    """Give the facts of one trajectory; None: 2 to 14 steps, 8 in the mean."""
+    """Return the facts of one trajectory; None: 2 to 14 steps, 8 in the mean."""
     task, random = number // ROLLOUTS_PER_TASK, Random(number)
     of_task = Random(-1 - task)
     task_type = of_task.choices(_TYPE_NAMES, _TYPE_WEIGHTS)[0]

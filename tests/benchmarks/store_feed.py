@@ -1,6 +1,4 @@
-"""This file holds the way of trajectories into the store, as they go in earnest: written to logs here, shipped by a
-process of their own.
-"""
+"""Feed of trajectories into the store on the production path: logs written here, shipped by another process."""
 
 import time
 from collections.abc import Iterable, Sequence
@@ -38,12 +36,12 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def kilobytes_each(self) -> float:
-        """Of what is stored of one."""
+        """Return the stored kilobytes of one trajectory."""
         return self.num_bytes / self.num_trajectories / 1000
 
 
 def feed(settings: Settings, trajectories: Sequence[Appends], per_segment: int) -> Stored:
-    """Write logs of so many trajectories, each on disk before the next begins, and wait until all are queryable.
+    """Write logs of ``per_segment`` trajectories, each on disk before the next begins; wait until all are queryable.
 
     The shipper is started by a record that does not count.
     """
@@ -60,7 +58,7 @@ def feed(settings: Settings, trajectories: Sequence[Appends], per_segment: int) 
 
 
 def write_logs(recorder: Recorder, trajectories: Iterable[Appends], per_log: int) -> None:
-    """Write logs of so many trajectories."""
+    """Write logs of ``per_log`` trajectories each."""
     num_written = 0
     for num_written, appends in enumerate(trajectories, start=1):
         for records in appends:

@@ -1,5 +1,6 @@
-"""This file holds how an index is filled without objects: what segments would say of trajectories is committed as a
-shipper commits it. It alone knows the inside of the store.
+"""Direct fill of an index without objects: it commits summaries as a shipper would.
+
+Only this benchmark file knows internals of the store.
 """
 
 import sys

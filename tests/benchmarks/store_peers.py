@@ -1,4 +1,4 @@
-"""This file holds other ways to keep trajectories: an object each, rows of SQLite, files of Parquet.
+"""Other formats for trajectories: an object each, rows of SQLite, files of Parquet.
 
 Each keeps the same records, packed and compressed as a segment packs them, beside the columns that a query needs. None
 of them reads what it is given, merges it with what came before, or works a reward out; so they have less to do.
@@ -54,7 +54,7 @@ def store_in_objects(s3_url: str, trajectories: Sized) -> Stored:
 
 
 def store_in_sqlite(directory: Path, trajectories: Sized, per_batch: int) -> Stored:
-    """Insert rows and bodies, so many in a transaction, each of which is on disk before the next begins."""
+    """Insert rows and bodies in transactions of ``per_batch``, each on disk before the next begins."""
     directory.mkdir()
     with closing(sqlite3.connect(directory / "trajectories.db", isolation_level=None)) as database:
         database.execute("PRAGMA journal_mode=WAL")
@@ -76,7 +76,7 @@ def store_in_sqlite(directory: Path, trajectories: Sized, per_batch: int) -> Sto
 
 
 def store_in_parquet(directory: Path, trajectories: Sized, per_batch: int) -> Stored:
-    """Write files of so many rows with their bodies, each on disk before the next begins."""
+    """Write files of ``per_batch`` rows with their bodies, each on disk before the next begins."""
     directory.mkdir()
     began = time.perf_counter()
     batches = _batches(trajectories, per_batch)

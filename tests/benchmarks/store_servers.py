@@ -1,7 +1,7 @@
-"""This file holds the servers of the store's benchmark: a Redis of our own, and moto as S3, each its own process.
+"""Servers of the store's benchmark: our own Redis, and moto as S3, each its own process.
 
-Run as a program it holds both: it prints their addresses as one line of JSON, and ends them when its standard input
-closes, so that they end with whoever started it.
+Run as a program it starts both and prints their addresses as one line of JSON. It ends them when its standard input
+closes, so they end with their parent.
 """
 
 import json
@@ -59,7 +59,7 @@ def run_servers(directory: Path) -> Iterator[Servers]:
 
 
 def _await_unlocked(path: Path) -> None:
-    """Wait until the Redis is gone, too: its keeper ends it once nobody uses it."""
+    """Wait until the Redis is gone, too: its keeper stops it after the last user."""
     deadline = time.monotonic() + _END_SECONDS
     while is_locked(path) and time.monotonic() < deadline:
         time.sleep(0.05)

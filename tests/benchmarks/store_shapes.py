@@ -1,4 +1,4 @@
-"""This file holds the questions that the store is asked in its benchmark, each about another thing every time."""
+"""Query shapes of the store's benchmark, with new values on each call."""
 
 from collections.abc import Callable
 from random import Random
@@ -14,7 +14,7 @@ Question: TypeAlias = dict[str, object]
 
 
 class Draw:
-    """Draws what to ask for in a world of so many trajectories."""
+    """Draws query values for a world of ``num_trajectories`` trajectories."""
 
     def __init__(self, seed: str, num_trajectories: int) -> None:
         self._random = Random(seed)
@@ -37,7 +37,7 @@ class Draw:
         return {"customer": f"c{self._random.randrange(NUM_CUSTOMERS)}"}
 
     def versions(self, num_versions: int) -> tuple[int, int]:
-        """So many in a row."""
+        """Return the first and last of ``num_versions`` neighbouring versions."""
         oldest = self._random.randrange(max(1, self._num // PER_VERSION - num_versions))
         return oldest, oldest + num_versions - 1
 

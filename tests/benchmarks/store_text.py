@@ -1,4 +1,4 @@
-"""This file holds text that compresses as text of models does, with token ids and log-probabilities to it."""
+"""Text that compresses as models' text does, with token ids and log-probabilities."""
 
 from functools import cache
 from itertools import accumulate
@@ -22,7 +22,7 @@ class Text(NamedTuple):
 
 
 def write_text(random: Random, num_words: int) -> Text:
-    """Write so many words; frequent ones are one token, rare ones two."""
+    """Write ``num_words`` words; frequent ones are one token, rare ones two."""
     words, ids_of, weights = _lexicon()
     chosen = random.choices(range(_NUM_WORDS), cum_weights=weights, k=num_words)
     ids = [token for word in chosen for token in ids_of[word]]

@@ -1,4 +1,4 @@
-"""This file holds what an agent says and hears in one trajectory: a prompt of 2 KB, then a tool's answer every turn."""
+"""Messages of one trajectory: a prompt of 2 KB, then a tool's answer every turn."""
 
 from collections.abc import Iterator
 from random import Random
@@ -42,7 +42,7 @@ def task_text(facts: Facts) -> Text:
 
 
 def turns_of(facts: Facts) -> Iterator[Turn]:
-    """Give the calls of a trajectory, in order."""
+    """Yield the calls of a trajectory, in order."""
     random = Random(facts.number)
     system, asked = write_text(Random(facts.task_type), _PROMPT_WORDS), task_text(facts)
     new: list[JsonObject] = [{"role": "system", "content": system.words}, {"role": "user", "content": asked.words}]

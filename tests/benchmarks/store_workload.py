@@ -1,4 +1,4 @@
-"""This file holds whole trajectories as gateway, worker and dispatcher record them: what the store is fed with.
+"""Whole trajectories as gateway, worker and dispatcher record them: the workload of the store's benchmark.
 
 A prompt is a delta against the turn before, and each message is stored once. The same facts give the same records.
 """
@@ -24,7 +24,7 @@ _TEMPLATE, _TOKENIZER = content_hash(b"template"), content_hash(b"tokenizer")
 
 
 def appends_of(facts: Facts) -> list[list[LogRecord]]:
-    """Give the records of a trajectory, those together that are written together."""
+    """Return the records of a trajectory, one list for each append."""
     calls = [call_id_of(facts, step) for step in range(facts.num_steps)]
     steps = [append for step, turn in enumerate(turns_of(facts)) for append in _step(facts, calls, step, turn)]
     task = Task(

@@ -1,6 +1,6 @@
-"""This file holds what tests of training share: a tiny model, an engine, and a thread that plays.
+"""Fixtures of training tests: a tiny model, an engine, and a thread that plays rollouts.
 
-torch takes seconds to import, which collecting the tests must not.
+torch takes seconds to import, so it is imported inside fixtures: collection stays fast.
 """
 # ruff: noqa: PLC0415  # so the imports stand where they are needed
 

@@ -1,4 +1,4 @@
-"""This file holds the main job on its real parts: vLLM, veRL, Redis, LangGraph; a few steps, several switches."""
+"""The main job on its real parts: vLLM, veRL, Redis, LangGraph; a few steps, several weight switches."""
 
 import json
 import subprocess

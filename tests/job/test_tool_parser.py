@@ -1,4 +1,4 @@
-"""This file holds exact tokens on vLLM's own tool parser: what is recorded is what vLLM says that it sampled."""
+"""Exact tokens under vLLM's own tool parser: the record equals the tokens that vLLM reports as sampled."""
 
 import importlib.util
 import json

@@ -1,4 +1,4 @@
-"""This file holds what training and the dispatcher promise together: when groups begin, which count, why it ends."""
+"""Training and dispatcher together: when groups begin, which ones count, why a run ends."""
 
 import pytest
 

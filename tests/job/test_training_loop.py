@@ -1,6 +1,6 @@
-"""This file holds what a training run promises on real parts: veRL, Redis, the dispatcher's queue, engines that switch.
+"""A training run on real parts: veRL, Redis, the dispatcher's queue, engines that switch weights.
 
-Only the worker is short: a thread plays every rollout as soon as it is given out, under the version that serves.
+Only the worker is simple: a thread plays every rollout as soon as it is leased, under the serving policy version.
 """
 
 import signal

@@ -1,6 +1,6 @@
-"""This file holds what one real veRL update on a CPU must do: agree with the sampler, follow the reward, go on exactly.
+"""One real veRL update on a CPU: it agrees with the sampler, follows the reward and resumes exactly.
 
-torch and veRL take ten seconds to import, which collecting the tests must not.
+torch and veRL take ten seconds to import, so they are imported inside tests: collection stays fast.
 """
 # ruff: noqa: PLC0415  # so the imports stand where they are needed
 

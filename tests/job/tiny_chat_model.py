@@ -1,4 +1,4 @@
-"""This file holds a tiny untrained chat model with a byte-level tokenizer, whose template knows tools."""
+"""A tiny untrained chat model with a byte-level tokenizer, whose template supports tools."""
 
 from pathlib import Path
 

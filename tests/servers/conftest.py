@@ -1,4 +1,4 @@
-"""This file holds a store over servers of each make, and the ways records get into it without a process."""
+"""A store over servers of each make, and ways to add records without a process."""
 
 import time
 from collections import defaultdict
@@ -64,7 +64,7 @@ def store(objects_settings: Settings) -> Store:
 
 @pytest.fixture
 def put(store: Store) -> Callable[..., str]:
-    """``put(*records)``: writes a segment that nobody has indexed; gives its name."""
+    """``put(*records)``: writes a segment without indexing it; returns its name."""
 
     def put(*records: LogRecord) -> str:
         owned: defaultdict[str, list[StoredRecord]] = defaultdict(list)

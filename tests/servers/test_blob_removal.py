@@ -1,4 +1,4 @@
-"""This file holds when blobs go: with the last who needs them, down to the bytes, and never while somebody does."""
+"""Blobs are deleted with their last user, down to the bytes, and never earlier."""
 
 import base64
 import random
@@ -189,7 +189,7 @@ def test_a_shipper_that_died_before_its_segment_is_followed_by_one_that_uses_its
     ship(*records, name=name)
 
     assert len(blobs_in(store)) == 1
-    assert len(watched.blobs("put")) == 2  # nobody knew whether it had been stored
+    assert len(watched.blobs("put")) == 2  # whether the first put succeeded was not known
     assert shows(store, "x.0-0")
 
 

@@ -1,4 +1,4 @@
-"""This file holds what is promised of large contents and media: stored once, read on demand, never a wrong byte."""
+"""Large contents and media: stored once, read on demand, never a wrong byte."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""This file holds what becomes of damage to index or objects: it is found, named, mended and never given out."""
+"""Damage to index or objects is found, named, repaired and never served."""
 
 import pytest
 

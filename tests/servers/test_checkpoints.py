@@ -1,4 +1,4 @@
-"""This file holds what checkpoints promise: read back as stored or not at all, and gone when nobody can need them."""
+"""Checkpoints: read back as stored or not at all, and deleted once no attempt can need them."""
 
 import msgspec
 import pytest

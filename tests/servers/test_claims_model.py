@@ -1,4 +1,4 @@
-"""This file holds claims against a model of them in plain Python: whatever happens, both say the same."""
+"""Claims against a model in plain Python: after any sequence of events both agree."""
 
 from dataclasses import dataclass, field
 from itertools import count

@@ -1,4 +1,4 @@
-"""This file holds that a namespace is legal in a Redis Cluster: all keys of one command lie in one hash slot."""
+"""A namespace is legal in a Redis Cluster: all keys of one command are in one hash slot."""
 
 import threading
 

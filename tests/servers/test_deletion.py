@@ -1,4 +1,4 @@
-"""This file holds what deletion promises: nobody finds it, nothing brings it back, and no object holds a byte of it."""
+"""Deletion: no search finds the trajectory, nothing restores it, and no object contains a byte of it."""
 
 import pytest
 import zstandard

@@ -1,4 +1,4 @@
-"""This file holds deletion against a plain model: whatever the order of events, the dead stay dead, the living stay."""
+"""Deletion against a plain model: in any order of events, deleted stays deleted, and the rest stays."""
 
 import pytest
 from hypothesis import HealthCheck, given

@@ -1,4 +1,4 @@
-"""This file holds what expiry promises: all rules hold of what goes, and nothing goes that somebody waits for."""
+"""Expiry: every rule must match, and a trajectory that a consumer waits for stays."""
 
 import time
 

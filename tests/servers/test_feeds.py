@@ -1,4 +1,4 @@
-"""This file holds what a consumer's feed is promised: splits apart, rebuilds, deletions and lost answers survived."""
+"""A consumer's feed: splits stay apart; rebuilds, deletions and lost answers change nothing."""
 
 import pytest
 from redis import Redis

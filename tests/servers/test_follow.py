@@ -1,4 +1,4 @@
-"""This file holds what a consumer of groups is promised: whole groups, in order of closing, until it acknowledges."""
+"""A consumer of groups receives whole groups, in order of closing, until it acknowledges them."""
 
 import threading
 

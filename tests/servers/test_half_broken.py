@@ -1,4 +1,4 @@
-"""This file holds what an index is promised that lost any of its keys: a check says so, and all answers come back."""
+"""An index that lost any of its keys: a check reports it, and every answer comes back."""
 
 import random
 
@@ -15,7 +15,7 @@ from agent_layer.store.segments.tombstones import write_tombstones
 
 SEEDS = range(12)
 SHARED = ("ordinals", "events", "reindexing", "quarantine", "replaced", "unneeded", "compacting", "blobs")
-"""What no segment says, or nobody misses."""
+"""Keys whose content is in no segment, or whose loss has no effect."""
 
 
 @pytest.fixture

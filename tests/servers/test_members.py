@@ -1,6 +1,6 @@
-"""This file holds what the members of one consumer are promised: each group is one living member's, until it is done.
+"""Members of one consumer: each group belongs to one live member until it is acknowledged.
 
-A member lapses here by being set back on the server's clock; ``integration/faults`` kills real ones..
+To let a member lapse, a test sets it back on the server's clock; ``integration/faults`` kills real members.
 """
 
 import threading

@@ -1,4 +1,4 @@
-"""This file holds what every object store has to do, over a directory and over S3."""
+"""Every object store, over a directory and over S3."""
 
 from concurrent.futures import ThreadPoolExecutor
 

@@ -1,4 +1,4 @@
-"""This file holds what the small reader of a bucket promises: all records, without Redis and without this project."""
+"""The small bucket reader returns all records, without Redis and without this project."""
 
 import json
 import subprocess

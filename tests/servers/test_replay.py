@@ -1,4 +1,4 @@
-"""This file holds what a replay promises: the bytes that were trained, whatever is judged, lost or rebuilt later."""
+"""Replay returns the trained bytes, whatever is rescored, lost or rebuilt later."""
 
 import time
 

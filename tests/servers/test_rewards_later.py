@@ -1,4 +1,4 @@
-"""This file holds what judgements that come later promise: they replace what stood, and nothing is forgotten."""
+"""Later rewards replace earlier ones, and none is lost."""
 
 import math
 

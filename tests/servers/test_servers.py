@@ -1,4 +1,4 @@
-"""This file holds which servers the contract is tested over; one that is missing is named here."""
+"""The list of server makes for these tests; a missing one is named here."""
 
 import pytest
 from redis import Redis

@@ -1,4 +1,4 @@
-"""This file holds the way of a record from ``append`` into each kind of object store, through a shipper of its own."""
+"""The path of a record from ``append`` into each kind of object store, through a shipper of its own."""
 
 import threading
 

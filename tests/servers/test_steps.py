@@ -1,4 +1,4 @@
-"""This file holds what reading many trajectories promises: all of them, in order, no more at once than a few."""
+"""Reading many trajectories yields all of them, in order, with only a few in memory."""
 
 from itertools import islice
 

@@ -1,4 +1,4 @@
-"""This file holds what every store promises its readers, over a directory and over S3."""
+"""Every store's promises to its readers, over a directory and over S3."""
 
 import math
 import random

@@ -1,4 +1,4 @@
-"""This file holds that Redis and S3 are reached under TLS, and that a certificate of the wrong authority is named."""
+"""Redis and S3 under TLS; an error names a certificate of the wrong authority."""
 
 import socket
 import ssl
@@ -39,7 +39,7 @@ def certificates(tmp_path_factory):
 
 @pytest.fixture
 def under_tls(certificates):
-    """``under_tls(port)``: the port of loopback that passes on to that one what it is told under TLS."""
+    """``under_tls(port)``: a loopback port that accepts TLS and forwards to ``port``."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificates[0], certificates[0].with_suffix(".key"))
     listeners = []

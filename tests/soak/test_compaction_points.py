@@ -155,7 +155,7 @@ def compact_and_die(settings, redis, keys):
 
 @pytest.mark.parametrize("dies", ["before", "after", "after, and the index is lost"])
 def test_whatever_the_point_the_next_run_does_the_rest(store, compact_and_die, dies):
-    """Somebody dies before the compaction that is killed, or after it."""
+    """A trajectory is deleted before the killed compaction, or after it."""
     expected: list[bytes] = []
     for turn in count(step=1 if dies == "before" else 3):
         expected += scatter(store, turn)

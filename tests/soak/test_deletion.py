@@ -1,4 +1,4 @@
-"""This file holds what happens to a deletion whose process is killed, and to logs that speak of the dead afterwards."""
+"""A deletion whose process is killed, and logs that mention deleted trajectories afterwards."""
 
 import os
 import shutil

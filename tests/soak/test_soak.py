@@ -43,9 +43,9 @@ class Crowd:
         return subprocess.Popen(command, env=own, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def rage(self) -> None:
-        """Kill one of those that write or ship, and start it again; shippers are started by whoever writes.
+        """Kill a writer or a shipper; restart a writer (writers start shippers).
 
-        Who has not written yet is let live: on a slow machine nobody would ever come to write.
+        A writer without a first record is spared: on a slow machine it would never reach one.
         """
         name = self._chance.choice(list(self._victims))
         if self._chance.random() < 0.5:
@@ -86,7 +86,7 @@ class Crowd:
             self._bury(process)
 
     def is_drained(self) -> bool:
-        """Whether no log waits any more; sees to it that somebody ships."""
+        """Whether no log waits any more; starts a shipper where one does."""
         left = False
         for name, settings in self.settings.items():
             if name != "reader" and waiting_in(settings.log_dir):

@@ -1,4 +1,4 @@
-"""This file holds OpenTelemetry's own convention for generative AI: messages in parts, as JSON text or structured."""
+"""OpenTelemetry's own convention for generative AI: messages in parts, as JSON text or structured."""
 
 from typing import cast
 
@@ -21,13 +21,13 @@ SESSIONS = (names.CONVERSATION,)
 
 _CALLS = (names.CHAT, "text_completion", "generate_content")
 _DETAILS = "gen_ai.client.inference.operation.details"
-"""Event that carries the contents where they are not attributes of the span."""
+"""Event that carries the contents if the span's attributes do not."""
 _REASONS = {"tool_call": "tool_calls"}
 """Finish reasons whose name in a chat answer differs."""
 
 
 def read(span: ReceivedSpan) -> SpanMeaning | None:
-    """Say what the span tells of; None when it does not follow this convention."""
+    """Interpret a span; None if it does not follow this convention."""
     attributes = span.attributes
     operation = first_text(attributes, names.OPERATION)
     if operation in _CALLS:
@@ -46,7 +46,7 @@ def read(span: ReceivedSpan) -> SpanMeaning | None:
 
 
 def requested_sampling(attributes: JsonObject) -> JsonObject:
-    """Return what was asked of the sampler, by the names of a chat request."""
+    """Return the sampling parameters, by their names in a chat request."""
     asked = {name: attributes[told] for name, told in names.SAMPLING.items() if told in attributes}
     return asked | ({"n": attributes[names.CHOICE_COUNT]} if names.CHOICE_COUNT in attributes else {})
 
@@ -84,7 +84,7 @@ def _reason(told: str | None) -> str | None:
 
 
 def _tool(told: JsonObject) -> JsonObject:
-    """Return a tool as a chat request has it; others leave out the object in between."""
+    """Return a tool in chat request form; some instrumentations omit the ``function`` object."""
     if "function" in told:
         return told
     return {"type": "function", "function": {name: value for name, value in told.items() if name != "type"}}

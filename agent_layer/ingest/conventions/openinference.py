@@ -1,4 +1,4 @@
-"""This file holds the convention of OpenInference (Arize Phoenix): lists are spread over numbered attributes."""
+"""Convention of OpenInference (Arize Phoenix): lists are spread over numbered attributes."""
 
 from agent_layer.ingest import (
     AgentRun,
@@ -22,7 +22,7 @@ _NO_SAMPLING = ("model", "messages", "tools", "stream", "stream_options", "extra
 
 
 def read(span: ReceivedSpan) -> SpanMeaning | None:
-    """Say what the span tells of; None when it does not follow this convention."""
+    """Interpret a span; None if it does not follow this convention."""
     attributes = span.attributes
     match first_text(attributes, "openinference.span.kind"):
         case "LLM":
@@ -59,7 +59,7 @@ def _model_call(attributes: JsonObject) -> ModelCall:
 
 
 def _actions(attributes: JsonObject, answers: list[JsonObject]) -> list[Action]:
-    """Choices, each with its own finish reason where the raw answer tells it."""
+    """Return choices, each with the finish reason of the raw answer where present."""
     raw = as_json_object(parse_json_text(attributes.get("output.value")))
     each = [choice.get("finish_reason") for choice in as_json_objects(raw.get("choices"))]
     reasons = each if len(each) == len(answers) else [attributes.get("llm.finish_reason")] * len(answers)

@@ -1,6 +1,6 @@
-"""This file holds the convention of OpenLLMetry (Traceloop): numbered prompts and completions, entities around them.
+"""Convention of OpenLLMetry (Traceloop): numbered prompts and completions, entities around them.
 
-Its newer releases write model calls by the GenAI conventions, which are read elsewhere, and entities as before.
+Its newer releases write model calls by the GenAI conventions (``genai``), and entities as before.
 """
 
 from agent_layer import otel_names as names
@@ -27,7 +27,7 @@ _CALLS = ("chat", "completion")
 
 
 def read(span: ReceivedSpan) -> SpanMeaning | None:
-    """Say what the span tells of; None when it does not follow this convention."""
+    """Interpret a span; None if it does not follow this convention."""
     attributes = span.attributes
     name = first_text(attributes, "traceloop.entity.name") or span.name
     match first_text(attributes, "traceloop.span.kind"):

@@ -1,4 +1,4 @@
-"""This file holds the conventions by which spans tell of model calls, the most particular first."""
+"""Order of the conventions that describe model calls, the most specific first."""
 
 from agent_layer.ingest import ReceivedSpan, SpanMeaning
 from agent_layer.ingest.conventions import genai, openinference, openllmetry
@@ -12,5 +12,5 @@ SESSIONS = (*openinference.SESSIONS, *openllmetry.SESSIONS, *genai.SESSIONS)
 
 
 def interpret_span(span: ReceivedSpan) -> SpanMeaning | None:
-    """Say what a span tells of; None for spans of anything else, such as HTTP requests."""
+    """Interpret a span; None for spans of anything else, such as HTTP requests."""
     return next((seen for read in _READERS if (seen := read(span))), None)

@@ -1,4 +1,4 @@
-"""This file holds how a scripted engine goes on with an answer from its token ids, whose chat it remembers."""
+"""Continuation of a scripted answer from its token ids, based on the chat that they came from."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from agent_layer.schema import JsonObject
 
 @dataclass(kw_only=True)
 class ReceivedCall:
-    """One call as the engine saw it; tests compare what was captured with it."""
+    """One call as the engine received it; tests compare captured records with it."""
 
     body: JsonObject
     headers: dict[str, str]
@@ -19,13 +19,13 @@ class ReceivedCall:
     token_ids: list[list[int]] = field(default_factory=list[list[int]])
     """[num_choices][num_response_tokens]."""
     finished: bool = False
-    """False while it runs, and for good when the client hung up."""
+    """False while it runs, and forever if the client disconnected."""
 
 
 def find_continued_chat(calls: Sequence[ReceivedCall], prompt_token_ids: Sequence[int]) -> tuple[ReceivedCall, int]:
-    """Find the chat whose answer is to be continued, and how many tokens of it were said.
+    """Find the chat whose answer continues, and the number of answer tokens already in the prompt.
 
-    Raises: BadInputError: there was none.
+    Raises: BadInputError: no chat matches.
     """
     chats = [call for call in calls if "messages" in call.body]
     begun = [call for call in chats if prompt_token_ids[: len(call.prompt_token_ids)] == call.prompt_token_ids]
@@ -38,7 +38,7 @@ def find_continued_chat(calls: Sequence[ReceivedCall], prompt_token_ids: Sequenc
 
 
 def text_choice(word: str, delta: JsonObject, body: JsonObject) -> JsonObject:
-    """Say a word as text completions do."""
+    """Return a word as a choice of a text completion."""
     token_id = word_token_id(word)
     told: JsonObject = {"index": 0, "text": delta.get("content", ""), "finish_reason": None}
     if body.get("return_token_ids"):

@@ -1,9 +1,8 @@
-"""This file holds the scripted engine: an OpenAI-compatible server whose answers a function writes.
+"""The scripted engine: an OpenAI-compatible server whose answers a function writes.
 
-It speaks what the gateway needs of vLLM: token ids and log-probabilities of prompt and answer, streams, n > 1,
-tool
-calls, completions of token ids, and the control endpoints by which weights are changed. Tests use it in process;
-``python -m agent_layer.local.scripted --port 8000 --script FILE.py:function`` serves it to others.
+It implements the part of vLLM's interface that the gateway uses: token ids and log-probabilities of prompt and answer,
+streams, n > 1, tool calls, completions of token ids, and the control endpoints that change weights. Tests run it in
+process; ``python -m agent_layer.local.scripted --port 8000 --script FILE.py:function`` serves it to others.
 """
 
 import argparse
@@ -36,31 +35,31 @@ from agent_layer.schema import JsonObject
 
 @dataclass(kw_only=True)
 class ScriptedEngine:
-    """The engine's state: its script, its weights, and what it was asked."""
+    """The engine's state: its script, its weights, and the calls it received."""
 
     script: Script = echo
     model: str = "scripted"
     token_ids: bool = True
-    """False: an engine that cannot return token ids."""
+    """False: the engine returns no token ids."""
     token_seconds: float = 0.0
-    """Pause before each word, so that a test can catch an answer in mid-air."""
+    """Pause before each word, so that a test can interrupt an answer."""
     prefill_seconds: float = 0.0
     """Pause before the first event of a stream."""
     weights: str = "initial"
-    """Directory that was loaded last."""
+    """Weights directory loaded last."""
     num_loads: int = 0
     num_running: int = 0
     num_waiting: int = 0
     cache_usage: float = 0.0
-    """The last two are told at /metrics and change nothing."""
+    """This and ``num_waiting`` are reported at /metrics and have no other effect."""
     calls: list[ReceivedCall] = field(default_factory=list[ReceivedCall])
     controls: Counter[str] = field(default_factory=Counter[str])
-    """How often each control endpoint was used."""
+    """Number of calls of each control endpoint."""
     url: str = ""
-    """Set while it is served."""
+    """Set while the engine serves."""
 
     def __post_init__(self) -> None:
-        """Begin unpaused and idle."""
+        """Start unpaused and idle."""
         self._open, self._idle = asyncio.Event(), asyncio.Event()
         self._open.set()
         self._idle.set()
@@ -143,7 +142,7 @@ class ScriptedEngine:
         return web.json_response(told | self._ids(call.body, "prompt_token_ids", call.prompt_token_ids))
 
     async def _sample(self, call: ReceivedCall, choice: int, scripted_choice: ScriptedChoice) -> JsonObject:
-        """Speak one choice to its end."""
+        """Write one choice to its end."""
         growing, sampled = GrowingMessage(), call.token_ids[choice]
         for word, delta in scripted_choice.words():
             await self._pause_before_word(delta)
@@ -155,7 +154,7 @@ class ScriptedEngine:
         return told | scripted_choice.ending(call.body) | self._ids(call.body, "token_ids", sampled)
 
     def _make_choices(self, call: ReceivedCall) -> list[ScriptedChoice]:
-        """Ask the script for each choice."""
+        """Return the script's answer for each choice."""
         tools = cast("list[JsonObject] | None", call.body.get("tools"))
         asked = [
             ScriptPrompt(
@@ -186,7 +185,7 @@ class ScriptedEngine:
         return response
 
     async def _stream_continuation(self, request: web.Request, call: ReceivedCall) -> web.StreamResponse:
-        """Go on where the ids of the prompt end."""
+        """Continue after the prompt's token ids."""
         chat, num_said = find_continued_chat(self.calls, call.prompt_token_ids)
         scripted_choice = self._make_choices(chat)[0]
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
@@ -232,7 +231,7 @@ class ScriptedEngine:
         return {"content": [{"token": str(one), "logprob": token_logprob(one), "top_logprobs": []} for one in ids]}
 
     async def _pause(self, _: web.Request) -> web.Response:
-        """Hold new calls and wait for the running ones (vLLM's mode=wait)."""
+        """Hold new calls and wait for running ones (vLLM's mode=wait)."""
         self.controls["pause"] += 1
         self._open.clear()
         await self._idle.wait()

@@ -1,11 +1,8 @@
-"""This file holds scripts: the functions that write a scripted engine's answers.
+"""Scripts (functions that write a scripted engine's answers), their tokenizer, and the words of an answer.
 
-This file holds the scripted engine's tokenizer: one token per word, ids that anyone can recompute.
-
-A conversation is rendered message by message, ``<role> word … <end>``, and a prompt ends with ``<assistant>``. An
-answer is ``word … <end>``. So the prompt of the next turn begins with the prompt and the answer of this one.
-
-This file holds how a scripted engine speaks: a script's answer, word by word, with what each adds to the message.
+The tokenizer has one token per word; its ids can be computed from the words. A conversation is rendered message by
+message, ``<role> word … <end>``, and a prompt ends with ``<assistant>``. An answer is ``word … <end>``. So the prompt
+of the next turn begins with the prompt and the answer of this one.
 """
 
 import importlib.util
@@ -23,17 +20,17 @@ END = "<end>"
 
 
 def word_token_id(word: str) -> int:
-    """Token id of a word: 31 bits of its CRC-32."""
+    """Return the token id of a word: 31 bits of its CRC-32."""
     return zlib.crc32(word.encode()) & 0x7FFFFFFF
 
 
 def token_logprob(token_id: int) -> float:
-    """Log-probability that the engine claims for a token: between -2 and 0, a function of its id."""
+    """Return the engine's log-probability of a token: between -2 and 0, a function of its id."""
     return -(token_id % 2000) / 1000
 
 
 def render_prompt(messages: Iterable[Mapping[str, object]], tools: object = None) -> list[str]:
-    """Render a conversation, ready to be answered."""
+    """Render a conversation as the words of a prompt."""
     words = ["<tools>", *_canonical(tools).split(), END] if tools else []
     for message in messages:
         words += [f"<{message.get('role', 'user')}>", *message_words(message), END]
@@ -41,13 +38,13 @@ def render_prompt(messages: Iterable[Mapping[str, object]], tools: object = None
 
 
 def message_words(message: Mapping[str, object]) -> list[str]:
-    """Words of one message: its thoughts, its text, its tool calls, whose arguments are put into one canonical form."""
+    """Return the words of a message: its reasoning, text and tool calls, with arguments in canonical form."""
     said = _content_text(message.get("content")).split()
     return [*thought_words(message.get("reasoning")), *said, *call_words(message.get("tool_calls"))]
 
 
 def thought_words(thought: object) -> list[str]:
-    """Words of what was thought before anything was said."""
+    """Return the words of a reasoning text, which precedes the answer."""
     return ["<think>", *str(thought).split(), "</think>"] if thought else []
 
 
@@ -58,7 +55,7 @@ def _content_text(content: object) -> str:
 
 
 def call_words(calls: object) -> Iterator[str]:
-    """Words of tool calls; arguments that are no JSON are spoken as they are."""
+    """Return the words of tool calls; arguments that are not JSON stay unchanged."""
     for call in as_json_objects(calls):
         function = as_json_object(call.get("function"))
         arguments = _canonical_text(str(function.get("arguments") or "{}"))
@@ -78,7 +75,7 @@ def _canonical(value: object) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class ScriptPrompt:
-    """What a script is asked to answer."""
+    """The request that a script answers."""
 
     messages: list[JsonObject]
     tools: list[JsonObject] | None
@@ -86,27 +83,27 @@ class ScriptPrompt:
     body: JsonObject
     """The whole request."""
     weights: Callable[[], str]
-    """Returns the directory of the weights that are loaded right now."""
+    """Returns the directory of the current weights."""
 
     @property
     def text(self) -> str:
-        """Words of the last message."""
+        """Return the words of the last message as one text."""
         return " ".join(message_words(self.messages[-1])) if self.messages else ""
 
     @property
     def turn(self) -> int:
-        """Answers that the conversation already has."""
+        """Return the number of answers already in the conversation."""
         return sum(message.get("role") == "assistant" for message in self.messages)
 
 
 ScriptAnswer: TypeAlias = str | JsonObject | Iterable[str]
-"""A text, a whole message (say, with tool_calls), or words that are drawn one by one as they are sampled."""
+"""A text, a whole message (for instance with tool_calls), or an iterator of words, read one by one."""
 
 Script: TypeAlias = Callable[[ScriptPrompt], ScriptAnswer]
 
 
 def echo(asked: ScriptPrompt) -> ScriptAnswer:
-    """Answer with what was said last."""
+    """Answer with the text of the last message."""
     return f"you said: {asked.text}"
 
 
@@ -131,11 +128,11 @@ class ScriptedChoice:
     """One choice of an answer."""
 
     message: JsonObject
-    """May also say ``finish_reason`` and ``stop_reason``, and ``error`` for an answer that breaks off."""
+    """May also contain ``finish_reason``, ``stop_reason``, and ``error`` for an answer that breaks off."""
 
     @classmethod
     def of(cls, answer: ScriptAnswer) -> "ScriptedChoice":
-        """Take what a script wrote."""
+        """Build a choice from a script's answer."""
         return cls(cast("JsonObject", answer) if isinstance(answer, dict) else {"content": answer})
 
     def words(self) -> Iterator[tuple[str, JsonObject]]:
@@ -151,7 +148,7 @@ class ScriptedChoice:
         yield END, {}
 
     def ending(self, body: JsonObject) -> JsonObject:
-        """Say why it ends, as vLLM does: a tool that was named is called without being the reason."""
+        """Return the finish reason as vLLM would: 'stop' if the request named the tool that is called."""
         is_called = self._calls and not isinstance(body.get("tool_choice"), dict)
         reason = self.message.get("finish_reason") or ("tool_calls" if is_called else "stop")
         return {"finish_reason": reason, "stop_reason": self.message.get("stop_reason")}
@@ -162,7 +159,7 @@ class ScriptedChoice:
 
 
 def _call(index: int, call: JsonObject) -> Iterator[tuple[str, JsonObject]]:
-    """Speak a tool call: its name with the first word, its arguments with the second and the last."""
+    """Yield a tool call: its name with the first word, its arguments with the second and the last."""
     function = cast("dict[str, str]", call["function"])
     arguments = function.get("arguments") or ""
     half = len(arguments) // 2

@@ -1,4 +1,4 @@
-"""This file holds how an engine that is written here is served: on the running loop, or from a thread of its own."""
+"""Serving of an in-process engine: on the running loop, or from its own thread."""
 
 import asyncio
 import threading
@@ -24,7 +24,7 @@ S = TypeVar("S", bound=_Served)
 
 @asynccontextmanager
 async def serve(engine: S, host: str = "127.0.0.1", port: int = 0) -> AsyncGenerator[S]:
-    """Serve the engine on the running loop; port 0 takes a free one. ``engine.url`` names it."""
+    """Serve the engine on the running loop; port 0 means a free port. ``engine.url`` is its address."""
     runner = web.AppRunner(engine.app(), access_log=None, shutdown_timeout=0.1, handler_cancellation=True)
     await runner.setup()
     try:
@@ -38,9 +38,9 @@ async def serve(engine: S, host: str = "127.0.0.1", port: int = 0) -> AsyncGener
 
 @contextmanager
 def serve_in_thread(engine: S, port: int = 0) -> Generator[S]:
-    """Serve the engine from a thread of its own, for callers without a loop.
+    """Serve the engine from its own thread, for callers without a loop.
 
-    Raises: UnreachableError: it does not begin to serve.
+    Raises: UnreachableError: it does not start to serve in time.
     """
     ready, stop, loop = threading.Event(), asyncio.Event(), asyncio.new_event_loop()
 

@@ -1,4 +1,4 @@
-"""This file holds a real gateway in a thread, before a scripted engine, for programs that only know its address."""
+"""A real gateway in a thread, before a scripted engine, for programs that only know its address."""
 
 import json
 import os
@@ -76,7 +76,7 @@ def capture(gateway, tmp_path):
 
 
 def rollout_variables(opened):
-    """Give what INTERFACE promises a command."""
+    """Return the environment variables that INTERFACE promises to a command."""
     return {
         "OPENAI_BASE_URL": opened.base_url,
         "OPENAI_API_KEY": opened.api_key,

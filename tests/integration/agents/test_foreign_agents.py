@@ -1,4 +1,4 @@
-"""Agents that nobody here wrote: unmodified libraries that are told an address and a key, and nothing else."""
+"""Foreign agents: unmodified libraries that receive an address and a key, and nothing else."""
 
 import json
 

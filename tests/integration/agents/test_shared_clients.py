@@ -1,4 +1,4 @@
-"""Clients that are built once, for an address where nobody is, and shared by many rollouts at a time."""
+"""Clients that are built once, for an unused address, and shared by many concurrent rollouts."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""This file holds what ``store compact`` and ``store gc`` promise to whoever types them."""
+"""``store compact`` and ``store gc`` as users type them."""
 
 import re
 import sys

@@ -1,4 +1,4 @@
-"""This file holds what ``store delete`` and ``store expire`` promise to whoever types them."""
+"""``store delete`` and ``store expire`` as users type them."""
 
 import sys
 

@@ -1,6 +1,6 @@
-"""This file holds the promise of ``agent-layer ingest``: what it has taken is in the store, also after kill -9.
+"""``agent-layer ingest``: what it accepted is in the store, also after kill -9.
 
-Spans are taken once they are in its log, logs of other machines once they are committed.
+It accepts spans once they are in its log, and logs of other machines once they are committed.
 """
 
 import json

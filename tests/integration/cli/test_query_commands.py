@@ -1,4 +1,4 @@
-"""This file holds what query, show, store and doctor promise to whoever types them."""
+"""query, show, store and doctor as users type them."""
 
 import json
 import sys

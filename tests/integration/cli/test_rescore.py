@@ -1,4 +1,4 @@
-"""This file holds what judging anew promises: what a scorer says supersedes, what it cannot say changes nothing."""
+"""Rescoring: a scorer's result supersedes the earlier one; a failure of the scorer changes nothing."""
 
 import itertools
 import signal

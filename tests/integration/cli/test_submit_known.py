@@ -1,4 +1,4 @@
-"""This file holds what 'submit --known' promises: what a run's split has tried is told from what is new."""
+"""'submit --known' distinguishes tasks that a run's split has tried from new ones."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""This file holds what tests of the dispatcher share: a queue, and short words for what happens to its rollouts."""
+"""Fixtures of the dispatcher: a queue, and short names for events of its rollouts."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""This file holds a model of the queue in plain Python: what each move does, without tokens, keys and clocks."""
+"""Model of the queue in plain Python: the effect of each move, without tokens, keys and clocks."""
 
 from collections import Counter
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""This file holds what people see of the dispatcher, as they type it."""
+"""Commands that show the dispatcher, as users type them."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""This file holds how people steer the dispatcher, as they type it."""
+"""Commands that steer the dispatcher, as users type them."""
 
 import pytest
 

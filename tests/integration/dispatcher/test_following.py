@@ -1,4 +1,4 @@
-"""This file holds that whoever waits for groups hears of each once, whatever it missed meanwhile."""
+"""A client that waits for groups receives each closing once, even after it missed some events."""
 
 import asyncio
 import threading
@@ -27,7 +27,7 @@ def submit(dispatcher, num, run="r", prefix="t"):
 
 
 def run_all(dispatcher, num, run=""):
-    """Run so many rollouts."""
+    """Run ``num`` rollouts."""
     while num > 0:
         leases = dispatcher.queue.claim("w", min(num, 256), run=run)
         dispatcher.queue.settle([Report(lease=lease, ending="completed") for lease in leases])
@@ -150,7 +150,7 @@ def test_one_that_missed_nothing_asks_only_for_what_it_heard(dispatcher, redis, 
     run_all(dispatcher, 1)
     heard = hear(redis, name, newest_id, 1)
     newest_id = heard.newest_id
-    assert not heard.is_whole, "nothing had been read before, so that nobody knows"
+    assert not heard.is_whole, "without an earlier position, completeness is not known"
     assert [[group.group_id for group in page] for page in wanted.told("0-0", heard)] == [ids[:1]]
 
     run_all(dispatcher, 3)

@@ -1,4 +1,4 @@
-"""This file holds the promises of groups: enough usable rollouts, no more than that, and what becomes of too few."""
+"""Groups: enough usable rollouts, no more than that, and the outcome when there are too few."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""This file holds the promises of attempts that are left and go on: under another lease, never twice."""
+"""Paused attempts continue under another lease, never twice."""
 
 import msgspec
 import pytest
@@ -125,7 +125,7 @@ def test_a_cancelled_attempt_whose_worker_may_be_dead_is_ended_when_its_lease_wo
     lease = start(desk)
     desk.queue.cancel([lease.group_id])
     desk.queue.reap()
-    assert desk.decisions("cancelled") == []  # its worker says more of it, if it lives
+    assert desk.decisions("cancelled") == []  # its worker reports the rest, if it still runs
 
     desk.redis.zadd(desk.keys.queue("parting"), {lease.rollout_id: 0}, xx=True)
     desk.queue.reap()

@@ -1,4 +1,4 @@
-"""This file holds the promises of the queue that one example shows better than a model."""
+"""Promises of the queue that one example shows better than a model."""
 
 import pickle
 import threading

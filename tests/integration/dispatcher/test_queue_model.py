@@ -1,4 +1,4 @@
-"""This file holds the queue against a model of it in plain Python: whatever happens, both say the same."""
+"""The queue against a model in plain Python: after any sequence of events both agree."""
 
 import msgspec
 import pytest

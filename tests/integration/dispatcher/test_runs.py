@@ -1,4 +1,4 @@
-"""This file holds the promises of runs beside each other: shares, quotas, order, and a stop when too much fails."""
+"""Concurrent runs: shares, quotas, order, and a stop when too many attempts fail."""
 
 from collections import Counter
 

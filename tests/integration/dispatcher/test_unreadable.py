@@ -1,4 +1,4 @@
-"""This file holds what a worker does with tasks that it cannot read, as of a later version: it passes them over."""
+"""A worker skips tasks that it cannot decode, such as those of a later version."""
 
 import msgspec
 import pytest
@@ -21,7 +21,7 @@ def spoil(desk, group_id):
 
 
 def pass_over(desk, num):
-    """Claim so often what nobody can read, without waiting in between."""
+    """Claim unreadable tasks ``num`` times, without a pause."""
     for _ in range(num):
         assert desk.claim(8) == []
         for rollout_id in desk.redis.zrange(desk.keys.queue("delayed"), 0, -1):

@@ -1,4 +1,4 @@
-"""This file holds what fault tests share: a client of a gateway, how to kill one, one round of shipping."""
+"""Fixtures of fault tests: a client of a gateway, a way to kill one, one round of shipping."""
 
 import json
 import os
@@ -114,7 +114,7 @@ def own_redis(tmp_path):
 
 @pytest.fixture
 def watched(own_redis, settings):
-    """A client of a server that nobody else uses."""
+    """A client of a Redis server of its own."""
     with open_redis(settings.model_copy(update={"redis_url": own_redis.url})) as redis:
         yield WatchedRedis(connection_pool=redis.connection_pool)
 
@@ -173,7 +173,7 @@ class Proxy:
                 head = f"HTTP/1.1 {status} No\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
                 client.sendall((head + body).encode())
                 client.shutdown(socket.SHUT_WR)
-                with suppress(OSError):  # what nobody read would reset the connection, and the answer be lost
+                with suppress(OSError):  # unread bytes would reset the connection and lose the answer
                     while client.recv(65536):
                         pass
 
@@ -228,12 +228,12 @@ def proxy(s3_endpoint, proxy_of) -> Proxy:
 
 
 def patient(settings: Settings) -> Settings:
-    """The same, for whoever is to succeed: each answer of S3 is waited for half of ``retry_seconds``, no longer."""
+    """Settings for tests that must succeed: an S3 request times out only after half of ``retry_seconds``."""
     return settings.model_copy(update={"retry_seconds": 20.0})
 
 
 @pytest.fixture
 def s3_settings(settings, proxy) -> Settings:
-    """Objects in S3 behind the proxy, for whoever is to fail: its patience is short."""
+    """Objects in S3 behind the proxy, for tests that must fail: retries end soon."""
     url = f"s3://tests/{settings.namespace}"
     return settings.model_copy(update={"objects_url": url, "s3_endpoint_url": proxy.url, "retry_seconds": 0.3})

@@ -133,7 +133,7 @@ def test_a_gateway_whose_log_is_full_lives_ends_what_runs_and_refuses_the_rest(s
     assert texts[0].endswith(" the end")
     trajectory = open_store(settings).get(opened["trajectory_id"])
     assert ended["accepted"]
-    assert len(trajectory.steps) == len(engine.calls) - 1  # the first was asked by whoever registered the engine
+    assert len(trajectory.steps) == len(engine.calls) - 1  # the first call came with the engine's registration
     assert {step.status for step in trajectory.steps} == {"ok"}
 
 

@@ -1,4 +1,4 @@
-"""Workers on machines of their own, of which one is cut off beyond its lease and healed: its late results are refused.
+"""Workers on machines of their own: one is cut off beyond its lease, then healed; its late results are refused.
 
 The machines are network namespaces where this one may make them; everywhere, they are processes that know nothing but
 the addresses of relays that can be cut.
@@ -178,7 +178,7 @@ class Namespaces:
         return machine
 
     def cut(self, name):
-        """Pull the cable out of the router: packets vanish, and nobody is told."""
+        """Pull the cable out of the router: packets vanish without an error."""
         self._ip("link", "set", name, "down")
 
     def heal(self, name):

@@ -28,12 +28,12 @@ class Crowd:
         self._numbers = count()
 
     def add(self, num_groups=NUM_HELD // 8, **fields) -> list[str]:
-        """Queue so many groups; gives their ids."""
+        """Queue ``num_groups`` groups; return their ids."""
         fields = {"run": "r", "group_size": 8} | fields
         return self.queue.add([Task(id=f"t{next(self._numbers)}", **fields) for _ in range(num_groups)])
 
     def lease(self, num=NUM_HELD):
-        """Lease so many."""
+        """Lease ``num`` rollouts."""
         leases = []
         while len(leases) < num:
             leases += self.queue.claim("w", num - len(leases))
@@ -49,7 +49,7 @@ class Crowd:
         self.redis.zadd(self.keys.queue("delayed"), dict.fromkeys(names, 0), xx=True)
 
     def settle(self, ending) -> list[str]:
-        """Lease 512 anew and end them so; gives their rollouts."""
+        """Lease 512 fresh rollouts and end them with this ending; return their ids."""
         self.empty()
         self.add(64)
         leases = self.lease(512)

@@ -1,4 +1,4 @@
-"""A worker that is told to end: it claims nothing more, what runs may go on for a time, and nothing is lost."""
+"""A draining worker claims nothing more, lets running attempts go on for a time, and loses nothing."""
 
 import signal
 

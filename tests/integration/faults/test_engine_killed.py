@@ -1,4 +1,4 @@
-"""One of two engines is killed under load: nobody who asks notices, and each question is one step."""
+"""One of two engines is killed under load: no client sees an error, and each question is one step."""
 
 import os
 import signal

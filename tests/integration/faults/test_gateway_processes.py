@@ -29,7 +29,7 @@ from .conftest import post
 
 NUM_ROLLOUTS, NUM_CALLS = 24, 4
 PATIENCE_SECONDS = 90.0
-"""For how long a rollout is tried anew: a gateway process is started in a second, on a busy machine in many."""
+"""Limit for retries of a rollout: a gateway process starts in a second, on a busy machine in many."""
 SAID = {"messages": [{"role": "user", "content": "hello"}]}
 
 

@@ -1,4 +1,4 @@
-"""Whoever dies between a sender and the store, and whatever is away: what was recorded arrives, and counts once."""
+"""Any process between a sender and the store may die or be away: every record arrives, and counts once."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""This file holds what object stores do about bytes that change on their way, full disks and credentials that end."""
+"""Object stores under faults: bytes that change in transit, full disks, expired credentials."""
 
 import subprocess
 import sys

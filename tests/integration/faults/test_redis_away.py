@@ -1,4 +1,4 @@
-"""This file holds what becomes of leases while Redis hears nobody: no worker loses one for that."""
+"""Leases during a Redis outage: no worker loses one because of it."""
 
 import signal
 import threading

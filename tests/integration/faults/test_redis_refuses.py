@@ -1,4 +1,4 @@
-"""This file holds what whoever asks Redis directly sees of a Redis that cannot serve: a wait, then one sentence."""
+"""Direct clients of a Redis that cannot serve: they wait, then raise one clear sentence."""
 
 import os
 import signal
@@ -22,7 +22,7 @@ TASK = Task(id="t", run="r", input=1)
 
 @pytest.fixture
 def spoiled(settings, own_redis):
-    """``spoiled(seconds)``: settings of a server that may be spoilt, and which is waited for so long."""
+    """``spoiled(seconds)``: settings of a server that a test may break, retried for ``seconds``."""
 
     def choose(seconds):
         return settings.model_copy(update={"redis_url": own_redis.url, "retry_seconds": seconds})

@@ -1,4 +1,4 @@
-"""This file holds how a shipper's own life ends: given up on, asked to, or because another is there."""
+"""End of a shipper: given up on, asked to stop, or replaced by another."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""This file holds the promise that nothing recorded is lost or doubled, whoever is killed and whatever is away."""
+"""No record is lost or doubled, whichever process is killed and whichever server is away."""
 
 import os
 import signal
@@ -128,7 +128,7 @@ print(recorder.flush().pending)
 
 
 class DeadlyObjects:
-    """Objects that kill whoever put one, before or after they have it."""
+    """Objects that kill the writing process, before or after the put."""
 
     def __init__(self, objects, *, when: str) -> None:
         self._objects = objects
@@ -254,7 +254,7 @@ recorder.append(content("a"))
 recorder.flush()
 print((settings.log_dir / "shipper.lock").read_text())
 """
-    patient = settings.model_copy(update={"ship_linger_seconds": 60.0})  # nobody knows when the last one has started
+    patient = settings.model_copy(update={"ship_linger_seconds": 60.0})  # the last writer's start time is not known
     writers = [run(patient, script) for _ in range(4)]
     pids = {writer.communicate()[0].strip() for writer in writers}
 

@@ -1,4 +1,4 @@
-"""This file holds how tests of the gateway pass an attempt from one holder to the next."""
+"""Handover of an attempt from one holder to the next, for tests of the gateway."""
 
 ATTEMPT = {"task_id": "t", "rollout_id": "r", "attempt": 0, "owner": "worker"}
 
@@ -8,12 +8,12 @@ async def open_attempt(gateway, **fields):
 
 
 async def mark(gateway, opened):
-    """Give the checkpoint."""
+    """Return the checkpoint."""
     status, told = await gateway.post("/rollouts/r/mark", {"attempt": 0, "key": opened["api_key"]})
     assert status == 200, told
     return {"calls": told["calls"], "seconds": told["seconds"]}
 
 
 async def resume(gateway, checkpoint, **fields):
-    """Give (status, answer)."""
+    """Return (status, answer)."""
     return await gateway.post("/rollouts", {**ATTEMPT, "resume": {**checkpoint, "worker": "w-2"}, **fields})

@@ -1,4 +1,4 @@
-"""This file holds a gateway in front of a scripted engine, with its log in memory: there is nothing to wait for."""
+"""A gateway in front of a scripted engine, with its log in memory, so that no test waits for a disk."""
 
 import asyncio
 import json
@@ -69,7 +69,7 @@ class GatewayHarness:
     rollouts: list[dict] = field(default_factory=list)
 
     async def post(self, path, body, key=OPERATOR, headers=None):
-        """Give (status, answer)."""
+        """Return (status, answer)."""
         headers = {"Authorization": f"Bearer {key}", **(headers or {})}
         async with self.session.post(self.url + path, json=body, headers=headers) as reply:
             return reply.status, await reply.json()
@@ -90,13 +90,13 @@ class GatewayHarness:
             return reply.status, await reply.json()
 
     async def metrics(self):
-        """Give what Prometheus would read."""
+        """Return the metrics as Prometheus reads them."""
         async with self.session.get(f"{self.url}/metrics") as reply:
             assert reply.status == 200
             return await reply.text()
 
     async def figure(self, name):
-        """Give one figure, by its name with labels but without 'agent_layer_'; 0 when it is not shown."""
+        """Return one metric, by its name with labels but without 'agent_layer_'; 0 if absent."""
         lines = dict(line.rsplit(" ", 1) for line in (await self.metrics()).splitlines() if not line.startswith("#"))
         return int(lines.get(f"agent_layer_{name}", 0))
 
@@ -109,7 +109,7 @@ class GatewayHarness:
 
 
 async def switch(gateway, version, before=lambda: None):
-    """Give the engine new weights; give the seconds that it took."""
+    """Load new weights into the engine; return the seconds that it took."""
     url, directory, began = gateway.engine.url, Path("weights") / str(version), time.monotonic()
 
     def load():

@@ -1,4 +1,4 @@
-"""Whatever an engine sends, its client is told the truth in its dialect, and the record says the same."""
+"""Whatever an engine sends, its client gets the truth in its dialect, and the record agrees."""
 
 import asyncio
 import contextlib
@@ -80,7 +80,7 @@ async def broken(gateway, said):
 
 
 async def ask(gateway, opened, dialect, *, stream):
-    """Give (status, text)."""
+    """Return (status, text)."""
     asked = {"model": "m", "max_tokens": 9, "stream": stream, "messages": [{"role": "user", "content": "x"}]}
     asked = {"model": "m", "input": "x", "stream": stream} if dialect == "responses" else asked
     headers = {"Authorization": f"Bearer {opened['api_key']}"}

@@ -38,7 +38,7 @@ BODIES = {("chat/completions", name): body for name, body in NO_CHATS.items()} |
 
 
 async def send(gateway, opened, path, body, headers=None):
-    """Give (status, answer)."""
+    """Return (status, answer)."""
     headers = {"Authorization": f"Bearer {opened['api_key']}", **(headers or {})}
     async with gateway.session.post(f"{opened['base_url']}/{path}", data=body, headers=headers) as reply:
         return reply.status, await reply.json()

@@ -1,4 +1,4 @@
-"""An answer that is cut off by a switch of weights goes on from its token ids, and nobody but the record can tell."""
+"""An answer cut off by a weight switch continues from its token ids; only the record shows the cut."""
 
 import asyncio
 import threading

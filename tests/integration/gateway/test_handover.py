@@ -12,7 +12,7 @@ pytestmark = pytest.mark.usefixtures("index")
 
 
 async def ask(gateway, opened, *said, **fields):
-    """Give the id of the call."""
+    """Return the id of the call."""
     before = {part.call_id for part in gateway.log.parts("end")}
     status, answer = await gateway.chat(opened, *said, **fields)
     assert status == 200, answer

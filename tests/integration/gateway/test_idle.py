@@ -1,4 +1,4 @@
-"""Rollouts that nobody uses or renews any more are given up, so that dead agents leave no keys behind."""
+"""The gateway expires rollouts without calls and renewals, so that dead agents leave no keys behind."""
 
 import asyncio
 

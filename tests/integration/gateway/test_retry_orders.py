@@ -37,7 +37,7 @@ attempts = st.builds(
 
 
 async def make(gateway, opened, attempt, *, stream):
-    """Give the text of the answer; None where the attempt gave up."""
+    """Return the text of the answer; None if the attempt gave up."""
     await asyncio.sleep(attempt.begins_at * TICK_SECONDS)
     limit = None if attempt.gives_up_after is None else attempt.gives_up_after * TICK_SECONDS
     try:

@@ -1,4 +1,4 @@
-"""This file holds what tests of OpenTelemetry share: an attempt with everything in it, and a collector of spans."""
+"""Fixtures of OpenTelemetry tests: an attempt with every kind of record, and a collector of spans."""
 
 import asyncio
 import threading

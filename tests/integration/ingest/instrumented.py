@@ -1,6 +1,6 @@
-"""This file holds an agent under an instrumentation of others: ``python instrumented.py NAME ENGINE_URL OTLP_URL KEY``.
+"""An agent under a foreign instrumentation: ``python instrumented.py NAME ENGINE_URL OTLP_URL KEY``.
 
-Run by test_instrumentations.py in a process of its own, because instrumentations stay for as long as a process does.
+test_instrumentations.py runs it in a process of its own, because instrumentations cannot be undone in a process.
 Checked with openinference-instrumentation-openai 0.1.66, opentelemetry-instrumentation-openai 0.62.4 (OpenLLMetry) and
 opentelemetry-instrumentation-openai-v2 2.4b0 (GenAI conventions), each against openai 2.54.
 """

@@ -1,4 +1,4 @@
-"""This file holds the promises of ``export otlp``: everything arrives, and what does not arrive is not lost."""
+"""``export otlp``: everything arrives, and spans that the endpoint refuses stay in the store."""
 
 import os
 import signal

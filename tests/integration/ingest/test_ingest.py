@@ -1,4 +1,4 @@
-"""This file holds what the receiver of spans promises to whoever sends them."""
+"""The span receiver's promises to senders."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""This file holds the promise that real instrumentations of others are understood, each in a process of its own."""
+"""Real foreign instrumentations are understood, each in a process of its own."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""This file holds an agent under our tracer and another instrumentation at once.
+"""An agent under our tracer and another instrumentation at once.
 
 ``python twice_traced.py ENGINE_URL OTLP_URL KEY RECORDS`` writes what our tracer recorded to the file RECORDS.
 """

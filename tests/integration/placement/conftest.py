@@ -1,4 +1,4 @@
-"""This file holds what tests of placed workers share: an agent, and who works where."""
+"""Fixtures of placed workers: an agent, and the workers' places."""
 
 from pathlib import Path
 

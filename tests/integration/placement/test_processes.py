@@ -1,4 +1,4 @@
-"""``work --on processes``: workers are restarted, drained, replaced one after another, and leave nobody behind."""
+"""``work --on processes``: workers are restarted, drained, replaced one by one, and leave no process behind."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""A leashed process never outlives whoever started it."""
+"""A leashed process never outlives its parent."""
 
 import ctypes
 import os

@@ -1,4 +1,4 @@
-"""This file holds the promises of the recorder, without a shipper: whole records, in time, from threads and forks."""
+"""The recorder without a shipper: whole records, in time, from threads and forks."""
 
 import os
 import resource

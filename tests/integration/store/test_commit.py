@@ -1,4 +1,4 @@
-"""This file holds the promises of the index: replays and order change nothing, and it says what the records say."""
+"""The index: replays and order change nothing, and it agrees with the records."""
 
 import math
 import struct
@@ -172,7 +172,7 @@ def space(redis, keys):
 
 
 def identity(record) -> object:
-    """Records of one identity say the same; nobody could tell which of two different ones stands."""
+    """Return a record's identity. Equal identities mean equal records: no rule orders two different ones."""
     match record:
         case Reward():
             return "reward", record.reward_id

@@ -1,4 +1,4 @@
-"""This file holds the promises of the own Redis server: one for all users, private, lasting, gone with the last."""
+"""The embedded Redis server: one for all users, private, durable, stopped with the last user."""
 
 import os
 import signal

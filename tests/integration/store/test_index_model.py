@@ -1,4 +1,4 @@
-"""This file holds the index against plain Python, whatever is committed, replayed, judged or deleted in what order."""
+"""The index against plain Python, after commits, replays, rewards and deletions in any order."""
 
 from collections import defaultdict
 

@@ -1,4 +1,4 @@
-"""This file holds the promises of registering policy versions: known once, and never only to Redis."""
+"""Registration of policy versions: known once, and never only in Redis."""
 
 import pytest
 

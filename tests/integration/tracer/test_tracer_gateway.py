@@ -36,7 +36,7 @@ OPERATOR = "operator-key"
 
 
 def answer(asked):
-    """Ask for a sum once where there are tools; else say again what was said."""
+    """Call the sum tool once if the request has tools; else repeat the message."""
     if asked.tools and not asked.turn:
         call = {"name": "add", "arguments": json.dumps({"a": 40, "b": 2})}
         return {"tool_calls": [{"id": f"c-{asked.text[-6:]}", "type": "function", "function": call}]}
@@ -67,7 +67,7 @@ async def gateway(settings, redis, engine, register_engine):
 
 @pytest.fixture
 async def client():
-    """Built before any rollout, for an address where nobody is."""
+    """Built before any rollout, for an unused address."""
     async with openai.AsyncOpenAI(base_url="http://127.0.0.1:9/v1", api_key="none", max_retries=1) as client:
         yield client
 

@@ -1,4 +1,4 @@
-"""This file holds the promises of the feed: never more asked for than staleness allows, nothing asked for twice."""
+"""The feed never asks for more than staleness allows, and for nothing twice."""
 
 from pathlib import Path
 

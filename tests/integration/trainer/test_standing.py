@@ -1,4 +1,4 @@
-"""This file holds how a trainer stands with the dispatcher: its pauses end, those of others do not, why is told."""
+"""A trainer's control of its run: its own pauses end, others' stay, and each has a reason."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""New weights reach every engine that lives; one that does not keeps nobody from training."""
+"""New weights reach every live engine; a dead one does not stop training."""
 
 from pathlib import Path
 

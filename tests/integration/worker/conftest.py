@@ -1,4 +1,4 @@
-"""This file holds what tests of workers share: queue, gateway, shipper and store for real; the engine is scripted."""
+"""Fixtures of workers: real queue, gateway, shipper and store; the engine is scripted."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
@@ -121,7 +121,7 @@ def _task():
 
 @pytest.fixture
 async def client():
-    """Shared by all rollouts, built for an address where nobody is."""
+    """Shared by all rollouts, built for an unused address."""
     async with openai.AsyncOpenAI(base_url="http://127.0.0.1:9/v1", api_key="none", max_retries=2) as client:
         yield client
 

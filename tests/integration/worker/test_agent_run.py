@@ -1,4 +1,4 @@
-"""This file holds what the run of an agent says of how it ended."""
+"""The reported outcome of an agent run."""
 
 import asyncio
 

@@ -119,7 +119,7 @@ def only_child_of(until):
 
 
 def leave_descriptors(pid, num):
-    """Let a process open so many more files; gives the limit that it had."""
+    """Let a process open only ``num`` more files; return its previous limit."""
     taken = {int(path.name) for path in Path(f"/proc/{pid}/fd").iterdir()}
     free = islice((number for number in count() if number not in taken), num, None)
     before = resource.prlimit(pid, resource.RLIMIT_NOFILE)

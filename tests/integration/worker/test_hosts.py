@@ -1,4 +1,4 @@
-"""This file holds what a worker's agents cannot do to it, because they run in other processes."""
+"""A worker's agents cannot harm it, because they run in other processes."""
 
 import asyncio
 import os

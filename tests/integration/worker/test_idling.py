@@ -1,4 +1,4 @@
-"""This file holds what becomes of attempts that do nothing for longer than their tasks allow."""
+"""Attempts that stay idle for longer than their tasks allow."""
 
 import pytest
 

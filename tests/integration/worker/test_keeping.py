@@ -1,4 +1,4 @@
-"""What a worker keeps for the next holder of an attempt: noted only after it is stored, by whoever holds the lease."""
+"""States kept for an attempt's next holder: noted only after they are stored, and only under the lease."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +17,7 @@ from ...builders import rollout_with
 
 
 class Bench:
-    """A queue, objects, and a gateway that has seen so many calls."""
+    """A queue, objects, and a gateway with a given number of calls."""
 
     def __init__(self, redis, keys, settings, pool):
         self.queue = Queue(redis, keys, settings)

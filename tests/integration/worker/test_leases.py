@@ -1,4 +1,4 @@
-"""This file holds what a worker does when its leases end, when it is told to stop, and when the gateway is away."""
+"""A worker whose leases end, that must stop, or whose gateway is away."""
 
 import asyncio
 from dataclasses import replace

@@ -20,7 +20,7 @@ RUN = "default"
 def talker(client):
     """A resumable agent of six turns; ``talker.began`` has the turns that it began with.
 
-    Its first life does not come to the last turn: there it saves until it is told to pause.
+    Its first run never reaches the last turn: it saves states until the worker asks it to pause.
     """
 
     @resumable

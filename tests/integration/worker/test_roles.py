@@ -1,4 +1,4 @@
-"""This file holds that each role's Redis user can do all of its work, and nothing that is not its work."""
+"""Each role's Redis user can do all of its work, and nothing else."""
 
 import asyncio
 import threading
@@ -235,7 +235,7 @@ WRITES = {
     "trainer": ["SET exported:c 1", "SCAN 0"],
 }
 ONLY_READ = ["SADD acked:r:c g", "HSET feeds:r c g"]
-"""By whoever ships; from Redis 7 on, that can be said."""
+"""Writes that only the trainer may do. Before Redis 7, an ACL cannot grant reads without writes."""
 
 
 @pytest.mark.parametrize("role", WRITES)

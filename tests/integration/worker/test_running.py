@@ -1,4 +1,4 @@
-"""This file holds how a worker runs agents: what becomes of their results, their errors and their time."""
+"""A worker runs agents: outcomes of their results, errors and time limits."""
 
 import asyncio
 import json

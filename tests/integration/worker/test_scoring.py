@@ -1,4 +1,4 @@
-"""This file holds how attempts are judged: outside the agent, and without taking a failure for a zero."""
+"""Scoring of attempts: outside the agent, and never a zero for a failure of the scorer."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""This file holds the slots of a host: what the worker asks in one breath is done in its order."""
+"""The slots of a host execute a worker's requests of the same moment in order."""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""This file holds the forms that an agent can have: command, graph, environment."""
+"""The forms of an agent: command, graph, environment."""
 
 import asyncio
 import json

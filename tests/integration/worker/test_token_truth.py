@@ -1,4 +1,4 @@
-"""This file holds that an attempt which is to teach the model and lacks tokens is not accepted, and says why."""
+"""A training attempt that lacks tokens is not accepted, and its record has the reason."""
 
 
 async def test_a_training_attempt_without_tokens_is_dead_with_the_reason(site, task, chatter, until):

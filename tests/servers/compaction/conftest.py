@@ -1,4 +1,4 @@
-"""This file holds what tests of compaction share: attempts, and a search of every byte that is stored."""
+"""Fixtures of compaction: attempts, and a search of every stored byte."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""This file holds what compaction promises: the same answers from fewer objects, and no byte of the dead."""
+"""Compaction: the same answers from fewer objects, and no byte of deleted trajectories."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""This file holds what garbage collection promises: what nobody needs goes, what may be the only copy stays."""
+"""Garbage collection removes unneeded objects and keeps each possible only copy."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""This file holds what compaction promises when others are at work, and when something is broken."""
+"""Compaction beside concurrent writers, and with something broken."""
 
 import threading
 

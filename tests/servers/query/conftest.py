@@ -1,4 +1,4 @@
-"""This file holds trajectories in plain Python, and what a search over them must answer."""
+"""Trajectories in plain Python, and the answer that a search over them must return."""
 
 import random
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""This file holds what counts, summaries and explanations promise: what plain Python would say of all."""
+"""Counts, summaries and explanations equal those of plain Python over all trajectories."""
 
 from collections import defaultdict
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""This file holds what pages promise while records arrive late: they stand in the order of what they show."""
+"""Pages keep the order of the shown field while records arrive late."""
 
 import pytest
 

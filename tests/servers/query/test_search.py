@@ -1,4 +1,4 @@
-"""This file holds what a search promises: the same answer as a plain filter over everything, page by page."""
+"""A search returns the same trajectories as a plain filter over everything, page by page."""
 
 import math
 import random

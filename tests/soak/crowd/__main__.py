@@ -1,8 +1,8 @@
-"""This file holds the crowd: ``python tests/soak/crowd DIRECTORY [--slots N] [--seconds S] [--scale X]``.
+"""The crowd: ``python tests/soak/crowd DIRECTORY [--slots N] [--seconds S] [--scale X]``.
 
 Rollouts of heavy-tailed durations keep all slots of real workers busy, through a real dispatcher, gateway and Redis.
-When it has been watched for so long, what is left is cancelled. Prints what happened, one ``value name`` in each line,
-and every breach of a promise; ends with 1 when there is one.
+After S seconds the rest is cancelled. It prints one ``value name`` per line and every broken promise; the exit status
+is 1 if there is one.
 """
 
 import argparse

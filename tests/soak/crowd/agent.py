@@ -1,6 +1,6 @@
-"""This file holds the crowd's agent: a few real calls, spread over as long as the task says, and a note of both ends.
+"""The crowd's agent: a few real calls, spread over the task's duration, and a note of its start and end.
 
-``input`` of its task: ``{"seconds": [group_size]}``; which of them are its own follows from its place in the group.
+``input`` of its task: ``{"seconds": [group_size]}``; the rollout's index in the group selects its duration.
 It makes one call if it takes less than a second, two below 20 s, else three. ``CROWD_BOOK`` names the file of notes,
 lines of ``began|ended TRAJECTORY TIME``.
 """

@@ -1,4 +1,4 @@
-"""This file holds the crowd's book as it is read: who ran from when to when, by the agents' own word."""
+"""Reader of the crowd's book: when each agent ran, by the agents' own notes."""
 
 from collections import Counter
 from pathlib import Path
@@ -15,7 +15,7 @@ class Span(NamedTuple):
 
 
 class Book(NamedTuple):
-    """Agents' lives by attempt, and the attempts whose agents ran more than once."""
+    """Agent runs by attempt, and the attempts whose agents ran more than once."""
 
     spans: dict[str, Span]
     doubled: list[str]

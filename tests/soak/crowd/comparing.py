@@ -1,4 +1,4 @@
-"""This file holds how the crowd's books are compared: the agents' own, the queue, and the store."""
+"""Comparison of the crowd's books: the agents' notes, the queue, and the store."""
 
 import time
 from collections import Counter

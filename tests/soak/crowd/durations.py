@@ -1,4 +1,4 @@
-"""This file holds how long the crowd's rollouts take: 40 % under 1 s, 10 % over 20 s, the longest 600 s.
+"""Durations of the crowd's rollouts: 40 % under 1 s, 10 % over 20 s, the longest 600 s.
 
 Between these points the logarithm is spread evenly. The mean is 20.4 s, and the longest tenth does 84 % of the work.
 
@@ -20,20 +20,20 @@ _POINTS = ((0.0, 0.1), (0.4, 1.0), (0.9, 20.0))
 
 
 def mean_seconds(longest: float = LONGEST_SECONDS) -> float:
-    """Give the mean of the distribution: of each piece, the difference of its ends by that of their logarithms."""
+    """Return the mean of the distribution, which is log-uniform between two neighbouring points."""
     points = [*_POINTS, (1.0, longest)]
     return sum((high[0] - low[0]) * (high[1] - low[1]) / math.log(high[1] / low[1]) for low, high in pairwise(points))
 
 
 def draw_durations(num: int, seed: int, longest: float = LONGEST_SECONDS) -> list[float]:
-    """Give durations in seconds, in random order. The shares are exact: no draw is luckier than another."""
+    """Return durations in seconds, in random order. The shares are exact, so every draw has the same mix."""
     found = [_quantile((number + 0.5) / num, longest) for number in range(num)]
     random.Random(seed).shuffle(found)
     return found
 
 
 def draw_rests(num: int, seed: int, longest: float = LONGEST_SECONDS) -> list[float]:
-    """Give what is left of rollouts that are met at a random moment, in seconds.
+    """Return the remaining seconds of rollouts that are observed at a random moment.
 
     A crowd that begins with these is in the middle of its life: the same number ends in any second. Begun afresh, 40 %
     of it would end within the first second. Who is met is long in proportion to its length, and met anywhere in it (the

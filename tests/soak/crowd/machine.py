@@ -1,4 +1,4 @@
-"""This file holds what the kernel says of processes: their children, memory and CPU time."""
+"""Processes as the kernel reports them: children, memory and CPU time."""
 
 import os
 from pathlib import Path

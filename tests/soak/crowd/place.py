@@ -1,4 +1,4 @@
-"""This file holds where the crowd lives: Redis, a scripted engine, a gateway and workers, each a process of its own."""
+"""The crowd's servers: Redis, a scripted engine, a gateway and workers, each a process of its own."""
 
 import os
 import sys
@@ -35,7 +35,7 @@ class Place:
         """Gateway, workers (with all that they started), shipper, engine and Redis, as the kernel sees them now."""
         lock = self.settings.log_dir / "shipper.lock"
         shipper = int(lock.read_text() or 0) if lock.exists() else 0
-        children = children_of_all(without=shipper)  # whoever needed it first is the parent of one that all share
+        children = children_of_all(without=shipper)  # all share one shipper; the first process to need it is its parent
         on_leash = {name: children.get(process.process.pid, []) for name, process in self.processes.items()}
         pids = {name: found[0] for name, found in on_leash.items() if found}
         return {
@@ -45,7 +45,7 @@ class Place:
 
 @contextmanager
 def open_place(directory: Path, num_workers: int, slots: int) -> Generator[Place]:
-    """Start everything, workers with so many slots each; it ends with the block."""
+    """Start everything, with ``slots`` slots in each worker; it ends with the block."""
     settings = Settings(dir=directory, run="crowd")
     book = directory / "crowd.book"
     book.touch()

@@ -1,4 +1,4 @@
-"""This file holds what is seen of the crowd while it lives: queue, heartbeats and memory, once a second."""
+"""Observer of the running crowd: queue, heartbeats and memory, once a second."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -41,7 +41,7 @@ class Watch:
             time.sleep(_SAMPLE_SECONDS)
 
     def for_seconds(self, seconds: float) -> None:
-        """Look on for so long, or until the queue is empty."""
+        """Observe for ``seconds``, or until the queue is empty."""
         deadline = time.monotonic() + seconds
         self.until(lambda: time.monotonic() > deadline or self.emptied_at is not None, seconds + 60, "looking on")
 

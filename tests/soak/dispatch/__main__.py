@@ -1,4 +1,4 @@
-"""This file holds the chaos: ``python tests/soak/dispatch DIRECTORY [--seed S] [--tasks N]``.
+"""Chaos for the dispatcher: ``python tests/soak/dispatch DIRECTORY [--seed S] [--tasks N]``.
 
 Eight workers with wrong clocks do rollouts in groups of eight while they, Redis and the shipper are killed; then what
 they wrote down is compared with what the dispatcher and the store hold. Prints what happened, and every breach; ends

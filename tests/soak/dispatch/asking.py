@@ -1,4 +1,4 @@
-"""This file holds what the chaos asks for: groups of eight of several kinds, and how their attempts have to end."""
+"""Tasks of the chaos run: groups of eight of several kinds, and the expected endings of their attempts."""
 
 from zlib import crc32
 

@@ -1,4 +1,4 @@
-"""This file holds the comparison of three accounts: the workers' books, what the dispatcher says, and the store."""
+"""Comparison of three accounts: the workers' books, the dispatcher's state, and the store."""
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

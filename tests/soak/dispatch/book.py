@@ -1,6 +1,6 @@
-"""This file holds the book that is kept outside Redis: what each worker took, said and was answered.
+"""The book outside Redis: what each worker claimed and reported, and the answers it received.
 
-A line is in the page cache before the worker goes on, so that it survives the death of whoever wrote it.
+A line is in the page cache before the worker continues, so it survives the worker's death.
 """
 
 import os

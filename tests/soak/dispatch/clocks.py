@@ -1,4 +1,4 @@
-"""This file holds wrong clocks. It is imported before anything else, so that all other code reads them.
+"""Wrong clocks. This module is imported before anything else, so that all other code reads them.
 
 Within a process they run too fast or too slow by up to a quarter; what the wall clock shows is hours off, and jumps by
 ten minutes there and back.
@@ -17,7 +17,7 @@ _JUMP_SECONDS, _JUMP_EVERY_SECONDS = 600.0, 3.0
 
 
 class WrongClock:
-    """Takes the place of this process's clocks; ``turn`` sets them anew, for a process that has just begun."""
+    """Replaces this process's clocks; ``turn`` sets them again in a process that has just started."""
 
     def __init__(self) -> None:
         self.turn(random.Random(0))

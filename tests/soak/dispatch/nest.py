@@ -33,7 +33,7 @@ def live(directory: Path, name: str, seed: float) -> None:
         Worker(load_settings(), directory, name, chance).work()
     except UnreachableError:  # Redis is away: the next worker may find it
         time.sleep(_REST_SECONDS)
-    except BaseException:  # noqa: BLE001  # whatever it is, it is told and counts as a breach
+    except BaseException:  # noqa: BLE001  # every failure is printed and counts as a breach
         traceback.print_exc()
         os._exit(1)
     os._exit(0)

@@ -3,7 +3,7 @@
 Both are HOST:PORT or the path of a socket.
 
 It prints the port (or path) of each listener on one line, then reads words, and says each again once it holds:
-``silent`` (nothing is carried any more, and nobody is told), ``closed`` (connections are reset, new ones refused) and
+``silent`` (the relay forwards nothing and resets nothing), ``closed`` (connections are reset, new ones refused) and
 ``healed``. What was held back in silence arrives then, as after a network's outage. Ends with its standard input.
 """
 

@@ -1,4 +1,4 @@
-"""This file holds the town: Redis, eight nests of workers and a shipper, each a process that can be killed."""
+"""The town: Redis, eight nests of workers and a shipper, each a process that can be killed."""
 
 import os
 import signal
@@ -52,8 +52,8 @@ class Town:
             lease_seconds=2.0,
             heartbeat_seconds=0.5,
             retry_base_seconds=0.05,
-            max_attempts=1000,  # that nobody dies of being killed often
-            stop_failure_rate=1.0,  # nor the run is stopped for that
+            max_attempts=1000,  # frequent kills must not make a rollout a dead letter
+            stop_failure_rate=1.0,  # nor stop the run
             log_roll_seconds=0.1,
             ship_linger_seconds=30.0,
         )

@@ -1,4 +1,4 @@
-"""This file holds the weather: what happens to the town at random until every group is closed."""
+"""The weather: random events in the town until every group is closed."""
 
 import random
 import signal
@@ -35,7 +35,7 @@ class Weather:
     frozen: dict[int, float] = field(default_factory=dict[int, float])
     """Pids, and when each goes on."""
     cancelled: set[str] = field(default_factory=set[str])
-    """Groups of which what was left was cancelled."""
+    """Groups whose open rollouts were cancelled."""
 
     def rage(self, limit_seconds: float) -> int:
         """Go on until every group is closed, or the time is over; gives the number of those that are open then."""
@@ -101,7 +101,7 @@ class Weather:
         self.dispatcher.cancel([group_id])
 
     def pause_the_run(self) -> None:
-        """Running attempts are told to rest, and go on under another lease."""
+        """Pause running attempts; they continue under another lease."""
         self.dispatcher.pause(RUN, running=True, why="the weather")
         time.sleep(self.chance.uniform(0.3, 1.0))
         self.dispatcher.resume(RUN)

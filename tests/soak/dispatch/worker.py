@@ -1,5 +1,6 @@
-"""This file holds one worker's life: it claims, keeps its leases from a thread, leaves records, waits until they are
-stored, and reports; some reports it says twice, and some in another's name.
+"""One worker: it claims, renews its leases from a thread, appends records, waits until they are stored, and reports.
+
+It sends some reports twice, and some in another worker's name.
 """
 
 import random
@@ -32,7 +33,7 @@ _ERRORS = {"retry": "infra: it rained", "release": "infra: the worker had enough
 
 
 class Heartbeat(threading.Thread):
-    """Keeps what is held, and remembers which leases are to rest."""
+    """Renews the held leases, and remembers which attempts must pause."""
 
     def __init__(self, queue: Queue, worker: str, pen: Pen) -> None:
         super().__init__(daemon=True)
@@ -55,7 +56,7 @@ class Heartbeat(threading.Thread):
 
 
 class Worker:
-    """Works until the file ``stop`` is there, or until it is killed."""
+    """Works until the file ``stop`` exists, or until it is killed."""
 
     def __init__(self, settings: Settings, directory: Path, name: str, chance: random.Random) -> None:
         self._name, self._chance, self._run = name, chance, settings.run
@@ -138,7 +139,7 @@ class Worker:
         return Report(lease=lease, ending=ending, error=_ERRORS.get(ending, ""), usable=usable)
 
     def _record(self, reports: Sequence[Report]) -> str:
-        """Outcomes of attempts that do not go on."""
+        """Append the outcomes of attempts that end."""
         return self._recorder.append(
             *(
                 Outcome(

@@ -1,4 +1,4 @@
-"""This file holds the journal: what ``append`` acknowledged, line by line, outside the store."""
+"""The journal: what ``append`` acknowledged, line by line, outside the store."""
 
 import os
 from pathlib import Path
@@ -11,5 +11,5 @@ class Journal:
         self._file = os.open(Path(directory) / f"{os.getpid()}.journal", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
     def note(self, trajectory_id: str, *facts: str) -> None:
-        """Say that these are stored for good."""
+        """Note that these facts are stored durably."""
         os.write(self._file, "".join(f"{trajectory_id} {fact}\n" for fact in facts).encode())

@@ -1,4 +1,4 @@
-"""This file holds the storm: ``python tests/soak/storm DIRECTORY [--seed S] [--calls N] [--s3]``.
+"""The storm: ``python tests/soak/storm DIRECTORY [--seed S] [--calls N] [--s3]``.
 
 A town of real processes works while its parts are killed and frozen at random; then the books are compared. Prints what
 happened, and every breach; ends with 1 when there is one.

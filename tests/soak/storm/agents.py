@@ -1,8 +1,8 @@
-"""This file holds the storm's agents: ``python agents.py DIRECTORY SEED ENGINE_URL``, settings from the environment.
+"""The storm's agents: ``python agents.py DIRECTORY SEED ENGINE_URL``, settings from the environment.
 
-The first process imports everything and traces something itself, then forks agents, each of which plays rollouts until
-it is killed or ``DIRECTORY/stop`` is there. An agent notes what it asks (``asked``), which answers it saw whole
-(``saw``), and which it left half-way (``left``).
+The first process imports everything and traces something itself, then forks the agents. Each agent plays rollouts until
+it is killed or ``DIRECTORY/stop`` exists. It notes its questions (``asked``), the answers it received whole (``saw``),
+and the answers it left half-way (``left``).
 """
 
 import faulthandler
@@ -90,7 +90,7 @@ class Agent:
                 self.book.note("left", mark)
                 if self.chance.random() < 0.5:
                     stream.close()
-                self._kept.append(stream)  # else a generator that nobody reads any more, and nobody closes
+                self._kept.append(stream)  # a reference, so that half-read streams stay open
                 messages.pop()
             elif self.chance.random() < 0.4:
                 stream = client.chat.completions.create(model="scripted", messages=messages, stream=True)
@@ -142,7 +142,7 @@ class Agent:
             self.book.note("saw", mark, model.ask(body, call))
 
     def _ask_again(self, model: "Plain", _: int) -> None:
-        """The ways in which clients repeat themselves; whatever was answered is said again."""
+        """Repeat a call in the ways clients do; each answer must be repeated."""
         mark, question = self.mark()
         sign = self.chance.choice(["x-agent-layer-call", "idempotency-key", "x-stainless-retry-count"])
         headers = {} if "retry" in sign else {sign: f"again-{mark}"}

@@ -1,4 +1,4 @@
-"""This file holds the comparison of three books: what the engine did, what the agents saw, what the store holds."""
+"""Comparison of three books: the engine's, the agents', and the store's."""
 
 import re
 from collections import Counter, defaultdict

@@ -1,4 +1,4 @@
-"""This file holds the storm's engine: ``python engine.py PORT BOOK``. It is never killed and writes down what it did.
+"""The storm's engine: ``python engine.py PORT BOOK``. It is never killed and notes its work.
 
 A question holds a mark, ``q<owner>.<number>``, by which all books speak of the same thing; ``long`` beside it asks for
 an answer that takes a while, so that something can happen in the middle.
@@ -19,7 +19,7 @@ _WORD_SECONDS = 0.002
 
 
 class Book:
-    """Lines of one file; what was noted survives the death of whoever noted it."""
+    """Lines of one file; a note survives the death of its writer."""
 
     def __init__(self, path: str) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -30,7 +30,7 @@ class Book:
 
 def answer(book: Book, asked: ScriptPrompt) -> Iterator[str]:
     found = _MARK.search(asked.text)
-    if found is None:  # whoever registers the engine asks it something, too
+    if found is None:  # the call that registers the engine has no mark
         yield "yes"
         return
     mark, num_words = found[0], 60 if "long" in asked.text else 6

@@ -1,4 +1,4 @@
-"""This file holds the processes that the storm goes over: Redis, S3, engine, gateway, agents, and their shipper."""
+"""The storm's processes: Redis, S3, engine, gateway, agents, and their shipper."""
 
 import os
 import secrets

@@ -1,4 +1,4 @@
-"""This file holds the weather: what happens to the town's processes, at random, until enough calls were made."""
+"""The weather: random events for the town's processes until enough calls were made."""
 
 import random
 import signal

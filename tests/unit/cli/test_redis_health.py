@@ -1,4 +1,4 @@
-"""This file holds what the doctor says of a Redis: what it forgets, who reaches it, whether its Lua is safe."""
+"""The doctor's findings about a Redis: eviction and persistence, who can reach it, whether its Lua is safe."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""This file holds how looks at the dispatcher are drawn, and what of them is shown again."""
+"""Dispatcher views as text: how they are drawn, and which lines are drawn again."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""This file holds what is promised of tasks that ask what was asked before, and of how they are told apart."""
+"""Known tasks: when two tasks ask the same question, and what happens to repeated ones."""
 
 import msgspec
 import pytest

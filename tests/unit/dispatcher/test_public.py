@@ -1,4 +1,4 @@
-"""This file holds what the package offers to others: each name on purpose, each told."""
+"""The package's public names: each one intended, each one documented."""
 
 import inspect
 

@@ -1,4 +1,4 @@
-"""This file holds how tasks files are read, and what is said of bad ones."""
+"""Tasks files: how they are read, and the errors about bad ones."""
 
 import pytest
 

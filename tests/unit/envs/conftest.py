@@ -6,7 +6,7 @@ import pytest
 
 
 class MemoryKeeper:
-    """Keeps every state; asks the attempt to pause after so many."""
+    """Keeps every state; asks the attempt to pause after ``pauses_after`` of them."""
 
     def __init__(self, pauses_after=None):
         self.states = []

@@ -1,6 +1,6 @@
-"""This file holds a graph that counts, and its run as a program: ``counting_graph.py STATE JOURNAL [KILLED_AT]``.
+"""A graph that counts, as a program: ``counting_graph.py STATE JOURNAL [KILLED_AT]``.
 
-Each of its nodes writes a line into the journal. In the superstep of that number the process kills itself.
+Each of its nodes writes a line into the journal. In superstep KILLED_AT the process kills itself.
 """
 
 import asyncio

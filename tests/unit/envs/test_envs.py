@@ -1,4 +1,4 @@
-"""This file holds the pure parts of workers: who is to blame for an error, and how results read as scores."""
+"""Pure parts of workers: which party caused an error, and how results become scores."""
 
 import pickle
 

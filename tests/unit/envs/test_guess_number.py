@@ -1,4 +1,4 @@
-"""This file holds the rules of the demo's game as tests."""
+"""Rules of the demo's game."""
 
 from itertools import product
 

@@ -1,4 +1,4 @@
-"""This file holds what is promised to whoever asks a process that has died: an answer."""
+"""A request to a dead host process always gets an answer."""
 
 import pytest
 

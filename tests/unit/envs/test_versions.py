@@ -1,4 +1,4 @@
-"""This file holds how code is told apart from what it was: what it declares, else the file in which it stands."""
+"""Versions of user code: the declared one, else a hash of the file that defines it."""
 
 import importlib
 

@@ -1,4 +1,4 @@
-"""A prompt that does not continue its history's tokens says why; one that does, or that begins anew, says nothing."""
+"""A prompt that breaks with its history's tokens reports why; one that continues or starts over reports nothing."""
 
 import json
 

@@ -31,7 +31,7 @@ def build_request(**fields):
 
 
 def hidden(value):
-    """The same JSON with null for what nobody asked for."""
+    """Return the same JSON with null for fields that the client did not request."""
     names = ("token_ids", "prompt_token_ids", "logprobs")
     if isinstance(value, dict):
         return {name: None if name in names else hidden(one) for name, one in value.items()}

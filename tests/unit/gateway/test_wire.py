@@ -11,7 +11,7 @@ OK = b"HTTP/1.1 200 OK\r\n"
 
 @st.composite
 def chunked_bodies(draw):
-    """Give (content, how it travels)."""
+    """Return (content, its bytes on the wire)."""
     pieces = draw(st.lists(st.binary(min_size=1, max_size=40), max_size=8))
     extension, trailer = draw(st.sampled_from([b"", b";a=b"])), draw(st.sampled_from([b"", b"x: y\r\n"]))
     chunks = b"".join(b"%x%b\r\n%b\r\n" % (len(piece), extension, piece) for piece in pieces)

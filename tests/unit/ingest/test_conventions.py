@@ -1,4 +1,4 @@
-"""This file holds what spans of each convention mean; those of real instrumentations stand in test_instrumentations."""
+"""Meaning of spans under each convention; test_instrumentations has the spans of real instrumentations."""
 
 import json
 

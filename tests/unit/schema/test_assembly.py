@@ -1,4 +1,4 @@
-"""This file holds the promises of assembly: parts of any order give one step, deltas give back the engine's ids."""
+"""Assembly: parts in any order yield one step, and deltas yield the engine's ids again."""
 
 import msgspec
 import pytest

@@ -1,4 +1,4 @@
-"""This file holds the promises of the stored form: nothing is lost on the way, unknown fields included."""
+"""The stored form loses nothing, unknown fields included."""
 
 import pickle
 

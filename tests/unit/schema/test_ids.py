@@ -1,4 +1,4 @@
-"""This file holds the promises of names: they sort by time, follow from one another, and need no escaping."""
+"""Names sort by time, derive from one another, and need no escaping."""
 
 import pytest
 from hypothesis import given

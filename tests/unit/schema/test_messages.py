@@ -1,4 +1,4 @@
-"""This file holds the promises about logs of messages: each answer is a step, and what is no log is refused."""
+"""Message logs: each answer becomes a step, and other files are refused."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""This file holds the promises of the reward rule: nulls stay null, and failures that are not the policy's are null."""
+"""The reward rule: nulls stay null, and failures that the policy did not cause are null."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""This file holds the promises of times and ranges as people type them."""
+"""Times and ranges as users type them."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""This file holds which contents become blobs: what is large, and media that is worth an object."""
+"""Contents that become blobs: large ones, and media worth their own object."""
 
 import json
 

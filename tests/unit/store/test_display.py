@@ -1,4 +1,4 @@
-"""This file holds the promises of what is shown of a step: references filled in, each answer and reward at its step."""
+"""Displayed steps: references filled in, each answer and reward at its step."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""This file holds the promises of the plan: who is merged with whom, and that this comes to an end."""
+"""The compaction plan: which segments are merged, and that planning terminates."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""This file holds what a page of trajectories promises to a terminal."""
+"""A page of trajectories on a terminal: whole cells, and the names of columns that do not fit."""
 
 import pytest
 

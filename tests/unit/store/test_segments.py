@@ -1,4 +1,4 @@
-"""This file holds the promises of segments: what goes in comes out, a changed byte shows, what is whole stays."""
+"""Segments: records survive a round trip, a changed byte is detected, whole chunks of a torn one stay readable."""
 
 import pytest
 from hypothesis import given

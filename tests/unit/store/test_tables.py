@@ -1,4 +1,4 @@
-"""This file holds the promises of the tables: exact types, nothing lost on the way to Arrow and back."""
+"""Arrow tables: exact types, and nothing lost on the way there and back."""
 
 import sys
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""This file holds what clients talk to in these tests: a server of two dialects, LangChain's model of the engine."""
+"""Counterparts of the clients under test: a server of two dialects, LangChain's model of the engine."""
 
 import json
 
@@ -25,7 +25,7 @@ MESSAGE = {"id": "msg_1", "type": "message", "role": "assistant", "model": "scri
 
 
 class DialectServer:
-    """Says 'forty two', as JSON if asked to; asks for the tool 'add' where there are tools and none was used yet."""
+    """Answers 'forty two', as JSON on request; first calls the tool 'add' if the request has tools."""
 
     def __init__(self):
         self.seen = []

@@ -65,7 +65,7 @@ def test_what_json_cannot_hold_is_told_by_its_repr():
 
 
 class Awkward:
-    """Fails whoever looks at it."""
+    """Raises on every inspection."""
 
     def __repr__(self):
         raise RuntimeError("no repr")

@@ -11,7 +11,7 @@ from tracer.testing import Captured
 
 
 class Told(Captured):
-    """Tells through a pipe what is recorded, by children too."""
+    """Sends each record through a pipe, also from child processes."""
 
     def __init__(self):
         super().__init__()

@@ -22,7 +22,7 @@ OPENED = {
 
 
 class AskedServer(HTTPServer):
-    """Answers what it is told to, and remembers what it was asked."""
+    """Sends prepared answers and keeps the requests."""
 
     def __init__(self):
         self.asked = []

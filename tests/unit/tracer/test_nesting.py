@@ -70,7 +70,7 @@ def in_tasks(_, parts):
 
 
 def in_generator(label, parts):
-    """An agent that is a generator runs every other part; whoever reads it runs the rest, in between."""
+    """Run every other part in an agent that is a generator, and the parts in between in its consumer."""
 
     @tracer.agent(name=label)
     def generate():
@@ -121,7 +121,7 @@ def run(tree, label):
 
 
 def expected(tree, label, rollout=None, agents=()):
-    """Say of each call and of each tool: kind, label, rollout, agents."""
+    """Return (kind, label, rollout, agents) of each call and each tool."""
     if tree == "call":
         return [("call", label, rollout, agents)]
     way, inner = tree

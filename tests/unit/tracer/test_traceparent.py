@@ -1,4 +1,4 @@
-"""This file holds how rollouts stand in traces of OpenTelemetry, with its real SDK."""
+"""Rollouts inside OpenTelemetry traces, with its real SDK."""
 
 import asyncio
 
@@ -22,7 +22,7 @@ REMOTE = SpanContext(7, 8, is_remote=True, trace_flags=TraceFlags(1), trace_stat
 
 @pytest.fixture
 def spans():
-    """Gives OpenTelemetry's own spans, as a user's program makes them."""
+    """OpenTelemetry's own tracer, as a user's program has it."""
     return TracerProvider().get_tracer("test")
 
 

@@ -1,4 +1,4 @@
-"""This file holds the promises of admission: nothing begins too early, nothing is waited for in vain."""
+"""Admission: no group begins too early, and no wait is in vain."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""This file holds the promises of advantages: nulls leave the baseline, equal rewards teach nothing."""
+"""Advantages: nulls leave the baseline, equal rewards teach nothing."""
 
 import pytest
 from hypothesis import given

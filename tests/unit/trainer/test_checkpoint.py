@@ -1,4 +1,4 @@
-"""This file holds the promises of checkpoints: whole or not at all, the newest wins, old ones go."""
+"""Checkpoints: whole or absent, the newest wins, old ones are deleted."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""This file holds the promises of the curriculum: every task gets its minimum, hard ones more, and none is lost."""
+"""Curriculum: every task gets its minimum, hard ones get more, and none is lost."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""This file holds the promises of the intake: old rollouts leave, failures count as failures, tasks count alike."""
+"""Intake: stale rollouts are dropped, failures count as failures, every task has the same weight."""
 
 import msgspec
 import pytest

@@ -1,10 +1,10 @@
-"""This file holds what time is an agent's own."""
+"""The part of the elapsed time that counts as the agent's own."""
 
 from envs.progress import Progress
 
 
 class Clock:
-    """Goes on when it is told to."""
+    """A clock that tests step."""
 
     seconds = 0.0
 

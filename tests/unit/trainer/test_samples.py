@@ -1,4 +1,4 @@
-"""This file holds the promises of samples: every sampled token is trained exactly once, in its own context."""
+"""Samples: every sampled token is trained exactly once, in its own context."""
 
 from array import array
 

@@ -1,4 +1,4 @@
-"""This file holds the promises of schedules: they begin and end where they say, and stay there."""
+"""Schedules begin and end at the configured values, and stay there."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""This file holds the promises of configuration: three formats, one meaning, and no knob that does nothing."""
+"""Configuration: three formats, one meaning, and no option without effect."""
 
 import msgspec
 import pytest

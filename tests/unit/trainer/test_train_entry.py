@@ -1,4 +1,4 @@
-"""This file holds what ``train`` and the command refuse before anything starts, each with one sentence."""
+"""``train`` and its command refuse bad arguments before anything starts, each with one sentence."""
 
 from pathlib import Path
 

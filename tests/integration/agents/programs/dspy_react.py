@@ -1,4 +1,4 @@
-"""DSPy's ReAct module. It writes each prompt anew, so its calls continue nothing."""
+"""DSPy's ReAct module. It rewrites the whole prompt each turn, so no call continues another."""
 
 import dspy
 

@@ -1,4 +1,4 @@
-"""This file holds what tests of the dispatcher's commands share: commands as processes, with a terminal and without."""
+"""Fixtures of the dispatcher's commands: commands as processes, with and without a terminal."""
 
 import codecs
 import fcntl
@@ -88,7 +88,7 @@ class Screen:
         try:
             while select.select([self._mine], [], [], 0)[0] and (more := os.read(self._mine, 1 << 16)):
                 self.written += self._decoder.decode(more)
-        except OSError:  # nobody writes any more
+        except OSError:  # the terminal's other end is closed
             return
 
     def close(self):

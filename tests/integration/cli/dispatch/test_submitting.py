@@ -1,4 +1,4 @@
-"""This file holds what submitting promises while it waits, is interrupted or is killed."""
+"""``submit`` while it waits, is interrupted or is killed."""
 
 import json
 import os
@@ -133,6 +133,6 @@ def test_ctrl_c_while_waiting_leaves_everything_queued_and_says_so(queue, start,
     _, err = waiting.communicate(timeout=PATIENCE_SECONDS)
 
     assert waiting.returncode == 130
-    assert "no worker is up" not in err, "it is said once"
+    assert "no worker is up" not in err, "the warning appears once"
     assert "2 of 2 tasks are still queued or run" in err
     assert queue.views.stats().num_queued == 2

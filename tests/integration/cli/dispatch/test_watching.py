@@ -1,4 +1,4 @@
-"""This file holds what looks at the dispatcher show over time, and that they fit a terminal."""
+"""Dispatcher views over time, and their fit into a terminal."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""This file holds what tests of the store's commands share: attempts with everything in them, and the command."""
+"""Fixtures of the store's commands: attempts with every kind of record, and the command."""
 
 import sys
 

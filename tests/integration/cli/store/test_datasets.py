@@ -1,4 +1,4 @@
-"""This file holds the promises of ``store export parquet``: the dataset equals the answer, and others can read it."""
+"""``store export parquet``: the dataset equals the query's result, and other libraries can read it."""
 
 import json
 

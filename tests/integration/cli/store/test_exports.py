@@ -1,4 +1,4 @@
-"""This file holds the promises of ``store export jsonl`` and ``store export verl``."""
+"""``store export jsonl`` and ``store export verl``."""
 
 import json
 import os

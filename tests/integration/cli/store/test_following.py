@@ -1,4 +1,4 @@
-"""This file holds the promise of ``store export parquet --follow``: in the end the dataset is the answer."""
+"""``store export parquet --follow``: in the end the dataset equals the query's result."""
 
 import os
 import random
@@ -92,7 +92,7 @@ def test_two_exporters_of_one_directory_are_one_too_many(follow, wait_until, tmp
     second = follow()
 
     assert second.wait(60) == 2
-    assert b"expected no one else to write it" in second.stderr.read()
+    assert b"another export is writing it" in second.stderr.read()
 
 
 @pytest.mark.timeout(300)
@@ -107,7 +107,7 @@ def test_killed_at_any_moment_nothing_is_lost_and_nothing_is_there_twice(
             record(*(make_attempt(f"x.{num_made + n}-0", at=100.0 + num_made + n) for n in range(20)))
             num_made += 20
             store.reward(f"x.{chance.randrange(num_made)}-0", chance.random())
-        time.sleep(chance.uniform(0.0, 5.0))  # a moment that nobody chose
+        time.sleep(chance.uniform(0.0, 5.0))  # a random moment
         exporter.kill()
         exporter.wait(60)
 
@@ -138,7 +138,7 @@ class Killed(BaseException):
 def keep(settings, tmp_path, monkeypatch):
     """``keep()`` fills the dataset and enters changes; ``die_at=n`` dies before the n-th file takes its place."""
 
-    place = dataset.Parts._write
+    place = dataset.PartFiles._write
     monkeypatch.setattr("agent_layer.export.dataset._FULL_BYTES", 40_000)  # several parts
     monkeypatch.setattr("agent_layer.export.feed._LINGER_SECONDS", 0.0)
 
@@ -152,7 +152,7 @@ def keep(settings, tmp_path, monkeypatch):
                     raise Killed
             place(parts, number, table)
 
-        monkeypatch.setattr(dataset.Parts, "_write", write)
+        monkeypatch.setattr(dataset.PartFiles, "_write", write)
         store = open_store(settings)
         plan = DatasetPlan(tables=["trajectories", "steps"], contents=False, filters={})
         with Dataset(tmp_path / "d", plan, 0.0) as kept:

@@ -1,4 +1,4 @@
-"""This file holds the promises of ``store import``: what others logged is there once, and whole or not at all."""
+"""``store import``: foreign logs are imported once, and whole or not at all."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""This file holds the official clients, each with one way to talk: ask, use tools, whole or streamed."""
+"""The official clients, each in every style: questions, tools, whole and streamed answers."""
 
 import json
 
@@ -26,7 +26,7 @@ class Completions:
         return await self.go_on(**options)
 
     async def go_on(self, **options):
-        """Give (text, {call id: arguments})."""
+        """Return (text, {call id: arguments})."""
         function = {"name": "add", "description": "a sum", "parameters": SCHEMA, "strict": True}
         asked = {"model": "any", "messages": self._messages, "tools": [{"type": "function", "function": function}]}
         message = await self._answer({**asked, **options})

@@ -1,4 +1,4 @@
-"""This file holds a program that is run with openai 3: it asks in every way, and writes what it was told as JSON.
+"""Program for openai 3: it asks in every style and writes the answers as JSON.
 
 Arguments: base_url, api_key.
 """
@@ -12,7 +12,7 @@ HELLO = [{"role": "user", "content": "hi"}]
 
 
 def ask_all(client):
-    """Give the text of each way to ask."""
+    """Yield the answer's text for each style of request."""
     asked = {"model": "m", "messages": HELLO}
     yield client.chat.completions.create(**asked).choices[0].message.content
     chunks = client.chat.completions.create(**asked, stream=True)
