@@ -1,7 +1,4 @@
-"""This file holds the commands of this package: ``train``, and ``replay`` from beside it.
-
-This file holds the command that rebuilds what was trained: ``replay``.
-"""
+"""Commands of this package: ``train``, and ``replay``, which rebuilds what was trained."""
 
 from pathlib import Path
 from typing import Annotated
@@ -28,7 +25,7 @@ def train(
     """Train a policy on the rollouts of running workers; continue from the newest checkpoint.
 
     Needs a gateway with a vLLM engine ('agent-layer up') and a worker ('agent-layer work'). Ctrl-C ends it after the
-    update at hand, with a checkpoint; a second Ctrl-C ends it at once.
+    current update, with a checkpoint; a second Ctrl-C ends it at once.
     """
     loaded = load_config(config)
     settings: Settings = context.obj
@@ -61,7 +58,7 @@ def _result(progress: StepProgress) -> str:
 
 
 def _groups(progress: StepProgress) -> str:
-    """What became of its groups, where that is worth a word."""
+    """Return counts of short, dropped and surplus rollouts, if there are any."""
     short, dropped, surplus = progress.num_short_groups, progress.num_dropped_groups, progress.num_surplus_rollouts
     told = f"  groups: short {short} dropped {dropped}" if short + dropped else ""
     if progress.kept_seconds is None or progress.surplus_seconds is None:
@@ -69,7 +66,7 @@ def _groups(progress: StepProgress) -> str:
     return f"{told}  kept {progress.kept_seconds:.1f} s, surplus of {surplus} {progress.surplus_seconds:.1f} s"
 
 
-_OUT = "Directory for the batches, one msgpack file each; none for a batch of which rollouts were deleted."
+_OUT = "Directory for the batches, one msgpack file each; none for a batch with deleted rollouts."
 
 
 def replay(
@@ -81,9 +78,8 @@ def replay(
 ) -> None:
     """Rebuild each training batch of a run and compare it with what was trained, byte for byte.
 
-    Judgements that came after an update change nothing. Of a step that was trained again after a kill, the later
-    batch is rebuilt: the weights that learned from the earlier one are gone. Rollouts that were deleted since are
-    counted, and all others compared.
+    Later judgements change nothing. When a step was trained again after a kill, the later batch is rebuilt: the weights
+    that learned from the earlier one are gone. Deleted rollouts are counted, all others compared.
     """
     settings: Settings = context.obj
     store = open_store(settings)

@@ -1,10 +1,7 @@
-"""This file holds what a training run is told: every knob, its default, and how a configuration file is read.
+"""Configuration of a training run: every option, its default, and the reading of configuration files.
 
 A file is YAML, TOML or JSON, by its suffix; its sections are the records below. Paths in it are relative to it.
-
-This file holds schedules: how a number, such as the learning rate, changes over the steps of a run.
-
-A schedule is a pure function of the step, so that a run that was stopped goes on exactly where it was.
+Schedules are pure functions of the step, so that a run that was stopped continues where it was.
 """
 
 from math import cos, pi
@@ -21,19 +18,19 @@ Shape: TypeAlias = Literal["constant", "linear", "cosine"]
 
 
 class Schedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Rise to ``start`` over the warm-up, then go to ``end`` by the last step, and stay there."""
+    """A number that rises to ``start`` during the warm-up, then moves to ``end`` by the last step."""
 
     start: float
     end: float | None = None
     """None: as ``start``."""
     shape: Shape = "constant"
     warmup_steps: int = 0
-    """Steps of a linear rise; the first step already has its share."""
+    """Steps of a linear rise from 0; the first step is above 0."""
     num_steps: int | None = None
     """Step at which ``end`` is reached; None: the last of the run."""
 
     def value_at(self, step: int, run_steps: int) -> float:
-        """Value for one step.
+        """Return the value at one step.
 
         Args:
             step: counted from 0.
@@ -59,52 +56,52 @@ Share: TypeAlias = Annotated[float, Meta(ge=0, le=1)]
 
 
 class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Parent of all sections: a misspelt knob is an error, not a knob that does nothing."""
+    """Base of all sections: a misspelt option is an error."""
 
 
 class CurriculumConfig(_Section, frozen=True):
-    """How the rollouts of a step are shared among its tasks; see ``curriculum.allot_rollouts``."""
+    """How the rollouts of a step are shared among its tasks; see ``allot_rollouts``."""
 
     floor: Annotated[float, Meta(gt=0)] = 0.3
     """Weight of a task that always succeeds; the larger, the more even the shares."""
     minimum: Annotated[int, Meta(ge=2)] = 2
-    """Rollouts that every task gets."""
+    """Fewest rollouts of a task."""
     memory: Share = 0.7
-    """Share of a task's old success rate that stays when new rollouts are in."""
+    """Weight of a task's old success rate when new rollouts arrive."""
 
 
 class RolloutConfig(_Section, frozen=True):
-    """What is asked of the workers."""
+    """Rollouts that the trainer requests from workers."""
 
     groups_per_step: Positive | None = None
-    """Groups that one update learns from; None: one of each task."""
+    """Groups of one update; None: one of each task."""
     group_size: Annotated[int, Meta(ge=2)] = 8
     """Usable rollouts of one group; with a curriculum, on average."""
     launch: Annotated[float, Meta(ge=1)] | None = None
-    """Rollouts launched for each that is to be usable, such as 1.25: those too slow to be among them are cancelled.
-    So learning is biased towards what ends early: compare ``kept_seconds`` and ``surplus_seconds`` of the steps."""
+    """Rollouts launched for each usable one, such as 1.25: the slowest are cancelled. This biases learning towards
+    rollouts that end early: compare ``kept_seconds`` and ``surplus_seconds`` of the steps."""
     partial: Partial | None = None
-    """What becomes of a group in which too few rollouts are usable; None: what its task says, else it is delivered."""
+    """What happens to a group with too few usable rollouts; None: as its task says, else it is delivered."""
     priority: Annotated[int, Meta(ge=-1000, le=1000)] | None = None
-    """Of its rollouts beside others of all runs; None: what tasks say, else 0. Eval tasks have -1 by default."""
+    """Priority among the rollouts of all runs; None: as tasks say, else 0. Eval tasks have -1 by default."""
     max_staleness: Count = 1
-    """Updates by which weights may be older than those that are trained; 0 is on-policy."""
+    """Updates by which sampling weights may be older than the trained ones; 0 is on-policy."""
     ask_ahead_steps: Count = 0
-    """Steps whose groups wait in the queue for the version from which they may begin, so that no worker waits until the
-    trainer asks; 0: only what may begin at once is asked for. A curriculum shares rollouts out when it asks, so that it
-    learns so many steps later."""
+    """Steps whose groups are submitted before their policy version exists, so that no worker waits for the trainer; 0:
+    only groups that may begin at once. A curriculum shares rollouts out at submission, so it reacts this many steps
+    later."""
     pause_at_switch: bool = False
-    """Pause agents that can, from their next step on, while engines are given new weights; they go on later."""
+    """Pause resumable agents at their next step while engines load new weights; they resume afterwards."""
     extra_groups: Count = 0
-    """Groups by which a step may be extended when some of its groups teach nothing, their rewards being equal."""
+    """Groups that a step may add when some of its groups have equal rewards, and so teach nothing."""
     temperature: Annotated[float, Meta(gt=0)] | None = None
-    """Overrides what tasks and agents ask for; None: theirs."""
+    """Overrides the temperature of tasks and agents; None: theirs."""
     success_above: float = 0.0
     """A rollout with a reward above this counts as a success, in reports and for the curriculum."""
     max_null_share: Share = 0.5
-    """The run stops when more rollouts of a step than this have no reward: something is broken, not hard."""
+    """The run stops when a larger share of a step's rollouts has no reward: something is broken, not hard."""
     patience_seconds: Annotated[float, Meta(gt=0)] = 900.0
-    """The run stops when no group closes for so long."""
+    """The run stops when no group closes for this many seconds."""
     curriculum: CurriculumConfig | None = None
 
 
@@ -113,7 +110,7 @@ class AlgorithmConfig(_Section, frozen=True):
 
     estimator: Literal["grpo", "rloo"] = "grpo"
     scale_by_std: bool = False
-    """Divide advantages by the deviation of their group (grpo only)."""
+    """Divide advantages by the standard deviation of their group (grpo only)."""
     loss: Literal["vanilla", "gspo", "cispo", "geo_mean"] = "vanilla"
     loss_mean: Literal["token-mean", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm"] = (
         "token-mean"
@@ -123,12 +120,12 @@ class AlgorithmConfig(_Section, frozen=True):
     clip_dual: Annotated[float, Meta(gt=1)] = 3.0
     """Bound of the ratio where the advantage is negative."""
     tis: Literal["token", "sequence"] | None = "token"
-    """Truncated importance sampling between the weights that sampled and those that are trained; None: none."""
+    """Truncated importance sampling between the sampling weights and the trained ones; None: none."""
     tis_threshold: Annotated[float, Meta(gt=0)] = 2.0
     entropy: Schedule = Schedule(start=0.0)
     """Coefficient of the entropy bonus."""
     kl: Annotated[float, Meta(ge=0)] = 0.0
-    """Coefficient of the penalty for leaving the first weights; above 0 a second copy of the model is held."""
+    """Coefficient of the KL penalty towards the first weights; above 0 a second copy of the model is in memory."""
 
     def is_regularised(self, step: int, run_steps: int) -> bool:
         """Whether a sample without advantage still changes the weights at this step."""
@@ -142,12 +139,12 @@ class OptimizerConfig(_Section, frozen=True):
     minibatches: Positive = 1
     """Optimizer steps for each epoch of an update."""
     epochs: Positive = 1
-    """Times that an update goes through its samples."""
+    """Passes of an update over its samples."""
     betas: tuple[float, float] = (0.9, 0.999)
     weight_decay: Annotated[float, Meta(ge=0)] = 0.01
     clip_grad: Annotated[float, Meta(gt=0)] = 1.0
     microbatch_tokens: Positive = 16384
-    """Tokens that go through the model at once; a longer sample goes alone."""
+    """Tokens per forward pass; a longer sample has a pass of its own."""
     precision: Literal["float32", "bfloat16"] = "float32"
     """Of forward, backward and published weights; the optimizer's copy is always float32."""
     gradient_checkpointing: bool = False
@@ -159,10 +156,10 @@ class RetentionConfig(_Section, frozen=True):
     """What stays on disk."""
 
     checkpoint_steps: Positive = 10
-    """Steps between two checkpoints; one is also made at the end and when the run is stopped."""
+    """Steps between two checkpoints; the end and a stop of the run make one, too."""
     num_checkpoints: Positive = 2
     num_versions: Annotated[int, Meta(ge=2)] = 4
-    """Published weights; at least the served ones and those before."""
+    """Published weights that are kept; at least the served ones and those before."""
 
 
 class TrainConfig(_Section, frozen=True):
@@ -173,7 +170,7 @@ class TrainConfig(_Section, frozen=True):
     tasks: Path
     """File with one task on each line."""
     steps: Positive
-    """Steps of the whole run, earlier starts of it included."""
+    """Steps of the whole run, earlier starts included."""
     run: str | None = None
     """None: the setting AGENT_LAYER_RUN."""
     seed: int = 0
@@ -186,7 +183,7 @@ class TrainConfig(_Section, frozen=True):
 def load_config(path: Path) -> TrainConfig:
     """Read a configuration file.
 
-    Raises: BadInputError: there is no such file, or it has a knob or a value that cannot be.
+    Raises: BadInputError: no such file, an unknown option, or an invalid value.
     """
     decode = {".json": msgspec.json.decode, ".toml": msgspec.toml.decode}.get(path.suffix, msgspec.yaml.decode)
     try:
@@ -195,7 +192,7 @@ def load_config(path: Path) -> TrainConfig:
         raise BadInputError(f"configuration {path}: expected a readable file, found {error}; check the path") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadInputError(
-            f"configuration {path}: expected the knobs of a training run, found: {error}; see"
+            f"configuration {path}: expected the options of a training run, found: {error}; see"
             " 'agent-layer train --help'"
         ) from error
     base = path.parent
@@ -203,7 +200,7 @@ def load_config(path: Path) -> TrainConfig:
 
 
 def write_config(config: TrainConfig, path: Path) -> None:
-    """Write a configuration as JSON, such that ``load_config`` gives it back."""
+    """Write a configuration as JSON, for ``load_config`` to read."""
     path.write_bytes(msgspec.json.format(msgspec.json.encode(config, enc_hook=str)))
 
 

@@ -1,4 +1,4 @@
-"""This file holds training as one call: agent, tasks and model in, a trained policy out, all on this machine."""
+"""Training as one call: agent, tasks and model in, a trained policy out, all on this machine."""
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -15,12 +15,12 @@ from trainer_adapter.loop import StepProgress, progress_path, read_progress
 
 
 class TrainOptions(TypedDict, total=False):
-    """Where a run takes place, and sections of its configuration; what is left out has its default."""
+    """Settings and configuration sections of a run; all optional."""
 
     settings: Settings
-    """Where everything lives; default: the settings of the environment."""
+    """Default: the settings of the environment."""
     slots: int
-    """Rollouts at a time; default 16."""
+    """Concurrent rollouts; default 16."""
     seed: int
     rollouts: RolloutConfig
     algorithm: AlgorithmConfig
@@ -37,16 +37,16 @@ def train(
     steps: int,
     **options: Unpack[TrainOptions],
 ) -> list[StepProgress]:
-    """Train a policy until its run has so many steps; called again, go on from the newest checkpoint.
+    """Train a policy until its run has ``steps`` steps, from the newest checkpoint if there is one.
 
-    Starts what is not given by a setting: Redis, vLLM, the gateway, a worker and the trainer, each a process. They end
-    with this call.
+    Starts Redis, vLLM, the gateway, a worker and the trainer, each as a process, unless a setting names a running one.
+    They end with this call.
 
     Args:
         agent: ``module:attribute`` of a coroutine function ``agent(task, rollout)``, a compiled LangGraph graph or an
             ``Environment``; functions and classes may also be given themselves.
-        tasks: a file with one task on each line, or such lines as mappings.
-        scorer: ``module:function``, the function itself, or 'agent'; None: what each task says.
+        tasks: a file with one task per line, or tasks as mappings.
+        scorer: ``module:function``, the function itself, or 'agent'; None: as each task says.
         model: directory with the first weights and the tokenizer.
         steps: of the whole run, earlier calls included.
         options: see ``TrainOptions`` and ``TrainConfig``.
@@ -56,7 +56,7 @@ def train(
 
     Raises:
         BadInputError: agent, scorer or a task cannot be used.
-        AgentLayerError: the trainer ended early; the message says why.
+        AgentLayerError: the trainer ended early; the message contains the reason.
     """
     settings = options.get("settings") or load_settings()
     path = settings.dir.absolute() / "runs" / settings.run / "tasks.jsonl"
@@ -84,7 +84,7 @@ def train(
 
 
 def import_path(target: str | Callable[..., object]) -> str:
-    """Return ``module:attribute`` of what a worker is to import.
+    """Return the ``module:attribute`` that a worker imports.
 
     Raises: BadInputError: no other process could import it.
     """
@@ -102,7 +102,7 @@ def import_path(target: str | Callable[..., object]) -> str:
 def _write_tasks(
     path: Path, tasks: Path | str | Iterable[Mapping[str, object]], scorer: str | Callable[..., object] | None, run: str
 ) -> None:
-    """Check the tasks and write them where the trainer reads them."""
+    """Check the tasks, and write them to the file that the trainer reads."""
     if isinstance(tasks, Path | str):
         read_tasks(Path(tasks), run=run)
         lines = [line for line in Path(tasks).read_bytes().splitlines() if line.strip()]

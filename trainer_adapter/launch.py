@@ -1,6 +1,7 @@
-"""This file holds a whole job on one machine as processes: engine, gateway, worker and trainer, started and stopped.
+"""A whole job on one machine as processes: engine, gateway, worker and trainer.
 
-A set URL wins: an engine or a gateway that runs elsewhere is used, not started. Nothing outlives the caller.
+A URL in the settings wins: an engine or gateway that runs elsewhere is used, not started. No process outlives the
+caller.
 """
 
 import sys
@@ -21,7 +22,7 @@ from trainer_adapter.config import TrainConfig, write_config
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What is to be trained, and with how much of this machine."""
+    """What to train, and with how much of this machine."""
 
     config: TrainConfig
     target: str
@@ -36,24 +37,24 @@ class RunningJob:
     """The processes of a job."""
 
     settings: Settings
-    """With the addresses of what was started."""
+    """With the addresses of the started processes."""
     trainer: SupervisedProcess
     processes: dict[str, SupervisedProcess]
-    """By name, the trainer included; what runs elsewhere is not in it."""
+    """Started processes by name, the trainer included."""
 
 
 @contextmanager
 def run_job(
     settings: Settings, job: Job, report_phase: Callable[[str], None] = lambda _: None
 ) -> Generator[RunningJob]:
-    """Run a job for as long as the block does; then end the trainer first, so that it makes its checkpoint.
+    """Context manager: run a job. At the end the trainer stops first, so that it makes its checkpoint.
 
     Args:
-        settings: where everything lives; ``settings.run`` is the run.
+        settings: locations; ``settings.run`` is the run.
         job: what to run.
         report_phase: receives a description of what the call waits for, several times a second.
 
-    Raises: EngineError, UnreachableError: a part does not come up.
+    Raises: EngineError, UnreachableError: a process does not start.
     """
     logs = settings.dir.absolute() / "logs"
     config = settings.dir / "runs" / settings.run / "train.json"
@@ -83,7 +84,7 @@ def _start(arguments: list[str], settings: Settings, log: Path) -> SupervisedPro
 
 
 def _engine(settings: Settings, redis: Redis, job: Job) -> VllmServer | str:
-    """An engine that runs, or one to start with the newest weights of the run."""
+    """Return the address of a running engine, or a server to start with the newest weights of the run."""
     if settings.engine_urls:
         return settings.engine_urls[0]
     newest = newest_policy(redis, Keys(settings.namespace), settings.run)

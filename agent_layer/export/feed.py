@@ -65,7 +65,7 @@ class Feed:
         return (row for row in self._store.scan(**self._filters) if row.status in FINAL_STATUSES)
 
     def resume(self) -> bool:
-        """Resume at the consumer's position; return False if there is none, then read ``stored`` first."""
+        """Resume at the consumer's position; return False if there is none, then read ``scan_stored`` first."""
         redis, events = self._store.redis, self._store.keys.events
         known = self._place.load()
         is_kept = known is not None and bool(redis.xrange(events, known, known))

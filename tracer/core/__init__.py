@@ -45,12 +45,6 @@ if TYPE_CHECKING:
         ContentWriter as ContentWriter,
     )
     from tracer.core.contents import (
-        ToolUse as ToolUse,
-    )
-    from tracer.core.contents import (
-        is_pause as is_pause,
-    )
-    from tracer.core.contents import (
         json_text as json_text,
     )
     from tracer.core.contents import (
@@ -99,6 +93,8 @@ if TYPE_CHECKING:
     from tracer.core.scope import (
         reward as reward,
     )
+    from tracer.core.tool_use import ToolUse as ToolUse
+    from tracer.core.tool_use import is_pause as is_pause
 else:
     __getattr__ = lazy_exports(
         __name__,
@@ -121,8 +117,6 @@ else:
             ),
             "tracer.core.contents": (
                 "ContentWriter",
-                "ToolUse",
-                "is_pause",
                 "json_text",
                 "json_value",
                 "safe_repr",
@@ -138,6 +132,7 @@ else:
                 "Rollout",
                 "Sink",
             ),
+            "tracer.core.tool_use": ("ToolUse", "is_pause"),
             "tracer.core.scope": (
                 "CallLineage",
                 "Scope",

@@ -13,8 +13,9 @@ import msgspec
 
 from agent_layer.schema import Action, JsonObject, Role
 from tracer.core.calls import CallAnswer, CallRequest, adopt_call, announce_call, failed_answer
-from tracer.core.contents import ContentWriter, ToolUse, adopt_tool_use, json_value
+from tracer.core.contents import ContentWriter, json_value
 from tracer.core.scope import CallLineage, Scope, current_scope
+from tracer.core.tool_use import ToolUse, adopt_tool_use
 from tracer.core.wrapping import Decorable, function_name, wrap
 
 F = TypeVar("F", bound=Decorable)

@@ -15,7 +15,6 @@ from tracer.core.clock import SYSTEM, ClockAndIds, new_trace
 if TYPE_CHECKING:
     from agent_layer.recorder import FlushReport
     from agent_layer.schema.wire import OpenedRollout
-    from tracer.core.contents import ToolUse
 
 
 class Sink(Protocol):
@@ -50,6 +49,14 @@ class Checkpointer(Protocol):
         ...
 
 
+class OpenQuestion(Protocol):
+    """A question of a graph to a person, until it is answered."""
+
+    def record(self, output: object) -> None:
+        """Record the answer."""
+        ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class Rollout:
     """One attempt at a task, as the code that runs inside it sees it."""
@@ -81,8 +88,8 @@ class Rollout:
         default_factory=dict[str, Callable[[], None]], repr=False, compare=False
     )
     """By id of a call, tool use or framework run: callback that records that it was abandoned."""
-    questions: dict[tuple[str, str], "ToolUse"] = field(
-        default_factory=dict[tuple[str, str], "ToolUse"], repr=False, compare=False
+    questions: dict[tuple[str, str], OpenQuestion] = field(
+        default_factory=dict[tuple[str, str], OpenQuestion], repr=False, compare=False
     )
     """Open questions to people, by thread and interrupt of a graph."""
     logs: set[str] = field(default_factory=set[str], repr=False, compare=False)

@@ -5,16 +5,14 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import msgspec
 
 from agent_layer.errors import BadInputError
 from agent_layer.schema import GraphPlace, RewardSource, Role
+from tracer.core.contents import ContentWriter
 from tracer.core.rollout_handle import Rollout
-
-if TYPE_CHECKING:
-    from tracer.core.contents import ContentWriter, ToolUse
 
 
 @dataclass
@@ -25,6 +23,15 @@ class CallLineage:
     """Id of the call whose answer led here."""
     environment: str | None = None
     """Content hash of the newest ``tracer.state``."""
+
+
+class RunningTool(Protocol):
+    """Tool use of a framework, which the tool's own function may adopt."""
+
+    name: str
+    call_id: str | None
+    is_open: bool
+    is_taken: bool
 
 
 class Scope(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,9 +45,9 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
     node: str | None = None
     """Graph node or function."""
     conversation: str | None = None
-    read_state: Callable[["ContentWriter"], str] | None = None
+    read_state: Callable[[ContentWriter], str] | None = None
     """Returns the content hash of the framework's state; called only when a model call needs it."""
-    tool: "ToolUse | None" = None
+    tool: RunningTool | None = None
     """The tool that a framework is running here."""
     graph: GraphPlace | None = None
     place: object = None

@@ -1,10 +1,8 @@
-"""This file holds which rollouts may teach: those with a reward, in groups whose rewards differ.
+"""Selection of rollouts to train: those with a reward, in groups whose rewards differ; and their advantages.
 
-A rollout that failed for no fault of the policy has no reward; it leaves the baseline of its group and is not
-trained.
-Rewards are counted once per rollout, however many samples it has. The same rule as veRL's ``grpo`` stands here
-in plain
-Python; it decides which groups teach anything, and tests compare veRL with it.
+A rollout that failed for no fault of the policy has no reward: it is not in the baseline of its group and not trained.
+Rewards count once per rollout, however many samples it has. The rule of veRL's ``grpo`` is repeated here in plain
+Python to decide which groups teach anything; tests compare veRL with it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,14 +18,14 @@ _EPSILON = 1e-6
 
 
 class RolloutSamples(msgspec.Struct, frozen=True, kw_only=True):
-    """One rollout of a group, as it asks to be trained."""
+    """Samples and reward of one rollout."""
 
     trajectory_id: str
     reward: float | None
     """None: not judged."""
     samples: list[TrainingSample]
     reward_ids: list[str] = []
-    """Judgements that the reward follows from."""
+    """Ids of the judgements from which the reward follows."""
 
 
 class GroupSamples(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,7 +37,7 @@ class GroupSamples(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TrainingBatch(Record, frozen=True, kw_only=True):
-    """What one update learns from. Groups in it have at least two rewards."""
+    """Batch of one update. Its groups have at least two rewards each."""
 
     group_ids: list[str]
     """[num_rollouts]."""
@@ -48,25 +46,26 @@ class TrainingBatch(Record, frozen=True, kw_only=True):
     rewards: list[float]
     """[num_rollouts]."""
     reward_ids: list[list[str]]
-    """[num_rollouts] judgements that the reward follows from."""
+    """[num_rollouts] ids of the judgements from which the reward follows."""
     samples: list[TrainingSample]
     """[num_rows]."""
     rollout_of: list[int]
-    """[num_rows], position in ``rewards`` of the rollout that the sample is of."""
+    """[num_rows], index into ``rewards``: the rollout of each sample."""
 
     @property
     def num_groups(self) -> int:
-        """Groups in it."""
+        """Number of groups."""
         return len(set(self.group_ids))
 
 
 def select_batch(groups: Iterable[GroupSamples], *, keep_equal: bool) -> TrainingBatch:
-    """Keep the rollouts that may teach, in their order. A rollout without samples still counts in its baseline.
+    """Return the batch of all rollouts that may teach, in order. A rollout without samples still counts in its
+    baseline.
 
     Args:
         groups: of one step.
         keep_equal: keep groups whose rewards are all equal. Their advantage is 0, but entropy bonus and KL penalty act
-            on them: a task that always fails in the same way is found again only through them.
+            on them: only these can change the policy on a task that always fails in the same way.
     """
     kept: list[tuple[str, RolloutSamples]] = []
     for group in groups:
@@ -77,7 +76,7 @@ def select_batch(groups: Iterable[GroupSamples], *, keep_equal: bool) -> Trainin
 
 
 def make_batch(rollouts: Sequence[tuple[str, RolloutSamples]]) -> TrainingBatch:
-    """Put rollouts, each with its group's id, into a batch in their order; each has a reward."""
+    """Return a batch of rollouts, each with the id of its group, in their order. Each must have a reward."""
     samples = [(position, sample) for position, (_, rollout) in enumerate(rollouts) for sample in rollout.samples]
     return TrainingBatch(
         group_ids=[group_id for group_id, _ in rollouts],

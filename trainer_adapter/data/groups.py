@@ -1,22 +1,15 @@
-"""This file holds what a step takes in: closed groups as samples, without what is too old, and counts. Pure.
+"""Closed groups as samples without stale rollouts, counts of a step, and the start versions of new groups. Pure.
 
-This file holds from which policy version a group may begin, so that it is not too stale when it is trained. Pure.
+Start versions. Let a step train g groups, and let each step make a version. Of the groups that are submitted and not
+yet trained, in training order, the one at index k is trained by version V + k // g, where V trains next. Its tokens
+may be s versions older: it may begin once version w = V + k // g - s exists. Turned around: of the groups that begin
+by version w at the latest, g * (1 + s + w - V) may wait to be trained. For w = V, which exists, that is g * (1 + s),
+the bound without submission ahead. Groups of a larger w are submitted ahead, and wait in the queue for their version,
+so that workers do not wait for the trainer.
 
-Let a step train g groups, and let each step make a version. Of the groups that are asked for and not yet
-trained, in
-the order in which they are to be trained, the one at place k is trained by version V + k // g, where V trains
-next.
-What it was sampled by may be s versions older: it may begin once version w = V + k // g - s is there. Turned
-around: of
-the groups that begin by version w at the latest, g * (1 + s + w - V) may wait to be trained. For w = V, which
-is there,
-that is g * (1 + s), the bound of whoever asks for nothing that may not begin at once; those of a larger w are
-asked
-ahead, and wait in the queue for their version, instead of workers for the trainer.
-
-While each step trains g groups and makes a version, position p of all that were ever asked for is trained at step
-p // g, by version p // g, and begins at p // g - s. Counting those that wait holds beyond that: where groups are
-dropped, where a step changes no weights, and where a trainer that was killed has left later versions.
+As long as each step trains g groups and makes a version, submission p is trained at step p // g, by version p // g, and
+begins at p // g - s. Counting the waiting groups holds beyond that: when groups are dropped, when a step changes no
+weights, and when a killed trainer has left later versions.
 """
 
 from collections import Counter
@@ -30,43 +23,43 @@ from trainer_adapter.data.advantages import GroupSamples, RolloutSamples, teache
 from trainer_adapter.data.samples import SampleSet, samples_of
 
 _FEWEST_REWARDS = 2
-"""That have a baseline: the one rollout of a group would be compared with itself."""
+"""Fewest rewards with a baseline: a single rollout would be compared with itself."""
 
 
 class GroupIntake(msgspec.Struct, frozen=True, kw_only=True):
-    """One delivered group, read."""
+    """One delivered group as samples."""
 
     group: Group
     samples: GroupSamples
-    """Of the rollouts that are young enough; an older one counts in no baseline."""
+    """Samples of the rollouts that are not stale; a stale one is in no baseline."""
     rewards: list[float | None]
-    """[num_accepted], the old ones included."""
+    """[num_accepted], stale rollouts included."""
     ages: list[int]
-    """[num_trained_tokens] versions between the sampling of each token and the weights that are to learn from it."""
+    """[num_trained_tokens] versions between the sampling of each token and the weights that train on it."""
     num_stale_rollouts: int
     num_calls: int
     num_dropped_steps: int
 
     @property
     def is_stale(self) -> bool:
-        """Whether nothing is left of it because of its age."""
+        """Whether all its rollouts are stale."""
         return self.num_stale_rollouts > 0 and not self.samples.rollouts
 
     @property
     def is_void(self) -> bool:
-        """Whether so little is left of it that nothing can learn from it: it is no part of a step."""
+        """Whether it has too few rewards to train on; it is not part of a step then."""
         num_rewards = sum(rollout.reward is not None for rollout in self.samples.rollouts)
         return num_rewards < _FEWEST_REWARDS
 
     @property
     def fill(self) -> Fill:
-        """Whether as many rollouts as asked for have rewards."""
+        """Whether as many rollouts as requested have rewards."""
         is_short = sum(reward is not None for reward in self.rewards) < self.group.group_size
         return self.group.fill or ("short" if is_short else "whole")
 
     @property
     def num_null_rewards(self) -> int:
-        """Rollouts without a reward, those included that died or were refilled; a dropped group had some rewards."""
+        """Rollouts without a reward, dead and refilled ones included. A dropped group may have rewards."""
         num_known = sum(reward is not None for reward in self.rewards)
         if self.fill == "dropped":
             num_known = self.group.num_usable or 0
@@ -74,7 +67,7 @@ class GroupIntake(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def num_rollouts(self) -> int:
-        """Rollouts asked for, and those accepted beyond."""
+        """Requested rollouts, or accepted ones when these are more."""
         return max(self.group.group_size, len(self.rewards))
 
     @property
@@ -84,10 +77,10 @@ class GroupIntake(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StepCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """What a report says of the groups of one step."""
+    """Counts of the groups of one step, for its report."""
 
     num_rollouts: int
-    """Asked for, those that died included."""
+    """Requested rollouts, dead ones included."""
     num_null_rewards: int
     num_dead_groups: int
     num_whole_groups: int
@@ -95,7 +88,7 @@ class StepCounts(msgspec.Struct, frozen=True, kw_only=True):
     num_dropped_groups: int
     num_surplus_rollouts: int
     kept_seconds: float | None
-    """Of the usable rollouts of groups that had a surplus, as a mean."""
+    """Mean over the usable rollouts of groups with a surplus."""
     surplus_seconds: float | None
     num_stale_rollouts: int
     num_dropped_steps: int
@@ -111,8 +104,8 @@ def read_group(delivery: GroupDelivery, policy_version: int, max_staleness: int)
 
     Args:
         delivery: the group.
-        policy_version: of the weights that are to learn from it.
-        max_staleness: a rollout with a token that is older by more versions than this is left out.
+        policy_version: of the weights that train on it.
+        max_staleness: largest age of a token in versions; rollouts with an older token are left out.
 
     Raises:
         CaptureError: a step that should be trained lacks ids, log-probabilities or versions.
@@ -135,7 +128,7 @@ def read_group(delivery: GroupDelivery, policy_version: int, max_staleness: int)
 
 
 def count_step(groups: Sequence[GroupIntake]) -> StepCounts:
-    """Count what one step takes in."""
+    """Return the counts of one step."""
     rewards = [reward for group in groups for reward in group.rewards if reward is not None]
     ages = [age for group in groups for age in group.ages]
     fills = Counter(group.fill for group in groups)
@@ -161,7 +154,7 @@ def count_step(groups: Sequence[GroupIntake]) -> StepCounts:
 
 
 def success_by_task(groups: Sequence[GroupIntake], above: float) -> dict[str, float]:
-    """Share of rollouts with a reward above ``above``, by task id; rollouts without a reward are left out."""
+    """Return the share of rollouts with a reward above ``above``, by task id, without rollouts that have no reward."""
     found: dict[str, list[bool]] = {}
     for group in groups:
         known = [reward > above for reward in group.rewards if reward is not None]
@@ -170,7 +163,7 @@ def success_by_task(groups: Sequence[GroupIntake], above: float) -> dict[str, fl
 
 
 def _mean(parts: Iterable[tuple[int, float | None]]) -> float | None:
-    """Mean over parts of so many members each, with their own means; None without any."""
+    """Return the weighted mean of (number of members, mean); None without members."""
     known = [(num, mean) for num, mean in parts if mean is not None]
     total = sum(num for num, _ in known)
     return sum(num * mean for num, mean in known) / total if total else None
@@ -182,7 +175,7 @@ def _ages(found: SampleSet, policy_version: int) -> list[int]:
 
 
 def make_rollout_samples(trajectory: Trajectory, found: SampleSet) -> RolloutSamples:
-    """One rollout as it asks to be trained, with the judgements that its reward follows from."""
+    """Return samples and reward of a rollout, with the judgements from which the reward follows."""
     standing = [reward for reward in current_rewards(trajectory.rewards) if reward.scope == "rollout"]
     return RolloutSamples(
         trajectory_id=trajectory.trajectory_id,
@@ -195,17 +188,17 @@ def make_rollout_samples(trajectory: Trajectory, found: SampleSet) -> RolloutSam
 def plan_start_versions(
     waiting: Sequence[int], policy_version: int, *, groups_per_step: int, max_staleness: int, ask_ahead_steps: int
 ) -> list[int]:
-    """Say of each group that may be asked for now from which version it may begin.
+    """Return the start version of each group that may be submitted now.
 
     Args:
-        waiting: the same of each group that is asked for and not yet trained.
+        waiting: start versions of the groups that are submitted and not yet trained.
         policy_version: of the weights that train next.
         groups_per_step: groups that one step trains.
-        max_staleness: versions by which what is trained may be older than what trains.
-        ask_ahead_steps: steps whose groups are asked for before they may begin.
+        max_staleness: versions by which trained tokens may be older than the weights.
+        ask_ahead_steps: steps whose groups are submitted before they may begin.
 
     Returns:
-        [num_groups] rising; negative where a version before the first would do.
+        [num_groups] ascending; negative where a version before the first would suffice.
     """
     admitted: list[int] = []
     for ahead in range(1 + max_staleness + ask_ahead_steps):

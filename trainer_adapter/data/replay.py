@@ -1,9 +1,8 @@
-"""This file holds how the batch of an update is rebuilt from stored records, byte for byte, as it was then.
+"""Rebuilds the batch of an update from stored records, byte for byte.
 
-A batch follows from steps, which nobody changes, and from the judgements that stood when it was trained, whose
-ids its
-record names: what people or scorers say later is not seen. Whatever differs all the same is named. Of a batch of
-which rollouts were deleted, each of the others is compared by its own hash.
+A batch follows from steps, which never change, and from the judgements that were current then, whose ids its record
+contains; later judgements are ignored. Every difference is reported. When rollouts of a batch were deleted, each other
+rollout is compared by its own hash.
 """
 
 import time
@@ -19,22 +18,21 @@ from trainer_adapter.data.samples import samples_of
 
 
 class Replay(msgspec.Struct, frozen=True, kw_only=True):
-    """A batch that was rebuilt."""
+    """A rebuilt batch."""
 
     record: TrainedBatch
     content: bytes
-    """The encoded batch; where rollouts were deleted, of what is left."""
+    """The encoded batch, without deleted rollouts."""
     differences: list[str]
-    """One sentence for each part that is not what was trained; empty when all bytes that were not deleted are the
-    same."""
+    """One sentence for each part that differs from what was trained; empty when all remaining bytes are equal."""
 
 
 def record_batch(batch: TrainingBatch, run: str, step: int, policy_version: int) -> TrainedBatch:
-    """Say what an update learns from.
+    """Return the record of the batch of an update.
 
     Args:
-        batch: what it is given.
-        run: whose policy learns.
+        batch: the batch.
+        run: run of the policy.
         step: number of the update; the first is 1.
         policy_version: of the weights before it.
     """
@@ -67,15 +65,15 @@ def rebuild_batch(record: TrainedBatch, read: Callable[[str], Trajectory]) -> Re
     """Rebuild the batch of an update.
 
     Args:
-        record: what the update learned from.
-        read: gives a stored trajectory by its id; may raise AgentLayerError.
+        record: record of the batch.
+        read: returns a stored trajectory by its id; may raise AgentLayerError.
     """
     rollouts: list[tuple[str, RolloutSamples]] = []
     differences: list[str] = []
     for trained in record.rollouts:
         try:
             rollout = _rebuild(trained, read(trained.trajectory_id))
-        except AgentLayerError as error:  # lost, damaged, or no longer what can be trained
+        except AgentLayerError as error:  # lost, damaged, or no longer trainable
             differences.append(f"trajectory {trained.trajectory_id}: {error}")
             continue
         rollouts.append((trained.group_id, rollout))
@@ -88,7 +86,7 @@ def rebuild_batch(record: TrainedBatch, read: Callable[[str], Trajectory]) -> Re
 
 
 def _rebuild(trained: TrainedRollout, trajectory: Trajectory) -> RolloutSamples:
-    """The rollout as the judgements of then made it."""
+    """Return the rollout with the judgements that were current then."""
     then = [reward for reward in trajectory.rewards if reward.reward_id in trained.reward_ids]
     trajectory = msgspec.structs.replace(trajectory, rewards=then)
     return make_rollout_samples(trajectory, samples_of(trajectory))

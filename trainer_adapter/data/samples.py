@@ -1,10 +1,8 @@
-"""This file holds how a trajectory becomes training samples: every sampled token is trained exactly once.
+"""Trajectories as training samples: every sampled token is trained exactly once.
 
-The steps of a trajectory form trees: a step whose prompt continues the tokens of an earlier step is its child.
-One
-sample is one path from a root towards a leaf. Steps that several paths share are trained in the first of them
-and are
-context, masked, in the others. Nothing is re-tokenised, padded or cut.
+The steps of a trajectory form trees: a step whose prompt continues the tokens of an earlier step is its child. One
+sample is one path from a root towards a leaf. Steps that several paths share are trained in the first of them, and are
+masked context in the others. Nothing is re-tokenised, padded or cut.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -30,7 +28,7 @@ StepKey: TypeAlias = tuple[str, int]
 """(call id, choice)."""
 
 Piece: TypeAlias = tuple[TokenIds, Step | None]
-"""Tokens in a row, with the step that sampled them where they are trained in the sample at hand, else None."""
+"""Consecutive tokens, with the step that sampled them if this sample trains them, else None."""
 
 
 class DroppedStep(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,11 +39,11 @@ class DroppedStep(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     """``aborted``, ``error``, or ``unfinished`` when its end was never recorded."""
     num_tokens: int
-    """Sampled tokens that are known of it."""
+    """Number of its sampled tokens, as far as known."""
 
 
 class SampleSet(msgspec.Struct, frozen=True, kw_only=True):
-    """What training takes from one trajectory, and what it leaves.
+    """Samples of one trajectory, and its steps that are not trained.
 
     The sum of all loss masks plus the tokens of all drops is the number of tokens that the policy sampled.
     """
@@ -55,13 +53,13 @@ class SampleSet(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def samples_of(trajectory: Trajectory) -> SampleSet:
-    """Turn a trajectory of the train split into samples.
+    """Return the samples of a trajectory of the train split.
 
     Returns: samples in order of the end of their path; none when the policy was never called.
 
     Raises:
         BadInputError: the trajectory is not of the train split.
-        CaptureError: a policy step that ended well lacks ids, log-probabilities or versions, or they cannot be trained.
+        CaptureError: a successful policy step lacks ids, log-probabilities or versions, or they cannot be trained.
     """
     started = _training_attempt(trajectory)
     policy_steps = [step for step in trajectory.steps if step.role == "policy"]
@@ -78,7 +76,7 @@ def samples_of(trajectory: Trajectory) -> SampleSet:
 
 
 def _paths_to_ends(by_key: dict[StepKey, Step], wanted: dict[StepKey, Step]) -> list[list[Step]]:
-    """Paths, root first, to each wanted step that no wanted step continues; together they hold all wanted steps."""
+    """Return paths, root first, to each wanted step that no other continues; together they cover all wanted steps."""
     paths = [list(_ancestry(by_key, step)) for step in wanted.values()]
     inner = {_key(step) for path in paths for step in path[1:]}
     return [path[::-1] for path in paths if _key(path[0]) not in inner]
@@ -92,7 +90,7 @@ def _ancestry(by_key: dict[StepKey, Step], step: Step | None) -> Iterator[Step]:
 
 
 def _by_agent_and_temperature(steps: Iterable[Step]) -> list[list[Step]]:
-    """Steps by agent and temperature, of which a sample has one each."""
+    """Return the steps grouped by agent and temperature: a sample has one of each."""
     found: dict[tuple[str | None, float | None], list[Step]] = {}
     for step in steps:
         found.setdefault((step.agent, step.temperature), []).append(step)
@@ -100,7 +98,7 @@ def _by_agent_and_temperature(steps: Iterable[Step]) -> list[list[Step]]:
 
 
 def _pieces(path: Sequence[Step], trained: Sequence[Step]) -> list[Piece]:
-    """What follows the root's prompt, up to the last trained step."""
+    """Return the pieces of a sample: the root's prompt, then all tokens up to the last trained step."""
     wanted = {_key(step) for step in trained}
     pieces: list[Piece] = []
     for position, step in enumerate(path):
@@ -150,7 +148,7 @@ def _versions(piece: Piece) -> Iterable[int]:
 
 
 def _spread(runs: Iterable[PolicyRun]) -> list[int]:
-    """One version per token."""
+    """Return one version per token."""
     return [version for version, num_tokens in runs for _ in range(num_tokens)]
 
 
@@ -169,7 +167,7 @@ def _training_attempt(trajectory: Trajectory) -> AttemptStarted:
 
 
 def _check_step(step: Step) -> Step:
-    """Return a step back that can be trained.
+    """Return the step if it can be trained.
 
     Raises: CaptureError: it lacks something, or its log-probabilities are not those of the policy that sampled.
     """

@@ -1,4 +1,4 @@
-"""This file holds the command ``agent-layer demo``."""
+"""The command ``agent-layer demo``."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""This file holds the demo itself: the main job on this machine, from an untrained model to a plot."""
+"""The demo: a main job on this machine, from an untrained model to a plot."""
 
 import signal
 import subprocess
@@ -19,15 +19,15 @@ _LOOK_SECONDS = 0.25
 
 
 def run_demo(settings: Settings, steps: int, seed: int, *, fresh: bool) -> None:
-    """Train until the run has so many steps, then report.
+    """Train until the run has ``steps`` steps, then report.
 
     Args:
-        settings: where everything lives.
+        settings: locations of state.
         steps: updates of the whole run, earlier starts included.
         seed: of the untrained weights; each seed is a run of its own.
-        fresh: begin a new run instead of going on with the newest of this seed.
+        fresh: begin a new run instead of continuing the newest of this seed.
 
-    Raises: AgentLayerError: a process ended that should run; the message names its log.
+    Raises: AgentLayerError: a process ended early; the message names its log.
     """
     settings = _name_run(settings, seed, fresh=fresh)
     home = settings.dir.absolute() / "runs" / settings.run
@@ -69,7 +69,7 @@ def _check(running: RunningJob) -> None:
 
 
 def _name_run(settings: Settings, seed: int, *, fresh: bool) -> Settings:
-    """Name the run after its seed; a fresh one gets the next free number."""
+    """Return settings with the run named after its seed; a fresh run gets the next free number."""
     runs = settings.dir / "runs"
     name = f"demo-{seed}"
     taken = [path.name for path in runs.glob(f"{name}*") if path.name.partition(".")[0] == name]
@@ -78,7 +78,7 @@ def _name_run(settings: Settings, seed: int, *, fresh: bool) -> Settings:
 
 
 def _ensure_model(directory: Path, seed: int) -> None:
-    """Write the model in a process of its own: torch has no business in this one."""
+    """Write the model in a separate process, so that this one does not load torch."""
     if (directory / "config.json").exists():
         return
     command = [sys.executable, "-m", "trainer_adapter.demo.model", str(directory), str(seed)]

@@ -1,4 +1,4 @@
-"""This file holds what the demo shows while it runs: success, calls per second, staleness and phase."""
+"""Display of a running demo: success, calls per second, staleness and phase."""
 
 from collections.abc import Sequence
 from statistics import fmean
@@ -15,7 +15,7 @@ from trainer_adapter.loop import StepProgress
 
 
 class Display:
-    """A live table on a terminal, a line per step elsewhere. Remembers what the report needs."""
+    """A live table on a terminal, a line per step elsewhere. Keeps the data of the report."""
 
     def __init__(self, run: str, num_steps: int) -> None:
         self.console = Console()
@@ -42,17 +42,17 @@ class Display:
             self._live.stop()
 
     def set_phase(self, phase: str) -> None:
-        """Say what is being done or waited for."""
+        """Show the current phase."""
         if not self._is_live and phase.partition("(")[0] != self._phase.partition("(")[0]:
             self.console.print(f"{self._run}: {phase.partition('(')[0].strip()}")
         self._phase = phase
 
     def show_started(self) -> None:
-        """Say that all processes run."""
+        """Show that all processes run."""
         self.set_phase("waiting for the first rollouts")
 
     def show(self, steps: Sequence[StepProgress], processes: dict[str, SupervisedProcess]) -> None:
-        """Take in what the trainer reported so far."""
+        """Show the reports of the trainer so far."""
         if len(steps) > len(self.steps):
             new = steps[len(self.steps) :]
             if not self.steps and new[0].step < new[-1].step:
@@ -85,7 +85,7 @@ class Display:
 
 
 def mean_success(steps: Sequence[StepProgress]) -> float:
-    """Mean over hidden numbers of how often each was found in these steps; 0 without any."""
+    """Return the success rate of these steps, as a mean over hidden numbers; 0 without any."""
     found: dict[str, list[float]] = {}
     for step in steps:
         for task_id, success in step.success_by_task.items():
@@ -94,7 +94,7 @@ def mean_success(steps: Sequence[StepProgress]) -> float:
 
 
 def calls_per_second(steps: Sequence[StepProgress]) -> float:
-    """Model calls per second between the ends of the first and the last step; 0 for fewer than two."""
+    """Return model calls per second between the ends of the first and last step; 0 for fewer than two."""
     if len(steps) < 2:
         return 0.0
     seconds = steps[-1].ended_at - steps[0].ended_at
@@ -110,7 +110,7 @@ def _line(step: StepProgress, steps: Sequence[StepProgress], num_steps: int) -> 
 
 
 def _resident_mib(process: SupervisedProcess) -> float:
-    """Resident memory of a process and all it started, in MiB; 0 when it has ended."""
+    """Return the resident memory of a process and its children in MiB; 0 when it has ended."""
     try:
         parent = psutil.Process(process.process.pid)
         family = [parent, *parent.children(recursive=True)]

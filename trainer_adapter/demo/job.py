@@ -1,4 +1,4 @@
-"""This file holds what the demo trains and how: its tasks, and the settings that were found to be reliable."""
+"""Tasks and settings of the demo, which were found to train reliably."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ from trainer_adapter.config import (
 
 @dataclass(frozen=True)
 class Recipe:
-    """What the command needs to know beside the trainer's configuration."""
+    """Options of the demo beside the trainer's configuration."""
 
     target: str = "guess_number"
     slots: int = 16
@@ -30,7 +30,7 @@ RECIPE = Recipe()
 
 
 def make_config(home: Path, run: str, seed: int, steps: int) -> TrainConfig:
-    """Configure the trainer; ``home`` is the run's directory, with the model in it."""
+    """Return the configuration of the trainer; ``home`` is the run's directory, with the model in it."""
     return TrainConfig(
         model=home / "model",
         tasks=home / "tasks.jsonl",
@@ -50,7 +50,7 @@ def make_config(home: Path, run: str, seed: int, steps: int) -> TrainConfig:
 
 
 def write_tasks(path: Path) -> None:
-    """Write one task per hidden number, judged by the agent's own report."""
+    """Write one task per hidden number, scored by the agent itself."""
     rewards = {name: {"weight": weight} for name, weight in REWARDS.items()}
     tasks = [
         {

@@ -1,7 +1,6 @@
-"""This file holds the tiny model that the demo starts from: an untrained Qwen2 whose words are whole tokens.
+"""The demo's first model: a tiny untrained Qwen2 whose words are whole tokens.
 
-``python -m trainer_adapter.demo.model DIRECTORY SEED`` writes it. The words are *added* tokens: transformers 5
-reads a
+``python -m trainer_adapter.demo.model DIRECTORY SEED`` writes it. The words are *added* tokens: transformers 5 reads a
 qwen2 directory with a byte-pair tokenizer whatever its configuration says, and would drop plain vocabulary words.
 """
 

@@ -1,4 +1,4 @@
-"""This file holds what the demo says at its end: a table, a plot, and how to look at what it stored."""
+"""Report of the demo: a table, a plot, and commands that show what it stored."""
 
 # matplotlib is untyped
 # pyright: reportUnknownMemberType=false
@@ -21,7 +21,7 @@ mpl.use("Agg")  # before pyplot chooses a screen
 
 
 def print_report(settings: Settings, display: Display, home: Path, seconds: float) -> None:
-    """Print the table, write the plot, and give the commands."""
+    """Print the table, write the plot, and print the commands."""
     steps, console = display.steps, display.console
     if not steps:
         console.print("no step was done; the same command goes on")
@@ -35,7 +35,7 @@ def print_report(settings: Settings, display: Display, home: Path, seconds: floa
 
 
 def _commands(settings: Settings, newest: int) -> list[str]:
-    """Lines to type as they stand."""
+    """Return commands to type unchanged."""
     program = sys.argv[0] if Path(sys.argv[0]).name == "agent-layer" else "agent-layer"
     prefix, run = f"{program} --dir {settings.dir}", settings.run
     last = open_store(settings).query(run=run, limit=1).items[0].trajectory_id

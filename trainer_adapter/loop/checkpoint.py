@@ -1,6 +1,6 @@
-"""This file holds checkpoints: a directory that appears whole or not at all, and the cursor in it.
+"""Checkpoints: directories that appear whole or not at all, with a cursor; and the progress file.
 
-This file holds what a trainer tells of each step: one JSON line, appended, for displays, plots and people.
+The progress file has one JSON line per step, for displays, plots and people.
 """
 
 import os
@@ -17,22 +17,22 @@ _CURSOR = "cursor.json"
 
 
 class Cursor(Record, frozen=True, kw_only=True):
-    """Where training stands. Groups are acknowledged only after the checkpoint that contains them is on disk."""
+    """Position of training. Groups are acknowledged only after the checkpoint that contains them is on disk."""
 
     step: int = 0
     """Steps done."""
     policy_version: int | None = 0
-    """Version under which the weights in the checkpoint were published; None: they were not."""
+    """Version of the weights in the checkpoint; None: they were not published."""
     num_asked: int = 0
-    """Groups asked for so far."""
+    """Groups submitted so far."""
     open_positions: list[int] = []
-    """Which of them, counted from 0 in order of asking, were not trained or dropped yet."""
+    """Positions of those not trained or dropped yet, counted from 0 in order of submission."""
     open_starts: list[int] = []
-    """[num_open] policy version from which each may begin; empty where an older trainer did not say."""
+    """[num_open] policy version from which each may begin; empty in checkpoints of older trainers."""
     success_rates: dict[str, float] = {}
-    """By task id, what the curriculum has learned."""
+    """By task id, for the curriculum."""
     taken: list[str] = []
-    """Groups since the checkpoint before. They are acknowledged next, and never trained again."""
+    """Groups trained since the checkpoint before; acknowledged next, and never trained again."""
 
 
 class CheckpointDirectory:
@@ -47,11 +47,11 @@ class CheckpointDirectory:
         return (found[-1], msgspec.json.decode((found[-1] / _CURSOR).read_bytes(), type=Cursor)) if found else None
 
     def save(self, cursor: Cursor, write: Callable[[Path], None]) -> None:
-        """Keep a checkpoint of ``cursor.step``; whoever dies in the middle leaves the one before in its place.
+        """Write the checkpoint of ``cursor.step``; a crash in between leaves the earlier one in place.
 
         Args:
-            cursor: where training stands.
-            write: writes weights and optimizer state into the directory that it is given.
+            cursor: position of training.
+            write: writes weights and optimizer state into the directory it gets.
         """
         pending, final = self._directory / "pending", self._directory / f"step-{cursor.step:06d}"
         shutil.rmtree(pending, ignore_errors=True)
@@ -93,7 +93,7 @@ class StepProgress(Record, frozen=True, kw_only=True):
     step: int
     """Updates so far, this one included; the first is 1."""
     policy_version: int
-    """Version that this update made."""
+    """Version that this update produced."""
     ended_at: float
     """Seconds since the epoch, UTC."""
     num_rollouts: int
@@ -104,24 +104,25 @@ class StepProgress(Record, frozen=True, kw_only=True):
     reward_mean: float | None
     """Over rollouts with a reward; None when there was none."""
     success: float | None
-    """Share of rollouts with a reward above 0, averaged over tasks so that each task counts alike."""
+    """Share of rollouts with a reward above 0, as a mean over tasks."""
     success_by_task: dict[str, float] = {}
     num_null_rewards: int = 0
     """Rollouts that failed for a cause other than the policy; they are in no baseline."""
     num_dead_groups: int = 0
     """Groups whose rewards are all equal: they teach nothing."""
     num_whole_groups: int = 0
-    """With as many usable rollouts as asked for."""
+    """Groups with as many usable rollouts as requested."""
     num_short_groups: int = 0
-    """With fewer; those with at least two rewards are trained all the same."""
+    """Groups with fewer; those with at least two rewards are trained, too."""
     num_dropped_groups: int = 0
-    """That came empty because too few of their rollouts were usable; others were asked for in their place."""
+    """Groups that came empty because too few rollouts were usable; others were submitted in their place."""
     num_surplus_rollouts: int = 0
-    """That were running when enough others of their group had ended, and were cancelled."""
+    """Rollouts that were cancelled because enough others of their group had ended."""
     kept_seconds: float | None = None
     """Mean time of the usable rollouts of groups that had a surplus; None: there were none."""
     surplus_seconds: float | None = None
-    """Mean time that this surplus had run. Much longer than ``kept_seconds``: learning favours what ends early."""
+    """Mean running time of that surplus. Much longer than ``kept_seconds``: learning favours rollouts that end
+    early."""
     num_stale_rollouts: int = 0
     """Rollouts left out because a token was older than ``max_staleness`` allows."""
     num_dropped_steps: int = 0
@@ -132,14 +133,14 @@ class StepProgress(Record, frozen=True, kw_only=True):
     """Waiting for whole groups."""
     update_seconds: float = 0.0
     switch_seconds: float = 0.0
-    """Writing weights, and walking each engine from serving to serving."""
+    """Writing weights, and switching each engine."""
     checkpoint_seconds: float = 0.0
     metrics: dict[str, float] = {}
-    """What veRL reported, and ``logprob_gap``: the largest difference of a log-probability in trainer and engine."""
+    """Metrics of veRL, and ``logprob_gap``: largest difference of a log-probability between trainer and engine."""
 
 
 def progress_path(settings: Settings, run: str) -> Path:
-    """Where the lines of a run are appended."""
+    """Return the progress file of a run."""
     return settings.dir / "runs" / run / "progress.jsonl"
 
 
@@ -154,7 +155,7 @@ def append_progress(path: Path, progress: StepProgress) -> None:
 
 
 def read_progress(path: Path) -> list[StepProgress]:
-    """Read all whole lines; steps that were done again after a restart keep their last line."""
+    """Read all complete lines; a step that was repeated after a restart keeps its last line."""
     if not path.exists():
         return []
     lines = path.read_bytes().split(b"\n")[:-1]

@@ -1,10 +1,8 @@
-"""This file holds the feed: it asks for as many groups as cannot grow too stale, and takes them in as they close.
+"""Feed of the trainer: submits as many groups as cannot become too stale, and yields them as they close.
 
-This file holds the curriculum: how many rollouts of a round each task gets.
-
-A task that always succeeds, or never does, teaches nothing: all its rewards are equal. Tasks that still fail
-get more
-of the round, so that the one success among many tries, from which they can learn, becomes likely.
+Also the curriculum: how many rollouts of a round each task gets. A task that always succeeds, or never does, teaches
+nothing, because its rewards are equal. Tasks that still fail get more rollouts, so that one success among many attempts
+becomes likely.
 """
 
 import random
@@ -27,7 +25,7 @@ from trainer_adapter.loop.run_control import RunControl
 
 
 def allot_rollouts(num_rollouts: int, rates: Sequence[float], floor: float, minimum: int) -> list[int]:
-    """Share one round's rollouts among tasks, in proportion to (1 - success rate) + floor.
+    """Return each task's share of the rollouts of a round, in proportion to (1 - success rate) + floor.
 
     Args:
         num_rollouts: of the whole round.
@@ -54,12 +52,12 @@ def allot_rollouts(num_rollouts: int, rates: Sequence[float], floor: float, mini
 
 
 def update_rates(rates: Mapping[str, float], observed: Mapping[str, float], memory: float) -> dict[str, float]:
-    """Move each task's success rate towards what one more round showed (exponential moving average).
+    """Return success rates updated by one more round (exponential moving average).
 
     Args:
-        rates: by task id; a task that is not in it is taken to be at 0.5.
-        observed: by task id; tasks without a result in this round are left out, and keep their rate.
-        memory: share of the old value that stays, 0 to 1.
+        rates: by task id; default 0.5.
+        observed: by task id; tasks without a result in this round keep their rate.
+        memory: weight of the old value, 0 to 1.
     """
     moved = {task: memory * rates.get(task, 0.5) + (1 - memory) * rate for task, rate in observed.items()}
     return {**rates, **moved}
@@ -70,7 +68,7 @@ CONSUMER = "trainer"
 
 
 class _OpenGroup(NamedTuple):
-    """One group that is asked for."""
+    """One submitted group."""
 
     position: int
     start: int
@@ -78,11 +76,11 @@ class _OpenGroup(NamedTuple):
 
 
 class GroupFeed:
-    """Tasks out, whole groups in.
+    """Submits tasks, and yields closed groups.
 
-    Groups are asked for by position: position p is task p mod n, in that epoch's order, of epoch p div n. The same
-    position is the same group, so that asking again after a restart repeats nothing. How many are asked for, and when
-    each may begin, is told in ``admission``.
+    Groups have positions: position p is task p mod n, in that epoch's order, of epoch p div n. The same position is the
+    same group, so that a submission after a restart repeats nothing. ``plan_start_versions`` decides how many are
+    submitted, and when each may begin.
     """
 
     def __init__(
@@ -98,18 +96,18 @@ class GroupFeed:
         self._rates = dict(cursor.success_rates)
         self._num_asked = cursor.num_asked
         self._open: dict[str, _OpenGroup] = {}
-        """By group id, what is asked for and neither trained nor dropped."""
+        """By group id: submitted, and neither trained nor dropped."""
         self.acknowledge(cursor.taken)
         starts = cursor.open_starts or [0] * len(cursor.open_positions)
         self._submit(map(_OpenGroup, cursor.open_positions, starts))
 
     @property
     def groups_per_step(self) -> int:
-        """Groups that one step trains."""
+        """Number of groups of one step."""
         return self._plan.groups_per_step or len(self._tasks)
 
     def submit_groups(self, policy_version: int) -> None:
-        """Submit groups as long as none among them can become too stale.
+        """Submit as many groups as cannot become too stale.
 
         Args:
             policy_version: of the weights that train next.
@@ -125,7 +123,7 @@ class GroupFeed:
         self._num_asked += len(starts)
 
     def follow(self, stop: Callable[[], bool]) -> Iterator[GroupDelivery]:
-        """Return whole groups as they close, until ``stop`` says so.
+        """Yield groups as they close, until ``stop`` returns True.
 
         Raises:
             AgentLayerError: the run was paused because too many attempts fail, or no group closed for
@@ -133,7 +131,7 @@ class GroupFeed:
         """
         patience = self._plan.patience_seconds
         self._control.begin_wait()
-        # no limit of unacknowledged ones: they are acknowledged at a checkpoint, and asked for only as they are trained
+        # no limit of unacknowledged groups: checkpoints acknowledge them, and training limits their number
         for delivery in self._store.follow(
             CONSUMER,
             self._run,
@@ -147,32 +145,32 @@ class GroupFeed:
             raise self._control.explain_missing_group(patience)
 
     def pause_for_switch(self, policy_version: int) -> AbstractContextManager[None]:
-        """Return the block in which engines are given a version; what waits for it is given out afterwards."""
+        """Context manager around a switch of the engines; see RunControl."""
         return self._control.pause_for_switch(policy_version)
 
     def append_batch(self, batch: TrainedBatch) -> None:
-        """Record what an update is about to learn from, so that it can be rebuilt whatever is judged later.
+        """Record the batch of an update before it, so that it can be rebuilt after later judgements.
 
-        Raises: BackPressureError: disk or quota stayed full; nothing may learn from what nobody can rebuild.
+        Raises: BackPressureError: disk or quota stayed full; a batch that cannot be rebuilt must not be trained.
         """
         self._store.append(batch)
 
     def close_groups(self, group_ids: Iterable[str]) -> None:
-        """Say that these groups are trained or dropped, so that others may be asked for; twice does no harm."""
+        """Mark groups as trained or dropped, so that others may be submitted. Idempotent."""
         for group_id in group_ids:
             self._open.pop(group_id, None)
 
     def update_success_rates(self, observed: Mapping[str, float]) -> None:
-        """Let the curriculum know how often tasks succeeded, by task id."""
+        """Update the curriculum with success rates by task id."""
         if self._plan.curriculum:
             self._rates = update_rates(self._rates, observed, self._plan.curriculum.memory)
 
     def acknowledge(self, group_ids: Sequence[str]) -> None:
-        """Say that these groups need never come again; twice does no harm."""
+        """Acknowledge groups, so that they are not delivered again. Idempotent."""
         self._store.acknowledge(CONSUMER, self._run, group_ids)
 
     def cursor(self, step: int, policy_version: int | None, taken: Sequence[str]) -> Cursor:
-        """Say where the feed stands, for a checkpoint."""
+        """Return the position of the feed, for a checkpoint."""
         waiting = sorted(self._open.values())
         return Cursor(
             step=step,
@@ -198,7 +196,7 @@ class GroupFeed:
             self._open |= dict(zip(group_ids, places, strict=True))
 
     def _shares(self, tasks: Sequence[Task]) -> list[int]:
-        """[num_tasks] usable rollouts that each is to get."""
+        """Return [num_tasks] usable rollouts of each task."""
         size, curriculum = self._plan.group_size, self._plan.curriculum
         if not curriculum:
             return [size] * len(tasks)
@@ -207,14 +205,14 @@ class GroupFeed:
 
 
 def task_order(num_tasks: int, seed: int, epoch: int) -> list[int]:
-    """Order of the tasks in an epoch; the same for the same seed."""
+    """Return the order of the tasks in an epoch; the same for the same seed."""
     order = list(range(num_tasks))
     random.Random(f"{seed} {epoch}").shuffle(order)  # an order, not a secret
     return order
 
 
 def _configure_task(task: Task, size: int, start: int, plan: RolloutConfig) -> Task:
-    """A task with what the configuration wants of it."""
+    """Return the task with the options of the configuration."""
     # rounded first: 10 * 1.1 is a little more than 11
     launch = None if plan.launch is None else ceil(round(size * plan.launch, 6))
     return msgspec.structs.replace(

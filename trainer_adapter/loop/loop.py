@@ -1,10 +1,8 @@
-"""This file holds the training loop: whole groups in, one update, one policy version out, again.
+"""The training loop: collect the groups of a step, update, publish a policy version, repeat.
 
-Workers never wait for it: while an update runs, they work on the groups that ``max_staleness`` allows ahead of
-it.
-A stop ends it between two steps, with a checkpoint. A kill loses what came after the last checkpoint; the
-groups since
-then were not acknowledged and come again.
+Workers never wait for it: during an update they work on the groups that ``max_staleness`` allows ahead of it. A stop
+ends it between two steps, with a checkpoint. A kill loses the updates after the last checkpoint; their groups were not
+acknowledged, and come again.
 """
 
 import time
@@ -30,7 +28,7 @@ from trainer_adapter.verl import EmbeddedTrainer, UpdateReport, WeightPublisher
 
 
 class TrainingLoop:
-    """One training run from where its trainer stands to its last step."""
+    """One training run, from the position of its trainer to its last step."""
 
     def __init__(
         self,
@@ -52,19 +50,19 @@ class TrainingLoop:
         self._version = 0
         """Newest published version."""
         self._is_published = True
-        """Whether that is what the trainer's weights are."""
+        """Whether the trainer's weights are that version."""
         self._taken: list[str] = []
-        """Groups that the weights have learned from, or that nothing can learn from, since the last checkpoint."""
+        """Groups trained, or found untrainable, since the last checkpoint."""
 
     def run(self, cursor: Cursor, stop: Callable[[], bool]) -> Iterator[StepProgress]:
-        """Train until the last step, or until ``stop`` says so; then make a checkpoint.
+        """Train until the last step, or until ``stop`` returns True; then make a checkpoint.
 
         Args:
-            cursor: where the trainer's weights stand.
-            stop: asked while groups are waited for, and between steps.
+            cursor: position of the trainer's weights.
+            stop: called during the wait for groups, and between steps.
 
         Yields:
-            one report per step, when its weights serve.
+            one report per step, once its weights serve.
         """
         self._step, self._stop = cursor.step, stop
         newest = self._publisher.newest()
@@ -73,7 +71,7 @@ class TrainingLoop:
             self._publisher.serve(self._version)
         try:
             yield from self._steps()
-        except AgentLayerError:  # raised between updates only, where the weights are whole
+        except AgentLayerError:  # raised between updates only, when the weights are consistent
             self._checkpoint()
             raise
         self._checkpoint()
@@ -88,10 +86,10 @@ class TrainingLoop:
             yield self._train(groups, wait_seconds=time.monotonic() - began)
 
     def _collect_groups(self, deliveries: Iterator[GroupDelivery]) -> list[GroupIntake] | None:
-        """Wait for the groups of one step; None when the wait was ended.
+        """Wait for the groups of one step; None when ``stop`` ended the wait.
 
-        Those of which too little is left are replaced; for those that teach nothing, up to ``extra_groups`` others come
-        on top.
+        Groups with too few usable rollouts are replaced. For groups that teach nothing, up to ``extra_groups`` others
+        are added.
         """
         groups: list[GroupIntake] = []
         while not self._has_enough(groups):
@@ -106,9 +104,9 @@ class TrainingLoop:
         return groups
 
     def _request_replacement(self, groups: Sequence[GroupIntake]) -> None:
-        """Ask for another group in the place of the last, unless so many failed that something is broken."""
+        """Submit another group in place of the last, unless too many failed."""
         last = groups[-1]
-        if last.is_void:  # nothing learns from it, so that it need not wait for an update
+        if last.is_void:  # not trained, so it need not wait for an update
             self._taken.append(last.group.group_id)
         self._feed.close_groups([last.group.group_id])
         if len(groups) >= self._feed.groups_per_step:
@@ -132,7 +130,9 @@ class TrainingLoop:
             metrics = self._update(batch)
         self._step += 1
         self._taken += [group.group.group_id for group in kept]
-        self._feed.close_groups(self._taken)  # before the switch, which may fail: the checkpoint must not wait for them
+        self._feed.close_groups(
+            self._taken
+        )  # before the switch, which may fail: the checkpoint must not count them as open
         self._feed.update_success_rates(by_task)
         with _timed(times, "switch"):
             if batch.samples:
@@ -145,14 +145,14 @@ class TrainingLoop:
         return self._report(counts, by_task, batch, times, metrics)
 
     def _update(self, batch: TrainingBatch) -> dict[str, float]:
-        """Learn from a batch, which is recorded first; one without samples changes nothing."""
+        """Record the batch, then update the weights; a batch without samples changes nothing."""
         if not batch.samples:
             return {}
         self._feed.append_batch(record_batch(batch, self._run, self._step + 1, self._version))
         return _numbers(self._trainer.update(batch, self._step, self._version))
 
     def _publish(self) -> int:
-        """Make the trainer's weights the newest version. A killed trainer may have published later ones: so be it."""
+        """Publish the trainer's weights as the newest version; versions of a killed trainer stay below it."""
         self._is_published = False
         model, precision = self._config.model, self._config.optimizer.precision
         number = self._publisher.publish(self._trainer.weights(), model, self._step, precision)
@@ -161,7 +161,7 @@ class TrainingLoop:
         return number
 
     def _checkpoint(self) -> None:
-        """Save everything, then acknowledge: no group is acknowledged before weights that learned from it are kept."""
+        """Save everything, then acknowledge: weights that learned from a group are saved before its acknowledgement."""
         if not self._taken:
             return
         version = self._version if self._is_published else None
@@ -221,13 +221,13 @@ class TrainingLoop:
 
 @contextmanager
 def _timed(times: dict[str, float], name: str) -> Generator[None]:
-    """Note how many seconds a phase took."""
+    """Record the seconds of a phase."""
     began = time.monotonic()
     yield
     times[name] = time.monotonic() - began
 
 
 def _numbers(report: UpdateReport) -> dict[str, float]:
-    """Numbers of a report by name; what is not known is left out."""
+    """Return the known numbers of a report by name."""
     own = {"logprob_gap": report.logprob_gap, "entropy": report.entropy, "learning_rate": report.learning_rate}
     return report.metrics | {name: value for name, value in own.items() if value is not None}

@@ -1,4 +1,4 @@
-"""This file holds a training run: its parts are opened, its newest checkpoint is found, its loop runs."""
+"""A training run: opens its parts, loads its newest checkpoint, and runs its loop."""
 
 import signal
 from collections.abc import Callable, Generator, Sequence
@@ -28,19 +28,19 @@ def train_run(
     stop: Callable[[], bool] = lambda: False,
     report: Callable[[StepProgress], None] = lambda _: None,
 ) -> list[StepProgress]:
-    """Train until the run has ``config.steps`` steps, going on from its newest checkpoint.
+    """Train until the run has ``config.steps`` steps, from its newest checkpoint if there is one.
 
     Args:
         config: what to train, and how.
-        settings: where everything lives.
-        stop: asked often; once true, the run ends with a checkpoint.
-        report: told each step, after its line is in ``progress_path``.
+        settings: locations of state.
+        stop: polled; once True, the run ends with a checkpoint.
+        report: called for each step, after its line is in ``progress_path``.
 
     Returns:
         reports of the steps that this call did.
 
     Raises:
-        BadInputError: model or tasks cannot be used, or another trainer has the run.
+        BadInputError: model or tasks cannot be used, or another trainer runs.
         CaptureError: a rollout lacks token ids.
         EngineError: weights could not be switched.
     """
@@ -59,7 +59,7 @@ def train_run(
         publisher.register_base(config.model)
         feed = GroupFeed(run, tasks, config, Dispatcher(redis, settings), open_store(settings), cursor)
         newest = publisher.newest()
-        # before the model is loaded: workers need not wait for it
+        # before the model loads: workers need not wait for it
         feed.submit_groups(newest if cursor.policy_version == newest else newest + 1)
         trainer = EmbeddedTrainer(config)
         if directory:
@@ -77,7 +77,7 @@ def train_run(
 def stop_on_signals(
     numbers: Sequence[signal.Signals] = (signal.SIGINT, signal.SIGTERM),
 ) -> Generator[Callable[[], bool]]:
-    """Return a question that is answered yes once one of the signals has come; a second one ends at once."""
+    """Context manager: yields a function that returns True after one of the signals; a second signal ends at once."""
     came: list[int] = []
 
     def remember(number: int, _: FrameType | None) -> None:
@@ -94,7 +94,7 @@ def stop_on_signals(
 
 @contextmanager
 def _only_trainer(settings: Settings, run: str) -> Generator[None]:
-    """Keep a second trainer of the same run out, on this machine; whoever dies lets go."""
+    """Hold the lock of the run on this machine; the kernel releases it when the trainer dies."""
     path = settings.dir / "runs" / run / "trainer.lock"
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as file:

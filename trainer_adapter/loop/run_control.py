@@ -1,4 +1,4 @@
-"""This file holds how a run stands with the dispatcher: what its engines serve, that it pauses, and why."""
+"""Control of one run at the dispatcher: the version that its engines serve, and pauses."""
 
 import time
 from collections.abc import Generator
@@ -8,13 +8,13 @@ from agent_layer.dispatcher import Dispatcher, RunState
 from agent_layer.errors import AgentLayerError
 
 _LOOK_SECONDS = 2.0
-"""Between two looks while groups are waited for: what ended just before a pause is trained first."""
+"""Interval of polls during a wait: groups that closed just before a pause are trained first."""
 _SWITCHING = "trainer: engines are given new weights"
-"""Reason of a pause, by which it is told from those of others."""
+"""Pause reason that identifies pauses made by the trainer."""
 
 
 class RunControl:
-    """One run, as its trainer asks and tells the dispatcher about it."""
+    """Reads and changes the state of one run at the dispatcher, for its trainer."""
 
     def __init__(self, run: str, dispatcher: Dispatcher, *, pause_at_switch: bool) -> None:
         self._run = run
@@ -26,9 +26,10 @@ class RunControl:
 
     @contextmanager
     def pause_for_switch(self, policy_version: int) -> Generator[None]:
-        """Pause the run while the block gives engines a version, if that is wanted; then say that they serve it.
+        """Context manager around a switch of the engines: pause the run if configured; afterwards report the served
+        version.
 
-        It goes on also when the block fails. A run that somebody else paused stays paused.
+        The run resumes also when the block fails. A run that a user paused stays paused.
         """
         if self._pause_at_switch:
             self._dispatcher.begin_pause(self._run, _SWITCHING)
@@ -40,23 +41,23 @@ class RunControl:
                 self._dispatcher.end_pause(self._run, _SWITCHING)
 
     def begin_wait(self) -> None:
-        """Say that groups are waited for from now on."""
+        """Restart the interval of polls."""
         self._look_at = time.monotonic() + _LOOK_SECONDS
 
     def is_failing(self) -> bool:
-        """Whether the run was paused because too many attempts fail; looked up after some seconds of a wait."""
+        """Whether the run was paused because too many attempts fail; polled after some seconds of a wait."""
         if not self._is_failing and time.monotonic() >= self._look_at:
             self._is_failing = (state := self._read_state()) is not None and state.is_failing
             self.begin_wait()
         return self._is_failing
 
     def explain_missing_group(self, waited_seconds: float) -> AgentLayerError:
-        """Explain that a wait for groups has ended without any."""
+        """Return the error that explains why no group closed."""
         state = self._read_state()
         if state is not None and state.is_failing:
             return AgentLayerError(
                 f"run {self._run}: expected most attempts to succeed, but the dispatcher paused it: {state.paused};"
-                f" see 'agent-layer dead list', mend what fails, then 'agent-layer runs resume {self._run}' and train"
+                f" see 'agent-layer dead list', fix what fails, then 'agent-layer runs resume {self._run}' and train"
                 " again"
             )
         subject = f"run {self._run}: expected a group of rollouts to close within {waited_seconds:.0f} s, but none did"
@@ -66,7 +67,7 @@ class RunControl:
                 f"{subject}; it is paused{why}: 'agent-layer runs resume {self._run}', then train again"
             )
         return AgentLayerError(
-            f"{subject}; is a worker running? 'agent-layer workers' and 'agent-layer dead list' tell"
+            f"{subject}; is a worker running? 'agent-layer workers' and 'agent-layer dead list' show why"
         )
 
     def _read_state(self) -> RunState | None:

@@ -1,10 +1,8 @@
-"""This file holds what veRL needs around it: a CPU platform, a process group of one, and its engine for the CPU.
+"""Prerequisites of veRL: a CPU platform, a process group of one, and its engine for the CPU.
 
-veRL knows CUDA, ROCm and Ascend. A machine with one of these is left to veRL; without one, the CPU is made a
-platform
-through veRL's own plug-in interface. Everything here must happen before veRL's engines are imported, because
-they ask
-for the device then.
+veRL supports CUDA, ROCm and Ascend, and uses them where present. On other machines the CPU becomes a platform through
+veRL's plug-in interface. All of this must happen before veRL's engines are imported, because they ask for the device at
+import.
 """
 
 import os
@@ -31,7 +29,7 @@ _ONE_PROCESS = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR"
 
 
 class CpuDevice(ModuleType):
-    """``torch.cpu``, and what veRL asks of an accelerator's module besides."""
+    """``torch.cpu`` with the functions that veRL expects of an accelerator's module."""
 
     def __getattr__(self, name: str) -> object:
         return getattr(torch.cpu, name)
@@ -66,10 +64,10 @@ class CpuDevice(ModuleType):
         """Choose it."""
 
     def synchronize(self, device: object = None) -> None:
-        """Wait for its queue, of which there is none."""
+        """Wait for its queue: it has none."""
 
     def empty_cache(self) -> None:
-        """Return cached memory, of which there is none."""
+        """Return cached memory: it has none."""
 
     ipc_collect = reset_peak_memory_stats = empty_cache
 
@@ -97,7 +95,7 @@ class CpuPlatform(PlatformBase):
         """Choose it."""
 
     def synchronize(self, device_index: int | None = None) -> None:
-        """Wait for its queue, of which there is none."""
+        """Wait for its queue: it has none."""
 
     def manual_seed(self, seed: int) -> None:
         """Seed its random numbers."""
@@ -106,10 +104,10 @@ class CpuPlatform(PlatformBase):
     manual_seed_all = manual_seed
 
     def set_allocator_settings(self, settings: str) -> None:
-        """Tune its allocator, of which there is none."""
+        """Tune its allocator: it has none."""
 
     def empty_cache(self) -> None:
-        """Return cached memory, of which there is none."""
+        """Return cached memory: it has none."""
 
     def get_device_capability(self, device_index: int = 0) -> tuple[int | None, int | None]:  # noqa: ARG002
         """CUDA's idea of a version."""
@@ -125,11 +123,11 @@ class CpuPlatform(PlatformBase):
 
     @contextmanager
     def nvtx_range(self, msg: str) -> Generator[None]:  # noqa: ARG002
-        """Mark a range for a profiler, of which there is none."""
+        """Mark a range for a profiler: it has none."""
         yield
 
     def profiler_start(self) -> None:
-        """Start a profiler, of which there is none."""
+        """Start a profiler: it has none."""
 
     profiler_stop = profiler_start
 
@@ -138,7 +136,7 @@ class CpuPlatform(PlatformBase):
         return "GPU"
 
     def ray_noset_envvars(self) -> list[str]:
-        """Variables by which Ray is told to leave devices alone."""
+        """Variables that make Ray leave devices unchanged."""
         return []
 
     def is_ipc_supported(self) -> bool:
@@ -151,7 +149,7 @@ class CpuPlatform(PlatformBase):
 
 @cache
 def enter_platform() -> str:
-    """Make this process ready for veRL's engines; return the device that they will use.
+    """Prepare this process for veRL's engines; return the device that they will use.
 
     Idempotent. Uses CUDA where torch finds it, else the CPU.
     """

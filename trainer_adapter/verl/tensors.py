@@ -1,8 +1,7 @@
-"""This file holds veRL's batch: the one place where samples become tensors and back.
+"""veRL's batch: the one place where samples become tensors.
 
-Prompts are padded on the left, responses on the right, so that column ``num_prompt`` is the first response
-token of
-every row. ``response_mask`` is the samples' loss mask: a token that is 0 there is context and teaches nothing.
+Prompts are padded on the left, responses on the right, so that column ``num_prompt`` is the first response token of
+every row. ``response_mask`` is the samples' loss mask: a token that is 0 there is context and is not trained.
 """
 
 from collections.abc import Sequence
@@ -23,7 +22,7 @@ from trainer_adapter.data import TrainingBatch
 
 
 def pack_batch(batch: TrainingBatch, algorithm: AlgorithmConfig) -> TensorDict:
-    """Tensors of veRL's names, one row for each sample, advantages included."""
+    """Return tensors with veRL's names, one row per sample, advantages included."""
     samples = batch.samples
     prompts = _stack([torch.tensor(sample.prompt_ids) for sample in samples], pad=0, side="left")
     responses = _stack([torch.tensor(sample.response_ids) for sample in samples], pad=0, side="right")
@@ -48,7 +47,7 @@ def pack_batch(batch: TrainingBatch, algorithm: AlgorithmConfig) -> TensorDict:
 
 
 def rollout_advantages(batch: TrainingBatch, algorithm: AlgorithmConfig) -> Tensor:
-    """[num_rollouts] advantages by veRL's estimator, which sees each rollout once, as one token, whatever its rows."""
+    """Return [num_rollouts] advantages by veRL's estimator, which sees each rollout once, as one token."""
     options = {"norm_adv_by_std_in_grpo": algorithm.scale_by_std} if algorithm.estimator == "grpo" else {}
     advantages, _ = get_adv_estimator_fn(algorithm.estimator)(
         token_level_rewards=torch.tensor(batch.rewards).unsqueeze(1),
@@ -60,13 +59,13 @@ def rollout_advantages(batch: TrainingBatch, algorithm: AlgorithmConfig) -> Tens
 
 
 def correction_weights(data: TensorDict, algorithm: AlgorithmConfig) -> tuple[Tensor | None, dict[str, float]]:
-    """Truncated importance weights between the weights that sampled and those before the update.
+    """Return truncated importance weights between the sampling weights and those before the update.
 
     Args:
         data: with ``old_log_probs``.
-        algorithm: says which weights, if any.
+        algorithm: kind of weights, if any.
 
-    Returns: [num_rows, num_response_tokens], or None without correction; and what veRL measured on the way.
+    Returns: [num_rows, num_response_tokens], or None without correction; and veRL's metrics.
     """
     weights, _, metrics = compute_rollout_correction_and_rejection_mask(
         old_log_prob=data["old_log_probs"],
@@ -79,9 +78,9 @@ def correction_weights(data: TensorDict, algorithm: AlgorithmConfig) -> tuple[Te
 
 
 def measure_logprob_gap(data: TensorDict, version: int) -> float | None:
-    """Largest difference of trainer's and engine's log-probabilities, over tokens that this very version sampled.
+    """Return the largest difference of log-probabilities between trainer and engine, over tokens of this version.
 
-    Returns: None when it sampled none.
+    Returns: None without such tokens.
     """
     is_own = data["versions"] == version
     gaps = (data["old_log_probs"] - data["rollout_log_probs"]).abs()[is_own]

@@ -1,10 +1,8 @@
-"""This file holds the trainer that runs in this process: veRL's TrainingWorker with FSDP2, one update at a time.
+"""The trainer inside this process: veRL's TrainingWorker with FSDP2, one update at a time.
 
-One update: log-probabilities under the present weights, importance weights against those that sampled, then
-minibatches
-of the clipped policy loss, all computed by veRL. Order and rates follow from the seed and the step alone, so
-that a
-stopped run goes on as if it had not been.
+One update: log-probabilities under the present weights, importance weights against the sampling weights, then
+minibatches of the clipped policy loss, all computed by veRL. Order and rates follow from the seed and the step alone,
+so that a run that was stopped continues identically.
 """
 
 from collections.abc import Iterator
@@ -46,7 +44,7 @@ _STEPS_PER_SEED = 1_000_003
 
 
 class UpdateReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What one update measured."""
+    """Measurements of one update."""
 
     logprob_gap: float | None
     """Largest |trainer - engine| log-probability over tokens of the present version; None when there are none."""
@@ -58,7 +56,7 @@ class UpdateReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EmbeddedTrainer:
-    """The model under training, its optimizer, and nothing of the world outside."""
+    """The trained model and its optimizer; no input or output."""
 
     def __init__(self, config: TrainConfig) -> None:
         torch.set_num_threads(config.optimizer.num_threads)
@@ -74,8 +72,8 @@ class EmbeddedTrainer:
 
         Args:
             batch: at least one sample.
-            step: of the run, from 0; decides rates and the order of samples.
-            version: policy version that the present weights are.
+            step: of the run, from 0; determines rates and the order of samples.
+            version: policy version of the present weights.
         """
         data = self._measure(pack_batch(batch, self._config.algorithm))
         weights, correction = correction_weights(data, self._config.algorithm)
@@ -92,7 +90,7 @@ class EmbeddedTrainer:
         )
 
     def weights(self) -> Iterator[tuple[str, Tensor]]:
-        """Name and whole tensor of each parameter, as Hugging Face names them; must be drained."""
+        """Yield (Hugging Face name, whole tensor) of each parameter; must be consumed completely."""
         tensors, _ = self._worker.engine.get_per_tensor_param()
         yield from tensors
 
@@ -113,13 +111,13 @@ class EmbeddedTrainer:
         return data.clone(recurse=False).update(added)
 
     def _infer(self, worker: TrainingWorker, data: TensorDict) -> dict[str, Tensor]:
-        """[num_rows, num_response_tokens] each."""
+        """Return log-probabilities and entropy, [num_rows, num_response_tokens] each."""
         rows = self._without_padding(data, calculate_entropy=True, compute_loss=False)
         output = worker.infer_batch(rows)
         return {name: no_padding_2_padding(output[name], rows).float() for name in ("log_probs", "entropy")}
 
     def _minibatches(self, data: TensorDict, step: int) -> Iterator[TensorDict]:
-        """Each row once per epoch, in an order of its own, in parts that differ by one row at most."""
+        """Yield each row once per epoch, in a random order, in parts that differ by one row at most."""
         order = torch.Generator().manual_seed(self._config.seed * _STEPS_PER_SEED + step)
         optimizer = self._config.optimizer
         needs_entropy = self._config.algorithm.entropy.value_at(step, self._config.steps) > 0
@@ -130,7 +128,7 @@ class EmbeddedTrainer:
                     yield self._without_padding(rows, calculate_entropy=needs_entropy, global_batch_size=len(part))
 
     def _without_padding(self, data: TensorDict, **told: object) -> TensorDict:
-        """Rows in the form that veRL's engines take, with what they are told about them."""
+        """Return the rows in the form of veRL's engines, with options."""
         rows = left_right_2_no_padding(data.clone(recurse=False))
         longest = int(data["attention_mask"].sum(dim=1).max())
         tokens = max(longest, self._config.optimizer.microbatch_tokens)
@@ -200,7 +198,7 @@ def _actor_config(config: TrainConfig, step: int) -> FSDPActorConfig:
 
 
 def _read_metrics(output: TensorDict) -> dict[str, float]:
-    """Numbers of one minibatch; those of several processes or microbatches are put together as veRL says."""
+    """Return the metrics of one minibatch, aggregated over processes and microbatches by veRL's rules."""
     found: dict[str, float] = {}
     for name, value in tu.get(output, "metrics").items():
         is_metric = isinstance(value, list) and isinstance(value[0], Metric)

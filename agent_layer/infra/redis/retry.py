@@ -1,6 +1,6 @@
-"""This file holds how long a Redis that cannot serve now is asked again, and the error that says so in the end.
+"""Retry of Redis commands until a deadline, and the error that follows.
 
-There is one loop, around each command, and none inside it: connecting anew belongs to the command that needs it.
+There is one retry loop, around each command. A new connection is part of the command that needs it.
 """
 
 import random
@@ -23,7 +23,7 @@ T = TypeVar("T")
 _FIRST_DELAY_SECONDS, _LONGEST_DELAY_SECONDS = 0.05, 1.0
 
 _PASSING = re.compile(r"\b(LOADING|READONLY|OOM|MISCONF|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|NOREPLICAS|BUSY)\b")
-"""What Redis says when it may do later what it does not do now. Redis 6.2 wraps it into an error of the script."""
+"""Codes of temporary refusals. Redis 6.2 wraps them into an error of the script."""
 
 _NOT_ALLOWED = re.compile(r"\bNOPERM\b|can't (run this command|access at least one)|no permissions")
 
@@ -39,11 +39,11 @@ _is_asking: ContextVar[bool] = ContextVar("is_asking", default=False)
 
 
 class RedisUnreachableError(UnreachableError, RedisError):
-    """Redis did not do in time what it was asked; whoever waits for it as for any error of Redis goes on doing so."""
+    """Redis did not serve a command in time. It is a RedisError, too, so code that catches those catches it."""
 
 
 def retry_delays(seconds: float) -> Iterator[float]:
-    """Give how long to wait before each next try: ever longer, up to 1 s, until so many seconds are over."""
+    """Yield the delay before each next try: it grows up to 1 s, and ends after ``seconds``."""
     deadline, delay = time.monotonic() + seconds, _FIRST_DELAY_SECONDS
     while (left := deadline - time.monotonic()) > 0:
         yield min(left, delay * random.uniform(0.5, 1))
@@ -51,13 +51,13 @@ def retry_delays(seconds: float) -> Iterator[float]:
 
 
 class TimedRetry(Retry):
-    """What redis-py calls a retry: for a time instead of a number of times, and of refusals that pass as well.
+    """redis-py's retry with a deadline instead of a count; it also retries temporary refusals, such as LOADING.
 
-    A refusal is tried over a new connection, so that a server that lost its role to another one is left.
+    Each retry uses a new connection, so that the client leaves a server that lost its role to another one.
 
     Args:
-        server: how errors name it.
-        seconds: how long a command is tried.
+        server: its name in errors.
+        seconds: time after which a command fails.
         revive: called before each next try.
     """
 
@@ -71,7 +71,7 @@ class TimedRetry(Retry):
         self,
         do: Callable[[], T],
         fail: Callable[..., object],
-        is_retryable: Callable[[Exception], bool] | None = None,  # noqa: ARG002  # redis-py's; nobody here gives it
+        is_retryable: Callable[[Exception], bool] | None = None,  # noqa: ARG002  # redis-py's; no caller here passes it
         with_failure_count: bool = False,  # noqa: FBT001, FBT002  # redis-py's
     ) -> T:
         """See redis-py's Retry.
@@ -132,7 +132,7 @@ def _passes(error: Exception) -> bool:
 
 
 def _code(error: Exception) -> str:
-    """Redis's word for why it did not; empty when it means the command."""
+    """Redis's code for a temporary refusal; empty for an error of the command."""
     for kind, code in _CODES.items():
         if isinstance(error, kind):
             return code

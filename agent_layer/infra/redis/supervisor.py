@@ -2,13 +2,10 @@
 
 ``python -m agent_layer.infra.redis.supervisor USERS_LOCK COMMAND …``.
 
-It runs the server, starts it again should it die, and stops it once nobody holds the shared lock any more. It
-keeps
-the exclusive lock until the server is gone, so that whoever comes meanwhile waits, and then starts a new one. A
-server
-whose keeper is killed ends, too; its users start both again. The lock that says that a server is kept is handed
-on to
-the server, so that no two ever write one append-only file.
+It runs the server, restarts it after a crash, and stops it when no process holds the shared lock any more. It holds the
+exclusive lock until the server has exited, so a new user waits, and then starts a new one. If the supervisor is killed,
+the server ends, too; its users start both again. The server inherits the lock that marks it as supervised, so that no
+two servers ever write one append-only file.
 """
 
 import ctypes
@@ -23,13 +20,13 @@ from pathlib import Path
 from agent_layer.infra.processes import LOCK_DESCRIPTOR, try_lock
 
 _SHORTEST_LIFE_SECONDS = 1.0
-"""A server that dies sooner would die again."""
+"""A server that exits sooner would fail again."""
 _LOOK_SECONDS = 0.05
 _PR_SET_PDEATHSIG = 1
 
 
 def supervise(users_lock: Path, command: Sequence[str]) -> int:
-    """Run the server until its last user is gone; give its exit status."""
+    """Run the server until its last user is gone; return its exit status."""
     while True:
         started_at = time.monotonic()
         server = subprocess.Popen(command, pass_fds=[LOCK_DESCRIPTOR], preexec_fn=_ending_with(os.getpid()))  # noqa: PLW1509  # this process has one thread
@@ -43,7 +40,7 @@ def supervise(users_lock: Path, command: Sequence[str]) -> int:
 
 
 def _ending_with(parent: int) -> Callable[[], None] | None:
-    """What a child does first, so that the kernel ends it with its parent; None where the kernel does not."""
+    """Hook for a child, so that the kernel ends it with its parent; None if this kernel cannot."""
     library = ctypes.CDLL(None)
     if not hasattr(library, "prctl"):
         return None

@@ -1,14 +1,9 @@
-"""This file holds the claims that members of a consumer have on closed groups, as typed functions around Lua
-scripts.
+"""Claims of consumers on closed groups: typed functions around Lua scripts, and the thread that renews them.
 
-A group is held by at most one member. Each call is one atomic step; the server's clock counts. What a look
-costs does
-not grow with the groups that are closed or acknowledged (0.1 ms at 1,000,000): a feed walks through the closed
-groups
-once, in order, and keeps aside only those behind its place that still have to be given. In Redis, a group ever
-acknowledged takes 75 bytes.
-
-This file holds how a member shows that it lives while nobody asks it for groups: a thread, ended with its claims.
+At most one member of a consumer holds a group. Each call is one atomic step; the server's clock counts. The cost of a
+call does not grow with the number of closed or acknowledged groups (0.1 ms at 1,000,000): a feed walks through the
+closed groups once, in order, and sets aside only those before its position that it still has to deliver. In Redis, an
+acknowledged group takes 75 bytes.
 """
 
 import logging
@@ -33,16 +28,16 @@ AckAnswer: TypeAlias = Literal["acked", "late", "again"]
 worked on the group too. again: it was acknowledged before; nothing changed."""
 
 ONLY_MEMBER = "only"
-"""Name of a member that shares its consumer with nobody."""
+"""Name of the only member of a consumer."""
 
 _BATCH_GROUPS = 256
-"""Groups that one script call acknowledges at most, so that nobody waits long for Redis."""
+"""Largest number of groups that one script call acknowledges; more would block Redis for longer."""
 
 _ALL_SPLITS = ",".join(get_args(Split))
 
 
 class Consumer(msgspec.Struct, frozen=True):
-    """Who follows what. What it acknowledges is remembered under its name and run.
+    """A consumer of one run, and its member. Acknowledgements are stored under its name and run.
 
     Raises: BadInputError: its name or its member's cannot stand in a key.
     """
@@ -66,7 +61,7 @@ class Consumer(msgspec.Struct, frozen=True):
 
 
 class StreamPosition(NamedTuple):
-    """Where a group stands in the order of closing."""
+    """Position of a group in the order of closing."""
 
     closed_at: str
     """As Redis writes it."""
@@ -81,7 +76,7 @@ class Claim(NamedTuple):
 
 
 class Claims:
-    """What one member of a consumer holds, from its first ``join`` on until another process joins under its name."""
+    """Claims of one member of a consumer, from its first ``join`` until another process joins under its name."""
 
     def __init__(self, redis: Redis, keys: Keys, consumer: Consumer, claim_seconds: float) -> None:
         self.claim_seconds = claim_seconds
@@ -96,7 +91,7 @@ class Claims:
         self._ack = ACK.load(redis)
 
     def join(self) -> list[str]:
-        """Take the member's name over; give the groups that it holds since before, by time of closing."""
+        """Take over the member's name; return the groups that it already holds, by time of closing."""
         flat = cast("list[bytes]", self._call(self._join))
         held = sorted(
             (float(closed_at), group.decode()) for group, closed_at in zip(flat[::2], flat[1::2], strict=True)
@@ -104,16 +99,16 @@ class Claims:
         return [group for _, group in held]
 
     def take(self, again: str, most: int | None, behind: StreamPosition | None) -> Claim | Literal["none", "full"]:
-        """Claim the group that closed first of those that nobody holds.
+        """Claim the unclaimed group that closed first.
 
         Args:
-            again: a group to be given first, if the member still holds it; or empty.
-            most: groups that the member may hold; None: any number.
-            behind: leaves out those that wait before this place.
+            again: a group to return first, if the member still holds it; or empty.
+            most: largest number of groups that the member may hold; None: any number.
+            behind: skips waiting groups up to this position.
 
         Raises: LeaseLostError: another process has joined under the member's name.
         """
-        self._num_turns += 1  # a turn whose answer was lost, and which the client sends again, gives the same group
+        self._num_turns += 1  # a repeated turn returns the same group, if the client lost the answer and sends it again
         arguments = [self._num_turns, again, -1 if most is None else most, *(behind or ("", ""))]
         while True:
             match cast("list[bytes]", self._call(self._take, *arguments)):
@@ -127,15 +122,15 @@ class Claims:
                     return "full" if answer == [b"full"] else "none"
 
     def renew(self) -> bool:
-        """Show that the member lives; false when another process has joined under its name."""
+        """Renew the member's claims; False when another process has joined under its name."""
         return self._call(self._renew, "") != -1
 
     def holds(self, group_id: str) -> bool:
-        """Whether the member's claim on the group stands."""
+        """Whether the member still holds the group."""
         return self._call(self._renew, group_id) == 1
 
     def postpone(self, group_id: str) -> None:
-        """Put a group back that cannot be given out yet."""
+        """Put back a group that cannot be delivered yet."""
         self._call(self._postpone, group_id)
 
     def ack(self, group_id: str) -> AckAnswer:
@@ -151,13 +146,13 @@ class Claims:
     def _superseded(self) -> LeaseLostError:
         who = self._consumer
         return LeaseLostError(
-            f"consumer {who.name!r} of run {who.run!r}: expected to be its only member {who.member!r}, but another one"
-            " has begun to follow under this name and has its groups now; give each process a member name of its own"
+            f"consumer {who.name!r} of run {who.run!r}: this process lost the member {who.member!r}, because another"
+            " process follows under the same name and has its groups now; give each process a member name of its own"
         )
 
 
 def acknowledge(redis: Redis, keys: Keys, consumer: Consumer, group_ids: Sequence[str]) -> None:
-    """Acknowledge groups, whoever holds them; twice does no harm."""
+    """Acknowledge groups, no matter which member holds them; twice does no harm."""
     ack, about = ACK.load(redis), [consumer.run, consumer.name, consumer.member, "", 0, _ALL_SPLITS]
     for page in batched(group_ids, _BATCH_GROUPS):
         ack(keys=[keys.name()], args=[*about, *page])
@@ -174,11 +169,11 @@ def _group_of(record: bytes) -> Group:
 log = logging.getLogger(__name__)
 
 _PER_CLAIM = 3
-"""Renewals in the time after which claims lapse: two may fail."""
+"""Renewals before claims lapse: two may fail."""
 
 
 def keep_renewed(claims: Claims) -> None:
-    """Renew claims for as long as anything in this process refers to them, or until another process has the name."""
+    """Renew claims until no reference to them is left, or until another process takes the member's name."""
     ended = Event()
     weakref.finalize(claims, ended.set)
     seconds = claims.claim_seconds / _PER_CLAIM

@@ -1,4 +1,4 @@
-"""This file holds how closed groups reach a consumer: whole, in order of closing, again until it acknowledges them."""
+"""Delivery of closed groups to a consumer: whole, in order of closing, and again until it acknowledges them."""
 
 import logging
 import time
@@ -18,45 +18,45 @@ from agent_layer.store.reading import read_trajectories
 log = logging.getLogger(__name__)
 
 MAX_UNACKED = 1_024
-"""Groups that a member holds unacknowledged, unless it is told otherwise."""
+"""Default for the number of groups that a member may hold unacknowledged."""
 
 _LOOK_SECONDS = 0.5
-"""Longest sleep between two looks; whatever is committed ends it at once."""
+"""Longest sleep between two polls; a commit ends it at once."""
 
 
 class FollowOptions(TypedDict, total=False):
-    """How to follow."""
+    """Options of ``Store.follow``."""
 
     wait_seconds: float | None
-    """End when no group came for so long; None waits for ever, 0 gives what is there."""
+    """Seconds without a new group after which the iteration ends; None: never; 0: only groups that are ready."""
     stop: Callable[[], bool]
-    """Asked before each group and twice a second; ends the iteration when true."""
+    """Called before each group and twice a second; True ends the iteration."""
     member: str
-    """Which of the processes that share the consumer; 'auto' makes a name up."""
+    """Which of the processes that share the consumer; 'auto' generates a name."""
     max_unacked: int | None
-    """Groups that the member holds unacknowledged before it waits; None: any number."""
+    """Unacknowledged groups after which the member waits; None: no limit."""
 
 
 @dataclass(frozen=True)
 class GroupDelivery:
     """One closed group with all of its accepted trajectories that were not deleted.
 
-    The group is not given to another member while this process has the delivery or the iterator that it came from.
+    No other member receives the group while this process references the delivery or its iterator.
     """
 
     group: Group
     trajectories: list[Trajectory]
     """[num_accepted], in member order; shorter than ``group.group_size`` when some rollouts died or were deleted."""
     ack: Callable[[], AckAnswer]
-    """Call it when the group need never come again, to any member; it counts also when it comes late or twice."""
+    """Acknowledge the group for all members. A late or repeated call counts, too."""
     is_held: Callable[[], bool] = lambda: True
-    """Ask whether the claim stands: not when the group is acknowledged, or was handed on while this process slept."""
+    """Whether the member still holds the group: not after an acknowledgement, or after its claim lapsed."""
     unreadable: Sequence[str] = ()
-    """Accepted trajectories that are left out because stored bytes of theirs are not what was written."""
+    """Accepted trajectories that are left out because their stored bytes are damaged."""
 
 
 class Follower:
-    """One member of a consumer: claims a group when it is asked for one, and reads no group ahead of that."""
+    """One member of a consumer: claims one group at a time, and reads none ahead."""
 
     def __init__(self, index: Index, objects: ObjectStore, consumer: Consumer, claim_seconds: float) -> None:
         self._index = index
@@ -65,13 +65,12 @@ class Follower:
         self._claims = Claims(index.redis, index.keys, consumer, claim_seconds)
         self._has_joined = False
         self._again: deque[str] = deque()
-        """Groups that the member holds and that this follower has not given out."""
+        """Groups that the member holds and that this follower has not delivered."""
         self._is_full = False
         self._was_acked = Event()
 
     def take(self, max_unacked: int | None = None) -> Iterator[GroupDelivery]:
-        """Give the groups that are ready without waiting for more: those that the member held before it began, then by
-        time of closing.
+        """Yield the groups that are ready, without waiting: those already held first, then by time of closing.
 
         A group whose trajectories are not all in the index yet (while that is rebuilt) is left for later.
 
@@ -102,9 +101,9 @@ class Follower:
     def follow(
         self, wait_seconds: float | None, stop: Callable[[], bool], max_unacked: int | None
     ) -> Iterator[GroupDelivery]:
-        """Give groups as they close, until none came for ``wait_seconds`` or ``stop`` says so.
+        """Yield groups as they close, until ``wait_seconds`` pass without one or ``stop`` returns True.
 
-        Raises: BackPressureError: for so long the member held ``max_unacked`` groups, and there were more.
+        Raises: BackPressureError: the member held ``max_unacked`` groups for ``wait_seconds``, and more were ready.
         """
         deadline = _deadline(wait_seconds)
         while not stop():
@@ -124,7 +123,7 @@ class Follower:
         return None
 
     def _claim(self, max_unacked: int | None, behind: StreamPosition | None) -> Claim | None:
-        """Claim the next group, which is to be given again until it is read; None: there is none, or no room for it."""
+        """Claim the next group, again until it is read; None: there is none, or the member holds too many."""
         again = self._again[0] if self._again else ""
         self._was_acked.clear()
         claim = self._claims.take(again, max_unacked, behind)

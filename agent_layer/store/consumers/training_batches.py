@@ -1,4 +1,4 @@
-"""This file holds what the updates of a run learned from, step by step."""
+"""Training batches of a run: the rollouts that each step learned from."""
 
 from collections.abc import Collection, Iterable, Iterator
 from typing import cast

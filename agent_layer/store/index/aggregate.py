@@ -1,4 +1,4 @@
-"""This file holds counts and summaries: how many there are, and how they did by task type, policy version and more."""
+"""Counts and summaries of trajectories, grouped by task type, policy version and other fields."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
@@ -18,20 +18,20 @@ By: TypeAlias = Literal["run", "split", "task_type", "env", "env_version", "stat
 
 _BITMAPS = {field.filter: field.bitmap for field in FIELDS if field.is_listed}
 _ORDERING = Ordering("started_at", descending=False)
-"""Any will do: all blocks are looked into."""
+"""Any ordering works: all blocks are scanned."""
 _MOST_LINES = 10_000
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """How the trajectories of one group did."""
+    """Count and rewards of the trajectories that share some values."""
 
     by: dict[str, str | int | None]
-    """What they have in common. A trajectory of two agents is counted once for each, one without any for neither."""
+    """Their shared values. A trajectory of two agents counts once for each; one without agents counts for none."""
     count: int
     num_rewarded: int
-    """Those with a reward; the others failed for no fault of the policy, or have no judgement yet."""
+    """Trajectories with a reward; the others failed for no fault of the policy, or have no reward yet."""
     mean_reward: float | None
-    """Over those with a reward; rounded once, so that the order in which they came does not show."""
+    """Over those with a reward. The sum is exact and rounded once, so it does not depend on their order."""
     success_rate: float | None
     """Share of those with a reward whose reward is at least ``success``."""
 
@@ -46,13 +46,13 @@ def summarise_trajectories(index: Index, by: Sequence[By], filters: Filters, suc
 
     Args:
         index: of the namespace.
-        by: fields; none gives one line for all.
-        filters: what trajectories must be.
+        by: fields; without any, there is one line for all.
+        filters: of trajectories.
         success: least reward of a success.
 
     Returns: lines in order of their values.
 
-    Raises: BadInputError: a field, or a filter, is not one that can be asked for, or there would be too many lines.
+    Raises: BadInputError: no such field or filter, a value out of range, or too many lines.
     """
     _check_fields(by)
     conditions, fields = parse_filters(filters), [field for field in by if field != "policy"]
@@ -94,7 +94,7 @@ def _summary_of(tallies: Sequence[Aggregate], by: dict[str, str | int | None]) -
 
 
 def _scans(index: Index, conditions: Conditions) -> Iterator[ScanRequest]:
-    """Scans that together reach all that meets the conditions."""
+    """Scans that together cover all trajectories that meet the conditions."""
     scope = index.read_map(conditions.names)
     for buckets in choose_buckets(scope.buckets, conditions.ranges, _ORDERING):
         any_of = None if buckets is None else [f"bucket={bucket}" for bucket in buckets]

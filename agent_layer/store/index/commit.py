@@ -1,4 +1,4 @@
-"""This file holds how segments enter the index: in idempotent steps, each segment's own mark last."""
+"""Commit of segments to the index, in idempotent steps; each segment is marked as committed last."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -25,14 +25,14 @@ from agent_layer.store.index.scripts import COMMIT, ENTER_REWARDS, MARK_COMMITTE
 from agent_layer.store.segments import SealedSegment, may_change_reward, member_ids
 
 _LARGEST_BATCH = 256
-"""Rows, calls and rewards that one script merges at most, so that nobody waits long for Redis."""
+"""Largest number of rows, calls and rewards that one script merges; more would block Redis for longer."""
 
 _REPLACED_SECONDS = 86_400
-"""How long it is remembered what a segment was merged into; nobody enters what was read longer ago."""
+"""How long the index knows the successor of a segment; no process commits a segment that it read longer ago."""
 
 
 class _Filing(msgspec.Struct, frozen=True, kw_only=True):
-    """A summary, and where its records lie."""
+    """A summary, and the location of its records."""
 
     said: TrajectorySummary
     """Without its rewards: the reader inside Redis knows no bytes."""
@@ -78,32 +78,32 @@ class IndexBatch(msgspec.Struct, frozen=True, kw_only=True):
     merged: list[str]
     """Names of those segments that replace others."""
     again: bool
-    """The index may have lost something of what it merged before, so that all is written again."""
+    """The index may have lost earlier entries, so all are written again."""
 
 
 _Entry = _Filing | _PolicyFiling | _TrainedFiling | _GroupFiling
 
 
 def commit_segments(redis: Redis, keys: Keys, segments: Sequence[SealedSegment], *, again: bool = False) -> None:
-    """Enter segments whose objects are stored already.
+    """Commit segments whose objects are stored already.
 
-    Doing it again, or in another order with others, changes nothing. With ``again`` it also mends what is not filed as
-    its row says.
+    Repeated commits, and commits in another order, give the same index. With ``again``, bitmaps and columns that
+    contradict a row are repaired, too.
     """
     commit, enter, mark = (script.load(redis) for script in (COMMIT, ENTER_REWARDS, MARK_COMMITTED))
     merged = [one.footer.name for one in segments if one.footer.replaces]
     for batch in _batches(segments, merged, again=again):
         bases = cast("list[list[bytes]]", commit(keys=[keys.name()], args=[msgspec.msgpack.encode(batch)]))
-        while bases:  # again for those of which what they follow from changed meanwhile
+        while bases:  # again for those whose basis changed meanwhile
             bases = cast("list[list[bytes]]", enter(keys=[keys.name()], args=compute_rewards(bases)))
     if segments:
         mark(keys=[keys.name()], args=[said for one in segments for said in (one.footer.name, one.size_bytes)])
     for one in segments:
-        _note_replaced(redis, keys, one.footer)
+        _queue_replaced(redis, keys, one.footer)
 
 
-def _note_replaced(redis: Redis, keys: Keys, footer: SegmentFooter) -> None:
-    """Let those that a segment replaces be looked at again, so that they go even if whoever merged them died."""
+def _queue_replaced(redis: Redis, keys: Keys, footer: SegmentFooter) -> None:
+    """Queue replaced segments for removal, so that they go even if the process that merged them died."""
     for page in batched(footer.replaces, _LARGEST_BATCH):
         sizes = cast("list[bytes | None]", redis.hmget(keys.segments, page))
         if committed := [name for name, size in zip(page, sizes, strict=True) if size is not None]:
@@ -111,7 +111,7 @@ def _note_replaced(redis: Redis, keys: Keys, footer: SegmentFooter) -> None:
 
 
 def remember_replaced(redis: Redis, keys: Keys, names: Sequence[str], by: str) -> None:
-    """Remember what segments were merged into (empty: nothing of them lives), and that their objects are to go."""
+    """Store the successor of segments (empty: all of their records were deleted), and queue them for removal."""
     for page in batched(names, _LARGEST_BATCH):
         pipeline = redis.pipeline(transaction=False)  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
         pipeline.sadd(keys.rewrite, *page)
@@ -217,10 +217,10 @@ def _as_text(content: bytes) -> msgspec.Raw:
 
 
 def compute_rewards(bases: Iterable[Sequence[bytes]]) -> list[str]:
-    """Work rewards out by the one rule in Python.
+    """Compute rewards by the one rule in Python.
 
-    Args: bases: what commit.lua and rewards.lua return.
-    Returns: what rewards.lua takes: trajectory id, mark, reward (empty for null); and so on.
+    Args: bases: results of commit.lua and rewards.lua.
+    Returns: arguments of rewards.lua: trajectory id, mark, reward (empty for null); and so on.
     """
     arguments: list[str] = []
     for basis in bases:

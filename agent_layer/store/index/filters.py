@@ -1,4 +1,4 @@
-"""This file holds what may be asked of trajectories, and what that means for bitmaps and columns."""
+"""Filters of trajectories, and their meaning for bitmaps and columns."""
 
 import math
 import re
@@ -12,14 +12,14 @@ from agent_layer.store.segments import FIELDS
 from agent_layer.times import parse_time
 
 Range: TypeAlias = tuple[float | None, float | None]
-"""Both ends belong to it; None is an open end. What is not known never lies in a range."""
+"""Both ends are included; None is an open end. An unknown number is in no range."""
 
 Which: TypeAlias = int | Literal["last"] | tuple[Literal["tool"], str]
 """A step: its index, the last one, or all that asked for a tool of this name."""
 
 
 class Filters(TypedDict, total=False):
-    """What a trajectory must be. None, like a filter that is left out, takes all."""
+    """Conditions on trajectories. None, like a filter that is left out, matches all."""
 
     run: str | None
     split: str | None
@@ -41,7 +41,7 @@ class Filters(TypedDict, total=False):
     step: Which | None
     """A step that it must have."""
     policy: Range | None
-    """What it must meet somewhere between its oldest and its newest policy version."""
+    """Overlaps the span from its oldest to its newest policy version."""
     reward: Range | None
     since: float | str | None
     """Started then or later: seconds since the epoch, RFC 3339, or a span before now such as ``2h``."""
@@ -58,7 +58,7 @@ class NumberRange(NamedTuple):
 
 
 class Conditions(NamedTuple):
-    """What a member of a block must be."""
+    """Conditions on the members of a block."""
 
     names: tuple[str, ...]
     """Bitmaps that it must be in; at least one, ``all``."""
@@ -70,23 +70,23 @@ class Conditions(NamedTuple):
 _BY_VALUE = {field.filter: field for field in FIELDS if field.filter is not None}
 _ACCEPTED = "accepted=1"
 _REWARDED = "rewarded"
-"""Filed by all that have a reward."""
+"""Bitmap of all trajectories with a reward."""
 _LABEL_ENDS = re.compile("[\0=]")
-"""In the name of a label these stand behind a null, so that it ends at the first plain '='; as in lua/prelude.lua."""
+"""In the name of a label a null comes before these, so that it ends at the first plain '='; as in lua/prelude.lua."""
 _LAST_BUCKET = 200
 _LONGEST_VALUE = 64
-"""Longer ones are filed under their hash; the same number stands in lua/prelude.lua."""
+"""The bitmap of a longer value is named by its hash; lua/prelude.lua has the same number."""
 
 
 def bucket_of(reward: float) -> int:
-    """Bucket of 0.05 that a reward is filed in; those beyond 10 share the last ones. lua/prelude.lua has the same."""
+    """Return the bucket of a reward, each 0.05 wide; rewards beyond 10 share the last ones. As in lua/prelude.lua."""
     return math.floor(max(-_LAST_BUCKET, min(_LAST_BUCKET, reward * 20)))
 
 
 def parse_filters(filters: Filters) -> Conditions:
-    """What a trajectory must be to pass all filters.
+    """Translate filters to conditions.
 
-    Raises: BadInputError: there is no such filter, or it cannot have this value.
+    Raises: BadInputError: no such filter, or it cannot have this value.
     """
     _check(filters)
     accepted = filters.get("accepted")

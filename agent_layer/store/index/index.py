@@ -1,6 +1,6 @@
-"""This file holds the reads of the Redis index: rows, places of bytes, and the scans that a search is made of.
+"""Reads of the Redis index: rows, locations of bytes, and the scans that searches consist of.
 
-Scans run inside Redis, over a bounded number of blocks at a time, so that no search holds up the server for long.
+Scans run inside Redis, over a bounded number of blocks at a time, so that no search blocks the server for long.
 """
 
 import struct
@@ -22,14 +22,14 @@ from agent_layer.store.index.scripts import AGGREGATE, COUNT, SEARCH
 from agent_layer.store.segments import COLUMNS, owner_hash
 
 _BLOCKS_AT_ONCE = 4
-"""Each takes a script up to 2 ms, and nobody should wait long for Redis."""
+"""Blocks per script call; each takes up to 2 ms, which blocks Redis."""
 _SCALE = 1 << 64
-"""By so much lua/aggregate.lua makes large rewards smaller, so that no sum overflows."""
+"""lua/aggregate.lua divides large rewards by this, so that no sum overflows."""
 _ENDS = struct.Struct(f"<{2 * len(COLUMNS)}d")
 
 
 class Position(NamedTuple):
-    """Where a trajectory stands in an order: by value, then by start, then by id."""
+    """Position of a trajectory in an order: by value, then by start, then by id."""
 
     value: float
     started_at: float
@@ -37,14 +37,14 @@ class Position(NamedTuple):
 
 
 class Zone(NamedTuple):
-    """Between which ends the numbers of a block lie: (least, greatest) by column."""
+    """Bounds of the numbers of a block: (least, greatest) by column."""
 
     block: int
     ends: dict[str, tuple[float, float]]
 
 
 class BlockMap(NamedTuple):
-    """Where in the index something can be found."""
+    """Blocks that can hold matches."""
 
     zones: list[Zone]
     """Of the blocks in which all names occur."""
@@ -55,18 +55,18 @@ class BlockMap(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What one scan gave."""
+    """Result of one scan."""
 
     num_tested: int
     positions: list[Position]
-    """The first ones, and all that only their ids can tell from the last of these or from where the scan began."""
+    """The first matches, and all that tie with the last of them or with the start of the scan, by all but the id."""
 
 
 class Aggregate(NamedTuple):
-    """How some trajectories did."""
+    """Count and rewards of some trajectories."""
 
     value: float | None
-    """Of the column that they are counted by; None where it is not known, or all are counted together."""
+    """Of the column that groups them; None where it is unknown, or without grouping."""
     num_trajectories: int
     num_rewarded: int
     num_successes: int
@@ -78,7 +78,7 @@ _Map: TypeAlias = tuple[dict[bytes, bytes], set[bytes], *tuple[bytes | None, ...
 
 
 class ScanRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What a scan script is told; see lua/scan.lua, search.lua and aggregate.lua."""
+    """Arguments of a scan script; see lua/scan.lua, search.lua and aggregate.lua."""
 
     blocks: Sequence[int]
     names: Sequence[str]
@@ -108,7 +108,7 @@ class Index:
         return [read_row(id_, fields) for id_, fields in zip(ids, self._read_hashes(ids), strict=True) if fields]
 
     def rows_with_positions(self, trajectory_ids: Iterable[str], column: str) -> list[tuple[Position, TrajectoryRow]]:
-        """Rows, and where each stands by the same reading; one whose value is not known stands nowhere."""
+        """Rows with their positions, from one read; a row without a value in the column is left out."""
         ids = list(trajectory_ids)
         return [
             (Position(float(fields[column.encode()]), float(fields[b"started_at"]), id_), read_row(id_, fields))
@@ -117,7 +117,7 @@ class Index:
         ]
 
     def chunks(self, trajectory_id: str) -> list[tuple[str, Chunk]]:
-        """Where the trajectory's bytes lie: (segment name, chunk), in order of segment."""
+        """Location of the trajectory's bytes: (segment name, chunk), in order of segment."""
         found = cast("dict[bytes, bytes]", self.redis.hgetall(self.keys.chunks(trajectory_id)))
         return [
             (segment.decode(), Chunk(owner=trajectory_id, offset=int(offset), size_bytes=int(size_bytes)))
@@ -146,7 +146,7 @@ class Index:
         return BlockMap([_zone_of(block, ends) for block, ends in found if ends], len(zones), sorted(map(int, buckets)))
 
     def zones_with_any(self, scope: BlockMap, names: Sequence[str] | None) -> list[Zone]:
-        """Those blocks in which at least one of the names occurs; all, where it does not matter (None)."""
+        """Blocks in which at least one of the names occurs; None: all blocks."""
         if names is None:
             return scope.zones
         bitmaps = cast("list[bytes | None]", self.redis.mget([self.keys.blocks_with(name) for name in names]))
@@ -192,7 +192,7 @@ class Index:
 
 
 def scan_request(conditions: Conditions, blocks: Sequence[int], any_of: Sequence[str] | None = None) -> ScanRequest:
-    """What a scan of these blocks is told."""
+    """Arguments of one scan of these blocks."""
     return ScanRequest(
         blocks=blocks,
         names=conditions.names,
@@ -205,7 +205,7 @@ def scan_request(conditions: Conditions, blocks: Sequence[int], any_of: Sequence
 def scan_requests(
     conditions: Conditions, blocks: Sequence[int], any_of: Sequence[str] | None = None
 ) -> Iterator[ScanRequest]:
-    """What scans are told that together look into all of these blocks, each into a few, so that nobody waits long."""
+    """Arguments of several scans that together cover these blocks; each takes a few, so as not to block Redis."""
     return (scan_request(conditions, page, any_of) for page in batched(blocks, _BLOCKS_AT_ONCE))
 
 

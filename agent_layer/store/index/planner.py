@@ -1,12 +1,8 @@
-"""This file holds the plan of a search: which blocks can hold answers, and in which order to look at them. Pure.
+"""The plan of a search: which blocks can hold answers, and in which order to scan them. Pure.
 
-Of the blocks in which every name that is asked for occurs, one is passed over when the numbers of its zone lie
-outside
-the ranges asked for, or when all that it can hold was given before. The others come in the order of the best
-that they
-can hold, so that a search for the first few ends as soon as no block left can hold a better one.
-
-This file holds the explanation of a search: what leads it, and how much of the index it has to look at.
+Of the blocks in which every requested name occurs, the plan skips one if the bounds of its zone are outside the ranges,
+or if earlier pages covered all that it can hold. The others come in the order of the best answer that they can hold, so
+a search for the first few ends as soon as no block left can hold a better one.
 """
 
 import math
@@ -70,7 +66,7 @@ def plan_blocks(
     """Blocks that can hold answers, best first.
 
     Args:
-        zones: of the blocks in which all that is asked for occurs.
+        zones: of the blocks in which every requested name occurs.
         ranges: in which numbers must lie.
         ordering: of the answer.
         after: where the answer begins.

@@ -1,4 +1,4 @@
-"""This file holds the row that a query shows of a trajectory, and how the index's text becomes one."""
+"""The row that a query shows of a trajectory."""
 
 from collections.abc import Callable, Mapping
 
@@ -10,7 +10,7 @@ from agent_layer.times import format_time
 
 
 class TrajectoryRow(msgspec.Struct, frozen=True, kw_only=True):
-    """What the index knows of one attempt. None is "not known", for instance because its first log is on its way."""
+    """What the index knows of one attempt. None is "not known", for example before its first log is shipped."""
 
     trajectory_id: str
     rollout_id: str | None = None
@@ -22,19 +22,19 @@ class TrajectoryRow(msgspec.Struct, frozen=True, kw_only=True):
     group_id: str | None = None
     status: RolloutStatus | None = None
     cause: Cause | None = None
-    """Who brought the end about; None for a plain completion, and while it runs."""
+    """What ended the attempt; None for a plain completion, and while it runs."""
     accepted: bool = False
     """This attempt, and no other, counts for its rollout."""
     reward: float | None = None
     num_steps: int = 0
-    """Choices of all calls, those that still run included."""
+    """Choices of all calls, including those that still run."""
     policy_min: int | None = None
     """Smallest version that sampled any token inside."""
     policy_max: int | None = None
     agents: list[str] = []
     """Names of the agents that made its calls, sorted."""
     tools: list[str] = []
-    """Names of the tools that were asked for or answered, sorted."""
+    """Names of the tools that the model called or that answered, sorted."""
     started_at: str | None = None
     """RFC 3339 in UTC."""
     ended_at: str | None = None
@@ -47,7 +47,7 @@ class TrajectoryRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_row(trajectory_id: str, fields: Mapping[bytes, bytes]) -> TrajectoryRow:
-    """Turn the hash that the index keeps of a trajectory into a row."""
+    """Convert the index's hash of a trajectory to a row."""
     values: dict[str, object] = {name.decode(): value.decode() for name, value in fields.items()}
     values |= {name: read(fields[name.encode()]) for name, read in _READERS.items() if name in values}
     return msgspec.convert(values | {"trajectory_id": trajectory_id}, TrajectoryRow, strict=False)

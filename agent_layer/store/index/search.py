@@ -1,4 +1,4 @@
-"""This file holds the search for trajectories: how an answer is found page by page, and how it can be explained."""
+"""Search for trajectories, page by page, and the explanation of a search."""
 
 import math
 import time
@@ -16,7 +16,7 @@ from agent_layer.store.index.rows import TrajectoryRow
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
-    """How a search finds its answer."""
+    """How a search found its answer."""
 
     lead: str
     """The condition that the fewest trajectories meet."""
@@ -27,9 +27,9 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     num_blocks: int
     """Of 2,048 trajectories each, in the whole index."""
     num_planned: int
-    """Blocks that can hold answers: every value asked for occurs in them, and their numbers reach into each range."""
+    """Blocks that can hold answers: every requested value occurs in them, and their zones overlap each range."""
     num_read: int
-    """Blocks that were looked into before the answer was complete."""
+    """Blocks that were scanned before the answer was complete."""
     num_tested: int
     """Trajectories in these whose numbers were compared."""
     num_found: int
@@ -38,7 +38,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def explain_search(index: Index, filters: Filters, order: Order = "newest", limit: int = 32) -> Explanation:
-    """Search, and tell how.
+    """Search, and report how the answer was found.
 
     Raises: BadInputError: what ``find_trajectories`` raises it for.
     """
@@ -90,27 +90,27 @@ if TYPE_CHECKING:
     import pyarrow
 
 _MOST_BLOCKS = 32
-"""Looked at in one call: one at first, because the newest often do; never so many that others wait."""
+"""Blocks per call: one at first, because the newest often suffices; at most this many, which blocks Redis shortly."""
 _MOST_TESTED = 8_192
-"""Members that one call should look at, which takes Redis 4 to 8 ms; where they lie close, calls take fewer blocks."""
+"""Members that one call should test, which takes Redis 4 to 8 ms; calls take fewer blocks where they are dense."""
 _PAGE = 512
 LARGEST_SEARCH = 1_024
-"""A longer answer is put together from several searches: what one asks of Redis at a time stays small."""
+"""A longer answer consists of several searches, so that each call stays small."""
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
-    """One page of an answer, in the order asked for by what its rows say.
+    """One page of an answer, in the requested order of its rows.
 
-    No trajectory stands on two pages unless it moved meanwhile: by order of start, when its ``AttemptStarted`` arrived
-    after its steps, until when ``task_id`` is None and its start is that of the first record.
+    No trajectory is on two pages unless it moved meanwhile: by order of start, when its ``AttemptStarted`` arrives
+    after its steps. Before that, ``task_id`` is None and its start is that of the first record.
     """
 
     items: list[TrajectoryRow]
     cursor: str | None = None
-    """Hand it back for the next page; None when this is the last."""
+    """Pass it to get the next page; None on the last page."""
 
     def to_arrow(self) -> "pyarrow.Table":
-        """Give the rows as a table of ``tables.trajectories.TRAJECTORY_SCHEMA``.
+        """Return the rows as a table with the schema ``arrow.trajectories.TRAJECTORY_SCHEMA``.
 
         Raises: BadInputError: the extra ``arrow`` is not installed.
         """
@@ -119,12 +119,12 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
         return tabulate_rows(self.items)
 
     def to_pandas(self) -> "pandas.DataFrame":
-        """Give the same table as a data frame, indexed by trajectory id; raises what ``to_arrow`` does."""
+        """Return the same table as a data frame, indexed by trajectory id; raises the same as ``to_arrow``."""
         return self.to_arrow().to_pandas().set_index("trajectory_id")  # pyright: ignore[reportUnknownMemberType]  # pandas is untyped
 
 
 class Search(msgspec.Struct, frozen=True, kw_only=True):
-    """What a search came upon."""
+    """Result of a search."""
 
     positions: list[Position]
     """[at most limit], in order."""
@@ -133,17 +133,17 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     num_planned: int
     """Blocks that could hold answers; by reward, each is counted for each bucket that it is looked through for."""
     num_read: int
-    """Blocks that were looked into before the answer was complete."""
+    """Blocks that were scanned before the answer was complete."""
     num_tested: int
-    """Members of these that have all names asked for, and whose numbers were compared."""
+    """Members of these that have all requested names, and whose numbers were compared."""
 
 
 def find_trajectories(
     index: Index, filters: Filters, order: Order = "newest", limit: int = 32, cursor: str | None = None
 ) -> Page:
-    """Give the first trajectories, in the order asked for, that pass all filters.
+    """Return the first trajectories, in the requested order, that pass all filters.
 
-    Raises: BadInputError: a filter, the order, the limit or the cursor is not one that can be asked for.
+    Raises: BadInputError: a filter, the order, the limit or the cursor is not valid.
     """
     conditions, ordering = parse_filters(filters), check_order(order, limit)
     found, after = list[Position](), _read_cursor(cursor, order)
@@ -163,9 +163,9 @@ def find_trajectories(
 def _read_in_order(
     index: Index, ordering: Ordering, found: Sequence[Position], last: Position | None
 ) -> list[TrajectoryRow]:
-    """Read the rows, in the order of what they say now: a start or a reward may have become known meanwhile.
+    """Read the rows, sorted by their current values: a start or a reward may have become known meanwhile.
 
-    One that has moved behind the last of the page is left to a later page.
+    A row that has moved behind the last of the page belongs to a later page.
     """
     standing = [
         stands
@@ -177,9 +177,9 @@ def _read_in_order(
 
 
 def scan_trajectories(index: Index, filters: Filters, order: Order = "oldest") -> Iterator[TrajectoryRow]:
-    """Give all trajectories that pass the filters, a page at a time.
+    """Yield all trajectories that pass the filters, a page at a time.
 
-    Raises: BadInputError: a filter is not one that can be asked for.
+    Raises: BadInputError: a filter is not valid.
     """
     cursor: str | None = None
     while True:
@@ -192,29 +192,30 @@ def scan_trajectories(index: Index, filters: Filters, order: Order = "oldest") -
 def search(
     index: Index, conditions: Conditions, ordering: Ordering, limit: int, after: Position | None = None
 ) -> Search:
-    """Look into blocks, best first, until none that is left can hold a better answer."""
+    """Scan blocks, best first, until none that is left can hold a better answer."""
     scope = index.read_map(conditions.names)
     found = Search(positions=[], num_blocks=scope.num_blocks, num_planned=0, num_read=0, num_tested=0)
     for buckets in choose_buckets(scope.buckets, conditions.ranges, ordering, after):
         any_of = None if buckets is None else [f"bucket={bucket}" for bucket in buckets]
         planned = plan_blocks(index.zones_with_any(scope, any_of), conditions.ranges, ordering, after)
-        found = _look_into(index, scan_request(conditions, (), any_of), planned, ordering, _Wanted(limit, after), found)
+        request = scan_request(conditions, (), any_of)
+        found = _scan_blocks(index, request, planned, ordering, _Wanted(limit, after), found)
         if ordering.column == "reward" and len(found.positions) == limit:
             break  # what is in lower buckets comes later
     return found
 
 
 class _Wanted(NamedTuple):
-    """Which part of an order is wanted."""
+    """Which part of an order the caller needs."""
 
     limit: int
     after: Position | None
 
 
-def _look_into(
+def _scan_blocks(
     index: Index, sought: ScanRequest, planned: list[Zone], ordering: Ordering, wanted: _Wanted, found: Search
 ) -> Search:
-    """Look into planned blocks, and add to what was found before."""
+    """Scan planned blocks, and merge the matches with those found before."""
     limit, after = wanted
     best, left, num_at_once, num_read, num_tested = found.positions, planned, 1, 0, 0
     while left := still_needed(left, ordering, best[limit - 1] if len(best) == limit else None):

@@ -1,4 +1,4 @@
-"""This file holds how steps and trajectories are shown as JSON: references filled in, each answer at its step.
+"""Steps and trajectories as JSON: references filled in, each tool answer at its step.
 
 Values are JSON values throughout (dicts, lists, text, numbers, None), ready for any JSON writer.
 """
@@ -90,7 +90,7 @@ def show_step(trajectory: Trajectory, step: Step, contents: Mapping[str, bytes] 
 
 
 def step_reward(rewards: Sequence[Reward], step: Step) -> float | None:
-    """Sum what stands of the step's own rewards; None when no one judged it."""
+    """Sum the current rewards of the step; None when it has none."""
     scores = [
         reward.score
         for reward in current_rewards(rewards)

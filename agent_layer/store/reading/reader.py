@@ -1,12 +1,8 @@
-"""This file holds how trajectories are read back: chunks from the objects, records, then the whole graph.
+"""Trajectories read back: chunks from the objects, then records, then the whole trajectory; one, or many in a row.
 
-This file holds how many trajectories are read one after another: a few ahead, and only what is asked for of each.
-
-Messages, tools and framework states are ``Content`` records. They lie beside the steps, in the same chunk, or,
-where
-they are large, in objects of their own. A reader that does not ask for them leaves the former undecoded and the
-latter
-alone.
+Messages, tools and framework states are ``Content`` records. They are stored beside the steps, in the same chunk, or,
+if they are large, in objects of their own. A reader that does not need them neither decodes the former nor fetches the
+latter.
 """
 
 from collections import defaultdict, deque
@@ -31,13 +27,13 @@ from agent_layer.store.index import Index, TrajectoryRow, Which
 from agent_layer.store.segments import fetch_contents, read_chunk, segment_key
 
 _NUM_AT_ONCE = 16
-"""Requests under way at the same time; a store far away answers each of them slowly."""
+"""Concurrent requests; a remote store answers each of them slowly."""
 NUM_LOOKS = 5
 """A segment that is named may be gone when it is read, because it was merged into another one meanwhile."""
 
 
 def read_trajectories(index: Index, objects: ObjectStore, trajectory_ids: Sequence[str]) -> list[Trajectory]:
-    """Put trajectories together from all that is stored of them, in the order asked for.
+    """Assemble trajectories from their stored records, in the requested order.
 
     Raises:
         NotFoundError: the index does not know one of them, or its bytes are gone.
@@ -114,11 +110,11 @@ B = TypeVar("B")
 
 _NUM_THREADS = 8
 _NUM_AHEAD = 16
-"""Trajectories that are read, or wait to be taken, at the same time."""
+"""Trajectories that are read ahead at the same time."""
 
 
 class _Kind(msgspec.Struct):
-    """What tells the kind of a stored record; everything else of it is passed over."""
+    """Kind of a stored record; all its other fields are skipped."""
 
     type: str
 
@@ -139,11 +135,11 @@ def stream_trajectories(
     Those that were deleted meanwhile are left out.
 
     Args:
-        index: says where they lie.
-        objects: give their bytes.
+        index: of their locations.
+        objects: with their bytes.
         rows: may be endless.
         contents: False: ``contents`` of each stays empty.
-        on_corrupt: told of each that cannot be read, which is then left out; None: it is raised.
+        on_corrupt: called with the error of each unreadable trajectory, which is then left out; None: raise it.
 
     Raises: CorruptRecordError: stored bytes are not what their checksum says.
     """
@@ -167,7 +163,7 @@ def stream_trajectories(
 def stream_steps(
     found: Iterable[tuple[TrajectoryRow, Trajectory]], which: Which | None
 ) -> Iterator[tuple[Trajectory, Sequence[Step]]]:
-    """Give each trajectory with the steps that are meant; None: all of them."""
+    """Yield each trajectory with the selected steps; None: all of them."""
     for _, trajectory in found:
         yield trajectory, trajectory.steps if which is None else pick_steps(trajectory, which)
 

@@ -1,4 +1,4 @@
-"""This file holds late judgements: people's feedback on what is stored. It is appended; what it replaces stays."""
+"""Rewards given after an attempt: how they are recorded, checked and superseded."""
 
 import math
 import time
@@ -28,35 +28,35 @@ _AGREED_SECONDS = 86_400
 
 
 class RewardOptions(TypedDict, total=False):
-    """What may be said of a judgement beside its score."""
+    """Fields of a reward beside its score."""
 
     name: str
     """Which of the task's rewards; ``reward`` when left out."""
     source: RewardSource
-    """Who judges; ``human`` when left out."""
+    """Source of the reward; ``human`` when left out."""
     step: int | None
-    """Index of the step that is judged; without it and without an agent, the rollout is."""
+    """Index of the step that the reward is for; without step and agent, it is for the rollout."""
     agent: str | None
-    """Name of the agent that is judged."""
+    """Name of the agent that the reward is for."""
     comment: str | None
-    """What a person has to say of it."""
+    """A person's comment."""
     reward_id: str | None
-    """Of a judgement that may be said again: the first stands, however often it is repeated."""
+    """Makes the call idempotent: the first reward with this id counts, all repetitions return it."""
 
 
 def make_reward(
     row: TrajectoryRow, score: float | None, options: RewardOptions, known: Sequence[Reward], run: str
 ) -> Reward:
-    """Write a judgement down, as one that supersedes what stood of the same rollout, step or agent.
+    """Make a reward that supersedes the current one of the same rollout, step or agent.
 
     Args:
-        row: what is judged.
-        score: None takes back what stood, without another in its place.
+        row: of the trajectory.
+        score: None takes back the current reward without a new one.
         options: see RewardOptions.
-        known: all that was judged before.
+        known: all earlier rewards.
         run: for trajectories whose beginning is not stored.
 
-    Raises: BadInputError: nobody can count it: no finite number, no such step or agent, no name.
+    Raises: BadInputError: the score is not finite, or there is no such step, agent or name.
     """
     step, agent = options.get("step"), options.get("agent")
     _check(row, score, step, agent)
@@ -84,21 +84,21 @@ def _superseding(reward: Reward, known: Sequence[Reward]) -> Reward:
 
 
 def find_current_reward(known: Sequence[Reward], topic: RewardTopic) -> Reward | None:
-    """The judgement that stands; None when there is none."""
+    """Return the current reward of a topic; None when there is none."""
     return next((reward for reward in current_rewards(known) if reward_topic(reward) == topic), None)
 
 
 def read_rewards(redis: Redis, keys: Keys, trajectory_id: str) -> list[Reward]:
-    """All judgements of a trajectory that are indexed, in order of time."""
+    """Return all indexed rewards of a trajectory, in order of time."""
     stored = cast("list[bytes]", redis.hvals(keys.rewards(trajectory_id)))
     return sorted(map(_reward_of, stored), key=lambda reward: (reward.at, reward.reward_id))
 
 
 def commit_reward(redis: Redis, keys: Keys, reward: Reward) -> Reward:
-    """Give what was said first under the reward's id, in the words of now: whoever says it again writes the same.
+    """Return the first reward with this id, with the comment and error of this one.
 
-    Neither the crash of one nor the haste of another then leaves two judgements of one id that differ. Words are not
-    kept in Redis, where no redaction has seen them.
+    After a crash, or with two concurrent callers, all write the same reward for one id. Redis keeps no comment and no
+    error, because no redaction has seen them.
     """
     key = keys.judged(reward.trajectory_id, reward.reward_id)
     wordless = msgspec.structs.replace(reward, comment=None, error=None)

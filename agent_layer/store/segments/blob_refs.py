@@ -1,20 +1,16 @@
-"""This file holds who needs which blob, from before it is stored until nobody needs it and it is removed.
+"""References to blobs, from before a blob is stored until no trajectory needs it and it is removed.
 
-1. A shipper has its trajectories *hold* a blob before it stores it. Content that is held already gets the same
-name;
-   where a committed segment refers to it, it need not be stored again. Otherwise the name is new.
+1. A shipper makes its trajectories *hold* a blob before it stores it. Content with a blob already gets the same name;
+   if a committed segment refers to that blob, it need not be stored again. Otherwise the name is new.
 2. Blobs are stored, then the segment that refers to them, then it is committed.
-3. Death lets go. A blob that lost its last holder is noted as unneeded. Whoever removes it has its name struck
-off
-   first, in the script that finds that nobody holds it: from then on the same content gets a new name. However
-late a
-   removal or a repeated one arrives, it never hits a blob that somebody needs.
-4. A shipper that stores a blob for somebody who died meanwhile finds out at its commit, which notes the blob
-again.
+3. Deletion releases references. A blob that lost its last reference is noted as unneeded. Its remover first releases
+   its name, in the script that finds that no trajectory holds it: from then on the same content gets a new name.
+   However late a removal or a repeated one arrives, it never hits a blob that a trajectory needs.
+4. A shipper that stores a blob for a trajectory that was deleted meanwhile finds out at its commit, which notes the
+   blob again.
 
-A rebuild of the index adds holders and forgets none. Blobs that no one in Redis knows of (it was lost before a
-log was
-committed) are orphans: removed once they are old, and only when every segment is indexed.
+A rebuild of the index adds references and drops none. Blobs that Redis does not know (it was lost before a log was
+committed) are orphans: they are removed once they are old, and only when every segment is indexed.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -33,7 +29,7 @@ from agent_layer.store.segments.format import StoredRecord, list_segments, segme
 from agent_layer.store.segments.scripts import HOLD_BLOBS, RELEASE_UNNEEDED
 
 _AT_ONCE = 256
-"""That one script handles at most, so that nobody waits long for Redis."""
+"""Largest number of names per script call; more would block Redis for longer."""
 _NUM_AT_ONCE = 8
 
 
@@ -44,7 +40,7 @@ def store_contents(
     records_by_owner: Mapping[str, Iterable[StoredRecord]],
     limits: BlobLimits,
 ) -> dict[str, list[StoredRecord]]:
-    """Keep each content of a trajectory once, and store the large ones and media as blobs.
+    """Drop repeated contents of each trajectory, and store the large ones and media as blobs.
 
     Returns: the records that are left for the segment, in order, with references where blobs were made.
     """
@@ -60,13 +56,13 @@ def store_contents(
 
 
 def remove_unneeded(redis: Redis, keys: Keys, objects: ObjectStore, orphans: Iterable[str] = ()) -> list[str]:
-    """Remove the blobs that nobody needs any more; gives their names. Purges and garbage collection call it.
+    """Remove the blobs that no trajectory needs; return their names. Deletion and garbage collection call it.
 
     Args:
         redis: of the namespace.
         keys: of the namespace.
         objects: of the namespace.
-        orphans: what ``find_orphans`` found, to be removed too.
+        orphans: results of ``find_orphans``, to remove, too.
     """
     noted = {name.decode() for name in cast("set[bytes]", redis.smembers(keys.unneeded))}
     names = _removable(redis, keys, sorted(noted.union(orphans)), is_looking=False)
@@ -79,13 +75,13 @@ def remove_unneeded(redis: Redis, keys: Keys, objects: ObjectStore, orphans: Ite
 
 
 def find_orphans(redis: Redis, keys: Keys, objects: ObjectStore, names: Iterable[str]) -> list[str]:
-    """Tell which blobs nobody needs; none while some segment is not indexed, which might need them.
+    """Return the blobs that no trajectory needs; none while a segment is not indexed, because it might need them.
 
     Args:
         redis: of the namespace.
         keys: of the namespace.
         objects: of the namespace.
-        names: of blobs that were stored longer ago than anybody takes from storing one to committing its segment.
+        names: of blobs stored longer ago than any shipper takes from storing one to committing its segment.
     """
     committed = {name.decode() for name in cast("list[bytes]", redis.hkeys(keys.segments))}
     if not committed.issuperset(filter(None, map(segment_name, list_segments(keys, objects)))):
@@ -104,7 +100,7 @@ def _without_repeats(records: Iterable[StoredRecord]) -> Iterator[StoredRecord]:
 
 
 def _identity(record: LogRecord) -> tuple[str, str] | None:
-    """What two contents have in common that are one; None for other records."""
+    """Identity of a content: equal for repeated ones; None for other records."""
     return (record.trajectory_id, record.hash) if isinstance(record, Content) else None
 
 
@@ -113,7 +109,7 @@ class _Held(NamedTuple):
 
     name: str
     is_stored: bool
-    """Or never to be, because whom it belongs to is dead."""
+    """Or must not be stored, because its owner was deleted."""
 
 
 def _hold(redis: Redis, keys: Keys, contents: Sequence[Content]) -> list[_Held]:

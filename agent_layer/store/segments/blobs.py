@@ -1,11 +1,8 @@
-"""This file holds blobs: large contents and media as objects of their own, so that they are read only when asked
-for.
+"""Blobs: large contents and media as objects of their own, fetched only when a reader needs them.
 
-A blob lies at ``{namespace}/blob/{first two letters}/{name}``: one frame ``[u32 length | u32 crc32 |
-zstd(body)]``. Its
-name begins with the content hash of the body; trajectories that show the same share it. ``holding.py`` says who
-needs
-which.
+A blob is stored at ``{namespace}/blob/{first two letters}/{name}``, as one frame
+``[u32 length | u32 crc32 | zstd(body)]``. Its name begins with the content hash of the body; trajectories with the same content
+share it. ``blob_refs.py`` counts the references.
 """
 
 import re
@@ -28,24 +25,24 @@ _MEDIA: Final = re.compile(rb'"data:[^"]{0,200}?;base64,')
 """As the gateway takes images out of messages: the JSON string of a data URL, and nothing else."""
 _LEVEL = 1
 _NUM_AT_ONCE = 16
-"""Blobs fetched at the same time; a store far away answers each of them slowly."""
+"""Concurrent fetches; a remote store answers each of them slowly."""
 
 
 class BlobLimits(msgspec.Struct, frozen=True):
-    """Above which sizes contents become blobs."""
+    """Sizes above which contents become blobs."""
 
     any_bytes: int = 64 << 10
     media_bytes: int = 4 << 10
 
 
 def is_large(content: Content, limits: BlobLimits) -> bool:
-    """Whether a content is to be an object of its own."""
+    """Whether a content is stored as an object of its own."""
     least = limits.media_bytes if _MEDIA.match(content.body) else limits.any_bytes
     return len(content.body) > least
 
 
 def blob_name(body: bytes) -> str:
-    """Name a new blob; no name is given twice."""
+    """Return a new name for a blob; each call returns another one."""
     return f"{content_hash(body)}-{new_id()}"
 
 
@@ -59,7 +56,7 @@ def blob_key(keys: Keys, name: str) -> str:
 
 
 def parse_blob_key(key: str) -> str | None:
-    """Name of the blob that lies at a key; None where none of ours would lie."""
+    """Name of the blob with this key; None if it is no key of a blob."""
     name = key.rpartition("/")[2]
     return name if _NAME.fullmatch(name) else None
 
@@ -70,7 +67,7 @@ def list_blobs(keys: Keys, objects: ObjectStore) -> Iterator[str]:
 
 
 def pack(body: bytes) -> bytes:
-    """Give the stored form of a body."""
+    """Return the stored form of a body."""
     return frame(zstandard.ZstdCompressor(level=_LEVEL).compress(body))
 
 
@@ -79,7 +76,7 @@ def read_blob(keys: Keys, objects: ObjectStore, name: str) -> bytes:
 
     Raises:
         NotFoundError: its object is gone.
-        CorruptRecordError: what lies there is not what the name says.
+        CorruptRecordError: the object does not match its name.
     """
     try:
         packed = objects.get(blob_key(keys, name))
@@ -97,7 +94,7 @@ def read_blob(keys: Keys, objects: ObjectStore, name: str) -> bytes:
 
 
 def fetch_contents(keys: Keys, objects: ObjectStore, trajectory: Trajectory) -> Trajectory:
-    """Fetch all contents that lie in blobs; raises what ``read_blob`` does."""
+    """Fetch all contents that are in blobs; raises the same as ``read_blob``."""
     absent = {hash_: name for hash_, name in trajectory.blobs.items() if hash_ not in trajectory.contents}
     if not absent:
         return trajectory
@@ -116,7 +113,7 @@ class Contents(Mapping[str, bytes]):
         self._fetch = fetch
 
     def __getitem__(self, content_hash: str) -> bytes:
-        """Give a body; raises what ``read_blob`` does."""
+        """Return a body; raises the same as ``read_blob``."""
         if content_hash not in self._known:
             self._known[content_hash] = self._fetch(self._blobs[content_hash])
         return self._known[content_hash]

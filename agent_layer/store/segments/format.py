@@ -1,4 +1,4 @@
-"""This file holds segments, the form in which records are stored. No Redis is needed to read one.
+"""The segment: the stored form of records. No Redis is needed to read one.
 
 A segment is a row of frames, then a trailer::
 
@@ -6,11 +6,9 @@ A segment is a row of frames, then a trailer::
     footer frame                  [u32 length | u32 crc32 | zstd(msgpack list of one encoded SegmentFooter)]
     trailer, 16 bytes             [u32 size of the footer frame | u32 format version | "ALSEGMNT"]
 
-All numbers are little-endian, lengths and checksums speak of what follows them in the frame. The owner of a
-record is
-its trajectory, group or policy version (``record_owner``); the footer says where the chunk of each owner lies.
-
-This file holds what can still be had of a segment that was torn or damaged: every frame that is whole.
+All numbers are little-endian; the length and the checksum of a frame cover the bytes after them. The owner of a record
+is its trajectory, group or policy version (``record_owner``); the footer has the location of each owner's chunk. Every
+whole frame of a torn or damaged segment can be read.
 """
 
 import struct
@@ -121,11 +119,11 @@ class SegmentBuilder:
         self._stored += packed
 
     def digest(self) -> bytes:
-        """What tells apart segments that hold different things, whatever their names are."""
+        """Digest of the content, without the name."""
         return blake2b(self._stored).digest()
 
     def finish(self, name: str, replaces: Iterable[str] = ()) -> tuple[bytes, SealedSegment]:
-        """Give the segment's bytes, and what has to be known of it; see ``build_segment``."""
+        """Return the segment's bytes and its description; see ``build_segment``."""
         footer = make_footer(name, self._chunks, self._entries, replaces)
         packed = _pack([encode(footer)])
         content = b"".join((self._stored, packed, _TRAILER.pack(len(packed), _FORMAT_VERSION, _MAGIC)))
@@ -179,14 +177,14 @@ def read_chunk(objects: ObjectStore, key: str, chunk: Chunk) -> list[bytes]:
 
 
 def is_of_later_format(content: bytes) -> bool:
-    """Whether a later version of ours wrote this segment: nothing is wrong with it, but nobody here can read it."""
+    """Whether a later version of the agent layer wrote this segment: it is intact, but this version cannot read it."""
     trailer = content[-_TRAILER.size :]
     _, version, magic = _TRAILER.unpack(trailer) if len(trailer) == _TRAILER.size else (0, 0, b"")
     return magic == _MAGIC and version > _FORMAT_VERSION
 
 
 def find_frames(content: bytes) -> list[tuple[int, int]]:
-    """Where the whole frames of a segment lie whose footer is lost: (offset, size in bytes) each.
+    """Locations of the whole frames of a segment without its footer: (offset, size in bytes) each.
 
     A frame that is not what was written is passed over, as long as its length can be believed.
     """

@@ -1,6 +1,6 @@
-"""This file holds what a segment says to the index: records summed up so that summaries merge in any order.
+"""Summaries of a segment's records for the index: they merge in any order.
 
-Ranks decide which of several records of one kind stands: the lowest. They are compared as text.
+Of several records of one kind, the one with the lowest rank counts. Ranks are compared as text.
 """
 
 from collections.abc import Iterable, Sequence
@@ -44,17 +44,17 @@ _LAST_SECOND = 253_402_300_799.0
 """Of the year 9999."""
 
 _LARGEST_VERSION = 2**53
-"""Up to here Redis and its scripts count without loss."""
+"""Redis and its scripts count exactly up to here."""
 
 _KEPT_WHOLE = (Reward, PolicyVersion, TrainedBatch, Group)
-"""Records that the index holds in their stored form; of others it holds a few fields."""
+"""Records that the index holds in their stored form; it holds a few fields of the others."""
 
 OwnerEntry: TypeAlias = TrajectorySummary | PolicyEntry | BatchEntry | GroupEntry
 _OfOneRecord: TypeAlias = PolicyVersion | TrainedBatch | Group
 
 
 def read_record(content: bytes) -> LogRecord:
-    """Read what the index sums up; what it keeps as a whole is read with all that only a newer reader would know.
+    """Decode a record for the index; one that the index keeps whole keeps its unknown fields, too.
 
     Raises: CorruptRecordError: these bytes are no record.
     """
@@ -63,7 +63,7 @@ def read_record(content: bytes) -> LogRecord:
 
 
 def describe_owner(owner: str, records: Sequence[LogRecord]) -> list[OwnerEntry]:
-    """Sum up all that one segment holds of one owner."""
+    """Summarise the records that one segment holds of one owner."""
     entries: list[OwnerEntry] = [_entry_of(record) for record in records if isinstance(record, _OfOneRecord)]
     ours = [record for record in records if not isinstance(record, _OfOneRecord)]
     return [*entries, _summarise_trajectory(owner, ours)] if ours else entries
@@ -72,7 +72,7 @@ def describe_owner(owner: str, records: Sequence[LogRecord]) -> list[OwnerEntry]
 def make_footer(
     name: str, chunks: Sequence[Chunk], entries: Sequence[OwnerEntry], replaces: Iterable[str] = ()
 ) -> SegmentFooter:
-    """Say what is inside a segment; see ``SegmentFooter``."""
+    """Make the footer of a segment from its parts."""
     return SegmentFooter(
         name=name,
         created_at=id_timestamp(name),
@@ -86,7 +86,7 @@ def make_footer(
 
 
 def may_change_reward(summary: TrajectorySummary) -> bool:
-    """Whether the reward of the rollout may follow from what was summed up here."""
+    """Whether these records may change the reward of the rollout."""
     return bool(summary.is_started or summary.ending or summary.rewards)
 
 

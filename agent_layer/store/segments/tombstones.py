@@ -1,8 +1,7 @@
-"""This file holds tombstones: objects of their own that say what is dead, so that no rebuild brings it back.
+"""Tombstones: objects that record deletions, so that no rebuild restores a deleted owner; and filters that apply them.
 
-They lie under ``{namespace}/dead/`` and are read before segments are. A tombstone names its owner by a hash only.
-
-This file holds what of stored records lives: the dead are left out, also of groups and of trained batches.
+They are stored under ``{namespace}/dead/`` and read before segments. A tombstone names its owner by a hash only.
+Deleted trajectories are dropped from groups and training batches, too.
 """
 
 import time
@@ -25,7 +24,7 @@ from agent_layer.store.segments.summary import read_record
 
 
 def owner_hash(owner: str) -> str:
-    """Name under which a deleted owner is remembered."""
+    """Name of a deleted owner in tombstones and in the index."""
     return sha1(owner.encode(), usedforsecurity=False).hexdigest()
 
 
@@ -48,7 +47,7 @@ def decode_names(found: object) -> set[str]:
 
 
 def named_owners(footer: SegmentFooter) -> set[str]:
-    """All owners who are named in a segment, members of its groups and of its trained batches included."""
+    """All owners that a segment names, including members of its groups and training batches."""
     members = (member_ids(entry.record) for entry in (*footer.groups, *footer.batches))
     return {chunk.owner for chunk in footer.chunks}.union(*members)
 
@@ -65,14 +64,14 @@ def member_ids(record: bytes) -> list[str]:
 
 
 def drop_deleted_rollouts(batch: TrainedBatch, dead: Collection[str]) -> TrainedBatch:
-    """The same batch without the dead, who are counted."""
+    """The same batch without deleted rollouts, which are counted."""
     rollouts = [rollout for rollout in batch.rollouts if rollout.trajectory_id not in dead]
     num_deleted = batch.num_deleted + len(batch.rollouts) - len(rollouts)
     return msgspec.structs.replace(batch, rollouts=rollouts, num_deleted=num_deleted)
 
 
 def deletion_times(redis: Redis, keys: Keys, owners: Iterable[str]) -> dict[str, float]:
-    """When those of the owners died who did, in seconds since the epoch."""
+    """Times of deletion of the deleted ones among these owners, in seconds since the epoch."""
     deaths: dict[str, float] = {}
     for page in batched(owners, _PAGE):
         times = cast("list[bytes | None]", redis.hmget(keys.dead, [owner_hash(one) for one in page]))
@@ -81,7 +80,7 @@ def deletion_times(redis: Redis, keys: Keys, owners: Iterable[str]) -> dict[str,
 
 
 def drop_deleted(owner: str, contents: Sequence[bytes], dead: Iterable[str]) -> list[StoredRecord]:
-    """Read an owner's records, each once; none where it is dead, or a group that lost all of its members."""
+    """Read an owner's records, each once; none if it was deleted, or is a group that lost all of its members."""
     dead = frozenset(dead)
     if owner in dead:
         return []
@@ -90,7 +89,7 @@ def drop_deleted(owner: str, contents: Sequence[bytes], dead: Iterable[str]) -> 
 
 
 def _shorten(stored: StoredRecord, dead: Collection[str]) -> StoredRecord | None:
-    """A record without the dead; None for a group that lost all of its members to them."""
+    """A record without deleted members; None for a group that lost all of them."""
     match stored.record:
         case Group(trajectory_ids=[_, *_] as members) as group:
             left = [member for member in members if member not in dead]
@@ -110,13 +109,13 @@ _ENDING = ".dead"
 
 
 def write_tombstones(keys: Keys, objects: ObjectStore, owners: Sequence[str], reason: str) -> float:
-    """Say in the objects that these are dead; gives when. From then on no rebuild brings them back.
+    """Store tombstones of these owners; return the time. From then on no rebuild restores them.
 
     Args:
         keys: of the namespace.
-        objects: where to say so.
+        objects: of the namespace.
         owners: trajectory ids, or ``group:`` and a group's id.
-        reason: such as ``deleted`` or ``expired``; nothing that names anybody.
+        reason: such as ``deleted`` or ``expired``; it must not name a person.
     """
     now = time.time()
     stones = [Tombstone(owner_hash=owner_hash(owner), deleted_at=now, reason=reason) for owner in owners]
@@ -127,9 +126,9 @@ def write_tombstones(keys: Keys, objects: ObjectStore, owners: Sequence[str], re
 
 
 def list_tombstones(keys: Keys, objects: ObjectStore) -> Iterator[Tombstone]:
-    """Read all tombstones; what others have put beside them is passed over.
+    """Read all tombstones; other objects beside them are skipped.
 
-    Raises: CorruptRecordError: some cannot be read; without them the dead would come back.
+    Raises: CorruptRecordError: some cannot be read; without them, deleted owners would come back.
     """
     for key in objects.list(f"{keys.namespace}/dead/"):
         if not key.endswith(_ENDING):
@@ -138,7 +137,7 @@ def list_tombstones(keys: Keys, objects: ObjectStore) -> Iterator[Tombstone]:
         if num_torn:
             raise CorruptRecordError(
                 f"tombstones {key}: expected whole frames, found {num_torn} bytes that are none; restore the object"
-                " from a copy, or what it names dead would come back"
+                " from a copy, or the owners that it names would come back"
             )
         for content in contents:
             stone = decode(content)
@@ -147,13 +146,13 @@ def list_tombstones(keys: Keys, objects: ObjectStore) -> Iterator[Tombstone]:
 
 
 def load_tombstones(redis: Redis, keys: Keys, stones: Iterable[Tombstone]) -> None:
-    """Let the index know of tombstones before it reads any segment."""
+    """Enter tombstones in the index, before it reads any segment."""
     times = {stone.owner_hash: repr(stone.deleted_at) for stone in stones}
     if times:
         redis.hset(keys.dead, mapping={**times})
 
 
 def drop_deleted_owners(redis: Redis, keys: Keys, records_by_owner: Mapping[str, T]) -> dict[str, T]:
-    """Drop what belongs to something that was deleted, so that its bytes are not stored again."""
+    """Drop the records of deleted owners, so that their bytes are not stored again."""
     deaths = deletion_times(redis, keys, records_by_owner)
     return {owner: records for owner, records in records_by_owner.items() if owner not in deaths}

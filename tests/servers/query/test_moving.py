@@ -18,8 +18,8 @@ class Overtaken(Index):
         super().__init__(index.redis, index.keys)
         self._arrivals = list(arrivals)
 
-    def find(self, sought):
-        found = super().find(sought)
+    def search_blocks(self, sought):
+        found = super().search_blocks(sought)
         if self._arrivals:
             self._arrivals.pop(0)()
         return found

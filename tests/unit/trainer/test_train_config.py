@@ -66,7 +66,7 @@ def test_a_run_survives_being_written_down(tmp_path):
         ("rollouts: {launch: 0.5}", "launch"),
         ("rollouts: {partial: wait}", "partial"),
         ("algorithm: {estimator: magic}", "estimator"),
-        ("rollouts: [", "expected the knobs"),
+        ("rollouts: [", "expected the options"),
     ],
 )
 def test_a_knob_that_cannot_be_is_named(tmp_path, change, named):

@@ -1,7 +1,7 @@
 -- Claim the unclaimed group that closed first.
 -- Preludes: prelude.lua.
--- ARGV: turn, a held group to return again or '', largest number of groups that the member may hold or -1, closed_at and
--- group after which to search the waiting ones or '' twice.
+-- ARGV: turn, a held group to return again or '', largest number of groups that the member may hold or -1,
+-- closed_at and group after which to search the waiting ones or '' twice.
 -- Returns {'group', group, closed_at, record}, or one word: none, full, superseded, or more: call again.
 local turn, again, most, after_time, after_group = ARGV[7], ARGV[8], tonumber(ARGV[9]), ARGV[10], ARGV[11]
 local left_to_look_at = 256 -- then other commands run
@@ -57,7 +57,8 @@ local function first_waiting(split)
 end
 
 local function come_to(found)
-  if found then redis.call('HSET', key('feeds', run), consumer .. ':' .. found.split, found.closed_at .. ' ' .. found.group) end
+  if not found then return end
+  redis.call('HSET', key('feeds', run), consumer .. ':' .. found.split, found.closed_at .. ' ' .. found.group)
 end
 
 local function first_closed(split)

@@ -20,7 +20,8 @@ local function keep_first(row, rank_field, block, fields)
   redis.call('HSET', row, unpack(values))
 end
 
--- Of a call ever more is told (1 started, 2 ended, 3 both), and its choices never get fewer. Stored as 'told choices'.
+-- What is known of a call only grows (1 started, 2 ended, 3 both), as does its number of choices.
+-- Stored as 'known choices'.
 local function merge_calls(calls_key, row, calls, before)
   local ids, told = {}, {}
   local num_calls, num_steps = tonumber(before.num_calls), tonumber(before.num_steps)
@@ -74,7 +75,7 @@ local function merge_row(id, row, said, before)
   if said.policy_max then merge_policy(row, 'policy_max', said.policy_max, math.max) end
 end
 
--- A committed segment's blobs are stored: whoever has the same content need not store it again.
+-- The blobs of a committed segment are stored: a shipper with the same content need not store it again.
 local function keep_blob(id, name)
   redis.call('SADD', key('blob', name), id)
   redis.call('HSET', key('t', id, 'blobs'), name, 1)
@@ -86,8 +87,8 @@ end
 local is_merged = {}
 for _, name in ipairs(batch.merged) do is_merged[name] = true end
 
--- Say where the bytes lie; not where they no longer do, because their segment was merged into one that is named here.
--- Gives whether more is stored than before.
+-- Record the location of the bytes, unless their segment was merged into one that the row already names.
+-- Returns whether more is stored than before.
 local function merge_place(chunks, segment, place)
   local function is_here(name) return redis.call('HEXISTS', chunks, name) == 1 end
   if was_merged(segment, is_here) then
@@ -102,7 +103,8 @@ local function merge_place(chunks, segment, place)
   return false
 end
 
--- The same for what lists trajectories: a group, or a step of training. One that names the dead is to be rewritten.
+-- The same for a list of trajectories: a group, or a step of training. One with deleted members is queued
+-- for a rewrite.
 local function merge_listing_place(hash, id, segment, members)
   for _, member in ipairs(members) do
     if is_dead(member) then redis.call('SADD', key('rewrite'), segment) end
@@ -128,7 +130,7 @@ local function merge_trajectory(one)
   if is_dead(id) then
     redis.call('SADD', key('rewrite'), one.segment)
     for _, name in ipairs(said.blobs or {}) do release_blob(id, name) end
-    forget_trajectory(id) -- whoever deleted it may have died half-way
+    forget_trajectory(id) -- the process that deleted it may have died half-way
     return
   end
   local before = read_filed(row)
@@ -148,7 +150,7 @@ local function merge_trajectory(one)
   if one.is_judged then bases[#bases + 1] = basis_of(id) end
 end
 
--- Let consumers that have come further already know of a group; see consumers/lua/prelude.lua.
+-- Offer a group to consumers whose position is already behind it; see consumers/lua/prelude.lua.
 local function offer_late(group)
   local feeds = redis.call('HGETALL', key('feeds', group.run))
   for i = 1, #feeds, 2 do

@@ -3,7 +3,7 @@
 -- A process that read a segment before the merge may commit it afterwards. Its object is then gone, or about to go.
 local LONGEST_CHAIN = 100
 
--- Whether 'segment' was merged into one of which 'is_here' says that it holds what is asked for.
+-- Whether 'segment' was merged into one that 'is_here' accepts.
 local function was_merged(segment, is_here)
   local name = redis.call('GET', key('replaced', segment))
   for _ = 1, LONGEST_CHAIN do

@@ -40,9 +40,9 @@ local function names_of(filed)
   return names
 end
 
-local is_mending = false -- whether all is written, what seems to be there already too
-local occurring = {} -- bitmaps that this script has found or made to hold somebody
-local begins = {} -- what the keys of a block begin with
+local is_mending = false -- whether to write everything, even what seems to be there already
+local occurring = {} -- bitmaps that this script has found or made non-empty
+local begins = {} -- prefixes of the keys of a block
 
 local function in_block(block, name)
   local begin = begins[block]
@@ -74,8 +74,8 @@ local function unmark(block, at, name, what)
   if COUNTED[what[1]] then redis.call('SREM', key('values', what[1]), what[2]) end
 end
 
--- A reward lies in a bucket of 0.05, so that a narrow range of rewards is as quickly found as a value. The same stands
--- in filters.py.
+-- A reward lies in a bucket of 0.05, so that a narrow range of rewards is as quickly found as a value. filters.py has
+-- the same.
 local function bucket_of(reward)
   return tostring(math.max(-200, math.min(200, math.floor(reward * 20))))
 end

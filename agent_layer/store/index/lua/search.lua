@@ -14,7 +14,7 @@ local function is_before(value, start, other_value, other_start)
 end
 
 local found, level = {}, {} -- the best so far and some more; those that stand where 'after' stands
-local most = 2 * limit -- so many are found before they are put in order
+local most = 2 * limit -- number of matches before they are sorted
 
 local function is_wanted(value, start)
   return not (bound and is_before(bound[1], bound[2], value, start))
