@@ -1,9 +1,9 @@
-"""This file holds ``python -m agent_layer.gateway``: the gateway as a child of whoever put the engines on the board."""
+"""``python -m agent_layer.gateway``: the gateway as a child process. Its parent registers the engines."""
 
 import argparse
 import logging
 
-from agent_layer.gateway.http import Siblings
+from agent_layer.gateway.http import PeerProxy
 from agent_layer.gateway.serving import listen, serve_gateway
 from agent_layer.settings import load_settings
 
@@ -21,9 +21,9 @@ def main() -> None:
     if not asked.siblings:
         serve_gateway(settings, [listen(asked.host, asked.port)])
         return
-    siblings = Siblings(slot=asked.slot, urls=asked.siblings, wait_seconds=settings.connect_seconds)
-    ports = (siblings.port, asked.port)
-    serve_gateway(settings, [listen(asked.host, port, is_shared=True) for port in ports], siblings=siblings)
+    peers = PeerProxy(slot=asked.slot, urls=asked.siblings, wait_seconds=settings.connect_seconds)
+    ports = (peers.port, asked.port)
+    serve_gateway(settings, [listen(asked.host, port, is_shared=True) for port in ports], peers=peers)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""This file holds the gateway's addresses, and what it is made of while it serves."""
+"""The gateway as a web application: its object graph, its addresses, its background tasks."""
 
 import asyncio
 import logging
@@ -12,28 +12,28 @@ from redis import Redis
 from agent_layer.engines import EngineRegistry
 from agent_layer.errors import BadInputError
 from agent_layer.gateway.calls import Calls
-from agent_layer.gateway.engines import EngineWatch, Places, PolicyBook
+from agent_layer.gateway.engines import EnginePool, EngineWatcher, PolicyRegistrar
 from agent_layer.gateway.http import (
     Access,
-    EngineDesk,
-    Lifecycle,
-    ModelDesk,
-    Siblings,
+    EngineRoutes,
+    ModelRoutes,
+    PeerProxy,
+    RolloutRoutes,
     answer_errors,
     as_json,
     backlog_bytes,
     metrics_text,
 )
 from agent_layer.gateway.rollouts import (
-    AnswerShelf,
+    AttemptResumption,
     Counters,
     CountingLog,
-    Handover,
-    Rollouts,
-    Sealer,
+    Finalizer,
+    ResponseCache,
+    RolloutRegistry,
     SettlingLog,
-    give_up_all,
-    tend,
+    abort_all,
+    reap_expired,
 )
 from agent_layer.gateway.upstream import Upstream
 from agent_layer.infra.redis import Keys
@@ -49,111 +49,120 @@ def build_app(
     settings: Settings,
     redis: Redis,
     log: SettlingLog,
-    siblings: Siblings | None = None,
+    peers: PeerProxy | None = None,
     *,
     clock: Callable[[], float] = time.monotonic,
 ) -> web.Application:
-    """Give the gateway as a web application.
+    """Build the gateway.
 
     Args:
         settings: ``api_key`` must be set: it is the operator's.
         redis: holds the board, on which the engines must be registered.
         log: where records go.
-        siblings: the processes of this machine, when there are several.
-        clock: seconds, from any beginning; keys, limits of time and idle rollouts go by it.
+        peers: the processes of this machine, when there are several.
+        clock: seconds from any beginning; decides when keys, budgets and unused rollouts expire.
+
+    Raises: BadInputError: there is no operator key.
     """
-    return Gateway(settings, redis, log, siblings, clock=clock).app()
+    return Gateway(settings, redis, log, peers, clock=clock).app()
 
 
 class Gateway:
-    """Handlers by address; the work is done by Rollouts, Calls and Sealer."""
+    """All parts of a gateway, connected; nothing runs before the application starts."""
 
     def __init__(
         self,
         settings: Settings,
         redis: Redis,
         log: SettlingLog,
-        siblings: Siblings | None = None,
+        peers: PeerProxy | None = None,
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if not settings.api_key:
             raise BadInputError("gateway: expected an operator key, found none; set AGENT_LAYER_API_KEY")
         self._settings = settings
-        self._siblings = siblings
+        self._peers = peers
         self._counters = Counters()
-        self._log = CountingLog(log, self._counters)
-        keys = Keys(settings.namespace)
-        board = EngineRegistry(redis, keys, settings.gateway_seconds)
-        self._rollouts = Rollouts(settings.idle_seconds, self._counters, clock, paused_seconds=settings.paused_seconds)
-        self._access = Access([settings.api_key, *settings.former_keys], self._rollouts, self._counters)
-        self._engines = EngineWatch(board, new_id(), settings)
-        self._desk = EngineDesk(settings, redis, self._engines, self._access.check_operator)
-        self._places = Places(settings, self._engines, PolicyBook(redis, keys, self._log))
-        self._shelf = AnswerShelf()
-        self._sealer = Sealer(
-            settings=settings, rollouts=self._rollouts, log=self._log, redis=redis, keys=keys, shelf=self._shelf
+        counting_log = CountingLog(log, self._counters)
+        keys, cache = Keys(settings.namespace), ResponseCache()
+        self._rollouts = RolloutRegistry(
+            settings.idle_seconds, self._counters, clock, paused_seconds=settings.paused_seconds
         )
-        self._handover = Handover(rollouts=self._rollouts, sealer=self._sealer, counters=self._counters)
-        self._lifecycle = Lifecycle(
+        self._access = Access([settings.api_key, *settings.former_keys], self._rollouts, self._counters)
+        board = EngineRegistry(redis, keys, settings.gateway_seconds)
+        self._engines = EngineWatcher(board, new_id(), settings)  # real time: its limits are those of keys in Redis
+        self._upstream = Upstream(settings.connect_seconds, settings.request_seconds)
+        self._calls = Calls(
+            settings=settings,
+            log=counting_log,
+            pool=EnginePool(settings, self._engines, PolicyRegistrar(redis, keys, counting_log)),
+            upstream=self._upstream,
+            cache=cache,
+        )
+        self._finalizer = Finalizer(
+            settings=settings, rollouts=self._rollouts, log=counting_log, redis=redis, keys=keys, cache=cache
+        )
+        self._resumption = AttemptResumption(
+            rollouts=self._rollouts, finalizer=self._finalizer, counters=self._counters
+        )
+        self._model_routes = ModelRoutes(access=self._access, calls=self._calls)
+        self._engine_routes = EngineRoutes(settings, redis, self._engines, self._access.check_operator)
+        self._rollout_routes = RolloutRoutes(
             settings=settings,
             access=self._access,
             rollouts=self._rollouts,
-            sealer=self._sealer,
-            handover=self._handover,
+            finalizer=self._finalizer,
+            resumption=self._resumption,
             counters=self._counters,
-            model_name=self._model,
-            siblings=siblings,
+            model_name=self._model_name,
+            peers=peers,
         )
-        self._calls: Calls
 
     def app(self) -> web.Application:
-        """Put addresses and handlers together."""
-        middlewares = [answer_errors, self._siblings.pass_on] if self._siblings else [answer_errors]
+        """Connect addresses with their handlers."""
+        middlewares = [answer_errors, self._peers.forward] if self._peers else [answer_errors]
         app = web.Application(client_max_size=self._settings.max_body_bytes, middlewares=middlewares)
-        app.cleanup_ctx.append(self._live)
-        desk = ModelDesk(access=self._access, calls=lambda: self._calls)
+        app.cleanup_ctx.append(self._run_tasks)
         app.add_routes(
             [
-                *desk.routes(),  # most requests: first to be tried
-                web.get("/health", self._say_health),
-                web.get("/metrics", self._say_metrics),
-                *self._lifecycle.routes(),
-                *self._desk.routes(),
+                *self._model_routes.routes(),  # most requests: tried first
+                web.get("/health", self._get_health),
+                web.get("/metrics", self._get_metrics),
+                *self._rollout_routes.routes(),
+                *self._engine_routes.routes(),
                 web.get("/r/{trajectory_id}/v1/models", self._list_models),
                 web.get("/v1/models", self._list_models),
             ]
         )
         return app
 
-    async def _live(self, _: web.Application) -> AsyncGenerator[None]:
-        upstream = Upstream(self._settings.connect_seconds, self._settings.request_seconds)
-        self._calls = Calls(
-            settings=self._settings, log=self._log, places=self._places, upstream=upstream, shelf=self._shelf
-        )
-        with closing(upstream):
-            await self._engines.look()
+    async def _run_tasks(self, _: web.Application) -> AsyncGenerator[None]:
+        with closing(self._upstream):
+            await self._engines.refresh()
             tasks = [
-                asyncio.create_task(self._engines.run(), name="engine watch"),
-                asyncio.create_task(self._calls.hangups.run(), name="watch over clients"),
-                asyncio.create_task(tend(self._rollouts, self._sealer, self._handover), name="tending of rollouts"),
+                asyncio.create_task(self._engines.run(), name="engine watcher"),
+                asyncio.create_task(self._calls.disconnects.run(), name="disconnect watcher"),
+                asyncio.create_task(
+                    reap_expired(self._rollouts, self._finalizer, self._resumption), name="rollout reaper"
+                ),
             ]
-            if self._siblings:
-                tasks.append(asyncio.create_task(self._siblings.hangups.run(), name="watch over passed clients"))
+            if self._peers:
+                tasks.append(asyncio.create_task(self._peers.disconnects.run(), name="disconnect watcher of peers"))
             for task in tasks:
-                task.add_done_callback(_report_death)
+                task.add_done_callback(_log_crash)
             yield
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            await give_up_all(self._rollouts, self._sealer)
+            await abort_all(self._rollouts, self._finalizer)
             await self._engines.close()
 
-    async def _say_health(self, _: web.Request) -> web.Response:
+    async def _get_health(self, _: web.Request) -> web.Response:
         engines = {engine.url: f"{engine.state} {engine.run}:{engine.version}" for engine in self._engines.engines}
         return as_json({"status": "ok", "engines": engines})
 
-    async def _say_metrics(self, request: web.Request) -> web.Response:
+    async def _get_metrics(self, request: web.Request) -> web.Response:
         self._access.check_local(request)
         backlog = await asyncio.to_thread(backlog_bytes, self._settings.log_dir)
         return web.Response(text=metrics_text(self._counters, self._rollouts, backlog))
@@ -163,15 +172,16 @@ class Gateway:
             self._access.enter(request)
         else:
             self._access.check_operator(request)
-        return as_json({"object": "list", "data": [{"id": self._model(), "object": "model", "owned_by": "policy"}]})
+        models = [{"id": self._model_name(), "object": "model", "owned_by": "policy"}]
+        return as_json({"object": "list", "data": models})
 
-    def _model(self) -> str:
-        """Name of the policy's model, for agents that want one; any name is accepted of them."""
+    def _model_name(self) -> str:
+        """Name of the policy's model, for agents that need one; any name that they send is accepted."""
         models = [engine.model for engine in self._engines.engines]
         return self._settings.model or (models[0] if models else "policy")
 
 
-def _report_death(task: asyncio.Task[None]) -> None:
-    """Without the watch no call is sent any more, without the tending no rollout lapses; the log must say why."""
+def _log_crash(task: asyncio.Task[None]) -> None:
+    """Without the engine watcher no call is sent, without the reaper no rollout expires: the log must say why."""
     if not task.cancelled() and (error := task.exception()):
         log.critical("%s ended", task.get_name(), exc_info=error)

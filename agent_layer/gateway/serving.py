@@ -1,4 +1,4 @@
-"""This file holds the gateway as a process: its socket, its log, its Redis, until a signal ends it."""
+"""The gateway as a process: its socket, its log and its Redis, until a signal ends it."""
 
 import gc
 import socket
@@ -9,18 +9,18 @@ from aiohttp import web
 
 from agent_layer.errors import BadInputError
 from agent_layer.gateway.app import build_app
-from agent_layer.gateway.http import Siblings, check_exposure, tls_of
+from agent_layer.gateway.http import PeerProxy, check_exposure, load_tls
 from agent_layer.infra.redis import open_redis
 from agent_layer.recorder import open_recorder
 from agent_layer.settings import Settings
 
 _BACKLOG = 1024
 _SHUTDOWN_SECONDS = 3.0
-"""Calls that run when a signal comes may go on for so long; then they are recorded as cut off."""
+"""Calls that run when a signal comes may go on for this time; then they are recorded as cut off."""
 
 
 def listen(host: str, port: int, *, is_shared: bool = False) -> socket.socket:
-    """Take an address.
+    """Listen at an address.
 
     Args:
         host: of this machine.
@@ -41,7 +41,7 @@ def serve_gateway(
     settings: Settings,
     listeners: Sequence[socket.socket],
     announce: Callable[[], None] = lambda: None,
-    siblings: Siblings | None = None,
+    peers: PeerProxy | None = None,
 ) -> None:
     """Serve until SIGINT or SIGTERM.
 
@@ -49,7 +49,7 @@ def serve_gateway(
         settings: with the operator's key; engines must be on the board.
         listeners: from ``listen``.
         announce: called when everything that is needed answers; requests are taken from now on.
-        siblings: the processes of this machine, when there are several.
+        peers: the processes of this machine, when there are several.
 
     Raises:
         UnreachableError: Redis does not answer.
@@ -57,9 +57,9 @@ def serve_gateway(
     """
     for listener in listeners:
         check_exposure(settings, listener.getsockname()[0])
-    tls = tls_of(settings)
+    tls = load_tls(settings)
     with open_redis(settings) as redis, closing(open_recorder(settings, waits=False)) as recorder:
-        app = build_app(settings, redis, recorder, siblings)
+        app = build_app(settings, redis, recorder, peers)
         app.on_startup.append(_calling(announce))
         gc.collect()
         gc.freeze()  # what was imported stays; looking through it again and again would only cost time

@@ -6,8 +6,8 @@ With several gateways, each attempt belongs to one, chosen by a hash of its roll
 from collections import defaultdict
 from collections.abc import Sequence
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
-from typing import TypedDict, Unpack
-from urllib.parse import quote, urlsplit
+from typing import TypedDict, TypeVar, Unpack
+from urllib.parse import urlsplit
 from zlib import crc32
 
 import msgspec
@@ -22,9 +22,17 @@ from agent_layer.errors import (
 )
 from agent_layer.schema import new_id, split_trajectory_id
 from agent_layer.schema.wire import (
+    CLOSE_ROLLOUT,
+    END_ROLLOUT,
+    MARK_ROLLOUT,
+    OPEN_ROLLOUT,
+    PAUSE_ROLLOUT,
+    RENEW_ROLLOUTS,
+    REWARD_ROLLOUT,
     ClosedRollout,
     CloseRequest,
     EndedRollout,
+    Endpoint,
     EndRequest,
     EndStatus,
     HolderRequest,
@@ -39,6 +47,10 @@ from agent_layer.schema.wire import (
 _ERRORS: dict[int, type[AgentLayerError]] = {404: NotFoundError, 409: NotWholeError, 412: LeaseLostError}
 _RETRYABLE_STATUSES = frozenset({401, 403, 407, 408, 425, 429})
 """Statuses after which the same request may succeed later, or with another key."""
+
+
+B = TypeVar("B", bound=msgspec.Struct)
+A = TypeVar("A", bound=msgspec.Struct)
 
 
 class GatewayClient:
@@ -67,27 +79,26 @@ class GatewayClient:
 
     def open(self, request: OpenRequest) -> OpenedRollout:
         """Open one attempt; its calls are accepted from now on."""
-        return msgspec.json.decode(self._post("/rollouts", request), type=OpenedRollout)
+        return self._call(OPEN_ROLLOUT, OPEN_ROLLOUT.path, request)
 
     def renew(self, trajectory_ids: Sequence[str], lease_seconds: float) -> RenewedRollouts:
         """Renew the keys of these attempts for ``lease_seconds`` from now. Waits ``connect_seconds`` at most."""
         request = RenewRequest(trajectory_ids=list(trajectory_ids), lease_seconds=lease_seconds)
-        answer = self._post("/rollouts/renew", request, answer_seconds=self._connect_seconds)
-        return msgspec.json.decode(answer, type=RenewedRollouts)
+        return self._call(RENEW_ROLLOUTS, RENEW_ROLLOUTS.path, request, answer_seconds=self._connect_seconds)
 
     def reward(self, request: RewardRequest) -> None:
         """Judge a rollout; for clients that have the address and key of the rollout itself."""
-        self._post("/reward", request)
+        self._post(REWARD_ROLLOUT, REWARD_ROLLOUT.path, request)
 
     def mark(self, rollout_id: str, attempt: int, key: str | None = None) -> MarkedRollout:
         """Return the progress of the attempt, for a checkpoint. The gateway keeps the attempt when its holder dies."""
-        answer = self._post(f"/rollouts/{quote(rollout_id)}/mark", HolderRequest(attempt=attempt, key=key))
-        return msgspec.json.decode(answer, type=MarkedRollout)
+        path = MARK_ROLLOUT.fill(rollout_id=rollout_id)
+        return self._call(MARK_ROLLOUT, path, HolderRequest(attempt=attempt, key=key))
 
     def pause(self, rollout_id: str, attempt: int, key: str | None = None) -> MarkedRollout:
         """Abort the calls of the attempt and revoke its key, until it is opened with ``resume``."""
-        answer = self._post(f"/rollouts/{quote(rollout_id)}/pause", HolderRequest(attempt=attempt, key=key))
-        return msgspec.json.decode(answer, type=MarkedRollout)
+        path = PAUSE_ROLLOUT.fill(rollout_id=rollout_id)
+        return self._call(PAUSE_ROLLOUT, path, HolderRequest(attempt=attempt, key=key))
 
     def close(self, rollout_id: str, attempt: int, *, key: str | None = None, abort: bool = False) -> ClosedRollout:
         """Refuse new calls of the attempt, wait for running calls (or abort them), and count all calls.
@@ -99,7 +110,7 @@ class GatewayClient:
             abort: abort running calls instead of waiting for them.
         """
         request = CloseRequest(attempt=attempt, key=key, abort=abort)
-        return msgspec.json.decode(self._post(f"/rollouts/{quote(rollout_id)}/close", request), type=ClosedRollout)
+        return self._call(CLOSE_ROLLOUT, CLOSE_ROLLOUT.fill(rollout_id=rollout_id), request)
 
     def end(
         self,
@@ -111,15 +122,17 @@ class GatewayClient:
     ) -> EndedRollout:
         """Close the attempt, wait until all of it is stored, and accept it; for rollouts without a worker."""
         ending = EndRequest(attempt=attempt, reward=reward, status=status)
-        answer = self._post(f"/rollouts/{quote(rollout_id)}/end", ending)
-        return msgspec.json.decode(answer, type=EndedRollout)
+        return self._call(END_ROLLOUT, END_ROLLOUT.fill(rollout_id=rollout_id), ending)
 
-    def _post(self, path: str, body: msgspec.Struct, answer_seconds: float | None = None) -> bytes:
+    def _call(self, endpoint: Endpoint[B, A], path: str, body: B, answer_seconds: float | None = None) -> A:
+        return msgspec.json.decode(self._post(endpoint, path, body, answer_seconds), type=endpoint.answer)
+
+    def _post(self, endpoint: Endpoint[B, A], path: str, body: B, answer_seconds: float | None = None) -> bytes:
         connection = self._kind(self._address, timeout=self._connect_seconds)
         try:
             connection.connect()
             connection.sock.settimeout(answer_seconds or self._answer_seconds)
-            connection.request("POST", self._path + path, msgspec.json.encode(body), self._headers)
+            connection.request(endpoint.method, self._path + path, msgspec.json.encode(body), self._headers)
             response = connection.getresponse()
             status, answer = response.status, response.read()
         except (OSError, HTTPException) as error:

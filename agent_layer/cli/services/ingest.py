@@ -8,7 +8,7 @@ import typer
 from aiohttp import web
 
 from agent_layer.gateway import listen
-from agent_layer.gateway.http import check_exposure, tls_of
+from agent_layer.gateway.http import check_exposure, load_tls
 from agent_layer.infra.processes import reachable_host
 from agent_layer.ingest import build_app
 from agent_layer.recorder import open_recorder
@@ -40,7 +40,7 @@ def ingest(
         recorder.attend()
         app = build_app(settings, recorder)
         app.on_startup.append(announce)
-        tls = tls_of(settings)
+        tls = load_tls(settings)
         web.run_app(
             app, sock=listener, ssl_context=tls, access_log=None, print=None, shutdown_timeout=_SHUTDOWN_SECONDS
         )

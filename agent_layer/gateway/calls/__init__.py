@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from agent_layer.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from agent_layer.gateway.calls.disconnects import HangUps as HangUps
+    from agent_layer.gateway.calls.disconnects import DisconnectWatcher as DisconnectWatcher
     from agent_layer.gateway.calls.pipeline import Calls as Calls
     from agent_layer.gateway.calls.requests import read_body as read_body
     from agent_layer.gateway.calls.requests import read_text as read_text
@@ -13,7 +13,7 @@ else:
     __getattr__ = lazy_exports(
         __name__,
         {
-            "agent_layer.gateway.calls.disconnects": ("HangUps",),
+            "agent_layer.gateway.calls.disconnects": ("DisconnectWatcher",),
             "agent_layer.gateway.calls.pipeline": ("Calls",),
             "agent_layer.gateway.calls.requests": (
                 "read_body",

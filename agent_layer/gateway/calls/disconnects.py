@@ -1,6 +1,6 @@
-"""This file holds how a call ends when its client hangs up: what nobody waits for is not sampled on.
+"""Disconnect watcher: cancels calls whose client hung up, so that no engine samples for a closed connection.
 
-A web handler is not told that its client left while it waits for an engine, so the connections are looked at.
+A web handler does not learn that its client left while it waits for an engine. So the connections are polled.
 """
 
 import asyncio
@@ -16,38 +16,45 @@ from agent_layer.gateway.rollouts import Call
 _Task: TypeAlias = asyncio.Task[object]
 
 
+@dataclass(slots=True, eq=False)
+class WatchedClient:
+    """The client of one request."""
+
+    http: web.Request
+    call: Call | None = None
+    """Goes on without this client while other clients have joined it; None: the request is no call of its own."""
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it hung up, and no other client waits for its call."""
+        return self.http.transport is None and not (self.call and self.call.num_joined)
+
+
 @dataclass(slots=True)
-class HangUps:
-    """Looks after the connections of all calls that run, and cancels those whose client left."""
+class DisconnectWatcher:
+    """Polls the connections of all running calls."""
 
     seconds: float = 0.1
-    """Between looks."""
-    _clients: dict[_Task, web.Request] = field(default_factory=dict[_Task, web.Request])
-    _calls: dict[_Task, Call] = field(default_factory=dict[_Task, Call])
+    """Between polls."""
+    _clients: dict[_Task, WatchedClient] = field(default_factory=dict[_Task, WatchedClient])
 
     @contextmanager
-    def watch(self, http: web.Request) -> Generator[None]:
-        """Cancel the current task when this client hangs up inside the block."""
+    def watch(self, http: web.Request) -> Generator[WatchedClient]:
+        """Cancel scope: cancels the current task when the client hangs up inside the block."""
+        client = WatchedClient(http)
         if (task := asyncio.current_task()) is None:
-            yield
+            yield client
             return
-        self._clients[task] = http
+        self._clients[task] = client
         try:
-            yield
+            yield client
         finally:
             del self._clients[task]
-            self._calls.pop(task, None)
-
-    def note(self, call: Call) -> None:
-        """Say which call the current task makes: it goes on for whoever joined it."""
-        if task := asyncio.current_task():
-            self._calls[task] = call
 
     async def run(self) -> None:
-        """Look until cancelled."""
+        """Poll until cancelled."""
         while True:
             await asyncio.sleep(self.seconds)
-            for task, http in list(self._clients.items()):
-                call = self._calls.get(task)
-                if http.transport is None and not (call and call.num_joined):
+            for task, client in list(self._clients.items()):
+                if client.is_gone:
                     task.cancel()

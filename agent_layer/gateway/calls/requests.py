@@ -1,7 +1,4 @@
-"""This file holds how the bodies of requests are read: as text that can be recorded, or as a record of one kind.
-
-This file holds what the headers of a call say: which call it repeats, and which agent makes it.
-"""
+"""Bodies and headers of requests: text for the record, records for the routes, retry key, agent and role."""
 
 from collections.abc import Mapping
 from typing import Literal, TypeVar
@@ -10,7 +7,7 @@ import msgspec
 from aiohttp import hdrs, web
 
 from agent_layer.errors import BadInputError
-from agent_layer.gateway.rollouts import Asking
+from agent_layer.gateway.rollouts import RetryKey
 from agent_layer.schema import UNREADABLE, check_name, check_storable
 from agent_layer.schema.wire import AGENT_HEADER, CALL_HEADER, ROLE_HEADER
 
@@ -18,7 +15,7 @@ B = TypeVar("B", bound=msgspec.Struct)
 
 
 async def read_text(request: web.Request) -> bytes:
-    """Read the body, whose parts are recorded as they came: what is no text could never be read again.
+    """Read the body as text. Its parts are recorded as they came, so bytes that are no text could never be read again.
 
     Raises: BadInputError: it is not UTF-8, or not compressed as its header says.
     """
@@ -55,13 +52,13 @@ async def read_body(request: web.Request, kind: type[B]) -> B:
 _MAX_DIGITS = 9
 
 
-def asking_of(headers: Mapping[str, str], digest: int) -> Asking:
-    """By what a request can be recognised as a retry.
+def retry_key(headers: Mapping[str, str], digest: int) -> RetryKey:
+    """Return what identifies a request as a retry.
 
     Raises: BadInputError: its call id cannot stand in records.
     """
     retries, call_id = headers.get("x-stainless-retry-count", "0"), headers.get(CALL_HEADER)
-    return Asking(
+    return RetryKey(
         call_id=None if call_id is None else check_name(call_id, f"header {CALL_HEADER}"),
         idempotency_key=headers.get("idempotency-key"),
         retry_count=int(retries[:_MAX_DIGITS]) if retries.isdecimal() else 0,
@@ -69,8 +66,8 @@ def asking_of(headers: Mapping[str, str], digest: int) -> Asking:
     )
 
 
-def agent_of(headers: Mapping[str, str]) -> str | None:
-    """Name of the agent that calls; None: it is not said.
+def read_agent(headers: Mapping[str, str]) -> str | None:
+    """Name of the agent that calls; None: the header is missing.
 
     Raises: BadInputError: the name is not UTF-8.
     """
@@ -83,7 +80,7 @@ def agent_of(headers: Mapping[str, str]) -> str | None:
         ) from error
 
 
-def role_of(headers: Mapping[str, str]) -> Literal["policy", "aux"] | None:
-    """Whether the agent that calls is trained; None: it is not said."""
+def read_role(headers: Mapping[str, str]) -> Literal["policy", "aux"] | None:
+    """Whether the agent that calls is trained; None: the header is missing."""
     name = headers.get(ROLE_HEADER)
     return name if name in ("policy", "aux") else None

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
         ChatRequest as ChatRequest,
     )
     from agent_layer.gateway.dialects.chat import (
-        counting_body as counting_body,
+        read_count as read_count,
     )
     from agent_layer.gateway.dialects.chat import (
-        read_count as read_count,
+        tokenize_body as tokenize_body,
     )
     from agent_layer.gateway.dialects.chat_answer import ChatAnswer as ChatAnswer
     from agent_layer.gateway.dialects.chat_answer import read_answer as read_answer
@@ -25,17 +25,20 @@ if TYPE_CHECKING:
         JoinedAnswer as JoinedAnswer,
     )
     from agent_layer.gateway.dialects.continuation import (
-        continuing_body as continuing_body,
+        continuation_body as continuation_body,
     )
     from agent_layer.gateway.dialects.continuation import (
-        may_be_continued as may_be_continued,
+        read_stream_options as read_stream_options,
     )
     from agent_layer.gateway.dialects.continuation import (
-        stream_options_of as stream_options_of,
+        supports_continuation as supports_continuation,
     )
     from agent_layer.gateway.dialects.messages import Messages as Messages
     from agent_layer.gateway.dialects.refusals import (
         RefusedError as RefusedError,
+    )
+    from agent_layer.gateway.dialects.refusals import (
+        error_shape as error_shape,
     )
     from agent_layer.gateway.dialects.refusals import (
         is_openai_error as is_openai_error,
@@ -44,13 +47,10 @@ if TYPE_CHECKING:
         openai_error as openai_error,
     )
     from agent_layer.gateway.dialects.refusals import (
+        read_engine_error as read_engine_error,
+    )
+    from agent_layer.gateway.dialects.refusals import (
         refusal as refusal,
-    )
-    from agent_layer.gateway.dialects.refusals import (
-        sentence_of as sentence_of,
-    )
-    from agent_layer.gateway.dialects.refusals import (
-        shape_of as shape_of,
     )
     from agent_layer.gateway.dialects.responses import Responses as Responses
 else:
@@ -64,7 +64,7 @@ else:
             ),
             "agent_layer.gateway.dialects.chat": (
                 "ChatRequest",
-                "counting_body",
+                "tokenize_body",
                 "read_count",
             ),
             "agent_layer.gateway.dialects.chat_answer": (
@@ -75,9 +75,9 @@ else:
             "agent_layer.gateway.dialects.completions": ("Completions",),
             "agent_layer.gateway.dialects.continuation": (
                 "JoinedAnswer",
-                "continuing_body",
-                "may_be_continued",
-                "stream_options_of",
+                "continuation_body",
+                "supports_continuation",
+                "read_stream_options",
             ),
             "agent_layer.gateway.dialects.messages": ("Messages",),
             "agent_layer.gateway.dialects.refusals": (
@@ -85,8 +85,8 @@ else:
                 "is_openai_error",
                 "openai_error",
                 "refusal",
-                "sentence_of",
-                "shape_of",
+                "read_engine_error",
+                "error_shape",
             ),
             "agent_layer.gateway.dialects.responses": ("Responses",),
         },

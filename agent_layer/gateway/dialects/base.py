@@ -1,10 +1,6 @@
-"""This file holds what a dialect is: how a client's request becomes a chat completion, and its answer goes back.
+"""The contract of a dialect: how a client's request becomes a chat completion, and how its answer goes back.
 
-This file holds what translated answers say in numbers: how many tokens there were, and on demand which.
-
-This file holds how translated requests are put together: messages, tools, and what goes to the engine.
-
-This file holds what dialects remember between calls: texts by name, up to a number of bytes, the unused let go.
+A dialect may remember texts between calls in an LRU cache that is bounded by bytes.
 """
 
 from collections import OrderedDict
@@ -26,7 +22,7 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True):
     at: int
     """Seconds since the epoch."""
     num_choices: int = 1
-    """So many answers were asked for."""
+    """Answers that the client asked for."""
 
 
 class AnswerStream(Protocol):
@@ -43,11 +39,11 @@ class AnswerStream(Protocol):
         ...
 
     def feed(self, received: bytes) -> bytes:
-        """Take bytes of the engine; give those that the client is to see now."""
+        """Add bytes of the engine; return those that the client may see now."""
         ...
 
     def fail(self, message: str) -> bytes:
-        """Note that the engine broke off; give what tells the client."""
+        """Record that the engine broke off; return the client's last event."""
         ...
 
     def answer(self, version: int) -> ChatAnswer:
@@ -56,7 +52,7 @@ class AnswerStream(Protocol):
 
     @property
     def is_complete(self) -> bool:
-        """Every choice that was asked for has said why it ended, as far as was read."""
+        """Every choice that was asked for names why it ended, as far as was read."""
         ...
 
 
@@ -66,12 +62,12 @@ class Dialect(Protocol):
     def read(self, body: bytes, trajectory_id: str) -> ChatRequest:
         """Read a client's body.
 
-        Raises: BadInputError: it cannot be understood, or a chat completion has no place for what it wants.
+        Raises: BadInputError: it cannot be understood, or a chat completion cannot express it.
         """
         ...
 
     def write(self, answer: ChatAnswer, exchange: Exchange) -> bytes:
-        """Give the body of a whole answer."""
+        """Return the body of a whole answer."""
         ...
 
     def stream(self, exchange: Exchange) -> AnswerStream:
@@ -83,8 +79,8 @@ Name: TypeAlias = tuple[str, str]
 """(trajectory, name of the text in it)."""
 
 
-class TextShelf:
-    """Texts of all rollouts."""
+class LRUCache:
+    """LRU cache of texts, for all rollouts; bounded by bytes."""
 
     def __init__(self, max_bytes: int = 16 << 20) -> None:
         self._max_bytes = max_bytes
@@ -92,7 +88,7 @@ class TextShelf:
         self._texts: OrderedDict[Name, bytes] = OrderedDict()
 
     def keep(self, name: Name, text: bytes) -> None:
-        """Put a text on the shelf."""
+        """Keep a text."""
         self._num_bytes += len(text) - len(self._texts.pop(name, b""))
         self._texts[name] = text
         while self._num_bytes > self._max_bytes:
@@ -100,7 +96,7 @@ class TextShelf:
             self._num_bytes -= len(oldest)
 
     def find(self, name: Name) -> bytes | None:
-        """Find a text, which counts as its use; None: it was never kept, or it was let go."""
+        """Find a text, which counts as its use; None: it was never kept, or it was evicted."""
         if (found := self._texts.get(name)) is not None:
             self._texts.move_to_end(name)
         return found

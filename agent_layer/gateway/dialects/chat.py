@@ -1,12 +1,9 @@
-"""This file holds the internal form of requests, chat completions: what is asked, and what the engine is asked.
+"""The gateway's internal form of requests, chat completions, and what an engine is asked.
 
-Every dialect is translated into it and back. Bodies are cut into raw JSON pieces, and only what the record
-needs is
-decoded: messages, unknown fields and whatever else this file does not name pass through byte for byte.
+Every dialect is translated into it and back. Bodies are cut into raw JSON pieces, and only what the record needs is
+decoded: messages, unknown fields and everything that this file does not name pass through byte for byte.
 
-This file holds the dialect of chat completions, whose bodies need no translation.
-
-This file holds how the tokens of a prompt are counted: vLLM's ``/tokenize`` is asked, and nothing is sampled.
+Tokens of a prompt are counted by vLLM's ``/tokenize``, which samples nothing.
 """
 
 from collections.abc import Mapping
@@ -15,7 +12,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from agent_layer.errors import BadInputError, EngineError
-from agent_layer.gateway.dialects.refusals import sentence_of
+from agent_layer.gateway.dialects.refusals import read_engine_error
 from agent_layer.schema import NOT_SAMPLING, UNREADABLE, JsonObject, check_storable
 
 Pieces: TypeAlias = dict[str, msgspec.Raw]
@@ -24,19 +21,19 @@ Pieces: TypeAlias = dict[str, msgspec.Raw]
 _TRUE: Final = msgspec.Raw(b"true")
 _NULL: Final = msgspec.Raw(b"null")
 _LENGTHS: Final = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
-"""Two names of one limit, of which engines prefer the second."""
+"""Two names of one limit; engines prefer the second."""
 
 _NOT_REST = frozenset({"messages", "stream", "stream_options"})
 
 
 class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What a client asks."""
+    """A client's request."""
 
     pieces: Pieces
     messages: list[msgspec.Raw]
     """JSON texts, as sent."""
     roles: list[str]
-    """[num_messages], who said each."""
+    """[num_messages], role of each message."""
     tools: msgspec.Raw | None
     sampling: JsonObject
     """Everything that shapes the answer besides messages and tools."""
@@ -105,7 +102,7 @@ def read_request(body: bytes) -> ChatRequest:
     """
     try:
         pieces = _PIECES.decode(body)
-        return request_of(pieces, _ITEMS.decode(pieces.get("messages", _NULL)))
+        return build_request(pieces, _ITEMS.decode(pieces.get("messages", _NULL)))
     except UNREADABLE as error:
         raise BadInputError(
             f"chat request: expected a JSON object with a list of messages, found {error}; see OpenAI's chat API"
@@ -120,7 +117,7 @@ def read_pieces(body: bytes) -> Pieces:
     return _PIECES.decode(body)
 
 
-def request_of(
+def build_request(
     pieces: Pieces,
     messages: list[msgspec.Raw],
     *,
@@ -162,7 +159,7 @@ def _raw(value: object) -> msgspec.Raw:
 _SHAPING: Final = ("messages", "tools", "chat_template_kwargs")
 
 
-def counting_body(request: ChatRequest, model: str) -> bytes:
+def tokenize_body(request: ChatRequest, model: str) -> bytes:
     """Ask for the tokens of this request's prompt."""
     pieces = {name: request.pieces[name] for name in _SHAPING if name in request.pieces}
     return msgspec.json.encode({**pieces, "model": model, "add_generation_prompt": True})
@@ -177,8 +174,8 @@ def read_count(url: str, status: int, body: bytes) -> int:
         return _COUNT.decode(body).count
     except UNREADABLE as error:
         raise EngineError(
-            f"engine {url}: expected the number of tokens of a prompt, found status {status}, {sentence_of(body)[1]!r};"
-            " it may have no /tokenize"
+            f"engine {url}: expected the number of tokens of a prompt, found status {status},"
+            f" {read_engine_error(body)[1]!r}; check that it serves /tokenize"
         ) from error
 
 

@@ -1,13 +1,10 @@
-"""This file holds the internal form of answers, chat completions: what the engine answered, and what the client
-sees.
+"""The gateway's internal form of answers, chat completions: what the engine answered, and what the client sees.
 
-Only what the record needs is decoded; whatever else this file does not name passes through byte for byte.
+Only what the record needs is decoded; everything that this file does not name passes through byte for byte.
 
-This file holds how clients are not shown what they did not ask for: values that engines add for the record.
-
-In place of such a value stands null; every other byte stays as it was. Names are searched for with their
-quotes, which
-inside a JSON text would be escaped, so no text that a model said is taken for one.
+Engines add values for the record that a client did not ask for. In place of such a value the client sees null; every
+other byte stays. The search is for names with their quotes, which inside a JSON text would be escaped, so no text that
+a model wrote can match.
 """
 
 import re
@@ -39,7 +36,7 @@ def hide_values(body: bytes, values: Iterable[tuple[bytes, msgspec.Raw]]) -> byt
 
     Args:
         body: JSON text.
-        values: (name with quotes, value as it stands there); those of one name in their order.
+        values: (name with quotes, value in the bytes of the body); those of one name in their order.
     """
     places = sorted(_places_of(body, values))
     if not places:
@@ -203,7 +200,7 @@ class _Shown(msgspec.Struct, gc=False):
 _SHOWN: Final = msgspec.json.Decoder(_Shown | None)
 
 
-def action_of(
+def build_action(
     message: JsonObject,
     ids: TokenIds | None,
     logprobs: Logprobs | None,
@@ -222,7 +219,7 @@ def action_of(
 
 def _action_of(choice: _Choice, version: int) -> Action:
     ids, logprobs = _ids_of(choice.token_ids), _logprobs_of(choice)
-    action = action_of(choice.message, ids, logprobs, choice.finish_reason, version)
+    action = build_action(choice.message, ids, logprobs, choice.finish_reason, version)
     arrays = _arrays_of(choice)
     return msgspec.structs.replace(action, arrays=arrays) if arrays else action
 

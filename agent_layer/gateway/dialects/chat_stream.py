@@ -1,8 +1,6 @@
-"""This file holds streamed chat completions: bytes are passed on as they come, and add up to one answer.
+"""Streamed chat completions: bytes pass through as they come, and add up to the one answer that is recorded.
 
-This file holds how the chunks of a streamed message add up: texts are joined, tool calls are joined by index.
-
-This file holds how the chunks of a streamed chat completion add up to the one answer that is recorded.
+Texts of a message's chunks are joined, tool calls are joined by index.
 """
 
 from dataclasses import dataclass, field
@@ -15,7 +13,7 @@ from agent_layer.gateway.dialects.chat_answer import (
     ChatAnswer,
     EngineUsage,
     LogprobList,
-    action_of,
+    build_action,
     hide_in_events,
     read_shown,
 )
@@ -112,7 +110,7 @@ _SHOWING: Final = msgspec.json.Decoder(list[_Showing])
 
 
 def _events_of(received: list[bytes]) -> bytes:
-    """Give all events of these lines as one JSON list."""
+    """Return all events of these lines as one JSON list."""
     events = [line[5:] for lines in received for line in lines.split(b"\n") if line[:7] in _EVENT_STARTS]
     return b"[" + b",".join(events) + b"]"
 
@@ -140,7 +138,7 @@ class _GrowingChoice:
         self.stop_reason = self.stop_reason if choice.stop_reason is None else choice.stop_reason
 
     def action(self, version: int) -> Action:
-        return action_of(self.message.whole(), self.token_ids, self.logprobs, self.finish_reason, version)
+        return build_action(self.message.whole(), self.token_ids, self.logprobs, self.finish_reason, version)
 
 
 @dataclass(slots=True)
@@ -148,7 +146,7 @@ class GrowingAnswer:
     """An answer, as far as it was streamed."""
 
     num_choices: int = 1
-    """So many answers were asked for."""
+    """Answers that the client asked for."""
     error: str | None = None
     """What the engine says went wrong in the middle."""
     prompt: TokenIds | None = None
@@ -180,13 +178,13 @@ class GrowingAnswer:
 
     @property
     def is_complete(self) -> bool:
-        """Every choice that was asked for has said why it ended."""
+        """Every choice that was asked for names why it ended."""
         is_begun = len(self._choices) >= max(1, self.num_choices)
         return is_begun and all(choice.finish_reason is not None for choice in self._choices.values())
 
 
 _READ_BYTES = 64 << 10
-"""Events are decoded so many bytes at a time."""
+"""Events are decoded in batches of this size."""
 
 
 @dataclass(slots=True)
@@ -195,7 +193,7 @@ class ChatStream:
 
     request: ChatRequest
     num_choices: int = 1
-    """So many answers were asked for."""
+    """Answers that the client asked for."""
     is_done: bool = False
     """The closing event has been seen."""
     error: str | None = None
@@ -210,7 +208,7 @@ class ChatStream:
         self._growing = GrowingAnswer(self.num_choices)
 
     def feed(self, received: bytes) -> bytes:
-        """Take bytes of the engine; give those that the client is to see now. Half a line waits for its other half."""
+        """Add bytes of the engine; return those that the client may see now. Half a line waits for its other half."""
         lines, newline, self._rest = (self._rest + received).rpartition(b"\n")
         if not newline:
             return b""
@@ -223,7 +221,7 @@ class ChatStream:
         return hide_in_events(lines, ids=not asked.wants_token_ids, logprobs=not asked.wants_logprobs) + newline
 
     def fail(self, message: str) -> bytes:
-        """Note that the engine broke off; give what tells the client."""
+        """Record that the engine broke off; return the client's last event."""
         self.error = message
         return b"data: %b\n\n" % msgspec.json.encode(openai_error(502, "engine_failed", message))
 
@@ -234,7 +232,7 @@ class ChatStream:
 
     @property
     def is_complete(self) -> bool:
-        """Every choice that was asked for has said why it ended, as far as was read."""
+        """Every choice that was asked for names why it ended, as far as was read."""
         return self._growing.is_complete
 
     def _read(self) -> None:

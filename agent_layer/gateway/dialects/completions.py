@@ -14,7 +14,7 @@ class Completions:
         return read_request(body)
 
     def write(self, answer: ChatAnswer, exchange: Exchange) -> bytes:  # noqa: ARG002  # the body says it all
-        """Give the engine's own body, without what was added for the record."""
+        """Return the engine's own body, without what was added for the record."""
         return answer.body
 
     def stream(self, exchange: Exchange) -> ChatStream:

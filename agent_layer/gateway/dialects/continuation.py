@@ -1,14 +1,10 @@
-"""This file holds which requests may be continued from token ids, and the request that continues one.
+"""Answers sampled in several requests: the first is a chat, the others continue it from its token ids.
 
-An engine continues text, not messages: whatever it would have to know of what it said before, or would make of it
-afterwards, keeps a request from being continued. Then its engine is waited for.
+Not every request can be continued, because an engine continues text, not messages. Anything that an engine must know
+of earlier messages, or does to an answer afterwards, rules it out. Then the gateway waits for the engine.
 
-This file holds an answer that is sampled in several requests: the first a chat, the others go on from its token
-ids.
-
-Its client reads one streamed chat completion, or a whole one. Nothing is shown before the first token, so that
-up to
-there the chat may be asked anew.
+The client reads one streamed chat completion, or a whole one. It sees nothing before the first token, so up to there
+the gateway may send the chat again.
 """
 
 from collections.abc import Mapping
@@ -33,7 +29,7 @@ _KNOWN: Final = _SAME.union(_LENGTHS, ("n", "chat_template_kwargs"))
 _NONE: Final = (b"null", b"0", b"[]")
 
 
-def may_be_continued(request: ChatRequest, sampling: JsonObject) -> bool:
+def supports_continuation(request: ChatRequest, sampling: JsonObject) -> bool:
     """Whether an answer to this request can be continued from what was sampled of it.
 
     Args:
@@ -52,7 +48,7 @@ def _limit_of(sampling: Mapping[str, object]) -> int | None:
     return found[0] if found and isinstance(found[0], int) else None
 
 
-def continuing_body(
+def continuation_body(
     model: str, sampling: Mapping[str, object], prompt: list[int], sampled: list[int], *, with_usage: bool
 ) -> bytes:
     """Body that asks for the rest of an answer.
@@ -71,13 +67,13 @@ def continuing_body(
 
 
 class StreamOptions(msgspec.Struct):
-    """What a stream is to tell besides."""
+    """What a stream reports besides its chunks."""
 
     include_usage: bool = False
     continuous_usage_stats: bool = False
 
 
-def stream_options_of(request: ChatRequest) -> StreamOptions:
+def read_stream_options(request: ChatRequest) -> StreamOptions:
     """Raises: UNREADABLE: they are something else."""
     return _OPTIONS.decode(request.pieces.get("stream_options", b"null")) or StreamOptions()
 
@@ -95,9 +91,9 @@ _MESSAGE: Final = msgspec.json.Decoder(_Message)
 
 
 def _is_read_at_its_end(request: ChatRequest) -> bool:
-    """Whether token ids are all that an engine must know of the messages, and usage is told at the end."""
+    """Whether token ids are all that an engine must know of the messages, and usage comes at the end only."""
     try:
-        if stream_options_of(request).continuous_usage_stats:
+        if read_stream_options(request).continuous_usage_stats:
             return False
         contents = [_MESSAGE.decode(message).content for message in request.messages]
     except UNREADABLE:
@@ -197,7 +193,7 @@ class JoinedAnswer:
         self._is_continued = self._num_before > 0
 
     def feed(self, received: bytes) -> bytes:
-        """Take bytes of the engine; give whole events of a streamed chat completion.
+        """Add bytes of the engine; return whole events of a streamed chat completion.
 
         Raises: EngineError: it sent something else.
         """

@@ -1,7 +1,4 @@
-"""This file holds the dialect of Anthropic's messages API: ``/v1/messages``.
-
-This file holds how a request of Anthropic's messages API is said as a chat completion.
-"""
+"""Anthropic's messages API, ``/v1/messages``, translated from and to chat completions."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -11,11 +8,11 @@ from typing import Final, TypeAlias, cast
 import msgspec
 
 from agent_layer.errors import BadInputError
-from agent_layer.gateway.dialects.base import Exchange, TextShelf
+from agent_layer.gateway.dialects.base import Exchange, LRUCache
 from agent_layer.gateway.dialects.chat import ChatRequest, Pieces, read_pieces
 from agent_layer.gateway.dialects.chat_answer import ChatAnswer
 from agent_layer.gateway.dialects.refusals import anthropic_error
-from agent_layer.gateway.dialects.stream import Block, Events, TranslatedStream, blocks_of
+from agent_layer.gateway.dialects.stream import Block, Events, TranslatedStream, split_blocks
 from agent_layer.gateway.dialects.turns import (
     Format,
     assistant_message,
@@ -156,7 +153,7 @@ def _assistant(blocks: list[JsonObject], arguments_of: ArgumentsOf) -> JsonObjec
             case {"type": "tool_use", "id": str(call_id), "name": str(name)}:
                 calls.append(tool_call(call_id, name, arguments_of(call_id, block.get("input"))))
             case {"type": "redacted_thinking"}:
-                pass  # nobody but Anthropic can read it
+                pass  # only Anthropic can read it
             case _:
                 raise BadInputError(
                     f"messages request: expected text, thinking or tool_use of an assistant, found"
@@ -211,7 +208,7 @@ def _choice(choice: JsonObject) -> JsonObject:
 
 
 def _thinking(thinking: JsonObject, effort: object) -> JsonObject:
-    """Say how much to think in vLLM's words."""
+    """Express how much to think in vLLM's words."""
     match thinking:
         case {"type": "disabled"}:
             return {"reasoning_effort": "none"}
@@ -228,14 +225,14 @@ _STOP_REASONS: Final = {"length": "max_tokens", "content_filter": "refusal", "to
 class Messages:
     """Anthropic's dialect. Clients send tool inputs back parsed: how the model wrote them is remembered here."""
 
-    shelf: TextShelf = field(default_factory=TextShelf)
+    shelf: LRUCache = field(default_factory=LRUCache)
 
     def read(self, body: bytes, trajectory_id: str) -> ChatRequest:
         """Read a client's body."""
         return read_messages(body, lambda call_id, value: self._arguments_of((trajectory_id, call_id), value))
 
     def write(self, answer: ChatAnswer, exchange: Exchange) -> bytes:
-        """Give the message."""
+        """Return the message."""
         return msgspec.json.encode(_MessageWriter(exchange, self.shelf).whole(answer))
 
     def stream(self, exchange: Exchange) -> TranslatedStream:
@@ -243,7 +240,7 @@ class Messages:
         return TranslatedStream(_MessageWriter(exchange, self.shelf), exchange.num_choices)
 
     def _arguments_of(self, name: tuple[str, str], value: object) -> str:
-        """Give the text that the model wrote, if it says the same as what the client sent back."""
+        """Return the text that the model wrote, if it means the same as what the client sent back."""
         if (written := self.shelf.find(name)) is not None:
             text = written.decode()
             if _input_of(text) == value:
@@ -254,11 +251,11 @@ class Messages:
 @dataclass(slots=True)
 class _MessageWriter:
     exchange: Exchange
-    shelf: TextShelf
+    shelf: LRUCache
 
     def whole(self, answer: ChatAnswer) -> JsonObject:
         message = answer.actions[0].message or {}
-        content = [self._told(block) for block in blocks_of(message)]
+        content = [self._told(block) for block in split_blocks(message)]
         usage = _usage(answer)
         return {
             **self._empty(),

@@ -1,4 +1,4 @@
-"""This file holds how each dialect says an error, so that every SDK raises its own class with our sentence."""
+"""Errors in the shape of each dialect, so that every SDK raises its own class with our sentence."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -10,7 +10,7 @@ from aiohttp import web
 from agent_layer.schema import UNREADABLE, JsonObject
 
 _FINAL = frozenset({"rollout_limit", "rollout_closed", "rollout_paused"})
-"""Of refusals that stand however often the agent asks."""
+"""Codes of refusals that no retry can change."""
 
 
 class RefusedError(Exception):
@@ -22,10 +22,10 @@ class RefusedError(Exception):
 
 
 def refusal(path: str, status: int, code: str, message: str) -> web.Response:
-    """Answer a request to this address with an error; SDKs are told not to try again what will not change."""
+    """Answer a request with an error. A header keeps SDKs from retrying what will not change."""
     headers = {"x-should-retry": "false"} if code in _FINAL else None
-    text = message.encode("utf-8", "replace").decode()  # what a request said may be no text, and is told in errors
-    body = msgspec.json.encode(shape_of(path)(status, code, text))
+    text = message.encode("utf-8", "replace").decode()  # errors quote requests, which may be no text
+    body = msgspec.json.encode(error_shape(path)(status, code, text))
     return web.Response(status=status, body=body, content_type="application/json", headers=headers)
 
 
@@ -47,19 +47,19 @@ _ANTHROPIC_TYPES: Final[Mapping[int, str]] = MappingProxyType(
 
 
 def openai_error(status: int, code: str, message: str) -> JsonObject:
-    """Say it as chat completions and responses do."""
+    """Return the body that chat completions and responses use."""
     kinds = {429: "rate_limit_error"}
     kind = kinds.get(status, "invalid_request_error" if status < 500 else "server_error")
     return {"error": {"message": message, "type": kind, "code": code, "param": None}}
 
 
 def anthropic_error(status: int, code: str, message: str) -> JsonObject:
-    """Say it as the messages API does; our code stands beside its type."""
+    """Return the body that the messages API uses; our code stands beside its type."""
     kind = _ANTHROPIC_TYPES.get(status, "invalid_request_error" if status < 500 else "api_error")
     return {"type": "error", "error": {"type": kind, "message": message, "code": code}}
 
 
-def shape_of(path: str) -> ErrorShape:
+def error_shape(path: str) -> ErrorShape:
     """The shape of errors at an address."""
     return anthropic_error if "/v1/messages" in path else openai_error
 
@@ -73,7 +73,7 @@ def is_openai_error(body: bytes) -> bool:
     return isinstance(told.error, _Error) and told.error.message is not None
 
 
-def sentence_of(body: bytes) -> tuple[str, str]:
+def read_engine_error(body: bytes) -> tuple[str, str]:
     """Code and sentence of an engine's error, whatever its shape."""
     try:
         told = _TOLD.decode(body)

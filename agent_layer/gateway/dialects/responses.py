@@ -1,12 +1,6 @@
-"""This file holds the dialect of OpenAI's responses API: ``/v1/responses``.
+"""OpenAI's responses API, ``/v1/responses``, translated from and to chat completions.
 
-This file holds how the items of the responses API become chat messages.
-
-Of one answer there are several items (reasoning, message, function calls); they are one assistant message again.
-
-This file holds how a request of OpenAI's responses API is said as a chat completion.
-
-This file holds how an answer is written in the responses API, whole or event by event.
+One answer has several items (reasoning, message, function calls); together they are one assistant message.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -17,10 +11,10 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from agent_layer.errors import BadInputError, NotFoundError
-from agent_layer.gateway.dialects.base import Exchange, TextShelf
+from agent_layer.gateway.dialects.base import Exchange, LRUCache
 from agent_layer.gateway.dialects.chat import ChatRequest, Pieces, read_pieces
 from agent_layer.gateway.dialects.chat_answer import ChatAnswer
-from agent_layer.gateway.dialects.stream import Block, Events, TranslatedStream, blocks_of, message_of
+from agent_layer.gateway.dialects.stream import Block, Events, TranslatedStream, join_blocks, split_blocks
 from agent_layer.gateway.dialects.turns import (
     Format,
     assistant_message,
@@ -40,7 +34,7 @@ from agent_layer.schema import UNREADABLE, JsonObject
 
 
 def messages_of(items: Iterable[JsonObject]) -> list[JsonObject]:
-    """Give the chat messages that these items stand for.
+    """Return the chat messages that these items stand for.
 
     Raises: BadInputError: an item of a kind that only OpenAI's own servers know.
     """
@@ -269,9 +263,9 @@ class ResponseWriter:
     _numbers: "count[int]" = field(default_factory=count)
 
     def whole(self, answer: ChatAnswer) -> JsonObject:
-        """Give the response object."""
+        """Return the response object."""
         action = answer.actions[0]
-        blocks, reason = blocks_of(action.message or {}), action.finish_reason
+        blocks, reason = split_blocks(action.message or {}), action.finish_reason
         status: _Status = "incomplete" if reason in _INCOMPLETE else "completed"
         if status == "completed":
             self.keep(self.exchange, blocks)
@@ -310,7 +304,7 @@ class ResponseWriter:
         return [*events, self._event("response.output_item.done", output_index=block.index, item=item)]
 
     def finish(self, answer: ChatAnswer) -> Events:
-        """The answer has come; without any choice nothing can be said of it."""
+        """End the stream; an answer without any choice is an error."""
         if not answer.actions:
             return self.fail("server_error", "the engine ended without an answer")
         response = self.whole(answer)
@@ -399,16 +393,16 @@ class _Said(msgspec.Struct, array_like=True):
 
 @dataclass(kw_only=True)
 class Responses:
-    """OpenAI's responses. What was said is remembered for ``previous_response_id``, within its rollout."""
+    """OpenAI's responses. Each is remembered for ``previous_response_id``, within its rollout."""
 
-    shelf: TextShelf = field(default_factory=TextShelf)
+    shelf: LRUCache = field(default_factory=LRUCache)
 
     def read(self, body: bytes, trajectory_id: str) -> ChatRequest:
         """Read a client's body."""
         return read_responses(body, lambda response_id: self._talk_of(trajectory_id, response_id))
 
     def write(self, answer: ChatAnswer, exchange: Exchange) -> bytes:
-        """Give the response."""
+        """Return the response."""
         return msgspec.json.encode(ResponseWriter(exchange, self._keep).whole(answer))
 
     def stream(self, exchange: Exchange) -> TranslatedStream:
@@ -425,11 +419,11 @@ class Responses:
         before = asked.previous_response_id
         num_before = len(self._talk_of(exchange.trajectory_id, before)) if before else 0
         added = exchange.request.messages[num_before + bool(asked.instructions) :]
-        said = _Said(before, [*added, encoded(message_of(blocks))])
+        said = _Said(before, [*added, encoded(join_blocks(blocks))])
         self.shelf.keep((exchange.trajectory_id, f"resp_{exchange.call_id}"), msgspec.json.encode(said))
 
     def _talk_of(self, trajectory_id: str, response_id: str) -> Sequence[msgspec.Raw]:
-        """Give all messages up to and with a response's answer, without the instructions."""
+        """Return all messages up to a response's answer, this included, without the instructions."""
         turns: list[list[msgspec.Raw]] = []
         name: str | None = response_id
         while name is not None:

@@ -1,8 +1,7 @@
-"""This file holds streamed answers that are translated: each of the engine's events becomes the dialect's own.
+"""Translated streams: each event of the engine becomes the dialect's own.
 
-This file holds an assistant message as a row of blocks: what it thought, what it said, which tools it calls.
-
-Responses and Anthropic messages show answers in such blocks, streamed ones block after block.
+Responses and Anthropic messages show an answer as a row of blocks, one after the other: what the model thought, what it
+wrote, which tools it calls.
 """
 
 from collections.abc import Iterable, Iterator
@@ -13,7 +12,7 @@ import msgspec
 
 from agent_layer.gateway.dialects.chat_answer import ChatAnswer
 from agent_layer.gateway.dialects.chat_stream import Chunk, GrowingAnswer, ends, read_chunks, read_shown_of
-from agent_layer.gateway.dialects.refusals import sentence_of
+from agent_layer.gateway.dialects.refusals import read_engine_error
 from agent_layer.gateway.dialects.turns import assistant_message, tool_call
 from agent_layer.schema import UNREADABLE, JsonObject, as_json_object, as_json_objects
 
@@ -36,12 +35,12 @@ class Block:
 
     @property
     def text(self) -> str:
-        """Thought, said, or the arguments of the call."""
+        """Thought or text, or the arguments of the call."""
         return "".join(self.texts)
 
 
-class Tellers(Protocol):
-    """How a dialect tells of a block that comes."""
+class BlockEvents(Protocol):
+    """Events of a dialect for a streamed block."""
 
     def begin(self, block: Block) -> Events:
         """It begins, empty."""
@@ -56,8 +55,8 @@ class Tellers(Protocol):
         ...
 
 
-def blocks_of(message: JsonObject) -> list[Block]:
-    """Give the blocks of a message; an empty answer is an empty text."""
+def split_blocks(message: JsonObject) -> list[Block]:
+    """Split a message into blocks; an empty answer is an empty text."""
     found = [Block(kind, 0, call_id, name, [text]) for kind, call_id, name, text, _ in _additions(message)]
     blocks = found or [Block("text", 0)]
     for index, block in enumerate(blocks):
@@ -65,25 +64,25 @@ def blocks_of(message: JsonObject) -> list[Block]:
     return blocks
 
 
-def message_of(blocks: list[Block]) -> JsonObject:
-    """Give the message that these blocks are, as it comes back when a client sends them."""
+def join_blocks(blocks: list[Block]) -> JsonObject:
+    """Join blocks into the message that a client's history repeats."""
     calls = [tool_call(block.call_id, block.name, block.text) for block in blocks if block.kind == "call"]
     texts = [block.text for block in blocks if block.kind == "text"]
     return assistant_message(texts, [block.text for block in blocks if block.kind == "reasoning"], calls)
 
 
 @dataclass(slots=True)
-class BlockWalk:
-    """Tells of the blocks of a streamed message, one after the other."""
+class BlockEncoder:
+    """Encodes a streamed message as events of its blocks, one block after the other."""
 
-    tellers: Tellers
+    tellers: BlockEvents
     _open: Block | None = None
     _number: object = None
     """Of the tool call that is open."""
     _num_blocks: int = 0
 
     def take(self, delta: JsonObject) -> Iterator[JsonObject]:
-        """Tell what a delta adds."""
+        """Yield the events of what a delta adds."""
         for kind, call_id, name, text, number in _additions(delta):
             block = self._open
             if block is None or block.kind != kind or (kind == "call" and number != self._number):
@@ -95,13 +94,13 @@ class BlockWalk:
                 yield from self.tellers.grow(block, text)
 
     def finish(self) -> Iterator[JsonObject]:
-        """Tell the end; an empty answer is an empty text."""
+        """Yield the last events; an empty answer is an empty text."""
         if not self._num_blocks:
             yield from self._begin(Block("text", 0), None)
         yield from self.close()
 
     def close(self) -> Iterator[JsonObject]:
-        """Tell that the open block is whole."""
+        """Yield the events that end the open block."""
         if self._open is not None:
             yield from self.tellers.end(self._open)
         self._open = None
@@ -128,7 +127,7 @@ def _additions(message: JsonObject) -> Iterator[_Addition]:
         yield "call", str(call.get("id") or ""), name, arguments, call.get("index", place)
 
 
-class Writer(Tellers, Protocol):
+class Writer(BlockEvents, Protocol):
     """How a dialect writes a stream."""
 
     def start(self, num_prompt_tokens: int | None) -> Events:
@@ -154,17 +153,17 @@ class TranslatedStream:
     is_done: bool = False
     error: str | None = None
     _growing: GrowingAnswer = field(init=False)
-    _walk: BlockWalk = field(init=False)
+    _walk: BlockEncoder = field(init=False)
     _rest: bytes = b""
     _is_started: bool = False
     _shown: list[msgspec.Raw] = field(default_factory=list[msgspec.Raw])
 
     def __post_init__(self) -> None:
         """Begin with nothing."""
-        self._growing, self._walk = GrowingAnswer(self.num_choices), BlockWalk(self.writer)
+        self._growing, self._walk = GrowingAnswer(self.num_choices), BlockEncoder(self.writer)
 
     def feed(self, received: bytes) -> bytes:
-        """Take bytes of the engine; give the events that they make."""
+        """Add bytes of the engine; return the events that they make."""
         lines, newline, self._rest = (self._rest + received).rpartition(b"\n")
         if not newline or self.error is not None:
             return b""
@@ -181,9 +180,9 @@ class TranslatedStream:
         return told + self._finish() if self.is_done else told
 
     def fail(self, message: str) -> bytes:
-        """Note that the engine broke off; give what tells the client."""
+        """Record that the engine broke off; return the client's last events."""
         self.error = message
-        code, sentence = sentence_of(
+        code, sentence = read_engine_error(
             b'{"error":%b}' % message.encode() if message[:1] in ("{", '"') else message.encode()
         )
         return _written([*self._start(), *self.writer.fail(code, sentence)])
@@ -194,7 +193,7 @@ class TranslatedStream:
 
     @property
     def is_complete(self) -> bool:
-        """Every choice that was asked for has said why it ended."""
+        """Every choice that was asked for names why it ended."""
         return self._growing.is_complete
 
     def _take(self, chunk: Chunk) -> Events:

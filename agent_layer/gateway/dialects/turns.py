@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from agent_layer.errors import BadInputError
-from agent_layer.gateway.dialects.chat import ChatRequest, Pieces, request_of
+from agent_layer.gateway.dialects.chat import ChatRequest, Pieces, build_request
 from agent_layer.gateway.dialects.chat_answer import ChatAnswer, EngineUsage, PromptDetails, ResponseDetails
 from agent_layer.schema import JsonObject
 
@@ -37,7 +37,7 @@ def usage_of(answer: ChatAnswer) -> TokenCounts:
 
 
 def sampled_of(answer: ChatAnswer, request: ChatRequest) -> JsonObject:
-    """Give the ids themselves to a client that asked for them with ``return_token_ids``."""
+    """Return the ids themselves for a client that asked for them with ``return_token_ids``."""
     if not request.wants_token_ids or not answer.actions or answer.prompt_token_ids is None:
         return {}
     sampled = answer.actions[0].response_token_ids
@@ -48,7 +48,7 @@ _ENCODER: Final = msgspec.json.Encoder()
 
 
 def encoded(value: object) -> msgspec.Raw:
-    """Give a value as JSON text."""
+    """Return a value as JSON text."""
     return value if isinstance(value, msgspec.Raw) else msgspec.Raw(_ENCODER.encode(value))
 
 
@@ -64,7 +64,7 @@ def image_part(url: str, detail: object = None) -> JsonObject:
 
 
 def content_of(parts: list[JsonObject]) -> object:
-    """Give parts as the content of a message; a single text is said as text."""
+    """Return parts as the content of a message; a single text becomes plain text."""
     match parts:
         case []:
             return ""
@@ -75,14 +75,14 @@ def content_of(parts: list[JsonObject]) -> object:
 
 
 def objects_in(content: object) -> list[JsonObject]:
-    """Give a content that may be a text or a list as a list of objects."""
+    """Return a content, text or list, as a list of objects."""
     if content is None:
         return []
     return [text_part(content)] if isinstance(content, str) else msgspec.convert(content, list[JsonObject])
 
 
 def assistant_message(texts: Iterable[str], reasoning: Iterable[str], calls: list[JsonObject]) -> JsonObject:
-    """What the model said in one turn; the same however it was cut up on its way."""
+    """Return the message of one turn; the same however it was split on its way."""
     text, thought = "".join(texts), "".join(reasoning)
     message: JsonObject = {"role": "assistant", "content": text if text or not calls else None}
     message |= {"reasoning": thought} if thought else {}
@@ -100,7 +100,7 @@ def function_tool(name: object, fields: Mapping[str, object]) -> JsonObject:
 
 
 def named_choice(name: str) -> JsonObject:
-    """Say that this tool has to be called."""
+    """Return the choice that makes the model call this tool."""
     return {"type": "function", "function": {"name": name}}
 
 
@@ -114,7 +114,7 @@ class Format(msgspec.Struct):
     strict: bool | None = None
 
     def told(self) -> JsonObject | None:
-        """Say it as ``response_format``; None: text, as without one."""
+        """Return it as ``response_format``; None: text, as without one."""
         if self.type != "json_schema":
             return None if self.type == "text" else {"type": self.type}
         fields = {"schema": self.schema, "description": self.description, "strict": self.strict}
@@ -146,4 +146,4 @@ def translated(
     if pieces.get("stream") == _TRUE:
         pieces["stream_options"] = msgspec.Raw(b'{"include_usage":true}')
     wanted: JsonObject = {name: msgspec.json.decode(one) for name, one in asked.items() if name not in not_sampling}
-    return request_of(pieces, said, asked=asked, sampling_asked=wanted)
+    return build_request(pieces, said, asked=asked, sampling_asked=wanted)

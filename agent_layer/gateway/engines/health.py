@@ -1,4 +1,4 @@
-"""This file holds how engines are asked, again and again, whether they are well and how busy they are."""
+"""Health checks: polls every engine for its health and its load."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -13,13 +13,13 @@ Report: TypeAlias = Callable[[str], Awaitable[None]]
 
 
 async def check_engines(rotation: Rotation, poll_seconds: float, answer_seconds: float, report_end: Report) -> None:
-    """Ask until cancelled.
+    """Poll until cancelled.
 
     Args:
-        rotation: whose engines are asked, and which is told.
+        rotation: its engines are polled, and it records the results.
         poll_seconds: between two rounds.
         answer_seconds: longest wait for an answer.
-        report_end: told the address of an engine at which nobody listens.
+        report_end: receives the address of an engine where no server listens.
     """
     async with ClientSession(timeout=ClientTimeout(total=answer_seconds)) as session:
         while True:
@@ -34,15 +34,15 @@ async def _check(session: ClientSession, url: str, rotation: Rotation, report_en
         async with session.get(f"{url}/health", allow_redirects=False) as reply:
             is_well = reply.status == 200
         if is_well:
-            rotation.note_answer(url, await _gauges_of(session, url))
+            rotation.record_success(url, await _gauges_of(session, url))
         else:
-            rotation.note_failure(url)
+            rotation.record_failure(url)
     except ClientConnectorError as error:
-        rotation.note_failure(url)
+        rotation.record_failure(url)
         if isinstance(error.os_error, ConnectionRefusedError):
             await report_end(url)
     except (ClientError, TimeoutError):
-        rotation.note_miss(url)
+        rotation.record_miss(url)
 
 
 async def _gauges_of(session: ClientSession, url: str) -> Gauges | None:

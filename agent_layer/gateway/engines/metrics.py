@@ -1,4 +1,4 @@
-"""This file holds what is read of vLLM's ``/metrics``: three gauges, summed over the engine's replicas."""
+"""Three gauges of vLLM's ``/metrics``, summed over the engine's replicas."""
 
 import re
 from typing import Final
@@ -11,7 +11,7 @@ _LINE: Final = re.compile(
 
 
 class Gauges(msgspec.Struct, frozen=True, kw_only=True):
-    """How busy an engine says that it is."""
+    """Load that an engine reports."""
 
     running: int
     waiting: int
@@ -20,7 +20,7 @@ class Gauges(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_gauges(text: str) -> Gauges | None:
-    """Read Prometheus text; None where the engine tells none of it, as vLLM does under --disable-log-stats."""
+    """Read Prometheus text; None where the engine reports none of it, as vLLM under --disable-log-stats."""
     found: dict[str, list[float]] = {}
     for name, value in _LINE.findall(text):
         found.setdefault(name, []).append(float(value))

@@ -1,10 +1,7 @@
-"""This file holds the rules by which the model name of a request leads to the run's policy or to a provider's model.
+"""Rules that lead the model name of a request to the run's policy or to an external model.
 
-``{"gpt-4*": "openai/gpt-4o-mini", "judge": "anthropic/claude-sonnet-4", "*": "policy"}``: the first pattern
-that fits
-decides, and a name that fits none is the policy.
-
-This file holds a model that is not the policy: who answers for it, and what its requests carry.
+``{"gpt-4*": "openai/gpt-4o-mini", "judge": "anthropic/claude-sonnet-4", "*": "policy"}``: the first pattern that fits
+decides, and a name that fits none means the policy.
 """
 
 from collections.abc import Mapping
@@ -14,10 +11,7 @@ from typing import Final
 
 import msgspec
 
-from agent_layer.engines import Engine
 from agent_layer.errors import BadInputError
-from agent_layer.gateway.dialects import ChatRequest
-from agent_layer.schema import StepPart
 
 POLICY: Final = "policy"
 _MAX_REMEMBERED = 1000
@@ -25,7 +19,7 @@ _MAX_REMEMBERED = 1000
 
 
 class ModelNames:
-    """Rules, with the names that were looked up.
+    """The rules, with a cache of names.
 
     Args:
         rules: by pattern ``policy``, or a model as LiteLLM names it.
@@ -41,7 +35,7 @@ class ModelNames:
         return any(target != POLICY for target in self._rules.values())
 
     def provider_model(self, name: str) -> str | None:
-        """Give the provider's model that this name stands for; None: the policy."""
+        """Return the external model that this name stands for; None: the policy."""
         if not self._rules:
             return None
         if name not in self._found:
@@ -58,7 +52,7 @@ def read_model_names(setting: str | None) -> ModelNames:
     Args:
         setting: a JSON object, or the path of a file with one; None: every name is the policy.
 
-    Raises: BadInputError: it is neither.
+    Raises: BadInputError: the setting is neither.
     """
     if setting is None:
         return ModelNames({})
@@ -72,22 +66,15 @@ def read_model_names(setting: str | None) -> ModelNames:
         ) from error
 
 
-class Provider(Engine, frozen=True, kw_only=True):
-    """A model that somebody else serves. What it answers is never trained on: its weights are not the run's."""
+class ExternalModel(msgspec.Struct, frozen=True, kw_only=True):
+    """A model that another party serves. Its answers are never trained on: its weights are not the run's."""
 
+    url: str
+    """Of the LiteLLM server, without /v1."""
+    model: str
+    """As LiteLLM names it."""
     api_key: str | None
-
-    def mark(self, start: StepPart, request: ChatRequest) -> StepPart:
-        """Say in a call's beginning that the policy was not asked, nor anything overridden."""
-        asked = request.sampling.get("temperature")
-        return msgspec.structs.replace(
-            start,
-            role="aux",
-            engine="litellm",
-            logprobs_mode=None,
-            sampling_applied=request.sampling,
-            temperature=float(asked) if isinstance(asked, int | float) else None,
-        )
+    """None: the server needs none."""
 
     @property
     def headers(self) -> Mapping[str, str]:

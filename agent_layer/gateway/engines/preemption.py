@@ -1,4 +1,4 @@
-"""This file holds how calls in flight are cut short when their engine is about to get other weights."""
+"""Preemption: ends requests in flight early when their engine is about to load other weights."""
 
 import asyncio
 from collections.abc import Awaitable, Generator, Iterable
@@ -10,24 +10,24 @@ from agent_layer.engines import Engine
 T = TypeVar("T")
 
 
-class CutError(Exception):
-    """What was waited for is no longer wanted."""
+class PreemptedError(Exception):
+    """The request was ended early, because its engine leaves the service."""
 
 
-class Cut:
-    """What may end one request early."""
+class Preemption:
+    """Cancel scope of one request."""
 
     def __init__(self) -> None:
-        self.is_asked = False
-        """The engine is to be left as soon as that is allowed."""
+        self.is_requested = False
+        """The call should leave the engine as soon as that is allowed."""
         self.is_allowed = True
         """The request may end right now."""
         self._scope: asyncio.Timeout | None = None
 
-    async def unless(self, coming: Awaitable[T]) -> T:
-        """Wait for something.
+    async def run(self, coming: Awaitable[T]) -> T:
+        """Wait for part of the request.
 
-        Raises: CutError: it was cut.
+        Raises: PreemptedError: it was ended meanwhile.
         """
         scope = asyncio.timeout(None)
         try:
@@ -36,38 +36,38 @@ class Cut:
                 return await coming
         except TimeoutError:
             if scope.expired():
-                raise CutError from None
+                raise PreemptedError from None
             raise
         finally:
             self._scope = None
 
-    def ask(self) -> None:
-        """End it now if that is allowed; whoever waits must look at ``is_asked`` otherwise."""
-        if self._scope and self.is_allowed and not self.is_asked:
+    def request(self) -> None:
+        """End the wait now if that is allowed; otherwise the caller of ``run`` must check ``is_requested``."""
+        if self._scope and self.is_allowed and not self.is_requested:
             self._scope.reschedule(asyncio.get_running_loop().time())
-        self.is_asked = True
+        self.is_requested = True
 
 
-class Cuts:
-    """The requests that may be cut, by engine."""
+class Preemptions:
+    """Requests that can be preempted, by engine."""
 
     def __init__(self) -> None:
-        self._running: dict[str, set[Cut]] = {}
+        self._running: dict[str, set[Preemption]] = {}
 
     @contextmanager
-    def watch(self, url: str) -> Generator[Cut]:
-        """Inside the block, the engine's leaving the service asks for a cut."""
-        cut = Cut()
+    def watch(self, url: str) -> Generator[Preemption]:
+        """Inside the block, the engine's leaving the service requests a preemption."""
+        preemption = Preemption()
         running = self._running.setdefault(url, set())
-        running.add(cut)
+        running.add(preemption)
         try:
-            yield cut
+            yield preemption
         finally:
-            running.discard(cut)
+            running.discard(preemption)
 
     def apply(self, engines: Iterable[Engine]) -> None:
-        """Cut what runs at engines that no longer serve."""
+        """Preempt what runs at engines that no longer serve."""
         for engine in engines:
             if engine.state != "serving":
-                for cut in self._running.get(engine.url, ()):
-                    cut.ask()
+                for preemption in self._running.get(engine.url, ()):
+                    preemption.request()

@@ -1,4 +1,8 @@
-"""Engines in turn: which are serving, their load, and which missed their health checks."""
+"""Engines by run: which serve, how busy they are, and which missed their health checks.
+
+A run's calls go to its own engines. A run without engines is answered by those of the gateway's own run. So evaluations
+and trials need no engine of their own, and a trained run never gets foreign weights.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
@@ -8,7 +12,7 @@ from agent_layer.gateway.engines.metrics import Gauges
 from agent_layer.gateway.engines.routing import Load, choose_engine
 
 _NUM_MISSES = 2
-"""An engine that does not answer so many questions in a row after its health is unwell; one failed call is enough."""
+"""Consecutive missed health checks after which an engine is unhealthy; one failed call is enough."""
 
 
 class Rotation:
@@ -47,7 +51,7 @@ class Rotation:
         return self._max_staleness is not None
 
     def update(self, engines: Iterable[Engine], newest: Mapping[str, int]) -> None:
-        """Take over what the board says.
+        """Replace what is known of all engines.
 
         Args:
             engines: all on the board.
@@ -79,7 +83,7 @@ class Rotation:
         return self._engines[load.url]
 
     def has_other(self, engine: Engine, run: str) -> bool:
-        """Whether another engine that is well could answer instead."""
+        """Whether another healthy engine could answer instead."""
         loads = self._open.get(run, self._open.get(self._own_run, []))
         return any(load.is_well and load.url != engine.url for load in loads)
 
@@ -87,26 +91,26 @@ class Rotation:
         """How busy an engine is."""
         return self._loads.setdefault(url, Load(url=url))
 
-    def note_answer(self, url: str, gauges: Gauges | None) -> None:
-        """An engine is well, and says how busy it is; None: it tells nothing of that."""
+    def record_success(self, url: str, gauges: Gauges | None) -> None:
+        """Record that an engine is healthy, and how busy it is; None: it does not report that."""
         load, self._misses[url] = self.load_of(url), 0
         load.is_well = True
         if gauges:
             load.others = max(0, gauges.running + gauges.waiting - load.in_flight)
             load.waiting, load.cache_usage = gauges.waiting, gauges.cache_usage
 
-    def note_miss(self, url: str) -> None:
-        """An engine did not say that it is well."""
+    def record_miss(self, url: str) -> None:
+        """Record a missed health check."""
         self._misses[url] = self._misses.get(url, 0) + 1
         if self._misses[url] >= _NUM_MISSES:
-            self.note_failure(url)
+            self.record_failure(url)
 
-    def note_failure(self, url: str) -> None:
-        """A call of an engine failed: others come first until it is found well."""
+    def record_failure(self, url: str) -> None:
+        """Record a failed call: other engines come first until a health check succeeds."""
         self.load_of(url).is_well = False
 
-    def why_none(self, run: str, seconds: float) -> str:
-        """Say why a call of this run found no engine."""
+    def explain_none(self, run: str, seconds: float) -> str:
+        """Explain why a call of this run found no engine."""
         run = run if run in self._open else self._own_run
         states = [f"{engine.url} is {self._state_of(engine)}" for engine in self.engines if engine.run == run]
         found = ", ".join(states) or "none is registered"

@@ -1,8 +1,7 @@
-"""This file holds the choice of an engine for a call: a pure function of how busy each one is.
+"""The choice of an engine for a call: a pure function of how busy each engine is.
 
-A rollout keeps its engine, whose prefix cache holds what it said so far, unless others are much less busy.
-Everyone
-else goes where the fewest calls run. A sick engine is the last resort, not none: its error says more than a wait.
+A rollout keeps its engine, whose prefix cache holds its conversation, unless others are much less busy. Every other
+call goes where the fewest calls run. An unhealthy engine is the last resort: its error says more than a wait.
 """
 
 from collections.abc import Sequence

@@ -7,15 +7,15 @@ from agent_layer.lazy import lazy_exports
 if TYPE_CHECKING:
     from agent_layer.gateway.http.auth import Access as Access
     from agent_layer.gateway.http.bind import check_exposure as check_exposure
-    from agent_layer.gateway.http.bind import tls_of as tls_of
-    from agent_layer.gateway.http.engine_routes import EngineDesk as EngineDesk
+    from agent_layer.gateway.http.bind import load_tls as load_tls
+    from agent_layer.gateway.http.engine_routes import EngineRoutes as EngineRoutes
     from agent_layer.gateway.http.errors import answer_errors as answer_errors
     from agent_layer.gateway.http.errors import as_json as as_json
     from agent_layer.gateway.http.metrics import backlog_bytes as backlog_bytes
     from agent_layer.gateway.http.metrics import metrics_text as metrics_text
-    from agent_layer.gateway.http.model_routes import ModelDesk as ModelDesk
-    from agent_layer.gateway.http.peers import Siblings as Siblings
-    from agent_layer.gateway.http.rollout_routes import Lifecycle as Lifecycle
+    from agent_layer.gateway.http.model_routes import ModelRoutes as ModelRoutes
+    from agent_layer.gateway.http.peers import PeerProxy as PeerProxy
+    from agent_layer.gateway.http.rollout_routes import RolloutRoutes as RolloutRoutes
 else:
     __getattr__ = lazy_exports(
         __name__,
@@ -23,9 +23,9 @@ else:
             "agent_layer.gateway.http.auth": ("Access",),
             "agent_layer.gateway.http.bind": (
                 "check_exposure",
-                "tls_of",
+                "load_tls",
             ),
-            "agent_layer.gateway.http.engine_routes": ("EngineDesk",),
+            "agent_layer.gateway.http.engine_routes": ("EngineRoutes",),
             "agent_layer.gateway.http.errors": (
                 "answer_errors",
                 "as_json",
@@ -34,8 +34,8 @@ else:
                 "backlog_bytes",
                 "metrics_text",
             ),
-            "agent_layer.gateway.http.model_routes": ("ModelDesk",),
-            "agent_layer.gateway.http.peers": ("Siblings",),
-            "agent_layer.gateway.http.rollout_routes": ("Lifecycle",),
+            "agent_layer.gateway.http.model_routes": ("ModelRoutes",),
+            "agent_layer.gateway.http.peers": ("PeerProxy",),
+            "agent_layer.gateway.http.rollout_routes": ("RolloutRoutes",),
         },
     )

@@ -1,8 +1,7 @@
-"""This file holds who may do what: the operator everything, a rollout's key the calls and rewards of that rollout.
+"""Access by keys: the operator's key opens everything, a rollout's key its own calls and rewards.
 
-Keys are compared by their digests, and a rollout that is not known is compared too: neither the length of a key
-nor
-the existence of a rollout can be told from the time that a refusal takes.
+Keys are compared by their digests, and an unknown rollout costs a comparison, too. So the time of a refusal reveals
+neither the length of a key nor whether a rollout exists.
 """
 
 import hmac
@@ -13,7 +12,7 @@ from aiohttp import hdrs, web
 
 from agent_layer.errors import BadInputError
 from agent_layer.gateway.dialects import RefusedError
-from agent_layer.gateway.rollouts import Counters, LiveRollout, Rollouts, new_key
+from agent_layer.gateway.rollouts import Counters, LiveRollout, RolloutRegistry, new_key
 from agent_layer.schema.wire import ROLLOUT_HEADER
 
 _API_KEY_HEADER = "x-api-key"
@@ -22,15 +21,15 @@ _LOOPBACK = frozenset({"127.0.0.1", "::1"})
 
 
 class Access:
-    """Lets requests in by their keys.
+    """Checks the keys of requests.
 
     Args:
         operator_keys: any of them is the operator's; several for as long as one takes the place of another.
         rollouts: whose keys open their own addresses.
-        counters: told of every refusal.
+        counters: count every refusal.
     """
 
-    def __init__(self, operator_keys: Iterable[str], rollouts: Rollouts, counters: Counters) -> None:
+    def __init__(self, operator_keys: Iterable[str], rollouts: RolloutRegistry, counters: Counters) -> None:
         self._operators = [_digest(key) for key in operator_keys]
         self._rollouts = rollouts
         self._counters = counters

@@ -1,7 +1,4 @@
-"""This file holds how far a gateway can be reached: from this machine, from others through TLS, or as it was told.
-
-This file holds under which address a gateway process is reached by whoever opened a rollout, and by its agent.
-"""
+"""Where a gateway listens, and how far it can be reached: from this machine, or from others through TLS."""
 
 import ssl
 from ipaddress import ip_address
@@ -29,8 +26,8 @@ def check_exposure(settings: Settings, host: str) -> None:
         )
 
 
-def tls_of(settings: Settings) -> ssl.SSLContext | None:
-    """Give what serves https; None when no certificate is named.
+def load_tls(settings: Settings) -> ssl.SSLContext | None:
+    """Load what serves https; None when no certificate is named.
 
     Raises: BadInputError: certificate or key cannot be read, or do not belong together.
     """
@@ -47,13 +44,13 @@ def tls_of(settings: Settings) -> ssl.SSLContext | None:
     return context
 
 
-def address_of(request: web.Request, public_host: str | None = None, port: int | None = None) -> str:
-    """Give scheme, host and port.
+def public_address(request: web.Request, public_host: str | None = None, port: int | None = None) -> str:
+    """Return scheme, host and port under which a client reaches this process.
 
     Args:
-        request: came from somebody who reached this machine under its ``Host``.
-        public_host: takes the place of that host, where agents know the machine by another.
-        port: takes the place of that port: it belongs to this process alone.
+        request: from a client that reached this machine under its ``Host``.
+        public_host: replaces that host, where agents know the machine by another.
+        port: replaces that port: it belongs to this process alone.
 
     Raises: BadInputError: the ``Host`` is none.
     """

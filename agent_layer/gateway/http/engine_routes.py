@@ -1,4 +1,4 @@
-"""This file holds the addresses by which operators see engines, let them join, drain them and send them away."""
+"""Addresses at which operators list engines, let them join, drain them and remove them."""
 
 import asyncio
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from redis import Redis
 
 from agent_layer.engines import Engine, join_engine, leave_engine, open_engine_registry
 from agent_layer.gateway.calls import read_body
-from agent_layer.gateway.engines import EngineWatch
+from agent_layer.gateway.engines import EngineWatcher
 from agent_layer.gateway.http.errors import as_json
 from agent_layer.settings import Settings
 
@@ -33,18 +33,18 @@ class ShownEngine(Engine, frozen=True, kw_only=True):
     is_well: bool
 
 
-class EngineDesk:
+class EngineRoutes:
     """Handlers for operators.
 
     Args:
         settings: whose run engines join, and from where they may.
         redis: holds the board.
-        watch: knows how busy engines are; it is made to look at the board after each change.
-        check_operator: raises RefusedError for everybody else.
+        watch: knows how busy engines are; reads the board again after each change.
+        check_operator: raises RefusedError for other clients.
     """
 
     def __init__(
-        self, settings: Settings, redis: Redis, watch: EngineWatch, check_operator: Callable[[web.Request], None]
+        self, settings: Settings, redis: Redis, watch: EngineWatcher, check_operator: Callable[[web.Request], None]
     ) -> None:
         self._settings = settings
         self._redis = redis
@@ -52,7 +52,7 @@ class EngineDesk:
         self._check_operator = check_operator
 
     def routes(self) -> list[web.RouteDef]:
-        """Give the addresses."""
+        """Return the addresses."""
         return [
             web.get("/engines", self._list),
             web.post("/engines", self._join),
@@ -62,26 +62,26 @@ class EngineDesk:
 
     async def _list(self, request: web.Request) -> web.Response:
         self._check_operator(request)
-        await self._watch.look()
+        await self._watch.refresh()
         return as_json([self._shown(engine) for engine in self._watch.rotation.all_engines])
 
     async def _join(self, request: web.Request) -> web.Response:
         asked = await self._read(request)
         engine = await asyncio.to_thread(join_engine, self._settings, self._redis, asked.url, asked.location)
-        await self._watch.look()
+        await self._watch.refresh()
         return as_json(self._shown(engine))
 
     async def _drain(self, request: web.Request) -> web.Response:
         url = (await self._read(request)).url
         board = open_engine_registry(self._settings, self._redis)
         await asyncio.to_thread(board.change, url, is_drained=True)
-        await self._watch.look()
+        await self._watch.refresh()
         return as_json([self._shown(engine) for engine in self._watch.rotation.all_engines if engine.url == url])
 
     async def _leave(self, request: web.Request) -> web.Response:
         url = (await self._read(request)).url
         await asyncio.to_thread(leave_engine, self._settings, self._redis, url)
-        await self._watch.look()
+        await self._watch.refresh()
         return as_json({"url": url, "in_flight": self._watch.rotation.load_of(url).in_flight})
 
     async def _read(self, request: web.Request) -> EngineRequest:

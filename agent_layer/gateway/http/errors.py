@@ -1,4 +1,4 @@
-"""This file holds how errors reach clients: with a status, and in the shape of the dialect that was spoken."""
+"""Errors as HTTP answers: with a status, and in the shape of the dialect that the client uses."""
 
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias

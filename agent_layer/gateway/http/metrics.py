@@ -1,11 +1,11 @@
-"""This file holds what GET /metrics says: figures in the text that Prometheus reads, and no name of any rollout."""
+"""``GET /metrics``: figures as text for Prometheus, without any name of a rollout."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from agent_layer.gateway.rollouts import Counters, Rollouts, Sample
+from agent_layer.gateway.rollouts import Counters, RolloutRegistry, Sample
 
 _HELP: Final[dict[str, str]] = {
     "calls_started": "Model calls whose start is recorded.",
@@ -17,7 +17,7 @@ _HELP: Final[dict[str, str]] = {
     "refused_keys": "Requests whose key opened nothing.",
     "rollouts_opened": "Attempts that were opened.",
     "rollouts_closed": "Attempts that were closed.",
-    "rollouts_paused": "Attempts that nobody held any more and that were kept for another holder.",
+    "rollouts_paused": "Attempts that lost their holder and were kept for another.",
     "rollouts_resumed": "Attempts with which another holder went on.",
     "rollouts_open": "Attempts that are open now.",
     "log_backlog_bytes": "Bytes in the log directory that are not shipped yet.",
@@ -27,8 +27,8 @@ _ALWAYS: Final = ("calls_started", "zero_token_calls", "text_level_calls", "roll
 """Shown from the beginning, as 0."""
 
 
-def metrics_text(counters: Counters, rollouts: Rollouts, backlog: int) -> str:
-    """Give all figures; names begin with agent_layer_, those that only grow end with _total."""
+def metrics_text(counters: Counters, rollouts: RolloutRegistry, backlog: int) -> str:
+    """Return all figures; names begin with agent_layer_, those that only grow end with _total."""
     live = rollouts.live
     figures: dict[Sample, int] = {(name, ()): 0 for name in _ALWAYS} | counters.read()
     figures["rollouts_open", ()] = len(live)

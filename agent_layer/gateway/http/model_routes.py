@@ -1,4 +1,4 @@
-"""This file holds the addresses at which the model is asked: one for each dialect, below a rollout's or plain."""
+"""Addresses of model calls: one for each dialect, below a rollout's address or plain."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -19,12 +19,11 @@ def _dialects() -> dict[str, Dialect]:
 
 
 @dataclass(kw_only=True)
-class ModelDesk:
-    """Takes questions in every dialect."""
+class ModelRoutes:
+    """Receives calls in every dialect."""
 
     access: Access
-    calls: Callable[[], Calls]
-    """Gives them once they can be made."""
+    calls: Calls
     dialects: dict[str, Dialect] = field(default_factory=_dialects)
     """By address."""
 
@@ -39,11 +38,11 @@ class ModelDesk:
 
     def _handler_of(self, dialect: Dialect) -> _Handler:
         async def ask(request: web.Request) -> web.StreamResponse:
-            return await self.calls().answer(self.access.enter(request), request, dialect)
+            return await self.calls.answer(self.access.enter(request), request, dialect)
 
         return ask
 
     async def _count_tokens(self, request: web.Request) -> web.Response:
         rollout = self.access.enter(request)
         asked = self.dialects["/v1/messages"].read(await read_text(request), rollout.trajectory_id)
-        return as_json({"input_tokens": await self.calls().count_tokens(rollout, asked)})
+        return as_json({"input_tokens": await self.calls.count_tokens(rollout, asked)})

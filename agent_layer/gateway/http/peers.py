@@ -1,10 +1,7 @@
-"""This file holds several gateway processes on one machine: which of them has a rollout, and how a request gets
-there.
+"""Several gateway processes on one machine: which of them owns a rollout, and how a request reaches the owner.
 
-Each process listens at its own port, which the addresses of its rollouts name, and all of them at a shared one.
-The
-owner of a rollout follows from its id, so nothing is looked up, and a process that was started anew is found at
-once.
+Each process listens at its own port, which the addresses of its rollouts name, and all of them at a shared one. The
+owner of a rollout follows from its id: no lookup is needed, and a restarted process owns the same rollouts.
 """
 
 import asyncio
@@ -19,10 +16,16 @@ import msgspec
 from aiohttp import ClientConnectorError, ClientError, ClientResponse, ClientSession, ClientTimeout, web
 
 from agent_layer.errors import UnreachableError
-from agent_layer.gateway.calls import HangUps, read_text
+from agent_layer.gateway.calls import DisconnectWatcher, read_text
 from agent_layer.gateway.http.errors import as_json
 from agent_layer.schema import UNREADABLE, new_id
-from agent_layer.schema.wire import ROLLOUT_HEADER, RenewedRollouts, RenewRequest
+from agent_layer.schema.wire import (
+    OPEN_ROLLOUT,
+    RENEW_ROLLOUTS,
+    ROLLOUT_HEADER,
+    RenewedRollouts,
+    RenewRequest,
+)
 
 Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -31,7 +34,7 @@ B = TypeVar("B", bound=msgspec.Struct)
 _PASSED_ON: Final = "x-agent-layer-passed-on"
 _HOP: Final = frozenset({"connection", "content-length", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"})
 _READ: Final = _HOP | {"content-encoding"}
-"""What is not said again of a body that was read, and with that decompressed."""
+"""Headers that no longer describe a body after it was read and decompressed."""
 _RETRY_SECONDS = 0.1
 
 
@@ -39,13 +42,13 @@ class _Opening(msgspec.Struct):
     rollout_id: str | None = None
 
 
-def owner_of(rollout_id: str, num_processes: int) -> int:
+def owner_slot(rollout_id: str, num_processes: int) -> int:
     """Slot of the process that has a rollout and all of its attempts."""
     return crc32(rollout_id.encode("utf-8", "surrogateescape")) % num_processes
 
 
 @dataclass(frozen=True, kw_only=True)
-class Siblings:
+class PeerProxy:
     """The processes of one gateway."""
 
     slot: int
@@ -53,9 +56,9 @@ class Siblings:
     urls: list[str]
     """[num_processes], where the processes reach each other."""
     wait_seconds: float
-    """How long a process that has ended is waited for; whoever started it starts it anew."""
-    hangups: HangUps = field(default_factory=HangUps)
-    """Looks after the clients of what is passed on."""
+    """Longest wait for a process that has ended; its parent restarts it."""
+    disconnects: DisconnectWatcher = field(default_factory=DisconnectWatcher)
+    """Watches the clients of forwarded requests."""
 
     @property
     def port(self) -> int:
@@ -64,22 +67,22 @@ class Siblings:
 
     def new_rollout_id(self) -> str:
         """Mint an id of a rollout that belongs to this process."""
-        while owner_of(minted := new_id(), len(self.urls)) != self.slot:
+        while owner_slot(minted := new_id(), len(self.urls)) != self.slot:
             pass
         return minted
 
     @web.middleware
-    async def pass_on(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Answer what belongs here, and let the owner answer everything else."""
+    async def forward(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Answer requests of own rollouts, and forward all others to their owner."""
         if _PASSED_ON in request.headers or not request.raw_path.startswith("/"):  # no path: it could name another host
             return await handler(request)
-        if request.method == "POST" and request.path == "/rollouts/renew":
+        if request.method == "POST" and request.path == RENEW_ROLLOUTS.path:
             asked = _read(await read_text(request), RenewRequest)
             return await (self._renew(request, asked) if asked else handler(request))
         rollout_id = await _rollout_of(request)
-        if rollout_id is None or (slot := owner_of(rollout_id, len(self.urls))) == self.slot:
+        if rollout_id is None or (slot := owner_slot(rollout_id, len(self.urls))) == self.slot:
             return await handler(request)
-        with self.hangups.watch(request):
+        with self.disconnects.watch(request):
             return await self._ask(request, slot)
 
     async def _ask(self, request: web.Request, slot: int) -> web.StreamResponse:
@@ -97,10 +100,10 @@ class Siblings:
             return response
 
     async def _renew(self, request: web.Request, asked: RenewRequest) -> web.StreamResponse:
-        """Let each owner renew the keys of its own rollouts; what an owner that is gone had is unknown."""
+        """Let each owner renew the keys of its own rollouts; those of a dead owner are unknown."""
         owned, renewed = defaultdict[int, list[str]](list), RenewedRollouts(unknown=[])
         for name in asked.trajectory_ids:
-            owned[owner_of(_rollout_in(name), len(self.urls))].append(name)
+            owned[owner_slot(_rollout_in(name), len(self.urls))].append(name)
         async with self._session() as session:
             for slot, names in owned.items():
                 body = msgspec.json.encode(msgspec.structs.replace(asked, trajectory_ids=names))
@@ -143,7 +146,7 @@ async def _rollout_of(request: web.Request) -> str | None:
         return found
     if trajectory_id := request.match_info.get("trajectory_id") or request.headers.get(ROLLOUT_HEADER):
         return _rollout_in(trajectory_id)
-    if request.method == "POST" and request.path == "/rollouts":
+    if request.method == "POST" and request.path == OPEN_ROLLOUT.path:
         opening = _read(await read_text(request), _Opening)
         return opening.rollout_id if opening else None
     return None
@@ -154,7 +157,7 @@ def _rollout_in(trajectory_id: str) -> str:
 
 
 def _read(body: bytes, kind: type[B]) -> B | None:
-    """None: the handler knows what to say of it."""
+    """Read a body; None: it is malformed, and the handler reports why."""
     try:
         return msgspec.json.decode(body, type=kind)
     except UNREADABLE:
@@ -163,6 +166,6 @@ def _read(body: bytes, kind: type[B]) -> B | None:
 
 def _unreachable(url: str, error: ClientError) -> UnreachableError:
     return UnreachableError(
-        f"gateway process at {url}: expected an answer, found {error!r}; it is started anew, and its attempts are lost:"
+        f"gateway process at {url}: expected an answer, found {error!r}; it restarts, and its attempts are lost:"
         " open others"
     )

@@ -1,7 +1,8 @@
-"""This file holds the addresses by which rollouts are opened, renewed, handed on, rewarded, closed and ended."""
+"""Addresses at which rollouts are opened, renewed, resumed, rewarded, closed and ended."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 import msgspec
 from aiohttp import web
@@ -9,65 +10,97 @@ from aiohttp import web
 from agent_layer.errors import BackPressureError, BadInputError
 from agent_layer.gateway.calls import read_body
 from agent_layer.gateway.http.auth import Access
-from agent_layer.gateway.http.bind import address_of
+from agent_layer.gateway.http.bind import public_address
 from agent_layer.gateway.http.errors import as_json
-from agent_layer.gateway.http.peers import Siblings
-from agent_layer.gateway.rollouts import Counters, Handover, LiveRollout, Rollouts, Sealer, reward_of, rollout_of
+from agent_layer.gateway.http.peers import PeerProxy
+from agent_layer.gateway.rollouts import (
+    AttemptResumption,
+    Counters,
+    Finalizer,
+    LiveRollout,
+    RolloutRegistry,
+    new_rollout,
+    record_reward,
+)
 from agent_layer.schema import new_id
 from agent_layer.schema.wire import (
+    CLOSE_ROLLOUT,
+    END_ROLLOUT,
+    MARK_ROLLOUT,
+    OPEN_ROLLOUT,
+    PAUSE_ROLLOUT,
+    RENEW_ROLLOUTS,
+    REWARD_ROLLOUT,
+    ClosedRollout,
     CloseRequest,
+    EndedRollout,
+    Endpoint,
     EndRequest,
     HolderRequest,
+    MarkedRollout,
     OpenedRollout,
     OpenRequest,
+    RecordedReward,
+    RenewedRollouts,
     RenewRequest,
-    RewardRequest,
     parse_trace,
 )
 from agent_layer.settings import Settings
 
+B = TypeVar("B", bound=msgspec.Struct)
+A = TypeVar("A", bound=msgspec.Struct)
+
 
 @dataclass(frozen=True, kw_only=True)
-class Lifecycle:
-    """Reads requests about rollouts, checks who asks, and lets registry and sealer do it."""
+class RolloutRoutes:
+    """Reads requests about rollouts, checks their keys, and leaves the work to registry and finalizer."""
 
     settings: Settings
     access: Access
-    rollouts: Rollouts
-    sealer: Sealer
-    handover: Handover
+    rollouts: RolloutRegistry
+    finalizer: Finalizer
+    resumption: AttemptResumption
     counters: Counters
     model_name: Callable[[], str]
-    """Gives the name of the policy's model, for agents that want one."""
-    siblings: Siblings | None = None
+    """Returns the name of the policy's model, for agents that need one."""
+    peers: PeerProxy | None = None
     """None: this is the only process."""
 
     def routes(self) -> list[web.RouteDef]:
-        """Addresses, for the operator but for rewards."""
+        """Addresses; all but rewards are for the operator."""
         return [
-            web.post("/rollouts", self._open),
-            web.post("/rollouts/renew", self._renew),
-            web.post("/rollouts/{rollout_id}/mark", self._mark),
-            web.post("/rollouts/{rollout_id}/pause", self._pause),
-            web.post("/rollouts/{rollout_id}/close", self._close),
-            web.post("/rollouts/{rollout_id}/end", self._end),
-            web.post("/r/{trajectory_id}/reward", self._reward),
-            web.post(r"/r/{trajectory_id}/v1/{up:\.\.}/reward", self._reward),  # from clients that leave /../ as it is
+            self._operator_route(OPEN_ROLLOUT, self._open),
+            self._operator_route(RENEW_ROLLOUTS, self._renew),
+            self._operator_route(MARK_ROLLOUT, self._mark),
+            self._operator_route(PAUSE_ROLLOUT, self._pause),
+            self._operator_route(CLOSE_ROLLOUT, self._close),
+            self._operator_route(END_ROLLOUT, self._end),
+            web.post(f"/r/{{trajectory_id}}{REWARD_ROLLOUT.path}", self._reward),
+            # from clients that leave /../ in the address unchanged
+            web.post(rf"/r/{{trajectory_id}}/v1/{{up:\.\.}}{REWARD_ROLLOUT.path}", self._reward),
         ]
 
-    async def _open(self, request: web.Request) -> web.Response:
-        self.access.check_operator(request)
-        asked = await read_body(request, OpenRequest)
+    def _operator_route(
+        self, endpoint: Endpoint[B, A], handler: Callable[[web.Request, B], Awaitable[A]]
+    ) -> web.RouteDef:
+        async def handle(request: web.Request) -> web.Response:
+            self.access.check_operator(request)
+            return as_json(await handler(request, await read_body(request, endpoint.request)))
+
+        return web.route(endpoint.method, endpoint.path, handle)
+
+    async def _open(self, request: web.Request, asked: OpenRequest) -> OpenedRollout:
         asked = msgspec.structs.replace(asked, trace=asked.trace or parse_trace(request.headers))
-        mint = self.siblings.new_rollout_id if self.siblings else new_id
-        wanted = rollout_of(asked, self.settings.run, mint, self.rollouts.now)
+        wanted = new_rollout(
+            asked, self.settings.run, self.peers.new_rollout_id if self.peers else new_id, self.rollouts.now
+        )
         if asked.resume is None:
             rollout, abandoned = await self._begin(wanted), list[str]()
         else:
-            rollout, abandoned = await self.handover.resume(wanted.trajectory_id, asked.resume)
+            rollout, abandoned = await self.resumption.resume(wanted.trajectory_id, asked.resume)
         if asked.lease_seconds is not None:
             self.rollouts.renew(rollout.trajectory_id, asked.lease_seconds)
-        opened = OpenedRollout(
+        return OpenedRollout(
             rollout_id=rollout.started.rollout_id,
             attempt=rollout.started.attempt,
             trajectory_id=rollout.trajectory_id,
@@ -76,7 +109,6 @@ class Lifecycle:
             model=self.model_name(),
             abandoned=abandoned,
         )
-        return as_json(opened)
 
     async def _begin(self, wanted: LiveRollout) -> LiveRollout:
         await self._take_place(wanted)
@@ -86,7 +118,7 @@ class Lifecycle:
         return rollout
 
     async def _take_place(self, wanted: LiveRollout) -> None:
-        """Give up the attempt before this one: whoever made it is gone.
+        """Abort the attempt before this one, because its holder is gone.
 
         Raises: BadInputError: an attempt at this rollout counts already.
         """
@@ -99,57 +131,47 @@ class Lifecycle:
                 " open another rollout"
             )
         if before.is_open:
-            await self.sealer.give_up(before, f"{wanted.trajectory_id} took its place")
+            await self.finalizer.abort(before, f"{wanted.trajectory_id} took its place")
 
     def _record_start(self, rollout: LiveRollout) -> None:
         try:
-            self.sealer.record_start(rollout)
+            self.finalizer.record_start(rollout)
         except BackPressureError:
             self.rollouts.forget(rollout)  # it may be opened again when there is room
             raise
         self.counters.add("rollouts_opened")
 
-    async def _renew(self, request: web.Request) -> web.Response:
-        self.access.check_operator(request)
-        asked = await read_body(request, RenewRequest)
-        return as_json(self.rollouts.renew_all(asked))
+    async def _renew(self, _: web.Request, asked: RenewRequest) -> RenewedRollouts:
+        return self.rollouts.renew_all(asked)
 
-    async def _close(self, request: web.Request) -> web.Response:
-        self.access.check_operator(request)
-        asked = await read_body(request, CloseRequest)
-        rollout = self._find(request, asked.attempt)
-        rollout.check_holder(asked.key)
-        return as_json(await self.sealer.close(rollout, abort=asked.abort))
+    async def _close(self, request: web.Request, asked: CloseRequest) -> ClosedRollout:
+        return await self.finalizer.close(self._find_held(request, asked), abort=asked.abort)
 
-    async def _mark(self, request: web.Request) -> web.Response:
-        return as_json(self.handover.mark(await self._held(request)))
+    async def _mark(self, request: web.Request, asked: HolderRequest) -> MarkedRollout:
+        return self.resumption.mark(self._find_held(request, asked))
 
-    async def _pause(self, request: web.Request) -> web.Response:
-        return as_json(await self.handover.pause(await self._held(request)))
+    async def _pause(self, request: web.Request, asked: HolderRequest) -> MarkedRollout:
+        return await self.resumption.pause(self._find_held(request, asked))
 
-    async def _held(self, request: web.Request) -> LiveRollout:
-        """Find the attempt that a request is about, for whoever holds it."""
-        self.access.check_operator(request)
-        asked = await read_body(request, HolderRequest)
+    async def _end(self, request: web.Request, asked: EndRequest) -> EndedRollout:
+        return await self.finalizer.end(self._find(request, asked.attempt), asked)
+
+    async def _reward(self, request: web.Request) -> web.Response:
+        rollout = self.access.enter(request)
+        asked = await read_body(request, REWARD_ROLLOUT.request)
+        rollout.check_is_open()
+        reward = record_reward(rollout, asked)
+        rollout.logs.add(self.finalizer.log.append(reward))
+        return as_json(RecordedReward(reward_id=reward.reward_id))
+
+    def _find_held(self, request: web.Request, asked: HolderRequest | CloseRequest) -> LiveRollout:
+        """Find the attempt that a request names, and check that the client holds it."""
         rollout = self._find(request, asked.attempt)
         rollout.check_holder(asked.key)
         return rollout
 
-    async def _end(self, request: web.Request) -> web.Response:
-        self.access.check_operator(request)
-        asked = await read_body(request, EndRequest)
-        return as_json(await self.sealer.end(self._find(request, asked.attempt), asked))
-
-    async def _reward(self, request: web.Request) -> web.Response:
-        rollout = self.access.enter(request)
-        asked = await read_body(request, RewardRequest)
-        rollout.check_is_open()
-        reward = reward_of(rollout, asked)
-        rollout.logs.add(self.sealer.log.append(reward))
-        return as_json({"reward_id": reward.reward_id})
-
     def _address_of(self, request: web.Request) -> str:
-        return address_of(request, self.settings.public_host, self.siblings.port if self.siblings else None)
+        return public_address(request, self.settings.public_host, self.peers.port if self.peers else None)
 
     def _find(self, request: web.Request, attempt: int | None) -> LiveRollout:
         return self.rollouts.find_attempt(request.match_info["rollout_id"], attempt)

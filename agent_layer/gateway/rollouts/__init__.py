@@ -19,21 +19,18 @@ if TYPE_CHECKING:
     )
     from agent_layer.gateway.rollouts.divergence import History as History
     from agent_layer.gateway.rollouts.divergence import cause_of_break as cause_of_break
-    from agent_layer.gateway.rollouts.finalize import Sealer as Sealer
-    from agent_layer.gateway.rollouts.finalize import reward_of as reward_of
+    from agent_layer.gateway.rollouts.finalize import Finalizer as Finalizer
+    from agent_layer.gateway.rollouts.finalize import record_reward as record_reward
     from agent_layer.gateway.rollouts.finalize import wait_until as wait_until
     from agent_layer.gateway.rollouts.log import Log as Log
     from agent_layer.gateway.rollouts.prefix import Hashed as Hashed
-    from agent_layer.gateway.rollouts.reaper import give_up_all as give_up_all
-    from agent_layer.gateway.rollouts.reaper import tend as tend
-    from agent_layer.gateway.rollouts.registry import Rollouts as Rollouts
-    from agent_layer.gateway.rollouts.resume import Handover as Handover
-    from agent_layer.gateway.rollouts.retries import AnswerShelf as AnswerShelf
-    from agent_layer.gateway.rollouts.retries import Asking as Asking
+    from agent_layer.gateway.rollouts.reaper import abort_all as abort_all
+    from agent_layer.gateway.rollouts.reaper import reap_expired as reap_expired
+    from agent_layer.gateway.rollouts.registry import RolloutRegistry as RolloutRegistry
+    from agent_layer.gateway.rollouts.resume import AttemptResumption as AttemptResumption
     from agent_layer.gateway.rollouts.retries import Call as Call
-    from agent_layer.gateway.rollouts.rollout import (
-        Asked as Asked,
-    )
+    from agent_layer.gateway.rollouts.retries import ResponseCache as ResponseCache
+    from agent_layer.gateway.rollouts.retries import RetryKey as RetryKey
     from agent_layer.gateway.rollouts.rollout import (
         EndedCall as EndedCall,
     )
@@ -41,13 +38,16 @@ if TYPE_CHECKING:
         LiveRollout as LiveRollout,
     )
     from agent_layer.gateway.rollouts.rollout import (
-        Place as Place,
+        PrefixAnchor as PrefixAnchor,
+    )
+    from agent_layer.gateway.rollouts.rollout import (
+        PromptContents as PromptContents,
     )
     from agent_layer.gateway.rollouts.rollout import (
         new_key as new_key,
     )
     from agent_layer.gateway.rollouts.rollout import (
-        rollout_of as rollout_of,
+        new_rollout as new_rollout,
     )
 else:
     __getattr__ = lazy_exports(
@@ -64,30 +64,30 @@ else:
                 "cause_of_break",
             ),
             "agent_layer.gateway.rollouts.finalize": (
-                "Sealer",
-                "reward_of",
+                "Finalizer",
+                "record_reward",
                 "wait_until",
             ),
             "agent_layer.gateway.rollouts.log": ("Log",),
             "agent_layer.gateway.rollouts.prefix": ("Hashed",),
             "agent_layer.gateway.rollouts.reaper": (
-                "give_up_all",
-                "tend",
+                "abort_all",
+                "reap_expired",
             ),
-            "agent_layer.gateway.rollouts.registry": ("Rollouts",),
-            "agent_layer.gateway.rollouts.resume": ("Handover",),
+            "agent_layer.gateway.rollouts.registry": ("RolloutRegistry",),
+            "agent_layer.gateway.rollouts.resume": ("AttemptResumption",),
             "agent_layer.gateway.rollouts.retries": (
-                "AnswerShelf",
-                "Asking",
+                "ResponseCache",
+                "RetryKey",
                 "Call",
             ),
             "agent_layer.gateway.rollouts.rollout": (
-                "Asked",
+                "PromptContents",
                 "EndedCall",
                 "LiveRollout",
-                "Place",
+                "PrefixAnchor",
                 "new_key",
-                "rollout_of",
+                "new_rollout",
             ),
         },
     )

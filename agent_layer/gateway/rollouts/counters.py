@@ -1,6 +1,6 @@
-"""This file holds what a gateway counts while it serves, and the log that counts what passes through it.
+"""Counters of a gateway, and the log that counts the records that pass through it.
 
-What is counted is read from the records on their way into the log, so that figures and records cannot differ.
+Counts are read from the records on their way into the log, so that figures and records cannot differ.
 """
 
 from collections import Counter
@@ -29,7 +29,7 @@ class Counters:
 
 
 class SettlingLog(Log, Protocol):
-    """A log that knows what became of its files."""
+    """A log that knows which of its files are stored."""
 
     def is_settled(self, log_name: str) -> bool:
         """Whether everything in this file is stored and indexed."""

@@ -1,8 +1,7 @@
-"""This file holds why a prompt does not continue the tokens of an earlier call, though it should.
+"""Diagnosis of a prompt that does not continue the tokens of an earlier call, though it should.
 
-Whether it does is known from the tokens alone. Only where they break are the answers in its history looked at:
-is each
-what the model said, and does it stand where it stood?
+Whether it does is known from the tokens alone. Only where they break are the answers in its history compared: is each
+what the model wrote, and does it stand where it stood?
 """
 
 from collections.abc import Sequence
@@ -26,9 +25,9 @@ class Returned(msgspec.Struct, frozen=True):
 
     index: int
     form: Form
-    """``same``: as the model said it in this rollout. ``unknown``: it never said this."""
+    """``same``: as the model wrote it in this rollout. ``unknown``: it never wrote this."""
     stood_at: int | None = None
-    """So many messages were before it when it was said."""
+    """Number of messages before it when the model wrote it."""
 
 
 class History(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,8 +62,8 @@ def cause_of_break(seen: History) -> BreakCause | None:
 
 
 @dataclass(slots=True)
-class Recall:
-    """What a rollout's model said, by hashes."""
+class AnsweredMessages:
+    """Messages that a rollout's model wrote, by hashes."""
 
     _exact: set[int] = field(default_factory=set[int])
     _places: dict[int, int] = field(default_factory=dict[int, int])
@@ -73,7 +72,7 @@ class Recall:
     """By conversation."""
 
     def add(self, message: JsonObject, conversation: str, num_messages: int) -> None:
-        """Remember what was answered to so many messages."""
+        """Remember an answer to this number of messages."""
         self._exact.add(_exact(message))
         self._places[_meaning(message)] = num_messages
         self._longest[conversation] = max(num_messages, self._longest.get(conversation, 0))
@@ -99,7 +98,7 @@ def _meaning(message: JsonObject) -> int:
 
 
 def _text_of(message: JsonObject) -> str:
-    """The text that is said; parts of text are one text, and null is none."""
+    """Text of a message; its text parts are joined, and null is empty."""
     content = message.get("content")
     if isinstance(content, list):
         return "".join([str(part.get("text", "")) for part in as_json_objects(cast("object", content))])

@@ -1,6 +1,6 @@
-"""This file holds how an attempt is closed, and how one without a worker is sealed, judged and accepted.
+"""Finalizer: closes attempts, and seals, judges and accepts those that no worker ends.
 
-This file holds the wait for what nothing announces: files that another process takes away.
+A sealed attempt is stored whole. Another process ships its log files, so the finalizer polls until they are settled.
 """
 
 import asyncio
@@ -14,8 +14,8 @@ from redis import Redis
 from agent_layer.errors import BackPressureError, CaptureError, NotWholeError
 from agent_layer.gateway.dialects import RefusedError
 from agent_layer.gateway.rollouts.counters import SettlingLog
-from agent_layer.gateway.rollouts.registry import Rollouts
-from agent_layer.gateway.rollouts.retries import AnswerShelf
+from agent_layer.gateway.rollouts.registry import RolloutRegistry
+from agent_layer.gateway.rollouts.retries import ResponseCache
 from agent_layer.gateway.rollouts.rollout import LiveRollout
 from agent_layer.infra.redis import Keys
 from agent_layer.schema import (
@@ -38,7 +38,7 @@ _POLL_SECONDS = 0.02
 
 
 async def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
-    """Wait until the condition holds; False when it does not within so many seconds."""
+    """Wait until the condition holds; False when it does not within this time."""
     try:
         async with asyncio.timeout(seconds):
             while not condition():  # noqa: ASYNC110  # the condition lies in the file system, no event tells of it
@@ -52,16 +52,16 @@ _ACCEPTABLE: frozenset[str] = frozenset({"completed", "truncated"})
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sealer:
-    """Closes and seals rollouts."""
+class Finalizer:
+    """Ends rollouts."""
 
     settings: Settings
-    rollouts: Rollouts
+    rollouts: RolloutRegistry
     log: SettlingLog
     redis: Redis
     keys: Keys
-    shelf: AnswerShelf
-    """Holds what was answered, for retries."""
+    cache: ResponseCache
+    """Of what was answered, for retries."""
 
     def record_start(self, rollout: LiveRollout) -> None:
         """Record the beginning, unless a worker does.
@@ -81,8 +81,8 @@ class Sealer:
                 f" {self.settings.log_dir}"
             )
 
-    async def give_up(self, rollout: LiveRollout, why: str) -> None:
-        """End an attempt that nobody will end: it is lost, unless a worker says something else of it.
+    async def abort(self, rollout: LiveRollout, why: str) -> None:
+        """End an attempt that lost its holder: its outcome is lost, unless a worker records another.
 
         Raises: BackPressureError: the log is full.
         """
@@ -120,7 +120,7 @@ class Sealer:
         """Refuse new calls, and let the running ones end at once."""
         self.rollouts.close(rollout)
         await self.stop_calls(rollout)
-        self.shelf.clear(rollout.calls.all())
+        self.cache.clear(rollout.calls.all())
         rollout.forget_calls()
 
     async def stop_calls(self, rollout: LiveRollout) -> None:
@@ -160,7 +160,7 @@ class Sealer:
         started = rollout.started
         records: list[LogRecord] = []
         if request.reward is not None:
-            records.append(reward_of(rollout, RewardRequest(score=request.reward)))
+            records.append(record_reward(rollout, RewardRequest(score=request.reward)))
         rollout.outcome = _outcome_of(rollout, request.status, _cause_of(request.status))
         records.append(rollout.outcome)
         if request.status in _ACCEPTABLE:
@@ -222,8 +222,8 @@ class Sealer:
         return rollout_reward(rollout.started.rewards, list(known.values()), rollout.outcome)
 
 
-def reward_of(rollout: LiveRollout, asked: RewardRequest) -> Reward:
-    """Note a judgement that came through this gateway."""
+def record_reward(rollout: LiveRollout, asked: RewardRequest) -> Reward:
+    """Keep a reward that came through this gateway."""
     score = asked.score if asked.score is not None else asked.reward
     reward = Reward(
         trajectory_id=rollout.trajectory_id,

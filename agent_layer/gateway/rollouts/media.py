@@ -1,7 +1,7 @@
-"""This file holds how images leave the messages that show them: each is stored once, and referred to by its hash.
+"""Images leave the messages that show them: each is stored once, and messages refer to it by its hash.
 
-An agent sends the same screenshot again with every turn. In what is stored, the string with the data URL has a
-reference in its place (``schema/contents.py``), and the string itself is a content of its own.
+An agent sends the same screenshot again with every turn. In what is stored, a reference (``schema/contents.py``)
+replaces the string with the data URL, and the string itself is a content of its own.
 """
 
 import re
@@ -26,8 +26,8 @@ class Part(msgspec.Struct, frozen=True):
     """JSON strings by hash, to which the body refers."""
 
 
-def part_of(body: bytes) -> Part:
-    """Give the stored form of a JSON text."""
+def stored_part(body: bytes) -> Part:
+    """Return the stored form of a JSON text."""
     media: dict[str, bytes] = {}
     if b";base64," in body:
         body = _DATA_URL.sub(lambda match: _taken_out(match[0], media), body)

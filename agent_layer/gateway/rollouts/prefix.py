@@ -1,8 +1,7 @@
-"""This file holds how a sequence is recognised as the continuation of an earlier one, by lengths and hashes alone.
+"""Prefix table: recognises a sequence as the continuation of an earlier one, by lengths and hashes alone.
 
-Of each sequence only (length, hash, key) is kept, so a rollout of many long prompts costs a few hundred bytes a
-step.
-A new sequence is hashed once, from its beginning, with a look at every length that an earlier one had.
+Of each sequence it keeps only (length, hash, key), so a rollout of many long prompts costs a few hundred bytes a step.
+It hashes a new sequence once, from its beginning, and looks up every length that an earlier one had.
 """
 
 from bisect import bisect_left

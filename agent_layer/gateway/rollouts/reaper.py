@@ -3,36 +3,36 @@
 import asyncio
 from typing import Final
 
-from agent_layer.gateway.rollouts.finalize import Sealer
-from agent_layer.gateway.rollouts.registry import Lapse, Rollouts
-from agent_layer.gateway.rollouts.resume import Handover
+from agent_layer.gateway.rollouts.finalize import Finalizer
+from agent_layer.gateway.rollouts.registry import Lapse, RolloutRegistry
+from agent_layer.gateway.rollouts.resume import AttemptResumption
 
 _LOOK_SECONDS = 0.5
 
 
 _WHY: Final[dict[Lapse, str]] = {
-    "idle": "nobody called the model or asked after the rollout for idle_seconds",
-    "expired": "its key was not renewed in time: whoever opened the rollout is gone",
-    "forgotten": "it was paused, and nobody went on with it for paused_seconds",
+    "idle": "no call and no request named the rollout for idle_seconds",
+    "expired": "its key was not renewed in time: the client that opened the rollout is gone",
+    "forgotten": "it was paused, and no worker resumed it for paused_seconds",
 }
 
 
-async def tend(rollouts: Rollouts, sealer: Sealer, handover: Handover) -> None:
-    """Look after what has lapsed, until cancelled: where there is a checkpoint, another holder may go on with it.
+async def reap_expired(rollouts: RolloutRegistry, finalizer: Finalizer, resumption: AttemptResumption) -> None:
+    """Expire rollouts until cancelled. One with a checkpoint is paused, so that another holder can resume it.
 
-    While the log is full nothing is given up, because its end must be recorded.
+    While the log is full no rollout expires, because its end must be recorded.
     """
     while True:
         await asyncio.sleep(_LOOK_SECONDS)
-        for rollout, lapse in list(rollouts.lapsed()):
+        for rollout, lapse in list(rollouts.expired()):
             if rollout.is_marked and lapse != "forgotten":
-                await handover.pause(rollout)
-            elif sealer.log.has_room():
-                await sealer.give_up(rollout, _WHY[lapse])
+                await resumption.pause(rollout)
+            elif finalizer.log.has_room():
+                await finalizer.abort(rollout, _WHY[lapse])
 
 
-async def give_up_all(rollouts: Rollouts, sealer: Sealer) -> None:
-    """End everything that is open, because this process ends: no other gateway knows of it."""
+async def abort_all(rollouts: RolloutRegistry, finalizer: Finalizer) -> None:
+    """End all open rollouts, because this process ends, and no other gateway knows them."""
     for rollout in rollouts.live:
-        if sealer.log.has_room():
-            await sealer.give_up(rollout, "the gateway was stopped")
+        if finalizer.log.has_room():
+            await finalizer.abort(rollout, "the gateway was stopped")

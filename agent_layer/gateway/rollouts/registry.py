@@ -1,7 +1,4 @@
-"""This file holds the rollouts that a gateway knows, by name: open ones, and closed ones for as long as it answers.
-
-This file holds what a gateway does by itself: it gives up rollouts whose holders are gone, or keeps them paused.
-"""
+"""The rollouts that a gateway knows, by name: open ones, and the closed ones that it still answers for."""
 
 import time
 from collections import OrderedDict
@@ -15,19 +12,19 @@ from agent_layer.schema import make_trajectory_id
 from agent_layer.schema.wire import RenewedRollouts, RenewRequest
 
 Lapse: TypeAlias = Literal["idle", "expired", "forgotten"]
-"""Why nobody holds a rollout any more: it was not used, its key was not renewed, or it was paused for too long."""
+"""Why a rollout expires: it was not used, its key was not renewed, or it was paused for too long."""
 
 _MAX_CLOSED = 10_000
 """Closed rollouts that are still answered for; each is a few hundred bytes."""
 
 
-class Rollouts:
+class RolloutRegistry:
     """All rollouts that this process knows. A restarted gateway knows none: their attempts are lost.
 
     Args:
-        idle_seconds: a rollout that is not used for so long has lapsed.
-        paused_seconds: so has a paused one with which nobody goes on for so long.
-        counters: told of every rollout that is closed.
+        idle_seconds: without any use, after which a rollout expires.
+        paused_seconds: without a resume, after which a paused rollout expires.
+        counters: count every rollout that is closed.
         clock: seconds, from any beginning.
     """
 
@@ -54,7 +51,7 @@ class Rollouts:
         return list(self._live.values())
 
     def add(self, rollout: LiveRollout) -> LiveRollout:
-        """Take a rollout in; the same attempt opened again is the one that is there.
+        """Register a rollout; the same attempt opened again is the registered one.
 
         Raises: BadInputError: the attempt was closed before, or is paused.
         """
@@ -73,21 +70,21 @@ class Rollouts:
         self._newest[rollout_id] = max(attempt, self._newest.get(rollout_id, attempt))
         return found
 
-    def find_kept(self, trajectory_id: str) -> LiveRollout:
-        """Find an attempt with which somebody may go on.
+    def find_resumable(self, trajectory_id: str) -> LiveRollout:
+        """Find an attempt that a worker can resume.
 
         Raises: NotFoundError: there is none; it must be tried again from the beginning.
         """
         if found := self._live.get(trajectory_id):
             return found
-        why = "closed for good" if trajectory_id in self._closed else "not known here; was the gateway started anew?"
+        why = "closed for good" if trajectory_id in self._closed else "not known here; did the gateway restart?"
         raise NotFoundError(
             f"rollout {trajectory_id}: expected an attempt to go on with, found it {why}; count the attempt as lost and"
             " open another"
         )
 
-    def hand_on(self, rollout: LiveRollout) -> None:
-        """Put what another holder goes on with in the place of what there was."""
+    def replace(self, rollout: LiveRollout) -> None:
+        """Replace an attempt by what its next holder resumes."""
         rollout.used_at = self.now()
         self._live[rollout.trajectory_id] = rollout
 
@@ -105,15 +102,15 @@ class Rollouts:
         return self._live.get(trajectory_id) or self._closed.get(trajectory_id)
 
     def find(self, trajectory_id: str) -> LiveRollout:
-        """Find an attempt, closed ones included, that somebody uses now.
+        """Find an attempt, closed ones included, and count this as use.
 
         Raises: NotFoundError: this process never opened it.
         """
         found = self.look(trajectory_id)
         if found is None:
             raise NotFoundError(
-                f"rollout {trajectory_id}: this gateway does not know it; it was never opened here, or the gateway was"
-                " started anew since: count the attempt as lost and open another"
+                f"rollout {trajectory_id}: this gateway does not know it, because it was never opened here or the"
+                " gateway restarted since; count the attempt as lost and open another"
             )
         found.used_at = self.now()
         return found
@@ -128,7 +125,7 @@ class Rollouts:
         )
 
     def renew(self, trajectory_id: str, lease_seconds: float) -> bool:
-        """Let a key hold for so long from now; False: there is no open rollout of this name."""
+        """Let a key hold for ``lease_seconds`` from now; False: there is no open rollout of this name."""
         rollout = self._live.get(trajectory_id)
         if rollout is None or rollout.paused_at is not None or self._lapse_of(rollout) == "expired":
             return False
@@ -136,7 +133,7 @@ class Rollouts:
         return True
 
     def renew_all(self, asked: RenewRequest) -> RenewedRollouts:
-        """Renew many keys, and tell what each rollout does."""
+        """Renew many keys, and report what each rollout does."""
         unknown = [one for one in asked.trajectory_ids if not self.renew(one, asked.lease_seconds)]
         known = [self._live[one] for one in asked.trajectory_ids if one in self._live]
         return RenewedRollouts(
@@ -145,8 +142,8 @@ class Rollouts:
             calling=[one.trajectory_id for one in known if one.num_asking],
         )
 
-    def lapsed(self) -> Iterator[tuple[LiveRollout, Lapse]]:
-        """Open rollouts that are to be given up. One whose call runs is used."""
+    def expired(self) -> Iterator[tuple[LiveRollout, Lapse]]:
+        """Yield open rollouts that expire. A running call counts as use."""
         for rollout in self.live:
             if rollout.running:
                 rollout.used_at = self.now()

@@ -1,9 +1,7 @@
-"""This file holds how an attempt passes from one holder to the next: marked, paused, and gone on with.
+"""Resumption of attempts: an attempt passes from one holder to the next by a mark, a pause and a resume.
 
-A mark says how many calls have ended. Whoever goes on from there keeps these; all others are abandoned, those
-that
-run are cut off. The new holder gets a record and a key of its own: the old one stays closed for whoever still
-has it.
+A mark says how many calls have ended. The next holder resumes from it and keeps these calls; all others are abandoned,
+running ones are cancelled. It gets a record and a key of its own, and the old key stays closed.
 """
 
 import dataclasses
@@ -14,23 +12,23 @@ import msgspec
 
 from agent_layer.errors import BadInputError
 from agent_layer.gateway.rollouts.counters import Counters
-from agent_layer.gateway.rollouts.finalize import Sealer
-from agent_layer.gateway.rollouts.registry import Rollouts
+from agent_layer.gateway.rollouts.finalize import Finalizer
+from agent_layer.gateway.rollouts.registry import RolloutRegistry
 from agent_layer.gateway.rollouts.rollout import EndedCall, LiveRollout, new_key
 from agent_layer.schema import Resumed
 from agent_layer.schema.wire import MarkedRollout, Resumption
 
 
 @dataclass(frozen=True, kw_only=True)
-class Handover:
-    """Lets attempts change hands."""
+class AttemptResumption:
+    """Passes attempts from one holder to the next."""
 
-    rollouts: Rollouts
-    sealer: Sealer
+    rollouts: RolloutRegistry
+    finalizer: Finalizer
     counters: Counters
 
     def mark(self, rollout: LiveRollout) -> MarkedRollout:
-        """Tell how far an attempt has come; from now on it is kept for another holder when this one is gone.
+        """Return how far an attempt has come. From now on it is kept for another holder when this one is gone.
 
         Raises: RefusedError: it is closed or paused.
         """
@@ -39,7 +37,7 @@ class Handover:
         return _mark_of(rollout)
 
     async def pause(self, rollout: LiveRollout) -> MarkedRollout:
-        """Let nobody hold the attempt: its calls are cut off, its key opens nothing, and it waits for a resume.
+        """Take the attempt from its holder: its calls are cancelled, its key opens nothing, and it waits for a resume.
 
         Raises: RefusedError: it is closed.
         """
@@ -47,11 +45,11 @@ class Handover:
             rollout.check_is_open()
             rollout.paused_at = self.rollouts.now()
             self.counters.add("rollouts_paused")
-        await self.sealer.stop_calls(rollout)
+        await self.finalizer.stop_calls(rollout)
         return _mark_of(rollout)
 
     async def resume(self, trajectory_id: str, asked: Resumption) -> tuple[LiveRollout, list[str]]:
-        """Hand an attempt on, wherever its holder is.
+        """Pass an attempt to its next holder, even while the present one runs.
 
         Returns: what the new holder has, and the ids of the calls that are abandoned.
 
@@ -59,12 +57,14 @@ class Handover:
             NotFoundError: the attempt is closed, or not known here.
             BadInputError: the mark was not made of this attempt. BackPressureError: the log is full.
         """
-        held = self.rollouts.find_kept(trajectory_id)
+        held = self.rollouts.find_resumable(trajectory_id)
         _check_mark(held, asked)
-        self.sealer.check_room(held)
+        self.finalizer.check_room(held)
         while held.paused_at is None or held.running:
             await self.pause(held)
-            held = self.rollouts.find_kept(trajectory_id)  # somebody else may have been quicker, or have closed it
+            held = self.rollouts.find_resumable(
+                trajectory_id
+            )  # another client may have been quicker, or have closed it
         return self._hand_on(held, asked)
 
     def _hand_on(self, held: LiveRollout, asked: Resumption) -> tuple[LiveRollout, list[str]]:
@@ -78,13 +78,13 @@ class Handover:
             worker=asked.worker,
             abandoned=abandoned,
         )
-        held.logs.add(self.sealer.log.append(resumed))
+        held.logs.add(self.finalizer.log.append(resumed))
         going_on = _successor_of(held, left, asked.seconds)
         held.calls.abandon(going_on.abandoned)  # what is left behind is neither repeated nor continued
-        for table in (held.sequences, held.talks):
+        for table in (held.sequences, held.prompts):
             table.keep_only(lambda place: place.call_id not in going_on.abandoned)
         held.is_open = False
-        self.rollouts.hand_on(going_on)
+        self.rollouts.replace(going_on)
         self.counters.add("rollouts_resumed")
         return going_on, abandoned
 
@@ -118,5 +118,5 @@ def _successor_of(held: LiveRollout, left: list[EndedCall], seconds: float) -> L
         abandoned=held.abandoned | {one.call_id for one in left},
         running=set(),
         num_asking=0,
-        sign_at=held.budget.clock(),
+        active_at=held.budget.clock(),
     )

@@ -1,4 +1,4 @@
-"""This file holds how a client's retry finds the call that it repeats, so that no step is recorded twice."""
+"""Retries: how a repeated request finds the call that it repeats, so that no step is recorded twice."""
 
 import asyncio
 from collections import OrderedDict
@@ -9,8 +9,8 @@ from typing import TypeAlias
 import msgspec
 
 
-class Asking(msgspec.Struct, frozen=True, kw_only=True):
-    """By what a request can be recognised as a retry."""
+class RetryKey(msgspec.Struct, frozen=True, kw_only=True):
+    """Identifies a request as a retry."""
 
     call_id: str | None
     """From the header of the outermost layer."""
@@ -35,7 +35,7 @@ class Call:
     """Clients that wait for its answer besides the one that began it."""
     content_type: str = "application/json"
     answer: bytes | None = None
-    """What the client was sent; None while it runs, after a failure, and once it left the shelf."""
+    """What the client was sent; None while it runs, after a failure, and once the cache evicted it."""
 
     async def wait(self) -> bool:
         """Wait for its end; whether that was a whole answer."""
@@ -62,7 +62,7 @@ class CallTable:
     _by_key: dict[_Name, Call] = field(default_factory=dict[_Name, Call])
     _by_digest: dict[int, Call] = field(default_factory=dict[int, Call])
 
-    def find(self, asking: Asking) -> Call | None:
+    def find(self, asking: RetryKey) -> Call | None:
         """The call that this request repeats.
 
         Equal questions alone are never a repetition: agents sample. Nor are equal names: clients send the headers that
@@ -73,7 +73,20 @@ class CallTable:
             return call
         return self._by_digest.get(asking.digest) if asking.retry_count else None
 
-    def add(self, asking: Asking, minted_id: str) -> Call:
+    async def join(self, key: RetryKey) -> Call | None:
+        """Wait for the call that this request repeats; None: there is none that ends well, so it is to be made.
+
+        Of all clients that waited for a failed call one makes it again. The others find and join that call, because
+        nothing is awaited between this method's None and ``add``.
+        """
+        failed: Call | None = None
+        while (earlier := self.find(key)) is not failed and earlier is not None:
+            if await earlier.wait():
+                return earlier
+            failed = earlier
+        return None
+
+    def add(self, asking: RetryKey, minted_id: str) -> Call:
         """Begin a call under the id that was asked for, or a following one where a failed or running call has it."""
         call_id = wanted = asking.call_id or minted_id
         num_before = 0
@@ -98,8 +111,8 @@ class CallTable:
 
 
 @dataclass(slots=True)
-class AnswerShelf:
-    """The last answers of all rollouts, up to a number of bytes; older ones are let go."""
+class ResponseCache:
+    """LRU cache of the answers of all rollouts, bounded by bytes."""
 
     max_bytes: int = 16 << 20
     _bytes: int = 0
@@ -116,7 +129,7 @@ class AnswerShelf:
             self._bytes -= size
 
     def clear(self, calls: Iterable[Call]) -> None:
-        """Let go of answers that nobody may ask for any more; with small ones, the shelf would fill up for hours."""
+        """Evict the answers of closed rollouts; small ones would fill the cache for hours."""
         for call in calls:
             self._bytes -= self._calls.pop(call, 0)
             call.answer = None

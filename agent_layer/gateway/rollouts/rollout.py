@@ -1,23 +1,19 @@
-"""This file holds one attempt whose calls come through this gateway: its key, its budget and what it said so far.
-
-This file holds what an attempt may use up, and what of it is left: model calls, sampled tokens, time.
-
-This file holds the opening of rollouts: a request becomes an attempt with a key of its own.
-"""
+"""One attempt at a rollout, as its gateway holds it: key, budget, retries, and what it asked so far."""
 
 import asyncio
 import hmac
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import msgspec
 
 from agent_layer.errors import BadInputError
 from agent_layer.gateway.dialects import ChatRequest, RefusedError
-from agent_layer.gateway.rollouts.divergence import Recall
-from agent_layer.gateway.rollouts.media import Part, part_of
+from agent_layer.gateway.rollouts.divergence import AnsweredMessages
+from agent_layer.gateway.rollouts.media import Part, stored_part
 from agent_layer.gateway.rollouts.prefix import Hashed, PrefixTable
 from agent_layer.gateway.rollouts.retries import CallTable
 from agent_layer.schema import (
@@ -75,7 +71,7 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
         return {name: share for name, value in named.items() if value > share}
 
 
-class Place(msgspec.Struct, frozen=True):
+class PrefixAnchor(msgspec.Struct, frozen=True):
     """Where an answer stands among the conversations of its rollout."""
 
     call_id: str
@@ -92,13 +88,13 @@ class EndedCall(msgspec.Struct, frozen=True):
     num_sampled: int
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """A request, seen against what its rollout asked before."""
+class PromptContents(msgspec.Struct, frozen=True, kw_only=True):
+    """A request, compared with what its rollout asked before."""
 
     state: StepState
     contents: list[Content]
     """Messages and tools that are not stored for this trajectory yet."""
-    before: Place | None
+    before: PrefixAnchor | None
     """The answered call whose messages these begin with."""
     last_answer: int
     """Where in the history the last assistant message stands; -1: there is none."""
@@ -125,23 +121,23 @@ class LiveRollout:
     """The gateway writes its beginning and end; False: a worker does."""
     is_open: bool = True
     paused_at: float | None = None
-    """By the clock of ``Rollouts``: since when nobody holds it, so that its key opens nothing; None: somebody does."""
+    """By the registry's clock: since when no worker holds it, so that its key opens nothing; None: a worker does."""
     is_marked: bool = False
     """There is a checkpoint of it, from which another holder may go on."""
     is_resumed: bool = False
-    """Somebody did."""
+    """Another holder resumed it."""
     used_at: float = 0.0
-    """By the clock of ``Rollouts``."""
+    """By the clock of ``RolloutRegistry``."""
     end_of_key: float | None = None
     """By the same clock; None: the key holds until the rollout is closed."""
     num_asking: int = 0
     """Questions that wait for an answer, at an engine or for a place at one."""
-    sign_at: float = field(default_factory=time.monotonic)
-    """When a call last began or ended, by the clock of the budget."""
+    active_at: float = field(default_factory=time.monotonic)
+    """By the budget's clock: when a call last began or ended."""
     num_started: int = 0
     num_ended: int = 0
     num_sampled: int = 0
-    """Abandoned calls are given back: no holder's death uses up what the policy may do."""
+    """Without the tokens of abandoned calls: a holder's death uses up nothing of the budget."""
     ended: list[EndedCall] = field(default_factory=list[EndedCall])
     """In order of their end, until it is closed."""
     abandoned: set[str] = field(default_factory=set[str])
@@ -153,16 +149,16 @@ class LiveRollout:
     """None until it is ended here."""
     is_accepted: bool = False
     engine: str | None = None
-    """Address of the engine that answered last: its cache holds what was said so far."""
+    """Address of the engine that answered last: its cache holds the conversation."""
     logs: set[str] = field(default_factory=set[str])
     """Names of the log files in which its records lie."""
     calls: CallTable = field(default_factory=CallTable)
-    sequences: PrefixTable[Place] = field(default_factory=PrefixTable[Place])
+    sequences: PrefixTable[PrefixAnchor] = field(default_factory=PrefixTable[PrefixAnchor])
     """Token sequences, prompt and answer."""
-    talks: PrefixTable[Place] = field(default_factory=PrefixTable[Place])
+    prompts: PrefixTable[PrefixAnchor] = field(default_factory=PrefixTable[PrefixAnchor])
     """Message lists that were asked."""
-    said: Recall = field(default_factory=Recall)
-    """Messages that were answered."""
+    said: AnsweredMessages = field(default_factory=AnsweredMessages)
+    """Answers of the model."""
     stored: set[str] = field(default_factory=set[str])
     """Hashes of contents that are stored."""
     running: set[asyncio.Task[object]] = field(default_factory=set[asyncio.Task[object]])
@@ -173,27 +169,27 @@ class LiveRollout:
         return self.started.trajectory_id
 
     def check_holder(self, key: str | None) -> None:
-        """Raise RefusedError for whoever names a key that does not hold the attempt, or not any more."""
+        """Raise RefusedError when this key does not hold the attempt, or no longer does."""
         if key is None or (self.paused_at is None and hmac.compare_digest(key.encode(), self.api_key.encode())):
             return
         raise RefusedError(
             412,
             "rollout_handed_on",
-            f"rollout {self.trajectory_id}: whoever says this does not hold it any more, for it is paused or another"
-            " went on with it; leave it alone",
+            f"rollout {self.trajectory_id}: this key no longer owns the attempt (it was paused or resumed elsewhere);"
+            " stop using it",
         )
 
     @property
     def quiet_seconds(self) -> float:
         """Time since the last call began or ended."""
-        return self.budget.clock() - self.sign_at
+        return self.budget.clock() - self.active_at
 
-    def note_sign(self) -> None:
-        """A call has begun or ended."""
-        self.sign_at = self.budget.clock()
+    def record_activity(self) -> None:
+        """Record that a call has begun or ended."""
+        self.active_at = self.budget.clock()
 
     def check_is_open(self) -> None:
-        """Raise RefusedError when the attempt is closed, or nobody holds it."""
+        """Raise RefusedError when the attempt is closed or paused."""
         if self.paused_at is not None:
             raise RefusedError(
                 410,
@@ -219,15 +215,37 @@ class LiveRollout:
         """What is put in place of the sampling that a request asks for."""
         return self.sampling | self.budget.cap(asked | self.sampling, self.num_sampled)
 
-    def see(self, request: ChatRequest) -> Asked:
+    @contextmanager
+    def asking(self) -> Generator[None]:
+        """Count a question that waits for an answer inside the block."""
+        self.num_asking += 1
+        try:
+            yield
+        finally:
+            self.num_asking -= 1
+
+    @contextmanager
+    def running_task(self) -> Generator[None]:
+        """Cancel scope: closing the rollout cancels the current task inside the block."""
+        task = asyncio.current_task()
+        running = self.running
+        if task:
+            running.add(task)
+        try:
+            yield
+        finally:
+            if task:
+                running.discard(task)
+
+    def inspect_prompt(self, request: ChatRequest) -> PromptContents:
         """Name the request's messages and tools by hash, and find what it continues. Changes nothing."""
-        parts = [part_of(bytes(message)) for message in request.messages]
+        parts = [stored_part(bytes(message)) for message in request.messages]
         hashes = [part.hash for part in parts]
-        tools = None if request.tools is None else part_of(bytes(request.tools))
+        tools = None if request.tools is None else stored_part(bytes(request.tools))
         sequence = "".join(hashes).encode()
-        match, earlier = self.talks.find(sequence[:-_HASH_LENGTH])
+        match, earlier = self.prompts.find(sequence[:-_HASH_LENGTH])
         before = match.key if match else None
-        return Asked(
+        return PromptContents(
             state=StepState(messages=hashes, tools=tools and tools.hash),
             contents=self._new_contents([*parts, tools] if tools else parts),
             before=before,
@@ -238,9 +256,13 @@ class LiveRollout:
         )
 
     def forget_calls(self) -> None:
-        """Let go of what only further calls would need."""
+        """Drop what only further calls would need."""
         self.calls, self.stored, self.ended = CallTable(), set(), []
-        self.sequences, self.talks, self.said = PrefixTable[Place](), PrefixTable[Place](), Recall()
+        self.sequences, self.prompts, self.said = (
+            PrefixTable[PrefixAnchor](),
+            PrefixTable[PrefixAnchor](),
+            AnsweredMessages(),
+        )
 
     def _new_contents(self, parts: list[Part]) -> list[Content]:
         """What is not stored for this trajectory yet; where a part is stored, so are its images."""
@@ -266,16 +288,16 @@ def new_key() -> str:
     return f"{KEY_PREFIX}{secrets.token_urlsafe(24)}"
 
 
-def rollout_of(
+def new_rollout(
     request: OpenRequest, run: str, mint: Callable[[], str] = new_id, clock: Callable[[], float] = time.monotonic
 ) -> LiveRollout:
-    """Make what is asked for.
+    """Build the attempt that a client opens.
 
     Args:
         request: what the opener said.
         run: run of rollouts that name none.
         mint: makes ids of rollouts that have none.
-        clock: seconds, from any beginning.
+        clock: seconds from any beginning; measures the budget.
 
     Raises: BadInputError: a name cannot stand in addresses, or what is no sampling is to be overridden.
     """
@@ -295,7 +317,7 @@ def rollout_of(
         started=started,
         api_key=new_key(),
         budget=Budget(limits=request.limits or Limits(), clock=clock, opened_at=clock()),
+        active_at=clock(),
         sampling=request.sampling,
         is_ours=request.owner != "worker",
-        sign_at=clock(),
     )

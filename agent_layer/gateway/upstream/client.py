@@ -1,4 +1,4 @@
-"""This file holds the gateway's requests to engines, over connections that are kept and, to stop an engine, closed.
+"""Requests to engines, over connections that are kept for the next request, or closed to stop an engine.
 
 A client library would do more than an engine needs, at twice the processor time.
 """
@@ -97,7 +97,7 @@ class Upstream:
             self._let_go(place, connection)
 
     def close(self) -> None:
-        """Close what is not in use."""
+        """Close idle connections."""
         for connections in self._idle.values():
             for connection in connections:
                 connection.transport.abort()

@@ -1,4 +1,4 @@
-"""This file holds one connection to an engine: a request, its answer as it comes, then perhaps the next request."""
+"""One connection to an engine: a request, its answer as it comes, then perhaps the next request."""
 
 import asyncio
 from typing import cast

@@ -1,7 +1,6 @@
-"""This file holds how an HTTP/1.1 answer is read from bytes as they come: its head, and where its body ends.
+"""HTTP/1.1 answers, read from bytes as they come: the head, and where the body ends.
 
-Nothing here waits or owns a connection. It reads what RFC 9112 lets a server send, and refuses what could be
-read in
+Nothing here waits or owns a connection. It reads what RFC 9112 lets a server send, and refuses what could be read in
 two ways.
 """
 
@@ -44,7 +43,7 @@ class Body(Protocol):
     """What came after it."""
 
     def feed(self, received: bytes) -> bytes:
-        """Take what came; give what of it is content."""
+        """Add bytes that came; return those that are content."""
         ...
 
     def close(self) -> bool:
@@ -171,7 +170,7 @@ def read_head(received: bytes) -> tuple[Head | None, bytes]:
 def body_of(head: Head) -> Body:
     """How long the answer is (RFC 9112 §6.3, for a POST).
 
-    Raises: WireError: its length cannot be told, or its content is encoded, though nobody asked for that.
+    Raises: WireError: its length is ambiguous, or its content is encoded, though the request forbids that.
     """
     if head.fields.get(b"content-encoding", b"identity") != b"identity":
         raise WireError(f"expected plain content, found it {head.field('content-encoding')}-encoded")

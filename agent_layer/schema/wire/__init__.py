@@ -11,9 +11,16 @@ if TYPE_CHECKING:
     from agent_layer.schema.wire.gateway_api import (
         CALL_HEADER as CALL_HEADER,
     )
+    from agent_layer.schema.wire.gateway_api import CLOSE_ROLLOUT as CLOSE_ROLLOUT
+    from agent_layer.schema.wire.gateway_api import END_ROLLOUT as END_ROLLOUT
     from agent_layer.schema.wire.gateway_api import (
         KEY_PREFIX as KEY_PREFIX,
     )
+    from agent_layer.schema.wire.gateway_api import MARK_ROLLOUT as MARK_ROLLOUT
+    from agent_layer.schema.wire.gateway_api import OPEN_ROLLOUT as OPEN_ROLLOUT
+    from agent_layer.schema.wire.gateway_api import PAUSE_ROLLOUT as PAUSE_ROLLOUT
+    from agent_layer.schema.wire.gateway_api import RENEW_ROLLOUTS as RENEW_ROLLOUTS
+    from agent_layer.schema.wire.gateway_api import REWARD_ROLLOUT as REWARD_ROLLOUT
     from agent_layer.schema.wire.gateway_api import (
         ROLE_HEADER as ROLE_HEADER,
     )
@@ -32,6 +39,7 @@ if TYPE_CHECKING:
     from agent_layer.schema.wire.gateway_api import (
         EndedRollout as EndedRollout,
     )
+    from agent_layer.schema.wire.gateway_api import Endpoint as Endpoint
     from agent_layer.schema.wire.gateway_api import (
         EndRequest as EndRequest,
     )
@@ -50,6 +58,7 @@ if TYPE_CHECKING:
     from agent_layer.schema.wire.gateway_api import (
         OpenRequest as OpenRequest,
     )
+    from agent_layer.schema.wire.gateway_api import RecordedReward as RecordedReward
     from agent_layer.schema.wire.gateway_api import (
         RenewedRollouts as RenewedRollouts,
     )
@@ -82,6 +91,15 @@ else:
         __name__,
         {
             "agent_layer.schema.wire.gateway_api": (
+                "CLOSE_ROLLOUT",
+                "END_ROLLOUT",
+                "MARK_ROLLOUT",
+                "OPEN_ROLLOUT",
+                "PAUSE_ROLLOUT",
+                "RENEW_ROLLOUTS",
+                "REWARD_ROLLOUT",
+                "Endpoint",
+                "RecordedReward",
                 "AGENT_HEADER",
                 "CALL_HEADER",
                 "CloseRequest",

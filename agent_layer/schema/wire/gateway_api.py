@@ -3,7 +3,8 @@
 The server refuses fields that it does not know, because the client relies on them. A client ignores unknown fields.
 """
 
-from typing import Final, Literal, TypeAlias
+from typing import Final, Generic, Literal, TypeAlias, TypeVar
+from urllib.parse import quote
 
 import msgspec
 
@@ -18,6 +19,9 @@ from agent_layer.schema import (
     make_trajectory_id,
 )
 from agent_layer.schema.wire.trace import TraceContext
+
+B = TypeVar("B", bound=msgspec.Struct)
+A = TypeVar("A", bound=msgspec.Struct)
 
 EndStatus: TypeAlias = Literal["completed", "truncated", "failed", "cancelled", "lost", "dead"]
 """Statuses with which a rollout can be ended."""
@@ -182,6 +186,36 @@ class EndedRollout(msgspec.Struct, frozen=True, kw_only=True):
     reward: float | None = None
     started: int
     ended: int
+
+
+class RecordedReward(msgspec.Struct, frozen=True, kw_only=True):
+    """Id under which a reward is recorded."""
+
+    reward_id: str
+
+
+class Endpoint(msgspec.Struct, Generic[B, A], frozen=True, kw_only=True):
+    """One address of the gateway, shared by its server and its clients: a record in, a record out."""
+
+    path: str
+    """With names in braces."""
+    request: type[B]
+    answer: type[A]
+    method: Literal["POST"] = "POST"
+
+    def fill(self, **names: str) -> str:
+        """Return the path of a request."""
+        return self.path.format(**{name: quote(value) for name, value in names.items()})
+
+
+OPEN_ROLLOUT: Final = Endpoint(path="/rollouts", request=OpenRequest, answer=OpenedRollout)
+RENEW_ROLLOUTS: Final = Endpoint(path="/rollouts/renew", request=RenewRequest, answer=RenewedRollouts)
+MARK_ROLLOUT: Final = Endpoint(path="/rollouts/{rollout_id}/mark", request=HolderRequest, answer=MarkedRollout)
+PAUSE_ROLLOUT: Final = Endpoint(path="/rollouts/{rollout_id}/pause", request=HolderRequest, answer=MarkedRollout)
+CLOSE_ROLLOUT: Final = Endpoint(path="/rollouts/{rollout_id}/close", request=CloseRequest, answer=ClosedRollout)
+END_ROLLOUT: Final = Endpoint(path="/rollouts/{rollout_id}/end", request=EndRequest, answer=EndedRollout)
+REWARD_ROLLOUT: Final = Endpoint(path="/reward", request=RewardRequest, answer=RecordedReward)
+"""Below the address of the rollout itself, ``/r/{trajectory_id}``, and with its key."""
 
 
 def make_attempt_started(

@@ -16,7 +16,7 @@ from itertools import count, takewhile
 import pytest
 
 from agent_layer.engines.join import register_engine
-from agent_layer.gateway.http.peers import owner_of
+from agent_layer.gateway.http.peers import owner_slot
 from agent_layer.local.gateway_processes import GatewayProcesses
 from agent_layer.local.scripted.engine import ScriptedEngine
 from agent_layer.local.scripted.serving import serve_in_thread
@@ -88,7 +88,7 @@ def test_killed_under_load(settings, redis, wait_until):
     accepted = {one["trajectory_id"] for one in ended}
     assert all(len(stored[name]) == NUM_CALLS for name in accepted)
     lost = {name for name in stored if name not in accepted}
-    assert {owner_of(name.rpartition("-")[0], 2) for name in lost} <= {0}
+    assert {owner_slot(name.rpartition("-")[0], 2) for name in lost} <= {0}
 
 
 def test_the_shared_address_reaches_every_rollout(settings, redis):
@@ -125,7 +125,7 @@ def test_an_attempt_changes_hands_through_the_shared_address(settings, redis):
     store = open_store(settings)
     steps = [step.status for number in range(4) for step in store.get(f"{number}.hand-0").steps]
     assert sorted(steps) == ["aborted"] * 4 + ["ok"] * 4
-    assert {owner_of(f"{number}.hand", 2) for number in range(4)} == {0, 1}
+    assert {owner_slot(f"{number}.hand", 2) for number in range(4)} == {0, 1}
 
 
 def test_what_nobody_waits_for_ends_in_the_engine_through_the_shared_address_too(settings, redis, wait_until):

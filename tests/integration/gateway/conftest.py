@@ -154,7 +154,7 @@ def _switch():
 def hold(engine):
     """Let the engine think about its next word until the event is set that this gives: no answer ends before."""
     go_on = asyncio.Event()
-    engine._think = lambda _: go_on.wait()
+    engine._pause_before_word = lambda _: go_on.wait()
     return go_on
 
 

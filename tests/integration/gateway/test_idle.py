@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from agent_layer.gateway.rollouts.counters import Counters
-from agent_layer.gateway.rollouts.registry import Rollouts
-from agent_layer.gateway.rollouts.rollout import rollout_of
+from agent_layer.gateway.rollouts.registry import RolloutRegistry
+from agent_layer.gateway.rollouts.rollout import new_rollout
 from agent_layer.schema.rollout import Outcome
 from agent_layer.schema.wire.gateway_api import OpenRequest
 
@@ -20,12 +20,12 @@ def clock():
 
 @pytest.fixture
 def rollouts(clock):
-    return Rollouts(10, Counters(), clock)
+    return RolloutRegistry(10, Counters(), clock)
 
 
 @pytest.fixture
 def add(rollouts):
-    return lambda name: rollouts.add(rollout_of(OpenRequest(task_id="t", rollout_id=name), "run"))
+    return lambda name: rollouts.add(new_rollout(OpenRequest(task_id="t", rollout_id=name), "run"))
 
 
 def test_a_rollout_that_is_not_used_lapses(rollouts, add, clock):
@@ -35,7 +35,7 @@ def test_a_rollout_that_is_not_used_lapses(rollouts, add, clock):
     rollouts.find(used.trajectory_id)
     clock.seconds = 12.0
 
-    assert list(rollouts.lapsed()) == [(idle, "idle")]
+    assert list(rollouts.expired()) == [(idle, "idle")]
 
 
 async def test_a_rollout_whose_call_runs_is_used(rollouts, add, clock):
@@ -43,11 +43,11 @@ async def test_a_rollout_whose_call_runs_is_used(rollouts, add, clock):
     rollout.running.add(call)
 
     clock.seconds = 12.0
-    assert list(rollouts.lapsed()) == []
+    assert list(rollouts.expired()) == []
     rollout.running.discard(call)
     clock.seconds = 18.0
 
-    assert list(rollouts.lapsed()) == []
+    assert list(rollouts.expired()) == []
 
 
 def test_a_key_expires_unless_it_is_renewed(rollouts, add, clock):
@@ -59,7 +59,7 @@ def test_a_key_expires_unless_it_is_renewed(rollouts, add, clock):
     rollouts.renew(kept.trajectory_id, 5.0)
     clock.seconds = 6.0
 
-    assert list(rollouts.lapsed()) == [(left, "expired")]
+    assert list(rollouts.expired()) == [(left, "expired")]
     assert not rollouts.renew(left.trajectory_id, 5.0)
     assert not rollouts.renew("unheard-of-0", 5.0)
 

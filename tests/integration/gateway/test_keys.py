@@ -7,7 +7,7 @@ import aiohttp
 import pytest
 
 from agent_layer.errors import BadInputError
-from agent_layer.gateway.http.bind import check_exposure, tls_of
+from agent_layer.gateway.http.bind import check_exposure, load_tls
 from agent_layer.settings import Settings
 
 SENT = [("x-api-key", "{}"), ("Authorization", "Bearer {}"), ("authorization", "bearer {}")]
@@ -124,14 +124,14 @@ def test_a_certificate_that_is_none_is_said_in_one_sentence(tmp_path):
     (tmp_path / "gateway.pem").write_text("no certificate")
 
     with pytest.raises(BadInputError, match="AGENT_LAYER_TLS_CERT"):
-        tls_of(Settings(tls_cert=tmp_path / "gateway.pem"))
+        load_tls(Settings(tls_cert=tmp_path / "gateway.pem"))
 
 
 async def test_rollouts_work_over_tls(settings, run_gateway, certificate):
     cert, key = certificate
     mine = settings.model_copy(update={"api_key": "operator-key", "tls_cert": cert, "tls_key": key})
 
-    async with run_gateway(mine, tls=tls_of(mine)) as gateway:
+    async with run_gateway(mine, tls=load_tls(mine)) as gateway:
         trust = ssl.create_default_context(cafile=str(cert))
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=trust)) as gateway.session:
             opened = await gateway.open()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_layer.gateway.rollouts.media import part_of
+from agent_layer.gateway.rollouts.media import stored_part
 from agent_layer.schema.messages import resolve
 from agent_layer.schema.step import Content
 
@@ -26,12 +26,12 @@ def read(part):
 
 @given(values, st.booleans())
 def test_every_json_comes_back(value, is_ascii):
-    assert read(part_of(json.dumps(value, ensure_ascii=is_ascii).encode())) == value
+    assert read(stored_part(json.dumps(value, ensure_ascii=is_ascii).encode())) == value
 
 
 @pytest.mark.parametrize("url", [URL, URL.replace("/", "\\/")])
 def test_a_data_url_is_taken_out_however_its_slashes_are_written(url):
-    part = part_of(b'{"role": "user", "content": [{"image_url": {"url": "%b"}}]}' % url.encode())
+    part = stored_part(b'{"role": "user", "content": [{"image_url": {"url": "%b"}}]}' % url.encode())
 
     assert len(part.body) < 200
     assert list(map(json.loads, part.media.values())) == [URL]
@@ -39,7 +39,7 @@ def test_a_data_url_is_taken_out_however_its_slashes_are_written(url):
 
 @pytest.mark.parametrize("text", [f"look: {URL}", URL[:80]])
 def test_text_that_mentions_one_and_tiny_ones_stay(text):
-    assert part_of(json.dumps({"content": text}).encode()).media == {}
+    assert stored_part(json.dumps({"content": text}).encode()).media == {}
 
 
 async def test_an_image_is_stored_once_and_the_engine_sees_it(gateway):

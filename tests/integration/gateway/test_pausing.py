@@ -1,8 +1,8 @@
 """A paused attempt waits for its next holder; one that has a checkpoint is paused when its holder is gone."""
 
 from agent_layer.gateway.rollouts.counters import Counters
-from agent_layer.gateway.rollouts.registry import Rollouts
-from agent_layer.gateway.rollouts.rollout import rollout_of
+from agent_layer.gateway.rollouts.registry import RolloutRegistry
+from agent_layer.gateway.rollouts.rollout import new_rollout
 from agent_layer.schema.rollout import Outcome
 from agent_layer.schema.wire.gateway_api import OpenRequest
 
@@ -50,14 +50,14 @@ async def test_one_without_a_checkpoint_does_not(gateway, until):
 
 def test_a_paused_attempt_is_kept_for_so_long_and_no_longer():
     clock = SteppedClock()
-    rollouts = Rollouts(10, Counters(), clock, paused_seconds=100)
-    paused = rollouts.add(rollout_of(OpenRequest(task_id="t", rollout_id="r"), "run"))
+    rollouts = RolloutRegistry(10, Counters(), clock, paused_seconds=100)
+    paused = rollouts.add(new_rollout(OpenRequest(task_id="t", rollout_id="r"), "run"))
     paused.paused_at = 0.0
 
     clock.seconds = 99.0
-    assert list(rollouts.lapsed()) == []
+    assert list(rollouts.expired()) == []
     clock.seconds = 100.0
-    assert list(rollouts.lapsed()) == [(paused, "forgotten")]
+    assert list(rollouts.expired()) == [(paused, "forgotten")]
 
 
 async def test_a_paused_attempt_cannot_be_opened_anew_and_gives_way_to_the_next(gateway):

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from agent_layer.gateway.rollouts.retries import AnswerShelf, Asking, Call, CallTable
+from agent_layer.gateway.rollouts.retries import Call, CallTable, ResponseCache, RetryKey
 
 CALL = {"x-agent-layer-call": "call-1"}
 
@@ -101,7 +101,7 @@ async def test_retries_that_wait_for_a_call_that_fails_share_the_next_one(gatewa
 
 
 def test_a_retry_that_never_began_gives_no_later_one_the_id_of_a_recorded_call():
-    calls, asking = CallTable(), Asking(call_id="call", idempotency_key=None, retry_count=0, digest=1)
+    calls, asking = CallTable(), RetryKey(call_id="call", idempotency_key=None, retry_count=0, digest=1)
 
     ids: list[str] = []
     for is_started in (True, False, True, True):
@@ -114,13 +114,13 @@ def test_a_retry_that_never_began_gives_no_later_one_the_id_of_a_recorded_call()
 
 
 def test_calls_that_are_to_begin_have_different_ids():
-    calls, asking = CallTable(), Asking(call_id="call", idempotency_key=None, retry_count=0, digest=1)
+    calls, asking = CallTable(), RetryKey(call_id="call", idempotency_key=None, retry_count=0, digest=1)
 
     assert [calls.add(asking, "minted").call_id for _ in range(3)] == ["call", "call~1", "call~2"]
 
 
 def test_old_answers_leave_the_shelf():
-    shelf, calls = AnswerShelf(max_bytes=10), [Call("a"), Call("b"), Call("c")]
+    shelf, calls = ResponseCache(max_bytes=10), [Call("a"), Call("b"), Call("c")]
 
     for call in calls:
         shelf.keep(call, b"12345", "text/plain")
@@ -129,7 +129,7 @@ def test_old_answers_leave_the_shelf():
 
 
 def test_answers_that_nobody_may_ask_for_leave_the_shelf_and_make_room():
-    shelf, calls = AnswerShelf(max_bytes=10), [Call("a"), Call("b"), Call("c")]
+    shelf, calls = ResponseCache(max_bytes=10), [Call("a"), Call("b"), Call("c")]
     shelf.keep(calls[0], b"12345", "text/plain")
 
     shelf.clear([calls[0], Call("never answered")])

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_layer.gateway.rollouts.divergence import History, Recall, Returned, cause_of_break
+from agent_layer.gateway.rollouts.divergence import AnsweredMessages, History, Returned, cause_of_break
 
 
 def calls(arguments):
@@ -93,7 +93,7 @@ json_values = st.recursive(
 
 @given(st.dictionaries(st.text(max_size=5), json_values, min_size=1, max_size=4), st.booleans())
 def test_another_text_of_the_same_arguments_is_recognised(arguments, is_escaped):
-    recall, written = Recall(), json.dumps(arguments, ensure_ascii=is_escaped)
+    recall, written = AnsweredMessages(), json.dumps(arguments, ensure_ascii=is_escaped)
     recall.add(calls({"name": "add", "arguments": written}), "talk", 1)
     again = json.dumps(dict(reversed(arguments.items())), indent=1)
 
@@ -103,7 +103,7 @@ def test_another_text_of_the_same_arguments_is_recognised(arguments, is_escaped)
 
 
 def test_the_form_of_a_text_does_not_matter():
-    recall = Recall()
+    recall = AnsweredMessages()
     recall.add(said("hello"), "talk", 3)
 
     parts = {"role": "assistant", "content": [{"type": "text", "text": "hello"}], "refusal": None}

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_layer.gateway.calls.recording import runs_of
+from agent_layer.gateway.calls.recording import extend_policy_runs
 from agent_layer.gateway.dialects.chat import read_request
-from agent_layer.gateway.dialects.continuation import JoinedAnswer, may_be_continued
+from agent_layer.gateway.dialects.continuation import JoinedAnswer, supports_continuation
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_what_needs_a_parser_the_past_or_pictures_is_not_continued(fields):
 def is_continuable(fields):
     said = {"messages": [{"role": "user", "content": [{"type": "text", "text": "go"}]}], "max_tokens": 9, **fields}
     request = read_request(msgspec.json.encode(said))
-    return may_be_continued(request, request.sampling)
+    return supports_continuation(request, request.sampling)
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5)), max_size=8))
@@ -41,7 +41,7 @@ def test_runs_name_the_version_of_every_token(legs):
     runs, num_tokens = [], 0
     for version, num_new in legs:
         num_tokens += num_new
-        runs = runs_of(runs, version, num_tokens)
+        runs = extend_policy_runs(runs, version, num_tokens)
 
     expanded = [version for version, number in runs for _ in range(number)]
     assert expanded == [version for version, number in legs for _ in range(number)]

@@ -26,7 +26,7 @@ def choices(draw):
     return {"text": draw(texts), "token_ids": found, "logprobs": {"content": content}}
 
 
-def request_of(**fields):
+def build_request(**fields):
     return read_request(json.dumps({"messages": [], **fields}).encode())
 
 
@@ -54,7 +54,7 @@ def test_a_whole_answer(found, prompt, separators, wants):
     }
 
     answer = read_answer(
-        json.dumps(body, separators=separators).encode(), request_of(logprobs=wants, return_token_ids=wants), 3
+        json.dumps(body, separators=separators).encode(), build_request(logprobs=wants, return_token_ids=wants), 3
     )
 
     assert json.loads(answer.body) == (body if wants else hidden(body))
@@ -71,7 +71,7 @@ def test_a_stream_cut_anywhere(found, prompt, separators, size, wants):
         events.append({"choices": [{"index": 0, "delta": delta, **{n: one[n] for n in ("token_ids", "logprobs")}}]})
     written = b"".join(b"data: %b\n\n" % json.dumps(event, separators=separators).encode() for event in events)
     written += b"data: [DONE]\n\n"
-    stream = ChatStream(request_of(logprobs=wants, return_token_ids=wants))
+    stream = ChatStream(build_request(logprobs=wants, return_token_ids=wants))
 
     seen = b"".join(stream.feed(written[start : start + size]) for start in range(0, len(written), size))
 
@@ -87,7 +87,7 @@ def test_a_stream_cut_anywhere(found, prompt, separators, size, wants):
 
 
 def test_a_stream_is_complete_when_as_many_choices_ended_as_were_asked_for():
-    stream = ChatStream(request_of(n=2), num_choices=2)
+    stream = ChatStream(build_request(n=2), num_choices=2)
     seen = []
     for index in (0, 1):
         event = {"choices": [{"index": index, "delta": {"content": "x"}, "finish_reason": "stop"}]}
@@ -99,7 +99,7 @@ def test_a_stream_is_complete_when_as_many_choices_ended_as_were_asked_for():
 
 
 def test_tool_calls_add_up_by_index():
-    stream = ChatStream(request_of())
+    stream = ChatStream(build_request())
     for calls in (
         [{"index": 0, "id": "a", "type": "function", "function": {"name": "f", "arguments": ""}}],
         [{"index": 0, "function": {"arguments": '{"x"'}}, {"index": 1, "id": "b", "function": {"name": "g"}}],
@@ -116,6 +116,6 @@ def test_tool_calls_add_up_by_index():
 
 @pytest.mark.parametrize("line", [b": ping", b"event: x", b"data: {broken"])
 def test_what_is_no_event_passes_through(line):
-    stream = ChatStream(request_of())
+    stream = ChatStream(build_request())
 
     assert stream.feed(line + b"\n\n") == line + b"\n\n"

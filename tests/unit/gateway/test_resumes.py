@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 
 from agent_layer.cli.ui.trajectory_text import describe_trajectory
 from agent_layer.gateway.rollouts.counters import Counters
-from agent_layer.gateway.rollouts.finalize import Sealer
-from agent_layer.gateway.rollouts.registry import Rollouts
-from agent_layer.gateway.rollouts.resume import Handover
-from agent_layer.gateway.rollouts.retries import AnswerShelf
-from agent_layer.gateway.rollouts.rollout import EndedCall, rollout_of
+from agent_layer.gateway.rollouts.finalize import Finalizer
+from agent_layer.gateway.rollouts.registry import RolloutRegistry
+from agent_layer.gateway.rollouts.resume import AttemptResumption
+from agent_layer.gateway.rollouts.retries import ResponseCache
+from agent_layer.gateway.rollouts.rollout import EndedCall, new_rollout
 from agent_layer.infra.redis.keys import Keys
 from agent_layer.schema.record import Logprobs, TokenIds
 from agent_layer.schema.rollout import AttemptStarted, Resumed
@@ -46,12 +46,12 @@ class Life:
 
     def __init__(self):
         self.log = _Log()
-        rollouts = Rollouts(1e9, Counters())
-        sealer = Sealer(
-            settings=Settings(), rollouts=rollouts, log=self.log, redis=None, keys=Keys("n"), shelf=AnswerShelf()
+        rollouts = RolloutRegistry(1e9, Counters())
+        finalizer = Finalizer(
+            settings=Settings(), rollouts=rollouts, log=self.log, redis=None, keys=Keys("n"), cache=ResponseCache()
         )
-        self.handover = Handover(rollouts=rollouts, sealer=sealer, counters=Counters())
-        self.held = rollouts.add(rollout_of(OpenRequest(task_id="q", rollout_id="t"), "r"))
+        self.resumption = AttemptResumption(rollouts=rollouts, finalizer=finalizer, counters=Counters())
+        self.held = rollouts.add(new_rollout(OpenRequest(task_id="q", rollout_id="t"), "r"))
         self.path = []
         """What the agent has in its mind: kept calls, each with the tokens up to its end."""
         self.checkpoints = []
@@ -83,14 +83,14 @@ class Life:
             self.path.append((call_id, length + len(delta) + len(answer)))
 
     def save(self):
-        self.checkpoints.append((self.handover.mark(self.held), list(self.path), self.num_calls))
+        self.checkpoints.append((self.resumption.mark(self.held), list(self.path), self.num_calls))
 
     def resume(self, which):
         """Go on from one of the checkpoints; those that came after it are gone."""
         del self.checkpoints[which + 1 :]
         mark, path, _ = self.checkpoints[which]
         self.held, _ = asyncio.run(
-            self.handover.resume("t-0", Resumption(calls=mark.calls, seconds=mark.seconds, worker="w"))
+            self.resumption.resume("t-0", Resumption(calls=mark.calls, seconds=mark.seconds, worker="w"))
         )
         self.path = list(path)
 

@@ -88,7 +88,7 @@ def test_a_run_whose_engines_are_away_is_not_answered_by_foreign_weights():
     rotation.update([engine_of("a", run="home"), engine_of("b", run="r", state="draining")], {})
 
     assert chosen(rotation, "r") == set()
-    assert "b is draining" in rotation.why_none("r", 1)
+    assert "b is draining" in rotation.explain_none("r", 1)
 
 
 def test_engines_too_far_behind_get_no_calls():
@@ -109,11 +109,11 @@ def test_only_named_and_joined_engines_are_used_and_drained_ones_are_not():
 def test_a_failed_engine_is_the_last_resort_until_it_is_well():
     rotation = Rotation("r")
     rotation.update([engine_of("a"), engine_of("b")], {})
-    rotation.note_failure("a")
+    rotation.record_failure("a")
     assert chosen(rotation, "r") == {"b"}
-    rotation.note_failure("b")
+    rotation.record_failure("b")
     assert chosen(rotation, "r") == {"a", "b"}
-    rotation.note_answer("a", None)
+    rotation.record_success("a", None)
     assert chosen(rotation, "r") == {"a"}
 
 
@@ -122,7 +122,7 @@ def test_own_calls_are_not_counted_twice():
     rotation.update([engine_of("a")], {})
     load = rotation.load_of("a")
     load.in_flight = 3
-    rotation.note_answer("a", read_gauges('vllm:num_requests_running{engine="0"} 4.0\n'))
+    rotation.record_success("a", read_gauges('vllm:num_requests_running{engine="0"} 4.0\n'))
 
     assert (load.others, load.num_calls) == (1, 4)
 

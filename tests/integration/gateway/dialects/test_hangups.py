@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from agent_layer.gateway.calls.disconnects import HangUps
+from agent_layer.gateway.calls.disconnects import DisconnectWatcher
 from agent_layer.gateway.rollouts.retries import Call
 from agent_layer.schema.wire.gateway_api import CALL_HEADER
 
@@ -58,14 +58,14 @@ async def test_a_client_that_leaves_the_queue_never_reaches_the_engine(gateway, 
 
 async def test_a_call_that_another_client_joined_goes_on(until):
     async def wait_with(call):
-        with hangups.watch(left):
-            hangups.note(call)
+        with disconnects.watch(left) as client:
+            client.call = call
             await asyncio.Event().wait()
 
-    hangups, left = HangUps(seconds=0.001), SimpleNamespace(transport=None)
+    disconnects, left = DisconnectWatcher(seconds=0.001), SimpleNamespace(transport=None)
     calls = [Call("joined", num_joined=1), Call("alone")]
     joined, alone = [asyncio.create_task(wait_with(call)) for call in calls]
-    watching = asyncio.create_task(hangups.run())
+    watching = asyncio.create_task(disconnects.run())
     await until(alone.cancelled)
     assert not joined.done()
 

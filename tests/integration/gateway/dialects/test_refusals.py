@@ -6,7 +6,7 @@ import pytest
 from aiohttp import web
 
 from agent_layer.errors import BadInputError
-from agent_layer.gateway.dialects.refusals import sentence_of
+from agent_layer.gateway.dialects.refusals import read_engine_error
 
 HELLO = [{"role": "user", "content": "hi"}]
 ASKS = {
@@ -126,4 +126,4 @@ async def test_an_unknown_response_is_said_to_be_unknown(gateway, clients):
     ],
 )
 def test_sentences_of_engines(body, told):
-    assert sentence_of(body) == told
+    assert read_engine_error(body) == told

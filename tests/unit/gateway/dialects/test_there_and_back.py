@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from agent_layer.gateway.dialects.base import Exchange
 from agent_layer.gateway.dialects.chat import read_request
-from agent_layer.gateway.dialects.chat_answer import ChatAnswer, action_of
+from agent_layer.gateway.dialects.chat_answer import ChatAnswer, build_action
 from agent_layer.gateway.dialects.messages import Messages
 from agent_layer.gateway.dialects.responses import Responses
-from agent_layer.gateway.dialects.stream import blocks_of, message_of
+from agent_layer.gateway.dialects.stream import join_blocks, split_blocks
 from agent_layer.schema.record import TokenIds
 
 numbers = st.integers(-9, 9) | st.floats(-9, 9)
@@ -44,7 +44,7 @@ def answers(draw):
 
 def answer_of(message):
     return ChatAnswer(
-        body=b"", prompt_token_ids=TokenIds([1, 2]), actions=[action_of(message, TokenIds([3]), None, "stop", 0)]
+        body=b"", prompt_token_ids=TokenIds([1, 2]), actions=[build_action(message, TokenIds([3]), None, "stop", 0)]
     )
 
 
@@ -64,7 +64,7 @@ def reread(dialect, body):
 
 
 def canonical(message):
-    return message_of(blocks_of(message))
+    return join_blocks(split_blocks(message))
 
 
 @given(answers(), answers())
@@ -163,7 +163,7 @@ def test_a_streamed_response_is_the_whole_one(message, size):
     for event in events:
         if event["type"].endswith(".delta"):
             deltas[event["output_index"]] = deltas.get(event["output_index"], "") + event["delta"]
-    assert "".join(deltas.values()) == "".join(block.text for block in blocks_of(message))
+    assert "".join(deltas.values()) == "".join(block.text for block in split_blocks(message))
     assert canonical(stream.answer(0).actions[0].message) == canonical(message)
 
 

@@ -1,0 +1,265 @@
+"""One model call as one object: parsed → admitted → running → ended, each phase entered once.
+
+parsed      the request is read and compared with earlier calls of its rollout (``ParsedCall``)
+admitted    it has an id, under which retries wait for it; no record names it yet
+running     its start is recorded: the request may leave for an engine
+ended       its end is recorded: the last byte of the answer may leave for the client
+
+A call that never runs leaves no record. A call that runs records exactly one end, whatever stops it.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final, Literal
+
+import msgspec
+
+from agent_layer.engines import Engine
+from agent_layer.gateway.calls.recording import Context, end_part, extend_policy_runs, remember
+from agent_layer.gateway.calls.requests import read_agent, read_role
+from agent_layer.gateway.dialects import ChatAnswer, ChatRequest, Dialect, Exchange
+from agent_layer.gateway.engines import ExternalModel
+from agent_layer.gateway.rollouts import Call, EndedCall, LiveRollout, Log, PromptContents, RetryKey
+from agent_layer.schema import Action, JsonObject, PolicyRun, StepPart, StepStatus
+from agent_layer.schema.wire import parse_trace
+
+
+class Phase(StrEnum):
+    """How far an admitted call has come."""
+
+    ADMITTED = "admitted"
+    RUNNING = "running"
+    ENDED = "ended"
+
+
+class ParsedCall(msgspec.Struct, frozen=True, kw_only=True):
+    """A request, read, and the rollout that sends it."""
+
+    rollout: LiveRollout
+    request: ChatRequest
+    prompt: PromptContents
+    retry_key: RetryKey
+    headers: Mapping[str, str]
+    dialect: Dialect
+    """Of the request and of its answer."""
+
+
+class Ending(msgspec.Struct, frozen=True):
+    """How a call ended, and what came of its answer."""
+
+    status: StepStatus
+    answer: ChatAnswer | None = None
+    error: str | None = None
+
+
+CUT_OFF: Final = Ending("aborted", error="the call was cut off")
+
+
+class RecordedTarget(msgspec.Struct, frozen=True, kw_only=True):
+    """What a step part names of the server that answers. None: not known."""
+
+    engine: str
+    model: str
+    logprobs_mode: Literal["raw", "processed"] | None = None
+    template_hash: str | None = None
+    tokenizer_hash: str | None = None
+
+
+class Route(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a call goes, what is sent there, and what its record names."""
+
+    url: str
+    """Without a path."""
+    model: str
+    version: int
+    """Policy version of the answer; 0 for an external model, whose answers no policy samples."""
+    engine: Engine | None
+    """Holds a place for the call; None: an external model answers."""
+    headers: Mapping[str, str]
+    body: bytes
+    sampling: JsonObject
+    """Everything that shapes the answer, overrides included."""
+    recorded: RecordedTarget
+
+
+def route_call(parsed: ParsedCall, target: Engine | ExternalModel) -> Route:
+    """Express a request for its target: the policy's engine, or a model that another party serves."""
+    request = parsed.request
+    match target:
+        case ExternalModel():
+            return Route(
+                url=target.url,
+                model=target.model,
+                version=0,
+                engine=None,
+                headers=target.headers,
+                body=request.for_provider(target.model),
+                sampling=request.sampling,
+                recorded=RecordedTarget(engine="litellm", model=target.model),
+            )
+        case Engine():
+            overrides = parsed.rollout.sampling_for(request.sampling)
+            return Route(
+                url=target.url,
+                model=target.model,
+                version=target.version,
+                engine=target,
+                headers={},
+                body=request.for_engine(target.model, overrides),
+                sampling=request.sampling | overrides,
+                recorded=RecordedTarget(
+                    engine=target.url,
+                    model=target.model,
+                    logprobs_mode=target.logprobs_mode,
+                    template_hash=target.template_hash,
+                    tokenizer_hash=target.tokenizer_hash,
+                ),
+            )
+
+
+@dataclass(kw_only=True, slots=True, eq=False)
+class ModelCall:
+    """An admitted call.
+
+    Args:
+        parsed: what the client asks.
+        entry: the call as its retries find it.
+        log: where its start and end are recorded.
+    """
+
+    parsed: ParsedCall
+    entry: Call
+    log: Log
+    phase: Phase = Phase.ADMITTED
+    route: Route = field(init=False)
+    """The last target."""
+    held: Engine | None = None
+    """The engine at which the call has a place; None: it waits for one, or an external model answers."""
+    start: StepPart = field(init=False)
+    """Recorded when it began to run."""
+    has_sent: bool = False
+    """Part of an answer is on its way to the client: neither an error nor another engine's answer can follow."""
+    ending: Ending = CUT_OFF
+    """What ``end`` records."""
+    is_moved: bool = False
+    """The engine of its start failed."""
+    policy_runs: Sequence[PolicyRun] = ()
+    """Versions that sampled the part of the answer before the last preemption."""
+
+    @property
+    def rollout(self) -> LiveRollout:
+        """The rollout that calls."""
+        return self.parsed.rollout
+
+    def assign(self, target: Engine | ExternalModel) -> None:
+        """Take a place at a target."""
+        self.route = route_call(self.parsed, target)
+        self.held = self.route.engine
+
+    def begin(self) -> None:
+        """Record the start. The request may leave once this returned.
+
+        Raises: RefusedError: the rollout was closed, or its budget is used up. BackPressureError: the log is full.
+        """
+        rollout, contents = self.rollout, self.parsed.prompt.contents
+        rollout.check_may_call()
+        start = self._start_part()
+        rollout.logs.add(self.log.append(*contents, start))
+        for content in contents:
+            rollout.stored.add(content.hash)
+        rollout.num_started += 1
+        rollout.record_activity()
+        self.start, self.phase = start, Phase.RUNNING
+        self.entry.is_started = True
+
+    def move(self, target: Engine | ExternalModel) -> None:
+        """Go on at another target, because the one before failed."""
+        self.assign(target)
+        self.is_moved, self.policy_runs = True, ()
+
+    def preempt(self, num_tokens: int) -> Engine | None:
+        """Leave the engine in the middle of an answer.
+
+        Args:
+            num_tokens: all that are sampled by now, before and after earlier preemptions.
+
+        Returns: the engine that the call leaves, whose place is to be released.
+        """
+        self.policy_runs = extend_policy_runs(self.policy_runs, self.route.version, num_tokens)
+        left, self.held = self.held, None
+        return left
+
+    def end(self) -> None:
+        """Record ``ending``. The last byte of the answer may leave once this returned.
+
+        Raises: BackPressureError: the log is full; the answer must not be sent, because it would not be stored.
+        """
+        rollout, entry, ending = self.rollout, self.entry, self.ending
+        is_whole = ending.status == "ok"
+        context: Context | None = None
+        if ending.answer:
+            context = remember(rollout, entry.call_id, self.parsed.prompt, ending.answer, is_whole=is_whole)
+        self.phase = Phase.ENDED
+        part = self._complete(end_part(self.start, context, ending.answer, ending.status, ending.error))
+        rollout.logs.add(self.log.append(part))
+        rollout.num_ended += 1
+        sampled = sum(len(action.response_token_ids or ()) for action in part.actions or ())
+        rollout.ended.append(EndedCall(entry.call_id, sampled))
+        rollout.record_activity()
+        entry.is_good = is_whole
+        if is_whole and self.start.role != "aux" and part.capture_level != "tokens":
+            rollout.untokened.append(entry.call_id)
+
+    def exchange(self) -> Exchange:
+        """Return what the dialect must know to write the answer."""
+        num_choices = self.route.sampling.get("n")
+        return Exchange(
+            request=self.parsed.request,
+            trajectory_id=self.start.trajectory_id,
+            call_id=self.start.call_id,
+            model=self.route.model,
+            at=int(self.start.at),
+            num_choices=num_choices if isinstance(num_choices, int) else 1,
+        )
+
+    def _start_part(self) -> StepPart:
+        parsed, route = self.parsed, self.route
+        request, prompt, trace = parsed.request, parsed.prompt, parse_trace(parsed.headers)
+        temperature = route.sampling.get("temperature")
+        return StepPart(
+            trajectory_id=self.rollout.trajectory_id,
+            call_id=self.entry.call_id,
+            run=self.rollout.started.run,
+            source="gateway",
+            phase="start",
+            at=time.time(),
+            agent=read_agent(parsed.headers),
+            role=read_role(parsed.headers) if route.engine else "aux",
+            conversation=prompt.before.conversation if prompt.before else self.entry.call_id,
+            parent_call=prompt.before.call_id if prompt.before else None,
+            trace_id=trace and trace.trace_id,
+            span_id=trace and trace.span_id,
+            state=prompt.state,
+            sampling_asked=request.sampling_asked,
+            sampling_applied=route.sampling,
+            temperature=float(temperature) if isinstance(temperature, int | float) else None,
+            **msgspec.structs.asdict(route.recorded),
+        )
+
+    def _complete(self, part: StepPart) -> StepPart:
+        """Add what became of the call on its way: an external model, preemptions, another engine."""
+        if self.route.engine is None:
+            part = msgspec.structs.replace(part, capture_level="text", findings=[])
+        if self.policy_runs:
+            actions = [self._versioned(action) for action in part.actions or ()] or None
+            part = msgspec.structs.replace(part, actions=actions, findings=[*part.findings, "continued"])
+        if not self.is_moved:
+            return part
+        moved = msgspec.structs.asdict(self.route.recorded)
+        return msgspec.structs.replace(part, findings=[*part.findings, "engine_changed"], **moved)
+
+    def _versioned(self, action: Action) -> Action:
+        runs = extend_policy_runs(self.policy_runs, self.route.version, len(action.response_token_ids or ()))
+        return msgspec.structs.replace(action, policy_versions=runs)

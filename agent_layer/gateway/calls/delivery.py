@@ -1,0 +1,219 @@
+"""How an engine's reply becomes the client's response.
+
+The last byte must wait until the end of the call is recorded. So each answer comes in two parts: everything up to its
+last bytes, which sets how the call ended, and ``finish``, which sends them.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from aiohttp import hdrs, web
+
+from agent_layer.errors import BadInputError, EngineError
+from agent_layer.gateway.calls.call import Ending, ModelCall
+from agent_layer.gateway.dialects import (
+    AnswerStream,
+    ChatAnswer,
+    ChatRequest,
+    RefusedError,
+    error_shape,
+    is_openai_error,
+    openai_error,
+    read_answer,
+    read_engine_error,
+    refusal,
+)
+from agent_layer.gateway.rollouts import Call
+from agent_layer.schema.wire import CALL_HEADER
+
+_JSON, _STREAM = "application/json", "text/event-stream"
+_LONGEST_ERROR = 2000
+_FIRST_ERROR = 400
+
+
+class Reply(Protocol):
+    """An engine's answer whose head has come."""
+
+    @property
+    def status(self) -> int:
+        """HTTP status."""
+        ...
+
+    @property
+    def content_type(self) -> str:
+        """Without parameters, in small letters."""
+        ...
+
+    async def read(self) -> bytes:
+        """Return the whole body."""
+        ...
+
+    def pieces(self) -> AsyncIterator[bytes]:
+        """Yield the body as it comes."""
+        ...
+
+
+class Delivery(Protocol):
+    """An answer whose last bytes wait."""
+
+    content_type: str
+
+    @property
+    def body(self) -> bytes:
+        """Everything that the client is sent; complete after ``finish``."""
+        ...
+
+    async def finish(self) -> web.StreamResponse:
+        """Send the rest. The call's end must be recorded."""
+        ...
+
+
+async def read_reply(call: ModelCall, http: web.Request, reply: Reply) -> Delivery:
+    """Read an engine's reply up to its last bytes, and set how the call ends.
+
+    Raises: EngineError: the engine broke off before the client saw anything, or its answer cannot be read.
+    """
+    if reply.status != 200:
+        return _refuse(call, http.path, reply.status, await reply.read())
+    if reply.content_type == _STREAM:
+        return await _relay_stream(call, http, reply)
+    parsed = call.parsed
+    answer = read_answer(await reply.read(), parsed.request, call.route.version)
+    body = parsed.dialect.write(answer, call.exchange())
+    is_preempted = any(action.finish_reason == "abort" for action in answer.actions)
+    call.ending = Ending("aborted" if is_preempted else "ok", answer)
+    return WholeAnswer(_respond(call.entry, body, _JSON), body)
+
+
+def repeat_response(call: Call, request: ChatRequest) -> web.Response:
+    """Answer a retry with what the client was sent before.
+
+    Raises: RefusedError: the answer left the cache. BadInputError: the retry changes between whole and streamed.
+    """
+    if call.answer is None:
+        raise RefusedError(
+            410,
+            "answer_gone",
+            f"call {call.call_id}: it was answered, and the answer is not kept any more; ask under another call id",
+        )
+    if (call.content_type == _STREAM) != request.is_streamed:
+        raise BadInputError(
+            f"call {call.call_id}: expected to be repeated as it was asked, found stream={request.is_streamed} the"
+            " second time; repeat it in the same form, or ask under another call id"
+        )
+    return _respond(call, call.answer, call.content_type)
+
+
+@dataclass(slots=True)
+class WholeAnswer:
+    """An answer, or an error, in one piece."""
+
+    response: web.Response
+    body: bytes
+    content_type: str = _JSON
+
+    async def finish(self) -> web.Response:
+        """See Delivery."""
+        return self.response
+
+
+@dataclass(slots=True)
+class StreamedAnswer:
+    """An answer that the client reads as it comes."""
+
+    response: web.StreamResponse
+    stream: AnswerStream
+    pieces: AsyncIterator[bytes]
+    content_type: str = _STREAM
+    last: bytes = b""
+    """Not sent yet."""
+    is_client_gone: bool = False
+    _sent: list[bytes] = field(default_factory=list[bytes])
+
+    @property
+    def body(self) -> bytes:
+        """See Delivery."""
+        return b"".join(self._sent)
+
+    async def send(self, piece: bytes) -> None:
+        """Send a piece; a client that left is noted."""
+        self._sent.append(piece)
+        try:
+            if piece:
+                await self.response.write(piece)
+        except ConnectionError:
+            self.is_client_gone = True
+
+    async def finish(self) -> web.StreamResponse:
+        """Send what waits, then read the engine's body to its end: so its connection serves the next call."""
+        if not self.is_client_gone:
+            await self.send(self.last)
+        try:
+            while not self.is_client_gone and (received := await anext(self.pieces, None)) is not None:
+                await self.send(self.stream.feed(received))
+        except EngineError as error:
+            await self.send(self.stream.fail(str(error)))
+        return self.response
+
+
+async def _relay_stream(call: ModelCall, http: web.Request, reply: Reply) -> StreamedAnswer:
+    pieces = reply.pieces()
+    received = await anext(pieces, None)  # an engine that fails before this can be replaced by another
+    stream = call.parsed.dialect.stream(call.exchange())
+    headers = {hdrs.CONTENT_TYPE: _STREAM, CALL_HEADER: call.entry.call_id}
+    answer = StreamedAnswer(web.StreamResponse(headers=headers), stream, pieces)
+    call.has_sent = True
+    try:
+        await answer.response.prepare(http)
+    except ConnectionError:  # the client left before its answer began
+        raise asyncio.CancelledError from None
+    try:
+        while received is not None and not answer.is_client_gone:
+            seen = stream.feed(received)
+            if stream.is_done:
+                answer.last = seen
+                return answer
+            await answer.send(seen)
+            if not answer.is_client_gone:
+                received = await anext(pieces, None)
+        if not answer.is_client_gone:
+            answer.last = _close_stream(call, stream)
+    except EngineError as error:
+        answer.last = stream.fail(str(error))
+    finally:
+        call.ending = _stream_ending(stream.answer(call.route.version), stream)
+    return answer
+
+
+def _close_stream(call: ModelCall, stream: AnswerStream) -> bytes:
+    """Return what the client must see of a stream that the engine closed without its closing event."""
+    if stream.error is not None:
+        return b""
+    seen = stream.feed(b"\n")
+    stream.answer(call.route.version)  # reads what waits, and finds errors there
+    if stream.is_done or stream.error is not None:
+        return seen
+    cut = f"engine {call.route.url}: its stream ended before its answer did; ask again"
+    return seen + (stream.feed(b"data: [DONE]\n\n") if stream.is_complete else stream.fail(cut))
+
+
+def _stream_ending(answer: ChatAnswer, stream: AnswerStream) -> Ending:
+    if stream.error is not None:
+        return Ending("error", answer, stream.error[:_LONGEST_ERROR])
+    return Ending("ok", answer) if stream.is_complete else Ending("aborted", answer, "the stream was cut off")
+
+
+def _refuse(call: ModelCall, path: str, status: int, body: bytes) -> WholeAnswer:
+    found = body[:_LONGEST_ERROR].decode("utf-8", "replace")
+    if status < _FIRST_ERROR:
+        raise EngineError(f"engine {call.route.url}: expected an answer or an error, found status {status} {found}")
+    call.ending = Ending("error", error=f"{status} {found}")
+    if error_shape(path) is openai_error and is_openai_error(body):
+        return WholeAnswer(web.Response(status=status, body=body, content_type=_JSON), body)
+    return WholeAnswer(refusal(path, status, *read_engine_error(body[:_LONGEST_ERROR])), body)
+
+
+def _respond(call: Call, body: bytes, content_type: str) -> web.Response:
+    return web.Response(body=body, headers={hdrs.CONTENT_TYPE: content_type, CALL_HEADER: call.call_id})
