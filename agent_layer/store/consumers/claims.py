@@ -35,6 +35,11 @@ _BATCH_GROUPS = 256
 
 _ALL_SPLITS = ",".join(get_args(Split))
 
+log = logging.getLogger(__name__)
+
+_PER_CLAIM = 3
+"""Renewals before claims lapse: two may fail."""
+
 
 class Consumer(msgspec.Struct, frozen=True):
     """A consumer of one run, and its member. Acknowledgements are stored under its name and run.
@@ -164,12 +169,6 @@ def _group_of(record: bytes) -> Group:
     raise CorruptRecordError(
         f"group index: expected groups, found {type(group).__name__}; run 'agent-layer store check'"
     )
-
-
-log = logging.getLogger(__name__)
-
-_PER_CLAIM = 3
-"""Renewals before claims lapse: two may fail."""
 
 
 def keep_renewed(claims: Claims) -> None:

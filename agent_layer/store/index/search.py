@@ -14,86 +14,18 @@ from agent_layer.store.index.index import Index, Position, ScanRequest, Zone, sc
 from agent_layer.store.index.planner import Order, Ordering, choose_buckets, find_ordering, plan_blocks, still_needed
 from agent_layer.store.index.rows import TrajectoryRow
 
-
-class Explanation(msgspec.Struct, frozen=True, kw_only=True):
-    """How a search found its answer."""
-
-    lead: str
-    """The condition that the fewest trajectories meet."""
-    conditions: dict[str, int]
-    """Condition → how many trajectories meet it alone."""
-    num_trajectories: int
-    """In the whole index."""
-    num_blocks: int
-    """Of 2,048 trajectories each, in the whole index."""
-    num_planned: int
-    """Blocks that can hold answers: every requested value occurs in them, and their zones overlap each range."""
-    num_read: int
-    """Blocks that were scanned before the answer was complete."""
-    num_tested: int
-    """Trajectories in these whose numbers were compared."""
-    num_found: int
-    seconds: float
-    """Of the search alone."""
-
-
-def explain_search(index: Index, filters: Filters, order: Order = "newest", limit: int = 32) -> Explanation:
-    """Search, and report how the answer was found.
-
-    Raises: BadInputError: what ``find_trajectories`` raises it for.
-    """
-    conditions = parse_filters(filters)
-    began = time.perf_counter()
-    found = search(index, conditions, check_order(order, limit), min(limit, LARGEST_SEARCH))
-    seconds = time.perf_counter() - began
-    counts = {_shown(one): _count_alone(index, one) for one in _single(conditions)}
-    return Explanation(
-        lead=min(counts, key=counts.__getitem__),
-        conditions=counts,
-        num_trajectories=_count_alone(index, Conditions(names=("all",))),
-        num_blocks=found.num_blocks,
-        num_planned=found.num_planned,
-        num_read=found.num_read,
-        num_tested=found.num_tested,
-        num_found=len(found.positions),
-        seconds=seconds,
-    )
-
-
-def _single(conditions: Conditions) -> list[Conditions]:
-    """Each condition alone."""
-    return [
-        *(Conditions(names=(name,)) for name in conditions.names),
-        *(Conditions(names=("all",), without=(name,)) for name in conditions.without),
-        *(Conditions(names=("all",), ranges=(one,)) for one in conditions.ranges),
-    ]
-
-
-def _shown(one: Conditions) -> str:
-    if one.ranges:
-        (asked,) = one.ranges
-        return _range_text(asked)
-    return f"not {one.without[0]}" if one.without else one.names[0]
-
-
-def _range_text(asked: NumberRange) -> str:
-    return f"{asked.low:g} <= {asked.column} <= {asked.high:g}"
-
-
-def _count_alone(index: Index, conditions: Conditions) -> int:
-    blocks = [zone.block for zone in index.read_map().zones]
-    return sum(index.count_in_blocks(sought) for sought in scan_requests(conditions, blocks))
-
-
 if TYPE_CHECKING:
     import pandas
     import pyarrow
 
 _MOST_BLOCKS = 32
 """Blocks per call: one at first, because the newest often suffices; at most this many, which blocks Redis shortly."""
+
 _MOST_TESTED = 8_192
 """Members that one call should test, which takes Redis 4 to 8 ms; calls take fewer blocks where they are dense."""
+
 _PAGE = 512
+
 LARGEST_SEARCH = 1_024
 """A longer answer consists of several searches, so that each call stays small."""
 
@@ -278,3 +210,73 @@ def _read_cursor(cursor: str | None, order: str) -> Position | None:
         f"cursor {cursor!r}: expected the cursor of an answer in the order {order!r};"
         " repeat the query that gave it, with nothing changed but the cursor"
     )
+
+
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+    """How a search found its answer."""
+
+    lead: str
+    """The condition that the fewest trajectories meet."""
+    conditions: dict[str, int]
+    """Condition → how many trajectories meet it alone."""
+    num_trajectories: int
+    """In the whole index."""
+    num_blocks: int
+    """Of 2,048 trajectories each, in the whole index."""
+    num_planned: int
+    """Blocks that can hold answers: every requested value occurs in them, and their zones overlap each range."""
+    num_read: int
+    """Blocks that were scanned before the answer was complete."""
+    num_tested: int
+    """Trajectories in these whose numbers were compared."""
+    num_found: int
+    seconds: float
+    """Of the search alone."""
+
+
+def explain_search(index: Index, filters: Filters, order: Order = "newest", limit: int = 32) -> Explanation:
+    """Search, and report how the answer was found.
+
+    Raises: BadInputError: what ``find_trajectories`` raises it for.
+    """
+    conditions = parse_filters(filters)
+    began = time.perf_counter()
+    found = search(index, conditions, check_order(order, limit), min(limit, LARGEST_SEARCH))
+    seconds = time.perf_counter() - began
+    counts = {_shown(one): _count_alone(index, one) for one in _single(conditions)}
+    return Explanation(
+        lead=min(counts, key=counts.__getitem__),
+        conditions=counts,
+        num_trajectories=_count_alone(index, Conditions(names=("all",))),
+        num_blocks=found.num_blocks,
+        num_planned=found.num_planned,
+        num_read=found.num_read,
+        num_tested=found.num_tested,
+        num_found=len(found.positions),
+        seconds=seconds,
+    )
+
+
+def _single(conditions: Conditions) -> list[Conditions]:
+    """Each condition alone."""
+    return [
+        *(Conditions(names=(name,)) for name in conditions.names),
+        *(Conditions(names=("all",), without=(name,)) for name in conditions.without),
+        *(Conditions(names=("all",), ranges=(one,)) for one in conditions.ranges),
+    ]
+
+
+def _shown(one: Conditions) -> str:
+    if one.ranges:
+        (asked,) = one.ranges
+        return _range_text(asked)
+    return f"not {one.without[0]}" if one.without else one.names[0]
+
+
+def _range_text(asked: NumberRange) -> str:
+    return f"{asked.low:g} <= {asked.column} <= {asked.high:g}"
+
+
+def _count_alone(index: Index, conditions: Conditions) -> int:
+    blocks = [zone.block for zone in index.read_map().zones]
+    return sum(index.count_in_blocks(sought) for sought in scan_requests(conditions, blocks))

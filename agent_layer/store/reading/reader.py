@@ -28,8 +28,18 @@ from agent_layer.store.segments import fetch_contents, read_chunk, segment_key
 
 _NUM_AT_ONCE = 16
 """Concurrent requests; a remote store answers each of them slowly."""
+
 NUM_LOOKS = 5
 """A segment that is named may be gone when it is read, because it was merged into another one meanwhile."""
+
+A = TypeVar("A")
+
+B = TypeVar("B")
+
+_NUM_THREADS = 8
+
+_NUM_AHEAD = 16
+"""Trajectories that are read ahead at the same time."""
 
 
 def read_trajectories(index: Index, objects: ObjectStore, trajectory_ids: Sequence[str]) -> list[Trajectory]:
@@ -103,14 +113,6 @@ def _places(index: Index, trajectory_id: str) -> list[tuple[str, Chunk]]:
     if places := index.chunks(trajectory_id):
         return places
     raise trajectory_not_found(trajectory_id, index.keys.namespace)
-
-
-A = TypeVar("A")
-B = TypeVar("B")
-
-_NUM_THREADS = 8
-_NUM_AHEAD = 16
-"""Trajectories that are read ahead at the same time."""
 
 
 class _Kind(msgspec.Struct):

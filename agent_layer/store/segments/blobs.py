@@ -1,8 +1,8 @@
 """Blobs: large contents and media as objects of their own, fetched only when a reader needs them.
 
 A blob is stored at ``{namespace}/blob/{first two letters}/{name}``, as one frame
-``[u32 length | u32 crc32 | zstd(body)]``. Its name begins with the content hash of the body; trajectories with the same content
-share it. ``blob_refs.py`` counts the references.
+``[u32 length | u32 crc32 | zstd(body)]``. Its name begins with the content hash of the body; trajectories with the
+same content share it. ``blob_refs.py`` counts the references.
 """
 
 import re

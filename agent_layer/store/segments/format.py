@@ -37,6 +37,19 @@ from agent_layer.schema import (
 )
 from agent_layer.store.segments.summary import OwnerEntry, describe_owner, make_footer
 
+_TRAILER = struct.Struct("<II8s")
+
+_MAGIC = b"ALSEGMNT"
+
+_FORMAT_VERSION = 1
+
+_LEVEL = 1
+
+_TAIL_BYTES = 1 << 16
+"""Read at once from the end; most footers lie within."""
+
+_ENDING = ".seg"
+
 
 class Segment(msgspec.Struct, frozen=True, kw_only=True):
     """A segment read whole."""
@@ -50,15 +63,6 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
 def list_segments(keys: Keys, objects: ObjectStore) -> list[str]:
     """Keys of all segments of the namespace, oldest first."""
     return sorted(key for key in objects.list(f"{keys.namespace}/seg/") if segment_name(key))
-
-
-_TRAILER = struct.Struct("<II8s")
-_MAGIC = b"ALSEGMNT"
-_FORMAT_VERSION = 1
-_LEVEL = 1
-_TAIL_BYTES = 1 << 16
-"""Read at once from the end; most footers lie within."""
-_ENDING = ".seg"
 
 
 class StoredRecord(NamedTuple):

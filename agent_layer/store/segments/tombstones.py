@@ -22,13 +22,16 @@ from agent_layer.schema import Group, SegmentFooter, Tombstone, TrainedBatch, de
 from agent_layer.store.segments.format import StoredRecord
 from agent_layer.store.segments.summary import read_record
 
+_PAGE = 1_000
+
+T = TypeVar("T")
+
+_ENDING = ".dead"
+
 
 def owner_hash(owner: str) -> str:
     """Name of a deleted owner in tombstones and in the index."""
     return sha1(owner.encode(), usedforsecurity=False).hexdigest()
-
-
-_PAGE = 1_000
 
 
 def is_group(owner: str) -> bool:
@@ -101,11 +104,6 @@ def _shorten(stored: StoredRecord, dead: Collection[str]) -> StoredRecord | None
     if shorter is None:
         return None
     return stored if shorter == stored.record else StoredRecord(shorter, encode(shorter))
-
-
-T = TypeVar("T")
-
-_ENDING = ".dead"
 
 
 def write_tombstones(keys: Keys, objects: ObjectStore, owners: Sequence[str], reason: str) -> float:
