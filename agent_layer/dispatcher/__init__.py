@@ -9,8 +9,8 @@ from agent_layer.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from agent_layer.dispatcher.client import Dispatcher, connect
+    from agent_layer.dispatcher.inspection import QueueInspector as QueueInspector
     from agent_layer.dispatcher.inspection import Shelf as Shelf
-    from agent_layer.dispatcher.inspection import Views as Views
     from agent_layer.dispatcher.inspection import members_of as members_of
     from agent_layer.dispatcher.models import (
         HELD as HELD,
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
     from agent_layer.dispatcher.models import (
         Report as Report,
     )
-    from agent_layer.dispatcher.queue import Queue as Queue
+    from agent_layer.dispatcher.queue import WorkerQueue as WorkerQueue
     from agent_layer.dispatcher.queue import retry_delay as retry_delay
+    from agent_layer.dispatcher.scripts import INSPECT as INSPECT
     from agent_layer.dispatcher.scripts import LEASE_SCRIPTS as LEASE_SCRIPTS
-    from agent_layer.dispatcher.scripts import LOOK as LOOK
     from agent_layer.dispatcher.scripts import SUBMIT_SCRIPTS as SUBMIT_SCRIPTS
     from agent_layer.dispatcher.tasks import (
         Known as Known,
@@ -72,7 +72,7 @@ else:
             ),
             "agent_layer.dispatcher.inspection": (
                 "Shelf",
-                "Views",
+                "QueueInspector",
                 "members_of",
             ),
             "agent_layer.dispatcher.models": (
@@ -90,12 +90,12 @@ else:
                 "WorkerState",
             ),
             "agent_layer.dispatcher.queue": (
-                "Queue",
+                "WorkerQueue",
                 "retry_delay",
             ),
             "agent_layer.dispatcher.scripts": (
                 "LEASE_SCRIPTS",
-                "LOOK",
+                "INSPECT",
                 "SUBMIT_SCRIPTS",
             ),
             "agent_layer.dispatcher.tasks": (

@@ -12,8 +12,9 @@ from redis import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from agent_layer.dispatcher.inspection import QueueInspector
 from agent_layer.dispatcher.models import GroupState
-from agent_layer.dispatcher.queue import Queue
+from agent_layer.dispatcher.scripts import Scripts
 from agent_layer.errors import NotFoundError
 from agent_layer.infra import batched
 from agent_layer.infra.redis import AsyncRedis, open_async_redis
@@ -65,8 +66,8 @@ class Wanted(Protocol):
 class Named:
     """Certain groups."""
 
-    def __init__(self, queue: Queue, group_ids: Sequence[str]) -> None:
-        self._queue = queue
+    def __init__(self, scripts: Scripts, group_ids: Sequence[str]) -> None:
+        self._inspector = QueueInspector(scripts)
         self._left = dict.fromkeys(group_ids)
 
     @property
@@ -88,7 +89,7 @@ class Named:
 
     def _ask(self, group_ids: list[str]) -> Iterator[list[GroupState]]:
         for part in batched(group_ids, _ROWS):
-            states = self._queue.views.groups(part, _ROWS)
+            states = self._inspector.groups(part, _ROWS)
             if lacking := [one for one in part if one not in {state.group_id for state in states}]:
                 raise NotFoundError(
                     f"group {lacking[0]}: expected one that was submitted, found none; the dispatcher forgets groups"
@@ -105,14 +106,15 @@ class OfRun:
 
     is_over = False
 
-    def __init__(self, queue: Queue, run: str) -> None:
-        self._queue = queue
+    def __init__(self, scripts: Scripts, run: str) -> None:
+        self._redis, self._keys = scripts.redis, scripts.keys
+        self._inspector = QueueInspector(scripts)
         self._run = run
         self._given: dict[str, None] = {}
 
     def before(self) -> Iterator[list[GroupState]]:
         """See ``Wanted``."""
-        yield from self._since(self._queue.views.stats().now - _KNOWN_SECONDS)
+        yield from self._since(self._inspector.stats().now - _KNOWN_SECONDS)
 
     def told(self, after_id: str, heard: Heard) -> Iterator[list[GroupState]]:
         """See ``Wanted``."""
@@ -127,7 +129,7 @@ class OfRun:
         yield from self._give(iter(decided))
 
     def _decided_since(self, seconds: float) -> Iterator[str]:
-        redis, keys, after = self._queue.redis, self._queue.keys, f"{max(0, round(seconds * 1000))}"
+        redis, keys, after = self._redis, self._keys, f"{max(0, round(seconds * 1000))}"
         while entries := cast("_Entries", redis.xrange(keys.outbox, after, count=_MOST_ENTRIES)):
             for _, fields in entries:
                 if fields[b"kind"] == b"group" and fields[b"run"].decode() == self._run:
@@ -135,7 +137,7 @@ class OfRun:
             after = f"({entries[-1][0].decode()}"
 
     def _indexed_since(self, seconds: float) -> Iterator[str]:
-        redis, name, at = self._queue.redis, self._queue.keys.closed_groups(self._run), 0
+        redis, name, at = self._redis, self._keys.closed_groups(self._run), 0
         while page := self._page(redis, name, seconds, at):
             yield from (group_id.decode() for group_id in page)
             at += len(page)
@@ -150,21 +152,21 @@ class OfRun:
     def _give(self, group_ids: Iterator[str]) -> Iterator[list[GroupState]]:
         for part in batched((one for one in group_ids if one not in self._given), _ROWS):
             self._given |= dict.fromkeys(part)
-            yield self._queue.views.groups(part, _ROWS)
+            yield self._inspector.groups(part, _ROWS)
         for one in list(islice(self._given, max(0, len(self._given) - _MOST_RECENT))):
             del self._given[one]
 
 
-async def follow(queue: Queue, wanted: Wanted) -> AsyncGenerator[GroupState, None]:
+async def follow(scripts: Scripts, wanted: Wanted) -> AsyncGenerator[GroupState, None]:
     """Give groups as they close, each once, until no more will.
 
     Raises:
         NotFoundError: a group was named that the dispatcher does not know.
         UnreachableError: Redis did not answer for ``retry_seconds``.
     """
-    name = queue.keys.queue("closed")
-    async with await asyncio.to_thread(open_async_redis, queue.settings) as ear:
-        newest_id = await asyncio.to_thread(newest_closed, queue.redis, name)
+    name = scripts.keys.queue("closed")
+    async with await asyncio.to_thread(open_async_redis, scripts.settings) as ear:
+        newest_id = await asyncio.to_thread(newest_closed, scripts.redis, name)
         pages = wanted.before()
         while True:
             while (page := await asyncio.to_thread(next, pages, None)) is not None:
@@ -172,8 +174,8 @@ async def follow(queue: Queue, wanted: Wanted) -> AsyncGenerator[GroupState, Non
                     yield state
             if wanted.is_over:
                 return
-            await asyncio.to_thread(queue.reap)
-            heard = await _hear(ear, queue.redis, name, newest_id)
+            await asyncio.to_thread(scripts.reap)
+            heard = await _hear(ear, scripts.redis, name, newest_id)
             pages, newest_id = wanted.told(newest_id, heard), heard.newest_id
 
 

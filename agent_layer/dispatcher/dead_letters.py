@@ -1,29 +1,32 @@
-"""This file holds how rollouts that were given up are tried again."""
+"""Dead letters: rollouts that were given up are tried again, or dropped."""
 
 from collections.abc import Sequence
 
 import msgspec
 
+from agent_layer.dispatcher.inspection import QueueInspector
 from agent_layer.dispatcher.models import RolloutState
-from agent_layer.dispatcher.queue import Queue
+from agent_layer.dispatcher.scripts import Scripts
+from agent_layer.dispatcher.submission import add_groups
 from agent_layer.errors import CorruptRecordError, NotFoundError
 from agent_layer.infra import batched
-from agent_layer.schema import Task, content_hash
+from agent_layer.schema import content_hash
 
 _ROWS_PER_CALL = 256
 """Rollouts that one script call moves, so that no call holds up the server for long."""
 _MOST_NAMED = 8
 
 
-def retry_dead(queue: Queue, rollout_ids: Sequence[str]) -> list[str]:
+def retry_dead(scripts: Scripts, rollout_ids: Sequence[str]) -> list[str]:
     """See ``Dispatcher.retry_dead``."""
-    dead = {state.rollout_id: state for state in queue.views.dead(rollout_ids, len(rollout_ids))} if rollout_ids else {}
+    inspector = QueueInspector(scripts)
+    dead = {state.rollout_id: state for state in inspector.dead(rollout_ids, len(rollout_ids))} if rollout_ids else {}
     for rollout_id in rollout_ids:
         if rollout_id not in dead:
             raise NotFoundError(
                 f"rollout {rollout_id}: expected one that was given up, found none; 'agent-layer dead list' shows them"
             )
-    answers = [answer for page in batched(dead, _ROWS_PER_CALL) for answer in queue.scripts.retry_dead(page)]
+    answers = [answer for page in batched(dead, _ROWS_PER_CALL) for answer in scripts.retry_dead(page)]
     in_place = [state.group_id for state, answer in zip(dead.values(), answers, strict=True) if answer == ""]
     decided: dict[str, list[RolloutState]] = {}
     for state, answer in zip(dead.values(), answers, strict=True):
@@ -32,7 +35,7 @@ def retry_dead(queue: Queue, rollout_ids: Sequence[str]) -> list[str]:
     again, unreadable = dict.fromkeys(in_place), list[str]()
     for group_id, states in decided.items():
         try:
-            again[_ask_again(queue, group_id, states)] = None
+            again[_ask_again(scripts, group_id, states)] = None
         except CorruptRecordError:
             unreadable.append(group_id)
     if unreadable:
@@ -44,24 +47,20 @@ def retry_dead(queue: Queue, rollout_ids: Sequence[str]) -> list[str]:
     return list(again)
 
 
-def drop_dead(queue: Queue, rollout_ids: Sequence[str]) -> int:
+def drop_dead(scripts: Scripts, rollout_ids: Sequence[str]) -> int:
     """See ``Dispatcher.drop_dead``."""
-    return sum(queue.scripts.drop_dead(page) for page in batched(rollout_ids, _ROWS_PER_CALL))
+    return sum(scripts.drop_dead(page) for page in batched(rollout_ids, _ROWS_PER_CALL))
 
 
-def _ask_again(queue: Queue, group_id: str, dead: Sequence[RolloutState]) -> str:
+def _ask_again(scripts: Scripts, group_id: str, dead: Sequence[RolloutState]) -> str:
     """First ask, then forget: whoever dies in between asks for the same group again, which is known by then."""
-    task = queue.views.task(group_id)
+    task = QueueInspector(scripts).task(group_id)
     if task is None:
         raise NotFoundError(
             f"group {group_id}: expected its task to be kept for its dead rollouts, found none; submit it"
         )
     ids = sorted(state.rollout_id for state in dead)
     again = f"{task.id}.{content_hash(' '.join(ids).encode())[:12]}"
-    queue.add_group(again, _smaller(task, len(ids)))
-    queue.scripts.drop_dead(ids)
+    add_groups(scripts, [(again, msgspec.structs.replace(task, group_size=len(ids), launch=None))])
+    scripts.drop_dead(ids)
     return again
-
-
-def _smaller(task: Task, group_size: int) -> Task:
-    return msgspec.structs.replace(task, group_size=group_size, launch=None)

@@ -1,6 +1,6 @@
-"""This file holds how the dispatcher's state is read: typed views of one script that writes nothing.
+"""Typed views of the queue's state, from one script that writes nothing.
 
-Much is read page by page: each call costs the server a few milliseconds, however much it holds.
+Views are read page by page: each call costs the server a few milliseconds, however much it holds.
 """
 
 from collections.abc import Iterator, Sequence
@@ -9,12 +9,10 @@ from math import ceil
 from typing import Literal, TypeAlias, TypeVar, cast
 
 import msgspec
-from redis import Redis
 
 from agent_layer.dispatcher.models import GroupState, QueueStats, RolloutState, RunState, WorkerState
-from agent_layer.dispatcher.scripts import LOOK, keys_of
+from agent_layer.dispatcher.scripts import Scripts
 from agent_layer.infra import batched
-from agent_layer.infra.redis import Keys
 from agent_layer.schema import Task, decode, make_rollout_id
 
 T = TypeVar("T")
@@ -34,12 +32,11 @@ _IDS = 1000
 """Ids that one call looks through, and statuses that one counts."""
 
 
-class Views:
-    """What the queue of one namespace holds."""
+class QueueInspector:
+    """Reads what the queue of one namespace holds."""
 
-    def __init__(self, redis: Redis, keys: Keys) -> None:
-        self._keys = keys_of(keys)
-        self._look = LOOK.load(redis)
+    def __init__(self, scripts: Scripts) -> None:
+        self._scripts = scripts
 
     def groups(self, group_ids: Sequence[str], limit: int) -> list[GroupState]:
         """Those groups, or the oldest open ones when none is named."""
@@ -53,26 +50,26 @@ class Views:
     def dead(self, rollout_ids: Sequence[str], limit: int) -> list[RolloutState]:
         """Those of the rollouts that were given up, or the newest when none is named."""
         asked = islice(rollout_ids or self.listed_ids("dead"), limit)
-        return [state for ids in batched(asked, _ROWS) for state in self._see(list[RolloutState], "dead", *ids)]
+        return [state for ids in batched(asked, _ROWS) for state in self._read(list[RolloutState], "dead", *ids)]
 
     def open_ids(self, run: str = "", most: int | None = None) -> Iterator[str]:
         """Groups that are not closed, oldest first; of a run, or of all; found among the first ``most`` of all."""
         cursor = "0"
         for _ in range(ceil(most / _IDS)) if most else count():
-            ids, cursor = self._see(_Page[str], "open", cursor, _IDS, run)
+            ids, cursor = self._read(_Page[str], "open", cursor, _IDS, run)
             yield from ids
             if not cursor:
                 return
 
     def closed_ids(self, num: int = 1024) -> list[str]:
         """Groups that closed last, newest first; about a thousand are remembered in this order."""
-        return self._see(list[str], "closed", num)
+        return self._read(list[str], "closed", num)
 
     def listed_ids(self, shelf: Shelf, run: str = "", most: int | None = None) -> Iterator[str]:
         """As ``open_ids``, of rollouts that lie there. What moves meanwhile may come twice or not at all."""
         cursor = "0"
         for _ in range(ceil(most / _IDS)) if most else count():
-            ids, cursor = self._see(_Page[str], "listed", shelf, cursor, _IDS, run)
+            ids, cursor = self._read(_Page[str], "listed", shelf, cursor, _IDS, run)
             yield from ids
             if not cursor:
                 return
@@ -80,30 +77,30 @@ class Views:
     def groups_of(self, group_ids: Iterator[str]) -> Iterator[GroupState]:
         """Those of the groups that are known."""
         for ids in batched(group_ids, _ROWS):
-            yield from self._see(list[GroupState], "groups", *ids)
+            yield from self._read(list[GroupState], "groups", *ids)
 
     def rollouts_of(self, rollout_ids: Iterator[str]) -> Iterator[RolloutState]:
         """Those of the rollouts that are known."""
         for ids in batched(rollout_ids, _ROWS):
-            yield from self._see(list[RolloutState], "rollouts", *ids)
+            yield from self._read(list[RolloutState], "rollouts", *ids)
 
     def tally(self, groups: Sequence[GroupState]) -> list[dict[str, int]]:
         """[num_groups] how many rollouts have which status; 'forgotten' a day after their group closed."""
         counts: list[dict[str, int]] = []
         for part in _weighed(groups):
-            counts += self._see(list[dict[str, int]], "tally", *(group.group_id for group in part))
+            counts += self._read(list[dict[str, int]], "tally", *(group.group_id for group in part))
         return counts
 
     def task(self, group_id: str) -> Task | None:
         """The task of a group; None where it is not kept any more."""
-        stored = cast("bytes", self._look(self._keys, ["task", group_id]))
+        stored = self._scripts.inspect("task", group_id)
         return cast("Task", decode(stored)) if stored else None
 
     def runs(self, runs: Sequence[str]) -> list[RunState]:
         """Those runs, or all by name when none is named."""
         if runs:
             return [
-                state for part in batched(runs, _ROWS) for state in self._see(_Page[RunState], "runs", "", *part)[0]
+                state for part in batched(runs, _ROWS) for state in self._read(_Page[RunState], "runs", "", *part)[0]
             ]
         return list(self._paged(RunState, "runs"))
 
@@ -113,22 +110,21 @@ class Views:
 
     def needs(self, run: str = "") -> dict[frozenset[str], int]:
         """How many rollouts wait, of a run or of all, by what they need of a worker."""
-        counts = self._see(list[tuple[str, int]], "needs", run)
+        counts = self._read(list[tuple[str, int]], "needs", run)
         return {frozenset(needs.split(",")) if needs else frozenset(): num for needs, num in counts}
 
     def stats(self) -> QueueStats:
         """Counts over everything."""
-        return self._see(QueueStats, "stats")
+        return self._read(QueueStats, "stats")
 
     def _paged(self, form: type[T], what: View) -> Iterator[T]:
         cursor = "0"
         while cursor:
-            rows, cursor = self._see(_Page[form], what, cursor, _ROWS)  # pyright: ignore[reportInvalidTypeArguments]
+            rows, cursor = self._read(_Page[form], what, cursor, _ROWS)  # pyright: ignore[reportInvalidTypeArguments]
             yield from rows
 
-    def _see(self, form: type[T], what: View, *arguments: str | int) -> T:
-        packed = cast("bytes", self._look(self._keys, [what, *arguments]))
-        return msgspec.msgpack.decode(packed, type=form)
+    def _read(self, form: type[T], what: View, *arguments: str | int) -> T:
+        return msgspec.msgpack.decode(self._scripts.inspect(what, *arguments), type=form)
 
 
 def members_of(group: GroupState) -> Iterator[str]:

@@ -1,9 +1,4 @@
-"""This file holds what workers are told and say: leases, answers to heartbeats, and reports.
-
-This file holds what the dispatcher shows: the state of rollouts, groups, runs and workers.
-
-This file holds the moves that a rollout may make from one status to another, as ``lua/queue.lua`` enforces them.
-"""
+"""Records of the queue: leases, heartbeats and reports of workers; the state of rollouts, groups, runs and workers."""
 
 from typing import Final, Literal, TypeAlias
 
@@ -223,20 +218,3 @@ HELD: Final[tuple[RolloutStatus, ...]] = ("leased", "running", "scoring", "seali
 """A worker has the rollout, and a lease on it."""
 OVER: Final[tuple[RolloutStatus, ...]] = ("completed", "truncated", "cancelled", "dead")
 """Nothing more happens, unless somebody has a dead one tried again."""
-
-_ENDS: Final[tuple[RolloutStatus, ...]] = (*OVER, "queued")
-
-MOVES: Final[dict[str, frozenset[RolloutStatus]]] = {
-    "new": frozenset({"queued"}),
-    "queued": frozenset({"leased", "cancelled"}),
-    "paused": frozenset({"leased", "cancelled"}),
-    "leased": frozenset({"running", "scoring", "sealing", "paused", *_ENDS}),
-    "running": frozenset({"scoring", "sealing", "paused", *_ENDS}),
-    "scoring": frozenset({"sealing", *_ENDS}),
-    "sealing": frozenset(_ENDS),
-    "completed": frozenset(),
-    "truncated": frozenset(),
-    "cancelled": frozenset(),
-    "dead": frozenset({"queued"}),
-}
-"""Status → those that may follow it. Each script asks this table before it writes."""

@@ -1,12 +1,8 @@
-"""This file holds the queue: tasks in, leases out, one accepted attempt for each rollout.
+"""The queue as a worker uses it: claim leases, keep them by heartbeats, report how they ended.
 
-At-least-once execution, exactly-once acceptance: a rollout may be run more than once, but every change carries
-the
-token of a lease, and only the lease that holds the rollout changes it. The server's clock alone decides when a
-lease
-lapses. Retries keep the rollout's place in the order of asking.
-
-This file holds how long is waited before something that has failed is tried again.
+At-least-once execution, exactly-once acceptance: a rollout may run more than once, but every change carries the token
+of a lease, and only the lease that holds the rollout changes it. The server's clock alone decides when a lease lapses.
+Retries keep the rollout's place in the queue.
 """
 
 import logging
@@ -21,35 +17,17 @@ from redis import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from agent_layer.dispatcher.inspection import Views
 from agent_layer.dispatcher.models import Beats, Holding, Lease, LeaseEnding, Report
-from agent_layer.dispatcher.scripts import Refusal, Rules, Scripts
-from agent_layer.dispatcher.tasks import num_launched
-from agent_layer.errors import BackPressureError, BadInputError, LeaseLostError
+from agent_layer.dispatcher.scripts import Refusal, Scripts
+from agent_layer.errors import BadInputError, LeaseLostError
 from agent_layer.infra import batched
 from agent_layer.infra.redis import Keys
-from agent_layer.schema import Cause, Outcome, Task, make_group_id
+from agent_layer.schema import Cause, Outcome
 from agent_layer.settings import Settings
 
 _MOST_DOUBLINGS = 6
-
-
-def retry_delay(base_seconds: float, num_failed: int, jitter: float) -> float:
-    """Double it with each failure, up to 64 times the base, and draw from its upper half, so that retries spread out.
-
-    Args:
-        base_seconds: the longest after the first failure.
-        num_failed: failures before this one.
-        jitter: from 0 to 1, drawn by the caller.
-
-    Returns: seconds.
-    """
-    return base_seconds * 2 ** min(num_failed, _MOST_DOUBLINGS) * (1 + jitter) / 2
-
-
 _ROWS_PER_CALL = 256
-"""Rollouts that one script call adds, leases, keeps or settles, so that no call holds up the server for long."""
-_GROUPS_PER_CALL = 32
+"""Rollouts that one script call leases, keeps or settles, so that no call holds up the server for long."""
 _MOST_PASSES = 16
 """So many attempts of a task that cannot be read count as no failure, a lease's length apart: others may be newer."""
 _LONGEST_BLOCK_SECONDS = 1.0
@@ -60,8 +38,8 @@ _log = logging.getLogger(__name__)
 _ACCEPTING: dict[str, LeaseEnding] = {"completed": "completed", "truncated": "truncated"}
 
 
-class Queue:
-    """What workers and submitters do with the tasks of one namespace. Threads may share it."""
+class WorkerQueue:
+    """What a worker does with the queue of one namespace. Threads may share it."""
 
     def __init__(
         self, redis: Redis, keys: Keys, settings: Settings, *, jitter: Callable[[], float] = random.random
@@ -69,36 +47,8 @@ class Queue:
         self.redis = redis
         self.keys = keys
         self.settings = settings
-        rules = Rules(settings.max_attempts, settings.stop_failure_window, settings.stop_failure_rate)
-        self.scripts = Scripts(redis, keys, rules)
-        self.views = Views(redis, keys)
+        self._scripts = Scripts(redis, keys, settings)
         self._jitter = jitter
-
-    def add(self, tasks: Iterable[Task], round_index: int = 0) -> list[str]:
-        """Queue one group of rollouts for each task.
-
-        The same task of the same run in the same round is the same group, queued once however often it is added.
-
-        Returns: group ids in order of the tasks.
-        Raises: BackPressureError: the queue has no room; what fitted before is queued, and adding again goes on.
-        """
-        groups = [(make_group_id(task.run, task.id, round_index), task) for task in tasks]
-        self._add(groups)
-        return [group_id for group_id, _ in groups]
-
-    def add_group(self, group_id: str, task: Task) -> None:
-        """Queue one group under an id of the caller's own; once, as ``add`` does."""
-        self._add([(group_id, task)])
-
-    def _add(self, groups: Sequence[tuple[str, Task]]) -> None:
-        for batch in _batches(groups):
-            added = self.scripts.add(batch, self.settings.max_queued_rollouts)
-            if isinstance(added, int):
-                raise BackPressureError(
-                    f"queue of namespace {self.settings.namespace!r}: expected room for"
-                    f" {sum(num_launched(task) for _, task in batch)} more rollouts below max_queued_rollouts"
-                    f" ({self.settings.max_queued_rollouts}), found {added} queued; submit again when some have run"
-                )
 
     def claim(
         self, worker: str, num: int, capabilities: Iterable[str] = (), *, run: str = "", wait_seconds: float = 0.0
@@ -115,11 +65,11 @@ class Queue:
         deadline = time.monotonic() + wait_seconds
         offered = list(capabilities)
         seconds = self.settings.lease_seconds
-        look = partial(self.scripts.claim, worker, min(num, _ROWS_PER_CALL), offered, lease_seconds=seconds, run=run)
+        look = partial(self._scripts.claim, worker, min(num, _ROWS_PER_CALL), offered, lease_seconds=seconds, run=run)
         while True:
             claim = look()
             if claim.is_due:
-                self.scripts.reap(self.settings.lease_seconds)
+                self._scripts.reap()
                 claim = look(is_reaped=True)
             self._pass_over(claim.unreadable)
             left = deadline - time.monotonic()
@@ -138,7 +88,7 @@ class Queue:
         Returns: what is to be done with each, and whether the worker is to end.
         """
         pages = list(batched(leases, _ROWS_PER_CALL)) or [[]]
-        told = [self.scripts.heartbeat(worker, about, page, self.settings.lease_seconds) for page in pages]
+        told = [self._scripts.heartbeat(worker, about, page, self.settings.lease_seconds) for page in pages]
         return Beats(
             is_draining=any(beats.is_draining for beats in told),
             leases=[beat for beats in told for beat in beats.leases],
@@ -165,7 +115,7 @@ class Queue:
         Returns: the name that this one replaces, for its owner to remove; None where it is the first.
         Raises: LeaseLostError: somebody else holds the rollout, or it is decided.
         """
-        told = self.scripts.checkpoint(lease, name)
+        told = self._scripts.checkpoint(lease, name)
         if isinstance(told, Refusal):
             raise _lease_lost(lease, told)
         return told
@@ -208,29 +158,7 @@ class Queue:
 
     def reap(self) -> int:
         """Take back lapsed leases, as every claim does before; how many."""
-        return self.scripts.reap(self.settings.lease_seconds)
-
-    def cancel(self, group_ids: Sequence[str]) -> int:
-        """Cancel the rollouts of these groups that are not final; how many. Their groups close with what they have."""
-        num_cancelled = at = 0
-        while page := group_ids[at : at + _GROUPS_PER_CALL]:
-            num, num_groups = self.scripts.cancel(page)
-            num_cancelled, at = num_cancelled + num, at + num_groups
-        return num_cancelled
-
-    def pause(self, run: str, why: str = "", *, leased_too: bool = False) -> None:
-        """Give out no rollout of the run until it is resumed.
-
-        Args:
-            run: whose.
-            why: shown to whoever asks.
-            leased_too: let running attempts pause at their next step boundary, if their agents can; else they go on.
-        """
-        self.scripts.pause(run, why, leased_too=leased_too, if_it_goes=False)
-
-    def resume(self, run: str) -> None:
-        """Give out rollouts of the run again; failures before count no more."""
-        self.scripts.resume(run, "")
+        return self._scripts.reap()
 
     def leave(self, worker: str) -> None:
         """Forget a worker that ends."""
@@ -249,14 +177,14 @@ class Queue:
             reports.append(Report(lease=held, ending=ending, error=f"infra: this version cannot read the task: {why}"))
         with suppress(RedisConnectionError, RedisTimeoutError):  # the leases lapse by themselves
             for page in batched(reports, _ROWS_PER_CALL):
-                self.scripts.settle(page, [self.settings.lease_seconds] * len(page))
+                self._scripts.settle(page, [self.settings.lease_seconds] * len(page))
 
     def _wait(self, wake_id: str, seconds: float) -> None:
         block_ms = max(1, round(min(seconds, _LONGEST_BLOCK_SECONDS) * 1000))
         self.redis.xread({self.keys.queue("wake"): wake_id}, count=1, block=block_ms)
 
     def _settle(self, reports: Sequence[Report]) -> Iterator[LeaseLostError | None]:
-        refusals = self.scripts.settle(reports, [self._delay(report) for report in reports])
+        refusals = self._scripts.settle(reports, [self._delay(report) for report in reports])
         for report, refusal in zip(reports, refusals, strict=True):
             yield refusal and _lease_lost(report.lease, refusal)
 
@@ -272,17 +200,17 @@ class Queue:
         return retry_delay(self.settings.retry_base_seconds, report.lease.attempt, self._jitter())
 
 
-def _batches(groups: Sequence[tuple[str, Task]]) -> Iterator[list[tuple[str, Task]]]:
-    batch: list[tuple[str, Task]] = []
-    num_rollouts = 0
-    for group_id, task in groups:
-        if batch and num_rollouts + num_launched(task) > _ROWS_PER_CALL:
-            yield batch
-            batch, num_rollouts = [], 0
-        batch.append((group_id, task))
-        num_rollouts += num_launched(task)
-    if batch:
-        yield batch
+def retry_delay(base_seconds: float, num_failed: int, jitter: float) -> float:
+    """Double it with each failure, up to 64 times the base, and draw from its upper half, so that retries spread out.
+
+    Args:
+        base_seconds: the longest after the first failure.
+        num_failed: failures before this one.
+        jitter: from 0 to 1, drawn by the caller.
+
+    Returns: seconds.
+    """
+    return base_seconds * 2 ** min(num_failed, _MOST_DOUBLINGS) * (1 + jitter) / 2
 
 
 def _lease_lost(lease: Holding, refusal: Refusal) -> LeaseLostError:

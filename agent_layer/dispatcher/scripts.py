@@ -1,4 +1,4 @@
-"""This file holds the Lua scripts of the queue as typed functions. Each call is one atomic step on the server."""
+"""The Lua scripts of the queue as typed functions. Each call is one atomic step on the server."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -12,6 +12,7 @@ from agent_layer.dispatcher.tasks import num_launched
 from agent_layer.errors import CorruptRecordError
 from agent_layer.infra.redis import Keys, LuaScript
 from agent_layer.schema import Task, decode, encode
+from agent_layer.settings import Settings
 
 _LeaseFields: TypeAlias = tuple[bytes, bytes, int, bytes, bytes, int, bytes]
 _Leased: TypeAlias = tuple[list[_LeaseFields]]
@@ -23,7 +24,7 @@ _LONGEST_WHY = 300
 """Characters of why a task cannot be read: it may quote the task."""
 
 _KEYS = ("q", "outbox", "group:", "t:", "dead", "policies:")
-"""Families of ``keys_of``, in its order."""
+"""Families of ``queue_keys``, in its order."""
 
 
 def _script(name: str, preludes: str, commands: str, reads: str = "", writes: str = "q:*") -> LuaScript:
@@ -38,34 +39,34 @@ def _script(name: str, preludes: str, commands: str, reads: str = "", writes: st
     )
 
 
-_END_PRELUDES = "queue runs ready groups leases"
+_END_PRELUDES = "prelude runs ready groups leases"
 _END_COMMANDS = (
     "expire hdel hget hincrby hkeys hlen hmget hset hsetnx lpush lrange ltrim sadd time xadd zadd zrem zscore"
 )
 
 ADD = _script(
     "add",
-    "queue ready runs groups",
+    "prelude ready runs groups",
     "exists expire hexists hget hmget hset hsetnx incrby sadd smembers time xadd zadd zcard",
     reads="group:* dead",
 )
 CLAIM = _script(
     "claim",
-    "queue",
+    "prelude",
     "exists hget hkeys hmget hset sismember smembers srem time xrevrange zadd zrange zrem zremrangebyrank",
     reads="t:* policies:*",
 )
-HEARTBEAT = _script("heartbeat", "queue", "hdel hmget hset sismember smembers srem time zadd zrangebyscore zrem")
-CHECKPOINT = _script("checkpoint", "queue", "hmget hset time")
+HEARTBEAT = _script("heartbeat", "prelude", "hdel hmget hset sismember smembers srem time zadd zrangebyscore zrem")
+CHECKPOINT = _script("checkpoint", "prelude", "hmget hset time")
 SETTLE = _script("settle", _END_PRELUDES, _END_COMMANDS, writes="q:* outbox")
 REAP = _script("reap", _END_PRELUDES, f"{_END_COMMANDS} zrangebyscore", writes="q:* outbox")
 CANCEL = _script("cancel", _END_PRELUDES, _END_COMMANDS, writes="q:* outbox")
-DEAD = _script("dead", "queue runs ready", _END_COMMANDS)
-RUN = _script("run", "queue runs ready", "del expire hdel hget hset sadd srem time xadd zrange")
-DRAIN = _script("drain", "queue ready", "expire sadd time xadd zscore")
-LOOK = _script(
-    "look",
-    "queue states",
+DEAD = _script("dead", "prelude runs ready", _END_COMMANDS)
+RUN = _script("run", "prelude runs ready", "del expire hdel hget hset sadd srem time xadd zrange")
+DRAIN = _script("drain", "prelude ready", "expire sadd time xadd zscore")
+INSPECT = _script(
+    "inspect",
+    "prelude states",
     "hget hgetall hkeys lrange sismember smembers time xrevrange zcard zrange zrangebyscore zrevrange zscore",
     reads="q:*",
     writes="",
@@ -73,7 +74,7 @@ LOOK = _script(
 
 LEASE_SCRIPTS = (CLAIM, HEARTBEAT, CHECKPOINT, SETTLE, REAP)
 """What a worker runs."""
-SUBMIT_SCRIPTS = (ADD, CANCEL, REAP, DEAD, RUN, DRAIN, LOOK)
+SUBMIT_SCRIPTS = (ADD, CANCEL, REAP, DEAD, RUN, DRAIN, INSPECT)
 """What a client of the queue runs."""
 
 
@@ -100,9 +101,12 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
 class Scripts:
     """The atomic steps of one namespace's queue. Seconds go in and come out; the server's clock counts."""
 
-    def __init__(self, redis: Redis, keys: Keys, rules: Rules) -> None:
-        self._keys = keys_of(keys)
-        self._rules = rules
+    def __init__(self, redis: Redis, keys: Keys, settings: Settings) -> None:
+        self.redis = redis
+        self.keys = keys
+        self.settings = settings
+        self._keys = queue_keys(keys)
+        self._rules = Rules(settings.max_attempts, settings.stop_failure_window, settings.stop_failure_rate)
         self._add = ADD.load(redis)
         self._claim = CLAIM.load(redis)
         self._heartbeat = HEARTBEAT.load(redis)
@@ -113,6 +117,7 @@ class Scripts:
         self._dead = DEAD.load(redis)
         self._run = RUN.load(redis)
         self._drain = DRAIN.load(redis)
+        self._inspect = INSPECT.load(redis)
 
     def add(self, groups: Sequence[tuple[str, Task]], max_queued: int) -> list[bool] | int:
         """Queue (group id, task) pairs; True where the group is new. Or the number queued, if that leaves no room."""
@@ -161,9 +166,9 @@ class Scripts:
         answers = cast("list[_Answer]", self._settle(self._keys, [*self._rules, *flat]))
         return [_refusal(*answer) for answer in answers]
 
-    def reap(self, lease_seconds: float) -> int:
-        """Take back lapsed leases; how many. Leases last ``lease_seconds``."""
-        return cast("int", self._reap(self._keys, [*self._rules, _ms(lease_seconds)]))
+    def reap(self) -> int:
+        """Take back lapsed leases; return how many."""
+        return cast("int", self._reap(self._keys, [*self._rules, _ms(self.settings.lease_seconds)]))
 
     def cancel(self, group_ids: Sequence[str]) -> tuple[int, int]:
         """Cancel what is not final; how many rollouts, and in how many of the groups: the others are still to come."""
@@ -198,9 +203,13 @@ class Scripts:
         """Tell workers to end; those that are known."""
         return [name.decode() for name in cast("list[bytes]", self._drain(self._keys, list(workers)))]
 
+    def inspect(self, view: str, *arguments: str | int) -> bytes:
+        """Read a view of the state; writes nothing. See ``QueueInspector``."""
+        return cast("bytes", self._inspect(self._keys, [view, *arguments]))
 
-def keys_of(keys: Keys) -> list[str]:
-    """Give what all scripts of the queue are called with."""
+
+def queue_keys(keys: Keys) -> list[str]:
+    """Return the KEYS with which every script of the queue is called."""
     return [keys.queue(), keys.outbox, keys.group(""), keys.trajectory(""), keys.dead, keys.policies("")]
 
 

@@ -33,7 +33,7 @@ class CheckpointStore(msgspec.Struct, frozen=True, kw_only=True):
     keys: Keys
     objects: ObjectStore
     commit_name: Callable[[Lease, str], str | None]
-    """``Queue.checkpoint``: names the newest checkpoint under the lease, and returns the one before."""
+    """``WorkerQueue.checkpoint``: names the newest checkpoint under the lease, and returns the one before."""
     pool: Executor
     """Threads in which all of this runs."""
 

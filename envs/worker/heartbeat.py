@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 import msgspec
 from redis.exceptions import RedisError
 
-from agent_layer.dispatcher import Beat, Lease, Queue
+from agent_layer.dispatcher import Beat, Lease, WorkerQueue
 from agent_layer.infra.processes import write_pulse
 from agent_layer.schema import JsonObject
 
@@ -41,7 +41,7 @@ class Heartbeat:
 
     def __init__(
         self,
-        queue: Queue,
+        queue: WorkerQueue,
         worker: str,
         about: JsonObject,
         on_beat: Callable[[Lease, Beat], None],

@@ -6,7 +6,7 @@ from concurrent.futures import Executor
 
 from redis.exceptions import RedisError
 
-from agent_layer.dispatcher import Queue, Report
+from agent_layer.dispatcher import Report, WorkerQueue
 from agent_layer.errors import LeaseLostError
 
 _RETRY_SECONDS = 1.0
@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 class Reporter:
     """Settles one batch of reports while the next one gathers."""
 
-    def __init__(self, queue: Queue, pool: Executor) -> None:
+    def __init__(self, queue: WorkerQueue, pool: Executor) -> None:
         self._queue = queue
         self._pool = pool
         self._reports: asyncio.Queue[tuple[Report, asyncio.Future[LeaseLostError | None]]] = asyncio.Queue()

@@ -17,7 +17,7 @@ from typing import TextIO
 import msgspec
 
 import tracer
-from agent_layer.dispatcher import Queue
+from agent_layer.dispatcher import WorkerQueue
 from agent_layer.errors import BadInputError
 from agent_layer.infra.redis import Keys
 from agent_layer.recorder import open_recorder
@@ -127,7 +127,7 @@ def _make_worker(
         )
     store = open_store(settings)
     keys = Keys(settings.namespace)
-    queue = Queue(store.redis, keys, settings)
+    queue = WorkerQueue(store.redis, keys, settings)
     count = partial(count_calls, store.redis, store.keys)
     checkpoints = CheckpointStore(keys=keys, objects=store.objects, commit_name=queue.checkpoint, pool=pool)
     recorder.attend()

@@ -12,7 +12,7 @@ from contextlib import suppress
 
 from redis.exceptions import RedisError
 
-from agent_layer.dispatcher import Beat, Lease, Queue, Report
+from agent_layer.dispatcher import Beat, Lease, Report, WorkerQueue
 from agent_layer.schema import JsonObject
 from envs.worker.attempt import Attempt
 from envs.worker.context import WorkerContext
@@ -42,7 +42,7 @@ class Worker:
     """
 
     def __init__(
-        self, queue: Queue, context: WorkerContext, *, slots: int, capabilities: Iterable[str] = (), run: str = ""
+        self, queue: WorkerQueue, context: WorkerContext, *, slots: int, capabilities: Iterable[str] = (), run: str = ""
     ) -> None:
         self._queue = queue
         self._context = context

@@ -17,7 +17,8 @@ from store_facts import facts_of
 from store_servers import run_servers
 from store_workload import appends_of
 
-from agent_layer.dispatcher import connect
+from agent_layer.dispatcher import WorkerQueue, connect
+from agent_layer.infra.redis import Keys, open_redis
 from agent_layer.recorder import Recorder
 from agent_layer.recorder.shipping import ensure_shipper
 from agent_layer.schema.task import Task
@@ -71,9 +72,10 @@ def _beat_while(processes: ProcessPoolExecutor, settings: Settings, stop: Path, 
 
 def _beat(settings: Settings, stop: Path) -> list[float]:
     """Hold a few leases until the file is there; give how many milliseconds after its due time each beat was done."""
-    queue = connect(settings).queue
+    dispatcher = connect(settings)
+    queue = WorkerQueue(open_redis(settings), Keys(settings.namespace), settings)
     worker = f"worker-{time.monotonic_ns()}"
-    queue.add([Task(id=worker, run="beats", group_size=NUM_LEASES)])
+    dispatcher.submit([Task(id=worker, run="beats", group_size=NUM_LEASES)])
     leases = [(lease, "running") for lease in queue.claim(worker, NUM_LEASES)]
     took, due = list[float](), time.perf_counter()
     while not stop.exists():

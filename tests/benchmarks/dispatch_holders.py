@@ -13,13 +13,15 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 
-from agent_layer.dispatcher import Lease, Queue, Report, connect
+from agent_layer.dispatcher import Lease, Report, WorkerQueue
+from agent_layer.infra.redis import Keys, open_redis
+from agent_layer.settings import load_settings
 
 RUN = "held"
 _WAIT_SECONDS = 5.0
 
 
-def keep(queue: Queue, num_workers: int, num_leases: int) -> None:
+def keep(queue: WorkerQueue, num_workers: int, num_leases: int) -> None:
     """Hold the leases of all workers, each with its own beat, then end them."""
     ended = Event()
     with ThreadPoolExecutor(num_workers) as threads:
@@ -36,7 +38,7 @@ def keep(queue: Queue, num_workers: int, num_leases: int) -> None:
     print(sum(one is not None for one in refused), flush=True)
 
 
-def _claim(queue: Queue, worker: str, num: int) -> list[Lease]:
+def _claim(queue: WorkerQueue, worker: str, num: int) -> list[Lease]:
     leases = list[Lease]()
     while len(leases) < num:
         if not (found := queue.claim(worker, num - len(leases), run=RUN, wait_seconds=_WAIT_SECONDS)):
@@ -45,7 +47,7 @@ def _claim(queue: Queue, worker: str, num: int) -> list[Lease]:
     return leases
 
 
-def _beat(queue: Queue, worker: str, leases: Sequence[Lease], ended: Event) -> None:
+def _beat(queue: WorkerQueue, worker: str, leases: Sequence[Lease], ended: Event) -> None:
     """Beat as often as a worker does, at a time of its own."""
     beats = [(lease, "running") for lease in leases]
     wait = random.random() * queue.settings.heartbeat_seconds
@@ -54,7 +56,7 @@ def _beat(queue: Queue, worker: str, leases: Sequence[Lease], ended: Event) -> N
         wait = queue.settings.heartbeat_seconds
 
 
-def take(queue: Queue, num: int) -> None:
+def take(queue: WorkerQueue, num: int) -> None:
     """Acquire ``num`` leases one by one, and print the time of each."""
     worker = f"taker-{os.getpid()}"
     for _ in range(num):
@@ -65,7 +67,8 @@ def take(queue: Queue, num: int) -> None:
 
 def main(arguments: list[str]) -> None:
     """Do one of the three."""
-    queue = connect().queue
+    settings = load_settings()
+    queue = WorkerQueue(open_redis(settings), Keys(settings.namespace), settings)
     match arguments:
         case ["keep", num_workers, num_leases]:
             keep(queue, int(num_workers), int(num_leases))

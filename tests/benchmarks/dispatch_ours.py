@@ -12,15 +12,17 @@ from pathlib import Path
 from dispatch_orders import serve_orders
 from dispatch_tally import Tally
 
-from agent_layer.dispatcher import Queue, Report, connect
+from agent_layer.dispatcher import Dispatcher, Report, WorkerQueue
+from agent_layer.infra.redis import Keys, open_redis
 from agent_layer.schema.ids import new_id
 from agent_layer.schema.task import Task
+from agent_layer.settings import load_settings
 
 GROUP_SIZE = 8
 RUN = "bench"
 
 
-def work(queue: Queue, batch: int, tally: Tally) -> None:
+def work(queue: WorkerQueue, batch: int, tally: Tally) -> None:
     """Claim ``batch`` tasks at once and settle them at once, until the process ends."""
     worker = f"w-{os.getpid()}"
     while True:
@@ -34,18 +36,22 @@ def work(queue: Queue, batch: int, tally: Tally) -> None:
         tally.count(len(leases))
 
 
-def _submit(queue: Queue, num: int, group_size: int = GROUP_SIZE, sent_at: float = 0.0) -> None:
+def _submit(dispatcher: Dispatcher, num: int, group_size: int = GROUP_SIZE, sent_at: float = 0.0) -> None:
     first, whole = new_id(), num // group_size
-    queue.add([Task(id=f"{first}-{one}", run=RUN, group_size=group_size, input=sent_at) for one in range(whole)])
+    dispatcher.submit(
+        [Task(id=f"{first}-{one}", run=RUN, group_size=group_size, input=sent_at) for one in range(whole)]
+    )
 
 
 def main(arguments: list[str]) -> None:
     """Work or submit."""
-    queue = connect().queue
+    settings = load_settings()
+    redis = open_redis(settings)
+    queue, dispatcher = WorkerQueue(redis, Keys(settings.namespace), settings), Dispatcher(redis, settings)
     if arguments[0] == "work":
         work(queue, int(arguments[1]), Tally(Path(os.environ["BENCH_TALLY"])))
     else:
-        serve_orders(lambda num: _submit(queue, num), lambda: _submit(queue, 1, 1, time.monotonic()))
+        serve_orders(lambda num: _submit(dispatcher, num), lambda: _submit(dispatcher, 1, 1, time.monotonic()))
 
 
 if __name__ == "__main__":

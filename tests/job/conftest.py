@@ -25,6 +25,8 @@ from agent_layer.store.segments.format import StoredRecord, build_segment, segme
 from trainer_adapter.config import OptimizerConfig, RetentionConfig, RolloutConfig, Schedule, TrainConfig
 from trainer_adapter.loop.feed import CONSUMER
 
+from ..queues import queue_of
+
 RUN = "r"
 
 
@@ -103,7 +105,7 @@ class Player:
 
     def use(self, settings):
         """Work by other settings from now on."""
-        self._queue = connect(settings).queue
+        self._queue = queue_of(connect(settings))
 
     def play_all(self):
         while not self.stop.is_set():

@@ -9,6 +9,7 @@ from agent_layer.store import open_store
 from agent_layer.store.consumers.training_batches import list_batches
 from trainer_adapter.loop.checkpoint import CheckpointDirectory
 
+from ..queues import queue_of
 from .conftest import RUN, acknowledged, train
 
 pytestmark = [
@@ -106,7 +107,7 @@ def test_a_run_without_rewards_ends_though_its_groups_are_replaced(configure, se
 @pytest.mark.usefixtures("player")
 def test_workers_hear_of_each_switch_if_agents_are_to_pause_and_the_run_goes_on(configure, settings, redis, keys):
     dispatcher = connect(settings)
-    dispatcher.queue.heartbeat("w", b"{}", [])
+    queue_of(dispatcher).heartbeat("w", b"{}", [])
 
     reports = train(configure(3, pause_at_switch=True), settings)
 

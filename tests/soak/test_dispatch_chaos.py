@@ -9,12 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from agent_layer.dispatcher import Queue, Report, connect
+from agent_layer.dispatcher import Report, connect
 from agent_layer.infra.redis.client import open_redis
 from agent_layer.infra.redis.embedded import acquire_server
 from agent_layer.infra.redis.keys import Keys
 from agent_layer.schema.task import Task
 from agent_layer.settings import Settings
+
+from ..queues import Queue
 
 CHAOS = Path(__file__).parent / "dispatch"
 NUM_TASKS, GROUP_SIZE = 2500, 8

@@ -121,9 +121,9 @@ def _meant(dispatcher: Dispatcher, names: Iterable[str] | None, run: str | None)
     if run:
         find_run(dispatcher, run)
     if not names:
-        return list(dict.fromkeys(dispatcher.queue.views.listed_ids("dead", run or "")))
+        return list(dict.fromkeys(dispatcher.inspector.listed_ids("dead", run or "")))
     ids = list(dict.fromkeys(names))
-    found = {state.rollout_id for state in dispatcher.queue.views.dead(ids, len(ids))}
+    found = {state.rollout_id for state in dispatcher.inspector.dead(ids, len(ids))}
     for rollout_id in ids:
         if rollout_id not in found:
             raise NotFoundError(
@@ -136,7 +136,7 @@ def _meant(dispatcher: Dispatcher, names: Iterable[str] | None, run: str | None)
 def _find(dispatcher: Dispatcher, run: str | None, limit: int) -> tuple[list[RolloutState], bool]:
     if run:
         find_run(dispatcher, run)
-    views = dispatcher.queue.views
+    views = dispatcher.inspector
     return take(views.rollouts_of(views.listed_ids("dead", run or "")), limit)
 
 

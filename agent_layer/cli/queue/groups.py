@@ -92,7 +92,7 @@ def cancel(
     with connect(context.obj) as dispatcher:
         if run:
             find_run(dispatcher, run)
-        ids = list(dispatcher.queue.views.open_ids(run)) if run else _known(dispatcher, group_ids or [])
+        ids = list(dispatcher.inspector.open_ids(run)) if run else _known(dispatcher, group_ids or [])
         cancelled = count_of(dispatcher.cancel(ids), "rollout")
         typer.echo(f"cancelled {cancelled} of {count_of(len(ids), 'group')}")
 
@@ -121,7 +121,7 @@ def _see_named(dispatcher: Dispatcher, group_ids: list[str]) -> Sight:
 def _see_closed(dispatcher: Dispatcher, run: str | None, limit: int) -> Sight:
     if run:
         find_run(dispatcher, run)
-    newest = dispatcher.groups(dispatcher.queue.views.closed_ids())
+    newest = dispatcher.groups(dispatcher.inspector.closed_ids())
     found, has_more = take((group for group in newest if not run or group.run == run), limit)
     notes = [f"only the newest {limit:,} are shown; --limit shows more"] if has_more else []
     whole = sum(group.fill == "whole" for group in found)
@@ -130,7 +130,7 @@ def _see_closed(dispatcher: Dispatcher, run: str | None, limit: int) -> Sight:
 
 
 def _see_open(dispatcher: Dispatcher, run: str | None, limit: int) -> Sight:
-    stats, views = dispatcher.stats(), dispatcher.queue.views
+    stats, views = dispatcher.stats(), dispatcher.inspector
     found, has_more = take(views.groups_of(views.open_ids(run or "", MOST_LOOKED_AT)), limit)
     notes = describe_left_out(limit, run, stats.num_open_groups, has_more=has_more)
     return _sight(dispatcher, describe_depth(dispatcher, stats, run), found, notes, describe_none(run))

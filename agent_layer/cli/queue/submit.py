@@ -121,7 +121,7 @@ def _num_accepted(states: Sequence[GroupState]) -> int:
 
 def _count_closed(dispatcher: Dispatcher, status: str, groups: Sequence[GroupState]) -> int:
     """Rollouts of these groups that have the status."""
-    return sum(one.get(status, 0) for one in dispatcher.queue.views.tally(groups))
+    return sum(one.get(status, 0) for one in dispatcher.inspector.tally(groups))
 
 
 def submit(

@@ -26,7 +26,17 @@ from agent_layer.cli.ui import (
     row_of,
     take,
 )
-from agent_layer.dispatcher import HELD, OVER, Dispatcher, GroupState, RolloutState, Shelf, Views, connect, members_of
+from agent_layer.dispatcher import (
+    HELD,
+    OVER,
+    Dispatcher,
+    GroupState,
+    QueueInspector,
+    RolloutState,
+    Shelf,
+    connect,
+    members_of,
+)
 from agent_layer.errors import BadInputError
 from agent_layer.schema import Split
 
@@ -118,7 +128,7 @@ def _check_statuses(asked: list[str]) -> None:
 
 
 def _see_tasks(dispatcher: Dispatcher, run: str | None, limit: int) -> Sight:
-    stats, views = dispatcher.stats(), dispatcher.queue.views
+    stats, views = dispatcher.stats(), dispatcher.inspector
     asked: dict[tuple[str, str], list[GroupState]] = {}
     has_more = False
     for group in views.groups_of(views.open_ids(run or "", MOST_LOOKED_AT)):
@@ -139,7 +149,7 @@ def _see_tasks(dispatcher: Dispatcher, run: str | None, limit: int) -> Sight:
     )
 
 
-def _task_rows(asked: list[list[GroupState]], views: Views) -> Iterator[_TaskRow]:
+def _task_rows(asked: list[list[GroupState]], views: QueueInspector) -> Iterator[_TaskRow]:
     counts = iter(views.tally([group for groups in asked for group in groups]))
     for groups in asked:
         statuses: Counter[str] = Counter()
@@ -187,7 +197,7 @@ def _see_rollouts(dispatcher: Dispatcher, run: str | None, statuses: list[str], 
 
 
 def _find_rollouts(dispatcher: Dispatcher, run: str, statuses: list[str]) -> Iterator[RolloutState]:
-    views, seen = dispatcher.queue.views, set[str]()
+    views, seen = dispatcher.inspector, set[str]()
     for state in views.rollouts_of(_ids(dispatcher, run, statuses)):
         is_meant = (
             not statuses or state.status in statuses or ("delayed" in statuses and state.delay_seconds is not None)
@@ -199,7 +209,7 @@ def _find_rollouts(dispatcher: Dispatcher, run: str, statuses: list[str]) -> Ite
 
 def _ids(dispatcher: Dispatcher, run: str, statuses: list[str]) -> Iterator[str]:
     """Ids among which are all that have one of the statuses."""
-    views = dispatcher.queue.views
+    views = dispatcher.inspector
     shelves: dict[Shelf, None] = dict.fromkeys(_SHELVES[status] for status in statuses if status in _SHELVES)
     for shelf in shelves:
         yield from views.listed_ids(shelf, run, MOST_LOOKED_AT)

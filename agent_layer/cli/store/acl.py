@@ -10,7 +10,7 @@ from typing import Annotated, Literal, NamedTuple, TypeAlias, get_args
 
 import typer
 
-from agent_layer.dispatcher import LEASE_SCRIPTS, LOOK, SUBMIT_SCRIPTS
+from agent_layer.dispatcher import INSPECT, LEASE_SCRIPTS, SUBMIT_SCRIPTS
 from agent_layer.errors import BadInputError
 from agent_layer.infra.redis import Keys, LuaScript, commands_of
 from agent_layer.store.consumers import CLAIM_SCRIPTS
@@ -85,7 +85,7 @@ _FOLLOW = _Duty(
 )
 _LEASE = _Duty(writes="q:* outbox", commands="xread zrem hdel srem unlink", scripts=LEASE_SCRIPTS)
 _SUBMIT = _Duty(writes="q:* outbox", commands="xread xrevrange", scripts=SUBMIT_SCRIPTS)
-_WATCH_QUEUE = _Duty(reads="q:* outbox", commands="xlen time xread xrevrange", scripts=(LOOK,))
+_WATCH_QUEUE = _Duty(reads="q:* outbox", commands="xlen time xread xrevrange", scripts=(INSPECT,))
 _WATCH_ENGINES = _Duty(
     reads="engine:* engines engine-events gateways", commands="hgetall smembers zrange xread xrevrange time"
 )

@@ -60,14 +60,14 @@ def describe_lack(dispatcher: Dispatcher, of: QueueStats | RunState) -> Iterator
     """Say that nobody works on what is queued, or nobody who is up could: it would be waited for in vain."""
     if not of.num_queued:
         return
-    lease_seconds = dispatcher.queue.settings.lease_seconds
+    lease_seconds = dispatcher.settings.lease_seconds
     up = [worker for worker in dispatcher.workers() if worker.silent_seconds <= lease_seconds]
     if not up:
         if not of.num_leased:
             yield "no worker is up: 'agent-layer work TARGET' starts one"
         return
     offers = [set(str(worker.about.get("offers", "")).split()) for worker in up]
-    waiting = dispatcher.queue.views.needs(of.run if isinstance(of, RunState) else "")
+    waiting = dispatcher.inspector.needs(of.run if isinstance(of, RunState) else "")
     lacking = {needs: num for needs, num in waiting.items() if not any(needs <= offered for offered in offers)}
     for needs, num in sorted(lacking.items(), key=itemgetter(1), reverse=True)[:_MOST_LACKS]:
         yield (

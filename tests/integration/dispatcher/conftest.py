@@ -6,8 +6,10 @@ import sys
 import pytest
 
 from agent_layer.cli.main import main
-from agent_layer.dispatcher import Dispatcher, Lease, Queue, Report
+from agent_layer.dispatcher import Dispatcher, Lease, Report
 from agent_layer.schema.task import Task
+
+from ...queues import Queue
 
 
 class Desk:

@@ -4,10 +4,12 @@ from collections import Counter
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from agent_layer.dispatcher.models import HELD, MOVES, OVER, Lease, LeaseEnding
+from agent_layer.dispatcher.models import HELD, OVER, Lease, LeaseEnding
 from agent_layer.schema.ids import make_group_id, make_rollout_id, make_trajectory_id
 from agent_layer.schema.rollout import RolloutStatus
 from agent_layer.schema.task import Task
+
+from .moves import MOVES
 
 MAX_ATTEMPTS = 2
 MOST_REFILLS = 3

@@ -7,8 +7,9 @@ import pytest
 from redis.exceptions import ResponseError
 
 from agent_layer.dispatcher import LEASE_SCRIPTS, SUBMIT_SCRIPTS, scripts
-from agent_layer.dispatcher.models import MOVES
-from agent_layer.dispatcher.scripts import keys_of
+from agent_layer.dispatcher.scripts import queue_keys
+
+from .moves import MOVES
 
 LUA = Path(scripts.__file__).parent / "lua"
 FILES = {path.stem: path.read_text() for path in LUA.glob("*.lua")}
@@ -28,7 +29,7 @@ def test_what_a_file_defines_is_used_by_some_script(name):
 
 
 def ask(redis, keys, text, *arguments):
-    return redis.register_script(FILES["queue"] + text)(keys_of(keys), arguments)
+    return redis.register_script(FILES["prelude"] + text)(queue_keys(keys), arguments)
 
 
 def test_the_table_of_moves_is_that_of_python(redis, keys):

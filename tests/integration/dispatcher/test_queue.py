@@ -6,10 +6,11 @@ import threading
 import pytest
 
 from agent_layer.dispatcher.client import Dispatcher
-from agent_layer.dispatcher.queue import Queue
 from agent_layer.errors import BackPressureError, BadInputError, LeaseLostError
 from agent_layer.schema.rollout import Outcome
 from agent_layer.schema.task import Task
+
+from ...queues import Queue
 
 
 @pytest.fixture

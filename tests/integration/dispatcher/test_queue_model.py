@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 from redis import Redis
 
-from agent_layer.dispatcher.models import MOVES, Lease, Report
-from agent_layer.dispatcher.queue import Queue
+from agent_layer.dispatcher.models import Lease, Report
 from agent_layer.errors import LeaseLostError
 from agent_layer.infra.redis.client import open_redis
 from agent_layer.infra.redis.keys import Keys
@@ -17,6 +16,8 @@ from agent_layer.schema.ids import make_trajectory_id, new_id
 from agent_layer.schema.task import Task
 
 from ...profiles import num_examples
+from ...queues import Queue
+from .moves import MOVES
 from .queue_model import MAX_ATTEMPTS, Model, holds
 
 RUNS = ("r1", "r2")

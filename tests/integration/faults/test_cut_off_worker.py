@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_layer.dispatcher import Queue, Report, connect
+from agent_layer.dispatcher import Report, connect
 from agent_layer.errors import LeaseLostError
 from agent_layer.infra.redis.client import open_redis
 from agent_layer.infra.redis.keys import Keys
@@ -22,6 +22,8 @@ from agent_layer.local.scripted.serving import serve_in_thread
 from agent_layer.local.stack import run_stack
 from agent_layer.schema.task import Task
 from agent_layer.store.store import open_store
+
+from ...queues import Queue
 
 RELAY = Path(__file__).parents[2] / "soak" / "dispatch" / "relay.py"
 LEASE_SECONDS = 6.0

@@ -10,6 +10,8 @@ import pytest
 from agent_layer.dispatcher import Dispatcher, Report
 from agent_layer.schema.task import Task
 
+from ...queues import queue_of
+
 pytestmark = pytest.mark.serial
 
 NUM_HELD = 5_120
@@ -24,7 +26,7 @@ class Crowd:
         self.dispatcher = Dispatcher(
             watched, settings.model_copy(update={"stop_failure_rate": 1.0, "max_queued_rollouts": 1 << 20})
         )
-        self.queue = self.dispatcher.queue
+        self.queue = queue_of(self.dispatcher)
         self._numbers = count()
 
     def add(self, num_groups=NUM_HELD // 8, **fields) -> list[str]:

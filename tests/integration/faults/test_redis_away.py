@@ -11,6 +11,8 @@ from redis import Redis
 from agent_layer.dispatcher import Dispatcher
 from agent_layer.schema.task import Task
 
+from ...queues import queue_of
+
 LEASE_SECONDS = 1.0
 
 
@@ -26,20 +28,23 @@ def dispatcher_of(settings, own_redis):
 
 
 FIRST_HEARD: dict[str, Callable[[Dispatcher], object]] = {
-    "a claim": lambda other: other.queue.claim("other", 1),
-    "a claim that waits": lambda other: other.queue.claim("other", 1, wait_seconds=1.2),
-    "a heartbeat": lambda other: (other.queue.heartbeat("other", b"{}", []), other.queue.claim("other", 1)),
-    "a worker that listens": lambda other: (other.queue.listen("other", "0-0", 0.1), other.queue.claim("other", 1)),
+    "a claim": lambda other: queue_of(other).claim("other", 1),
+    "a claim that waits": lambda other: queue_of(other).claim("other", 1, wait_seconds=1.2),
+    "a heartbeat": lambda other: (queue_of(other).heartbeat("other", b"{}", []), queue_of(other).claim("other", 1)),
+    "a worker that listens": lambda other: (
+        queue_of(other).listen("other", "0-0", 0.1),
+        queue_of(other).claim("other", 1),
+    ),
     "who waits for groups": lambda other: other.wait(timeout=1.2),
 }
 
 
 @pytest.mark.parametrize("first", FIRST_HEARD.values(), ids=FIRST_HEARD)
 def test_leases_that_lapse_while_redis_hears_nobody_stay_with_their_workers(dispatcher_of, own_redis, first):
-    holder, other = dispatcher_of().queue, dispatcher_of()
+    holder, other = queue_of(dispatcher_of()), dispatcher_of()
     holder.add([Task(id="t", run="r", input=1)])
     (lease,) = holder.claim("holder", 1)
-    assert other.queue.claim("other", 1) == []
+    assert queue_of(other).claim("other", 1) == []
 
     asking = threading.Thread(target=first, args=[other])
     asking.start()
@@ -54,7 +59,7 @@ def test_leases_that_lapse_while_redis_hears_nobody_stay_with_their_workers(disp
 
 
 def test_a_lease_that_nobody_keeps_lapses_also_after_redis_was_away(dispatcher_of, own_redis):
-    holder, other = dispatcher_of().queue, dispatcher_of().queue
+    holder, other = queue_of(dispatcher_of()), queue_of(dispatcher_of())
     holder.add([Task(id="t", run="r", input=1)])
     holder.claim("gone", 1)
     assert other.claim("other", 1) == []
@@ -86,7 +91,7 @@ def seconds_left(queue, shelf, lease):
 
 
 def test_a_silence_of_little_more_than_a_heartbeat_costs_no_lease(dispatcher_of):
-    holder, other = (dispatcher_of(lease_seconds=3.0, heartbeat_seconds=1.5).queue for _ in range(2))
+    holder, other = (queue_of(dispatcher_of(lease_seconds=3.0, heartbeat_seconds=1.5)) for _ in range(2))
     holder.add([Task(id="t", run="r")])
     (lease,) = holder.claim("holder", 1)
 
@@ -100,7 +105,7 @@ def test_a_silence_of_little_more_than_a_heartbeat_costs_no_lease(dispatcher_of)
 
 
 def test_who_was_cancelled_while_redis_heard_nobody_can_still_say_how_it_ended(dispatcher_of):
-    holder, other = (dispatcher_of(lease_seconds=3.0, heartbeat_seconds=1.5).queue for _ in range(2))
+    holder, other = (queue_of(dispatcher_of(lease_seconds=3.0, heartbeat_seconds=1.5)) for _ in range(2))
 
     def lose():
         (group_id,) = holder.add([Task(id="t", run="r")], next(rounds))
@@ -116,7 +121,7 @@ def test_who_was_cancelled_while_redis_heard_nobody_can_still_say_how_it_ended(d
 
 
 def test_where_only_one_is_heard_now_and_then_a_lease_that_nobody_keeps_lapses_too(dispatcher_of):
-    holder, other = dispatcher_of().queue, dispatcher_of().queue
+    holder, other = queue_of(dispatcher_of()), queue_of(dispatcher_of())
     holder.add([Task(id="t", run="r", input=1)])
     holder.claim("gone", 1)
     handed_on = []

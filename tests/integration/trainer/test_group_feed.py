@@ -17,6 +17,7 @@ from trainer_adapter.loop.checkpoint import Cursor
 from trainer_adapter.loop.feed import CONSUMER, GroupFeed, task_order
 
 from ...profiles import num_examples
+from ...queues import queue_of
 
 TASKS = [Task(id=f"t{number}", run="r") for number in range(4)]
 
@@ -120,7 +121,7 @@ def test_a_curriculum_gives_more_rollouts_to_tasks_that_fail(make, dispatcher):
 def test_tasks_are_asked_for_as_the_plan_says(make, dispatcher):
     make(group_size=4, launch=1.25, partial="drop", priority=7, groups_per_step=1, max_staleness=0).submit_groups(0)
 
-    (lease, *others) = dispatcher.queue.claim("w", 9)
+    (lease, *others) = queue_of(dispatcher).claim("w", 9)
     assert len(others) == 4
     task = lease.task
     assert (task.group_size, task.launch, task.partial, task.priority) == (4, 5, "drop", 7)
@@ -131,7 +132,7 @@ def test_what_the_plan_leaves_open_is_as_its_task_says(settings, dispatcher):
     config = TrainConfig(model=Path("m"), tasks=Path("t"), steps=9, rollouts=RolloutConfig(group_size=2))
     GroupFeed("r", [own], config, dispatcher, open_store(settings), Cursor()).submit_groups(0)
 
-    task = dispatcher.queue.claim("w", 1)[0].task
+    task = queue_of(dispatcher).claim("w", 1)[0].task
     assert (task.group_size, task.launch, task.partial, task.priority) == (2, None, "refill", 3)
 
 
@@ -153,9 +154,9 @@ def test_groups_are_asked_ahead_with_the_version_from_which_they_may_begin(make,
 
     assert len(asked(dispatcher)) == 8
     assert feed.cursor(0, 0, []).open_starts == [-1, -1, 0, 0, 1, 1, 2, 2]
-    assert len({lease.group_id for lease in dispatcher.queue.claim("w", 99)}) == 4
+    assert len({lease.group_id for lease in queue_of(dispatcher).claim("w", 99)}) == 4
     dispatcher.serve("r", 1)
-    assert {lease.task.from_policy for lease in dispatcher.queue.claim("w", 99)} == {1}
+    assert {lease.task.from_policy for lease in queue_of(dispatcher).claim("w", 99)} == {1}
 
 
 def test_a_feed_that_goes_on_under_later_versions_asks_for_the_same_groups_and_lets_them_begin(make, dispatcher):
@@ -169,7 +170,7 @@ def test_a_feed_that_goes_on_under_later_versions_asks_for_the_same_groups_and_l
     dispatcher.serve("r", 7)
 
     assert asked(dispatcher) == before
-    assert len({lease.group_id for lease in dispatcher.queue.claim("w", 99)}) == 4
+    assert len({lease.group_id for lease in queue_of(dispatcher).claim("w", 99)}) == 4
 
 
 @given(st.data())
@@ -186,7 +187,7 @@ def test_no_group_is_given_out_too_early_for_its_step(make, dispatcher, redis, k
         feed.submit_groups(version)
         dispatcher.serve("r", version)
         while True:
-            for lease in dispatcher.queue.claim("w", 99):
+            for lease in queue_of(dispatcher).claim("w", 99):
                 began.setdefault(lease.group_id, version)
             if not began or not data.draw(st.booleans(), "drop one"):
                 break

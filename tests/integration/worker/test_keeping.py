@@ -5,7 +5,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from agent_layer.dispatcher.queue import Queue
 from agent_layer.errors import BadInputError, LeaseLostError, UnreachableError
 from agent_layer.infra.objects.filesystem import open_objects
 from agent_layer.schema.task import Task
@@ -14,6 +13,7 @@ from agent_layer.state.checkpoints import checkpoint_prefix, read_checkpoint
 from envs.checkpoints.store import CheckpointStore, LeaseCheckpointer
 
 from ...builders import rollout_with
+from ...queues import Queue
 
 
 class Bench:

@@ -9,6 +9,8 @@ import pytest
 from agent_layer.schema.wire.gateway_api import OpenRequest
 from tracer.transport.gateway_client import GatewayClient
 
+from ...queues import queue_of
+
 
 async def test_a_cancelled_rollout_ends_and_counts_for_nothing(site, task):
     started, ended = asyncio.Event(), asyncio.Event()
@@ -66,7 +68,7 @@ async def test_a_task_that_the_gateway_refuses_dies_and_keeps_no_other_from_runn
 
     refused, others = task("refused", sampling={"messages": []}), [task(f"t{number}") for number in range(8)]
     async with site.worker(agent, slots=1):
-        groups = await asyncio.to_thread(site.dispatcher.queue.add, [refused, *others])
+        groups = await asyncio.to_thread(queue_of(site.dispatcher).add, [refused, *others])
         states = await asyncio.to_thread(site.dispatcher.wait, groups, 60)
 
     assert [state.num_accepted for state in states] == [0] + [1] * 8
@@ -95,7 +97,7 @@ async def test_a_task_that_cannot_be_recorded_dies_and_keeps_no_other_from_runni
 
 def lapses(site, rollout):
     """Let a lease lapse; whether it has, which a heartbeat in between prevents."""
-    queue = site.dispatcher.queue
+    queue = queue_of(site.dispatcher)
     queue.redis.zadd(queue.keys.queue("leases"), {rollout: 0}, xx=True)
     queue.reap()
     (state,) = site.dispatcher.rollouts([rollout.rpartition(".")[0]])
@@ -131,11 +133,11 @@ async def test_what_is_left_of_an_attempt_that_was_handed_on_can_call_no_more(si
         return 1.0
 
     groups = await asyncio.to_thread(site.dispatcher.submit, [task()])
-    (lease,) = await asyncio.to_thread(site.dispatcher.queue.claim, "ghost", 1)
+    (lease,) = await asyncio.to_thread(queue_of(site.dispatcher).claim, "ghost", 1)
     gateway = GatewayClient(site.settings.gateway_url, site.settings.api_key)
     request = OpenRequest(task_id="t", rollout_id=lease.rollout_id, attempt=0, owner="worker")
     opened = await asyncio.to_thread(gateway.open, request)
-    await asyncio.to_thread(site.dispatcher.queue.release, lease)
+    await asyncio.to_thread(queue_of(site.dispatcher).release, lease)
     async with site.worker(agent):
         await asyncio.to_thread(site.dispatcher.wait, groups, 60)
 

@@ -147,15 +147,15 @@ def look(store, dispatcher):
     assert store.admin.quarantine() == {}
     assert list_batches(store.redis, store.keys, "default") == []
     dispatcher.stats()
-    groups = dispatcher.groups(dispatcher.queue.views.closed_ids())
+    groups = dispatcher.groups(dispatcher.inspector.closed_ids())
     assert [group.is_closed for group in groups] == [True]
-    dispatcher.queue.views.tally(groups)
+    dispatcher.inspector.tally(groups)
     dispatcher.workers()
     dispatcher.runs()
     dispatcher.dead()
     for shelf in ("leases", "delayed", "paused", "dead"):
-        assert list(dispatcher.queue.views.listed_ids(shelf, "default")) == []
-    assert list(dispatcher.queue.views.open_ids("default")) == []
+        assert list(dispatcher.inspector.listed_ids(shelf, "default")) == []
+    assert list(dispatcher.inspector.open_ids("default")) == []
     EngineRegistry(store.redis, store.keys).engines()
 
 

@@ -13,10 +13,12 @@ from asking import RUN
 from redis import Redis
 from redis.exceptions import RedisError
 
-from agent_layer.dispatcher import Queue, connect
+from agent_layer.dispatcher import connect
 from agent_layer.infra.redis.embedded import find_redis_server
 from agent_layer.recorder.shipping import ensure_shipper
 from agent_layer.settings import Settings
+
+from ...queues import Queue, queue_of
 
 __all__ = ["Town", "wait_until"]
 
@@ -110,7 +112,7 @@ class Town:
         (self.directory / "stop").touch()
         nests = [process for name, process in self.processes.items() if name.startswith("nest")]
         wait_until(lambda: all(nest.poll() is not None for nest in nests), seconds, "workers")
-        queue = connect(self.settings).queue
+        queue = queue_of(connect(self.settings))
         wait_until(lambda: self._is_shipped(queue), seconds, "shipping")
         (self.directory / "shipped").touch()
         wait_until(lambda: self.processes["consumer"].poll() is not None, seconds, "consumer")

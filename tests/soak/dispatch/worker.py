@@ -14,7 +14,7 @@ from asking import is_doomed, is_null
 from book import Kind, Pen, Row
 from redis.exceptions import RedisError
 
-from agent_layer.dispatcher import Lease, Queue, Report
+from agent_layer.dispatcher import Lease, Report
 from agent_layer.dispatcher.models import Holding, LeaseEnding
 from agent_layer.errors import LeaseLostError
 from agent_layer.infra.redis.client import open_redis
@@ -22,6 +22,8 @@ from agent_layer.infra.redis.keys import Keys
 from agent_layer.recorder import open_recorder
 from agent_layer.schema.rollout import AttemptStarted, Outcome
 from agent_layer.settings import Settings
+
+from ...queues import Queue
 
 __all__ = ["Worker"]
 

@@ -13,7 +13,7 @@ import time
 
 import pytest
 
-from agent_layer.dispatcher import Queue
+from ....queues import Queue
 
 COMMAND = [sys.executable, "-m", "agent_layer.cli"]
 PATIENCE_SECONDS = 90

@@ -7,11 +7,12 @@ import threading
 
 import pytest
 
-from agent_layer.dispatcher import Queue, Report
+from agent_layer.dispatcher import Report
 from agent_layer.recorder import Recorder
 from agent_layer.schema.ids import make_group_id
 from agent_layer.schema.step import Content
 
+from ....queues import Queue
 from .conftest import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.timeout(300)

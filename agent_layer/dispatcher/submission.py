@@ -1,0 +1,39 @@
+"""Groups of rollouts, queued in batches so that no script call holds up the server for long."""
+
+from collections.abc import Iterator, Sequence
+
+from agent_layer.dispatcher.scripts import Scripts
+from agent_layer.dispatcher.tasks import num_launched
+from agent_layer.errors import BackPressureError
+from agent_layer.schema import Task
+
+_ROLLOUTS_PER_CALL = 256
+
+
+def add_groups(scripts: Scripts, groups: Sequence[tuple[str, Task]]) -> None:
+    """Queue (group id, task) pairs; a group that is known stays as it is.
+
+    Raises: BackPressureError: the queue has no room; earlier batches are queued, and adding again continues.
+    """
+    limit = scripts.settings.max_queued_rollouts
+    for batch in _batch_groups(groups):
+        added = scripts.add(batch, limit)
+        if isinstance(added, int):
+            raise BackPressureError(
+                f"queue of namespace {scripts.settings.namespace!r}: no room for"
+                f" {sum(num_launched(task) for _, task in batch)} more rollouts, {added} of at most {limit}"
+                " (max_queued_rollouts) are queued; submit again when some have run"
+            )
+
+
+def _batch_groups(groups: Sequence[tuple[str, Task]]) -> Iterator[list[tuple[str, Task]]]:
+    batch: list[tuple[str, Task]] = []
+    num_rollouts = 0
+    for group_id, task in groups:
+        if batch and num_rollouts + num_launched(task) > _ROLLOUTS_PER_CALL:
+            yield batch
+            batch, num_rollouts = [], 0
+        batch.append((group_id, task))
+        num_rollouts += num_launched(task)
+    if batch:
+        yield batch
