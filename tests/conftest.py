@@ -94,7 +94,7 @@ def redis(settings: Settings) -> Iterator[Redis]:
 
 @pytest.fixture
 def register_engine(redis: Redis, keys: Keys) -> Callable[..., EngineRegistry]:
-    """``register_engine(engine, settings, **fields)``: let gateways find a scripted engine; gives the board."""
+    """``register_engine(engine, settings, **fields)``: let gateways find a scripted engine; returns the board."""
 
     def put(engine: ScriptedEngine, settings: Settings, **fields: str) -> EngineRegistry:
         board = EngineRegistry(redis, keys, settings.gateway_seconds)
@@ -195,7 +195,7 @@ def machine(tmp_path: Path, settings: Settings) -> Iterator[Callable[..., Settin
 
 @pytest.fixture
 def ship_here(settings, redis, keys):
-    """``ship_here(objects=None, redis=None)``: one round of shipping in this process; gives the number of segments."""
+    """``ship_here(objects=None, redis=None)``: ships once in this process; returns the number of segments."""
 
     def ship(objects=None, other_redis=None) -> int:
         settings.log_dir.mkdir(parents=True, exist_ok=True)

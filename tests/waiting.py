@@ -22,7 +22,7 @@ def wait_until(condition: Callable[[], T], seconds: float = 60.0) -> T:
 
 
 async def until(condition: Callable[[], T | Awaitable[T]], seconds: float = 60.0) -> T:
-    """As ``wait_until``, while the loop goes on; the condition may be a coroutine function."""
+    """Like ``wait_until`` without blocking the loop; the condition may be a coroutine function."""
     async with asyncio.timeout(seconds):
         while True:
             found = condition()

@@ -40,7 +40,7 @@ def dispatcher(stack: Stack) -> Iterator[Dispatcher]:
 
 @pytest.fixture
 def write_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], Path]:
-    """``write_module("agent", text)``: a module that workers find, here and in processes; gives its folder."""
+    """``write_module("agent", text)``: a module that workers find, here and in processes; returns its folder."""
     monkeypatch.syspath_prepend(tmp_path)
 
     def write(name: str, text: str) -> Path:

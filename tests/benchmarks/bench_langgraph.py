@@ -39,7 +39,7 @@ class DoesNothing(BaseCallbackHandler):
     run_inline = True
 
     def on_chat_model_start(self, *_: object, **__: object) -> None:
-        """The parent's would make LangChain look for another way to tell it."""
+        """Without this method, LangChain falls back to ``on_llm_start``."""
 
 
 def measure_langgraph(directory: Path) -> list[Figure]:

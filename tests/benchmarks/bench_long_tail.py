@@ -92,7 +92,7 @@ def measure_long_tail(directory: Path, unit_seconds: float = UNIT_SECONDS) -> li
 
 
 def _measure_bias(trainer: _Trainer, unit_seconds: float) -> list[Figure]:
-    """Launch more than are kept; compare how long those would have taken that were not, and what the run tells."""
+    """Launch more rollouts than are kept; compare the durations of the others, and the run's own report."""
     groups = _draw(NUM_STEPS_LAUNCHED * GROUPS_PER_STEP, NUM_LAUNCHED, unit_seconds)
     tasks = [msgspec.structs.replace(task, group_size=GROUP_SIZE) for task in _tasks(groups, "launched")]
     _, deliveries = trainer.consume(tasks, MAX_STALENESS)

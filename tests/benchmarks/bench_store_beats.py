@@ -71,7 +71,7 @@ def _beat_while(processes: ProcessPoolExecutor, settings: Settings, stop: Path, 
 
 
 def _beat(settings: Settings, stop: Path) -> list[float]:
-    """Hold a few leases until the file is there; give how many milliseconds after its due time each beat was done."""
+    """Hold a few leases until the file exists; return each heartbeat's delay after its due time in milliseconds."""
     dispatcher = connect(settings)
     queue = WorkerQueue(open_redis(settings), Keys(settings.namespace), settings)
     worker = f"worker-{time.monotonic_ns()}"

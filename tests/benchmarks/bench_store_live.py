@@ -23,7 +23,7 @@ POLL_SECONDS, LONGEST_SECONDS = 0.005, 30.0
 
 
 def measure_store_live(directory: Path) -> list[Figure]:
-    """Record one rollout step by step, and ask for each until it is there."""
+    """Record one rollout step by step, and query each step until it is found."""
     with run_servers(directory) as servers:
         local = servers.settings(directory / "local", namespace="local")
         remote = servers.settings(directory / "remote", on_s3=True, namespace="remote")
@@ -56,7 +56,7 @@ def _delays(settings: Settings) -> Iterator[float]:
 
 
 def _by_step(appends: Appends) -> list[Appends]:
-    """What is written before the first step, then what is written in each; the end is left out."""
+    """Yield the records before the first step, then those of each step; the rollout's end is left out."""
     begins = range(1, len(appends), 3)
     return [appends[:1], *(appends[begin:end] for begin, end in pairwise(begins))]
 

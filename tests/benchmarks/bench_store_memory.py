@@ -16,7 +16,7 @@ SHORT, LONG = 4, 20
 
 
 def measure_store_memory(directory: Path, num_trajectories: int = NUM_TRAJECTORIES) -> list[Figure]:
-    """Fill both, and work out what is a step's and what the rest."""
+    """Fill both indexes, and compute the shares of a step and of a trajectory."""
     with run_servers(directory) as servers:
         bytes_each: dict[int, float] = {}
         for num_steps in (SHORT, LONG):

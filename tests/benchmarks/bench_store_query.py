@@ -29,7 +29,7 @@ __all__ = ["measure_store_queries"]
 SIZES = (10_000, 100_000, 1_000_000)
 NUM_ASKED, WARM_UP = 200, 10
 LONGEST_SECONDS = 10.0
-"""No shape is asked for longer; then its figures say of how many answers they are."""
+"""Time limit for one query shape; its figures then name the number of answers."""
 NUM_BOOKS, PAGES_BEFORE = 10, 50
 
 

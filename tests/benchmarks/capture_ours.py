@@ -28,7 +28,7 @@ def ours(directory: Path, client: openai.OpenAI) -> Capturing:
 
 
 def ours_routed(directory: Path, client: openai.OpenAI) -> Capturing:
-    """The tracer before a gateway: it says who asks, the gateway records the rest."""
+    """The tracer before a gateway: the tracer identifies the caller, the gateway records the call."""
     tracer.init(settings := load_settings(dir=directory))
     new_rollout = partial(
         Rollout,

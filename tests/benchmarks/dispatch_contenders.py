@@ -26,7 +26,7 @@ RAY = [str(PEERS_PYTHON), str(HERE / "dispatch_ray.py")]
 
 @contextmanager
 def run_redis(directory: Path) -> Iterator[str]:
-    """Run a Redis that writes each change down within a second; gives its URL without a database."""
+    """Run a Redis that writes each change down within a second; return its URL without a database."""
     port = free_port()
     # fmt: off
     command = [

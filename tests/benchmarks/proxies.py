@@ -108,7 +108,7 @@ def open_doors(proxy: Proxy, num_doors: int) -> list[Door]:
 def start_process(
     command: Sequence[str], port: int, log: Path, variables: Mapping[str, str] | None = None
 ) -> Iterator[int]:
-    """Run a server until the block ends; gives its process id once it listens."""
+    """Run a server until the block ends; return its process id once it listens."""
     with log.open("ab") as output:
         process = subprocess.Popen(command, env={**os.environ, **(variables or {})}, stdout=output, stderr=output)
     try:

@@ -30,7 +30,7 @@ _CHUNK_BYTES = 19_000
 
 
 def fill(settings: Settings, begin: int, end: int, num_steps: int | None = None) -> None:
-    """Enter the trajectories of these numbers into the index; None: each has the steps that its facts say."""
+    """Commit the trajectories of these numbers to the index; None: the number of steps follows from the facts."""
     jobs = [(settings, first, min(first + 5_000, end), num_steps) for first in range(begin, end, 5_000)]
     with ProcessPoolExecutor(_NUM_PROCESSES, get_context("spawn")) as processes:
         for num_done, _ in enumerate(processes.map(_fill_part, jobs), start=1):

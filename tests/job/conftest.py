@@ -76,7 +76,7 @@ def engine(settings, register_engine, model):
 
 @pytest.fixture
 def player(settings, board, engine):
-    """Plays what the dispatcher gives out, one rollout of each group with success."""
+    """Plays every rollout that the dispatcher leases, one of each group with success."""
     player = Player(settings, board, engine)
     thread = threading.Thread(target=player.play_all, daemon=True)
     thread.start()

@@ -23,7 +23,7 @@ ADD = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": 
 TOOLS = [{"type": "function", "function": {"name": "add", "parameters": ADD}}]
 QUESTION = [{"role": "user", "content": "what is 1 and 2"}]
 FORCED = {"structured_outputs": {"choice": [CALL]}, "temperature": 1.0, "seed": 7}
-"""The untrained model can only say this, in tokens of its own choice: hardly ever those of the tokenizer."""
+"""The only answer that the untrained model can give, in sampled tokens that rarely match the tokenizer's."""
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory):
 
 @pytest.fixture
 def rollout(stack):
-    """An open rollout, and what is stored of it once it ended."""
+    """An open rollout, and its stored trajectory after its end."""
     gateway = GatewayClient(stack.settings.gateway_url, stack.settings.api_key)
     return Played(stack, gateway)
 
@@ -58,7 +58,7 @@ class Played:
 
 
 def straight(stack, messages):
-    """What vLLM itself says to the same request."""
+    """Return vLLM's own answer to the same request."""
     body = {"model": "policy", "messages": messages, "tools": TOOLS, "max_tokens": 120, **FORCED}
     asked = body | {"return_token_ids": True, "logprobs": True}
     return requests.post(f"{stack.engine.url}/v1/chat/completions", json=asked, timeout=120).json()

@@ -80,7 +80,7 @@ def put(store: Store) -> Callable[..., str]:
 
 @pytest.fixture
 def write(store: Store, put: Callable[..., str]) -> Callable[..., str]:
-    """``write(*records)``: writes a segment and commits it, as the shipper does; gives its name."""
+    """``write(*records)``: writes a segment and commits it, as the shipper does; returns its name."""
 
     def write(*records: LogRecord) -> str:
         name = put(*records)
@@ -92,7 +92,7 @@ def write(store: Store, put: Callable[..., str]) -> Callable[..., str]:
 
 @pytest.fixture
 def ship(store: Store) -> Callable[..., str]:
-    """``ship(*records, name=…, limits=…)``: stores records as a shipper does, with blobs; gives the segment's name."""
+    """``ship(*records, name=…, limits=…)``: stores records like a shipper, with blobs; returns the segment's name."""
 
     def ship(*records: LogRecord, name: str | None = None, limits: BlobLimits | None = None) -> str:
         name = name or new_id()
@@ -104,7 +104,7 @@ def ship(store: Store) -> Callable[..., str]:
 
 
 class Watched:
-    """The objects of a store, noting what is asked of them; ``before[deed]`` is called once, before that deed."""
+    """The objects of a store, which note each operation; ``before[deed]`` is called once, before that deed."""
 
     def __init__(self, objects: ObjectStore) -> None:
         self._objects = objects
@@ -172,7 +172,7 @@ def attempt_of(tid, at=100.0, score=1.0, run="r", num_choices=1):
 
 
 def answers_of(store):
-    """What the store says about everything, for comparing."""
+    """Return every answer of the store, for comparison."""
     page = store.query(limit=1_000)
     return (
         page.items,
@@ -190,5 +190,5 @@ def _attempt_of() -> Callable[..., list[LogRecord]]:
 
 @pytest.fixture(name="answers_of")
 def _answers_of() -> Callable[..., tuple[object, ...]]:
-    """``answers_of(store)``: what it says about everything, for comparing."""
+    """``answers_of(store)``: every answer of the store, for comparison."""
     return answers_of

@@ -21,7 +21,7 @@ from agent_layer.store.segments.tombstones import write_tombstones
 from ..profiles import num_examples
 
 AT_ONCE = Grace(seconds=-5.0)
-"""Nothing is too young, whatever the clocks of the store say."""
+"""Limits under which no object is too young, whatever the store's clocks."""
 
 
 def picture(number):

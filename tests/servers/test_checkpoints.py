@@ -16,13 +16,13 @@ from agent_layer.state.checkpoints import (
 from agent_layer.store.maintenance.gc import Grace
 
 AT_ONCE = Grace(seconds=-5.0)
-"""Nothing is too young, whatever the clocks of the store say."""
+"""Limits under which no object is too young, whatever the store's clocks."""
 SOME = Checkpoint(calls=3, seconds=1.5, state=b"where I was" * 100, logs=["log-1"])
 
 
 @pytest.fixture
 def keep(store):
-    """``keep(trajectory_id)``: store a checkpoint of it; gives its name."""
+    """``keep(trajectory_id)``: store a checkpoint of it; returns its name."""
 
     def keep(trajectory_id):
         name = checkpoint_name(trajectory_id, "17", 0)

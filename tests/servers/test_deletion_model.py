@@ -62,7 +62,7 @@ class Model:
 
 
 class Scene:
-    """The store and its model, which hear of the same events."""
+    """The store and its model, which receive the same events."""
 
     def __init__(self, store, write):
         self.store, self._write, self.model = store, write, Model()

@@ -30,7 +30,7 @@ def objects_settings(settings):
 
 @pytest.fixture
 def follow(store):
-    """``follow(member)``: an iterator over what is ready for this member."""
+    """``follow(member)``: an iterator over the groups that are ready for this member."""
     return lambda member, **how: store.follow("c", "r", **{"wait_seconds": 0, "member": member} | how)
 
 

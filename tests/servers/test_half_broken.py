@@ -20,7 +20,7 @@ SHARED = ("ordinals", "events", "reindexing", "quarantine", "replaced", "unneede
 
 @pytest.fixture
 def objects_settings(settings):
-    """One kind of object store is enough here: what is lost is in Redis."""
+    """One kind of object store is enough here: only Redis loses data."""
     return settings
 
 

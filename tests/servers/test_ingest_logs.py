@@ -1,4 +1,4 @@
-"""What machines without access to the store send over HTTP: it is there, in few segments, once each is answered."""
+"""Logs that machines without access to the store send over HTTP: committed, in few segments, once each is answered."""
 
 import gzip
 import threading

@@ -41,7 +41,7 @@ def test_a_step_is_found_soon_after_its_end(usual_settings, wait_until):
     own = {"trajectory_id": "r.0-0", "run": "r"}
     recorder.append(AttemptStarted(**own, rollout_id="r.0", attempt=0, task_id="t", started_at=time.time()))
     ensure_shipper(usual_settings)
-    wait_until(lambda: store.query(run="r").items, 30)  # from now on a shipper is there
+    wait_until(lambda: store.query(run="r").items, 30)  # from now on a shipper runs
     took = []
     for number in range(MOST_STEPS):
         part = {**own, "call_id": str(number), "source": "gateway"}

@@ -54,7 +54,7 @@ def trained(step, *trajectories):
 
 @pytest.fixture
 def learned(store, write):
-    """A store in which step 1 has learned from two rollouts; gives the record of it."""
+    """A store in which step 1 has learned from two rollouts; return its record."""
     write(*attempt_of("x.0-0", 0.0), *attempt_of("x.1-0", 1.0))
     record = trained(1, store.get("x.0-0"), store.get("x.1-0"))
     write(record)
@@ -203,7 +203,7 @@ late = st.builds(
 
 @given(st.lists(late, max_size=5))
 def test_no_later_judgement_alters_what_was_trained(judgements):
-    """Also those that say they were made before, by a clock that is behind."""
+    """Also rewards whose time is earlier, from a slow clock."""
     records = {tid: attempt_of(tid, score) for tid, score in (("x.0-0", 0.0), ("x.1-0", 1.0))}
     record = trained(1, *(assemble_trajectory(tid, found) for tid, found in records.items()))
 

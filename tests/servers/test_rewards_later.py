@@ -38,7 +38,7 @@ def attempt_of(tid="x.0-0", score=1.0, declared=(), cause=None, status="ok"):
 
 @pytest.fixture
 def judge(store, objects_settings):
-    """``judge(score, **options)``: what a person says of the stored trajectory, once it is indexed."""
+    """``judge(score, **options)``: a person's reward for the stored trajectory, once it is indexed."""
 
     def judge(score, tid="x.0-0", **options):
         given = store.reward(tid, score, **options)
@@ -166,7 +166,7 @@ scores = st.none() | st.floats(-1, 1)
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), scores, st.booleans(), st.floats(0, 9)), max_size=6), st.randoms())
 def test_the_last_word_stands_whatever_clocks_say(said, random):
-    """A judgement supersedes what stood when it was made, even where its clock is behind; a void one never stands."""
+    """A reward supersedes those that existed when it was made, even under a slow clock; a void one never counts."""
     known, last = [], {}
     for number, (name, score, void, at) in enumerate(said):
         row = TrajectoryRow(trajectory_id="x-0", run="r")

@@ -9,6 +9,6 @@ def test_the_contract_runs_over_redis_of_this_make(started_redis, name, versions
     with Redis.from_url(started_redis(name)) as redis:
         server = redis.info()
 
-    assert int(server["redis_version"].partition(".")[0]) in versions  # Valkey says which Redis it is like
+    assert int(server["redis_version"].partition(".")[0]) in versions  # Valkey reports a compatible Redis version
     assert server["aof_enabled"] == 1
     assert server["maxmemory_policy"] == "noeviction"

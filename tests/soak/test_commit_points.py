@@ -27,7 +27,7 @@ DECIDED = {"kind": "accepted", "group_id": "", "run": "r", "at": "5.5"}
 
 
 class Fate:
-    """Kills this process at its n-th turn; a file tells what each turn was."""
+    """Kills this process at its n-th turn; a file lists the turns."""
 
     def __init__(self, turn: int, diary) -> None:
         self._left, self._diary = turn, diary

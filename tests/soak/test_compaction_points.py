@@ -94,7 +94,7 @@ def write(store: Store, records: list) -> None:
 
 
 def scatter(store: Store, number: int) -> list[bytes]:
-    """One that will live and one that will die, mixed in four segments, and a group of both; gives what will live."""
+    """Mix a kept and a doomed trajectory in four segments, with a group of both; return the kept records."""
     living, dying = attempt_of(f"x.{number}-0"), attempt_of(f"{SECRET}.{number}-0", SECRET)
     for first, second in zip(living[:4], dying[:4], strict=True):
         write(store, [first, second])
@@ -110,7 +110,7 @@ def kill(store: Store, *owners: str) -> None:
 
 
 def stored_in(store: Store) -> Counter[bytes]:
-    """How often each record lies in the objects."""
+    """Return how often the objects contain each record."""
     records: Counter[bytes] = Counter()
     for key in store.objects.list(f"{store.keys.namespace}/seg/"):
         content = store.objects.get(key)

@@ -128,7 +128,7 @@ def delete(store, *owners: str) -> None:
 
 
 def write_and_kill(store, machines, work, start) -> int:
-    """Append, delete some of it, and kill workers at random; gives how often something was appended."""
+    """Append, delete some of it, and kill workers at random; return how often something was appended."""
     processes, chance = [start(*one) for one in work], random.Random(11)
     num_appended, num_kills, deadline = 0, 0, time.monotonic() + SECONDS
     while time.monotonic() < deadline or num_kills < NUM_KILLS or num_appended < NUM_APPENDED:

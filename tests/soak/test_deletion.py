@@ -56,7 +56,7 @@ class DeadlyRedis(Redis):
 
 
 def records_of(task):
-    """A group of one attempt, which says whose it is."""
+    """Return the records of a group of one attempt, with a content that names its task."""
     own, rollout = {"trajectory_id": f"{task}.0-0", "run": "r"}, {"rollout_id": f"{task}.0", "group_id": task}
     return [
         AttemptStarted(**own, **rollout, attempt=0, task_id=task, started_at=1.0),

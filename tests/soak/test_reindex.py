@@ -55,7 +55,7 @@ def store(settings, ship_here):
 
 @pytest.fixture
 def start(settings):
-    """``start(command)``: a process that rebuilds the index; gives it."""
+    """``start(command)``: a process that rebuilds the index; returns it."""
     running = []
 
     def start(command: list[str]) -> subprocess.Popen:

@@ -18,7 +18,7 @@ from agent_layer.store import open_store
 SOAK = Path(__file__).parent / "soak"
 SECONDS = 15.0
 NUM_ATTEMPTS = 20
-"""A slow machine goes on until there are more."""
+"""Minimum; a slow machine continues until it is reached."""
 NUM_READERS = 3
 
 
@@ -73,7 +73,7 @@ class Crowd:
         process.communicate()
 
     def calm(self) -> list[str]:
-        """End all; gives what the readers say."""
+        """End all processes; return the readers' output."""
         for process in self._victims.values():
             self._bury(process)
         self.stop.touch()

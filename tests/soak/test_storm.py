@@ -1,4 +1,4 @@
-"""Over 5,000 calls while every part is killed and frozen at random: no answered one is lost, none is there twice."""
+"""Over 5,000 calls while every part is killed and frozen at random: no answered call is lost, none is stored twice."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What the doctor says of keys that travel readable, or live too long."""
+"""The doctor's findings about keys that travel in plain text, or stay valid for too long."""
 
 import pytest
 

@@ -69,7 +69,7 @@ def scorer(write_module):
 
 @pytest.fixture
 def rescore(settings, monkeypatch, capsys):
-    """``rescore(scorer, *options)`` gives what the command prints."""
+    """``rescore(scorer, *options)`` returns what the command prints."""
     for name, value in settings.environment().items():
         monkeypatch.setenv(name, value)
 
@@ -103,7 +103,7 @@ def test_the_same_scorer_judges_once_and_a_changed_one_again(store, put, scorer,
     assert "judged 0" in (again := rescore(first))
     assert "2 were judged by this version of the scorer before" in again
     assert "judged 2, changed 2" in rescore(second)
-    assert "judged 2, changed 2" in rescore(first)  # what it said no longer stands
+    assert "judged 2, changed 2" in rescore(first)  # its earlier score was superseded
     assert [one.score for one in store.get("r1.0-0").rewards] == [0.0, 0.5, 0.7, 0.5]
     assert store.row("r1.0-0").reward == 0.5
 
@@ -224,7 +224,7 @@ verdicts = st.none() | st.floats(-1, 1) | st.just("fails")
 
 @given(st.lists(st.tuples(st.sampled_from(["v1", "v2", "person"]), verdicts), max_size=6))
 async def test_the_last_scorer_that_had_something_to_say_stands_unless_a_person_did(said):
-    """Any history of scorers and people: nothing is lost, a null never takes the place of a score, people stand."""
+    """In any history of scorers and people nothing is lost, null never replaces a score, and people's rewards stay."""
     trajectory = assemble_trajectory("r1.0-0", list(attempt_of(1, 0.25)))
     expected, is_human = 0.25, False
     records = list(attempt_of(1, 0.25))

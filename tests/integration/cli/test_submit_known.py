@@ -25,7 +25,7 @@ def tried(settings):
 
 @pytest.fixture
 def submit(settings, tmp_path, monkeypatch, capsys):
-    """``submit("--known", "skip", run="r")``: queues the inputs 1 to 3; gives what it prints."""
+    """``submit("--known", "skip", run="r")``: queues the inputs 1 to 3; returns what it prints."""
     for name, value in settings.environment().items():
         monkeypatch.setenv(name, value)
     lines = ['{"id": "new1", "input": 1}', "", '{"id": "new2", "input": 2}', '{"id": "new3", "input": 3}']

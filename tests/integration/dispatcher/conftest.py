@@ -58,7 +58,7 @@ class Desk:
         return [entry for entry in found if entry["kind"] == kind]
 
     def give_up(self, name="t", run="r", errors=("infra: away",), **fields):
-        """Let the only rollout of a task die of these errors; gives its id."""
+        """Make the only rollout of a task a dead letter with these errors; return its id."""
         group_id = self.add(name, run=run, **fields)
         for error in errors[:-1]:
             self.end(self.claim(run=run)[0], "retry", error=error)
@@ -88,7 +88,7 @@ def agent_layer(settings, monkeypatch, capsys):
 
 @pytest.fixture
 def rows_of(agent_layer):
-    """``rows_of("groups")``: what the command gives as JSON."""
+    """``rows_of("groups")``: the command's JSON output, decoded."""
 
     def run(*arguments: str) -> list[dict[str, object]]:
         status, out, err = agent_layer(*arguments, "--format", "jsonl")

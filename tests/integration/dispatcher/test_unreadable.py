@@ -13,7 +13,7 @@ def settings(settings):
 
 
 def spoil(desk, group_id):
-    """Write the group's task as a later version might; gives what it was."""
+    """Write the group's task as a later version might; return the original."""
     key = desk.keys.queue("g", group_id)
     task = desk.redis.hget(key, "task")
     desk.redis.hset(key, "task", msgspec.msgpack.encode(msgspec.msgpack.decode(task) | {"needs": 7}))

@@ -1,4 +1,4 @@
-"""The example runs as its README says, and what it prints shows its steps."""
+"""The example runs as its README describes, and its output shows its steps."""
 
 import json
 import os

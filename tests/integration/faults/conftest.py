@@ -33,7 +33,7 @@ def post(url, body, key, headers=None, timeout=30):
 
 
 def await_shipped(settings) -> None:
-    """Wait until no log is left; until then, what they say is there in any order.
+    """Wait until no log is left; until then, their records appear in any order.
 
     Who was killed may have come to no shipper: the next writer sees to one.
     """
@@ -106,7 +106,7 @@ class OwnRedis:
 
 @pytest.fixture
 def own_redis(tmp_path):
-    """A server of this test's own; it goes on when the test ends."""
+    """A server of this test's own; it is resumed when the test ends."""
     redis = OwnRedis(tmp_path / "own")
     yield redis
     redis.send(signal.SIGCONT)

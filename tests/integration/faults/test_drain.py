@@ -29,7 +29,7 @@ def _agent(write_module):
 
 @pytest.fixture
 def submit(dispatcher, wait_until):
-    """``submit(task_id)``: queue a task and wait until its rollout runs; gives its group."""
+    """``submit(task_id)``: queue a task and wait until its rollout runs; returns its group."""
 
     def submit_one(task_id):
         groups = dispatcher.submit([Task(id=task_id, run="default")])

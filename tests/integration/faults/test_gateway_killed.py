@@ -144,7 +144,7 @@ def test_a_frozen_redis_stops_calls_only_when_the_board_is_too_old_and_then_they
         wait_until(lambda: not is_answered_soon(client, opened), 60)
         waiting = threading.Thread(target=client.ask, args=(opened, "waits"), kwargs={"timeout": 60})
         waiting.start()
-        assert len(client.open()["api_key"]) > 10  # what needs no Redis goes on
+        assert len(client.open()["api_key"]) > 10  # requests that need no Redis still succeed
         own_redis.send(signal.SIGCONT)
         waiting.join(60)
         assert not waiting.is_alive()

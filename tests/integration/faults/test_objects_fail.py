@@ -86,7 +86,7 @@ except UnreachableError as error:
 
 
 def test_a_directory_that_is_full_says_so_and_keeps_no_half_of_an_object(tmp_path):
-    """A limit on the size of files stands for the full disk: the same write fails in the same place."""
+    """Simulate a full disk by a limit on file sizes: the same write fails in the same place."""
     command = [sys.executable, "-c", FILL, tmp_path.as_uri()]
 
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout

@@ -72,7 +72,7 @@ def test_a_lease_that_nobody_keeps_lapses_also_after_redis_was_away(dispatcher_o
 
 
 def be_silent_until_it_runs_out(hold, other, shelf):
-    """From shortly before the next heartbeat on: half a lease, and a little; gives the lease that ``hold()`` gave."""
+    """From shortly before the next heartbeat on: half a lease, and a little; return the lease that ``hold()`` gave."""
     seconds = other.settings.lease_seconds
     for _ in range(10):
         lease = hold()

@@ -1,4 +1,4 @@
-"""A worker is killed or frozen in the middle of a resumable agent: the same attempt goes on, from its last step."""
+"""A worker is killed or frozen in the middle of a resumable agent: the same attempt resumes from its last step."""
 
 import json
 import signal
@@ -80,7 +80,7 @@ def ended(dispatcher, store, groups, wait_until):
 
 
 def check_kept(trajectory):
-    """Every turn is there once, those from before included; what was left behind is not trained."""
+    """Every turn appears once, also those before the fault; abandoned turns are not trained."""
     good = [step for step in trajectory.steps if step.status == "ok"]
     asked = [json.loads(trajectory.contents[step.state.messages[-1]])["content"] for step in good]
     assert asked == [f"turn {number}" for number in range(NUM_ROUNDS)]

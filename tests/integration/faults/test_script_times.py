@@ -89,7 +89,7 @@ def sealed_of(records):
 
 
 def fill_block(redis, keys) -> list[str]:
-    """Fill one block with trajectories of one call each; gives their ids."""
+    """Fill one block with trajectories of one call each; return their ids."""
     records = (record for number in range(BLOCK) for record in attempt_of(f"n{number}", 1, number))
     commit_segments(redis, keys, [sealed_of(records)[1]])
     return [f"n{number}-0" for number in range(BLOCK)]

@@ -1,4 +1,4 @@
-"""S3 that refuses, hangs or hangs up, Redis that takes no writes: shipping goes on when they do, nothing is lost."""
+"""S3 that refuses, hangs or disconnects, Redis that refuses writes: shipping resumes afterwards, nothing is lost."""
 
 import time
 

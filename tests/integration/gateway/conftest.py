@@ -134,7 +134,7 @@ async def open_gateway(
 ) -> AsyncIterator[GatewayHarness]:
     settings, clock = settings.model_copy(update={"connect_seconds": 30.0}), clock or SteppedClock()
     async with serve(engine), aiohttp.ClientSession() as session:
-        # who switches waits for the gateway, however long this machine makes it stand still
+        # the switch waits for the gateway, however long this machine delays it
         board = register_engine(engine, settings.model_copy(update={"gateway_seconds": 30.0}))
         runner = web.AppRunner(build_app(settings, redis, log, clock=clock), access_log=None, shutdown_timeout=0.1)
         await runner.setup()
@@ -152,7 +152,7 @@ def _switch():
 
 
 def hold(engine):
-    """Let the engine think about its next word until the event is set that this gives: no answer ends before."""
+    """Block the engine before its next word; yield the event that releases it. No answer ends before."""
     go_on = asyncio.Event()
     engine._pause_before_word = lambda _: go_on.wait()
     return go_on

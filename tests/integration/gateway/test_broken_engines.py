@@ -49,7 +49,7 @@ REPLIES = {
 
 @contextlib.asynccontextmanager
 async def broken(gateway, said):
-    """An engine that says this and hangs up, in the place of the gateway's own."""
+    """An engine that sends this and disconnects, in place of the gateway's own."""
 
     async def answer(reader, writer):
         await reader.readuntil(b"\r\n\r\n")

@@ -56,12 +56,12 @@ def text_of(answer):
 
 
 def versions_of(action):
-    """Which version sampled each token, as the record tells."""
+    """Return the version that sampled each token, from the record."""
     return [version for version, number in action.policy_versions for _ in range(number)]
 
 
 def check_index_complete(action, *versions):
-    """Every token is there once, with its log-probability and the version whose weights said it."""
+    """Every token appears once, with its log-probability and the version that sampled it."""
     told = versions_of(action)
     assert sorted(set(told)) == list(versions)
     assert list(action.response_token_ids) == [word_token_id(str(version)) for version in told[:-1]] + [
@@ -230,7 +230,7 @@ async def test_an_engine_that_fails_at_the_rest_ends_the_call_with_an_error(gate
 
     calling = asyncio.create_task(gateway.chat(opened, "go", stream=stream, **LIMIT))
     await until(lambda: sampled(gateway) > 5)
-    chat = gateway.engine.calls.pop()  # so that the engine knows no chat that it could go on with
+    chat = gateway.engine.calls.pop()  # so that the engine knows no chat to continue
     await switch(gateway, 1)
     status, answer = await calling
 

@@ -13,7 +13,7 @@ from agent_layer.local.scripted.serving import serve
 
 @pytest.fixture
 def poll_seconds():
-    """The gateway learns how engines are from calls alone: no look at them comes between two lines of a test."""
+    """The gateway learns the state of engines from calls alone: no probe runs between two lines of a test."""
     return 600.0
 
 

@@ -1,4 +1,4 @@
-"""An image is stored once for each trajectory; messages refer to it, and reading gives it back."""
+"""An image is stored once for each trajectory; messages reference it, and reads restore it."""
 
 import base64
 import json

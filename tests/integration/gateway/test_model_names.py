@@ -1,4 +1,4 @@
-"""Names lead to the policy unless a rule says otherwise; what a provider answers is kept, and never trained on."""
+"""Names lead to the policy unless a rule says otherwise; a provider's answers are kept, and never trained on."""
 
 import json
 

@@ -19,7 +19,7 @@ async def test_a_paused_attempt_answers_nobody_and_outlives_its_key(gateway, unt
     gateway.clock.advance(LEASE_SECONDS)
     await gateway.open(rollout_id="witness", lease_seconds=LEASE_SECONDS)
     gateway.clock.advance(LEASE_SECONDS)
-    await until(lambda: gateway.log.of(Outcome))  # of the witness: all that has lapsed was looked at
+    await until(lambda: gateway.log.of(Outcome))  # the witness's outcome: the gateway has checked every expired rollout
 
     assert (await gateway.chat(first, "hello"))[0] in (401, 410)
     assert (await gateway.post("/rollouts/renew", {"trajectory_ids": ["r-0"], "lease_seconds": 9}))[1]["unknown"]

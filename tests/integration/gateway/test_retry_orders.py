@@ -18,7 +18,7 @@ IDENTITIES = {
     "key": {"idempotency-key": "key-1"},
     "sdk": {"x-stainless-retry-count": "1"},
 }
-"""How attempts say who they are; those of one name ask the same."""
+"""Ways in which attempts identify themselves; attempts with one name ask the same."""
 
 
 class Attempt(msgspec.Struct, frozen=True):

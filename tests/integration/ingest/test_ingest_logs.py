@@ -1,4 +1,4 @@
-"""What an ingest server takes for a log, and what it says of all else."""
+"""Logs that an ingest server accepts, and its errors for everything else."""
 
 import asyncio
 import gzip

@@ -61,7 +61,7 @@ def test_workers_end_when_their_supervisor_is_killed(start_worker, names, worker
     supervisor.send_signal(signal.SIGKILL)
 
     wait_until(lambda: worker_pids() == set(), 100)
-    wait_until(lambda: names() == set(), 100)  # one that took longer than its leash's patience could not say goodbye
+    wait_until(lambda: names() == set(), 100)  # a worker that its leash killed cannot sign off
 
 
 def test_sighup_replaces_one_after_another(start_worker, names, wait_until):

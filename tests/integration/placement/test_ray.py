@@ -72,7 +72,7 @@ def family_without_shippers_of(pid):
 
 
 def content_of(path):
-    """Empty where it has gone: Ray takes files away while they are looked for."""
+    """Return the text; empty if Ray removed the file meanwhile."""
     try:
         return path.read_bytes()
     except FileNotFoundError:

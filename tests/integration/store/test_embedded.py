@@ -29,7 +29,7 @@ sys.stdin.read()
 
 
 def use(directory: Path, name: str) -> tuple[subprocess.Popen[str], int, int, int]:
-    """Start a user of the server; gives the process, the server's pid, its port, and how many users wrote so far."""
+    """Start a user of the server; return the process, the server's pid, its port, and how many users wrote so far."""
     command = [sys.executable, "-c", _USER, str(directory), name]
     user = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     pid, port, num_seen = map(int, user.stdout.readline().split())
@@ -88,7 +88,7 @@ def state_of(pid: int) -> str:
 
 
 def servers_in(directory: Path) -> list[int]:
-    """Pids of the servers whose socket lies in a directory; their title names it."""
+    """Return the pids of servers with a socket in this directory; their process title names it."""
     titles: dict[int, str] = {}
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):  # processes of others come and go

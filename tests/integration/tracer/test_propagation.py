@@ -1,4 +1,4 @@
-"""A process that is started inside a rollout goes on with it."""
+"""A process started inside a rollout continues it."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A graph whose process is killed goes on after its last superstep in another."""
+"""A graph whose process is killed resumes after its last superstep in another process."""
 
 import os
 import signal

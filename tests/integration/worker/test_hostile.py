@@ -1,4 +1,4 @@
-"""Agents that do harm, on purpose or not, to the process that runs them: the worker ends them and goes on."""
+"""Agents that harm their own process, on purpose or not: the worker ends them and continues."""
 
 import asyncio
 import os
@@ -71,7 +71,7 @@ async def saves(task, rollout):
 
 @pytest.fixture(autouse=True)
 def module(write_module):
-    """The folder in which it lies."""
+    """The folder that contains it."""
     return write_module("hostile", AGENT)
 
 
@@ -151,7 +151,7 @@ async def test_no_process_is_left_however_many_are_to_be_killed_at_once(settings
     client = hosts._fork_server
     fork_server = await only_child_of(client.spawned._process.pid)
     stuck = await only_child_of(await only_child_of(fork_server))
-    os.kill(stuck, signal.SIGSTOP)  # it hears nothing
+    os.kill(stuck, signal.SIGSTOP)  # it handles no signal
     os.kill(fork_server, signal.SIGSTOP)  # it is busy
     for number in range(1000):
         client.kill(f"nobody-{number}")

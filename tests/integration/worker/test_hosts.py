@@ -81,7 +81,7 @@ async def breaks(task, rollout):
 
 @pytest.fixture
 def module(write_module):
-    """The folder in which it lies."""
+    """The folder that contains it."""
     return write_module("theirs", AGENT)
 
 

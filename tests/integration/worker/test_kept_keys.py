@@ -55,7 +55,7 @@ async def test_no_key_is_in_any_log_or_object(site, task, until):
 
 
 def read_all(site):
-    """Everything that lies in logs, and what segments hold once it is decompressed."""
+    """Yield every record of the segments, and every file outside Redis."""
     store = site.store
     for key in list_segments(store.keys, store.objects):
         for records in read_segment(store.objects, key).records.values():

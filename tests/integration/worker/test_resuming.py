@@ -1,4 +1,4 @@
-"""Attempts pause at a step boundary and go on, the same attempt, on another worker and under newer weights."""
+"""Attempts pause at a step boundary and resume as the same attempt, on another worker and under newer weights."""
 
 import asyncio
 from pathlib import Path

@@ -51,7 +51,7 @@ def group_of(group_id, *members, at=9.0):
 
 
 class Scene:
-    """A store, what is written to it, and what can be found in it."""
+    """A store, ways to write to it, and searches of its bytes."""
 
     attempt_of = staticmethod(attempt_of)
     group_of = staticmethod(group_of)
@@ -72,7 +72,7 @@ class Scene:
         return members
 
     def answers(self):
-        """What the store says about everything, for comparing."""
+        """Return every answer of the store, for comparison."""
         page = self._store.query(limit=1_000)
         return (
             page.items,

@@ -17,7 +17,7 @@ from agent_layer.store.segments.tombstones import list_tombstones, write_tombsto
 
 NOW = Limits(least_age_seconds=-1.0)
 AT_ONCE = Grace(seconds=-5.0, tombstone_seconds=-5.0)
-"""Nothing is too young, whatever the clocks of the store say."""
+"""Limits under which no object is too young, whatever the store's clocks."""
 
 
 def attempt_of(tid):

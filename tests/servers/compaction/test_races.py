@@ -46,7 +46,7 @@ def test_readers_read_during_compactions(scene, store):
             try:
                 assert {member: store.get(member) for member in members} == expected[1]
                 assert scene.answers() == expected
-            except Exception as error:  # noqa: BLE001  # whatever it is, the test is to tell
+            except Exception as error:  # noqa: BLE001  # every failure is reported by the test
                 failures.append(error)
                 return
 

@@ -49,7 +49,7 @@ class Watch:
         """Of each part its memory, by how much that grew in the second half, and its CPU time for each rollout.
 
         Args:
-            book: tells when rollouts ended.
+            book: source of the rollouts' end times.
             since: seconds since the epoch; all slots were taken.
             until: what was left was cancelled.
         """

@@ -26,7 +26,7 @@ _FINAL = (*_ACCEPTING, "cancelled", "dead")
 
 @dataclass
 class Stored:
-    """What the objects alone say of decisions."""
+    """Decisions, read from the objects alone."""
 
     accepted: Mapping[str, Collection[str]]
     """Rollout → trajectories that were accepted for it."""
@@ -93,7 +93,7 @@ class Account:
             yield f"accepted and not, at once: {rollout}"
 
     def _acceptance_of(self, rollout: RolloutState, stored: Stored) -> Iterator[str]:
-        """What the workers believe, what the dispatcher holds and what is stored is one and the same attempt."""
+        """Workers, dispatcher and store agree on the accepted attempt."""
         deeds = self.deeds[rollout.rollout_id]
         believed = {deed.holding for deed in deeds if deed.kind in ("yes", "again-yes") and deed.ending in _ACCEPTING}
         said = {deed.attempt for deed in deeds if deed.kind == "says" and deed.ending in _ACCEPTING}
@@ -111,7 +111,7 @@ class Account:
             yield f"stored as accepted: expected {expected}, found {found}"
 
     def _leases_of(self, rollout: RolloutState) -> Iterator[str]:
-        """No token is given twice; an attempt goes on from a checkpoint of its own, or is a new one."""
+        """No token is issued twice; an attempt resumes from its own checkpoint, or is new."""
         deeds = self.deeds[rollout.rollout_id]
         took = [deed for deed in deeds if deed.kind == "took"]
         begun = [deed.attempt for deed in took if not deed.sentence]

@@ -118,7 +118,7 @@ class Town:
         wait_until(lambda: self.processes["consumer"].poll() is not None, seconds, "consumer")
 
     def _is_shipped(self, queue: Queue) -> bool:
-        """Also what is decided only once the leases of cancelled rollouts have lapsed."""
+        """Whether everything is stored, also decisions after the leases of cancelled rollouts expired."""
         ensure_shipper(self.settings)
         names = [path.name for path in self.settings.log_dir.iterdir()]
         if any(name.endswith(".open") or (name.endswith(".log") and "-" in name) for name in names):
@@ -127,7 +127,7 @@ class Town:
         return not queue.redis.exists(queue.keys.queue("parting")) and queue.redis.xlen(queue.keys.outbox) == 0
 
     def complaints(self) -> list[str]:
-        """What workers and the consumer said: they say something only when they fail."""
+        """Return the output of workers and consumer, which print only on failure."""
         logs = [self.directory / f"{name}.log" for name in self.processes if name != "redis"]
         return [f"{log.name}: {said}" for log in logs if (said := log.read_text()[-_SHOWN_CHARACTERS:])]
 

@@ -23,7 +23,7 @@ _LONGEST_CALM_SECONDS = 4.0
 
 @dataclass
 class Weather:
-    """Kills and freezes; ``counts`` says what happened how often."""
+    """Kills and freezes; ``counts`` has the number of each."""
 
     town: Town
     dispatcher: Dispatcher
@@ -33,12 +33,12 @@ class Weather:
     num_redis_kills: int
     counts: Counter[str] = field(default_factory=Counter[str])
     frozen: dict[int, float] = field(default_factory=dict[int, float])
-    """Pids, and when each goes on."""
+    """Frozen pids, and when each resumes."""
     cancelled: set[str] = field(default_factory=set[str])
     """Groups whose open rollouts were cancelled."""
 
     def rage(self, limit_seconds: float) -> int:
-        """Go on until every group is closed, or the time is over; gives the number of those that are open then."""
+        """Continue until every group is closed or the time is over; return the number of open groups."""
         deadline = time.monotonic() + limit_seconds
         kinds: dict[Callable[[], None], float] = {
             self.kill_a_worker: 10,
@@ -108,6 +108,6 @@ class Weather:
         self.counts["pauses of the run"] += 1
 
     def submit_again(self) -> None:
-        """What is there already is queued no second time."""
+        """Submit all tasks again; the dispatcher queues no existing group twice."""
         self.dispatcher.submit(self.tasks)
         self.counts["times all was submitted again"] += 1

@@ -115,7 +115,7 @@ class Worker:
         )
 
     def _keep(self, lease: Lease) -> bool:
-        """Note a checkpoint of the attempt, from where another may go on; says whether the lease holds."""
+        """Note a checkpoint, from which another worker may resume; return whether the lease is valid."""
         self._kept.add(lease.token)
         name = f"{lease.trajectory_id}@{lease.token}"
         self._pen.note("keeps", [_row(lease, sentence=name)])

@@ -45,7 +45,7 @@ class Reader:
         self._seen[row.trajectory_id] = stands
 
     def read(self, row: TrajectoryRow) -> None:
-        """What a row tells of has its bytes, each record once."""
+        """The records that a row counts exist, each once."""
         trajectory = self._store.get(row.trajectory_id)
         calls = [step.call_id for step in trajectory.steps]
         assert len(set(calls)) == len(calls) >= row.num_steps, f"{row}: {calls}"
@@ -62,7 +62,7 @@ class Reader:
             delivery.ack()
 
     def go_on(self, consumer: str) -> None:
-        """One look at everything."""
+        """Read everything once."""
         rows = self.page()
         for row in rows:
             self.compare(row)
@@ -73,7 +73,7 @@ class Reader:
 
 
 def main() -> None:
-    """Read until the file is there."""
+    """Read until the file exists."""
     stop, reader = Path(sys.argv[1]), Reader(open_store(load_settings()))
     while reader.num_reads == 0 or not stop.exists():
         reader.go_on(f"reader-{sys.argv[2]}")

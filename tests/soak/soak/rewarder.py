@@ -1,4 +1,4 @@
-"""This program judges what is stored, again and again: ``rewarder.py JOURNALS``. It is made to be killed."""
+"""Program that rewards stored trajectories, again and again, until it is killed: ``rewarder.py JOURNALS``."""
 
 import random
 import sys

@@ -81,7 +81,7 @@ def _mark_of(trajectory: Trajectory, step: Step) -> str | None:
 
 
 def find_lost(agents: Book, steps: dict[str, list[Step]]) -> Iterator[str]:
-    """What an agent saw answered is a whole step that says the same."""
+    """Each answer that an agent received is a whole step with the same text."""
     for mark, texts in agents.of("saw").items():
         found = steps.get(mark, [])
         stored = {str((step.action.message or {}).get("content")) for step in found if step.status == "ok"}

@@ -145,7 +145,7 @@ class Town:
             wait_until(lambda: self.processes["agents"].poll() is not None, seconds, "agents")
         except TimeoutError:
             for pid in self.agents():
-                self.send(pid, signal.SIGUSR1)  # each writes into agents.log where it stands
+                self.send(pid, signal.SIGUSR1)  # each writes its stack into agents.log
             raise
         self.processes["gateway"].terminate()
         self.processes["gateway"].wait(seconds)

@@ -17,7 +17,7 @@ _CALM_SECONDS = 240.0
 
 @dataclass
 class Weather:
-    """Kills and freezes; ``counts`` says what happened how often."""
+    """Kills and freezes; ``counts`` has the number of each."""
 
     town: Town
     chance: random.Random

@@ -1,4 +1,4 @@
-"""The table of commands: what it says is true, and no command is imported before it is called."""
+"""The table of commands: it is correct, and no command is imported before it is called."""
 
 import inspect
 import subprocess

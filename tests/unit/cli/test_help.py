@@ -12,7 +12,7 @@ from agent_layer.dispatcher import tasks
 
 @pytest.fixture
 def help_of():
-    """``help_of("runs", "share")``: what the command says of itself at 80 columns."""
+    """``help_of("runs", "share")``: the command's help text at 80 columns."""
 
     def run(*command: str) -> str:
         done = CliRunner().invoke(build(), [*command, "--help"], env={"COLUMNS": "80", "TERMINAL_WIDTH": "80"})

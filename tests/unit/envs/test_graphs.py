@@ -1,4 +1,4 @@
-"""A graph that is left between two supersteps goes on there."""
+"""A graph that pauses between two supersteps resumes there."""
 
 import asyncio
 

@@ -24,7 +24,7 @@ walk.version = "w1"
 
 @pytest.fixture
 def maze(write_module):
-    """``maze("more code")``: a module with environments; gives its name."""
+    """``maze("more code")``: a module with environments; returns its name."""
 
     def write(name, more=""):
         write_module(name, MAZE + more)

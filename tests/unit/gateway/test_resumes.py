@@ -42,7 +42,7 @@ class _Log:
 
 
 class Life:
-    """One attempt at the gateway: its calls, the checkpoints made of it, and who goes on from which."""
+    """One attempt at the gateway: its calls, its checkpoints, and the holders that resume from them."""
 
     def __init__(self):
         self.log = _Log()

@@ -1,4 +1,4 @@
-"""However an answer is cut into packets, the same is read of it; what is no answer is refused."""
+"""An answer parses alike however it is cut into packets; other bytes are refused."""
 
 import pytest
 from hypothesis import given

@@ -32,7 +32,7 @@ def _advised_commands() -> set[tuple[str, str]]:
 
 
 def _strings_of(path: Path) -> list[str]:
-    """Strings of a module as they are shown, with ``{}`` for what is filled in."""
+    """Return the strings of a module, with ``{}`` for each inserted value."""
     nodes = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.JoinedStr | ast.Constant)]
     parts = [node.values if isinstance(node, ast.JoinedStr) else [node] for node in nodes]
     return [

@@ -1,4 +1,4 @@
-"""Decorators on whatever can be a function: what it gives, raises and looks like stays as it was."""
+"""Decorators on every kind of function: results, exceptions and signature stay unchanged."""
 
 import asyncio
 import gc

@@ -1,4 +1,4 @@
-"""How rollouts end when something goes wrong: ended once, with the right cause, and the program's own error goes on."""
+"""Rollouts that end with an error: ended once, with the right cause, and the program's own error propagates."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""Forked children go on with the rollout; what their parent began is the parent's to end."""
+"""Forked children continue the rollout; scopes that their parent opened are closed by the parent."""
 
 import os
 

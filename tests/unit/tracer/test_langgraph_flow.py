@@ -32,7 +32,7 @@ class Board(TypedDict):
 
 
 def speak(model):
-    """A node whose model knows nothing but its own prompt, so that nothing but the graph tells causes."""
+    """A node whose model sees only its own prompt, so that causes come from the graph alone."""
 
     def node(state):
         return {"seen": [model.invoke(f"{state['part']}").content]}

@@ -1,4 +1,4 @@
-"""What users' tests stand on: records that are the same in every run, read as a stored trajectory is."""
+"""Testing tools for users: records that are equal in every run, and readable as a stored trajectory."""
 
 import doctest
 

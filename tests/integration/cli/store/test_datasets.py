@@ -28,7 +28,7 @@ def steps_in(directory):
 
 @pytest.fixture
 def answer(settings):
-    """``answer(**filters)``: what the store says, as ``rows_in`` and ``steps_in`` give it."""
+    """``answer(**filters)``: the store's answer, in the form of ``rows_in`` and ``steps_in``."""
 
     def answer(**filters):
         rows = {row.trajectory_id: row for row in open_store(settings).scan(**filters)}

@@ -48,7 +48,7 @@ def table_in(directory, name):
 
 
 def rewards_in(directory):
-    """Reward by trajectory; no trajectory may stand there twice, and the steps must be those of the trajectories."""
+    """Return reward by trajectory; check that no trajectory appears twice and that the steps belong to them."""
     rows = read_rows(table_in(directory, "trajectories").select(TRAJECTORY_SCHEMA.names))
     assert len({row.trajectory_id for row in rows}) == len(rows)
     return {row.trajectory_id: row.reward for row in rows}

@@ -1,4 +1,4 @@
-"""A client that hangs up ends its call, at the engine too, even while that says nothing."""
+"""A client that disconnects ends its call, also at the engine, even before the engine's first word."""
 
 import asyncio
 from types import SimpleNamespace

@@ -20,7 +20,7 @@ CALLING = {
 
 
 def script(asked):
-    """Think, say a word, call two tools at once; then tell the sum."""
+    """Answer with reasoning, a word and two tool calls; then with the sum."""
     if asked.messages[-1]["role"] == "tool":
         return {"reasoning": "done", "content": f"the sums are {asked.messages[-2]['content']} and {asked.text}"}
     return CALLING
