@@ -1,8 +1,8 @@
-"""This file holds every error that crosses a boundary of the agent layer.
+"""Every error that crosses a boundary of the agent layer.
 
 AgentLayerError
 ├── BadInputError          what a person typed or sent cannot be used      (command line: exit 2)
-├── UnreachableError       a server that is needed does not answer         (command line: exit 2)
+├── UnreachableError       a required server does not answer               (command line: exit 2)
 ├── CorruptRecordError     stored bytes are not what their checksum says
 ├── NotFoundError          no record has this id
 ├── LeaseLostError         a change carried a lease token that no longer holds, or a member's name was taken over
@@ -14,7 +14,7 @@ AgentLayerError
 ├── EmptyGroupError        no rollout of a group has a reward
 └── AgentFailedError       the agent's own code or command failed
 
-Messages are one sentence: subject, expectation, finding, remedy. All arguments are positional and handed to
+Messages name the subject, what failed, why, and what to do. All arguments are positional and passed to
 ``super().__init__``, so that every error pickles.
 """
 
@@ -44,7 +44,7 @@ class BadInputError(AgentLayerError):
 
 
 class UnreachableError(AgentLayerError):
-    """A server that is needed does not answer at its address."""
+    """A required server does not answer at its address."""
 
 
 class CorruptRecordError(AgentLayerError):

@@ -1,4 +1,4 @@
-"""This file holds how times and ranges are read from text and written as text."""
+"""Times, spans and ranges: read from text, written as text."""
 
 import math
 import re
@@ -16,7 +16,7 @@ def format_time(seconds: float) -> str:
 
 
 def parse_time(text: str, subject: str, now: float) -> float:
-    """Read RFC 3339 (UTC where it names no zone), or a span before now such as ``2h``; give seconds since the epoch.
+    """Read RFC 3339 (UTC where it names no zone), or a span before now such as ``2h``; return seconds since the epoch.
 
     Raises: BadInputError: it is neither.
     """
@@ -26,14 +26,14 @@ def parse_time(text: str, subject: str, now: float) -> float:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
         raise BadInputError(
-            f"{subject} {text!r}: expected a time such as 2026-11-20T18:00:00Z, or 90s, 2h, 3d for so long ago;"
+            f"{subject} {text!r}: expected a time such as 2026-11-20T18:00:00Z, or 90s, 2h, 3d for a span before now;"
             " write one of these"
         ) from error
     return moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()
 
 
 def parse_span(text: str, subject: str) -> float:
-    """Read a span such as ``90s`` or ``2h``; give seconds.
+    """Read a span such as ``90s`` or ``2h``; return seconds.
 
     Raises: BadInputError: it is none.
     """

@@ -1,8 +1,7 @@
-"""This file holds the control of one inference engine: what it serves, and how it is given new weights.
+"""Control of one inference engine: probe what it serves, load new weights.
 
-Pause, reload, reset and resume are the portable core of vLLM's endpoints for reinforcement learning. Only the
-side
-that trains calls them; the gateway never forwards them.
+Pause, reload, reset and resume are the portable core of vLLM's endpoints for reinforcement learning. Only trainers call
+them; the gateway never forwards them.
 """
 
 from collections.abc import Mapping
@@ -26,7 +25,7 @@ from agent_layer.schema import JsonObject
 
 
 def _opener() -> OpenerDirector:
-    """Neither follows redirects nor uses proxies: an engine answers itself, at the address that was allowed."""
+    """Return an opener without redirects and proxies: an engine itself answers, at the allowed address."""
     opener = OpenerDirector()
     for handler in (HTTPHandler(), HTTPSHandler(), HTTPErrorProcessor(), HTTPDefaultErrorHandler()):
         opener.add_handler(handler)
@@ -37,10 +36,10 @@ _OPENER = _opener()
 
 
 class EngineReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What an engine said of itself when it was probed."""
+    """An engine's own answer to a probe."""
 
     model: str
-    """Name under which it serves."""
+    """Name of the served model."""
     location: str
     """Where its first weights come from."""
 
@@ -53,10 +52,10 @@ class EngineControl:
     timeout_seconds: float = 120.0
 
     def load(self, directory: Path) -> None:
-        """Give the engine the weights in ``directory`` (safetensors and config).
+        """Load the weights in ``directory`` (safetensors and config).
 
-        Calls that run are waited for, calls that come meanwhile wait inside the engine; nothing cached under the old
-        weights survives. An engine where this raised may hold half of the weights: load again before it serves.
+        Waits for running calls; calls that arrive meanwhile wait inside the engine. Nothing cached under the old
+        weights survives. After an error the engine may hold half of the weights: load again before it serves.
 
         Raises: EngineError: it refused a step. UnreachableError: it does not answer.
         """
@@ -66,23 +65,23 @@ class EngineControl:
         self.resume()
 
     def pause(self) -> None:
-        """Hold new calls, wait for the running ones."""
+        """Hold new calls and wait for the running ones."""
         self._post("/pause?mode=wait")
 
     def reload(self, directory: Path) -> None:
-        """Read weights from a directory that the engine sees under the same name."""
+        """Read weights from a directory that has the same name on the engine's machine."""
         self._post("/collective_rpc", {"method": "reload_weights", "kwargs": {"weights_path": str(directory)}})
 
     def reset_cache(self) -> None:
-        """Forget cached prompts: they were computed with other weights."""
+        """Drop cached prompts, which other weights computed."""
         self._post("/reset_prefix_cache")
 
     def resume(self) -> None:
-        """Go on with calls."""
+        """Accept calls again."""
         self._post("/resume")
 
     def is_healthy(self) -> bool:
-        """Whether it answers at all."""
+        """Whether the engine answers."""
         try:
             self._send("GET", "/health")
         except (EngineError, UnreachableError):
@@ -90,7 +89,7 @@ class EngineControl:
         return True
 
     def probe(self) -> EngineReport:
-        """Ask which model it serves, and check with one token that it returns token ids and log-probabilities.
+        """Return which model it serves, after one token shows that it returns token ids and log-probabilities.
 
         Raises: EngineError: it serves no model, or cannot return them. UnreachableError: it does not answer.
         """

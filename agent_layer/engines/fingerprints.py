@@ -1,4 +1,4 @@
-"""This file holds fingerprints of model directories: which tokenizer and which chat template made the token ids."""
+"""Fingerprints of model directories: hashes of the tokenizer and the chat template that make the token ids."""
 
 from pathlib import Path
 from typing import Final
@@ -23,7 +23,7 @@ _TEMPLATE_FILES: Final = ("chat_template.jinja", "chat_template.json")
 
 
 class Fingerprints(msgspec.Struct, frozen=True, kw_only=True):
-    """Content hashes. None: the directory holds no such thing, or cannot be read from here."""
+    """Content hashes. None: the directory has no such files, or is not readable from here."""
 
     tokenizer_hash: str | None = None
     template_hash: str | None = None
@@ -33,7 +33,7 @@ def read_fingerprints(location: str) -> Fingerprints:
     """Hash a model's tokenizer files and chat template.
 
     Args:
-        location: directory as an engine was told it; a model name of a hub is not looked up.
+        location: directory under which an engine loads the model; names of hub models have no fingerprint.
     """
     directory = Path(location)
     if not directory.is_dir():

@@ -1,8 +1,7 @@
-"""This file holds how engines come onto the board and leave it, and from which addresses they may come.
+"""Registration of engines: join, leave, and the addresses that engines may have.
 
-Only operators ask for it, and even they may name allowed addresses only: whoever could name any would make the
-gateway
-send what agents say, and requests of its choice, to machines that only the gateway reaches.
+Only operators register engines, and only at allowed addresses. Otherwise a caller could make the gateway send prompts
+of agents, and requests of its choice, to machines that only the gateway reaches.
 """
 
 from collections.abc import Sequence
@@ -24,7 +23,7 @@ _LOOPBACK = ("127.0.0.0/8", "::1/128", "localhost")
 
 
 def open_engine_registry(settings: Settings, redis: Redis) -> EngineRegistry:
-    """Give the board of the settings' namespace."""
+    """Return the engine registry of the settings' namespace."""
     return EngineRegistry(redis, Keys(settings.namespace), settings.gateway_seconds)
 
 
@@ -33,18 +32,18 @@ def register_engine(
 ) -> Engine:
     """Probe an engine and register what it serves.
 
-    An engine that the board knows keeps its version, unless ``location`` says that it was started anew from there: the
-    number is then that of the version with this location, else the next one of the run.
+    A registered engine keeps its version, unless ``location`` says that it was restarted from there: its version is
+    then the one with this location, else the next one of the run.
 
     Raises: EngineError: it returns no token ids. UnreachableError: it does not answer.
     """
     report = EngineControl(url).probe()
-    board, place = open_engine_registry(settings, redis), location or report.location
+    registry, place = open_engine_registry(settings, redis), location or report.location
     found = read_fingerprints(place)
     engine = Engine(
         url=url,
         run=settings.run,
-        version=_version_of(redis, board.keys, settings.run, place),
+        version=_version_of(redis, registry.keys, settings.run, place),
         location=place,
         model=report.model,
         logprobs_mode=logprobs_mode or settings.logprobs_mode,
@@ -55,13 +54,13 @@ def register_engine(
         template_hash=found.template_hash,
     )
     if location is None:
-        return board.register_unknown(engine)
-    board.register(engine)
+        return registry.register_unknown(engine)
+    registry.register(engine)
     return engine
 
 
 def join_engine(settings: Settings, redis: Redis, url: str, location: str | None = None) -> Engine:
-    """Let an engine answer calls of the settings' run from now on; one that was drained serves again.
+    """Add an engine to the rotation of the settings' run; a drained one serves again.
 
     Raises:
         BadInputError: its address is not allowed. EngineError: it returns no token ids. UnreachableError: it does not
@@ -69,33 +68,33 @@ def join_engine(settings: Settings, redis: Redis, url: str, location: str | None
     """
     url = check_allowed(url, settings)
     known = register_engine(settings, redis, url, location)
-    board = open_engine_registry(settings, redis)
-    board.change(url, is_drained=False, is_joined=True)
-    return board.read(url) or known
+    registry = open_engine_registry(settings, redis)
+    registry.change(url, is_drained=False, is_joined=True)
+    return registry.read(url) or known
 
 
 def leave_engine(settings: Settings, redis: Redis, url: str) -> None:
-    """Take an engine off the board; its calls in flight end as they would have.
+    """Remove an engine from the registry; its calls in flight continue.
 
-    Raises: NotFoundError: it is not on the board.
+    Raises: NotFoundError: it is not registered.
     """
-    board = open_engine_registry(settings, redis)
-    board.change(url, is_drained=True)
-    board.forget(url)
+    registry = open_engine_registry(settings, redis)
+    registry.change(url, is_drained=True)
+    registry.forget(url)
 
 
 def remove_ended_engines(settings: Settings, redis: Redis) -> None:
-    """Take engines of the run off the board that do not answer any more: nobody could give them new weights."""
-    board = open_engine_registry(settings, redis)
-    for engine in board.engines():
+    """Remove engines of the run that no longer answer, because no trainer could load weights into them."""
+    registry = open_engine_registry(settings, redis)
+    for engine in registry.engines():
         if engine.run == settings.run and not EngineControl(engine.url, timeout_seconds=_HEALTH_SECONDS).is_healthy():
-            board.forget(engine.url)
+            registry.forget(engine.url)
 
 
 def check_allowed(url: str, settings: Settings) -> str:
-    """Give an engine's address without /v1 and slash.
+    """Return an engine's address without /v1 and slash.
 
-    Raises: BadInputError: it is no address, or none of those that are allowed.
+    Raises: BadInputError: it is not an address, or not an allowed one.
     """
     address = url.strip().rstrip("/").removesuffix("/v1")
     parts = urlsplit(address)
@@ -112,7 +111,7 @@ def check_allowed(url: str, settings: Settings) -> str:
 
 
 def _is_allowed_host(host: str, allowed: Sequence[str]) -> bool:
-    """Whether a host name is listed by name, or an IP address by itself or its network. Names are not resolved."""
+    """Whether a host name is listed by name, or an IP address is listed itself or by network. No name is resolved."""
     try:
         address = ip_address(host)
     except ValueError:

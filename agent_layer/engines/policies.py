@@ -1,4 +1,4 @@
-"""This file holds which policy versions a run has, so that a version number can be turned into weights."""
+"""Policy versions of runs: number, run and the location of the weights."""
 
 from collections.abc import Callable
 from typing import cast
@@ -11,13 +11,13 @@ from agent_layer.schema import PolicyVersion, decode, encode
 
 
 def register_policy(redis: Redis, keys: Keys, policy: PolicyVersion, append: Callable[[PolicyVersion], object]) -> None:
-    """Make a version known; the first registration of a number stands.
+    """Register a version; the first registration of a number wins.
 
     Args:
-        redis: where the index is.
+        redis: server of the index.
         keys: of the namespace.
         policy: the version.
-        append: writes it to the caller's log. It comes first: what only Redis knew would be lost with it.
+        append: writes it to the caller's log. It runs first: a version that only Redis knew would be lost with it.
     """
     if get_policy(redis, keys, policy.run, policy.number) is None:
         append(policy)

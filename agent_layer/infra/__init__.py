@@ -5,11 +5,13 @@ from typing import TYPE_CHECKING
 from agent_layer.lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from agent_layer.infra.backoff import Backoff as Backoff
     from agent_layer.infra.batches import batched as batched
 else:
     __getattr__ = lazy_exports(
         __name__,
         {
+            "agent_layer.infra.backoff": ("Backoff",),
             "agent_layer.infra.batches": ("batched",),
         },
     )

@@ -15,13 +15,19 @@ from typing import Self
 
 from agent_layer.errors import BadInputError, EngineError, UnreachableError
 from agent_layer.gateway.http import check_exposure
-from agent_layer.infra.processes import SupervisedProcess, is_listening, reachable_host, start_supervised
+from agent_layer.infra.processes import (
+    RestartHistory,
+    RestartPolicy,
+    SupervisedProcess,
+    is_listening,
+    reachable_host,
+    start_supervised,
+)
 from agent_layer.settings import Settings
 
 _START_SECONDS = 60.0
-_MIN_LIFE_SECONDS = 5.0
-_NUM_SHORT_LIVES = 5
-"""Consecutive short runs after which a gateway process is not restarted."""
+_MOST_SHORT = 5
+_RESTARTS = RestartPolicy(healthy_seconds=5.0, max_short=_MOST_SHORT)
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +46,7 @@ class GatewayProcesses:
     """[num_processes]."""
     _urls: list[str] = field(default_factory=list[str])
     _started_at: list[float] = field(default_factory=list[float])
-    _num_short: list[int] = field(default_factory=list[int])
+    _histories: list[RestartHistory] = field(default_factory=list[RestartHistory])
     _cleanup: ExitStack = field(default_factory=ExitStack)
 
     def __enter__(self) -> Self:
@@ -52,7 +58,7 @@ class GatewayProcesses:
             cleanup.callback(lambda: _close_all(self.processes))
             self.processes = [self._start(slot) for slot in range(self.num_processes)]
             self._started_at = [time.monotonic()] * self.num_processes
-            self._num_short = [0] * self.num_processes
+            self._histories = [RestartHistory(_RESTARTS) for _ in range(self.num_processes)]
             self._wait()
             self._cleanup = cleanup.pop_all()
         return self
@@ -76,12 +82,11 @@ class GatewayProcesses:
 
     def _restart(self, slot: int) -> None:
         now = time.monotonic()
-        is_short = now - self._started_at[slot] < _MIN_LIFE_SECONDS
-        self._num_short[slot] = self._num_short[slot] + 1 if is_short else 0
-        ended = self.processes[slot]
-        if self._num_short[slot] >= _NUM_SHORT_LIVES:
+        history, ended = self._histories[slot], self.processes[slot]
+        history.record_exit(now - self._started_at[slot])
+        if history.must_give_up:
             raise EngineError(
-                f"gateway process {slot}: expected it to run, but it has ended {_NUM_SHORT_LIVES} times in a row; see"
+                f"gateway process {slot}: expected it to run, but it has ended {_MOST_SHORT} times in a row; see"
                 f" {ended.log}, which ends: {ended.log_tail}"
             )
         log.warning("gateway process %d ended and is restarted", slot)
@@ -126,7 +131,6 @@ class GatewayProcesses:
 def _close_all(processes: Sequence[SupervisedProcess]) -> None:
     """Ask all processes to end before waiting for any."""
     for process in processes:
-        if process.process.stdin:
-            process.process.stdin.close()
+        process.begin_stop()
     for process in processes:
         process.stop()

@@ -1,4 +1,4 @@
-"""This file holds how objects with threads, locks and open files get through a fork."""
+"""Fork safety for objects with threads, locks and open files."""
 
 import os
 import threading
@@ -7,18 +7,18 @@ from weakref import WeakSet
 
 
 class Forkable(Protocol):
-    """What is told about forks."""
+    """An object with hooks around a fork."""
 
     def before_fork(self) -> None:
-        """Come to rest; the other threads do not exist in the child."""
+        """Reach a consistent state; the child has no other threads."""
         ...
 
     def after_fork_in_parent(self) -> None:
-        """Go on."""
+        """Continue."""
         ...
 
     def after_fork_in_child(self) -> None:
-        """Let go of what is the parent's and begin anew."""
+        """Release what belongs to the parent, and start with a fresh state."""
         ...
 
 
@@ -28,7 +28,7 @@ _forking = threading.Lock()
 
 
 def register_forkable(member: Forkable) -> None:
-    """Tell the member about every fork from now on, for as long as anyone else refers to it."""
+    """Call the member's hooks at every fork from now on, as long as other references to it exist."""
     _members.add(member)
 
 

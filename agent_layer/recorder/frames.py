@@ -1,8 +1,7 @@
-"""This file holds frames, the form in which bytes lie in logs and segments: ``[u32 length | u32 crc32 | content]``.
+"""Frames, the form of bytes in logs and segments: ``[u32 length | u32 crc32 | content]``.
 
-Both numbers are little-endian and speak of the content. A frame that was cut short by a crash, or whose content
-is
-not what was written, shows by its checksum.
+Both numbers are little-endian and describe the content. The checksum reveals a frame that a crash cut short, and one
+whose content is not what was written.
 """
 
 import struct
@@ -12,12 +11,12 @@ FRAME_HEADER = struct.Struct("<II")
 
 
 def frame(content: bytes) -> bytes:
-    """Put length and checksum before the content."""
+    """Return the content with its length and checksum in front."""
     return FRAME_HEADER.pack(len(content), zlib.crc32(content)) + content
 
 
 def unframe(stored: bytes, offset: int = 0) -> bytes | None:
-    """Give the content of the frame at this offset; None when it is torn, or zeros, which power losses leave behind."""
+    """Return the content of the frame at this offset; None when it is torn, or zeros, as a power loss leaves them."""
     if len(stored) < offset + FRAME_HEADER.size:
         return None
     length, checksum = FRAME_HEADER.unpack_from(stored, offset)
@@ -42,7 +41,7 @@ def read_frames(stored: bytes) -> tuple[list[bytes], int]:
 def is_damaged(torn: bytes) -> bool:
     """Whether bytes that are no whole frame were once one: all of it is there, but it is not what was written.
 
-    A writer that was killed leaves the beginning of a frame, a power loss may leave zeros: neither was ever promised.
+    A killed writer leaves the beginning of a frame, a power loss may leave zeros: both are within the promise.
     """
     if len(torn) < FRAME_HEADER.size or not any(torn):
         return False

@@ -1,8 +1,7 @@
-"""This file holds the recorder: it appends records to a local log, from where a shipper takes them to the store.
+"""Recorder: appends records to a local log, from which a shipper takes them to the store.
 
-A record that ``append`` was given survives the death of this process, because it lies in the page cache when
-``append`` returns, and a power loss after ``log_sync_seconds``. A full disk or quota is an error, never a
-silent drop.
+An appended record survives the death of this process, because it is in the page cache when ``append`` returns, and a
+power loss after ``log_sync_seconds``. A full disk or quota is an error, never a silent drop.
 """
 
 import atexit
@@ -32,30 +31,30 @@ if TYPE_CHECKING:
     from agent_layer.settings import Settings
 
 _POLL_SECONDS = 0.01
-_LOOK_SECONDS = 1.0
-"""While a writer lives, the shipper is looked after so often."""
+_SHIPPER_CHECK_SECONDS = 1.0
+"""Interval at which a writer checks that a shipper runs."""
 
 
 class FlushReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of the records that this process appended."""
+    """Fate of the records that this process appended."""
 
     pending: int
     """Records that are not indexed yet."""
     lost: int
     """Records that ``append`` refused with an error, because disk or quota stayed full."""
     recorded: int
-    """Records that ``append`` took."""
+    """Records that ``append`` accepted."""
 
 
 class Recorder:
-    """Appends to one log directory. Any number of threads may use it; in a forked child it begins anew.
+    """Appends to one log directory. Thread-safe; a forked child starts with a fresh state.
 
     Args:
-        ship: called now and then, never in a thread that appends; sees to it that somebody ships what is written.
-        waits: whether ``append`` waits while the quota is used up. An event loop must not: it asks ``has_room`` before
-            it begins anything, and what was begun may end beyond the quota.
+        ship: called at intervals, never in a thread that appends; ensures that a shipper runs.
+        waits: whether ``append`` waits while the quota is used up. An event loop must not wait: it checks ``has_room``
+            before it starts work, and work that has started may exceed the quota.
 
-    Raises: BadInputError: the log directory cannot be made, or the redaction that is asked for is not there.
+    Raises: BadInputError: the log directory cannot be created, or the configured redaction does not exist.
     """
 
     def __init__(self, settings: "Settings", ship: Callable[[], None] = lambda: None, *, waits: bool = True) -> None:
@@ -79,7 +78,7 @@ class Recorder:
         register_forkable(self)
 
     def append(self, *records: LogRecord) -> str:
-        """Write records, all of them or none; give the name of the log that holds them.
+        """Write records, all of them or none; return the name of their log.
 
         Raises:
             BackPressureError: disk or quota stayed full for ``log_wait_seconds``.
@@ -88,7 +87,7 @@ class Recorder:
         return self.append_encoded([encode(record) for record in self._kept(records)])
 
     def append_encoded(self, contents: Sequence[bytes]) -> str:
-        """Write records in their stored form, which another recorder gave them; see ``append``.
+        """Write records that another recorder has encoded; see ``append``.
 
         Raises: BackPressureError: disk or quota stayed full for ``log_wait_seconds``.
         """
@@ -105,7 +104,7 @@ class Recorder:
             raise
 
     def attend(self) -> None:
-        """Be a writer though nothing is appended yet, so that what others left in the directory is shipped."""
+        """Count as a writer before the first record, so that records left by earlier writers are shipped."""
         with self._changed:
             self._become_writer()
 
@@ -114,7 +113,7 @@ class Recorder:
         return self._quota.has_room()
 
     def mark(self) -> list[str]:
-        """Name the logs of this process that are not settled, oldest first."""
+        """Return the names of this process's unsettled logs, oldest first."""
         with self._changed:
             return [file.name for file in self._pending_files()]
 
@@ -123,11 +122,11 @@ class Recorder:
         return is_settled(self._directory, log_name)
 
     def is_set_aside(self, log_name: str) -> bool:
-        """Whether the shipper could not read a log, so that it waits for a person."""
+        """Whether the shipper could not read a log and set it aside for an operator."""
         return is_set_aside(self._directory, log_name)
 
     def flush(self, timeout: float | None = None) -> FlushReport:
-        """Wait until all that this process appended so far is indexed, at most ``timeout`` (else flush_seconds)."""
+        """Wait until every record of this process so far is indexed, at most ``timeout`` (default: flush_seconds)."""
         deadline = time.monotonic() + (self._settings.flush_seconds if timeout is None else timeout)
         with self._changed:
             self._complete_file()
@@ -140,7 +139,7 @@ class Recorder:
             return FlushReport(pending=pending, lost=self._num_lost, recorded=self._num_recorded)
 
     def close(self) -> None:
-        """Complete the log, put it on disk, and stop being a writer. A later ``append`` begins again."""
+        """Complete the log, sync it to disk, and stop counting as a writer. A later ``append`` starts again."""
         with self._changed:
             self._complete_file()
             self._is_closing = True
@@ -158,7 +157,7 @@ class Recorder:
         self._changed.release()
 
     def after_fork_in_child(self) -> None:
-        """Close what is the parent's: as long as a child has it open, its flock would outlive the parent."""
+        """Close the parent's files: an open copy in the child would keep their flock after the parent's end."""
         for file in [*self._completed, *([self._file] if self._file else [])]:
             file.close()
         if self._writers_lock is not None:
@@ -166,7 +165,7 @@ class Recorder:
         self._begin()
 
     def _kept(self, records: Sequence[LogRecord]) -> Sequence[LogRecord]:
-        """What of the records may be kept."""
+        """Return the records, redacted if so configured."""
         redact = self._redact
         return records if redact is None else [redact_record(record, redact) for record in records]
 
@@ -174,7 +173,7 @@ class Recorder:
         self._changed = threading.Condition()
         self._file: LogFile | None = None
         self._completed: list[LogFile] = []
-        """Handed to the shipper, but not on disk yet."""
+        """Handed to the shipper, but not synced yet."""
         self._unsettled: deque[LogFile] = deque()
         """Oldest first; the last one may still be open."""
         self._writers_lock: int | None = None
@@ -227,7 +226,7 @@ class Recorder:
         return [file for file in self._unsettled if not self.is_settled(file.name)]
 
     def _tend(self) -> None:
-        """Roll and sync in time, beside the threads that append, until the recorder is closed."""
+        """Roll and sync in time, in a thread of its own, until the recorder is closed."""
         self._ship()
         while True:
             with self._changed:
@@ -247,11 +246,11 @@ class Recorder:
                 return
 
     def _seconds_to_due(self) -> float:
-        """Until something has to be synced or completed, or until the shipper is looked after."""
+        """Return the time until the next sync, roll or check of the shipper."""
         if self._is_closing or self._completed:
             return 0.0
         now = time.monotonic()
-        due = [now + _LOOK_SECONDS]
+        due = [now + _SHIPPER_CHECK_SECONDS]
         if self._dirty_at is not None:
             due.append(self._dirty_at + self._settings.log_sync_seconds / 2)
         if self._file is not None:
@@ -259,7 +258,7 @@ class Recorder:
         return min(due) - now
 
     def _has_ended(self) -> bool:
-        """Whether the recorder is closed and nothing was appended since; if so, this process is no writer any more."""
+        """Whether the recorder is closed and nothing was appended since; if so, stop counting as a writer."""
         with self._changed:
             if not self._is_closing or self._file is not None or self._completed:
                 return False
@@ -274,12 +273,13 @@ _recorders: dict[Path, Recorder] = {}
 
 
 def open_recorder(settings: "Settings", *, waits: bool = True, ships: bool = True) -> Recorder:
-    """Give the recorder of this process for the settings' log directory, one whose records are shipped.
+    """Return this process's recorder for the settings' log directory; its records are shipped.
 
     Args:
-        settings: where the logs lie, and how large they may grow.
+        settings: directory and quota of the logs.
         waits: see Recorder; the first to open the recorder of a directory decides.
-        ships: False: another process sees to a shipper, because this one may not know where to; decided likewise.
+        ships: False: another process starts the shipper, because this one may not know its destination. The first call
+            decides here, too.
     """
     directory = settings.log_dir.absolute()
     if directory not in _recorders:
@@ -289,7 +289,7 @@ def open_recorder(settings: "Settings", *, waits: bool = True, ships: bool = Tru
 
 
 def _leave_shipping() -> None:
-    """Whoever opened the recorder said that others ship."""
+    """Do nothing: another process ships."""
 
 
 @atexit.register

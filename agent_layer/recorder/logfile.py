@@ -1,7 +1,7 @@
-"""This file holds one log file: born as ``NAME.open`` under a flock, renamed to ``NAME.log`` when it is complete.
+"""One log file: created as ``NAME.open`` under a flock, renamed to ``NAME.log`` when it is complete.
 
-A ``.open`` file whose flock is free belongs to nobody any more. It gets its name only after its flock, because a
-shipper would take it for an abandoned one in between.
+A ``.open`` file without a flock has lost its writer. The file gets its name only after its flock, because a shipper
+would take it for an abandoned one in between.
 """
 
 import fcntl
@@ -13,7 +13,7 @@ from agent_layer.errors import BackPressureError
 
 OPEN, CLOSED = ".open", ".log"
 CORRUPT = ".corrupt"
-"""Whole, but not readable: kept aside for a person, and never settled."""
+"""Complete but not readable: set aside for an operator, and never settled."""
 
 
 class LogFile:
@@ -23,22 +23,22 @@ class LogFile:
         self.name = name
         self.size_bytes = 0
         self.num_records = 0
-        self._born_at = time.monotonic()
+        self._created_at = time.monotonic()
         self._path = directory / name
-        born = directory / f"{name}.new"
-        self._descriptor = os.open(born, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
+        unlocked = directory / f"{name}.new"
+        self._descriptor = os.open(unlocked, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
         fcntl.flock(self._descriptor, fcntl.LOCK_EX)
-        born.rename(f"{self._path}{OPEN}")
+        unlocked.rename(f"{self._path}{OPEN}")
 
     @property
     def age_seconds(self) -> float:
-        """Time since the file was born, which its first record brought about."""
-        return time.monotonic() - self._born_at
+        """Time since the file was created for its first record."""
+        return time.monotonic() - self._created_at
 
     def write(self, frames: bytes, num_records: int) -> None:
         """Append frames as a whole or not at all.
 
-        Raises: BackPressureError: the disk did not take them.
+        Raises: BackPressureError: the disk refused them.
         """
         try:
             num_written = os.write(self._descriptor, frames)
@@ -62,14 +62,14 @@ class LogFile:
         os.fsync(self._descriptor)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file and release its flock."""
         os.close(self._descriptor)
 
 
 def adopt(path: Path) -> bool:
-    """Complete an open log whose writer is gone; says whether it was.
+    """Complete an open log if its writer is gone; return whether it was.
 
-    The file must not be made here: its writer may be about to complete it.
+    This must not create the file: its writer may be about to complete it.
     """
     try:
         descriptor = os.open(path, os.O_RDWR)
@@ -78,7 +78,7 @@ def adopt(path: Path) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         path.rename(path.with_suffix(CLOSED))
-    except (BlockingIOError, FileNotFoundError):  # its writer lives, or has completed it meanwhile
+    except (BlockingIOError, FileNotFoundError):  # its writer is alive, or has completed it meanwhile
         return False
     finally:
         os.close(descriptor)
@@ -86,7 +86,7 @@ def adopt(path: Path) -> bool:
 
 
 def is_settled(directory: Path, name: str) -> bool:
-    """Whether the log's records are indexed. The order matters: a log may be completed between the looks."""
+    """Whether the log's records are indexed. The order matters: a log may be completed between two checks."""
     return not any((directory / f"{name}{ending}").exists() for ending in (OPEN, CLOSED, CORRUPT))
 
 

@@ -1,4 +1,4 @@
-"""This file holds the quota of a log directory: how much may lie there unshipped before writers have to wait."""
+"""Quota of a log directory: the bytes of unshipped logs above which writers wait."""
 
 import os
 import time
@@ -13,7 +13,7 @@ _POLL_SECONDS = 0.05
 
 
 class Quota:
-    """Bytes that lie in one directory, against a limit."""
+    """Unshipped bytes in one directory, against a limit."""
 
     def __init__(self, directory: Path, limit_bytes: int) -> None:
         self._directory = directory
@@ -26,7 +26,7 @@ class Quota:
         self._num_bytes += num_bytes
 
     def has_room(self) -> bool:
-        """Whether less than the limit lies there. Measured again once a second, and at each look while it is full."""
+        """Whether less than the limit is used. Measured once a second, and on each call while it is full."""
         is_full = self._num_bytes >= self._limit_bytes
         if is_full or time.monotonic() - self._measured_at > _MEASURE_SECONDS:
             self._num_bytes = _measure(self._directory)
@@ -34,7 +34,7 @@ class Quota:
         return self._num_bytes < self._limit_bytes
 
     def await_room(self, limit_seconds: float) -> None:
-        """Return once there is room.
+        """Wait until there is room.
 
         Raises: BackPressureError: the directory stayed full.
         """
@@ -43,13 +43,13 @@ class Quota:
             if time.monotonic() > deadline:
                 raise BackPressureError(
                     f"log directory {self._directory}: expected fewer than {self._limit_bytes} unshipped bytes within"
-                    f" {limit_seconds:g} s, found {self._num_bytes}; see why shipping stands still in shipper.log there"
+                    f" {limit_seconds:g} s, found {self._num_bytes}; shipper.log there tells why shipping stalls"
                 )
             time.sleep(_POLL_SECONDS)
 
 
 def _measure(directory: Path) -> int:
-    """Bytes of logs. What the shipper says lies there too, and nobody would ever take it away."""
+    """Return the bytes of logs, without the shipper's own output, which is never shipped."""
     total = 0
     if not directory.exists():
         return total

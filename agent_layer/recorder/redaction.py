@@ -1,7 +1,6 @@
-"""This file holds redaction: every text that came from outside goes through a function of the user's before it is
-kept.
+"""Redaction: a function of the user's rewrites every text from outside before it is recorded.
 
-Ids, hashes, numbers and token ids stay as they are. A function that fails refuses the record: nothing is kept
+Ids, hashes, numbers and token ids stay unchanged. If the function fails, the record is refused: nothing is recorded
 unredacted.
 """
 
@@ -26,7 +25,7 @@ from agent_layer.schema import (
 )
 
 Redact: TypeAlias = Callable[[str], object]
-"""Gives the text that is kept; what else it gives is an error."""
+"""Returns the text to record; any other result is an error."""
 R = TypeVar("R", bound=LogRecord)
 
 _TEXTS: Final[dict[type, tuple[str, ...]]] = {
@@ -38,11 +37,11 @@ _TEXTS: Final[dict[type, tuple[str, ...]]] = {
     StepPart: ("actions", "error", "sampling_asked", "sampling_applied"),
     Task: ("input", "grading"),
 }
-"""Fields that hold text from outside, or records with such fields."""
+"""Fields with text from outside, or with records that have such fields."""
 
 
 def load_redaction(name: str | None) -> Redact | None:
-    """Import the function that is named ``module:function``; None when none is.
+    """Import the function named ``module:function``; None without a name.
 
     Raises: BadInputError: there is no such function.
     """
@@ -62,9 +61,9 @@ def load_redaction(name: str | None) -> Redact | None:
 
 
 def redact_record(record: R, redact: Redact) -> R:
-    """Give the record with all its texts redacted.
+    """Return the record with all its texts redacted.
 
-    Raises: RedactionError: the function failed, or gave something that is no text.
+    Raises: RedactionError: the function failed, or did not return a text.
     """
     if isinstance(record, Content):
         return msgspec.structs.replace(record, body=_in_body(record.body, redact))

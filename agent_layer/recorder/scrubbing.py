@@ -1,7 +1,7 @@
-"""This file holds how keys stay out of the log: each is blotted out of the bytes of a record, wherever it stands.
+"""Scrubbing: keeps keys out of the log by masking them in the bytes of every record.
 
-Agents print their environment, errors quote headers, clients put keys into bodies. A blot is as long as what it
-covers, so that the record around it stays readable.
+Agents print their environment, errors quote headers, clients put keys into bodies. A mask is as long as the key, so
+that the record around it stays readable.
 """
 
 import re
@@ -11,13 +11,13 @@ from typing import Final
 from agent_layer.schema.wire import KEY_PREFIX
 
 _SHORTEST = 8
-"""Operator keys below are words that texts contain anyway."""
+"""Shorter operator keys are words that texts contain anyway."""
 _PREFIX: Final = KEY_PREFIX.encode()
 _ROLLOUT_KEY: Final = re.compile(re.escape(_PREFIX) + rb"[A-Za-z0-9_-]+")
 
 
 class KeyScrubber:
-    """Knows operators' keys by their letters and rollouts' keys by their form.
+    """Masks operators' keys by value and rollouts' keys by form.
 
     Args:
         operator_keys: of this process's settings.
@@ -27,7 +27,7 @@ class KeyScrubber:
         self._operators = [key.encode() for key in operator_keys if len(key) >= _SHORTEST]
 
     def scrub(self, content: bytes) -> bytes:
-        """Give the content, as long as before, without keys."""
+        """Return the content with its keys masked, as long as before."""
         if _PREFIX in content:
             content = _ROLLOUT_KEY.sub(lambda found: b"*" * len(found[0]), content)
         for key in self._operators:

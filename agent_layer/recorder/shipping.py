@@ -1,4 +1,4 @@
-"""This file holds how a shipper comes to run: one process for each log directory, started by whoever writes there."""
+"""Start of shippers: each log directory has one shipper process, which its writers start."""
 
 import os
 import threading
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 _guard = threading.Lock()
 os.register_at_fork(before=_guard.acquire, after_in_parent=_guard.release, after_in_child=_guard.release)
-"""A child forked while the lock is ours would keep it from every shipper."""
+"""A child forked while this process holds the lock would keep it from every shipper."""
 
 _PAUSE_SECONDS = 1.0
-"""Between two starts for one directory, in case shippers die at once."""
+"""Least time between two starts for one directory, in case shippers die at once."""
 
-_LONGEST_SAID_BYTES = 1 << 20
-"""What shippers wrote beyond this is put aside when the next one starts, and replaces what was put aside before."""
+_LONGEST_OUTPUT_BYTES = 1 << 20
+"""A longer output of shippers is rotated when the next one starts."""
 
 _started: dict[Path, tuple[Detached, float]] = {}
 """The last shipper that this process started for a directory, and when."""
@@ -28,7 +28,7 @@ _started: dict[Path, tuple[Detached, float]] = {}
 def ensure_shipper(settings: "Settings") -> None:
     """Start ``python -m agent_layer.shipper`` unless one runs for this log directory.
 
-    The lock that marks a shipper as running is taken here and handed to it, so that no two are ever started.
+    This acquires the lock that marks a shipper as running and hands it over, so that two are never started.
     """
     directory = settings.log_dir.absolute()
     with _guard:
@@ -45,7 +45,7 @@ def ensure_shipper(settings: "Settings") -> None:
 
 def _start(settings: "Settings", directory: Path, lock: int) -> Detached:
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("AGENT_LAYER_")}
-    arguments, said = ["-m", "agent_layer.shipper", "--locked"], directory / "shipper.log"
-    if said.exists() and said.stat().st_size > _LONGEST_SAID_BYTES:
-        said.replace(directory / "shipper.log.old")
-    return start_detached(arguments, inherited | settings.environment(), said, lock)
+    arguments, output = ["-m", "agent_layer.shipper", "--locked"], directory / "shipper.log"
+    if output.exists() and output.stat().st_size > _LONGEST_OUTPUT_BYTES:
+        output.replace(directory / "shipper.log.old")
+    return start_detached(arguments, inherited | settings.environment(), output, lock)

@@ -1,7 +1,6 @@
-"""This file holds the start of a shipper: ``python -m agent_layer.shipper [--locked]``, settings from the
-environment.
+"""Entry point of a shipper: ``python -m agent_layer.shipper [--locked]``, settings from the environment.
 
-With ``--locked`` the starter has taken the lock that marks the shipper as running, and hands it over.
+With ``--locked`` the starter has acquired the lock that marks the shipper as running, and hands it over.
 """
 
 import logging
@@ -20,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Ship the directory that the settings name; 0: all is shipped, 1: something stays behind."""
+    """Ship the settings' log directory; 0: all is shipped, 1: logs remain."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     try:
         settings = load_settings()
@@ -46,7 +45,7 @@ def _lock(settings: Settings) -> int | None:
 
 
 def _signed(lock: int) -> int:
-    """Write into the lock file whose it is."""
+    """Write this process's id into the lock file."""
     os.ftruncate(lock, 0)
     os.pwrite(lock, str(os.getpid()).encode(), 0)
     return lock

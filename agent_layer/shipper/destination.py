@@ -1,4 +1,4 @@
-"""This file holds what shipping asks of the place that logs go to, and the choice between the two that there are."""
+"""Destination of logs: its protocol, and the choice between store and ingest server."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -7,32 +7,32 @@ from agent_layer.settings import Settings
 
 
 class Destination(Protocol):
-    """Where the records of logs become part of the store. Any number of threads may use it.
+    """Turns the records of logs into a part of the store. Thread-safe.
 
-    Every method raises UnreachableError when a server does not do its part.
+    Every method raises UnreachableError when a server fails to do its part.
     """
 
     num_at_once: int
-    """Logs in transit at the same time; a store far away answers slowly."""
+    """Logs in transit at the same time; a distant store answers slowly."""
 
     def store(self, name: str, contents: Sequence[bytes]) -> str | None:
-        """Bring the records of a log, in stored form, into the store and its index; doing it again changes nothing.
+        """Bring the records of a log, in stored form, into the store and its index. Idempotent.
 
         Returns: None once they are committed; otherwise why they never can be.
         """
         ...
 
     def ship_decisions(self) -> int:
-        """Bring the dispatcher's decisions there too, where they can be seen; give the number of segments made."""
+        """Bring the dispatcher's decisions there too, if they are reachable; return the number of new segments."""
         ...
 
     def close(self) -> None:
-        """Let go of its connections; nothing may be in transit."""
+        """Close its connections; nothing may be in transit."""
         ...
 
 
 def open_destination(settings: Settings) -> Destination:
-    """Give the ingest server that the settings name, or else Redis and objects themselves.
+    """Open the ingest server that the settings name, else the store itself.
 
     Raises: UnreachableError: Redis does not answer.
     """

@@ -1,4 +1,4 @@
-"""This file holds shipping into the store itself: records become a segment, and the segment enters the index."""
+"""Shipping into the store itself: records become a segment, and the segment enters the index."""
 
 from collections import defaultdict
 from collections.abc import Generator, Iterable, Sequence
@@ -42,23 +42,23 @@ def store_records(
     records: Iterable[StoredRecord],
     limits: BlobLimits | None = None,
 ) -> None:
-    """Make a segment of records, large contents as blobs beside it, and commit it; what was deleted is left out.
+    """Store records as a segment, with large contents as blobs beside it, and commit it without deleted ones.
 
     The same name is the same object.
     """
     owned: defaultdict[str, list[StoredRecord]] = defaultdict(list)
     for one in records:
         owned[record_owner(one.record)].append(one)
-    living = drop_deleted_owners(redis, keys, owned)
-    segment, sealed = build_segment(name, store_contents(redis, keys, objects, living, limits or BlobLimits()))
+    live = drop_deleted_owners(redis, keys, owned)
+    segment, sealed = build_segment(name, store_contents(redis, keys, objects, live, limits or BlobLimits()))
     objects.put(segment_key(keys, name), segment)
     commit_segments(redis, keys, [sealed])
 
 
 def read_log_record(content: bytes) -> LogRecord:
-    """Read a record that may stand in a log.
+    """Decode a record of a log.
 
-    Raises: CorruptRecordError: these bytes are no record, or one that only segments hold.
+    Raises: CorruptRecordError: these bytes are not a record, or one that only segments may hold.
     """
     record = read_record(content)
     if isinstance(record, ContentRef):
@@ -92,10 +92,10 @@ class DirectDestination:
     def ship_decisions(self) -> int:
         """See Destination.
 
-        Raises: CorruptRecordError: a decision is of a kind that this version does not know.
+        Raises: CorruptRecordError: this version does not know the kind of a decision.
         """
         num_segments = 0
-        with _asked():
+        with _redis_errors():
             while (decisions := read_outbox(self._redis, self._keys)) is not None:
                 self._store(decisions.name, [StoredRecord(record, encode(record)) for record in decisions.records])
                 remove_decisions(self._redis, self._keys, decisions)
@@ -107,16 +107,16 @@ class DirectDestination:
         self._redis.close()
 
     def _store(self, name: str, records: Iterable[StoredRecord]) -> None:
-        with _asked():
+        with _redis_errors():
             store_records(self._redis, self._keys, self._objects, name, records, self._limits)
 
 
 @contextmanager
-def _asked() -> Generator[None]:
-    """Say whose refusal it is when Redis does not do what it is asked."""
+def _redis_errors() -> Generator[None]:
+    """Turn refusals of Redis into UnreachableError."""
     try:
         yield
-    except RedisUnreachableError:  # says it already
+    except RedisUnreachableError:  # names its server already
         raise
     except RedisError as error:
         raise UnreachableError(

@@ -1,4 +1,4 @@
-"""This file holds the life of a shipper: it works for as long as anybody writes, and leaves when nobody does."""
+"""Life cycle of a shipper: it ships as long as the directory has writers, lingers, then exits."""
 
 import logging
 import os
@@ -7,23 +7,24 @@ import time
 from pathlib import Path
 
 from agent_layer.errors import CorruptRecordError, UnreachableError
+from agent_layer.infra import Backoff
 from agent_layer.infra.processes import is_locked, try_lock
 from agent_layer.settings import Settings
 from agent_layer.shipper.destination import open_destination
 from agent_layer.shipper.ship import Shipper
 
-_FIRST_DELAY_SECONDS, _LONGEST_DELAY_SECONDS = 0.1, 5.0
-_COMPLAINT_SECONDS = 60.0
+_BACKOFF = Backoff(0.1, 5.0)
+_REPEAT_LOG_SECONDS = 60.0
 
 log = logging.getLogger(__name__)
 
 
 class ShipperLoop:
-    """The work of one shipper process.
+    """Main loop of one shipper process.
 
     Args:
-        lock: descriptor of the lock that says that this directory has its shipper.
-        stop: set when the process is asked to end; what is in transit is finished.
+        lock: descriptor of the lock that marks the shipper of this directory as running.
+        stop: set when the process is to end; logs in transit are finished.
     """
 
     def __init__(self, settings: Settings, lock: int, stop: threading.Event) -> None:
@@ -33,21 +34,21 @@ class ShipperLoop:
         self._lock = lock
         self._stop = stop
         self._shipper: Shipper | None = None
-        self._wanted_at = time.monotonic()
-        self._delay_seconds = _FIRST_DELAY_SECONDS
-        self._complaint, self._complained_at = "", 0.0
+        self._needed_at = time.monotonic()
+        self._num_failures = 0
+        self._logged_error, self._logged_at = "", 0.0
 
     def run(self) -> bool:
-        """Ship until nobody writes any more, or until asked to stop; False: gave up, and logs stay behind."""
+        """Ship until the last writer is gone or ``stop`` is set; False: gave up, and logs remain."""
         try:
-            return self._ship_as_long_as_wanted()
+            return self._ship_while_needed()
         finally:
             if self._shipper is not None:
                 self._shipper.close()
 
-    def _ship_as_long_as_wanted(self) -> bool:
+    def _ship_while_needed(self) -> bool:
         while not self._stop.is_set():
-            self._look_for_writers()
+            self._check_writers()
             try:
                 if self._ship_or_leave():
                     return True
@@ -57,36 +58,36 @@ class ShipperLoop:
         return True
 
     def _ship_or_leave(self) -> bool:
-        """Do one round; says whether it was the last."""
+        """Do one round; return whether it was the last."""
         shipper = self._shipper = self._shipper or Shipper(
             self._directory, open_destination(self._settings), self._stop
         )
         num_shipped = shipper.ship_pending()
-        self._delay_seconds = _FIRST_DELAY_SECONDS
+        self._num_failures = 0
         if num_shipped:
             return False
-        if self._unwanted_seconds > self._settings.ship_linger_seconds and self._leave(shipper):
+        if self._unneeded_seconds > self._settings.ship_linger_seconds and self._leave(shipper):
             return True
         self._stop.wait(self._settings.ship_poll_seconds)
         return False
 
-    def _look_for_writers(self) -> None:
+    def _check_writers(self) -> None:
         if is_locked(self._writers_lock):
-            self._wanted_at = time.monotonic()
+            self._needed_at = time.monotonic()
 
     @property
-    def _unwanted_seconds(self) -> float:
-        return time.monotonic() - self._wanted_at
+    def _unneeded_seconds(self) -> float:
+        return time.monotonic() - self._needed_at
 
     def _leave(self, shipper: Shipper) -> bool:
-        """Let go, unless there is work after all.
+        """Release the shipper's lock unless there is work after all; return whether it was released.
 
-        Whoever begins to write meanwhile waits for the writers' lock, and then finds the shipper's lock free.
+        A writer that starts meanwhile waits for the writers' lock, and then finds the shipper's lock free.
         """
         if (writers := try_lock(self._writers_lock)) is None:
             return False
         try:
-            if shipper.has_logs():  # asks no server: while one is slow, whoever begins to write would stand still
+            if shipper.has_logs():  # asks no server: a slow one would block new writers
                 return False
             os.close(self._lock)
             return True
@@ -94,18 +95,19 @@ class ShipperLoop:
             os.close(writers)
 
     def _wait_after(self, error: Exception) -> bool:
-        """Wait before the next try; says whether there is to be one. While anybody writes there always is."""
-        self._look_for_writers()  # a round that failed has lasted long, since each server was tried for a time
-        if self._unwanted_seconds > self._settings.retry_seconds:
+        """Wait before the next try; return whether there is one. There always is while the directory has writers."""
+        self._check_writers()  # a failed round lasted long, because each server was retried
+        if self._unneeded_seconds > self._settings.retry_seconds:
             log.error("shipping given up, logs stay directory=%s error=%s", self._directory, error)
             return False
-        self._complain(error)
-        self._stop.wait(self._delay_seconds)
-        self._delay_seconds = min(2 * self._delay_seconds, _LONGEST_DELAY_SECONDS)
+        self._num_failures += 1
+        delay_seconds = _BACKOFF.delay_seconds(self._num_failures)
+        self._log_failure(error, delay_seconds)
+        self._stop.wait(delay_seconds)
         return True
 
-    def _complain(self, error: Exception) -> None:
-        """Say what failed; the same again only now and then, so that an outage of days fills no disk."""
-        if repr(error) != self._complaint or time.monotonic() > self._complained_at + _COMPLAINT_SECONDS:
-            self._complaint, self._complained_at = repr(error), time.monotonic()
-            log.warning("shipping failed next_try_seconds=%g error=%s", self._delay_seconds, error)
+    def _log_failure(self, error: Exception, delay_seconds: float) -> None:
+        """Log what failed; repeat the same only at intervals, so that an outage of days fills no disk."""
+        if repr(error) != self._logged_error or time.monotonic() > self._logged_at + _REPEAT_LOG_SECONDS:
+            self._logged_error, self._logged_at = repr(error), time.monotonic()
+            log.warning("shipping failed next_try_seconds=%g error=%s", delay_seconds, error)

@@ -1,8 +1,7 @@
-"""This file holds shipping to an ingest server over HTTP, for machines that know neither Redis nor the objects.
+"""Shipping to an ingest server over HTTP, for machines without access to Redis and the objects.
 
-``POST {AGENT_LAYER_INGEST_URL}/v1/logs/NAMESPACE/NAME`` carries the frames of one log, packed by zstd. The
-answer 200
-says that they are committed; any other leaves the log here, to be sent again.
+``POST {AGENT_LAYER_INGEST_URL}/v1/logs/NAMESPACE/NAME`` carries the frames of one log, packed with zstd. The answer 200
+means that they are committed; after any other answer the log stays here, to be sent again.
 """
 
 import time
@@ -21,7 +20,7 @@ from agent_layer.settings import Settings
 
 _LEVEL = 1
 _IDLE_SECONDS = 10.0
-"""A connection that lay idle for longer may have been closed at the other end, and is made anew."""
+"""A connection idle for longer may have been closed by the server; it is opened again."""
 _REMEDIES = {
     401: "set AGENT_LAYER_INGEST_KEY to the key that 'agent-layer ingest' prints",
     403: "set AGENT_LAYER_INGEST_KEY to the key that 'agent-layer ingest' prints",
@@ -31,11 +30,11 @@ _REMEDIES = {
 
 
 class _Refusal(msgspec.Struct, frozen=True):
-    """What an ingest server says beside its status."""
+    """Body of an ingest server's refusal."""
 
     error: str = ""
     log: str = ""
-    """Name of the log that it speaks of; nobody but an ingest server knows it."""
+    """Name of the refused log; proves that an ingest server answered."""
 
 
 class _Answer(NamedTuple):
@@ -62,7 +61,7 @@ class RemoteDestination:
             "content-type": "application/zstd",
         }
         self._idle: deque[_Idle] = deque()
-        """Connections, the one used last at the end."""
+        """Idle connections, most recently used last."""
 
     def store(self, name: str, contents: Sequence[bytes]) -> str | None:
         """See Destination."""
@@ -79,7 +78,7 @@ class RemoteDestination:
         )
 
     def ship_decisions(self) -> int:
-        """See Destination; decisions lie in Redis, and whoever is connected to that carries them."""
+        """See Destination; always 0, because shippers with access to Redis ship decisions."""
         return 0
 
     def close(self) -> None:
@@ -103,7 +102,7 @@ class RemoteDestination:
         return answer
 
     def _connection(self) -> HTTPConnection:
-        """Give a connection that nobody else uses."""
+        """Return a connection that no other thread uses."""
         try:
             idle = self._idle.pop()
         except IndexError:
@@ -118,5 +117,5 @@ class RemoteDestination:
 def _refusal_in(body: bytes) -> _Refusal:
     try:
         return msgspec.json.decode(body, type=_Refusal)
-    except msgspec.DecodeError:  # a page of some other server
+    except msgspec.DecodeError:  # a page of another server
         return _Refusal()

@@ -1,7 +1,7 @@
-"""This file holds shipping: closed logs are brought to where they become part of the store, and then go.
+"""Shipping: closed logs are brought to their destination, then deleted.
 
-In this order: fsync of the log, commit at the destination, deletion. A shipper that dies anywhere in between is
-followed by one that brings the same log under the same name, so that nothing is lost and nothing is there twice.
+In this order: fsync of the log, commit at the destination, deletion. If a shipper dies in between, its successor brings
+the same log under the same name, so that nothing is lost and nothing is stored twice.
 """
 
 import logging
@@ -14,13 +14,13 @@ from agent_layer.recorder import CLOSED, CORRUPT, OPEN, adopt, is_damaged, read_
 from agent_layer.shipper.destination import Destination
 
 _NAME = "[0-9a-z]" * 26 + "-*"
-"""What logs are called; whatever else lies beside them is not ours."""
+"""Pattern of log names; other files of the directory are not logs."""
 
 log = logging.getLogger(__name__)
 
 
 class Shipper:
-    """Ships one log directory to one destination; once ``stop`` is set, no log is begun any more."""
+    """Ships one log directory to one destination; once ``stop`` is set, it starts no further log."""
 
     def __init__(self, directory: Path, destination: Destination, stop: threading.Event) -> None:
         self._directory = directory
@@ -29,9 +29,9 @@ class Shipper:
         self._threads = ThreadPoolExecutor(destination.num_at_once, thread_name_prefix="ship")
 
     def ship_pending(self) -> int:
-        """Ship all that is ready; give the number of logs and segments that were.
+        """Ship all that is ready; return the number of shipped logs and segments.
 
-        Raises: UnreachableError: a server did not do its part; all that was not shipped is still there.
+        Raises: UnreachableError: a server failed to do its part; unshipped logs remain.
         """
         in_transit = [self._threads.submit(self._ship_log, path) for path in self._find_logs()]
         wait(in_transit)  # also when one fails: no log may be in transit twice
@@ -39,16 +39,16 @@ class Shipper:
         return num_shipped + self._destination.ship_decisions()
 
     def close(self) -> None:
-        """Wait for what is in transit, and let go of the destination."""
+        """Wait for logs in transit, and close the destination."""
         self._threads.shutdown()
         self._destination.close()
 
     def has_logs(self) -> bool:
-        """Whether logs lie there, of writers that live or not."""
+        """Whether the directory has logs, with or without a writer."""
         return any(path for ending in (OPEN, CLOSED) for path in self._directory.glob(f"{_NAME}{ending}"))
 
     def _find_logs(self) -> list[Path]:
-        """Logs that nobody writes any more, oldest first."""
+        """Return logs without a writer, oldest first."""
         for path in self._directory.glob(f"{_NAME}{OPEN}"):
             if adopt(path):
                 log.info("log adopted name=%s", path.stem)
@@ -79,7 +79,7 @@ def _set_aside(path: Path, reason: str) -> None:
 
 
 def _read_synced(path: Path) -> bytes:
-    """Read a log that is on disk: one that a power loss cuts short later must not replace its own whole segment."""
+    """Read a log after syncing it: a log that a power loss cuts short must not replace its own whole segment."""
     with path.open("rb") as file:
         os.fsync(file.fileno())
         return file.read()

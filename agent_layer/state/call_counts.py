@@ -1,4 +1,4 @@
-"""This file holds what is asked before acceptance: whether all calls are stored, and can be trained on."""
+"""Counts of stored calls: before an attempt is accepted, all of its calls must be stored and trainable."""
 
 from typing import cast
 
@@ -12,18 +12,18 @@ from agent_layer.schema.wire import ClosedRollout
 
 
 class CallCount(msgspec.Struct, frozen=True, kw_only=True):
-    """Calls that a gateway made for an attempt, as far as they are stored and indexed."""
+    """Stored and indexed calls that a gateway made for an attempt."""
 
     started: int
-    """Calls whose start is there."""
+    """Calls whose start is stored."""
     ended: int
-    """Those of them whose end is there too."""
+    """Those whose end is stored, too."""
 
 
 def check_trainable(closed: ClosedRollout, split: Split) -> None:
-    """Refuse an attempt that is to be trained on and holds answers of the policy without tokens.
+    """Refuse an attempt of the train split that has policy answers without tokens.
 
-    Raises: CaptureError: it does; the same would happen again.
+    Raises: CaptureError: it has some; another attempt would have them, too.
     """
     if split == "train" and closed.untokened:
         raise CaptureError(
@@ -34,9 +34,9 @@ def check_trainable(closed: ClosedRollout, split: Split) -> None:
 
 
 def count_calls(redis: Redis, keys: Keys, trajectory_id: str) -> CallCount:
-    """Count what is stored; compare it with what the gateway counted when it closed the attempt."""
+    """Return how many calls are stored; the gateway's own count at the close is what to compare it with."""
     stored = cast("list[bytes]", redis.hvals(keys.calls(trajectory_id)))
-    told = [int(value.split()[0]) for value in stored]
+    phases = [int(value.split()[0]) for value in stored]
     return CallCount(
-        started=sum(one & STARTED == STARTED for one in told), ended=sum(one == STARTED | ENDED for one in told)
+        started=sum(one & STARTED == STARTED for one in phases), ended=sum(one == STARTED | ENDED for one in phases)
     )

@@ -1,10 +1,8 @@
-"""This file holds checkpoints: from where an attempt goes on when its holder is gone, each an object of its own.
+"""Checkpoints: points from which an attempt resumes when its worker is gone, each an object of its own.
 
-A checkpoint lies at ``{namespace}/ckpt/{trajectory}@{token}-{number}``: 16 bytes of digest, then what it is of,
-packed
-by zstd. It is stored before the queue notes its name, removed by whoever notes the next one or ends the
-attempt, and
-last by garbage collection, should all of them have died.
+The object ``{namespace}/ckpt/{trajectory}@{token}-{number}`` holds 16 bytes of digest, then the checkpoint packed with
+zstd. It is stored before the queue records its name. The writer of the next one, or the end of the attempt, removes it;
+garbage collection does so if both died.
 """
 
 from collections.abc import Collection, Iterator
@@ -20,7 +18,7 @@ from agent_layer.infra.redis import Keys
 
 _DIGEST_BYTES: Final = 16
 _BEHIND_TRAJECTORY: Final = "@"
-"""Stands in no name of a trajectory."""
+"""Separator; no trajectory name contains it."""
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,42 +27,42 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     calls: int
     """Model calls that had ended, by the gateway's count: they are kept."""
     seconds: float
-    """How much of its time the attempt had used up."""
+    """Time that the attempt had used."""
     state: bytes
-    """What the agent needs to go on, in a form of its own."""
+    """What the agent needs to continue, in its own form."""
     logs: list[str] = []
-    """Names of the logs that hold what the attempt's holders had recorded."""
+    """Names of the logs to which the attempt's workers recorded."""
 
 
 def checkpoint_name(trajectory_id: str, token: str, number: int) -> str:
-    """Name the checkpoint of this number that the holder of a lease makes; no name is given twice."""
+    """Return the name of a lease holder's checkpoint of this number; names are unique."""
     return f"{trajectory_id}{_BEHIND_TRAJECTORY}{token}-{number}"
 
 
 def checkpoint_trajectory(name: str) -> str:
-    """Name of the attempt that a checkpoint is of."""
+    """Return the id of the attempt to which a checkpoint belongs."""
     return name.rpartition(_BEHIND_TRAJECTORY)[0]
 
 
 def checkpoint_prefix(keys: Keys) -> str:
-    """What the keys of all checkpoints begin with."""
+    """Return the common prefix of all checkpoint keys."""
     return f"{keys.namespace}/ckpt/"
 
 
 def parse_checkpoint_key(key: str) -> str | None:
-    """Name of the checkpoint that lies at a key; None where none of ours would lie."""
+    """Return the name of the checkpoint at a key; None when the key is not a checkpoint's."""
     name = key.rpartition("/")[2]
     return name if checkpoint_trajectory(name) else None
 
 
 def store_checkpoint(keys: Keys, objects: ObjectStore, name: str, checkpoint: Checkpoint) -> None:
-    """Store it; when this returns, it survives a power loss. Raises: UnreachableError."""
+    """Store a checkpoint; when this returns, it survives a power loss. Raises: UnreachableError."""
     body = zstandard.ZstdCompressor(level=1).compress(msgspec.msgpack.encode(checkpoint))
     objects.put(_key(keys, name), _digest(body) + body)
 
 
 def read_checkpoint(keys: Keys, objects: ObjectStore, name: str) -> Checkpoint:
-    """Fetch it.
+    """Fetch a checkpoint.
 
     Raises:
         NotFoundError: there is none, or it was removed.
@@ -74,28 +72,28 @@ def read_checkpoint(keys: Keys, objects: ObjectStore, name: str) -> Checkpoint:
         stored = objects.get(_key(keys, name))
     except NotFoundError as error:
         raise NotFoundError(
-            f"checkpoint {name}: expected it at {_key(keys, name)!r}, found no object; begin its attempt anew"
+            f"checkpoint {name}: expected it at {_key(keys, name)!r}, found no object; start its attempt again"
         ) from error
     digest, body = stored[:_DIGEST_BYTES], stored[_DIGEST_BYTES:]
     if digest != _digest(body):
         raise CorruptRecordError(
-            f"checkpoint {name}: expected bytes with the digest before them, found others; begin its attempt anew"
+            f"checkpoint {name}: expected bytes with the digest before them, found others; start its attempt again"
         )
     try:
         return msgspec.msgpack.decode(zstandard.ZstdDecompressor().decompress(body), type=Checkpoint)
     except (msgspec.DecodeError, zstandard.ZstdError) as error:
         raise CorruptRecordError(
-            f"checkpoint {name}: expected a form that this version reads, found {error}; begin its attempt anew"
+            f"checkpoint {name}: expected a form that this version reads, found {error}; start its attempt again"
         ) from error
 
 
 def remove_checkpoint(keys: Keys, objects: ObjectStore, name: str) -> None:
-    """Remove it; one that is not there is no error. Raises: UnreachableError."""
+    """Remove a checkpoint if it exists. Raises: UnreachableError."""
     objects.delete(_key(keys, name))
 
 
 def remove_checkpoints(keys: Keys, objects: ObjectStore, trajectory_ids: Collection[str]) -> int:
-    """Remove all checkpoints of these attempts; how many. Raises: UnreachableError."""
+    """Remove all checkpoints of these attempts; return how many. Raises: UnreachableError."""
     names = [name for name in _list(keys, objects) if checkpoint_trajectory(name) in trajectory_ids]
     for name in names:
         remove_checkpoint(keys, objects, name)

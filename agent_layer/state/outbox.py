@@ -1,6 +1,6 @@
-"""This file holds the outbox: decisions that Lua scripts made in Redis, on their way into a segment.
+"""Outbox: decisions that Lua scripts made in Redis, on their way into a segment.
 
-An entry stays until its segment is committed. Whoever reads the same entries makes the same segment of them.
+An entry stays until its segment is committed. Every reader of the same entries makes the same segment of them.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ class Decisions(msgspec.Struct, frozen=True, kw_only=True):
     """The oldest entries of the outbox, ready to be stored."""
 
     name: str
-    """Of the segment that they become."""
+    """Name of their segment."""
     records: list[LogRecord]
     entry_ids: list[bytes]
 
@@ -28,10 +28,10 @@ class Decisions(msgspec.Struct, frozen=True, kw_only=True):
 def read_outbox(redis: Redis, keys: Keys) -> Decisions | None:
     """Read the oldest entries; None when there are none.
 
-    How many is written down first: whoever reads them again, after a death between storing and committing, makes the
-    same segment of them, and not a larger one beside it.
+    Their number is stored first. A reader that repeats this, after a crash between storing and committing, so makes
+    the same segment, not a larger one beside it.
 
-    Raises: CorruptRecordError: an entry is not one that this version knows.
+    Raises: CorruptRecordError: this version does not know the kind of an entry.
     """
     found = cast("list[tuple[bytes, dict[bytes, bytes]]]", redis.xrange(keys.outbox, count=_LARGEST_BATCH))
     if not found:
@@ -46,7 +46,7 @@ def read_outbox(redis: Redis, keys: Keys) -> Decisions | None:
 
 
 def remove_decisions(redis: Redis, keys: Keys, decisions: Decisions) -> None:
-    """Take entries out, once the segment that they became is committed."""
+    """Remove entries whose segment is committed."""
     together = redis.pipeline(transaction=True)  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
     together.xdel(keys.outbox, *decisions.entry_ids)
     together.unlink(keys.outbox_batch)

@@ -29,9 +29,9 @@ from agent_layer.infra.processes import (
     become_subreaper,
     die_with_parent,
     exit_like,
-    keep,
     kill_descendants,
     list_children,
+    reap,
 )
 from agent_layer.settings import set_temporary_directory
 from envs.hosts.child import Agent, load_agent, serve_agent
@@ -188,7 +188,7 @@ class _ForkServer:
             os.close(reader)
             _run_as_child(lambda: self._run_host(own_pid, end, directory))
         end.close()
-        status = keep(child, reader, 0.0)
+        status = reap(child, reader, 0.0)
         shutil.rmtree(directory, ignore_errors=True)
         exit_like(status)
 

@@ -13,7 +13,8 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from agent_layer.errors import BadInputError
-from agent_layer.infra.processes import KILL_NOW, REAPER_PROGRAM
+from agent_layer.infra import Backoff
+from agent_layer.infra.processes import KILL_NOW, REAPER_PROGRAM, RestartHistory, RestartPolicy
 from envs.hosts.channel import receive_first, send_blocking
 from envs.hosts.protocol import LONGEST_PACKET, Begin, Ready
 
@@ -87,9 +88,7 @@ def describe_exit(exit_code: int) -> str:
 
 _MAX_FAILED_STARTS = 3
 """Deaths in a row before the process is ready, after which starting fails."""
-_FIRST_DELAY_SECONDS, _LONGEST_DELAY_SECONDS = 0.1, 10.0
-"""Delay before the restart of a process that died young; it doubles each time in a row."""
-_YOUNG_SECONDS = 10.0
+_RESTARTS = RestartPolicy(healthy_seconds=10.0, backoff=Backoff(0.1, 10.0))
 _END_SECONDS = 1.0
 """For a process to end by itself after it failed to load its target."""
 
@@ -111,7 +110,7 @@ class Launcher:
         self._variables = variables
         self._first_message = begin
         self._start_seconds = start_seconds
-        self._num_young_deaths = 0
+        self._history = RestartHistory(_RESTARTS)
         self._ready_at = 0.0
 
     async def launch(self) -> tuple[HostProcess, Ready]:
@@ -121,7 +120,7 @@ class Launcher:
         """
         how = ""
         for _ in range(_MAX_FAILED_STARTS):
-            await asyncio.sleep(self._delay_seconds)
+            await asyncio.sleep(self._history.delay_seconds)
             spawned = await spawn(self._kind, self._variables)
             try:
                 answer = await self._wait_ready(spawned)
@@ -141,14 +140,7 @@ class Launcher:
 
     def record_death(self) -> None:
         """Count the death of a launched process."""
-        is_young = time.monotonic() < self._ready_at + _YOUNG_SECONDS
-        self._num_young_deaths = self._num_young_deaths + 1 if is_young else 0
-
-    @property
-    def _delay_seconds(self) -> float:
-        if not self._num_young_deaths:
-            return 0.0
-        return min(_LONGEST_DELAY_SECONDS, _FIRST_DELAY_SECONDS * 2 ** (self._num_young_deaths - 1))
+        self._history.record_exit(time.monotonic() - self._ready_at)
 
     async def _wait_ready(self, spawned: HostProcess) -> Ready | None:
         try:

@@ -7,7 +7,7 @@ from asyncio.subprocess import PIPE, Process
 from contextlib import suppress
 from pathlib import Path
 
-from agent_layer.infra.processes import read_pulse
+from agent_layer.infra.processes import read_pulse, supervised_command
 from agent_layer.schema import new_id
 from agent_layer.settings import program_environment
 from envs.placement.worker_handle import WorkerSpec
@@ -27,9 +27,9 @@ class WorkerProcess:
     async def start(cls, spec: WorkerSpec) -> "WorkerProcess":
         """Start a worker; it shares our standard output and error."""
         pulse_file = _new_pulse_file(spec)
-        supervised = ["-m", "agent_layer.infra.processes.supervised", f"--grace={spec.grace_seconds:g}"]
+        command = [sys.executable, "-m", "agent_layer.cli", "work", *spec.arguments]
         process = await asyncio.create_subprocess_exec(
-            *[sys.executable, *supervised, sys.executable, "-m", "agent_layer.cli", "work", *spec.arguments],
+            *supervised_command(command, spec.grace_seconds),
             env=_inherited() | spec.variables | {"AGENT_LAYER_PULSE_FILE": str(pulse_file)},
             cwd=_existing(spec.directory),
             stdin=PIPE,

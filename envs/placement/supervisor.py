@@ -6,7 +6,8 @@ import time
 from collections.abc import Coroutine
 
 from agent_layer.errors import AgentFailedError, AgentLayerError, BadInputError
-from agent_layer.infra.processes import Deaths
+from agent_layer.infra import Backoff
+from agent_layer.infra.processes import RestartHistory, RestartPolicy
 from agent_layer.settings import Settings
 from envs.placement.worker_handle import StartWorker, WorkerHandle, longest_shutdown_seconds
 from envs.worker import wait_within
@@ -51,6 +52,7 @@ class SupervisedWorker:
         await self._worker.kill()
 
 
+_RESTARTS = RestartPolicy(healthy_seconds=60.0, backoff=Backoff(0.5, 30.0), max_unready=5)
 _BAD_INPUT = 2
 """Exit status of a worker whose arguments or settings are wrong."""
 
@@ -111,8 +113,8 @@ class Supervisor:
 
     async def _supervise(self, slot: int) -> None:
         """Keep a worker in this slot until one ends with status 0."""
-        deaths = Deaths()
-        while (worker := await self._ensure_worker(slot, deaths)) is not None:
+        history = RestartHistory(_RESTARTS)
+        while (worker := await self._ensure_worker(slot, history)) is not None:
             await self._is_ready(worker)
             status = await worker.exit
             async with self._changing[slot]:
@@ -122,15 +124,15 @@ class Supervisor:
                     self._slots[slot] = None
                     return
             if not self._stopping.is_set():
-                deaths.note(was_seen=worker.was_ready, lived_seconds=worker.age_seconds)
-                self._on_worker_exit(worker, status, deaths)
+                history.record_exit(worker.age_seconds, was_ready=worker.was_ready)
+                self._on_worker_exit(worker, status, history)
 
-    async def _ensure_worker(self, slot: int, deaths: Deaths) -> SupervisedWorker | None:
+    async def _ensure_worker(self, slot: int, history: RestartHistory) -> SupervisedWorker | None:
         """Return the slot's worker, a new one if it has died; None: no more are started."""
         async with self._changing[slot]:
             worker = self._slots[slot]
             if worker is None or worker.exit.done():
-                await wait_within(self._stopping, deaths.delay_seconds)
+                await wait_within(self._stopping, history.delay_seconds)
                 worker = self._slots[slot] = None if self._stopping.is_set() else await self._start_one()
             return worker
 
@@ -149,16 +151,18 @@ class Supervisor:
         self._was_ready = self._was_ready or worker.was_ready
         return worker.was_ready
 
-    def _on_worker_exit(self, worker: SupervisedWorker, status: int, deaths: Deaths) -> None:
+    def _on_worker_exit(self, worker: SupervisedWorker, status: int, history: RestartHistory) -> None:
         """Log that a worker has died, and stop if the next one would die as well."""
-        _log.warning("worker ended where=%s status=%d next_start_seconds=%g", worker.name, status, deaths.delay_seconds)
+        _log.warning(
+            "worker ended where=%s status=%d next_start_seconds=%g", worker.name, status, history.delay_seconds
+        )
         if status == _BAD_INPUT and not self._was_ready:
             self._failure = BadInputError(
                 "workers: one exited with status 2, its arguments or settings are wrong; correct what it reports above"
             )
-        elif deaths.is_hopeless:
+        elif history.must_give_up:
             self._failure = AgentFailedError(
-                f"workers: none became ready, {deaths.num_unseen} in a row exited before their first heartbeat"
+                f"workers: none became ready, {history.num_unready} in a row exited before their first heartbeat"
                 f" (last status {status}); see their output above"
             )
         if self._failure is not None:

@@ -54,7 +54,7 @@ def test_a_removed_one_is_gone_and_removing_it_again_is_no_error(store, keep):
     for _ in range(2):
         remove_checkpoint(store.keys, store.objects, name)
 
-    with pytest.raises(NotFoundError, match="begin its attempt anew"):
+    with pytest.raises(NotFoundError, match="start its attempt again"):
         read_checkpoint(store.keys, store.objects, name)
 
 
@@ -74,7 +74,7 @@ def test_one_of_another_version_is_not_gone_on_with(store):
     name = checkpoint_name("r-0", "17", 0)
     store_checkpoint(store.keys, store.objects, name, msgspec.structs.replace(SOME, calls="three"))
 
-    with pytest.raises(CorruptRecordError, match="begin its attempt anew"):
+    with pytest.raises(CorruptRecordError, match="start its attempt again"):
         read_checkpoint(store.keys, store.objects, name)
 
 
@@ -95,7 +95,7 @@ def test_and_those_that_are_older_than_anybody_waits(store, write, keep):
 
     report = store.admin.collect_garbage(grace=Grace(seconds=-5.0, checkpoint_seconds=-5.0))
 
-    assert [one.reason for one in report.removed] == ["nobody went on with its attempt"]
+    assert [one.reason for one in report.removed] == ["its attempt was not resumed"]
     assert kept(store) == []
 
 

@@ -1,11 +1,11 @@
-"""This file holds what the store asks of the place where its bytes lie."""
+"""Protocol of object stores: what the store requires of the place of its bytes."""
 
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
 
 class ObjectEntry(NamedTuple):
-    """What a listing says of an object."""
+    """One line of a listing."""
 
     key: str
     size_bytes: int
@@ -14,10 +14,10 @@ class ObjectEntry(NamedTuple):
 
 
 class ObjectStore(Protocol):
-    """Objects by key, as S3 has them. Keys are parts joined by ``/``, none of which begins with a dot.
+    """Objects by key, as in S3. Keys are parts joined by ``/``; no part begins with a dot.
 
-    An object is there as a whole or not at all, and whoever lists or reads after ``put`` returned sees it. Putting a
-    key again replaces its object. Every method raises UnreachableError when the store does not do what it is asked.
+    An object exists as a whole or not at all. Every list or read after ``put`` returned sees it. A second ``put`` to a
+    key replaces its object. Every method raises UnreachableError when the store does not do what was requested.
     """
 
     def put(self, key: str, content: bytes) -> None:
@@ -34,15 +34,15 @@ class ObjectStore(Protocol):
         ...
 
     def list(self, prefix: str) -> Iterator[str]:
-        """Give all keys that begin so, in order."""
+        """Yield all keys with this prefix, in order."""
         ...
 
     def list_entries(self, prefix: str) -> Iterator[ObjectEntry]:
-        """Give what ``list`` gives, with sizes and times."""
+        """Yield the same keys with sizes and times."""
         ...
 
     def list_unfinished(self, prefix: str) -> Iterator[ObjectEntry]:
-        """Give what is left where writers died before an object was there; ``delete`` takes these keys, too."""
+        """Yield remains of writers that died before their object was complete; ``delete`` accepts these keys, too."""
         ...
 
     def delete(self, key: str) -> None:

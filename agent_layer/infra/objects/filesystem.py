@@ -1,4 +1,4 @@
-"""This file holds objects in a directory, and the choice between that and S3."""
+"""Object store in a directory, and the choice of a store by its address."""
 
 import os
 from collections.abc import Generator, Iterable, Iterator
@@ -32,7 +32,7 @@ class DirectoryObjects:
         """See ObjectStore."""
         path = self._directory / key
         unfinished = path.with_name(f".{path.name}.{new_id()}")
-        with self._asked("store", key):
+        with self._translate_errors("store", key):
             path.parent.mkdir(parents=True, exist_ok=True)
             try:
                 with unfinished.open("wb") as file:
@@ -47,7 +47,7 @@ class DirectoryObjects:
 
     def get(self, key: str, offset: int = 0, size: int | None = None) -> bytes:
         """See ObjectStore."""
-        with self._asked("read", key), (self._directory / key).open("rb") as file:
+        with self._translate_errors("read", key), (self._directory / key).open("rb") as file:
             if offset < 0:
                 offset = max(0, file.seek(0, os.SEEK_END) + offset)
             file.seek(offset)
@@ -67,7 +67,7 @@ class DirectoryObjects:
 
     def delete(self, key: str) -> None:
         """See ObjectStore."""
-        with self._asked("delete", key):
+        with self._translate_errors("delete", key):
             (self._directory / key).unlink(missing_ok=True)
 
     def _keys(self, prefix: str, pattern: str) -> Iterable[str]:
@@ -84,8 +84,8 @@ class DirectoryObjects:
             yield ObjectEntry(key, found.st_size, found.st_mtime)
 
     @contextmanager
-    def _asked(self, deed: str, key: str) -> Generator[None]:
-        """Say what was asked for when the file system refuses it."""
+    def _translate_errors(self, deed: str, key: str) -> Generator[None]:
+        """Turn refusals of the file system into errors that name the request."""
         try:
             yield
         except FileNotFoundError as error:

@@ -1,4 +1,4 @@
-"""This file holds objects in memory: for reading one that was fetched whole, and for trying things out."""
+"""Object store in memory: for an object that was fetched whole, and for trials."""
 
 from collections.abc import Iterator, Mapping
 
@@ -29,7 +29,7 @@ class MemoryObjects:
         yield from sorted(key for key in self._contents if key.startswith(prefix))
 
     def list_entries(self, prefix: str) -> Iterator[ObjectEntry]:
-        """See ObjectStore. Nobody knows when these were made."""
+        """See ObjectStore. Times are 0: not known."""
         yield from (ObjectEntry(key, len(self._contents[key]), 0.0) for key in self.list(prefix))
 
     def list_unfinished(self, prefix: str) -> Iterator[ObjectEntry]:  # noqa: ARG002  # a dict is written at once

@@ -1,4 +1,4 @@
-"""This file holds objects in a bucket of S3, or of anything that speaks it."""
+"""Object store in a bucket of S3, or of a server with S3's interface."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -10,12 +10,14 @@ from urllib.parse import urlsplit
 from botocore.exceptions import BotoCoreError, ClientError, FlexibleChecksumError, HTTPClientError, SSLError
 
 from agent_layer.errors import NotFoundError, UnreachableError
+from agent_layer.infra import Backoff
 from agent_layer.infra.objects.base import ObjectEntry
-from agent_layer.infra.redis import S3Client, open_s3, retry_delays
+from agent_layer.infra.redis import S3Client, open_s3
 from agent_layer.settings import Settings
 
 T = TypeVar("T")
 
+_BACKOFF = Backoff(0.05, 1.0)
 _TOO_MANY, _BROKEN = 429, 500
 
 
@@ -33,10 +35,10 @@ _PASSING = frozenset(
         "XAmzContentSHA256Mismatch",
     )
 )
-"""Refusals that the same request may not meet again. All with a status of 429, or from 500 up, are as well."""
+"""Transient refusals: the same request may succeed later. So may every status 429, or from 500 up."""
 
 _STALE = frozenset(("ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "InvalidToken"))
-"""Refusals of credentials that may have been replaced since they were read."""
+"""Refusals of credentials that may have been rotated since they were read."""
 
 
 class _Listed(TypedDict):
@@ -46,7 +48,7 @@ class _Listed(TypedDict):
 
 
 class S3Objects:
-    """Objects below a prefix of a bucket; see ObjectStore. What fails is tried for ``retry_seconds``."""
+    """Objects below a prefix of a bucket; see ObjectStore. Transient failures are retried for ``retry_seconds``."""
 
     def __init__(self, settings: Settings) -> None:
         parts = urlsplit(settings.objects_location)
@@ -57,7 +59,7 @@ class S3Objects:
         self._client = open_s3(settings)
 
     def put(self, key: str, content: bytes) -> None:
-        """See ObjectStore. The object's checksum goes with it, and a server that finds another one takes nothing."""
+        """See ObjectStore. The request carries the object's checksum; a server that computes another one refuses it."""
         self._ask("store", key, lambda s3: s3.put_object(Bucket=self._bucket, Key=self._root + key, Body=content))
 
     def get(self, key: str, offset: int = 0, size: int | None = None) -> bytes:
@@ -102,15 +104,15 @@ class S3Objects:
         self._ask("delete", key, lambda s3: s3.delete_object(Bucket=self._bucket, Key=self._root + key))
 
     def _ask(self, deed: str, key: str, ask: Callable[[S3Client], T]) -> T:
-        """Ask until S3 answers, or say what was asked for when it refuses or does not answer in time."""
-        waits = retry_delays(self._settings.retry_seconds)
+        """Repeat a request until S3 answers; its refusals and time-outs become errors that name the request."""
+        delays = _BACKOFF.delays(self._settings.retry_seconds)
         while True:
             try:
                 return ask(self._client)
             except (ClientError, BotoCoreError) as error:
                 if _code(error) == "NoSuchKey":
                     raise NotFoundError(f"object {key!r} in {self._location}: expected it there, found none") from error
-                wait = next(waits, None) if _passes(error) else None
+                wait = next(delays, None) if _passes(error) else None
                 if wait is None:
                     asked = f"object store {self._location}: expected to {deed} {key!r}"
                     raise UnreachableError(f"{asked}, found {error}; see {_remedy(error)}") from error
@@ -145,7 +147,7 @@ def _range(offset: int, size: int | None) -> _Range:
 
 
 def _code(error: Exception) -> str:
-    """S3's word for why it refused; empty when it did not answer."""
+    """Return S3's error code; empty when it did not answer."""
     if not isinstance(error, ClientError):
         return ""
     about = cast("dict[str, dict[str, str]]", error.response)  # pyright: ignore[reportUnknownMemberType]  # untyped

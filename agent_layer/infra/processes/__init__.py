@@ -57,17 +57,19 @@ if TYPE_CHECKING:
         exit_like as exit_like,
     )
     from agent_layer.infra.processes.reaper import (
-        keep as keep,
-    )
-    from agent_layer.infra.processes.reaper import (
         kill_descendants as kill_descendants,
     )
     from agent_layer.infra.processes.reaper import (
         list_children as list_children,
     )
-    from agent_layer.infra.processes.restart import Deaths as Deaths
+    from agent_layer.infra.processes.reaper import (
+        reap as reap,
+    )
+    from agent_layer.infra.processes.restart import RestartHistory as RestartHistory
+    from agent_layer.infra.processes.restart import RestartPolicy as RestartPolicy
     from agent_layer.infra.processes.supervised import SupervisedProcess as SupervisedProcess
     from agent_layer.infra.processes.supervised import start_supervised as start_supervised
+    from agent_layer.infra.processes.supervised import supervised_command as supervised_command
 else:
     __getattr__ = lazy_exports(
         __name__,
@@ -101,13 +103,14 @@ else:
                 "list_children",
                 "exit_like",
                 "die_with_parent",
-                "keep",
+                "reap",
                 "kill_descendants",
             ),
-            "agent_layer.infra.processes.restart": ("Deaths",),
+            "agent_layer.infra.processes.restart": ("RestartHistory", "RestartPolicy"),
             "agent_layer.infra.processes.supervised": (
                 "SupervisedProcess",
                 "start_supervised",
+                "supervised_command",
             ),
         },
     )

@@ -1,29 +1,29 @@
-"""This file holds addresses of this machine: which are free, how a listener is reached, whether it is there."""
+"""Addresses of this machine: free ports, reachable hosts, listeners."""
 
 import socket
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
 _ANSWER_SECONDS = 1.0
-"""Longest wait for an answer; whoever asks goes on asking."""
+"""Longest wait for an answer; callers poll."""
 
 
 def free_port() -> int:
-    """Find a port of loopback that nobody listens on."""
+    """Return a free port of the loopback address."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def reachable_host(host: str) -> str:
-    """Where a listener at this host is reached from its own machine, as URLs write it."""
+    """Return the host, as URLs write it, under which a listener is reachable from its own machine."""
     if host in ("0.0.0.0", ""):
         return "127.0.0.1"
     return f"[{'::1' if host == '::' else host}]" if ":" in host else host
 
 
 def is_listening(url: str) -> bool:
-    """Whether connections to this address are taken."""
+    """Whether a server accepts connections at this address."""
     parts = urlsplit(url)
     try:
         socket.create_connection((parts.hostname, parts.port or 0), timeout=_ANSWER_SECONDS).close()

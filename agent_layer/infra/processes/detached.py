@@ -1,4 +1,4 @@
-"""This file holds how a process is started that outlives its starter: a session of its own, output into a file."""
+"""Processes that outlive their starter: a session of their own, output into a file."""
 
 import os
 import sys
@@ -7,25 +7,25 @@ from dataclasses import dataclass
 from pathlib import Path
 
 LOCK_DESCRIPTOR = 3
-"""Under which number the new process finds the lock that it was handed."""
+"""Number of the inherited lock's descriptor in the new process."""
 
 
 @dataclass(frozen=True)
 class Detached:
-    """A process that nobody waits for."""
+    """A detached process."""
 
     pid: int
 
     def has_ended(self) -> bool:
-        """Whether it is gone; also clears it away if so."""
+        """Whether it has ended; reaps it if so."""
         try:
             return os.waitpid(self.pid, os.WNOHANG)[0] == self.pid
-        except ChildProcessError:  # cleared away before, or the child of our parent
+        except ChildProcessError:  # reaped before, or the child of our parent
             return True
 
 
 def start_detached(arguments: Sequence[str], environment: Mapping[str, str], log: Path, lock: int | None) -> Detached:
-    """Start this Python with some arguments; a lock that it is handed holds for as long as it lives."""
+    """Start this Python with some arguments; an inherited lock holds until the process ends."""
     writes = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     actions = [
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),

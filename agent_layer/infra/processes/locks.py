@@ -1,4 +1,4 @@
-"""This file holds file locks (flock), which tell the processes of one machine who is alive: a dead one has none."""
+"""File locks (flock) that show the processes of one machine which others are alive: a dead process holds none."""
 
 import fcntl
 import os
@@ -6,14 +6,14 @@ from pathlib import Path
 
 
 def share_lock(path: Path) -> int:
-    """Wait for a shared lock. It holds until the descriptor is closed, in forked children as well as here."""
+    """Acquire a shared lock, waiting for it. It holds until the descriptor is closed here and in forked children."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     fcntl.flock(descriptor, fcntl.LOCK_SH)
     return descriptor
 
 
 def try_lock(path: Path) -> int | None:
-    """Take the exclusive lock and give its descriptor; None when anyone holds the lock. The file is made if absent."""
+    """Acquire the exclusive lock; return its descriptor, or None when any process holds the lock. Creates the file."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -24,7 +24,7 @@ def try_lock(path: Path) -> int | None:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether anyone holds the lock."""
+    """Whether any process holds the lock."""
     if (descriptor := try_lock(path)) is None:
         return True
     os.close(descriptor)

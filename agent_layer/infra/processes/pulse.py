@@ -1,10 +1,8 @@
-"""This file holds a worker's pulse: a small file that it renews at each heartbeat that was answered, for probes.
+"""Pulse of a worker: a small file, renewed at each answered heartbeat, for liveness probes.
 
-``python -m agent_layer.local.pulse FILE --seconds 60`` ends with 0 while the newest answer is no older than
-that; with
-``--claims`` only while the worker takes rollouts, too. A probe runs every few seconds, so only the standard
-library is
-imported.
+``python -m agent_layer.local.pulse FILE --seconds 60`` exits with 0 while the newest answer is no older than that; with
+``--claims`` only while the worker also claims rollouts. A probe runs every few seconds, so this imports only the
+standard library.
 """
 
 import argparse
@@ -18,7 +16,7 @@ from typing import NamedTuple, cast
 
 
 class Pulse(NamedTuple):
-    """What a worker said last."""
+    """A worker's newest pulse."""
 
     worker: str
     silent_seconds: float
@@ -27,14 +25,14 @@ class Pulse(NamedTuple):
 
 
 def write_pulse(file: Path, worker: str, *, is_draining: bool) -> None:
-    """Say that a heartbeat was answered just now; the clock is this machine's, which nobody sets."""
+    """Record an answered heartbeat; uses this machine's monotonic clock."""
     beside = file.with_name(f".{file.name}.{os.getpid()}")
     beside.write_text(json.dumps({"worker": worker, "answered_at": time.monotonic(), "is_draining": is_draining}))
     beside.replace(file)
 
 
 def read_pulse(file: Path) -> Pulse | None:
-    """Read what was said last; None: nothing yet, or it cannot be read."""
+    """Return the newest pulse; None: none yet, or not readable."""
     try:
         said = cast("dict[str, object]", json.loads(file.read_text()))
         silent_seconds = time.monotonic() - float(cast("float", said["answered_at"]))
@@ -43,11 +41,11 @@ def read_pulse(file: Path) -> Pulse | None:
         return None
 
 
-def complaint(file: Path, seconds: float, *, claims: bool = False) -> str | None:
-    """Say why a probe fails; None when it does not.
+def find_fault(file: Path, seconds: float, *, claims: bool = False) -> str | None:
+    """Return why a probe fails; None when it succeeds.
 
     Args:
-        file: where the worker writes (AGENT_LAYER_PULSE_FILE).
+        file: the worker's AGENT_LAYER_PULSE_FILE.
         seconds: longest silence.
         claims: fail while the worker is about to end, too.
     """
@@ -63,13 +61,13 @@ def complaint(file: Path, seconds: float, *, claims: bool = False) -> str | None
 
 
 def probe_pulse(arguments: Sequence[str]) -> int:
-    """Probe a worker; 0: it is well, 1: it is not, and a line says why."""
+    """Probe a worker; 0: it is well, 1: it is not, and a line of output names the reason."""
     parser = argparse.ArgumentParser(prog="python -m agent_layer.local.pulse")
     parser.add_argument("file", type=Path)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--claims", action="store_true")
     asked = parser.parse_args(arguments)
-    found = complaint(asked.file, asked.seconds, claims=asked.claims)
+    found = find_fault(asked.file, asked.seconds, claims=asked.claims)
     if found is not None:
         sys.stdout.write(f"{found}\n")
     return 0 if found is None else 1

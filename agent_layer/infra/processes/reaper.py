@@ -1,11 +1,10 @@
-"""This file holds the keeper: a process that stands above others and leaves nothing of them behind.
+"""Reaper: a process that runs a command and kills every process that the command leaves behind.
 
-It is a subreaper (Linux): what its descendants start, daemons in sessions of their own included, cannot get out
-from
-under it. When its child has ended, or whoever holds its lifeline is gone, it kills all that is left.
-``python keeper.py CHANNEL COMMAND …`` keeps a command; its lifeline is then standard input, and the command
-inherits
-the descriptor CHANNEL, or none where that is ``-``. Needs nothing that is installed.
+It is a subreaper (Linux): descendants cannot escape it, not even daemons in sessions of their own. When its child has
+ended, or its lifeline is cut, it kills all that is left. ``python reaper.py CHANNEL COMMAND …`` runs a command; the
+lifeline is then standard input, and the command inherits the descriptor CHANNEL, or none for ``-``.
+
+Standard library only: this file runs by path, under ``python -I -S``. It is also the only user of prctl.
 """
 
 import ctypes
@@ -22,16 +21,16 @@ from typing import Final
 _SET_DEATH_SIGNAL, _SET_SUBREAPER = 1, 36
 """Numbers of prctl."""
 REAPER_PROGRAM: Final = __file__
-"""Path of this file: it runs by path, without this project's packages."""
+"""Path of this file, which runs without this project's packages."""
 KILL_NOW = b"!"
-"""Written into a lifeline, by whoever does not wait for a command to end by itself."""
+"""Written into a lifeline to kill at once, without the grace period."""
 _GRACE_SECONDS = 2.0
-"""For a command to end by itself when the lifeline is cut; it hears of that in its own way."""
+"""For a command to end by itself after the lifeline is cut; it has its own way to notice."""
 _LONGEST_KILL_SECONDS = 10.0
-"""What does not die of being killed, such as a process that another user's rights protect, is left."""
+"""A process that survives SIGKILL for this long, such as one of another user, is left alone."""
 _POLL_SECONDS = 0.001
 _FOR_OTHERS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
-"""Signals that a program may send to its group, or somebody else to end it; the keeper outlives them."""
+"""Signals that a program may send to its group, or that another process sends to end it; the reaper ignores them."""
 
 
 def become_subreaper() -> None:
@@ -39,13 +38,14 @@ def become_subreaper() -> None:
     _prctl(_SET_SUBREAPER, 1)
 
 
-def die_with_parent(parent: int) -> None:
-    """Be killed when the parent dies, also if it already has.
+def die_with_parent(parent: int, number: signal.Signals = signal.SIGKILL) -> None:
+    """Have the kernel signal this process when its parent dies; SIGKILL at once if it already has.
 
     Args:
-        parent: its process id, as it was before the fork.
+        parent: its process id, read before the fork.
+        number: signal to send.
     """
-    _prctl(_SET_DEATH_SIGNAL, signal.SIGKILL)
+    _prctl(_SET_DEATH_SIGNAL, number)
     if os.getppid() != parent:
         os.kill(os.getpid(), signal.SIGKILL)
 
@@ -56,7 +56,7 @@ def _prctl(option: int, value: int) -> None:
 
 
 def list_children(pid: int) -> list[int]:
-    """Living and dead children of a process; none where the machine does not tell."""
+    """Return running and dead children of a process; none without /proc."""
     found: list[int] = []
     tasks = f"/proc/{pid}/task"
     with suppress(OSError):  # it has ended, or one of its threads
@@ -67,7 +67,7 @@ def list_children(pid: int) -> list[int]:
 
 
 def kill_descendants(spared: Collection[int] = ()) -> None:
-    """Kill all descendants of this process but these children and theirs, and clear them away."""
+    """Kill and reap all descendants of this process, except the spared children and theirs."""
     deadline = time.monotonic() + _LONGEST_KILL_SECONDS
     while time.monotonic() < deadline:
         doomed = [pid for child in list_children(os.getpid()) if child not in spared for pid in _family_of(child)]
@@ -75,7 +75,7 @@ def kill_descendants(spared: Collection[int] = ()) -> None:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
         for pid in doomed:
-            with suppress(ChildProcessError):  # its own parent clears it away, or dies and leaves it to us
+            with suppress(ChildProcessError):  # its own parent reaps it, or dies and leaves it to us
                 os.waitpid(pid, os.WNOHANG)
         if not doomed:
             return
@@ -99,7 +99,7 @@ class ChildExitPipe:
         signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
 
     def ended(self) -> Iterator[tuple[int, int]]:
-        """Clear away children that have ended; give each with its status."""
+        """Reap children that have ended; yield each with its status."""
         with suppress(BlockingIOError):
             while os.read(self.reader, 4096):
                 pass
@@ -109,20 +109,20 @@ class ChildExitPipe:
 
 
 def _ring(*_: object) -> None:
-    """The signal is seen by what Python writes into the pipe."""
+    """Do nothing: Python writes the signal into the wakeup pipe."""
 
 
-def keep(child: int, lifeline: int, grace_seconds: float) -> int:
+def reap(child: int, lifeline: int, grace_seconds: float) -> int:
     """Wait until the child has ended, and end it when the lifeline is cut; then kill all that is left below.
 
-    Returns: the child's status, as ``os.waitpid`` gives it.
+    Returns: the child's status as ``os.waitpid`` reports it.
     """
-    bell, poll = ChildExitPipe(), select.poll()
-    poll.register(bell.reader, select.POLLIN)
+    exits, poll = ChildExitPipe(), select.poll()
+    poll.register(exits.reader, select.POLLIN)
     poll.register(lifeline, select.POLLIN)
     deadline = float("inf")
     while True:
-        for pid, status in bell.ended():
+        for pid, status in exits.ended():
             if pid == child:
                 kill_descendants()
                 return status
@@ -137,7 +137,7 @@ def keep(child: int, lifeline: int, grace_seconds: float) -> int:
 
 
 def exit_like(status: int) -> None:
-    """End this process in the way in which another has ended."""
+    """End this process with the exit status, or the signal, of another one."""
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -148,12 +148,12 @@ def exit_like(status: int) -> None:
 
 
 def main(channel: int | None, command: list[str]) -> None:
-    """Keep a command; signals to the group of both are for the command alone."""
+    """Run a command until it ends; signals to the group of both reach the command alone."""
     become_subreaper()
-    keeper = os.getpid()
+    reaper = os.getpid()
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, _FOR_OTHERS)  # the command may be faster than this process
     if (child := os.fork()) == 0:
-        die_with_parent(keeper)
+        die_with_parent(reaper)
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, 0)
         for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and so would what it becomes
@@ -165,7 +165,7 @@ def main(channel: int | None, command: list[str]) -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     if channel is not None:
         os.close(channel)
-    exit_like(keep(child, 0, _GRACE_SECONDS))
+    exit_like(reap(child, 0, _GRACE_SECONDS))
 
 
 if __name__ == "__main__":

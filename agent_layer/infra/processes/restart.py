@@ -1,36 +1,49 @@
-"""This file holds what follows from a worker's death: how long to wait before the next, and when to give up."""
+"""Restart policy: how long to wait before a process that ended is started again, and when to give up."""
 
 from dataclasses import dataclass
 
-_FIRST_DELAY_SECONDS, _LONGEST_DELAY_SECONDS = 0.5, 30.0
-_LONG_LIFE_SECONDS = 60.0
-"""Who has lived for so long died of something new."""
-_MOST_UNSEEN = 5
-"""So many deaths in a row before the first heartbeat, and nobody is started any more."""
+from agent_layer.infra import Backoff
+
+_NO_DELAY = Backoff(0.0, 0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RestartPolicy:
+    """Rules for one kind of process."""
+
+    healthy_seconds: float
+    """A process that was ready and ran at least this long resets the back-off."""
+    backoff: Backoff = _NO_DELAY
+    """Delay before each start after short runs in a row."""
+    max_short: int | None = None
+    """Short runs in a row after which the process is not started again; None: no limit."""
+    max_unready: int | None = None
+    """Exits in a row before the process was ready after which it is not started again; None: no limit."""
 
 
 @dataclass
-class Deaths:
-    """Deaths in a row of the workers of one slot."""
+class RestartHistory:
+    """Exits of the processes in one slot."""
 
+    policy: RestartPolicy
     num_short: int = 0
-    """Soon after their start."""
-    num_unseen: int = 0
-    """Before their first heartbeat."""
+    """Short runs in a row."""
+    num_unready: int = 0
+    """Exits in a row of processes that were never ready."""
 
-    def note(self, *, was_seen: bool, lived_seconds: float) -> None:
-        """Count one more."""
-        self.num_unseen = 0 if was_seen else self.num_unseen + 1
-        self.num_short = 0 if was_seen and lived_seconds > _LONG_LIFE_SECONDS else self.num_short + 1
+    def record_exit(self, lived_seconds: float, *, was_ready: bool = True) -> None:
+        """Count an exit that was not asked for."""
+        is_healthy = was_ready and lived_seconds >= self.policy.healthy_seconds
+        self.num_short = 0 if is_healthy else self.num_short + 1
+        self.num_unready = 0 if was_ready else self.num_unready + 1
 
     @property
     def delay_seconds(self) -> float:
-        """Before the next start."""
-        if self.num_short == 0:
-            return 0.0
-        return min(_FIRST_DELAY_SECONDS * 2 ** min(self.num_short - 1, 16), _LONGEST_DELAY_SECONDS)
+        """Delay before the next start."""
+        return self.policy.backoff.delay_seconds(self.num_short)
 
     @property
-    def is_hopeless(self) -> bool:
-        """Whether another start would end as those before."""
-        return self.num_unseen >= _MOST_UNSEEN
+    def must_give_up(self) -> bool:
+        """Whether another start would most likely end as the last ones did."""
+        limits = (self.num_short, self.policy.max_short), (self.num_unready, self.policy.max_unready)
+        return any(most is not None and number >= most for number, most in limits)

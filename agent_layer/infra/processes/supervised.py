@@ -1,14 +1,10 @@
-"""This file holds the leash: a child process that ends when whoever started it ends, however that happens.
+"""Child processes that end when their starter ends, even if the starter is killed.
 
-``python -m agent_layer.infra.processes.supervised [--grace=SECONDS] COMMAND …`` runs the command in a process
-group of its own
-and
-ends the group when its own standard input closes (the kernel closes it for a parent that is killed), on
-SIGTERM, or
-when the command ends.
+``python -m agent_layer.infra.processes.supervised [--grace=SECONDS] COMMAND …`` runs the command in a process group of
+its own. It ends the group when its own standard input closes (the kernel closes it for a parent that is killed), on
+SIGTERM, or when the command ends.
 """
 
-import ctypes
 import os
 import signal
 import subprocess
@@ -17,18 +13,20 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
+from agent_layer.infra.processes.reaper import die_with_parent
+
 GRACE_SECONDS = 10.0
-"""Between asking a process group to end and ending it."""
+"""Between SIGTERM and SIGKILL for a process group."""
 _POLL_SECONDS = 0.05
-_SET_DEATH_SIGNAL = 1
-"""Number of prctl."""
+_TAIL_LINES = 8
 
 
 @dataclass(frozen=True)
 class SupervisedProcess:
-    """A command on its leash."""
+    """A running command; ``start_supervised`` starts one."""
 
     process: subprocess.Popen[bytes]
     log: Path
@@ -38,8 +36,13 @@ class SupervisedProcess:
         """Whether the command still runs."""
         return self.process.poll() is None
 
+    @property
+    def log_tail(self) -> str:
+        """Last lines of the command's output."""
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-_TAIL_LINES:])
+
     def wait_until_up(self, is_up: Callable[[], bool], seconds: float) -> bool:
-        """Wait until it serves; False when it ended before, or does not within so many seconds."""
+        """Wait until the command serves; False when it ended before, or the time is over."""
         deadline = time.monotonic() + seconds
         while not is_up():
             if not self.is_running or time.monotonic() > deadline:
@@ -47,15 +50,14 @@ class SupervisedProcess:
             time.sleep(_POLL_SECONDS)
         return True
 
-    @property
-    def log_tail(self) -> str:
-        """Last lines that the command wrote."""
-        return "\n".join(self.log.read_text(errors="replace").splitlines()[-8:])
+    def begin_stop(self) -> None:
+        """Ask the command to end, without waiting; several can so end at the same time."""
+        if self.process.stdin:
+            self.process.stdin.close()
 
     def stop(self) -> None:
         """End the command and all that it started; returns when they are gone."""
-        if self.process.stdin:
-            self.process.stdin.close()
+        self.begin_stop()
         try:
             self.process.wait(GRACE_SECONDS + 5)
         except subprocess.TimeoutExpired:
@@ -68,13 +70,13 @@ def start_supervised(command: Sequence[str], variables: Mapping[str, str], log: 
 
     Args:
         command: program and arguments.
-        variables: what its environment has besides what this process has.
+        variables: added to this process's environment.
         log: file to which its output is appended.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", __name__, *command],
+            supervised_command(command),
             env={**os.environ, **variables},
             stdin=subprocess.PIPE,
             stdout=output,
@@ -84,47 +86,46 @@ def start_supervised(command: Sequence[str], variables: Mapping[str, str], log: 
     return SupervisedProcess(process, log)
 
 
-def hold(command: Sequence[str], grace_seconds: float = GRACE_SECONDS) -> int:
-    """Run the command until it ends or standard input closes; give its exit status.
+def supervised_command(command: Sequence[str], grace_seconds: float = GRACE_SECONDS) -> list[str]:
+    """Return the command line of a supervisor for a command; its standard input is to be a pipe that stays open."""
+    return [sys.executable, "-m", "agent_layer.infra.processes.supervised", f"--grace={grace_seconds:g}", *command]
+
+
+def supervise(command: Sequence[str], grace_seconds: float = GRACE_SECONDS) -> int:
+    """Run the command until it ends or standard input closes; return its exit status.
 
     Args:
         command: program and arguments.
-        grace_seconds: between asking it to end and ending it, once standard input is closed.
+        grace_seconds: between SIGTERM and SIGKILL, once standard input is closed.
     """
     process = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
         process_group=0,
-        preexec_fn=_end_with_leash,  # noqa: PLW1509  # there is one thread yet
+        preexec_fn=partial(die_with_parent, os.getpid(), signal.SIGTERM),  # noqa: PLW1509  # there is one thread yet
     )
 
-    def pass_on(*_: object) -> None:
-        _signal(process, signal.SIGTERM)
+    def terminate(*_: object) -> None:
+        _signal_group(process, signal.SIGTERM)
 
-    signal.signal(signal.SIGTERM, pass_on)
+    signal.signal(signal.SIGTERM, terminate)
     threading.Thread(target=_end_with_stdin, args=(process, grace_seconds), daemon=True).start()
-    while (status := process.poll()) is None:  # in short turns: a signal just before a wait is heard after it
+    while (status := process.poll()) is None:  # short waits: Python handles a signal only after a wait returns
         time.sleep(_POLL_SECONDS)
-    _signal(process, signal.SIGKILL)
+    _signal_group(process, signal.SIGKILL)
     return status
-
-
-def _end_with_leash() -> None:
-    """Between fork and exec: be asked to end when the leash itself is killed (Linux)."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_SET_DEATH_SIGNAL, signal.SIGTERM, 0, 0, 0)
 
 
 def _end_with_stdin(process: subprocess.Popen[bytes], grace_seconds: float) -> None:
     while os.read(0, 4096):
         pass
-    _signal(process, signal.SIGTERM)
+    _signal_group(process, signal.SIGTERM)
     threading.Event().wait(grace_seconds)
-    _signal(process, signal.SIGKILL)
+    _signal_group(process, signal.SIGKILL)
 
 
-def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
-    """Signal the whole group; what the command left behind is reached even after its own end."""
+def _signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    """Signal the whole group; this reaches what the command left behind even after its own end."""
     try:
         os.killpg(process.pid, number)
     except (ProcessLookupError, PermissionError):
@@ -133,8 +134,8 @@ def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
 
 def _main(arguments: Sequence[str]) -> int:
     if arguments[0].startswith("--grace="):
-        return hold(arguments[1:], float(arguments[0].partition("=")[2]))
-    return hold(arguments)
+        return supervise(arguments[1:], float(arguments[0].partition("=")[2]))
+    return supervise(arguments)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,12 @@
-"""This file holds what a column is, and the types that several columns share.
+"""Columns of Arrow tables, their shared types, and the conversion of rows into arrays.
 
-Types are those that pandas, DuckDB and Hugging Face datasets all read: no maps, no dictionaries, no unions.
-What has no
-fixed form (messages, arguments, framework state) is JSON text. Null means "not known", never zero or failed.
-
-This file holds how rows become Arrow arrays. Packed token arrays are copied as they lie, not token by token.
+Types are those that pandas, DuckDB and Hugging Face datasets all read: no maps, no dictionaries, no unions. Values
+without a fixed form (messages, arguments, framework state) are JSON text. Null means "not known", never zero or failed.
+Packed token arrays are copied in one piece, not token by token.
 """
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# The types inside an Arrow array are known at run time only.
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -25,6 +26,7 @@ MOMENT = pa.timestamp("us", tz="UTC")
 TOKENS, LOGPROBS = pa.list_(pa.int32()), pa.list_(pa.float32())
 LABELS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.string())]))
 """What Parquet stores for a map; ``datasets`` does not read Arrow's own map type."""
+_VALUES: Final[dict[pa.DataType, pa.DataType]] = {TOKENS: pa.int32(), LOGPROBS: pa.float32()}
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -35,18 +37,18 @@ class Column(NamedTuple, Generic[R]):
     name: str
     type: pa.DataType
     value: Callable[[R], object]
-    """What stands in it for one row."""
+    """Its value for one row."""
     meaning: str
     """Also kept in the schema's metadata, and so in every Parquet file."""
 
 
 def build_schema(columns: Iterable[Column[R]]) -> pa.Schema:
-    """Give the Arrow schema of these columns, each with its meaning."""
+    """Return the Arrow schema of these columns, each with its meaning."""
     return pa.schema([pa.field(one.name, one.type, metadata={"meaning": one.meaning}) for one in columns])
 
 
 def select_columns(columns: Sequence[Column[R]], names: Sequence[str] | None) -> list[Column[R]]:
-    """Give the columns of these names, in their order; None: all of them.
+    """Return the columns of these names, in their order; None: all of them.
 
     Raises: BadInputError: there is no such column.
     """
@@ -68,15 +70,8 @@ def to_datetime(seconds: float | None) -> datetime | None:
     return None if seconds is None else _EPOCH + timedelta(seconds=seconds)
 
 
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# What an Arrow array holds is known at run time only.
-
-
-_VALUES: Final[dict[pa.DataType, pa.DataType]] = {TOKENS: pa.int32(), LOGPROBS: pa.float32()}
-
-
 def build_batch(columns: Sequence[Column[R]], rows: Sequence[R]) -> pa.RecordBatch:
-    """Work out every column of every row."""
+    """Compute every column of every row."""
     arrays = [_array([column.value(row) for row in rows], column.type) for column in columns]
     return pa.RecordBatch.from_arrays(arrays, schema=build_schema(columns))
 
@@ -90,7 +85,7 @@ def _array(values: list[object], kind: pa.DataType) -> "pa.Array[pa.Scalar[pa.Da
 
 
 def _packed(arrays: Sequence[TokenIds | Logprobs | None], kind: pa.DataType) -> "pa.Array[pa.Scalar[pa.DataType]]":
-    """Lay packed arrays side by side, without a Python object for each token."""
+    """Join packed arrays without a Python object for each token."""
     offsets: list[int | None] = []
     length = 0
     for one in arrays:

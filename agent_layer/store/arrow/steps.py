@@ -1,4 +1,4 @@
-"""This file holds the table of steps: one row for each decision of a model, with its tokens."""
+"""Arrow table of steps: one row for each decision of a model, with its tokens."""
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -39,7 +39,7 @@ _ANSWERS = pa.list_(
 
 
 class _Place(msgspec.Struct, frozen=True, dict=True):
-    """One step, and the trajectory it stands in."""
+    """One step and its trajectory."""
 
     trajectory: Trajectory
     step: Step
@@ -178,7 +178,7 @@ STEP_SCHEMA: Final = build_schema(STEP_COLUMNS)
 
 
 def step_schema(columns: Sequence[str] | None = None) -> pa.Schema:
-    """Give the schema of these columns.
+    """Return the schema of these columns.
 
     Raises: BadInputError: there is no such column.
     """
@@ -195,9 +195,9 @@ def tabulate_steps(
     """Put steps of one trajectory into a batch of ``STEP_SCHEMA``.
 
     Args:
-        trajectory: where the steps stand.
-        steps: None: all of them.
-        columns: names; what is not asked for is not worked out.
+        trajectory: the steps' own.
+        steps: which of its steps; None: all of them.
+        columns: names; other columns are not computed.
         contents: fill in messages, tools, framework and environment.
 
     Raises: BadInputError: there is no such column.

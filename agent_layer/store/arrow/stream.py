@@ -1,4 +1,4 @@
-"""This file holds the stream of steps as Arrow batches, for readers that take more than fits into memory."""
+"""Stream of steps as Arrow batches, for readers of more than fits into memory."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -14,7 +14,7 @@ _BATCH_ROWS = 4_096
 def tabulate_stream(
     picked: Iterable[tuple[Trajectory, Sequence[Step]]], *, columns: Sequence[str] | None, contents: bool
 ) -> pa.RecordBatchReader:
-    """Give the steps picked of each trajectory as batches of a few megabytes; none is made before it is asked for.
+    """Return the picked steps of each trajectory as batches of a few megabytes, each computed when it is read.
 
     Raises: BadInputError: there is no such column.
     """

@@ -1,4 +1,4 @@
-"""This file holds the table of trajectories: one row for each, with what a query shows of it."""
+"""Arrow table of trajectories: one row for each, with the fields that a query shows."""
 
 from collections.abc import Iterable
 from datetime import datetime
