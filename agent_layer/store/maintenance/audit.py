@@ -1,8 +1,6 @@
-"""This file holds the comparison of index and objects, both ways, and how they are made one again.
+"""Integrity audit: compares index and objects in both directions, and repairs the index.
 
-This file holds what a comparison of index and objects finds.
-
-This file holds the search for blobs that are gone or not what their names say, although somebody needs them.
+It also reads every blob that a stored trajectory needs.
 """
 
 from collections import Counter
@@ -34,10 +32,10 @@ from agent_layer.store.segments import (
 )
 
 FindingKind: TypeAlias = Literal["corrupt", "unindexed", "missing", "misfiled", "undead", "short", "lost"]
-"""``corrupt``: bytes of a segment or blob are not what they should be, only a copy helps. ``unindexed``: the index
-lacks something that a segment says. ``missing``: the index names bytes that are not there. ``misfiled``: searches do
-not find a trajectory as its row says. ``undead``: the index does not know that something was deleted. ``short``: an
-accepted attempt lacks calls that its gateway counted. ``lost``: a blob is gone. Nothing brings these back."""
+"""``corrupt``: bytes of a segment or blob do not match their checksum; only a copy helps. ``unindexed``: the index
+lacks content of a segment. ``missing``: the index names bytes that do not exist. ``misfiled``: the search index contradicts a
+trajectory's row. ``undead``: the index lacks a deletion. ``short``: an accepted attempt lacks calls that its gateway
+counted, for good. ``lost``: a blob is gone for good."""
 
 _BEYOND_REPAIR: frozenset[str] = frozenset({"corrupt", "short", "lost"})
 
@@ -52,19 +50,19 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CheckReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What was compared, and every difference."""
+    """Result of an audit."""
 
     num_segments: int
     num_trajectories: int
     findings: list[Finding]
     repaired: bool = False
-    """All findings that can be mended are."""
+    """Every repairable finding is repaired."""
     call_stats: CallStats
-    """What of each run's calls should alarm."""
+    """Counts of suspicious calls per run."""
 
     @property
     def is_sound(self) -> bool:
-        """Whether nothing is wrong any more."""
+        """Whether no finding remains."""
         return not self.findings or (self.repaired and all(one.kind not in _BEYOND_REPAIR for one in self.findings))
 
 
@@ -73,7 +71,7 @@ _NUM_AT_ONCE = 16
 
 
 def find_broken_blobs(index: Index, objects: ObjectStore) -> Iterator[Finding]:
-    """Read every blob that a committed segment refers to, and name those that cannot be shown any more."""
+    """Read every blob that a committed segment refers to; yield those that are not readable."""
 
     def fault_of(name: str) -> tuple[str, CorruptRecordError | NotFoundError | None]:
         try:
@@ -94,7 +92,7 @@ def find_broken_blobs(index: Index, objects: ObjectStore) -> Iterator[Finding]:
 
 
 def _users_of(index: Index, trajectory_ids: list[str]) -> dict[str, str]:
-    """A trajectory that needs it, by blob."""
+    """Return one trajectory that needs each blob, by blob."""
     pipeline = index.pipeline()
     for trajectory_id in trajectory_ids:
         pipeline.hgetall(index.keys.trajectory_blobs(trajectory_id))
@@ -108,7 +106,7 @@ def _users_of(index: Index, trajectory_ids: list[str]) -> dict[str, str]:
 
 
 _REBUILT: frozenset[str] = frozenset({"missing", "misfiled", "undead"})
-"""Mended by a rebuild of the whole index."""
+"""Repaired by a rebuild of the whole index."""
 
 
 def check_store(
@@ -116,8 +114,8 @@ def check_store(
 ) -> CheckReport:
     """Read every segment and every index entry, and compare.
 
-    With ``repair``, segments that are not indexed are; where the index names bytes that are not there, files something
-    wrongly or has not heard of a deletion, it is rebuilt.
+    With ``repair``, unindexed segments are indexed. If the index names missing bytes, contradicts itself or lacks a
+    deletion, it is rebuilt.
     """
     segments = list_segments(index.keys, objects)
     findings = list(_find_undead(index, objects))
@@ -134,7 +132,7 @@ def check_store(
     is_repaired = repair and bool(findings)
     if is_repaired:
         _repair(index, objects, findings)
-    if is_repaired or not findings:  # of an index that lacks something, nothing can be said
+    if is_repaired or not findings:  # an incomplete index would report false shortages
         findings += _find_short(index)
     findings += find_broken_blobs(index, objects)
     return CheckReport(
@@ -149,7 +147,7 @@ def check_store(
 def _check_segment(
     index: Index, objects: ObjectStore, key: str, call_stats: CallStats, suspects: set[str]
 ) -> list[Finding]:
-    """Compare the index with one segment; what seems to be misfiled is added to the suspects."""
+    """Compare the index with one segment; add what seems misfiled to the suspects."""
     name = segment_name(key) or key
     try:
         segment = read_segment(objects, key)
@@ -169,7 +167,7 @@ def _check_segment(
 
 
 def _is_merged(index: Index, objects: ObjectStore, name: str) -> bool:
-    """Whether the index needs nothing of a segment: others hold all that lives of it, or it is gone already."""
+    """Whether the index needs no part of a segment: others hold its live records, or it is gone already."""
     if not is_segment_name(index.keys, name):
         return False
     committed = decode_names(index.redis.hkeys(index.keys.segments))
@@ -182,13 +180,13 @@ def _is_merged(index: Index, objects: ObjectStore, name: str) -> bool:
 
 
 def _is_unindexed(index: Index, objects: ObjectStore, name: str) -> bool:
-    """Look again, in case the segment was on its way into the index."""
+    """Check again, in case the segment was on its way into the index."""
     key = segment_key(index.keys, name)
     return any(one.kind == "unindexed" for one in _check_segment(index, objects, key, Counter(), set()))
 
 
 def _check_entries(index: Index, segments: frozenset[str | None]) -> tuple[int, dict[str, set[str]]]:
-    """Number of trajectories in the index; by what names them, segments that are not there."""
+    """Return the number of trajectories in the index, and the missing segments by what names them."""
     num_trajectories = 0
     marked = decode_names(index.redis.hkeys(index.keys.segments))
     gone = {name: {name} for name in sorted(marked - segments)}
@@ -201,12 +199,12 @@ def _check_entries(index: Index, segments: frozenset[str | None]) -> tuple[int, 
 
 
 def _find_misfiled(index: Index, suspects: set[str]) -> Iterator[Finding]:
-    """Look at suspects again, in case they were just changing, and for what is filed under nobody."""
+    """Check suspects again, in case they were just changing; also report bits that belong to no trajectory."""
     for trajectory_id in find_inconsistent_rows(index, sorted(suspects)):
-        detail = "its block or its reward differs from what its row and its judgements say"
+        detail = "its block differs from its row, or its reward from its judgements"
         yield Finding(kind="misfiled", subject=trajectory_id, detail=detail)
     for block, num_strays in count_orphan_bits(index.redis, index.keys).items():
-        yield Finding(kind="misfiled", subject=f"block {block}", detail=f"{num_strays} bits stand for no trajectory")
+        yield Finding(kind="misfiled", subject=f"block {block}", detail=f"{num_strays} bits belong to no trajectory")
 
 
 def _find_undead(index: Index, objects: ObjectStore) -> Iterator[Finding]:
@@ -217,7 +215,7 @@ def _find_undead(index: Index, objects: ObjectStore) -> Iterator[Finding]:
 
 
 def _find_missing(gone: dict[str, set[str]], index: Index, objects: ObjectStore) -> Iterator[Finding]:
-    """Look again, now that the index has been read: what was shipped or merged since the first look is not missing."""
+    """Check again after the index was read: what was shipped or merged meanwhile is not missing."""
     present = frozenset(map(segment_name, list_segments(index.keys, objects))) if gone else frozenset[str | None]()
     for subject, segments in gone.items():
         if subject in segments and not index.redis.hexists(index.keys.segments, subject):
@@ -228,7 +226,7 @@ def _find_missing(gone: dict[str, set[str]], index: Index, objects: ObjectStore)
 
 
 def _find_short(index: Index) -> Iterator[Finding]:
-    """Accepted attempts, each with its calls: as many as were counted at its end, each begun and ended."""
+    """Yield accepted attempts whose stored calls are fewer than counted at their end, or not all ended."""
     accepted = (row.trajectory_id for row in scan_trajectories(index, {"accepted": True}))
     for page in batched(accepted, _PAGE):
         pipeline = index.pipeline()
@@ -247,7 +245,7 @@ def _find_short(index: Index) -> Iterator[Finding]:
 def _repair(index: Index, objects: ObjectStore, findings: list[Finding]) -> None:
     if any(one.kind in _REBUILT for one in findings):
         index.redis.hset(index.keys.reindexing, "drop", 1)
-        index.redis.hdel(index.keys.reindexing, "done_to")  # what an earlier rebuild entered may be what is wrong
+        index.redis.hdel(index.keys.reindexing, "done_to")  # what an earlier rebuild indexed may be at fault
         reindex(index.redis, index.keys, objects, drop=True)
         return
     for finding in findings:

@@ -1,4 +1,4 @@
-"""This file holds what of a run's calls should alarm, counted over segments: forks, empty answers, missing tokens."""
+"""Counts of suspicious calls per run, taken from segments: forks, empty answers, missing tokens."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -7,13 +7,13 @@ from typing import Final, TypeAlias
 from agent_layer.schema import LogRecord, StepPart, is_empty_answer, prefix_break_cause
 
 CallStats: TypeAlias = Counter[tuple[str, str]]
-"""By run and by what is counted; CALLS is the number of calls that a gateway saw end."""
+"""Counts by run and label; CALLS is the number of calls that ended at a gateway."""
 
 CALLS: Final = "calls"
 
 
 def count_call_stats(records: Iterable[LogRecord]) -> CallStats:
-    """Count calls of gateways, and what was noticed of them."""
+    """Count the calls of gateways, and their labels."""
     call_stats: CallStats = Counter()
     for record in records:
         if isinstance(record, StepPart) and record.source == "gateway" and record.phase == "end":
@@ -22,7 +22,7 @@ def count_call_stats(records: Iterable[LogRecord]) -> CallStats:
 
 
 def describe_call_stats(call_stats: CallStats) -> list[str]:
-    """One line for each run, its most frequent trouble first."""
+    """Return one line for each run, its most frequent trouble first."""
     lines: list[str] = []
     for run in sorted({run for run, _ in call_stats}):
         num_calls = call_stats[run, CALLS]

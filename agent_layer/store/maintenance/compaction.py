@@ -1,10 +1,8 @@
-"""This file holds compaction: small segments become few, and bytes of what was deleted go, while readers read.
+"""Compaction: merges small segments and removes bytes of deleted records while readers read.
 
-In this order: new object, read back, index, then the old ones leave the index, then their objects go. Whatever is
-stopped anywhere in between is finished by the next run; until then some records are stored twice and read once. A
-name that stands in ``merging`` or ``rewrite`` tells the next run where to look.
-
-This file holds which segments are merged with which: the pure part of compaction.
+In this order: new object, read back, index; then the old segments leave the index, then their objects go. After a crash
+in between, the next run finishes the work; until then some records are stored twice and read once. A name in
+``merging`` or ``rewrite`` tells the next run where to look.
 """
 
 import logging
@@ -44,19 +42,19 @@ log = logging.getLogger(__name__)
 
 
 class CompactionReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What was merged and rewritten, or would be."""
+    """Result of a compaction, or of its dry run."""
 
     num_segments: int
     """Committed segments before."""
     num_removed: int = 0
-    """Segments that went: merged, rewritten, or left over from a run that was stopped."""
+    """Removed segments: merged, rewritten, or left behind by a run that was stopped."""
     num_made: int = 0
     bytes_removed: int = 0
     bytes_made: int = 0
     num_left: int = 0
-    """Segments that hold bytes of something deleted and could not be, or need not yet be, rewritten."""
+    """Segments with deleted bytes that could not be, or need not yet be, rewritten."""
     findings: list[Finding] = []
-    """Segments that cannot be read and were left alone."""
+    """Unreadable segments, which stay unchanged."""
     dry_run: bool = False
 
 
@@ -69,20 +67,20 @@ def compact(
     dry_run: bool = False,
     progress: Progress | None = None,
 ) -> CompactionReport:
-    """Merge small segments, and rewrite those that hold bytes of something deleted.
+    """Merge small segments, and rewrite those with deleted bytes.
 
     Args:
         index: of the namespace.
-        objects: where its segments lie.
-        limits: which segments, and how far; see there.
-        only_dead: rewrite every segment that holds bytes of something deleted, now, and no other.
-        dry_run: only say how much there is to do.
+        objects: store of its segments.
+        limits: which segments, and how far; see ``Limits``.
+        only_dead: rewrite every segment with deleted bytes now, and no other.
+        dry_run: only report how much there is to do.
         progress: called with (segments done, segments to do).
 
     Raises:
-        BadInputError: the index is being rebuilt, or that did not end.
+        BadInputError: a rebuild of the index is running or was stopped.
         LeaseLostError: another process compacts or collects garbage.
-        CorruptRecordError: the object store does not give back what was stored; nothing was removed.
+        CorruptRecordError: the object store does not return what was stored; nothing was removed.
     """
     check_index_complete(index.redis, index.keys)
     limits = limits or Limits()
@@ -105,7 +103,7 @@ class _Compaction:
     def run(self, *, only_dead: bool, dry_run: bool, progress: Progress | None) -> CompactionReport:
         num_segments = self._redis.hlen(self._keys.segments)
         if not dry_run:
-            self._finish_what_was_begun()
+            self._finish_earlier_run()
         sizes = self._read_sizes()
         noted = self._noted().intersection(sizes)
         due = noted if only_dead else self._find_due(noted, sizes)
@@ -130,8 +128,7 @@ class _Compaction:
             dry_run=dry_run,
         )
 
-    # -- what an earlier run left -----------------------------------------------------------------
-    def _finish_what_was_begun(self) -> None:
+    def _finish_earlier_run(self) -> None:
         for name in decode_names(self._redis.smembers(self._keys.merging)):
             self._adopt(name)
         noted, committed = self._noted(), self._read_sizes()
@@ -142,7 +139,7 @@ class _Compaction:
                 self._settle(name, successors.get(name, []), is_committed=name in committed)
 
     def _adopt(self, name: str) -> None:
-        """Commit a segment that is stored already, if it is whole; it is then like all others."""
+        """Commit a segment that is stored already, if it is complete."""
         try:
             read_segment(self._objects, segment_key(self._keys, name))
             index_segment(self._redis, self._keys, self._objects, name)
@@ -153,7 +150,7 @@ class _Compaction:
         self._redis.srem(self._keys.merging, name)
 
     def _settle(self, name: str, others: Sequence[Source], *, is_committed: bool) -> None:
-        """Remove a segment of which others hold everything; commit one that is not, but that somebody may need."""
+        """Remove a superseded segment; commit an uncommitted one that may hold needed records."""
         try:
             source = open_segment(self._keys, self._objects, name, whole=True)
             is_free = is_superseded(self._redis, self._keys, source, others)
@@ -169,9 +166,8 @@ class _Compaction:
         elif not is_committed:
             self._adopt(name)
 
-    # -- what is to be done -----------------------------------------------------------------------
     def _read_sizes(self) -> dict[str, int]:
-        """Sizes of committed segments that can be read, by name."""
+        """Return the sizes of readable committed segments, by name."""
         stored = cast("dict[bytes, bytes]", self._redis.hgetall(self._keys.segments))
         left_out = decode_names(self._redis.hkeys(self._keys.quarantine))
         sizes = {name.decode(): int(size) for name, size in stored.items()}
@@ -180,13 +176,13 @@ class _Compaction:
         }
 
     def _noted(self) -> set[str]:
-        """Names of segments that hold bytes of something deleted, or are left over. Damaged ones are findings."""
+        """Return the names of segments with deleted bytes, and of superseded ones. Damaged ones become findings."""
         damaged = cast("dict[bytes, bytes]", self._redis.hgetall(self._keys.quarantine))
         found = {
             name for name in decode_names(self._redis.smembers(self._keys.rewrite)) if is_segment_name(self._keys, name)
         }
         for name in found.intersection(decode_names(damaged)):
-            detail = f"it may hold bytes of something deleted: {damaged[name.encode()].decode()}"
+            detail = f"it may hold deleted bytes: {damaged[name.encode()].decode()}"
             self._findings[name] = Finding(kind="corrupt", subject=name, detail=detail)
         return found.difference(decode_names(damaged))
 
@@ -200,7 +196,6 @@ class _Compaction:
                     due.add(source.footer.name)
         return due
 
-    # -- one pack ---------------------------------------------------------------------------------
     def _merge(self, pack: Sequence[str], sizes: dict[str, int], due: Collection[str]) -> None:
         sources = self._open(pack, sizes)
         while len(sources) > 1 or any(one.footer.name in due for one in sources):
@@ -213,7 +208,7 @@ class _Compaction:
                 return
 
     def _open(self, names: Iterable[str], sizes: dict[str, int]) -> list[Source]:
-        """Open segments, small ones in memory; those that cannot be opened are left alone."""
+        """Open segments, small ones in memory; unreadable ones stay unchanged."""
 
         def read(name: str) -> Source | BrokenSegmentError:
             try:
@@ -266,7 +261,7 @@ class _Compaction:
                 self._objects.delete(key)
                 raise CorruptRecordError(
                     f"segment {key}: expected to read what was just stored, found other bytes; the segments that it"
-                    " was to replace are all there; look after the object store"
+                    " was to replace are all there; check the object store"
                 )
 
     def _retire(self, sources: Sequence[Source], news: Sequence[SegmentFooter]) -> None:
@@ -275,7 +270,7 @@ class _Compaction:
         self._removed |= {name: sizes[name] for name in gone}
 
     def _leave_alone(self, error: BrokenSegmentError) -> None:
-        """Say what is wrong with a segment that cannot be read; one that another process removed is no finding."""
+        """Record an unreadable segment as a finding; one that another process removed is none."""
         name, reason = error.name, error.reason
         if isinstance(reason, NotFoundError):
             if self._redis.hexists(self._keys.segments, name):

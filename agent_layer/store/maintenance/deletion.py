@@ -1,13 +1,11 @@
-"""This file holds deletion: what is to die is said in the objects first, then leaves the index, then its bytes go.
+"""Deletion: tombstones are stored in the objects first, then the index forgets, then the bytes go.
 
-A deletion that is stopped between two of these steps is finished by asking for it again; once its tombstones are
-stored, ``store check --repair`` and ``store reindex`` finish it too. What was found is what the index knew at
-that
-moment. Attempts that still run may be among it: whatever they say later is dropped, and never stored where the
-shipper has heard of the deletion. Logs of unknown attempts that wait on other machines are found by deleting
-again.
+A deletion that is stopped between two steps is finished by repeating it. Once its tombstones are stored,
+``store check --repair`` and ``store reindex`` finish it, too. It covers what the index knew at that moment, possibly
+with attempts that still run: their later records are dropped, and never stored where the shipper knows of the deletion.
+Logs of unknown attempts that wait on other machines need another deletion.
 
-This file holds which groups lose the last of what is stored of them when trajectories are deleted.
+A group is deleted with its last stored member.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -32,11 +30,11 @@ _PAGE = 256
 
 
 class EmptyGroups(NamedTuple):
-    """Groups of which nothing stored is left."""
+    """Groups without stored members."""
 
     closed: list[str]
     open: list[str]
-    """The dispatcher goes on trying these until they are cancelled."""
+    """The dispatcher keeps trying these until they are cancelled."""
 
 
 class _Candidate(NamedTuple):
@@ -49,17 +47,17 @@ class _Candidate(NamedTuple):
 
 
 def find_empty_groups(index: Index, group_ids: Iterable[str], condemned: AbstractSet[str]) -> EmptyGroups:
-    """Tell which of these groups have nothing left when the condemned trajectories are dead.
+    """Return which of these groups have nothing left once the condemned trajectories are deleted.
 
-    A closed group lives as long as one of its members does; one without members, or an open one, as long as any
-    attempt of it is stored.
+    A closed group stays as long as one of its members is stored; one without members, or an open one, as long as any
+    of its attempts is stored.
     """
     candidates = [found for page in batched(group_ids, _PAGE) for found in _look_up(index, page)]
     emptied = [one for one in candidates if one.members and not _has_survivor(index, one.members, condemned)]
-    unpeopled = [one for one in candidates if not one.members]
-    for run, task_id in sorted({(one.run, one.task_id) for one in unpeopled}):
+    memberless = [one for one in candidates if not one.members]
+    for run, task_id in sorted({(one.run, one.task_id) for one in memberless}):
         alive = _groups_alive(index, {"run": run, "task": task_id}, condemned)
-        asked = [one for one in unpeopled if (one.run, one.task_id) == (run, task_id)]
+        asked = [one for one in memberless if (one.run, one.task_id) == (run, task_id)]
         emptied += [one for one in asked if one.group_id not in alive]
     return EmptyGroups(
         sorted(one.group_id for one in emptied if not one.is_open), [one.group_id for one in emptied if one.is_open]
@@ -67,9 +65,9 @@ def find_empty_groups(index: Index, group_ids: Iterable[str], condemned: Abstrac
 
 
 def find_groups_of_task(index: Index, task_id: str, run: str | None) -> Iterator[str]:
-    """All groups of a task, in one run or in all: those that the dispatcher holds open, and closed ones.
+    """Yield all groups of a task, in one run or in all: those open at the dispatcher, and closed ones.
 
-    Looked for in the order in which a group moves, so that none is missed on its way; some may be named twice.
+    The order of the reads is the order in which a group moves, so none is missed on its way; some may come twice.
     """
     keys = index.keys
     yield from _those_of(_look_up_all(index, _members(index, keys.queue("open"))), task_id, run)
@@ -95,7 +93,7 @@ def _look_up_all(index: Index, group_ids: Iterable[bytes]) -> Iterator[_Candidat
 
 
 def _look_up(index: Index, group_ids: Collection[str]) -> Iterator[_Candidate]:
-    """What the index says of groups, else the queue; those that neither knows are left out."""
+    """Yield groups as the index knows them, else as the queue does; unknown ones are left out."""
     pipeline = index.pipeline()
     for group_id in group_ids:
         pipeline.get(index.keys.group(group_id))
@@ -124,27 +122,27 @@ _LARGEST_OBJECT = 4_096
 
 
 class DeletionReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What was deleted, or would be."""
+    """Result of a deletion, or of its dry run."""
 
     num_trajectories: int
     num_running: int
-    """Of these, without an end that is known."""
+    """Those without a known end."""
     num_groups: int
-    """Closed groups that go too, because nothing of them is left."""
+    """Closed groups that go with their last member."""
     num_bytes: int
-    """Of the frames in which the trajectories lie."""
+    """Size of the trajectories' frames."""
     num_segments_to_rewrite: int
-    """Segments that hold these frames, or groups or trained batches that name them."""
+    """Segments with these frames, or with groups or trained batches that name them."""
     num_segments_left: int = 0
-    """Segments that still hold bytes of something dead, of this deletion or an earlier one."""
+    """Segments that still hold deleted bytes, of this deletion or an earlier one."""
     open_groups: list[str] = []
-    """Groups of which nothing is stored any more but that the dispatcher still tries, with their tasks in its queue.
-    Cancel them before the deletion (a dry run names them), or what they still try will be stored."""
+    """Groups without stored members that the dispatcher still tries. Cancel them before the deletion (a dry run names
+    them), or their further attempts will be stored."""
     dry_run: bool = False
 
 
 class Deletion(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to die, and what it takes with it."""
+    """Trajectories to delete, and what goes with them."""
 
     trajectory_ids: list[str]
     group_ids: list[str]
@@ -152,7 +150,7 @@ class Deletion(msgspec.Struct, frozen=True, kw_only=True):
     num_running: int
     num_bytes: int
     segments: frozenset[str]
-    """Names of those that hold bytes of it, or groups or trained batches that name it."""
+    """Names of segments with their bytes, or with groups or trained batches that name them."""
     runs: frozenset[str]
 
 
@@ -179,13 +177,13 @@ def delete_trajectories(
 
 
 def plan_deletion(index: Index, rows: Iterable[TrajectoryRow], whole: Filters | None = None) -> Deletion:
-    """Work out what the death of these trajectories means.
+    """Return what a deletion of these trajectories comprises.
 
     Args:
         index: of the namespace.
-        rows: of those that are to die.
-        whole: the filters that found them; where they name a task and nothing but its run, its groups without any
-            stored attempt are meant too.
+        rows: trajectories to delete.
+        whole: the filters that found them; if they name only a task, or a task and its run, the task's groups without
+            stored attempts are deleted, too.
     """
     trajectory_ids, segments, runs = list[str](), set[str](), set[str]()
     candidates = dict.fromkeys(_groups_meant(index, whole or {}))
@@ -198,7 +196,7 @@ def plan_deletion(index: Index, rows: Iterable[TrajectoryRow], whole: Filters | 
         for places in _places(index, trajectory_ids[-len(page) :]):
             segments |= {name.decode() for name in places}
             num_bytes += sum(int(place.split()[1]) for place in places.values())
-    for page in batched(candidates, _PAGE):  # also of those that live: they are written again without the dead
+    for page in batched(candidates, _PAGE):  # also surviving groups: they are rewritten without the deleted
         held = cast("list[bytes | None]", index.redis.hmget(index.keys.group_segments, page))
         segments |= {name for names in held if names for name in names.decode().split()}
     condemned = frozenset(trajectory_ids)
@@ -218,24 +216,24 @@ def plan_deletion(index: Index, rows: Iterable[TrajectoryRow], whole: Filters | 
 def execute_deletion(
     index: Index, objects: ObjectStore, deletion: Deletion, reason: str, purge: Callable[[], object] | None
 ) -> None:
-    """Make it so that nothing brings these back, then that nobody finds them, then that their bytes are gone.
+    """Store tombstones, then remove the trajectories from the index, then their bytes.
 
     Args:
         index: of the namespace.
-        objects: where the bytes lie.
-        deletion: what is to die.
+        objects: store of the bytes.
+        deletion: what to delete.
         reason: ``deleted`` or ``expired``, for the tombstones.
-        purge: rewrites the segments that hold bytes of the dead, these or earlier ones; None leaves the bytes until
-            the next purge.
+        purge: rewrites the segments with deleted bytes, of this deletion or earlier ones; None leaves the bytes
+            until the next purge.
     """
     owners = [*(f"group:{one}" for one in deletion.group_ids), *deletion.trajectory_ids]
     times = [
         write_tombstones(index.keys, objects, page, reason) for page in batched(owners, _LARGEST_OBJECT)
-    ]  # all of them first: whatever happens next, a rebuild knows the whole of it
+    ]  # all of them first, so that a rebuild knows the whole deletion
     _note(index, deletion.segments)
     if times:
         apply_tombstones(index.redis, index.keys, owners, max(times))
-        trained = frozenset(deletion.trajectory_ids)  # while this went on, perhaps; commits note later ones
+        trained = frozenset(deletion.trajectory_ids)  # trained meanwhile, perhaps; commits note later ones
         _note(index, segments_of_batches(index.redis, index.keys, deletion.runs, trained))
         _clear_queue(index, deletion.group_ids)
         remove_checkpoints(index.keys, objects, trained)
@@ -244,7 +242,7 @@ def execute_deletion(
 
 
 def summarise_deletion(index: Index, deletion: Deletion, *, dry_run: bool) -> DeletionReport:
-    """Sum a deletion up."""
+    """Return the report of a deletion."""
     return DeletionReport(
         num_trajectories=len(deletion.trajectory_ids),
         num_running=deletion.num_running,
@@ -258,13 +256,12 @@ def summarise_deletion(index: Index, deletion: Deletion, *, dry_run: bool) -> De
 
 
 def _find_condemned(index: Index, trajectory_id: str | None, filters: Filters) -> Iterator[TrajectoryRow]:
-    """Find what is meant; nothing for a trajectory that is dead already."""
+    """Return the trajectories to delete; none for one that is deleted already."""
     is_filtered = any(value not in (None, {}) for value in filters.values())
     if is_filtered == (trajectory_id is not None):
         found = "both" if is_filtered else "neither, which would delete everything"
         raise BadInputError(
-            f"delete: expected either a trajectory id or at least one filter, found {found};"
-            " say which trajectories are meant"
+            f"delete: expected either a trajectory id or at least one filter, found {found}; give one of them"
         )
     return scan_trajectories(index, filters) if trajectory_id is None else _find_one(index, trajectory_id)
 
@@ -272,7 +269,7 @@ def _find_condemned(index: Index, trajectory_id: str | None, filters: Filters) -
 def _find_one(index: Index, trajectory_id: str) -> Iterator[TrajectoryRow]:
     if rows := index.rows([trajectory_id]):
         return iter(rows)
-    if index.chunks(trajectory_id):  # only contents are stored of it yet, which make no row
+    if index.chunks(trajectory_id):  # only its contents are stored yet, which make no row
         return iter([TrajectoryRow(trajectory_id=trajectory_id)])
     if index.are_deleted([trajectory_id]) == [True]:
         return iter(())
@@ -298,7 +295,7 @@ def _note(index: Index, segments: Iterable[str]) -> None:
 
 
 def _clear_queue(index: Index, group_ids: Iterable[str]) -> None:
-    """Take closed groups out of what the dispatcher remembers: it goes by their tombstones instead."""
+    """Remove closed groups from the queue: the dispatcher uses their tombstones instead."""
     queue = index.keys.queue
     for page in batched(group_ids, _PAGE):
         asked = index.pipeline()

@@ -1,9 +1,7 @@
-"""This file holds garbage collection: objects that nobody needs go; whatever may be the only copy of something
-stays.
+"""Garbage collection: removes unreferenced objects, and keeps whatever may be the only copy of a record.
 
-A segment that is not indexed may be the truth that no index knows yet: it goes only where other, committed
-segments
-hold every living record of it, byte for byte. Nothing that is younger than the grace period is touched.
+A segment without an index entry may be the truth that no index knows yet: it goes only if other, committed segments
+hold every live record of it, byte for byte. Objects younger than the grace period stay.
 """
 
 import time
@@ -42,18 +40,18 @@ _PAGE: Final = 256
 
 
 class Grace(msgspec.Struct, frozen=True, kw_only=True):
-    """How old things have to be before they may go."""
+    """Age that objects must have before they may go."""
 
     seconds: float = 3_600.0
-    """Since an object was stored; far longer than anybody takes from storing one to indexing it."""
+    """Since an object was stored; far longer than any process takes from storing one to indexing it."""
     tombstone_seconds: float = 30 * 86_400.0
-    """Since a deletion; far longer than any log waits to be shipped, which could bring back the dead."""
+    """Since a deletion; far longer than any log waits to be shipped, which could restore deleted records."""
     checkpoint_seconds: float = 7 * 86_400.0
-    """Since a checkpoint was stored; far longer than any gateway keeps an attempt that nobody holds."""
+    """Since a checkpoint was stored; far longer than any gateway keeps an attempt without a worker."""
 
 
 class RemovedObject(msgspec.Struct, frozen=True, kw_only=True):
-    """An object that went, or would."""
+    """A removed object, or one that a dry run would remove."""
 
     key: str
     size_bytes: int
@@ -61,17 +59,17 @@ class RemovedObject(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GcReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What went, or would, and what looks odd but stays."""
+    """Result of a collection, or of its dry run: removed objects, and odd ones that stay."""
 
     num_objects: int
-    """Looked at."""
+    """Objects examined."""
     removed: list[RemovedObject]
     findings: list[Finding]
     dry_run: bool = False
 
     @property
     def bytes_removed(self) -> int:
-        """Of all objects that went."""
+        """Size of all removed objects."""
         return sum(one.size_bytes for one in self.removed)
 
 
@@ -83,10 +81,10 @@ def collect_garbage(
     dry_run: bool = False,
     progress: Progress | None = None,
 ) -> GcReport:
-    """Remove what nobody needs: segments that others replace, unfinished objects, tombstones of what is nowhere left.
+    """Remove superseded segments, unfinished objects, and tombstones whose owners have no stored record left.
 
     Raises:
-        BadInputError: the index is being rebuilt, or that did not end.
+        BadInputError: a rebuild of the index is running or was stopped.
         LeaseLostError: another process compacts or collects garbage.
     """
     check_index_complete(index.redis, index.keys)
@@ -139,7 +137,6 @@ class _Collection:
             self._objects.delete(entry.key)
         self._removed.append(RemovedObject(key=entry.key, size_bytes=entry.size_bytes, reason=reason))
 
-    # -- segments ---------------------------------------------------------------------------------
     def _collect_segments(self, entries: list[ObjectEntry], progress: Progress) -> None:
         aged = {name: one for one in self._aged(entries, self._grace.seconds) if (name := self._name_of(one))}
         committed = decode_names(self._redis.hkeys(self._keys.segments))
@@ -152,7 +149,7 @@ class _Collection:
             progress(num_done, len(aged))
 
     def _name_of(self, entry: ObjectEntry) -> str | None:
-        """Name of the segment whose object this is; None where no index would look for it here."""
+        """Return the name of the segment at this key; None if no index would look for it here."""
         name = segment_name(entry.key)
         return (
             name if name and is_segment_name(self._keys, name) and segment_key(self._keys, name) == entry.key else None
@@ -174,7 +171,7 @@ class _Collection:
             self._findings.append(Finding(kind="unindexed", subject=name, detail=detail))
 
     def _replaced_by(self, source: Source) -> list[Source]:
-        """Committed segments that one which was never committed was to replace, and those that did so instead."""
+        """Return the committed segments that an uncommitted one was to replace, and those that did so instead."""
         names = source.footer.replaces
         committed = decode_names(self._redis.hkeys(self._keys.segments))
         found = find_successors(self._keys, self._objects, committed, names)
@@ -191,7 +188,6 @@ class _Collection:
             reason = f"all of it is in {', '.join(one.name for one in news) or 'no living trajectory'}"
             self._removed.append(RemovedObject(key=entry.key, size_bytes=entry.size_bytes, reason=reason))
 
-    # -- blobs ------------------------------------------------------------------------------------
     def _collect_blobs(self, entries: list[ObjectEntry]) -> None:
         by_name = {name: one for one in entries if (name := parse_blob_key(one.key))}
         aged = [name for one in self._aged(entries, self._grace.seconds) if (name := parse_blob_key(one.key))]
@@ -203,9 +199,8 @@ class _Collection:
                 RemovedObject(key=entry.key, size_bytes=entry.size_bytes, reason="no stored trajectory needs it")
             )
 
-    # -- checkpoints ------------------------------------------------------------------------------
     def _collect_checkpoints(self, entries: list[ObjectEntry]) -> None:
-        """Whoever made them removes them; these are of holders that died."""
+        """Remove checkpoints of workers that died; live workers remove their own."""
         old = set(self._aged(entries, self._grace.checkpoint_seconds))
         aged = [
             (one, name) for one in self._aged(entries, self._grace.seconds) if (name := parse_checkpoint_key(one.key))
@@ -216,9 +211,8 @@ class _Collection:
                 asked.hexists(self._keys.trajectory(checkpoint_trajectory(name)), "ended_at")
             for (entry, _), has_ended in zip(page, cast("list[bool]", asked.execute()), strict=True):
                 if has_ended or entry in old:
-                    self._remove(entry, "its attempt has ended" if has_ended else "nobody went on with its attempt")
+                    self._remove(entry, "its attempt has ended" if has_ended else "its attempt was not resumed")
 
-    # -- tombstones -------------------------------------------------------------------------------
     def _collect_tombstones(self, aged: list[ObjectEntry], segments: list[ObjectEntry]) -> None:
         stones = {entry: found for entry in aged if (found := self._read_stones(entry))}
         if not stones or (named := self._hashes_in(segments)) is None:
@@ -234,7 +228,7 @@ class _Collection:
         return [stone.owner_hash for one in contents if isinstance(stone := decode(one), Tombstone)]
 
     def _hashes_in(self, segments: list[ObjectEntry]) -> set[str] | None:
-        """Hashes of all owners in any segment; None where some segment does not say."""
+        """Return the hashes of all owners in any segment; None if a segment is unreadable."""
         found: set[str] = set()
         for entry in segments:
             self._lock.renew()

@@ -1,9 +1,4 @@
-"""This file holds the search for trajectories that searches do not find as their rows and rewards say.
-
-This file holds what is asked of the index to know whether it holds all that a segment says.
-
-This file holds the search for bits in the index that no trajectory stands behind, and how they are cleared.
-"""
+"""Audit of the search index: rows against blocks and judgements, entries against segments, bits without trajectory."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -40,12 +35,12 @@ COUNT_ORPHAN_BITS = LuaScript(
 )
 
 _AT_ONCE = 64
-"""Trajectories that one script looks at, so that nobody waits long for Redis."""
+"""Most trajectories for one script, so that Redis stays responsive."""
 _BASIS = ("declared", "ended", "status", "cause", "reward")
 
 
 def find_inconsistent_rows(index: Index, trajectory_ids: Iterable[str]) -> Iterator[str]:
-    """Give those whose block differs from their row, or whose reward does not follow from what was judged."""
+    """Yield trajectories whose block differs from their row, or whose reward does not follow from the judgements."""
     for page in batched(trajectory_ids, _AT_ONCE):
         yield from dict.fromkeys([*_contradictions(index, page), *_misjudged(index, page)])
 
@@ -74,7 +69,7 @@ _FIELDS = ("opened", "ended", "status", "accepted", "agents", "tools", "policy_m
 
 
 class _Probe(NamedTuple):
-    """A question to Redis, and whether the answer is one of an index that holds what a segment says."""
+    """A command for Redis, and the check that its answer matches a segment."""
 
     subject: str
     command: tuple[str, ...]
@@ -82,8 +77,9 @@ class _Probe(NamedTuple):
 
 
 def find_missing_entries(index: Index, segment: Segment) -> list[str]:
-    """Name those of whom the index lacks something that the segment says; of the dead it need only know which bytes
-    are to go.
+    """Return the owners for whom the index lacks content of the segment.
+
+    For deleted owners it needs to know only which bytes are to go.
     """
     chunks = segment.footer.chunks
     dead = {
@@ -126,12 +122,12 @@ def _probes_of(keys: Keys, segment: str, said: TrajectorySummary, chunk: Chunk) 
     if said.blobs:
         known = ("HMGET", keys.trajectory_blobs(owner), *said.blobs)
         yield _Probe(owner, known, partial(eq, [b"1"] * len(said.blobs)))
-    for name in said.blobs:  # or it would be removed as one that nobody needs
+    for name in said.blobs:  # or it would be removed as unneeded
         yield _Probe(owner, ("SISMEMBER", keys.blob(name), owner), bool)
 
 
 def _row_holds(said: TrajectorySummary, row: object) -> bool:
-    """Whether a row says at least what one segment does: other segments may know better."""
+    """Whether a row holds at least the content of one segment; other segments may add to it."""
     opened, ended, status, accepted, agents, tools, policy_min, policy_max = cast("_Stored", row)
     return (
         (said.opening is None or _stands(opened, said.opening.rank))
@@ -193,14 +189,14 @@ def _are_known(found: object) -> bool:
 
 
 _PARTS = 16
-"""Of a block, each looked at by scripts of its own."""
+"""Parts of a block, each examined by separate scripts."""
 _NAMES_AT_ONCE = 256
-"""Bitmaps that one script looks into at most, so that nobody waits long for Redis."""
+"""Most bitmaps for one script, so that Redis stays responsive."""
 _SCAN_COUNT = 1_000
 
 
 def count_orphan_bits(redis: Redis, keys: Keys, *, clear: bool = False) -> dict[int, int]:
-    """Count, by block, the bits that say something of nobody; only blocks that have some."""
+    """Count the bits that belong to no trajectory, for each block that has some."""
     script, found = COUNT_ORPHAN_BITS.load(redis), defaultdict[int, int](int)
     for block, names in sorted(_bitmaps(redis, keys).items()):
         for page in batched(names, _NAMES_AT_ONCE):
@@ -211,7 +207,7 @@ def count_orphan_bits(redis: Redis, keys: Keys, *, clear: bool = False) -> dict[
 
 
 def _bitmaps(redis: Redis, keys: Keys) -> dict[int, list[str]]:
-    """Names of the bitmaps of each block."""
+    """Return the names of the bitmaps of each block."""
     begin, bitmaps = keys.name("b", ""), defaultdict[int, list[str]](list)
     found = redis.scan_iter(match=f"{begin}*", count=_SCAN_COUNT)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]  # untyped in redis-py
     for key in cast("Iterator[bytes]", found):

@@ -1,6 +1,6 @@
-"""This file holds whose turn it is to change objects that are stored already: one process at a time, as a rule.
+"""Cooperative lock for maintenance: at most one process rewrites stored objects at a time.
 
-Nothing breaks where two of them do it after all; it saves them from doing the same work.
+Correctness does not depend on it; it saves two processes from doing the same work.
 """
 
 import time
@@ -16,46 +16,46 @@ from agent_layer.infra.redis import Keys
 
 
 class MaintenanceLock:
-    """The right to go on; it expires unless it is kept."""
+    """A held lock; it expires unless it is renewed."""
 
     def __init__(self, lock: Lock, subject: str, seconds: float) -> None:
         self._lock = lock
         self._subject = subject
         self._seconds = seconds
-        self._kept_at = time.monotonic()
+        self._renewed_at = time.monotonic()
 
     def renew(self) -> None:
-        """Call it often; it asks Redis now and then.
+        """Renew the lock; cheap, because it asks Redis only after a third of the lock's time.
 
-        Raises: LeaseLostError: the turn had expired, and another process has it by now.
+        Raises: LeaseLostError: the lock had expired, and another process holds it.
         """
         now = time.monotonic()
-        if now - self._kept_at < self._seconds / 3:
+        if now - self._renewed_at < self._seconds / 3:
             return
         try:
             self._lock.reacquire()
         except LockError as error:
             if not self._lock.acquire(blocking=False):
                 raise LeaseLostError(
-                    f"{self._subject}: expected to keep its turn, found another process at work after a long pause;"
+                    f"{self._subject}: lost the maintenance lock to another process after a long pause;"
                     " nothing is lost, run it again"
                 ) from error
-        self._kept_at = now
+        self._renewed_at = now
 
 
 def check_permission(redis: Redis, keys: Keys) -> None:
-    """Stop before anything is changed whom Redis allows only a part of what care needs.
+    """Refuse a Redis user without the rights for maintenance, before anything changes.
 
-    Raises: UnreachableError: this user is no operator; see ``acl.py``.
+    Raises: UnreachableError: this user is not an operator; see ``acl.py``.
     """
     redis.exists(keys.merging)  # no other role may ask for this key
 
 
 def check_index_complete(redis: Redis, keys: Keys) -> None:
-    """Refuse to change what is stored where the index is not whole, or the user not allowed to.
+    """Refuse to change stored objects when the index is incomplete, or the user is not allowed to.
 
     Raises:
-        BadInputError: it is being rebuilt, or that did not end.
+        BadInputError: a rebuild of the index is running or was stopped.
         UnreachableError: see ``check_permission``.
     """
     check_permission(redis, keys)
@@ -68,21 +68,21 @@ def check_index_complete(redis: Redis, keys: Keys) -> None:
 
 @contextmanager
 def maintenance_lock(redis: Redis, keys: Keys, wait_seconds: float, seconds: float) -> Generator[MaintenanceLock]:
-    """Wait for the turn, and give it back at the end.
+    """Hold the maintenance lock inside the block, after waiting for it.
 
     Args:
         redis: of the namespace.
         keys: of the namespace.
         wait_seconds: longest wait.
-        seconds: when a process that does not keep its turn loses it.
+        seconds: time after which a lock that is not renewed expires.
 
-    Raises: LeaseLostError: another process is at work for all that time.
+    Raises: LeaseLostError: another process held it all that time.
     """
-    subject = f"care of namespace {keys.namespace!r}"
+    subject = f"maintenance of namespace {keys.namespace!r}"
     lock = redis.lock(keys.compacting, timeout=seconds, blocking_timeout=wait_seconds, thread_local=False)
     if not lock.acquire():
         raise LeaseLostError(
-            f"{subject}: expected the turn to compact or to collect garbage, found another process at work for"
+            f"{subject}: another process held the lock to compact or collect garbage for"
             f" {wait_seconds:g} s; run it again later"
         )
     try:

@@ -1,4 +1,4 @@
-"""This file holds how several segments become one: a chunk per owner, each record once, without the dead."""
+"""Merge of several segments into one: a chunk per owner, each record once, without deleted ones."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
@@ -19,7 +19,7 @@ from agent_layer.store.segments import (
 
 
 class BrokenSegmentError(Exception):
-    """A segment cannot be read: why, is its cause."""
+    """A segment is unreadable; ``reason`` tells why."""
 
     def __init__(self, name: str, reason: CorruptRecordError | NotFoundError) -> None:
         super().__init__(name, reason)
@@ -28,29 +28,29 @@ class BrokenSegmentError(Exception):
 
 
 class Source(NamedTuple):
-    """A segment that is open for reading."""
+    """A segment opened for reading."""
 
     footer: SegmentFooter
     size_bytes: int
     objects: ObjectStore
-    """Where to read it: a small one is in memory."""
+    """Store to read it from; a small one is in memory."""
     key: str
 
 
 class Merger(NamedTuple):
-    """What several segments become."""
+    """Result of a merge."""
 
     builder: SegmentBuilder
     is_empty: bool
-    """Nothing of them lives."""
+    """No record is left."""
     emptied: list[str]
-    """Groups that live, as far as anybody said, but all of whose members are dead."""
+    """Groups without a deletion of their own whose members are all deleted."""
 
 
 def open_segment(keys: Keys, objects: ObjectStore, name: str, *, whole: bool) -> Source:
-    """Open a segment; with ``whole`` all of it is fetched at once.
+    """Open a segment; ``whole`` fetches all of it at once.
 
-    Raises: BrokenSegmentError: it is not there, or not a segment.
+    Raises: BrokenSegmentError: it does not exist, or is not a segment.
     """
     key = segment_key(keys, name)
     try:
@@ -86,9 +86,9 @@ def merge_sources(sources: Sequence[Source], dead: Iterable[str], beat: Callable
 
 
 def read_live_records(source: Source, chunk: Chunk, dead: Iterable[str]) -> list[StoredRecord]:
-    """Read what lives of one chunk.
+    """Read the live records of one chunk.
 
-    Raises: BrokenSegmentError: it is not what was written, or was written by a later version.
+    Raises: BrokenSegmentError: its bytes are damaged, or a later version wrote it.
     """
     try:
         return drop_deleted(chunk.owner, read_chunk(source.objects, source.key, chunk), dead)

@@ -18,33 +18,33 @@ _MERGED = "-merged-"
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What is merged, and how far."""
+    """Which segments are merged, and how far."""
 
     small_bytes: int = 8 << 20
     """Segments below this size are merged with others."""
     target_bytes: int = 64 << 20
-    """Largest sum of the sizes of what becomes one segment. A segment that is larger alone may only be rewritten."""
+    """Largest total size of the sources of one segment. A larger segment may only be rewritten alone."""
     least_age_seconds: float = 60.0
-    """Younger segments are left alone, unless they hold bytes of something deleted."""
+    """Younger segments stay, unless they hold deleted bytes."""
     live_share: float = 0.5
-    """Segments of which no larger share lives are rewritten in every run."""
+    """Segments with at most this share of live bytes are rewritten in every run."""
     dead_seconds: float = 86_400.0
-    """Longest time that bytes of something deleted stay in any other segment that can be read."""
+    """Longest time that deleted bytes stay in any other readable segment."""
     wait_seconds: float = 60.0
-    """Longest wait for another process that is at work."""
+    """Longest wait for another process that holds the lock."""
     turn_seconds: float = 30.0
-    """A process that was stopped keeps others waiting for so long."""
+    """Time after which the lock of a stopped process expires."""
 
 
 def plan_packs(sizes: Mapping[str, int], due: Collection[str], limits: Limits, now: float) -> list[list[str]]:
-    """Choose what becomes one segment each: segments of one UTC day, neighbours in time.
+    """Choose the sources of each new segment: segments of one UTC day, neighbours in time.
 
-    Merging without need at least doubles the smaller ones' segment, so that bytes are written again a few times only.
+    A merge without need at least doubles the smaller segments, so that bytes are rewritten only a few times.
 
     Args:
-        sizes: in bytes, of all segments that may be touched, by name.
-        due: names of those that have to be rewritten, whatever their size and age.
-        limits: see there.
+        sizes: in bytes, of all segments that may change, by name.
+        due: names of those that must be rewritten, regardless of size and age.
+        limits: see ``Limits``.
         now: seconds since the epoch.
     """
     days: defaultdict[int, list[str]] = defaultdict(list)
@@ -57,12 +57,12 @@ def plan_packs(sizes: Mapping[str, int], due: Collection[str], limits: Limits, n
 
 
 def needs_rewrite(sizes: Mapping[str, int], deaths: Mapping[str, float], limits: Limits, now: float) -> bool:
-    """Whether a segment has so many dead bytes, or has had them for so long, that it is rewritten.
+    """Whether a segment has enough deleted bytes, or has had them long enough, to be rewritten.
 
     Args:
         sizes: in bytes, by owner.
-        deaths: when those died of whom bytes are in it.
-        limits: see there.
+        deaths: times of deletion, by owner.
+        limits: see ``Limits``.
         now: seconds since the epoch.
     """
     dead = sum(size for owner, size in sizes.items() if owner in deaths)
@@ -71,11 +71,11 @@ def needs_rewrite(sizes: Mapping[str, int], deaths: Mapping[str, float], limits:
 
 
 def merged_name(names: Collection[str], digest: bytes) -> str:
-    """Name what segments are merged into: of their day, behind all of them, the same for the same content only.
+    """Return the name of a merged segment: of its sources' day, sorted after them, equal for equal content only.
 
     Args:
-        names: of the segments that are merged; their names are part of it, so that no segment ever replaces itself.
-        digest: of what they are merged into.
+        names: of the sources; they enter the name, so that no segment ever replaces itself.
+        digest: of the merged content.
     """
     newest = round(1_000 * max(id_timestamp(name) for name in names))
     at = min(newest + 1, newest - newest % _DAY_MS + _DAY_MS - 1)
@@ -85,12 +85,12 @@ def merged_name(names: Collection[str], digest: bytes) -> str:
 
 
 def day_of(name: str) -> int:
-    """Days from the epoch to the making of a segment, in UTC."""
+    """Return the UTC day of a segment, counted from the epoch."""
     return int(id_timestamp(name) // _DAY_SECONDS)
 
 
 def may_replace(name: str) -> bool:
-    """Whether a segment of this name can be one that others were merged into."""
+    """Whether a segment of this name may be a merged one."""
     return _MERGED in name
 
 
@@ -106,7 +106,7 @@ def _fill(names: Iterable[str], sizes: Mapping[str, int], target_bytes: int) -> 
 
 
 def _worth_merging(pack: list[str], sizes: Mapping[str, int], due: Collection[str]) -> list[str]:
-    """Leave out what is larger than all others together; nothing where that leaves one that is not due."""
+    """Leave out what is larger than all others together; empty if a single segment remains that is not due."""
     left = list(pack)
     while optional := [name for name in left if name not in due]:
         largest = max(optional, key=lambda name: sizes[name])

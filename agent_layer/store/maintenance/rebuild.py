@@ -1,6 +1,6 @@
-"""This file holds how the index is rebuilt: the segments in the objects are the truth, and their footers are enough.
+"""Rebuild of the index from the footers of the segments, and its removal from Redis.
 
-This file holds how a namespace that is done with leaves Redis: its objects stay, and a rebuild brings it back.
+The segments in the objects are the truth. A namespace that is done can leave Redis, and a rebuild restores its index.
 """
 
 from collections import deque
@@ -38,30 +38,29 @@ Progress: TypeAlias = Callable[[int, int], None]
 
 _SCAN_COUNT = 1_000
 _NUM_AT_ONCE = 16
-"""Footers read at the same time; a store far away answers each of them slowly."""
+"""Footers read at the same time; a distant store answers slowly."""
 _SEGMENTS_TOGETHER = 32
-"""Entered between two notes of how far the rebuild has come."""
+"""Segments indexed between two records of the rebuild's progress."""
 _FAMILIES = ("t", "b", "v", "values", "group", "groups", "policies", "batches")
 
 
 class ReindexReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What a rebuild went through."""
+    """Result of a rebuild."""
 
     num_segments: int
     num_resumed: int = 0
-    """Segments that an earlier rebuild, which did not end, had entered already."""
+    """Segments that an earlier, stopped rebuild had indexed."""
     corrupt: list[str]
-    """Why each segment that could not be read, or not whole, is in quarantine."""
+    """Reason for each segment in quarantine: unreadable, or only in part readable."""
 
 
 def reindex(
     redis: Redis, keys: Keys, objects: ObjectStore, *, drop: bool = False, progress: Progress | None = None
 ) -> ReindexReport:
-    """Commit every segment again; what the index holds already does not change, what it lost comes back.
+    """Commit every segment again: existing entries stay unchanged, lost ones return.
 
-    With ``drop`` the index is emptied first, so that nothing stays that no segment says. The queue, acknowledgements
-    and engines are not in segments and are left alone. A rebuild that was stopped goes on where it was when it is
-    called again.
+    With ``drop`` the index is emptied first, so that no entry without a segment stays. Queue, acknowledgements and
+    engines are not in segments and stay unchanged. A stopped rebuild continues where it was when called again.
     """
     check_permission(redis, keys)
     done_to = _begin(redis, keys, drop=drop)
@@ -84,7 +83,7 @@ def reindex(
 
 
 def _begin(redis: Redis, keys: Keys, *, drop: bool) -> str:
-    """Empty the index where that is wanted or was not finished; give the key up to which all is entered already."""
+    """Empty the index if requested or not finished; return the key up to which all segments are indexed."""
     state = cast("dict[bytes, bytes]", redis.hgetall(keys.reindexing))
     if b"done_to" in state and (not drop or b"drop" in state):
         return state[b"done_to"].decode()
@@ -96,7 +95,7 @@ def _begin(redis: Redis, keys: Keys, *, drop: bool) -> str:
 
 
 def drop_index(redis: Redis, keys: Keys) -> None:
-    """Delete all that is rebuilt from segments."""
+    """Delete every key that a rebuild restores from segments."""
     redis.unlink(keys.segments, keys.runs, keys.zones, keys.quarantine, keys.rewrite, keys.dead)
     redis.unlink(keys.group_segments, keys.batch_segments)
     for family in _FAMILIES:
@@ -106,7 +105,7 @@ def drop_index(redis: Redis, keys: Keys) -> None:
 
 
 def _read_ahead(threads: ThreadPoolExecutor, objects: ObjectStore, segments: Sequence[str]) -> Iterator["list[_Read]"]:
-    """Read segments a batch at a time; while one is entered, the next is on its way."""
+    """Read segments in batches; while one batch is indexed, the next is being read."""
     coming: deque[Iterator[_Read]] = deque()
     for batch in batched(segments, _SEGMENTS_TOGETHER):
         coming.append(threads.map(partial(_read_or_salvage, objects), batch))
@@ -116,7 +115,7 @@ def _read_ahead(threads: ThreadPoolExecutor, objects: ObjectStore, segments: Seq
 
 
 class _Read(NamedTuple):
-    """What could be read of one segment."""
+    """Readable part of one segment."""
 
     name: str
     sealed: SealedSegment | None
@@ -134,7 +133,7 @@ def _read_or_salvage(objects: ObjectStore, key: str) -> _Read:
 
 
 def _enter(redis: Redis, keys: Keys, read: Sequence[_Read]) -> list[str]:
-    """Commit what could be read, and put the rest in quarantine; give what is wrong with it."""
+    """Commit the readable segments, quarantine the others; return the faults."""
     commit_segments(redis, keys, [one.sealed for one in read if one.sealed], again=True)
     faults = {one.name: one.fault for one in read if one.fault}
     if faults:
@@ -147,7 +146,7 @@ def _enter(redis: Redis, keys: Keys, read: Sequence[_Read]) -> list[str]:
 def read_segment(objects: ObjectStore, key: str) -> Segment:
     """Read all of a segment.
 
-    Raises: CorruptRecordError: some byte of it is not what its checksum says.
+    Raises: CorruptRecordError: some of its bytes do not match their checksum.
     """
     content = objects.get(key)
     held = MemoryObjects({key: content})
@@ -157,24 +156,24 @@ def read_segment(objects: ObjectStore, key: str) -> Segment:
 
 
 def index_segment(redis: Redis, keys: Keys, objects: ObjectStore, name: str) -> None:
-    """Commit one segment to the index; doing it again changes nothing, but mends what was lost.
+    """Commit one segment to the index. Idempotent; restores lost entries.
 
-    Raises: CorruptRecordError: its footer is not what its checksum says.
+    Raises: CorruptRecordError: its footer does not match its checksum.
     """
     commit_segments(redis, keys, [read_footer(objects, segment_key(keys, name))], again=True)
 
 
 def offload_index(index: Index) -> int:
-    """Take the index out of Redis; gives the number of trajectories that it knew.
+    """Remove the index from Redis; return the number of trajectories that it held.
 
-    Raises: BadInputError: something in the namespace is still going on.
+    Raises: BadInputError: trajectories still run, or decisions wait to be shipped.
     """
     redis, keys = index.redis, index.keys
     num_running = count_trajectories(index, {"status": "running"})
     if num_running or redis.xlen(keys.outbox):
         raise BadInputError(
-            f"namespace {keys.namespace!r}: expected nothing to go on in it any more, found {num_running} trajectories"
-            f" that run and {redis.xlen(keys.outbox)} decisions on their way; wait for them, or cool another namespace"
+            f"namespace {keys.namespace!r}: still active, with {num_running} running trajectories"
+            f" and {redis.xlen(keys.outbox)} decisions to ship; wait for them, or choose another namespace"
         )
     num_known = count_trajectories(index, {})
     drop_index(redis, keys)

@@ -1,6 +1,6 @@
-"""This file holds how segments leave: first the index, for those of whom others hold everything, then the objects.
+"""Removal of superseded segments: from the index first, then from the object store.
 
-This file holds which segments are left over: others hold all that lives of them. Bytes decide that, not names.
+A segment is superseded if others hold each of its live records. Bytes decide that, not names.
 """
 
 from collections import defaultdict
@@ -21,15 +21,15 @@ from agent_layer.store.maintenance.merge_plan import day_of, may_replace
 from agent_layer.store.segments import deletion_times, is_batch, is_group, named_owners, segment_key
 
 _OWNERS_AT_ONCE = 64
-"""That one script handles at most, so that nobody waits long for Redis."""
+"""Most owners for one script, so that Redis stays responsive."""
 _NAMES_AT_ONCE = 64
-"""Of one owner that one script takes out; more of them are several calls."""
+"""Most segments of one owner for one script; more take several calls."""
 _PAGE = 256
 _NUM_AT_ONCE = 16
 
 
 class _Leave(NamedTuple):
-    """What is no longer needed of an owner; see retire.lua."""
+    """Segments that an owner no longer needs; see retire.lua."""
 
     owner: str
     new: str
@@ -39,9 +39,9 @@ class _Leave(NamedTuple):
 def remove_segments(
     redis: Redis, keys: Keys, objects: ObjectStore, olds: Sequence[SegmentFooter], news: Sequence[SegmentFooter]
 ) -> list[str]:
-    """Take segments away of which all that lives is in others that are committed and can be read.
+    """Remove segments whose live records are all in other segments that are committed and readable.
 
-    Returns: names of those that went. One that somebody needs after all, because the index lost the others, stays.
+    Returns: names of the removed ones. A segment that is still needed, because the index lost the others, stays.
     """
     remember_replaced(redis, keys, [one.name for one in olds], news[0].name if news else "")
     leaves = list(_leaves(olds, news))
@@ -55,24 +55,24 @@ def remove_segments(
 
 
 def _leaves(olds: Iterable[SegmentFooter], news: Iterable[SegmentFooter]) -> Iterator[_Leave]:
-    new_of = {owner: one.name for one in news for owner in _filed(one)}
+    new_of = {owner: one.name for one in news for owner in _placed_owners(one)}
     olds_of: dict[str, list[str]] = {}
     for one in olds:
-        for owner in _filed(one):
+        for owner in _placed_owners(one):
             olds_of.setdefault(owner, []).append(one.name)
     for owner, names in olds_of.items():
         for page in batched(names, _NAMES_AT_ONCE):
             yield _Leave(owner, new_of.get(owner, ""), page)
 
 
-def _filed(footer: SegmentFooter) -> Iterator[str]:
-    """Owners of whom the index says where their bytes lie."""
+def _placed_owners(footer: SegmentFooter) -> Iterator[str]:
+    """Yield the owners whose places the index stores."""
     yield from (one.trajectory_id for one in footer.trajectories)
     yield from (chunk.owner for chunk in footer.chunks if is_group(chunk.owner) or is_batch(chunk.owner))
 
 
 def _leave(redis: Redis, keys: Keys, leaves: Iterable[_Leave]) -> set[str]:
-    """Names that are still needed."""
+    """Return the names that are still needed."""
     script = RETIRE.load(redis)
     needed: set[str] = set()
     for page in batched(leaves, _OWNERS_AT_ONCE):
@@ -91,7 +91,7 @@ def _delete(keys: Keys, objects: ObjectStore, names: Collection[str]) -> None:
 def find_successors(
     keys: Keys, objects: ObjectStore, committed: Iterable[str], names: Collection[str]
 ) -> Mapping[str, list[Source]]:
-    """Find the committed segments that say they replace these, by name; those that cannot be read are left out."""
+    """Return the committed segments that claim to replace these, by name; unreadable ones are left out."""
     days = {day_of(name) for name in names}
     candidates = [one for one in committed if may_replace(one) and day_of(one) in days]
 
@@ -110,9 +110,9 @@ def find_successors(
 
 
 def is_superseded(redis: Redis, keys: Keys, segment: Source, others: Sequence[Source]) -> bool:
-    """Whether each living record of a segment is in one of the others.
+    """Whether each live record of a segment is in one of the others.
 
-    Raises: BrokenSegmentError: one of them cannot be read.
+    Raises: BrokenSegmentError: one of them is unreadable.
     """
     deaths = deletion_times(redis, keys, named_owners(segment.footer))
     places: defaultdict[str, list[tuple[Source, Chunk]]] = defaultdict(list)

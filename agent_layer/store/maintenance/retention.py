@@ -1,11 +1,7 @@
-"""This file holds expiry: which trajectories have been kept for long enough, by rules that all have to hold.
+"""Retention: deletes trajectories that have been kept long enough, by rules that must all hold.
 
-Three kinds are always kept: attempts without an end, members of groups that are not closed, and members of closed
-groups that somebody who follows the run has not acknowledged.
-
-This file holds which trajectories are of a task that was asked for again later, and answered. Pure.
-
-This file holds which groups somebody still waits for: open ones, and those that a consumer has not acknowledged.
+Three kinds always stay: attempts without an end, members of groups that are not closed, and members of closed groups
+that a consumer of the run has not acknowledged.
 """
 
 import time
@@ -25,48 +21,48 @@ from agent_layer.store.maintenance.lock import check_index_complete
 from agent_layer.times import parse_time
 
 _TaskKey: TypeAlias = tuple[str | None, ...]
-"""Run, split, task type, environment and hash of the input: what makes two tasks the same."""
+"""Run, split, task type, environment and hash of the input: equal for equal tasks."""
 
 
 class TaskKey(NamedTuple):
-    """One asking for a task."""
+    """One submission of a task."""
 
     task: _TaskKey
     name: str
-    """Of its group, or of the rollout that is in no group."""
+    """Its group, or its rollout if that is in no group."""
 
 
 def find_duplicates(rows: Iterable[TrajectoryRow]) -> frozenset[TaskKey]:
-    """All askings but the newest of each task that has an accepted attempt, and those that came after it.
+    """Return the submissions of each task that are older than its newest one with an accepted attempt.
 
-    An asking is as old as the start of its first attempt. One that came to nothing supersedes nobody.
+    A submission is as old as the start of its first attempt. One without an accepted attempt supersedes no other.
     """
-    asked_at: dict[TaskKey, str] = {}
+    started_at: dict[TaskKey, str] = {}
     answered: set[TaskKey] = set()
     for row in rows:
         if (asking := task_key(row)) is None or row.started_at is None:
             continue
-        asked_at[asking] = min(asked_at.get(asking, row.started_at), row.started_at)
+        started_at[asking] = min(started_at.get(asking, row.started_at), row.started_at)
         if row.accepted:
             answered.add(asking)
     newest: dict[_TaskKey, tuple[str, str]] = {}
     for asking in answered:
-        age = asked_at[asking], asking.name
+        age = started_at[asking], asking.name
         newest[asking.task] = max(newest.get(asking.task, age), age)
     return frozenset(
-        asking for asking, at in asked_at.items() if asking.task in newest and (at, asking.name) < newest[asking.task]
+        asking for asking, at in started_at.items() if asking.task in newest and (at, asking.name) < newest[asking.task]
     )
 
 
 def task_key(row: TrajectoryRow) -> TaskKey | None:
-    """The asking that a trajectory belongs to; None where the hash of its input is not known."""
+    """Return the submission that a trajectory belongs to; None if the hash of its input is not known."""
     if row.input_hash is None:
         return None
     task = row.run, row.split, row.task_type, row.env, row.input_hash
     return TaskKey(task, row.group_id or row.rollout_id or row.trajectory_id)
 
 
-Standing: TypeAlias = Literal["open", "unread"]
+ConsumerState: TypeAlias = Literal["open", "unread"]
 
 
 class _Reader(NamedTuple):
@@ -75,15 +71,15 @@ class _Reader(NamedTuple):
     """None: not known, so any."""
 
 
-class Readers:
-    """Consumers that ever acknowledged a group of a run, or that have a place in it."""
+class PendingConsumers:
+    """Consumers that ever acknowledged a group of a run, or that have a position in it."""
 
     def __init__(self, index: Index) -> None:
         self._index = index
         self._by_run: dict[str, list[_Reader]] = {}
 
-    def standing_of(self, group_ids: Iterable[str]) -> dict[str, Standing]:
-        """Of these groups, those that are not closed, and those that some reader has not acknowledged."""
+    def group_states(self, group_ids: Iterable[str]) -> dict[str, ConsumerState]:
+        """Return which of these groups are not closed, and which a consumer has not acknowledged."""
         asked = sorted(set(group_ids))
         pipeline = self._index.pipeline()
         for group_id in asked:
@@ -91,15 +87,15 @@ class Readers:
             pipeline.exists(self._index.keys.queue("g", group_id))
         told = pipeline.execute()
         groups: list[Group] = []
-        standing: dict[str, Standing] = {}
+        states: dict[str, ConsumerState] = {}
         for group_id, stored, is_queued in zip(asked, told[::2], told[1::2], strict=True):
             if isinstance(stored, bytes) and isinstance(group := decode(stored), Group):
                 groups.append(group)
-            elif is_queued:  # open, or closed so lately that its record is on its way
-                standing[group_id] = "open"
+            elif is_queued:  # open, or just closed, with its record on its way
+                states[group_id] = "open"
         for group_id in self._unread(groups):
-            standing[group_id] = "unread"
-        return standing
+            states[group_id] = "unread"
+        return states
 
     def _unread(self, groups: Iterable[Group]) -> Iterator[str]:
         questions = [
@@ -137,33 +133,32 @@ _PAGE = 256
 
 
 class ExpiryRules(Filters, total=False):
-    """What a trajectory must be to expire; filters count among the rules."""
+    """Conditions under which a trajectory expires; filters are rules, too."""
 
     older_than: float | str | None
-    """Ended before then, or where no end is known, started: seconds since the epoch, RFC 3339, or a span such as
+    """Ended (started, if no end is known) before then: seconds since the epoch, RFC 3339, or a span such as
     ``30d``."""
     policy_below: int | None
     """All of its tokens are of versions below this one. (The filter ``policy`` asks for any token in a range.)"""
     duplicates: Literal["newest"] | None
-    """Its task was asked for again later, in the same run and split, and that gave something that counts. Tasks are the
-    same when type, environment and hash of the input are."""
+    """Its task was submitted again later, in the same run and split, with an accepted attempt. Tasks are equal if type,
+    environment and hash of the input are."""
     stale_env: str | tuple[str, str] | None
-    """It is of this environment, in another version than the newest one that is stored, or than the one named
-    beside it."""
+    """It is of this environment, but not of the newest stored version, or not of the version given with it."""
     unread: bool
-    """Members of groups that were not acknowledged expire too."""
+    """Members of unacknowledged groups expire, too."""
 
 
 class ExpiryReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What expired, or would."""
+    """Result of an expiry, or of its dry run."""
 
     deletion: DeletionReport
     counts: dict[tuple[str, str, str], int]
     """(run, status, task type) → trajectories."""
     num_running: int
-    """Kept though the rules hold: they, or their groups, go on."""
+    """Kept although the rules hold: they, or their groups, still run."""
     num_unread: int
-    """Kept though the rules hold: their groups were not acknowledged."""
+    """Kept although the rules hold: a consumer has not acknowledged their groups."""
 
 
 class _Verdict(NamedTuple):
@@ -174,9 +169,9 @@ class _Verdict(NamedTuple):
 def expire_trajectories(
     index: Index, objects: ObjectStore, rules: ExpiryRules, *, dry_run: bool, purge: Callable[[], object] | None
 ) -> ExpiryReport:
-    """Delete what the rules let expire; with ``dry_run`` only say what that would be.
+    """Delete the trajectories for which all rules hold; with ``dry_run`` only report them.
 
-    Raises: BadInputError: there is no rule, or one that cannot be asked for; or the index is being rebuilt.
+    Raises: BadInputError: there is no rule, or an invalid one; or the index is being rebuilt.
     """
     check_index_complete(index.redis, index.keys)
     kept: Counter[str] = Counter()
@@ -202,27 +197,27 @@ def expire_trajectories(
 
 
 def _judge(index: Index, rules: ExpiryRules) -> Iterator[_Verdict]:
-    """All trajectories for which the rules hold, and why some of them are kept."""
+    """Yield all trajectories for which the rules hold, and why some of them are kept."""
     filters, tests = _read_rules(index, rules)
-    readers = Readers(index)
+    consumers = PendingConsumers(index)
     found = (row for row in scan_trajectories(index, filters) if all(holds(row) for holds in tests))
     for page in batched(found, _PAGE):
-        standing = readers.standing_of(row.group_id for row in page if row.group_id)
+        states = consumers.group_states(row.group_id for row in page if row.group_id)
         for row in page:
-            yield _Verdict(row, _reason_to_keep(row, standing, unread=rules.get("unread", False)))
+            yield _Verdict(row, _reason_to_keep(row, states, unread=rules.get("unread", False)))
 
 
 def _reason_to_keep(
-    row: TrajectoryRow, standing: dict[str, Standing], *, unread: bool
+    row: TrajectoryRow, states: dict[str, ConsumerState], *, unread: bool
 ) -> Literal["running", "unread"] | None:
-    group_is = standing.get(row.group_id or "")
+    group_is = states.get(row.group_id or "")
     if row.status not in FINAL_STATUSES or group_is == "open":
         return "running"
     return "unread" if group_is == "unread" and not unread else None
 
 
 def _read_rules(index: Index, rules: ExpiryRules) -> tuple[Filters, list[Callable[[TrajectoryRow], bool]]]:
-    """Tell filters, which the index applies, from tests of each row.
+    """Split rules into filters, which the index applies, and tests of each row.
 
     Raises: BadInputError: there is no rule.
     """
