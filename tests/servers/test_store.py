@@ -148,7 +148,7 @@ def test_a_namespace_that_is_done_with_leaves_redis_and_comes_back(store, write,
 def test_a_namespace_in_which_something_goes_on_stays(store, write, attempt_of):
     write(*attempt_of("x.0-0")[:4])
 
-    with pytest.raises(BadInputError, match="found 1 trajectories that run"):
+    with pytest.raises(BadInputError, match="still active, with 1 running trajectories"):
         store.admin.offload()
 
 

@@ -33,9 +33,9 @@ from agent_layer.store.segments import (
 
 FindingKind: TypeAlias = Literal["corrupt", "unindexed", "missing", "misfiled", "undead", "short", "lost"]
 """``corrupt``: bytes of a segment or blob do not match their checksum; only a copy helps. ``unindexed``: the index
-lacks content of a segment. ``missing``: the index names bytes that do not exist. ``misfiled``: the search index contradicts a
-trajectory's row. ``undead``: the index lacks a deletion. ``short``: an accepted attempt lacks calls that its gateway
-counted, for good. ``lost``: a blob is gone for good."""
+lacks content of a segment. ``missing``: the index names bytes that do not exist. ``misfiled``: the search index
+contradicts a trajectory's row. ``undead``: the index lacks a deletion. ``short``: an accepted attempt lacks calls that
+its gateway counted, for good. ``lost``: a blob is gone for good."""
 
 _BEYOND_REPAIR: frozenset[str] = frozenset({"corrupt", "short", "lost"})
 
