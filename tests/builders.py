@@ -1,5 +1,9 @@
-"""Records as the gateway, tracer and worker write them, for tests that need an attempt but not its making."""
+"""Records as gateway, tracer and worker write them, for tests that need an attempt but not its making."""
 
+from collections.abc import Sequence
+
+from agent_layer.schema.codec import LogRecord
+from agent_layer.schema.group import Group
 from agent_layer.schema.ids import content_hash
 from agent_layer.schema.record import Logprobs, TokenIds
 from agent_layer.schema.reward import Reward
@@ -9,11 +13,99 @@ from agent_layer.schema.wire.trace import TraceContext
 from tracer import Rollout
 from tracer.testing import Captured
 
+__all__ = ["attempt", "attempt_with_everything", "call", "content", "group", "group_of_one", "rollout_with", "sampled"]
+
+
+def attempt(
+    trajectory_id: str,
+    *parts: LogRecord,
+    at: float = 1.0,
+    run: str = "r",
+    status: str = "completed",
+    score: float | None = None,
+    **started: object,
+) -> list[LogRecord]:
+    """Return the records of one attempt, oldest first, each a second after the one before.
+
+    Args:
+        parts: what it did between start and reward; see ``call`` and ``content``.
+        at: when it started.
+        status: "running": it has no end; only a completed attempt is accepted.
+        score: None: it has no reward.
+        started: fields of ``AttemptStarted``; ``group_id`` stands in ``Accepted``, too.
+    """
+    rollout_id, _, number = trajectory_id.rpartition("-")
+    own = {"trajectory_id": trajectory_id, "run": run}
+    rollout = {"rollout_id": rollout_id, "group_id": started.pop("group_id", None)}
+    num_calls = sum(isinstance(part, StepPart) and part.phase == "start" for part in parts)
+    ended_at = at + len(parts) + 1
+    records = [AttemptStarted(**own, **rollout, **{"task_id": "t"} | started, attempt=int(number), started_at=at)]
+    records += parts
+    if score is not None:
+        records.append(Reward(**own, reward_id=f"{trajectory_id}/r", at=ended_at, score=score))
+    if status != "running":
+        records.append(Outcome(**own, status=status, ended_at=ended_at + 1, num_calls=num_calls))
+    if status == "completed":
+        records.append(Accepted(**own, **rollout, accepted_at=ended_at + 2))
+    return records
+
+
+def call(
+    trajectory_id: str,
+    name: str = "a",
+    *actions: Action,
+    at: float = 2.0,
+    run: str = "r",
+    prompt: PromptDelta | None = None,
+    state: StepState | None = None,
+    **common: object,
+) -> list[StepPart]:
+    """Return start and end of a model call that the gateway saw, half a second apart.
+
+    Args:
+        actions: its choices; none: one without content.
+        common: fields of both parts.
+    """
+    own = {"trajectory_id": trajectory_id, "run": run, "call_id": f"{trajectory_id}/{name}", "source": "gateway"}
+    return [
+        StepPart(**own, **common, phase="start", at=at, prompt=prompt, state=state),
+        StepPart(**own, **common, phase="end", at=at + 0.5, status="ok", actions=list(actions) or [Action()]),
+    ]
+
+
+def sampled(*token_ids: int, version: int = 0, logprob: float = -0.5, **fields: object) -> Action:
+    """Return an answer of one policy version, with a log-probability for each token."""
+    return Action(
+        response_token_ids=TokenIds(token_ids),
+        logprobs=Logprobs([logprob] * len(token_ids)),
+        policy_versions=[(version, len(token_ids))],
+        **fields,
+    )
+
+
+def content(trajectory_id: str, body: bytes) -> Content:
+    return Content(trajectory_id=trajectory_id, hash=content_hash(body), body=body)
+
+
+def group(group_id: str, *trajectory_ids: str, closed_at: float = 9.0, **fields: object) -> Group:
+    members: Sequence[str] = list(trajectory_ids)
+    return Group(
+        **{"run": "r", "task_id": "t"} | fields, group_id=group_id, closed_at=closed_at, trajectory_ids=members
+    )
+
+
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 OUTER = "b7ad6b7169203331"
 MESSAGES = (b'{"role":"system","content":"be brief"}', b'{"role":"user","content":"what"}')
 TOOLS = b'[{"type":"function","function":{"name":"look"}}]'
 CALLS = [{"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"a":1}'}}]
+
+
+def group_of_one(task: str) -> list[LogRecord]:
+    """Return the records of a closed group of one accepted attempt, which names its task in what it said."""
+    name = f"{task}.0-0"
+    said = content(name, f"the secret of {task}".encode())
+    return [*attempt(name, said, task_id=task, group_id=task), group(task, name, task_id=task)]
 
 
 def attempt_with_everything(tid, at=100.0, score=1.0):

@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from redis import Redis
 
+from agent_layer.cli.main import main
 from agent_layer.engines.registry import Engine, EngineRegistry
 from agent_layer.infra.objects.filesystem import open_objects
 from agent_layer.infra.redis.client import open_redis
@@ -213,6 +214,23 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("model")
     write_model(directory, seed=0)
     return directory
+
+
+@pytest.fixture
+def agent_layer(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str, str]]:
+    """``agent_layer("query", "--run", "r")``: (exit status, stdout, stderr) of a command in this process."""
+    for name, value in settings.environment().items():
+        monkeypatch.setenv(name, value)
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["agent-layer", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return (ended.value.code, *capfd.readouterr())
+
+    return run
 
 
 @pytest.fixture(name="wait_until")

@@ -3,23 +3,15 @@
 import pytest
 from redis import Redis
 
-from agent_layer.schema.group import Group
-from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
 from agent_layer.store.consumers.claims import Claims, Consumer
 from agent_layer.store.index.deletion import apply_tombstones
 from agent_layer.store.segments.format import segment_key
 
-
-def group(group_id, closed_at, *trajectory_ids, split="train"):
-    return Group(
-        group_id=group_id, run="r", task_id="t", closed_at=closed_at, split=split, trajectory_ids=list(trajectory_ids)
-    )
+from ..builders import attempt, group
 
 
-def accepted(tid):
-    own = {"trajectory_id": tid, "run": "r"}
-    started = AttemptStarted(**own, rollout_id=tid[:-2], attempt=0, task_id="t", started_at=1.0)
-    return [started, Outcome(**own, status="completed", ended_at=2.0), Accepted(**own, rollout_id=tid, accepted_at=3.0)]
+def closed(group_id, closed_at, *trajectory_ids, **fields):
+    return group(group_id, *trajectory_ids, closed_at=closed_at, **fields)
 
 
 @pytest.fixture
@@ -39,7 +31,7 @@ def ids(deliveries):
 
 
 def test_splits_do_not_touch_each_other(write, store):
-    write(group("a", 1.0), group("b", 2.0, split="eval"), group("c", 3.0), group("d", 4.0, split="eval"))
+    write(closed("a", 1.0), closed("b", 2.0, split="eval"), closed("c", 3.0), closed("d", 4.0, split="eval"))
 
     def ready(member, **how):
         return list(store.follow("c", "r", wait_seconds=0, member=member, **how))
@@ -51,12 +43,12 @@ def test_splits_do_not_touch_each_other(write, store):
     assert held.group.group_id == "b"
     assert ready("two") == []
     assert ids(ready("both", split=None)) == ["d"]
-    write(group("late", 0.5, split="eval"), group("early", 0.6))
+    write(closed("late", 0.5, split="eval"), closed("early", 0.6))
     assert ids(ready("both", split=None)) == ["d", "late", "early"]
 
 
 def test_acknowledgements_and_claims_survive_a_rebuild(write, follow, store):
-    write(*(group(name, float(at)) for at, name in enumerate("ghijk")))
+    write(*(closed(name, float(at)) for at, name in enumerate("ghijk")))
     one = follow("one")
     done, held, _ = next(one), next(one), next(follow("other"))
     done.ack()
@@ -66,7 +58,7 @@ def test_acknowledgements_and_claims_survive_a_rebuild(write, follow, store):
     third = follow("third")
     assert ids(third) == ["j", "k"]
 
-    write(group("late", 0.1))
+    write(closed("late", 0.1))
     store.admin.reindex(drop=True)
     assert ids(one) == ["late"]
     assert ids(follow("other")) == ["i"]
@@ -74,7 +66,7 @@ def test_acknowledgements_and_claims_survive_a_rebuild(write, follow, store):
 
 
 def test_groups_that_somebody_else_acknowledges_do_not_come(write, follow, store):
-    write(group("g", 1.0), group("h", 2.0), group("i", 3.0))
+    write(closed("g", 1.0), closed("h", 2.0), closed("i", 3.0))
     held = next(follow("one"))
 
     store.acknowledge("c", "r", ["g", "h", "unknown"])
@@ -87,8 +79,8 @@ def test_groups_that_somebody_else_acknowledges_do_not_come(write, follow, store
 
 
 def test_a_trajectory_that_cannot_be_read_is_named_and_holds_nobody_up(write, store, follow):
-    spoiled = segment_key(store.keys, write(*accepted("a.0-0")))
-    write(*accepted("a.1-0"), group("g", 1.0, "a.0-0", "a.1-0"), group("h", 2.0))
+    spoiled = segment_key(store.keys, write(*attempt("a.0-0")))
+    write(*attempt("a.1-0"), closed("g", 1.0, "a.0-0", "a.1-0"), closed("h", 2.0))
     content = store.objects.get(spoiled)
     store.objects.put(spoiled, b"x" * len(content))
 
@@ -99,8 +91,8 @@ def test_a_trajectory_that_cannot_be_read_is_named_and_holds_nobody_up(write, st
 
 
 def test_deleted_trajectories_are_left_out_and_hold_nobody_up(write, store, follow):
-    write(*accepted("a.0-0"), *accepted("gone.0-0"), group("g", 1.0, "a.0-0", "gone.0-0"), group("h", 2.0, "gone.0-0"))
-    write(group("i", 3.0, "not-indexed.0-0"), group("j", 4.0), group("k", 0.5))
+    write(*attempt("a.0-0"), *attempt("gone.0-0"), closed("g", 1.0, "a.0-0", "gone.0-0"), closed("h", 2.0, "gone.0-0"))
+    write(closed("i", 3.0, "not-indexed.0-0"), closed("j", 4.0), closed("k", 0.5))
     held = [next(follow("other"))]
 
     apply_tombstones(store.redis, store.keys, ["gone.0-0", "group:j", "group:k"], 5.0)
@@ -114,11 +106,11 @@ def test_deleted_trajectories_are_left_out_and_hold_nobody_up(write, store, foll
 
 
 def test_one_group_that_waits_for_its_trajectories_holds_no_other_up(write, follow):
-    write(group("g", 1.0, "a.0-0"), group("h", 1.0), group("i", 1.0, "b.0-0"), group("j", 2.0))
+    write(closed("g", 1.0, "a.0-0"), closed("h", 1.0), closed("i", 1.0, "b.0-0"), closed("j", 2.0))
     one = follow("one")
     assert ids(one) == ["h", "j"]
 
-    write(*accepted("a.0-0"), group("late", 0.5))
+    write(*attempt("a.0-0"), closed("late", 0.5))
 
     assert ids(follow("one")) == ["h", "j", "late", "g"]
 
@@ -132,7 +124,7 @@ def test_an_answer_that_was_lost_is_given_again(write, settings, keys):
                 super().execute_command(*args, **options)
             return super().execute_command(*args, **options)
 
-    write(group("g", 1.0), group("h", 2.0))
+    write(closed("g", 1.0), closed("h", 2.0))
     client = Resending.from_url(settings.redis_url)
     claims = Claims(client, keys, Consumer("c", "r"), 30.0)
     claims.join()
@@ -143,7 +135,7 @@ def test_an_answer_that_was_lost_is_given_again(write, settings, keys):
 
 
 def test_a_look_costs_the_same_however_many_groups_were_acknowledged(write, follow, store, redis):
-    write(*(group(f"g{number:04}", float(number)) for number in range(2_000)))
+    write(*(closed(f"g{number:04}", float(number)) for number in range(2_000)))
     store.acknowledge("c", "r", [f"g{number:04}" for number in range(1_999)])
 
     def num_commands():

@@ -1,16 +1,12 @@
 """A shipper that is killed at any point of a commit leaves work that the next one does once."""
 
-import os
-import signal
 import sys
 from itertools import count
-from multiprocessing import get_context
 
 import pytest
-from redis import Redis
 
 from agent_layer.engines.policies import list_policies
-from agent_layer.infra.objects.filesystem import DirectoryObjects, open_objects
+from agent_layer.infra.objects.filesystem import open_objects
 from agent_layer.recorder import Recorder
 from agent_layer.schema.group import Group
 from agent_layer.schema.reward import Reward
@@ -24,43 +20,6 @@ from agent_layer.store.store import Store
 NUM_CALLS = 300
 """More than one script merges, so that a trajectory is entered by several."""
 DECIDED = {"kind": "accepted", "group_id": "", "run": "r", "at": "5.5"}
-
-
-class Fate:
-    """Kills this process at its n-th turn; a file lists the turns."""
-
-    def __init__(self, turn: int, diary) -> None:
-        self._left, self._diary = turn, diary
-
-    def turn(self, point: str) -> None:
-        self._left -= 1
-        if self._left < 0:
-            self._diary.write_text(point)
-            os.kill(os.getpid(), signal.SIGKILL)
-
-
-class DeadlyObjects(DirectoryObjects):
-    """A turn before an object is stored, and one after."""
-
-    fate: Fate
-
-    def put(self, key, content):
-        self.fate.turn("before PUT")
-        super().put(key, content)
-        self.fate.turn("after PUT")
-
-
-class DeadlyRedis(Redis):
-    """A turn before each command, and one after it was carried out."""
-
-    fate: Fate
-
-    def execute_command(self, *args, **options):
-        named = f"{args[0]} {str(args[1])[:8]}" if args[0] == "EVALSHA" else str(args[0])
-        self.fate.turn(f"before {named}")
-        answer = super().execute_command(*args, **options)
-        self.fate.turn(f"after {named}")
-        return answer
 
 
 def record_attempt(settings, redis, keys, number: int) -> str:
@@ -92,26 +51,19 @@ def record_attempt(settings, redis, keys, number: int) -> str:
 
 
 @pytest.fixture
-def ship_and_die(settings, redis, ship_here, tmp_path):
-    """``ship_and_die(turn)``: the point at which a shipper was killed; None: it came to its end before."""
+def ship_and_die(ship_here, killed_at):
+    """``ship_and_die(turn)``: the point at which a shipper was killed; None: it ended before."""
 
-    def work(turn: int) -> None:
-        fate = Fate(turn, tmp_path / "diary")
-        objects = DeadlyObjects(settings.dir / "objects")
-        deadly = DeadlyRedis(connection_pool=redis.connection_pool)
-        objects.fate = deadly.fate = fate
-        sys.addaudithook(lambda event, _: fate.turn("before the log goes") if event == "os.remove" else None)
-        DirectDestination.num_at_once = 1  # in this process: one log after the other, so that turns have an order
-        ship_here(objects, deadly)
+    def ship(redis, objects):
+        def note_removal(event, _):
+            if event == "os.remove":
+                redis.kill_point.reach("before the log goes")
 
-    def start(turn: int) -> str | None:
-        victim = get_context("fork").Process(target=work, args=(turn,))
-        victim.start()
-        victim.join()
-        assert victim.exitcode in (0, -signal.SIGKILL)
-        return (tmp_path / "diary").read_text() if victim.exitcode else None
+        sys.addaudithook(note_removal)
+        DirectDestination.num_at_once = 1  # in this process: one log after the other, so that points have an order
+        ship_here(objects, redis)
 
-    return start
+    return lambda turn: killed_at(turn, ship)
 
 
 @pytest.mark.timeout(300)

@@ -1,26 +1,18 @@
 """``store delete`` and ``store expire`` as users type them."""
 
-import sys
-
 import pytest
 
-from agent_layer.cli.main import main
 from agent_layer.dispatcher import connect
 from agent_layer.recorder.log import open_recorder
-from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
-from agent_layer.schema.step import Content
 from agent_layer.schema.task import Task
 from agent_layer.store import open_store
 
+from ...builders import attempt, content
+
 
 def attempt_of(tid, task, user, group=None):
-    own, rollout_id = {"trajectory_id": tid, "run": "r"}, tid.rpartition("-")[0]
-    yield AttemptStarted(
-        **own, rollout_id=rollout_id, attempt=0, task_id=task, started_at=1.0, labels={"user": user}, group_id=group
-    )
-    yield Content(trajectory_id=tid, hash="h", body=f"what {user} said".encode())
-    yield Outcome(**own, status="completed", ended_at=2.0)
-    yield Accepted(**own, rollout_id=rollout_id, accepted_at=3.0, group_id=group)
+    said = content(tid, f"what {user} said".encode())
+    return attempt(tid, said, task_id=task, labels={"user": user}, group_id=group)
 
 
 @pytest.fixture
@@ -30,22 +22,6 @@ def stored(settings):
     recorder.append(*attempt_of("x.0-0", "task-one", "user-seven"), *attempt_of("y.0-0", "task-two", "user-eight"))
     assert recorder.flush().pending == 0
     return open_store(settings)
-
-
-@pytest.fixture
-def agent_layer(settings, monkeypatch, capfd):
-    """``agent_layer("store", "delete", "x.0-0")`` gives (exit status, stdout, stderr)."""
-    for name, value in settings.environment().items():
-        monkeypatch.setenv(name, value)
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["agent-layer", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capfd.readouterr()
-        return ended.value.code, out, err
-
-    return run
 
 
 def ids(store):

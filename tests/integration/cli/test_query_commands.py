@@ -1,35 +1,22 @@
 """query, show, store and doctor as users type them."""
 
 import json
-import sys
 
 import pytest
 
-from agent_layer.cli.main import main
 from agent_layer.recorder.log import open_recorder
-from agent_layer.schema.record import Logprobs, TokenIds
-from agent_layer.schema.reward import Reward
-from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
-from agent_layer.schema.step import Action, Content, PromptDelta, StepPart, StepState
+from agent_layer.schema.record import TokenIds
+from agent_layer.schema.step import Content, PromptDelta, StepPart, StepState
 from agent_layer.schema.training import PolicyVersion
 from agent_layer.store import open_store
 
+from ...builders import attempt, call, sampled
+
 
 def attempt_of(tid, at, score):
-    own = {"trajectory_id": tid, "run": "r"}
-    part = {**own, "source": "gateway", "call_id": f"{tid}/a", "agent": "solver"}
-    answer = Action(
-        message={"role": "assistant", "content": "[3]"},
-        response_token_ids=TokenIds([3]),
-        logprobs=Logprobs([-0.5]),
-        policy_versions=[(2, 1)],
-    )
-    yield AttemptStarted(**own, rollout_id=tid[:-2], attempt=0, task_id="t", started_at=at)
-    yield StepPart(**part, phase="start", at=at, prompt=PromptDelta(delta=TokenIds([1, 2])), capture_level="tokens")
-    yield StepPart(**part, phase="end", at=at + 1, actions=[answer], status="ok")
-    yield Reward(**own, reward_id=tid, at=at + 2, score=score)
-    yield Outcome(**own, status="completed", ended_at=at + 3)
-    yield Accepted(**own, rollout_id=tid[:-2], accepted_at=at + 4)
+    answer = sampled(3, version=2, message={"role": "assistant", "content": "[3]"})
+    asked = {"prompt": PromptDelta(delta=TokenIds([1, 2])), "agent": "solver", "capture_level": "tokens"}
+    return attempt(tid, *call(tid, "a", answer, at=at, **asked), at=at, score=score)
 
 
 @pytest.fixture
@@ -40,22 +27,6 @@ def stored(settings):
     recorder.append(*policies, *attempt_of("x.0-0", 100.0, 0.0), *attempt_of("x.1-0", 200.0, 1.0))  # one segment
     assert recorder.flush().pending == 0
     return open_store(settings)
-
-
-@pytest.fixture
-def agent_layer(settings, monkeypatch, capfd):
-    """``agent_layer("query", "--run", "r")`` gives (exit status, stdout, stderr)."""
-    for name, value in settings.environment().items():
-        monkeypatch.setenv(name, value)
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["agent-layer", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capfd.readouterr()
-        return ended.value.code, out, err
-
-    return run
 
 
 def rows(answer):

@@ -1,11 +1,9 @@
 """Fixtures of the dispatcher: a queue, and short names for events of its rollouts."""
 
 import json
-import sys
 
 import pytest
 
-from agent_layer.cli.main import main
 from agent_layer.dispatcher import Dispatcher, Lease, Report
 from agent_layer.schema.task import Task
 
@@ -69,21 +67,6 @@ class Desk:
 @pytest.fixture
 def desk(redis, keys, settings):
     return Desk(redis, keys, settings)
-
-
-@pytest.fixture
-def agent_layer(settings, monkeypatch, capsys):
-    """``agent_layer("groups", "--run", "r")`` gives (exit status, out, err)."""
-    for name, value in settings.environment().items():
-        monkeypatch.setenv(name, value)
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["agent-layer", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        return (ended.value.code, *capsys.readouterr())
-
-    return run
 
 
 @pytest.fixture

@@ -4,10 +4,10 @@ import os
 import signal
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 
-from agent_layer.cli.main import main
 from agent_layer.errors import UnreachableError
 from agent_layer.export.otlp import OtlpSender
 from agent_layer.export.spans import make_trace
@@ -30,19 +30,9 @@ def record(settings, make_attempt):
 
 
 @pytest.fixture
-def export(settings, monkeypatch, capfd):
-    """``export("--run", "r")`` gives (exit status, stdout, stderr)."""
-    for name, value in settings.environment().items():
-        monkeypatch.setenv(name, value)
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["agent-layer", "export", "otlp", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capfd.readouterr()
-        return ended.value.code, out, err
-
-    return run
+def export(agent_layer):
+    """``export("--run", "r")``: (exit status, stdout, stderr) of ``export otlp``."""
+    return partial(agent_layer, "export", "otlp")
 
 
 def test_stored_attempts_arrive_as_spans(record, export, collector):

@@ -1,10 +1,7 @@
 """Fixtures of the store's commands: attempts with every kind of record, and the command."""
 
-import sys
-
 import pytest
 
-from agent_layer.cli.main import main
 from agent_layer.recorder.log import open_recorder
 from agent_layer.schema.ids import content_hash
 from agent_layer.schema.record import Logprobs, TokenIds
@@ -67,19 +64,3 @@ def record(settings):
 def make_attempt():
     """``make_attempt("x.0-0", …)`` gives the records of an attempt."""
     return attempt_of
-
-
-@pytest.fixture
-def agent_layer(settings, monkeypatch, capfd):
-    """``agent_layer("store", "check")`` gives (exit status, stdout, stderr)."""
-    for name, value in settings.environment().items():
-        monkeypatch.setenv(name, value)
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["agent-layer", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capfd.readouterr()
-        return ended.value.code, out, err
-
-    return run

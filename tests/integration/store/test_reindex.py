@@ -9,9 +9,9 @@ import threading
 import pytest
 
 from agent_layer.recorder import Recorder
-from agent_layer.schema.reward import Reward
-from agent_layer.schema.rollout import AttemptStarted, Outcome
 from agent_layer.store import open_store
+
+from ...builders import attempt
 
 NUM_SEGMENTS = 200
 REINDEX = [sys.executable, "-m", "agent_layer.cli", "store", "reindex", "--drop"]
@@ -24,10 +24,7 @@ open_store().admin.reindex(drop=True, progress=lambda *_: sys.stdin.readline())
 
 
 def attempt_of(number: int):
-    own = {"trajectory_id": f"r.{number}-0", "run": "r"}
-    yield AttemptStarted(**own, rollout_id=f"r.{number}", attempt=0, task_id="t", started_at=float(number))
-    yield Reward(**own, reward_id=f"w{number}", at=number + 1.0, score=number / 100)
-    yield Outcome(**own, status="completed", ended_at=number + 2.0)
+    return attempt(f"r.{number}-0", at=float(number), score=number / 100)
 
 
 def answers_of(store):

@@ -1,0 +1,56 @@
+"""Logs that name a deleted trajectory and are shipped afterwards store nothing of it."""
+
+import shutil
+
+import pytest
+
+from agent_layer.recorder import Recorder
+from agent_layer.store import open_store
+
+from ...builders import group_of_one
+from ...stored import stored_owners
+
+
+@pytest.fixture
+def store(settings):
+    return open_store(settings)
+
+
+@pytest.fixture
+def log(settings):
+    """``log(*tasks)``: writes one log with a group of each."""
+
+    def log(*tasks):
+        recorder = Recorder(settings)
+        recorder.append(*(record for task in tasks for record in group_of_one(task)))
+        recorder.close()
+
+    return log
+
+
+def test_a_log_that_is_shipped_again_stores_the_dead_no_more(store, settings, log, ship_here, tmp_path):
+    log("gone", "kept")
+    shutil.copytree(settings.log_dir, tmp_path / "copy")
+    ship_here()
+    store.admin.delete(task="gone")
+    shutil.copytree(tmp_path / "copy", settings.log_dir, dirs_exist_ok=True)
+
+    assert ship_here() == 1
+
+    assert stored_owners(store) == {"kept.0-0", "group:kept"}
+    assert store.count(task="gone") == 0
+    assert not store.redis.exists(store.keys.group("gone"))
+    assert store.get("kept.0-0").accepted
+    assert store.admin.check().findings == []
+
+
+def test_what_is_said_of_the_dead_alone_is_not_stored(store, log, ship_here):
+    log("gone")
+    ship_here()
+    store.admin.delete(task="gone")
+    log("gone")
+
+    ship_here()
+
+    assert stored_owners(store) == set()
+    assert store.admin.check().findings == []
