@@ -15,7 +15,7 @@ from ...builders import attempt, call, sampled
 
 def attempt_of(tid, at, score):
     answer = sampled(3, version=2, message={"role": "assistant", "content": "[3]"})
-    asked = {"prompt": PromptDelta(delta=TokenIds([1, 2])), "agent": "solver", "capture_level": "tokens"}
+    asked = {"prompt": PromptDelta(delta=TokenIds([1, 2])), "agent": "solver"}
     return attempt(tid, *call(tid, "a", answer, at=at, **asked), at=at, score=score)
 
 

@@ -14,7 +14,8 @@ from .conftest import await_shipped
 ROOT = Path(__file__).parents[3]
 AGENT = """
 import openai, tracer
-from agent_layer.local.scripted import ScriptedEngine, serve_in_thread
+from agent_layer.local.scripted.engine import ScriptedEngine
+from agent_layer.local.scripted.serving import serve_in_thread
 
 def answer(asked):
     if asked.text == "last":
