@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from agent_layer.gateway.rollouts.media import part_of
+from agent_layer.gateway.rollouts.media import stored_part
 from agent_layer.schema.step import Content
 from agent_layer.store.segments.blobs import BlobLimits, is_large
 
@@ -18,7 +18,7 @@ def is_blob(body):
 @pytest.mark.parametrize("kind", ["image/png", "audio/wav", "video/mp4; codecs=vp9", "application/pdf", ""])
 @pytest.mark.parametrize(("size", "expected"), [(200, False), (400, True)])
 def test_media_that_the_gateway_takes_out_is_known_again_whatever_it_is(kind, size, expected):
-    [taken_out] = part_of(json.dumps([f"data:{kind};base64,{'A' * 260}"]).encode()).media.values()
+    [taken_out] = stored_part(json.dumps([f"data:{kind};base64,{'A' * 260}"]).encode()).media.values()
 
     assert is_blob(taken_out.replace(b"A" * 260, b"A" * size)) is expected
 
