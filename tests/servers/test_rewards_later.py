@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_layer.cli.main import build
-from agent_layer.cli.query.reward import register
 from agent_layer.errors import BadInputError, NotFoundError
 from agent_layer.recorder import open_recorder
 from agent_layer.schema.record import Logprobs, TokenIds
@@ -189,10 +188,7 @@ def agent_layer(objects_settings, monkeypatch, capsys):
         monkeypatch.setenv(name, value)
 
     def run(*arguments):
-        app = build()
-        if "reward" not in [command.name or command.callback.__name__ for command in app.registered_commands]:
-            register(app)
-        app(arguments, standalone_mode=False)
+        build()(arguments, standalone_mode=False)
         return capsys.readouterr().out
 
     return run
