@@ -82,7 +82,7 @@ def content_of(path):
 def actor_of(worker_pid):
     """The actor's process, above the worker and its leash."""
     pid = parent_of(worker_pid)
-    while not any("WorkerPost" in word for word in command_of(pid)):
+    while not any("WorkerActor" in word for word in command_of(pid)):
         pid = parent_of(pid)
     return pid
 
@@ -111,7 +111,7 @@ def test_a_cluster_that_runs_shows_no_secret(cluster, start_worker, stack, names
     wait_until(lambda: len(names()) == 1, 100)
 
     assert "ALIVE" in (shown := cluster.actors())
-    assert "WorkerPost" in shown
+    assert "WorkerActor" in shown
     assert stack.settings.api_key not in shown
     key = stack.settings.api_key.encode()
     files = {path: content_of(path) for path in Path(cluster.session_dir).rglob("*") if path.is_file()}
