@@ -1,4 +1,4 @@
-"""This file holds the dispatcher as those see it who submit tasks, wait for them and look at them."""
+"""Client of the dispatcher: submits tasks, waits for their groups, shows and steers the queue."""
 
 import time
 from collections.abc import AsyncGenerator, Sequence
@@ -21,16 +21,16 @@ from agent_layer.schema import Task, make_group_id
 from agent_layer.settings import Settings, load_settings
 
 _MOST_GROUPS = 1000
-"""Open groups that are shown to whoever names none."""
+"""Open groups that a call without group ids returns."""
 _SMALLEST_WEIGHT, _LARGEST_WEIGHT = 0.001, 1000
-"""Turns are numbers that are added up: one run of a tiny weight would make those of all others too large to differ."""
+"""Turns add up: a run with a tiny weight would push the turns of all other runs beyond what a float can tell apart."""
 _LARGEST_QUOTA = 1_000_000
 _NAMES_PER_CALL = 256
 _GROUPS_PER_CALL = 32
 
 
 def connect(settings: Settings | None = None) -> "Dispatcher":
-    """Open the dispatcher of the settings' namespace; as a context manager, it closes its connections in the end.
+    """Open the dispatcher of the settings' namespace; as a context manager, it closes its connections on exit.
 
     Raises: UnreachableError: Redis does not answer.
     """
@@ -41,7 +41,7 @@ def connect(settings: Settings | None = None) -> "Dispatcher":
 class Dispatcher:
     """The queue of one namespace, from outside the workers. Threads may share it.
 
-    Whatever it is asked raises UnreachableError when Redis does not answer for ``retry_seconds``.
+    Every method raises UnreachableError when Redis does not answer for ``retry_seconds``.
     """
 
     def __init__(self, redis: Redis, settings: Settings) -> None:
@@ -57,7 +57,7 @@ class Dispatcher:
         self.close()
 
     def close(self) -> None:
-        """Close its connections to Redis."""
+        """Close the connections to Redis."""
         self._scripts.redis.close()
 
     def submit(
@@ -70,18 +70,18 @@ class Dispatcher:
         """Queue one group of rollouts for each task.
 
         Args:
-            tasks: what is to be done.
-            run: for all of them; None: what each task says.
-            group_size: for all of them; None: what each task says.
+            tasks: one group each.
+            run: of all tasks; None: the run that each task names.
+            group_size: of all groups; None: the size that each task names.
             round: the same task in the same round is queued once, however often it is submitted; another round
-                asks again.
+                queues it again.
 
         Returns:
             [num_tasks] group ids.
 
         Raises:
-            BadInputError: a task cannot be queued; none is then.
-            BackPressureError: the queue is full; submitting again goes on where it stopped.
+            BadInputError: a task cannot be queued; then none is queued.
+            BackPressureError: the queue is full; another call goes on where this one stopped.
         """
         changes: dict[str, str | int | None] = {"run": run, "group_size": group_size}
         changes = {name: value for name, value in changes.items() if value is not None}
@@ -96,11 +96,11 @@ class Dispatcher:
         """Wait until groups are closed.
 
         Args:
-            group_ids: None: those that are open now.
-            timeout: seconds; None: without end.
+            group_ids: None: the groups that are open now.
+            timeout: seconds; None: no limit.
 
-        Returns: the groups as they are then, those left out that the queue does not know; some are still open when
-            the time was up.
+        Returns: the groups as they are at the end, without those that the queue does not know; some are still open
+            when the time ran out.
         """
         deadline = time.monotonic() + timeout if timeout is not None else None
         ids = list(self.inspector.open_ids()) if group_ids is None else list(group_ids)
@@ -121,19 +121,19 @@ class Dispatcher:
     def finished(
         self, group_ids: Sequence[str] | None = None, run: str | None = None
     ) -> AsyncGenerator[GroupState, None]:
-        """Give groups as they close: ``async for group in dispatcher.finished(ids)``. Each comes once.
+        """Yield each group once, as it closes: ``async for group in dispatcher.finished(ids)``.
 
-        Groups that had closed before come first, as long as the dispatcher knows them: for a week. Any number of these
-        may go on at once. Whoever leaves the loop early calls ``aclose()`` on what this gave, or cancels its task.
+        Groups that closed earlier come first; the dispatcher knows them for a week. Any number of iterations may run
+        at once. A caller that leaves the loop early calls ``aclose()`` on the generator, or cancels its task.
 
         Args:
-            group_ids: which; the iteration ends when all of them have come. None: those that are open now.
-            run: instead of these, all of a run, also those that are submitted later; it goes on until it is closed.
-                ``store.follow`` gives groups with their trajectories, and remembers which were acknowledged.
+            group_ids: groups to wait for; the iteration ends after the last one. None: the groups that are open now.
+            run: instead of ids, all groups of a run, also those submitted later; the caller ends the iteration.
+                ``store.follow`` yields groups with their trajectories, and remembers which were acknowledged.
 
         Raises:
-            BadInputError: both are named.
-            NotFoundError: a group is named that the dispatcher does not know.
+            BadInputError: both ids and a run are named.
+            NotFoundError: the dispatcher does not know one of the groups.
             UnreachableError: Redis did not answer for ``retry_seconds``.
         """
         if run is not None:
@@ -144,54 +144,54 @@ class Dispatcher:
         return follow(self._scripts, Named(self._scripts, list(ids)))
 
     def groups(self, group_ids: Sequence[str] | None = None) -> list[GroupState]:
-        """Those groups that are known, or the oldest 1,000 open ones."""
+        """Return the groups that the dispatcher knows, or the oldest 1,000 open ones."""
         if group_ids is None:
             return self.inspector.groups([], _MOST_GROUPS)
         return list(self.inspector.groups_of(iter(group_ids)))
 
     def rollouts(self, group_ids: Sequence[str] | None = None) -> list[RolloutState]:
-        """Rollouts of those groups, or of the oldest 1,000 open ones."""
+        """Return the rollouts of these groups, or of the oldest 1,000 open ones."""
         if group_ids is None:
             return self.inspector.rollouts([], _MOST_GROUPS)
         return self.inspector.rollouts(group_ids, len(group_ids)) if group_ids else []
 
     def dead(self, limit: int = 100) -> list[RolloutState]:
-        """Rollouts that were given up, with their errors, newest first."""
+        """Return dead rollouts with their errors, newest first."""
         return self.inspector.dead([], limit)
 
     def retry_dead(self, rollout_ids: Sequence[str]) -> list[str]:
-        """Try rollouts again that were given up.
+        """Try dead rollouts again.
 
-        One whose group is still open goes back to its place. A group that was decided stays as it is: what died of it
-        is asked for again as a group of its own, under an id that follows from its own: twice asks once.
+        A rollout of an open group returns to its place in the queue. A closed group never changes: its dead rollouts
+        become a new group, whose id follows from theirs. A second call therefore queues nothing twice.
 
         Returns: ids of the groups in which they are tried.
-        Raises: NotFoundError: one is not dead, or was forgotten; none is tried again then.
+        Raises: NotFoundError: a rollout is not dead, or was forgotten; then none is tried again.
         """
         return retry_dead(self._scripts, rollout_ids)
 
     def drop_dead(self, rollout_ids: Sequence[str]) -> int:
-        """Forget rollouts that were given up; how many there were of these."""
+        """Forget dead rollouts; return how many of these there were."""
         return drop_dead(self._scripts, rollout_ids)
 
     def runs(self, runs: Sequence[str] = ()) -> list[RunState]:
-        """How these runs go, or all that were ever asked for."""
+        """Return the state of these runs, or of every run that was ever submitted."""
         return self.inspector.runs(runs)
 
     def workers(self) -> list[WorkerState]:
-        """Workers that were seen in the last day, longest silent first."""
+        """Return the workers that were seen in the last day, longest silent first."""
         return self.inspector.workers()
 
     def drain(self, workers: Sequence[str]) -> list[str]:
-        """Tell workers to claim nothing more and to end when what they run has ended; those that are known."""
+        """Let workers finish what they run, claim nothing more and exit; return the names that the queue knows."""
         return [name for page in batched(workers, _NAMES_PER_CALL) for name in self._scripts.drain(page)]
 
     def stats(self) -> QueueStats:
-        """How much is queued, delayed, leased and dead."""
+        """Count what is queued, delayed, leased and dead."""
         return self.inspector.stats()
 
     def cancel(self, group_ids: Sequence[str]) -> int:
-        """Cancel the rollouts of these groups that are not final; how many. The groups close with what they have."""
+        """Cancel what is not final in these groups, which close with what they have; return how many rollouts."""
         num_cancelled = at = 0
         while page := group_ids[at : at + _GROUPS_PER_CALL]:
             num, num_groups = self._scripts.cancel(page)
@@ -202,9 +202,9 @@ class Dispatcher:
         """Change how a run is served beside others of the same priority.
 
         Args:
-            run: whose share it is.
-            weight: it is given out in proportion to this; 1 at first.
-            quota: most leases at once; 0 takes the limit away.
+            run: name of the run.
+            weight: its leases are in proportion to this; 1 at first.
+            quota: most leases at once; 0 removes the limit.
 
         Raises: BadInputError: a number is out of bounds.
         """
@@ -220,42 +220,42 @@ class Dispatcher:
         self._scripts.share(run, weight, quota)
 
     def pause(self, run: str, *, running: bool = False, why: str = "") -> None:
-        """Give out no rollout of the run until it is resumed.
+        """Lease no rollout of the run until it is resumed.
 
         Args:
-            run: whose.
-            running: let attempts that run pause at their next step boundary, too, if their agents can; they go on later
-                as the same attempts. False: they go on.
-            why: shown to whoever asks.
+            run: name of the run.
+            running: running attempts pause, too, at their next step boundary, where their agents can; they go on later
+                as the same attempts. False: they run to their end.
+            why: shown in the state of the run.
         """
         self._scripts.pause(run, why, leased_too=running, if_it_goes=False)
 
     def resume(self, run: str) -> None:
-        """Give out rollouts of the run again."""
+        """Lease rollouts of the run again."""
         self._scripts.resume(run, "")
 
     def begin_pause(self, run: str, why: str) -> bool:
-        """Pause a run for a while, running attempts too, unless it is paused; ``end_pause`` ends it.
+        """Pause a run and its running attempts unless it is already paused; ``end_pause`` ends the pause.
 
-        Returns: False where somebody paused it before; it stays as it is then.
-        Raises: BadInputError: the reason is empty, by which the pause could not be told from those of others.
+        Returns: False where the run was paused already; its pause does not change.
+        Raises: BadInputError: the reason is empty; only a reason tells this pause from those of other callers.
         """
         _check_reason(run, why)
         return self._scripts.pause(run, why, leased_too=True, if_it_goes=True)
 
     def end_pause(self, run: str, why: str) -> bool:
-        """Let a run go on that was paused for this reason; failures before still count.
+        """Resume a run that is paused for this reason; earlier failures still count.
 
-        Returns: False where it is not: what others paused meanwhile stays paused.
+        Returns: False where it is not paused for this reason; the pause of another caller stays.
         Raises: BadInputError: the reason is empty.
         """
         _check_reason(run, why)
         return self._scripts.resume(run, why)
 
     def serve(self, run: str, policy_version: int) -> None:
-        """Say that calls of a run are answered by this policy version from now on: what waits for it is given out.
+        """Declare the policy version that answers a run's calls from now on.
 
-        A run of which nobody says this is given out by the versions that are registered.
+        Rollouts that wait for it become claimable. A run without this declaration uses the newest registered version.
         """
         self._scripts.serve(run, policy_version)
 

@@ -1,6 +1,6 @@
-"""This file holds how it is heard that groups close: at once, from a stream that keeps about the newest thousand.
+"""Closings of groups, followed at once from a stream that keeps about the newest thousand.
 
-Where more than that may have been missed, those groups are asked for that could have closed.
+A reader that may have missed more than that asks for every group that could have closed.
 """
 
 import asyncio
@@ -23,27 +23,27 @@ _Entries: TypeAlias = list[tuple[bytes, dict[bytes, bytes]]]
 _Streams: TypeAlias = list[tuple[bytes, _Entries]]
 
 _BLOCK_SECONDS = 1.0
-"""Longest wait for the stream; then lapsed leases are taken back, where no worker is left to do it."""
+"""Longest wait for the stream; then the reader reaps lapsed leases, in case no worker is left to do it."""
 _MOST_ENTRIES = 1024
 _ROWS = 128
-"""Groups that are asked for, and given on, together."""
+"""Groups that one page reads and yields."""
 _MOST_RECENT = 1 << 16
-"""Newest groups of a run that are remembered as given."""
+"""Newest groups of a run that are remembered as yielded."""
 _KNOWN_SECONDS = 8 * 86_400
-"""For so long the dispatcher knows closed groups, and a day more."""
+"""Seven days for which the dispatcher knows closed groups, and a day more."""
 _SLACK_SECONDS = 2.0
-"""Between the time of a stream's entry and the time that its group has as that of its closing."""
+"""Largest difference between the time of a stream's entry and its group's ``closed_at``."""
 
 
 class Heard(NamedTuple):
-    """What one look at the stream told."""
+    """What one read of the stream returned."""
 
     newest_id: str
-    """After which the next look goes on."""
+    """Entry after which the next read goes on."""
     closings: list[tuple[str, str]]
     """(group id, run), in order of closing."""
     is_whole: bool
-    """False: the stream forgot entries that nobody here had read."""
+    """False: the stream dropped entries that this reader had not read."""
 
 
 class Wanted(Protocol):
@@ -55,11 +55,11 @@ class Wanted(Protocol):
         ...
 
     def before(self) -> Iterator[list[GroupState]]:
-        """Those that have closed."""
+        """Yield those that have closed."""
         ...
 
     def told(self, after_id: str, heard: Heard) -> Iterator[list[GroupState]]:
-        """Those that have closed since, none a second time."""
+        """Yield those that have closed since, none a second time."""
         ...
 
 
@@ -102,7 +102,7 @@ class Named:
 
 
 class OfRun:
-    """All groups of a run, those of before as far as the dispatcher knows them."""
+    """All groups of a run, the earlier ones as far as the dispatcher knows them."""
 
     is_over = False
 
@@ -123,7 +123,7 @@ class OfRun:
         yield from self._give(group_id for group_id, run in heard.closings if run == self._run)
 
     def _since(self, seconds: float) -> Iterator[list[GroupState]]:
-        """What closed is in the outbox until it is in the index; so the outbox is read first."""
+        """Read the outbox first: a closed group stays in it until the index has it."""
         decided = list(self._decided_since(seconds))
         yield from self._give(self._indexed_since(seconds))
         yield from self._give(iter(decided))
@@ -158,10 +158,10 @@ class OfRun:
 
 
 async def follow(scripts: Scripts, wanted: Wanted) -> AsyncGenerator[GroupState, None]:
-    """Give groups as they close, each once, until no more will.
+    """Yield each group once, as it closes, until no other group will come.
 
     Raises:
-        NotFoundError: a group was named that the dispatcher does not know.
+        NotFoundError: the dispatcher does not know one of the named groups.
         UnreachableError: Redis did not answer for ``retry_seconds``.
     """
     name = scripts.keys.queue("closed")
@@ -180,7 +180,7 @@ async def follow(scripts: Scripts, wanted: Wanted) -> AsyncGenerator[GroupState,
 
 
 def newest_closed(redis: Redis, name: str) -> str:
-    """Id after which the stream has told nothing yet."""
+    """Return the id of the stream's newest entry."""
     found = cast("_Entries", redis.xrevrange(name, count=1))
     return found[0][0].decode() if found else "0-0"
 
@@ -193,7 +193,7 @@ def hear(redis: Redis, name: str, after_id: str, seconds: float) -> Heard:
 
 
 async def _hear(ear: AsyncRedis, redis: Redis, name: str, after_id: str) -> Heard:
-    """As ``hear``; while Redis is away, the patient client waits for it, or says in the end that it is."""
+    """Do as ``hear``; while Redis is away, the retrying client waits for it and raises when it stays away."""
     try:
         told = await ear.xread({name: after_id}, count=_MOST_ENTRIES, block=round(_BLOCK_SECONDS * 1000))
         first = await ear.xrange(name, count=1)

@@ -53,7 +53,7 @@ def drop_dead(scripts: Scripts, rollout_ids: Sequence[str]) -> int:
 
 
 def _ask_again(scripts: Scripts, group_id: str, dead: Sequence[RolloutState]) -> str:
-    """First ask, then forget: whoever dies in between asks for the same group again, which is known by then."""
+    """Submit first, then forget: a caller that dies in between submits the same group again, which is known by then."""
     task = QueueInspector(scripts).task(group_id)
     if task is None:
         raise NotFoundError(

@@ -133,7 +133,7 @@ def members_of(group: GroupState) -> Iterator[str]:
 
 
 def _weighed(groups: Sequence[GroupState]) -> Iterator[list[GroupState]]:
-    """Parts of the groups, with about so many rollouts in each that one call counts them."""
+    """Yield parts of the groups, each with about as many rollouts as one call counts."""
     part: list[GroupState] = []
     num_rollouts = 0
     for group in groups:

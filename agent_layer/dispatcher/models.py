@@ -8,7 +8,7 @@ from agent_layer.schema import Cause, Fill, Partial, RolloutStatus, Split, Task,
 
 Beat: TypeAlias = Literal["go", "pause", "cancel", "lost"]
 """Answer to a heartbeat: go on; let the attempt pause at its next step boundary, if it can; the rollout was cancelled;
-the lease is not held any more."""
+the worker no longer holds the lease."""
 
 LeaseEnding: TypeAlias = Literal["completed", "truncated", "pause", "retry", "release", "dead"]
 """How a lease ends. The first two accept the attempt. ``pause`` keeps it: it goes on from its checkpoint, under another
@@ -24,16 +24,16 @@ class Holding(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int
     group_id: str
     checkpoint: str | None = None
-    """From where the attempt goes on that another lease had begun; None: it begins."""
+    """Where the attempt goes on that began under another lease; None: it begins now."""
 
     @property
     def trajectory_id(self) -> str:
-        """Name of what this attempt leaves behind."""
+        """Id of the trajectory that this attempt leaves behind."""
         return make_trajectory_id(self.rollout_id, self.attempt)
 
 
 class Lease(Holding, frozen=True, kw_only=True):
-    """A holding, and what is to be done under it."""
+    """A holding, and the task to run under it."""
 
     task: Task
     queued_seconds: float
@@ -41,43 +41,43 @@ class Lease(Holding, frozen=True, kw_only=True):
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
-    """What one look at the queue gave, and what to wait for before the next."""
+    """What one look at the queue returned, and what to wait for before the next."""
 
     leases: list[Lease]
     unreadable: list[tuple[Holding, str]] = []
-    """Holdings whose task is none that this version knows, and why."""
+    """Holdings whose task this version cannot read, and why."""
     is_due: bool = False
-    """Nothing was leased, because leases lapsed or back-offs ended that are to be reaped before."""
+    """Nothing was leased: leases lapsed or back-offs ended, and must be reaped first."""
     wake_id: str = "0-0"
-    """Newest entry of the wake stream at the time of a look that gave nothing."""
+    """Newest entry of the wake stream when the look found nothing."""
     due_seconds: float | None = None
-    """After such a look: until a back-off or a lease ends; None when there is neither."""
+    """After a look that found nothing: until a back-off or a lease ends; None when there is neither."""
 
 
 class Beats(msgspec.Struct, frozen=True, kw_only=True):
     """Answers to one heartbeat."""
 
     is_draining: bool
-    """The worker is to claim nothing more, and to end when what it runs has ended."""
+    """The worker finishes what it runs, claims nothing more and exits."""
     leases: list[Beat]
-    """[num_leases] in the order in which they were named."""
+    """[num_leases] in the order of the heartbeat."""
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker says at the end of a lease."""
+    """What a worker reports at the end of a lease."""
 
     lease: Holding
     ending: LeaseEnding
     error: str = ""
-    """What went wrong, its cause first, as in ``infra: the gateway is gone``."""
+    """What went wrong, cause first, as in ``infra: the gateway is gone``."""
     cause: Cause | None = None
-    """Whose fault a failure is; None: the infrastructure's. Of an accepted attempt ``verifier``: its scorer failed."""
+    """Whose fault a failure is; None: the infrastructure's. On an accepted attempt, ``verifier``: its scorer failed."""
     usable: bool = True
-    """Of an accepted attempt: whether it has a reward, and so counts towards the size of its group."""
+    """Whether an accepted attempt has a reward, and so counts towards the size of its group."""
 
 
 def needs_of(task: Task) -> list[str]:
-    """Capabilities that a worker must have: those the task names, its agent and its environment. Sorted, no doubles."""
+    """Return what a worker must be capable of: the task's needs, its agent, its environment. Sorted, no duplicates."""
     implied = [f"{kind}:{name}" for kind, name in (("agent", task.agent), ("env", task.env)) if name is not None]
     return sorted({*task.needs, *implied})
 
@@ -90,11 +90,11 @@ class RolloutState(msgspec.Struct, frozen=True, kw_only=True):
     run: str
     status: RolloutStatus
     since: float
-    """Seconds since the epoch, UTC: when it was last queued, leased or ended."""
+    """Seconds since the epoch, UTC: when it was last queued or leased, or when it ended."""
     num_attempts: int
     """Attempts begun."""
     num_failures: int
-    """Attempts that count towards the greatest number."""
+    """Attempts that count towards ``max_attempts``."""
     worker: str | None = None
     """Its newest holder."""
     accepted: int | None = None
@@ -102,13 +102,13 @@ class RolloutState(msgspec.Struct, frozen=True, kw_only=True):
     errors: list[str] = []
     """What ended earlier leases, oldest first."""
     error_attempts: list[int] = []
-    """[num_errors] the attempt that each of them ended, or interrupted."""
+    """[num_errors] the attempt that each error ended or interrupted."""
     checkpoint: str | None = None
-    """From where its newest attempt can go on; None: from nowhere."""
+    """Where its newest attempt can go on; None: it would begin again."""
     lease_seconds: float | None = None
-    """Until its lease lapses; None: nobody holds it."""
+    """Until its lease lapses; None: no worker holds it."""
     delay_seconds: float | None = None
-    """Until it has waited out its back-off; None: it does not wait."""
+    """Until its back-off ends; None: it does not wait."""
 
 
 class GroupState(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,7 +125,7 @@ class GroupState(msgspec.Struct, frozen=True, kw_only=True):
     num_open: int
     """Rollouts that have no final status yet."""
     num_usable: int
-    """Accepted ones that have a reward."""
+    """Accepted rollouts that have a reward."""
     partial: Partial
     is_closed: bool
     queued_at: float
@@ -138,13 +138,13 @@ class GroupState(msgspec.Struct, frozen=True, kw_only=True):
     num_surplus: int = 0
     """Rollouts that were cancelled while they ran, because enough others had ended."""
     kept_seconds: float | None = None
-    """Mean time of the usable ones; None: there are none yet."""
+    """Mean time of the usable rollouts; None: there are none yet."""
     surplus_seconds: float | None = None
-    """Mean time that the cancelled ones had run; they would have taken longer."""
+    """Mean time that the surplus had run when it was cancelled; None: there was no surplus."""
 
 
 class RunState(msgspec.Struct, frozen=True, kw_only=True):
-    """One run as the dispatcher sees it. Counts are of rollouts unless they say otherwise, since the run began."""
+    """One run as the dispatcher sees it. Counts are of rollouts since the run began, where no other unit is named."""
 
     run: str
     weight: float
@@ -152,38 +152,38 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     quota: int | None = None
     """Most leases at once; None: no limit."""
     paused: str | None = None
-    """Why nothing of it is given out; empty when nobody said why, None while it goes."""
+    """Why none of its rollouts is leased; empty: paused without a reason, None: not paused."""
     is_failing: bool = False
     """It was paused because too many attempts failed."""
     num_queued: int
     num_delayed: int
-    """That wait out a back-off; an estimate where there are thousands, as is ``num_paused``."""
+    """Rollouts in back-off; an estimate where there are thousands, as is ``num_paused``."""
     num_paused: int
     num_leased: int
     num_accepted: int
     num_unusable: int
-    """Accepted ones without a reward."""
+    """Accepted rollouts without a reward."""
     num_cancelled: int
     num_surplus: int
     """Cancelled because enough others of their group had ended, some before they began."""
     num_dead: int
     num_lapsed: int
-    """Leases that ended because nobody kept them."""
+    """Leases that ended for lack of a heartbeat."""
     causes: list[tuple[str, int]]
     """Failed attempts by cause."""
     accepted_lately: int
     """In this minute and the four before it."""
     lately_seconds: float
-    """What ``accepted_lately`` covers: since the minute of the first of them, a minute at least."""
+    """Span of ``accepted_lately``: since the minute of the first one, a minute at least."""
     num_judged: int
-    """Newest attempts that ``failure_rate`` is of."""
+    """Newest attempts over which ``failure_rate`` is taken."""
     failure_rate: float | None = None
     """Share of the newest attempts that failed; None: there are none."""
     kept_seconds: float | None = None
     """Mean time of the usable rollouts of groups that had a surplus; None: there were none."""
     surplus_seconds: float | None = None
-    """Mean time that the surplus of these groups had run. Much longer than ``kept_seconds``: what is trained on is
-    biased towards what ends early."""
+    """Mean time that the surplus of these groups had run. Much longer than ``kept_seconds``: training is biased towards
+    rollouts that end early."""
 
 
 class WorkerState(msgspec.Struct, frozen=True, kw_only=True):
@@ -194,19 +194,19 @@ class WorkerState(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds since the epoch, UTC."""
     silent_seconds: float
     is_draining: bool
-    """It was told to end when what it runs has ended."""
+    """It finishes what it runs, claims nothing more and exits."""
     about: dict[str, str | int] = {}
-    """What the worker says of itself: target, slots, how many run."""
+    """What the worker reports about itself: target, slots, how many run."""
 
 
 class QueueStats(msgspec.Struct, frozen=True, kw_only=True):
     """How much the dispatcher holds, over all runs."""
 
     now: float
-    """Seconds since the epoch, UTC, by the clock that all other times are of."""
+    """Seconds since the epoch, UTC, by the server's clock, as all other times."""
     num_queued: int
     num_delayed: int
-    """Rollouts that wait out a back-off."""
+    """Rollouts in back-off."""
     num_paused: int
     num_leased: int
     num_dead: int
@@ -217,4 +217,4 @@ class QueueStats(msgspec.Struct, frozen=True, kw_only=True):
 HELD: Final[tuple[RolloutStatus, ...]] = ("leased", "running", "scoring", "sealing")
 """A worker has the rollout, and a lease on it."""
 OVER: Final[tuple[RolloutStatus, ...]] = ("completed", "truncated", "cancelled", "dead")
-"""Nothing more happens, unless somebody has a dead one tried again."""
+"""Final, except that ``retry_dead`` tries a dead rollout again."""

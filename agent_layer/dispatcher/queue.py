@@ -29,7 +29,7 @@ _MOST_DOUBLINGS = 6
 _ROWS_PER_CALL = 256
 """Rollouts that one script call leases, keeps or settles, so that no call holds up the server for long."""
 _MOST_PASSES = 16
-"""So many attempts of a task that cannot be read count as no failure, a lease's length apart: others may be newer."""
+"""Attempts at an unreadable task that count as no failure, ``lease_seconds`` apart: another worker may be newer."""
 _LONGEST_BLOCK_SECONDS = 1.0
 """A wait is cut into blocks of this length, well below any socket time limit."""
 _Entries: TypeAlias = tuple[bytes, list[tuple[bytes, object]]]
@@ -56,11 +56,11 @@ class WorkerQueue:
         """Lease up to ``num`` rollouts, and wait for the first one if there is none.
 
         Args:
-            worker: name under which the leases are shown.
-            num: most leases to give; above 256, 256.
-            capabilities: what the worker can do; rollouts that need more are left to others.
-            run: only rollouts of this run; empty: of any.
-            wait_seconds: how long to wait while there is none.
+            worker: name that the leases show.
+            num: most leases to return; above 256, 256.
+            capabilities: what the worker can do; rollouts that need more are left to other workers.
+            run: only rollouts of this run; empty: of any run.
+            wait_seconds: longest wait for the first one.
         """
         deadline = time.monotonic() + wait_seconds
         offered = list(capabilities)
@@ -78,14 +78,14 @@ class WorkerQueue:
             self._wait(claim.wake_id, min(left, claim.due_seconds or left))
 
     def heartbeat(self, worker: str, about: bytes, leases: Sequence[tuple[Lease, str]]) -> Beats:
-        """Keep leases and show the worker. Many leases are many calls, between which others are served.
+        """Renew leases and show the worker. Many leases take several calls, so that Redis serves others in between.
 
         Args:
-            worker: whose leases they are.
-            about: what the worker says of itself, a JSON object.
+            worker: holder of the leases.
+            about: what the worker reports about itself, a JSON object.
             leases: [num_leases] with the rollout's status: running, scoring or sealing.
 
-        Returns: what is to be done with each, and whether the worker is to end.
+        Returns: what to do with each lease, and whether the worker drains.
         """
         pages = list(batched(leases, _ROWS_PER_CALL)) or [[]]
         told = [self._scripts.heartbeat(worker, about, page, self.settings.lease_seconds) for page in pages]
@@ -95,14 +95,14 @@ class WorkerQueue:
         )
 
     def listen(self, worker: str, after_id: str, seconds: float) -> str:
-        """Wait until the worker has something to hear, such as that a rollout was cancelled: its next heartbeat tells.
+        """Wait until there is news for the worker, such as a cancelled rollout; its next heartbeat returns the news.
 
         Args:
-            worker: who waits.
-            after_id: what this gave before; at first '0-0'.
+            worker: name of the waiting worker.
+            after_id: what the call before returned; '0-0' at first.
             seconds: longest wait.
 
-        Returns: the same as ``after_id`` when there was nothing.
+        Returns: the id to pass next; ``after_id`` itself when there was no news.
         """
         name = self.keys.queue("calls", worker)
         block_ms = max(1, round(min(seconds, _LONGEST_BLOCK_SECONDS) * 1000))
@@ -110,10 +110,10 @@ class WorkerQueue:
         return told[0][1][-1][0].decode() if told else after_id
 
     def checkpoint(self, lease: Lease, name: str) -> str | None:
-        """Note from where the attempt may go on under another lease.
+        """Record where the attempt may go on under another lease.
 
         Returns: the name that this one replaces, for its owner to remove; None where it is the first.
-        Raises: LeaseLostError: somebody else holds the rollout, or it is decided.
+        Raises: LeaseLostError: another lease holds the rollout, or it is final.
         """
         told = self._scripts.checkpoint(lease, name)
         if isinstance(told, Refusal):
@@ -121,9 +121,9 @@ class WorkerQueue:
         return told
 
     def settle(self, reports: Sequence[Report]) -> list[LeaseLostError | None]:
-        """End leases, many in one step; None where the report was taken.
+        """End leases, many in one step; return None where the report was accepted.
 
-        Saying the same again is fine; an error tells who holds the rollout instead, and the attempt counts for nothing.
+        The same report may come twice. An error names the lease that holds the rollout; the refused attempt is void.
         """
         return [error for page in batched(reports, _ROWS_PER_CALL) for error in self._settle(page)]
 
@@ -131,8 +131,8 @@ class WorkerQueue:
         """Accept a sealed attempt, once and for all.
 
         Raises:
-            LeaseLostError: somebody else holds the rollout, or it is decided.
-            BadInputError: the outcome is not one that counts.
+            LeaseLostError: another lease holds the rollout, or it is final.
+            BadInputError: the outcome is neither completed nor truncated.
         """
         if outcome.status not in _ACCEPTING:
             raise BadInputError(
@@ -142,26 +142,26 @@ class WorkerQueue:
         self._settle_one(Report(lease=lease, ending=_ACCEPTING[outcome.status]))
 
     def fail(self, lease: Lease, cause: Cause, error: str, *, retryable: bool = True) -> None:
-        """Hand the rollout on after a back-off, or give it up when it failed too often or cannot succeed.
+        """Queue the rollout again after a back-off, or make it dead when it failed too often or cannot succeed.
 
-        Raises: LeaseLostError: somebody else holds the rollout, or it is decided.
+        Raises: LeaseLostError: another lease holds the rollout, or it is final.
         """
         ending: LeaseEnding = "retry" if retryable else "dead"
         self._settle_one(Report(lease=lease, ending=ending, cause=cause, error=f"{cause}: {error}"))
 
     def release(self, lease: Lease, error: str = "infra: the worker stopped") -> None:
-        """Hand the rollout on at once; this attempt does not count as a failure.
+        """Queue the rollout again at once; this attempt does not count as a failure.
 
-        Raises: LeaseLostError: somebody else holds the rollout, or it is decided.
+        Raises: LeaseLostError: another lease holds the rollout, or it is final.
         """
         self._settle_one(Report(lease=lease, ending="release", error=error))
 
     def reap(self) -> int:
-        """Take back lapsed leases, as every claim does before; how many."""
+        """Take back lapsed leases, as each claim does where some are due; return how many."""
         return self._scripts.reap()
 
     def leave(self, worker: str) -> None:
-        """Forget a worker that ends."""
+        """Forget a worker that exits."""
         queue = self.keys.queue
         self.redis.zrem(queue("workers"), worker)
         self.redis.hdel(queue("worker"), worker)
@@ -169,7 +169,7 @@ class WorkerQueue:
         self.redis.unlink(queue("calls", worker))
 
     def _pass_over(self, unreadable: Sequence[tuple[Holding, str]]) -> None:
-        """Leave tasks of a later version to workers that know it; what nobody knows fails in the end."""
+        """Leave tasks of a later version to newer workers; a task that no worker can read fails in the end."""
         reports: list[Report] = []
         for held, why in unreadable:
             _log.warning("task cannot be read by this version rollout=%s error=%s", held.rollout_id, why)
@@ -194,14 +194,14 @@ class WorkerQueue:
             raise error
 
     def _delay(self, report: Report) -> float:
-        """Seconds before the rollout may be claimed again; doubled by each attempt before this, whatever ended it."""
+        """Return seconds before the rollout may be claimed again, doubled by each earlier attempt, however it ended."""
         if report.ending != "retry":
             return 0.0
         return retry_delay(self.settings.retry_base_seconds, report.lease.attempt, self._jitter())
 
 
 def retry_delay(base_seconds: float, num_failed: int, jitter: float) -> float:
-    """Double it with each failure, up to 64 times the base, and draw from its upper half, so that retries spread out.
+    """Return a back-off that doubles with each failure, up to 64 times the base, drawn from its upper half.
 
     Args:
         base_seconds: the longest after the first failure.

@@ -21,7 +21,7 @@ _Answer: TypeAlias = tuple[bytes, bytes, bytes, int]
 
 _LUA = Path(__file__).parent / "lua"
 _LONGEST_WHY = 300
-"""Characters of why a task cannot be read: it may quote the task."""
+"""Most characters of the reason why a task cannot be read: it may quote the task."""
 
 _KEYS = ("q", "outbox", "group:", "t:", "dead", "policies:")
 """Families of ``queue_keys``, in its order."""
@@ -79,27 +79,27 @@ SUBMIT_SCRIPTS = (ADD, CANCEL, REAP, DEAD, RUN, DRAIN, INSPECT)
 
 
 class Rules(NamedTuple):
-    """When a rollout is given up, and when its run is paused."""
+    """When a rollout becomes dead, and when its run is paused."""
 
     max_attempts: int
     window: int
-    """Newest attempts of a run that are looked at."""
+    """Newest attempts of a run over which the failure rate is taken."""
     rate: float
-    """Share of them that may fail."""
+    """Share of the window that may fail."""
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
-    """Why something that was said of a lease was not taken."""
+    """Why the queue refused a change that carried a lease."""
 
     status: str
-    """Of the rollout; 'unknown' when the dispatcher has none of that name."""
+    """Status of the rollout; 'unknown' when the dispatcher has none of that name."""
     worker: str
     attempt: int
     """The newest attempt."""
 
 
 class Scripts:
-    """The atomic steps of one namespace's queue. Seconds go in and come out; the server's clock counts."""
+    """The atomic steps of one namespace's queue. Times are seconds by the server's clock."""
 
     def __init__(self, redis: Redis, keys: Keys, settings: Settings) -> None:
         self.redis = redis
@@ -120,7 +120,7 @@ class Scripts:
         self._inspect = INSPECT.load(redis)
 
     def add(self, groups: Sequence[tuple[str, Task]], max_queued: int) -> list[bool] | int:
-        """Queue (group id, task) pairs; True where the group is new. Or the number queued, if that leaves no room."""
+        """Queue (group id, task) pairs; return True for each new group, or the number queued when there is no room."""
         flat = [field for group_id, task in groups for field in _group_fields(group_id, task)]
         added = cast("list[int]", self._add(self._keys, [max_queued, *flat]))
         return added[1] if added[:1] == [-1] else [one == 1 for one in added]
@@ -135,7 +135,7 @@ class Scripts:
         run: str,
         is_reaped: bool = False,
     ) -> Claim:
-        """Lease up to ``num`` rollouts of a run, or of any when it is empty; nothing before what is due is reaped."""
+        """Lease up to ``num`` rollouts of a run (empty: of any run); lease none while something is due to be reaped."""
         arguments = [num, _ms(lease_seconds), worker, run, int(is_reaped), *capabilities]
         told = cast("_Leased | _NothingToLease | tuple[()]", self._claim(self._keys, arguments))
         if len(told) == 0:
@@ -152,12 +152,12 @@ class Scripts:
         return Beats(is_draining=own == b"drain", leases=[cast("Beat", answer.decode()) for answer in answers])
 
     def checkpoint(self, lease: Lease, name: str) -> str | Refusal | None:
-        """Note from where the attempt may go on; the name that this one replaces, None where it is the first."""
+        """Record where the attempt may go on; return the name that this one replaces, None where it is the first."""
         told = cast("_Answer", self._checkpoint(self._keys, [lease.rollout_id, lease.token, name]))
         return _refusal(*told) or told[1].decode() or None
 
     def settle(self, reports: Sequence[Report], delays: Sequence[float]) -> list[Refusal | None]:
-        """End leases; ``delays`` are seconds before each retry. None where the report was taken."""
+        """End leases; ``delays`` are seconds before each retry. Return None where the report was accepted."""
         flat = [
             field
             for report, delay in zip(reports, delays, strict=True)
@@ -171,36 +171,39 @@ class Scripts:
         return cast("int", self._reap(self._keys, [*self._rules, _ms(self.settings.lease_seconds)]))
 
     def cancel(self, group_ids: Sequence[str]) -> tuple[int, int]:
-        """Cancel what is not final; how many rollouts, and in how many of the groups: the others are still to come."""
+        """Cancel what is not final; return the number of rollouts, and of the groups that this call reached.
+
+        It takes groups in order; call again for the others.
+        """
         num, num_groups = cast("list[int]", self._cancel(self._keys, list(group_ids)))
         return num, num_groups
 
     def retry_dead(self, rollout_ids: Sequence[str]) -> list[str]:
-        """Try again where the group is open. Each: '' (done), 'closed' (it is not open) or 'unknown' (not dead)."""
+        """Queue dead rollouts of open groups again; return '' (done), 'closed' (its group) or 'unknown' (not dead)."""
         return [answer.decode() for answer in cast("list[bytes]", self._dead(self._keys, ["retry", *rollout_ids]))]
 
     def drop_dead(self, rollout_ids: Sequence[str]) -> int:
-        """Forget dead rollouts; how many there were."""
+        """Forget dead rollouts; return how many there were."""
         return cast("list[bytes]", self._dead(self._keys, ["drop", *rollout_ids])).count(b"")
 
     def pause(self, run: str, why: str, *, leased_too: bool, if_it_goes: bool) -> bool:
-        """Give out nothing of a run, and let what is leased pause, too, if asked; False where it was paused before."""
+        """Lease nothing more of a run, pause its leased rollouts if asked; return False where it was paused before."""
         return self._run(self._keys, ["pause", run, why, int(leased_too), int(if_it_goes)]) == 1
 
     def resume(self, run: str, why: str) -> bool:
-        """Give out what a run has again; False where it is not paused for this reason. Empty: for whichever."""
+        """Lease rollouts of a run again; return False where it is not paused for this reason. Empty: any reason."""
         return self._run(self._keys, ["resume", run, why]) == 1
 
     def serve(self, run: str, number: int) -> None:
-        """Give out what waits for this policy version."""
+        """Make rollouts claimable that wait for this policy version."""
         self._run(self._keys, ["serve", run, number])
 
     def share(self, run: str, weight: float | None, quota: int | None) -> None:
-        """Change how a run is served beside others; a quota of 0 is none."""
+        """Change how a run is served beside others; a quota of 0 removes the limit."""
         self._run(self._keys, ["share", run, "" if weight is None else repr(weight), "" if quota is None else quota])
 
     def drain(self, workers: Sequence[str]) -> list[str]:
-        """Tell workers to end; those that are known."""
+        """Let workers finish what they run and exit; return the names that the queue knows."""
         return [name.decode() for name in cast("list[bytes]", self._drain(self._keys, list(workers)))]
 
     def inspect(self, view: str, *arguments: str | int) -> bytes:

@@ -1,6 +1,6 @@
-"""This file holds how tasks are read from a file and checked before they are queued.
+"""Tasks before they are queued: read from a file, checked against bounds, compared with what was asked before.
 
-This file holds what becomes of tasks that ask what has been asked before: kept, left out, or refused.
+A task that repeats an input of the same run and split is kept, left out or refused, as the caller chooses.
 """
 
 import codecs
@@ -29,15 +29,15 @@ _LONGEST_ID = 96
 _LARGEST_GROUP = 4096
 _LARGEST_PRIORITY = 1000
 _PRIORITIES: dict[Split, int] = {"train": 0, "eval": -1}
-"""Of tasks that say nothing of it: what measures a run is not to delay it."""
+"""Priority of tasks that name none: evaluation must not delay training."""
 _LARGEST_VERSION = 1 << 31
 _LONGEST_SECONDS = 30 * 86_400
 _DEEPEST = 256
-"""Lists and objects inside each other. Readers take about 1,000, less the calls that they stand in."""
+"""Nested lists and objects. Readers take about 1,000, less the depth of their own calls."""
 
 
 class _Strict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Parent of what a person types: a misspelt field is an error, not a field nobody knows."""
+    """Parent of records that a person types: a misspelt field is an error, not an ignored field."""
 
 
 class _RewardLine(_Strict, frozen=True):
@@ -81,11 +81,11 @@ def read_tasks(path: Path, *, run: str, split: Split = "train", group_size: int 
 
     Args:
         path: the file.
-        run: that the tasks belong to.
-        split: of all tasks.
-        group_size: of all tasks; None: what each line says, else 1.
+        run: run of all tasks.
+        split: split of all tasks.
+        group_size: of all tasks; None: the size that each line names, else 1.
 
-    Raises: BadInputError: there is no such file, or a line is no task; it names the line.
+    Raises: BadInputError: there is no such file, or a line is no task; the error names the line.
     """
     try:
         lines = _lines(path)
@@ -95,7 +95,7 @@ def read_tasks(path: Path, *, run: str, split: Split = "train", group_size: int 
 
 
 def line_places(path: Path) -> list[str]:
-    """[num_tasks] where each task of a file stands."""
+    """Return the path and line of each task in a file: [num_tasks]."""
     lines = enumerate(_lines(path), start=1)
     return [f"{path} line {number}" for number, line in lines if line.strip()]
 
@@ -158,16 +158,16 @@ def check_task(task: Task, subject: str | None = None) -> Task:
 
 
 def num_launched(task: Task) -> int:
-    """Rollouts that the task is begun with."""
+    """Return the number of rollouts with which the task begins."""
     return task.group_size if task.launch is None else task.launch
 
 
 def check_lifetime(task: Task, score_seconds: float) -> None:
-    """Check that agent and scorer can be done while the task's sandbox lives.
+    """Check that agent and scorer can finish within the lifetime of the task's sandbox.
 
     Args:
         task: with its limits.
-        score_seconds: for tasks that say nothing of it.
+        score_seconds: for tasks that name no limit of their own.
 
     Raises: BadInputError: they cannot.
     """
@@ -245,21 +245,21 @@ def _parse(line: bytes, where: str, run: str, split: Split, group_size: int | No
 
 
 Known: TypeAlias = Literal["all", "refuse", "skip"]
-"""``all``: they are tasks like others. ``skip``: they are left out. ``refuse``: none of the tasks is taken."""
+"""What to do with known tasks. ``all``: queue them. ``skip``: leave them out. ``refuse``: queue none of the tasks."""
 
 
 def new_tasks(
     tasks: Sequence[Task], places: Sequence[str], known: Known, is_stored: Callable[[Task, str], bool]
 ) -> list[Task]:
-    """Choose the tasks that are to be queued.
+    """Return the tasks to queue.
 
     Args:
-        tasks: as they were read.
-        places: [num_tasks] where each stands, for the error.
-        known: what becomes of a task that asks what another one of them, or a stored one, has asked.
-        is_stored: whether one with the task's run and split and this input hash is stored.
+        tasks: in the order of the file.
+        places: [num_tasks] path and line of each, for the error.
+        known: what to do with a task whose input an earlier task or a stored one has.
+        is_stored: whether the store has a task with this task's run and split and this input hash.
 
-    Raises: BadInputError: one is known and that is refused; it names the first.
+    Raises: BadInputError: a task is known and ``known`` refuses it; the error names the first.
     """
     if known == "all":
         return list(tasks)

@@ -5,7 +5,7 @@
 -- Returns per group 1 (queued) or 0 (known before), or {-1, num_queued} when the queue is too full for all of them.
 
 local FIELDS = 13
-local LEAD = 256 -- places that a rollout gains by being expected to take twice as long; nobody waits for more than 16 times that
+local LEAD = 256 -- places that a rollout gains by being expected to take twice as long; at most 16 times that
 local MOST_DOUBLINGS = 16
 
 local function num_queued()
@@ -31,7 +31,8 @@ local function num_asked()
   return num
 end
 
--- Long rollouts begin first, so that nobody waits for them at the end. What nobody said and nobody saw counts as a second.
+-- Long rollouts begin first, so that they do not hold up the end of a run. A duration that is neither declared nor
+-- measured counts as one second.
 local function lead_of(run, task_id, expected_ms)
   local ms = tonumber(expected_ms) or tonumber(redis.call('HGET', key('took', run), task_id) or nil) or 1000
   local doublings = math.log(math.max(ms, 1) / 1000) / math.log(2)

@@ -1,7 +1,7 @@
--- Cancel all rollouts of groups that are not final yet; workers that run some of them are told at once.
+-- Cancel all rollouts of groups that are not final yet; their workers learn of it at once.
 --
 -- ARGV: group ids. Returns the number of rollouts that were cancelled, and of groups that were looked at: it stops
--- after some thousand rollouts, so that nobody waits for it.
+-- after some thousand rollouts, so that it does not hold up the server.
 
 local ENOUGH = 2048
 local num, num_groups = 0, 0

@@ -12,8 +12,8 @@ for at = 6, #ARGV do
   capable[ARGV[at]] = true
 end
 
--- The newest policy version by which a run's calls are answered. One that is registered may still have to be loaded, so
--- that what a trainer said counts; where none said anything, the newest that is registered.
+-- The newest policy version that answers a run's calls: the one that a trainer declared, because a registered version
+-- may not be loaded yet. Without a declaration, the newest registered one.
 local function newest_policy(run)
   if not newest[run] then
     newest[run] = tonumber(redis.call('HGET', key('book', run), 'served') or -1)
@@ -52,7 +52,7 @@ local function head_of(name)
   if not may_take(run, from_policy, needs) then
     return nil
   end
-  local found = redis.call('ZRANGE', key('ready', name), 0, 0, 'WITHSCORES') -- most give none: others go before
+  local found = redis.call('ZRANGE', key('ready', name), 0, 0, 'WITHSCORES') -- most lease none: others go first
   if not found[1] then
     redis.call('SREM', key('ready'), name)
     return nil
@@ -108,7 +108,7 @@ local function first_of(lines)
   return first
 end
 
--- Look at more of a ready set; at four times as many in all, for one that gives much.
+-- Look at more of a ready set; at four times as many in all, for one that yields much.
 local function look_further(head)
   local num = #head.found / 2
   for _, one in ipairs(redis.call('ZRANGE', key('ready', head.name), num, 4 * num - 1, 'WITHSCORES')) do
@@ -156,7 +156,7 @@ local function next_attempt(rollout, attempts)
   return attempt
 end
 
--- Tokens grow with the time: a server that lost its newest writes gives none of them out a second time.
+-- Tokens grow with the time: a server that lost its newest writes issues none of them a second time.
 local last_token = math.max(clock.token, TIME[1] * 1000000 + TIME[2])
 local LAPSES_AT = string.format('%d', NOW + ARGV[2])
 local leased = {}

@@ -1,7 +1,7 @@
 -- Try dead rollouts again where their group is still open, or forget them.
 --
 -- ARGV: 'retry' or 'drop', then rollout ids.
--- Returns per rollout '' (done), 'closed' (its group was decided: it can only be asked for anew) or 'unknown'.
+-- Returns per rollout '' (done), 'closed' (its group is: only a new group can try it again) or 'unknown'.
 
 local function retry(rollout, r)
   local group, run, ready, score = unpack(redis.call('HMGET', r, 'group', 'run', 'ready', 'score'))

@@ -1,4 +1,4 @@
--- Tell workers to claim nothing more and to end when what they run has ended.
+-- Let workers finish what they run, claim nothing more and exit.
 --
 -- ARGV: names of workers. Returns those that are known.
 

@@ -1,4 +1,4 @@
--- This file holds groups: launched, filled up again, rid of what is too much, and written down when they are decided.
+-- Groups: launched, filled up again, rid of their surplus, and written to the outbox when they close.
 --
 -- Several members of a group often end in one script: each group is read once and written once.
 
@@ -70,8 +70,8 @@ local function mean(total, num)
   return num > 0 and seconds(total / num) or ''
 end
 
--- Note how long its usable attempts took, and the bias of taking whoever comes first: how long the surplus had run that
--- was cut off.
+-- Note how long its usable attempts took, and how long its surplus had run when it was cut off: the two show the bias
+-- of taking what ends first.
 local function note_times(group)
   if group.usable > 0 then
     note_time(group.run, group.task_id, group.kept_ms / group.usable)
@@ -96,7 +96,7 @@ local function close_group(group)
     'num_usable', group.usable, 'fill', fill, 'num_surplus', group.num_cut,
     'kept_seconds', mean(group.kept_ms, group.usable), 'surplus_seconds', mean(group.cut_ms, group.num_cut))
   redis.call('HSET', g, 'closed_at', AT, 'num_accepted', #members, 'fill', fill, 'num_dead', num_dead)
-  if num_dead == 0 then -- whoever is dead may be tried again, for which the task is needed
+  if num_dead == 0 then -- a dead rollout needs its task to be tried again
     forget_group(g)
   end
   redis.call('ZREM', key('open'), group.name)
@@ -117,7 +117,7 @@ local function refill(group)
   end
 end
 
--- Give a rollout its final status; the last of a group closes it.
+-- Set the final status of a rollout; the last one of a group closes the group.
 local function finish(rollout, from, to, group, ...)
   move(rollout, from, to, 'at', AT, ...)
   group.open = group.open - 1

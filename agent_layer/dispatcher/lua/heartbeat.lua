@@ -1,4 +1,4 @@
--- Keep leases, and say that a worker lives.
+-- Renew leases, and record that a worker is alive.
 --
 -- ARGV: lease_ms, worker, its description as JSON, then per lease: rollout_id token status.
 -- Returns 'go' or 'drain' for the worker, then per lease 'go', 'pause' (its run is to pause), 'cancel' (the rollout was
@@ -18,7 +18,7 @@ local function keep(rollout, token, status)
   end
   kept[#kept + 1] = NOW + ARGV[1]
   kept[#kept + 1] = rollout
-  if may_move(found, status) then -- what was said before a later phase changes nothing
+  if may_move(found, status) then -- a report older than the current phase changes nothing
     move(rollout, found, status)
   end
   return pausing[run] and status == 'running' and 'pause' or 'go'

@@ -1,4 +1,4 @@
--- Show what the dispatcher holds. Writes nothing. Whoever calls it asks for so little at once that nobody waits for it.
+-- Show what the dispatcher holds. Writes nothing. Callers ask for small pages, so that no call holds up the server.
 --
 -- ARGV: what, then its arguments:
 --   groups    group ids

@@ -1,4 +1,4 @@
--- This file holds how leases end without a result: handed on, given up, cancelled, lapsed.
+-- Ends of leases without a result: released, retried, dead, cancelled, lapsed.
 
 local leaving = {} -- sorted set → rollouts that are to be taken out of it
 
@@ -29,7 +29,7 @@ local function write_all(rules)
   write_books(rules)
 end
 
--- What is said again of the same attempt is kept once: one that goes on may be passed over for days.
+-- A repeated error of the same attempt is kept once: an attempt with a checkpoint may be passed over for days.
 local function keep_error(r, error, attempt)
   local num = tonumber(redis.call('HGET', r, 'errors') or 0)
   local last, of = unpack(redis.call('HMGET', r, 'error:' .. num, 'error_attempt:' .. num))
@@ -59,11 +59,11 @@ local function hand_on(rollout, held, how)
   local status, ran = held.status, NOW - held.began
   if redis.call('HINCRBY', r, 'failures', how.counts and 1 or 0) >= how.max_attempts then
     redis.call('ZADD', key('dead'), NOW, rollout)
-    redis.call('HDEL', r, 'checkpoint') -- its attempt is over; who tries it again begins anew
+    redis.call('HDEL', r, 'checkpoint') -- its attempt is over; the next one begins without a checkpoint
     count(held.run, 'dead')
     finish(rollout, status, 'dead', group_named(held.group), 'token', '')
   elseif how.delay_ms > 0 then
-    queue_grew = true -- whoever waits looks again, and learns until when
+    queue_grew = true -- waiting workers look again, and learn when the delay ends
     move(rollout, status, 'queued', 'queued_at', AT, 'token', '', 'ran', ran)
     redis.call('ZADD', key('delayed'), NOW + how.delay_ms, rollout)
   else
@@ -72,8 +72,8 @@ local function hand_on(rollout, held, how)
   end
 end
 
--- Take a rollout out of wherever it waits or runs; how long its attempt ran, nil when it never began. A worker that runs
--- it is told; whether it still lives is known when its lease would have lapsed.
+-- Take a rollout out of wherever it waits or runs; return how long its attempt ran, nil when it never began. This wakes
+-- the worker that runs it; whether that worker is alive shows when the lease would have lapsed.
 local function withdraw(rollout, held)
   if held.token and held.token ~= '' then
     redis.call('ZADD', key('parting'), redis.call('ZSCORE', key('leases'), rollout) or NOW, rollout)

@@ -1,4 +1,4 @@
--- This file holds what all scripts of the queue share: keys, time, and the moves that a rollout may make.
+-- What all scripts of the queue share: keys, time, and the moves that a rollout may make.
 --
 -- KEYS[1] prefix of the dispatcher's keys, KEYS[2] the outbox, KEYS[3] and KEYS[4] what the keys of groups and of
 -- trajectories in the index begin with, KEYS[5] hash of what was deleted, KEYS[6] what the keys of policy versions begin
@@ -16,15 +16,15 @@
 --   parting        sorted set of rollouts that were cancelled while they were leased, by when the lease lapses
 --   dead           sorted set of rollouts that failed too often, by when the last attempt ended
 --   open           sorted set of groups that are not closed, by order of asking
---   paused_runs    hash: run → why; holds  set of those whose leased rollouts are told to pause, too
+--   paused_runs    hash: run → why; holds  set of those whose leased rollouts pause, too
 --   runs           set of all runs that ever were asked for
 --   book:<run>     hash: weight quota turn leased served is_failing, and counts of what became of its rollouts
 --   window:<run>   list of its newest attempts, newest first: 0 ended well, 1 failed; the first stop_failure_window count
 --   ended:<run>    hash: minute → rollouts that were accepted in it; took:<run>  hash: task → ms that an attempt takes
---   workers, worker  when each showed itself, what it said; draining  set of those who are told to end
---   calls:<worker> stream that wakes one worker; wake, closed  streams that wake whoever waits
---   seq            counter; clock  hash: newest token, turn that is served, heard: when somebody was, away and truce: leases
---                  that ran out after the one do not lapse before the other
+--   workers, worker  when each was seen, what it reported; draining  set of those that finish and exit
+--   calls:<worker> stream that wakes one worker; wake, closed  streams that wake waiting clients
+--   seq            counter; clock  hash: newest token, turn that is served, heard: about the time of the last
+--                  call, away and truce: leases that ran out after the one do not lapse before the other
 -- All times are milliseconds of this server's clock.
 
 local OUTBOX = KEYS[2]
@@ -36,8 +36,8 @@ local AT = string.format('%d', NOW) -- as it is written: Redis is slow to make a
 local KEEP_SECONDS = 86400 -- how long rollouts of a closed group can still be asked about
 local FINAL = { completed = true, truncated = true, cancelled = true, dead = true }
 
--- From which status a rollout may go to which. Whatever holds no lease is queued, paused or final. Each call of a script
--- makes this table anew, and texts cost less than tables.
+-- From which status a rollout may go to which. A rollout without a lease is queued, paused or final. Each call of a
+-- script makes this table again, and texts cost less than tables.
 local MOVES = {
   new = ' queued ',
   queued = ' leased cancelled ',
@@ -72,18 +72,19 @@ local function trajectory_id(rollout, attempt) -- as schema.ids.trajectory_id_of
   return rollout .. '-' .. attempt
 end
 
--- When a rollout is given up and its run paused, as three arguments say from there on.
+-- When a rollout becomes dead and its run is paused: three arguments, from there on.
 local function rules_at(at)
   return { max_attempts = tonumber(ARGV[at]), window = tonumber(ARGV[at + 1]), rate = tonumber(ARGV[at + 2]) }
 end
 
--- Whether who says this token has the rollout; '' is nobody's.
+-- Whether the lease with this token holds the rollout; '' holds none.
 local function holds(token, held)
   return token ~= '' and token == held
 end
 
--- Hear somebody; gives the clock. After a long silence this server may have been away: leases that ran out meanwhile lapse
--- only when all had the time to ask again. Who was gone before has had it: silence alone keeps no lease for ever.
+-- Record a call; return the clock. After a long silence this server may have been away: leases that ran out meanwhile
+-- lapse only after all workers had the time to ask again. A worker that was gone before gets no second grace: silence
+-- alone keeps no lease for ever.
 local function hear(lease_ms)
   local turn, token, heard, away, truce =
     unpack(redis.call('HMGET', key('clock'), 'turn', 'token', 'heard', 'away', 'truce'))
@@ -103,7 +104,7 @@ local function may_move(from, to)
   return MOVES[from]:find(' ' .. to .. ' ', 1, true) ~= nil
 end
 
--- Give a rollout another status, with what changes beside it. An illegal move is an error of ours: nothing is written.
+-- Change the status of a rollout, and other fields with it. An illegal move is an error of ours: nothing is written.
 local function move(rollout, from, to, ...)
   if not may_move(from, to) then
     error('rollout ' .. rollout .. ': expected a legal move, found ' .. from .. ' to ' .. to)

@@ -1,9 +1,9 @@
--- This file holds how rollouts become claimable, and how those are woken who wait for them.
+-- How rollouts become claimable, and how waiting workers wake.
 
 local MOST_AT_ONCE = 4000 -- Lua hands on 8000 arguments at most
 local queue_grew = false
 
--- Wake whoever waits for rollouts, once a script is enough: they look again at all ready sets.
+-- Wake the workers that wait for rollouts. Once per script is enough: they look again at all ready sets.
 local function wake()
   if queue_grew then
     redis.call('XADD', key('wake'), 'MAXLEN', '~', '64', '*', 'at', AT)
@@ -12,7 +12,7 @@ end
 
 local called = {}
 
--- Make one worker's heartbeat come at once: it has something to hear.
+-- Make one worker's heartbeat come at once: there is news for it.
 local function call(worker)
   if called[worker] then
     return

@@ -1,6 +1,7 @@
 -- Take back lapsed leases and put back what has waited out its back-off.
 --
--- ARGV: max_attempts, window, rate, lease_ms. Returns the number of lapsed leases; a hundred at most, so that nobody waits for it.
+-- ARGV: max_attempts, window, rate, lease_ms. Returns the number of lapsed leases; a hundred at most, so that
+-- no call holds up the server.
 
 local RULES = rules_at(1)
 

@@ -1,4 +1,4 @@
--- Say how a run is to be served.
+-- Change how a run is served.
 --
 -- ARGV: what, run, then its arguments:
 --   pause   why, 1 when its leased rollouts are to pause too, 1 when it is only to be paused if it goes
@@ -34,7 +34,8 @@ elseif ARGV[1] == 'resume' then
   end
   redis.call('HDEL', key('paused_runs'), RUN)
   redis.call('SREM', key('holds'), RUN)
-  if ARGV[3] == '' then -- what failed before counts no more; whoever ends a pause of their own has not looked into it
+  -- Earlier failures count no more, unless a client ends its own pause: that client has not looked into them.
+  if ARGV[3] == '' then
     redis.call('DEL', key('window', RUN))
     redis.call('HDEL', book, 'is_failing')
   end

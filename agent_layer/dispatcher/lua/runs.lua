@@ -1,7 +1,7 @@
--- This file holds the books of runs: what became of their rollouts, and when one has to be paused. What a script notes
--- is written once, at its end: every write goes into the append-only file by itself.
+-- Books of runs: what became of their rollouts, and when a run has to be paused. What a script notes is written once,
+-- at its end: every write goes into the append-only file by itself.
 
-local MOST_TASKS = 100000 -- of which a run remembers how long they took
+local MOST_TASKS = 100000 -- whose durations a run remembers
 local counted, ended, took = {}, {}, {}
 
 -- Count something for a run.
@@ -58,8 +58,8 @@ local function num_failed(run, window)
   return num
 end
 
--- A run of which too many of the newest attempts failed is paused: something is broken, and trying on would only use up
--- its tasks. rules is {max_attempts, window, rate}.
+-- Pause a run when too many of its newest attempts failed: something is broken, and trying on would only use up its
+-- tasks. rules is {max_attempts, window, rate}.
 local function judge(run, ends, rules)
   local length = redis.call('LPUSH', key('window', run), unpack(ends))
   if length > rules.window then

@@ -3,8 +3,8 @@
 -- ARGV: max_attempts, window, rate, then per report: rollout_id token ending cause error delay_ms usable.
 -- ending is completed or truncated (accepted), pause (the attempt goes on later), retry (counts as a failure), release
 -- (does not), dead (never again). usable is 1 when the attempt counts towards its group.
--- Returns per report {'yes', '', '', 0} or {'no', status, worker, newest attempt}. The same report said again by its
--- owner is answered yes.
+-- Returns per report {'yes', '', '', 0} or {'no', status, worker, newest attempt}. The same report, repeated by its
+-- owner, is answered yes.
 
 local FIELDS = 7
 local YES = { 'yes', '', '', 0 }
@@ -31,7 +31,7 @@ local function accept(rollout, held, report)
   end
 end
 
--- Pause an attempt that can go on; whether it can.
+-- Pause an attempt that can go on; return whether it can.
 local function pause(rollout, held, said)
   local checkpoint, ready, score = unpack(redis.call('HMGET', key('r', rollout), 'checkpoint', 'ready', 'score'))
   if not checkpoint or not may_move(held.status, 'paused') then
@@ -55,7 +55,7 @@ local function apply(rollout, held, report)
   local r, counts = key('r', rollout), ending == 'retry' or ending == 'dead'
   redis.call('HSET', r, 'ended', report.said)
   if counts then
-    redis.call('HDEL', r, 'checkpoint') -- begins anew
+    redis.call('HDEL', r, 'checkpoint') -- the next attempt begins without it
   end
   hand_on(rollout, held, { error = report.error, cause = report.cause ~= '' and report.cause or 'infra', counts = counts,
     max_attempts = ending == 'dead' and 1 or RULES.max_attempts, delay_ms = tonumber(report.delay_ms) })

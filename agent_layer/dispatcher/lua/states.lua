@@ -1,4 +1,4 @@
--- This file holds the states that are shown, of rollouts, groups, workers and runs, as states.py has them.
+-- States of rollouts, groups, workers and runs, with the fields of the records in models.py.
 
 local function hash(name)
   local flat, map = redis.call('HGETALL', name), {}
@@ -78,7 +78,7 @@ local function add_to(map, name, by)
   map[name] = (map[name] or 0) + by
 end
 
--- What is in a set, by run. Of a large one only so many are looked at, and the others taken to be like them.
+-- Count the members of a set, by run. A large set is sampled, and the other members are taken to be like the sample.
 local function members_by_run(set)
   local counts, ids = {}, redis.call('ZRANGE', key(set), 0, MOST_COUNTED - 1)
   for _, rollout in ipairs(ids) do
