@@ -165,7 +165,7 @@ def _listens(path: Path) -> bool:
 
 
 def _end(server: SupervisedProcess) -> None:
-    """End a server whose data nobody wants, at once."""
+    """Kill a server at once; its data is no longer needed."""
     leash = server.process.pid
     for child in Path(f"/proc/{leash}/task/{leash}/children").read_text().split():
         os.kill(int(child), signal.SIGKILL)
