@@ -76,7 +76,7 @@ PANELS: Final[dict[str, tuple[Command, ...]]] = {
             (
                 Command(
                     "drain",
-                    "Tell workers to claim nothing more, and to exit when their rollouts have ended.",
+                    "Drain workers: they claim nothing more, and exit when their rollouts have ended.",
                     f"{_QUEUE}.workers:drain",
                 ),
             ),
@@ -266,4 +266,4 @@ PANELS: Final[dict[str, tuple[Command, ...]]] = {
         ),
     ),
 }
-"""Commands by the panel of ``--help`` in which they stand."""
+"""Commands by their panel in ``--help``."""

@@ -18,7 +18,7 @@ _OTHER_PACKAGES = ("envs", "tracer", "trainer_adapter")
 
 
 class _Loaded(Protocol):
-    """What of a command a deferred one needs; typer hides the common class of commands and groups."""
+    """Part of a command that a deferred one calls; typer hides the common class of commands and groups."""
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: typer.Context | None = None, **extra: object
@@ -28,7 +28,7 @@ class _Loaded(Protocol):
 
 
 class DeferredCommand(TyperCommand):
-    """A line of the table of commands. Parsing its arguments imports the command and goes on with that."""
+    """A line of the table of commands. Parsing its arguments imports the command and hands them to it."""
 
     def __init__(self, command: Command) -> None:
         super().__init__(command.name, help=command.summary)
@@ -49,7 +49,7 @@ class DeferredCommand(TyperCommand):
 
 
 def load_command(command: Command) -> TyperCommand | TyperGroup:
-    """Import a command; of a group, its parts stay deferred.
+    """Import a command; the parts of a group stay deferred.
 
     Raises: BadInputError: it needs a package that is not installed, or that a folder of the user shadows.
     """
@@ -117,7 +117,7 @@ def _fill_help(app: typer.Typer) -> None:
 
 
 def _split_examples(text: str) -> tuple[list[str], list[str]]:
-    """Paragraphs, each in one line; and lines of examples, from paragraphs that begin with a command."""
+    """Return paragraphs, each as one line; and lines of examples, from paragraphs that begin with a command."""
     paragraphs: list[str] = []
     examples: list[str] = []
     for part in text.split(_EMPTY_LINE):

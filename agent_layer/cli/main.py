@@ -26,7 +26,7 @@ EXIT_STOPPED = 130
 
 
 class _Commands(TyperGroup):
-    """Our commands and those of plug-ins, none of which is imported before it is called."""
+    """Our commands and those of plug-ins; each is imported when it is called."""
 
     def __init__(self, **attributes: object) -> None:
         super().__init__(**attributes)  # pyright: ignore[reportArgumentType]  # as typer passes them
@@ -40,7 +40,7 @@ class _Commands(TyperGroup):
         return super().list_commands(ctx)  # pyright: ignore[reportArgumentType]
 
     def get_command(self, ctx: typer.Context, cmd_name: str) -> TyperCommand | None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Return a command that is imported when it parses its arguments; None: there is none of this name."""
+        """Return a command that is imported when it parses its arguments; None: the name is unknown."""
         if cmd_name not in self.commands:
             self._add_plugins()
         return super().get_command(ctx, cmd_name)  # pyright: ignore[reportArgumentType, reportReturnType]
@@ -92,7 +92,7 @@ def main() -> None:
         sys.exit(EXIT_FAILED)
     except KeyboardInterrupt:  # while a command is being imported; later, typer ends it in the same way
         sys.exit(EXIT_STOPPED)
-    except UnicodeEncodeError as error:  # bytes of an argument that are no text arrive as lone surrogates
+    except UnicodeEncodeError as error:  # bytes of an argument that are not UTF-8 arrive as lone surrogates
         _print_error(BadInputError(f"{error.object!r}: expected text in UTF-8, found other bytes; write it in UTF-8"))
         sys.exit(EXIT_BAD_INPUT)
     except ModuleNotFoundError as error:  # some commands import what an extra brings when they run
@@ -101,7 +101,7 @@ def main() -> None:
 
 
 def _directory_first(arguments: Sequence[str]) -> list[str]:
-    """Let ``--dir`` stand anywhere before a ``--``: it is global, whichever command it is typed behind."""
+    """Move ``--dir`` to the front, from anywhere before a ``--``: it is global, whichever command it follows."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
     ours, theirs = list(arguments[:end]), list(arguments[end:])
     if "--dir" not in ours[1:-1]:

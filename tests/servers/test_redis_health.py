@@ -17,7 +17,7 @@ def test_a_server_that_runs_is_asked(start_redis, name):
         admin.config_set("maxmemory-policy", "allkeys-lru")
         guarded = list(look_at_redis(Settings(redis_url=url.replace("//", "//:secret@"))))
 
-    assert open_to_all["whoever reaches 127.0.0.1 may do everything in it"] == "note"
+    assert open_to_all["every client that reaches 127.0.0.1 may do everything in it"] == "note"
     assert any("known holes" in finding for finding in open_to_all) == (name == "carried")
     assert [one.state for one in guarded if "maxmemory-policy" in one.finding] == ["bad"]
     assert not any("may do everything" in one.finding or "secret" in one.finding for one in guarded)

@@ -33,7 +33,7 @@ WhichStep: TypeAlias = Annotated[
 ]
 _WAIT_SECONDS = 0.5
 _REWRITE_SECONDS = 2.0
-"""Between two rounds of ``--follow``: each writes a part of up to 16 MB again."""
+"""Between two rounds of ``--follow``; each round rewrites a part of up to 16 MB."""
 
 
 @takes_filters
@@ -129,7 +129,7 @@ def _follow(writer: "DatasetWriter", is_stopped: Callable[[], bool]) -> None:
 
 @contextmanager
 def _stopping() -> Generator[Callable[[], bool]]:
-    """Let what is being written be finished at the first Ctrl-C or SIGTERM; the second one ends at once."""
+    """Finish the current write at the first Ctrl-C or SIGTERM; end at once at the second."""
     asked: list[int] = []
 
     def ask(number: int, _: FrameType | None) -> None:
@@ -145,13 +145,13 @@ def _stopping() -> Generator[Callable[[], bool]]:
 
 
 def _written(filters: Filters) -> dict[str, object]:
-    """The filters as JSON gives them back."""
+    """Return the filters as they are after a round trip through JSON."""
     asked = {name: value for name, value in filters.items() if value is not None}
     return msgspec.json.decode(msgspec.json.encode(asked), type=dict[str, object])
 
 
 def _dated(filters: Filters, made_at: float) -> Filters:
-    """Let spans such as ``2h`` count back from when the dataset was made, however often it is taken up again."""
+    """Count spans such as ``2h`` back from when the dataset was made, so that a continued export selects the same."""
     dated: Filters = {**filters}
     if isinstance(since := filters.get("since"), str):
         dated["since"] = parse_time(since, "since", made_at)
@@ -173,7 +173,7 @@ def _write_lines(file: IO[bytes], lines: Iterable[bytes], num_lines: int) -> Non
 
 
 class _LeftOut:
-    """Says which trajectories could not be read, and ends the command with 1 where there were any."""
+    """Trajectories that could not be read: prints each, and ends the command with 1 if there was one."""
 
     def __init__(self) -> None:
         self._any = False
@@ -200,7 +200,7 @@ def import_messages(
 ) -> None:
     """Import OpenAI-style messages, or requests with responses, as text. Each file is imported once.
 
-    Every line is checked first; where one cannot be read, nothing is imported.
+    Every line is checked first; if one cannot be read, nothing is imported.
     """
     name, kind = check_name(run or context.obj.run, "run"), check_name(task_type, "task type")
     num_lines = 0
@@ -224,7 +224,7 @@ def import_messages(
 
 
 def _lines(file: Path) -> Iterator[tuple[int, bytes]]:
-    """Lines that are not empty, with their numbers."""
+    """Yield the lines that are not empty, with their numbers."""
     try:
         with file.open("rb") as opened:
             yield from ((number, line) for number, line in enumerate(opened, start=1) if line.strip())
@@ -235,7 +235,7 @@ def _lines(file: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def _is_known(store: Store, trajectory_id: str) -> bool:
-    """Whether it is stored, or was and has been deleted."""
+    """Return whether the trajectory is stored, or was stored and deleted."""
     if store.redis.hexists(store.keys.dead, owner_hash(trajectory_id)):
         return True
     try:

@@ -1,4 +1,4 @@
-"""This file holds the commands that hand stored trajectories to other systems: ``export otlp``."""
+"""Commands that send stored trajectories to other systems: ``export otlp``."""
 
 import signal
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,9 +27,9 @@ def otlp(
     task: Annotated[str | None, typer.Option()] = None,
     since: Annotated[str | None, typer.Option(help="Started then or later: RFC 3339 in UTC, or 2h, 3d ago.")] = None,
     accepted: Annotated[bool, typer.Option("--accepted/--any", help="Only what counts for its rollout.")] = False,
-    contents: Annotated[bool, typer.Option("--contents", help="Also what was said and what tools answered.")] = False,
-    follow: Annotated[bool, typer.Option("--follow", help="Go on with those that end from now on.")] = False,
-    consumer: Annotated[str, typer.Option(help="Name under which --follow remembers how far it came.")] = "otlp",
+    contents: Annotated[bool, typer.Option("--contents", help="Include messages, and what tools answered.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", help="Then send each trajectory when it ends.")] = False,
+    consumer: Annotated[str, typer.Option(help="Name under which --follow stores its position.")] = "otlp",
 ) -> None:
     """Send finished trajectories as OpenTelemetry spans (GenAI conventions) to an OTLP/HTTP endpoint."""
     settings: Settings = context.obj
@@ -48,7 +48,7 @@ def otlp(
 
 
 def _follow(store: Store, sender: OtlpSender, feed: Feed, *, contents: bool) -> None:
-    """Send what ends, for ever; what the endpoint does not take is kept for later."""
+    """Send trajectories as they end, until interrupted; retry those that the endpoint does not take."""
     wait_seconds = _WAIT_SECONDS
     while True:
         batch = feed.wait_changed(wait_seconds)[:_BATCH]
@@ -67,7 +67,7 @@ def _send(store: Store, sender: OtlpSender, trajectory_ids: Sequence[str], *, co
 
 
 def _read(store: Store, trajectory_id: str, *, contents: bool) -> Iterator[ExportedTrace]:
-    """Give the trajectory's trace; none, with a word about it, where it cannot be read."""
+    """Yield the trajectory's trace; if it cannot be read, print why and yield nothing."""
     try:
         yield make_trace(store.get(trajectory_id, blobs=contents), contents=contents)
     except (CorruptRecordError, NotFoundError) as error:

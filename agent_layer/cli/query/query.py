@@ -1,4 +1,4 @@
-"""This file holds the commands that list trajectories and show them: ``query`` and ``show``."""
+"""Commands that list trajectories and show them: ``query`` and ``show``."""
 
 from collections.abc import Iterator
 from typing import Annotated, Literal, cast
@@ -27,9 +27,9 @@ def query(
         str, typer.Option(help="newest, oldest, reward (best first) or policy (latest first).")
     ] = "newest",
     limit: Annotated[int, typer.Option()] = 32,
-    cursor: Annotated[str | None, typer.Option(help="Go on after a page: the cursor that it ended with.")] = None,
-    count: Annotated[bool, typer.Option("--count", help="Only say how many there are.")] = False,
-    explain: Annotated[bool, typer.Option("--explain", help="Say how the answer is found, not the answer.")] = False,
+    cursor: Annotated[str | None, typer.Option(help="Continue after a page: the cursor at its end.")] = None,
+    count: Annotated[bool, typer.Option("--count", help="Print only how many there are.")] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Print how the answer is found, not the answer.")] = False,
     format_: Annotated[Literal["table", "jsonl"], typer.Option("--format")] = "table",
 ) -> None:
     """List trajectories that match all options, or with --step that step of each.
@@ -76,7 +76,7 @@ def show(
 
 
 def _lines(store: Store, row: TrajectoryRow, which: Which | None) -> Iterator[JsonObject]:
-    """One line, or one for each step that is meant."""
+    """Yield one line, or one for each selected step."""
     if which is None:
         yield show_row(row)
         return
@@ -87,7 +87,7 @@ def _lines(store: Store, row: TrajectoryRow, which: Which | None) -> Iterator[Js
 
 
 def _check_versions(store: Store, filters: Filters) -> None:
-    """Refuse a range of versions that nobody has made yet.
+    """Refuse a range of policy versions that do not exist yet.
 
     Raises: BadInputError: its low end is above the newest version of the run, or of all runs.
     """

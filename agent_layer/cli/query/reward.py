@@ -1,4 +1,4 @@
-"""This file holds the command by which people judge what is stored: ``reward``."""
+"""Command with which people judge stored trajectories: ``reward``."""
 
 from typing import Annotated
 
@@ -20,13 +20,13 @@ app = typer.Typer(add_completion=False)
 def reward(
     context: typer.Context,
     trajectory: Annotated[str, typer.Argument(help="Its id, as 'query' lists it.")],
-    score: Annotated[str, typer.Argument(help="A number; 'none' takes back what was judged.")],
+    score: Annotated[str, typer.Argument(help="A number; 'none' withdraws the earlier score.")],
     *,
     name: Annotated[str, typer.Option(help="Which of the task's rewards.")] = "reward",
     step: Annotated[int | None, typer.Option(min=0, help="Judge this step, not the rollout.")] = None,
     agent: Annotated[str | None, typer.Option(help="Judge this agent, not the rollout.")] = None,
-    comment: Annotated[str | None, typer.Option(help="What you have to say of it.")] = None,
-    reward_id: Annotated[str | None, typer.Option("--id", help="Say it twice, it counts once.")] = None,
+    comment: Annotated[str | None, typer.Option(help="Reason for the score.")] = None,
+    reward_id: Annotated[str | None, typer.Option("--id", help="Id of the reward; one id counts once.")] = None,
 ) -> None:
     """Reward a trajectory, or a step or an agent of it. Earlier rewards stay, superseded."""
     settings: Settings = context.obj
@@ -57,7 +57,7 @@ def _await_stored(settings: Settings, trajectory_id: str) -> None:
 
 
 def _report(store: Store, given: Reward) -> list[str]:
-    """What the judgement changed, and whether it counts at all."""
+    """Return lines that report what the reward changed, and whether it counts."""
     row, trajectory = store.row(given.trajectory_id), store.get(given.trajectory_id, blobs=False)
     replaced = next((one for one in trajectory.rewards if one.reward_id == given.supersedes), None)
     before = "" if replaced is None else f", {_shown(replaced.score)} by {replaced.source} before"

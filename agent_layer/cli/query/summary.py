@@ -1,4 +1,4 @@
-"""This file holds the command that tells how trajectories did: ``summary``."""
+"""Command that counts trajectories and averages their rewards: ``summary``."""
 
 from typing import Annotated, Literal, cast
 
@@ -10,7 +10,7 @@ from agent_layer.store import open_store, takes_filters
 from agent_layer.store.index import By, Filters, Summary
 
 _BY_HELP = (
-    "A line for each value of these, with commas between: run, split, task_type, env, env_version, status, cause,"
+    "One line per value of these fields, separated by commas: run, split, task_type, env, env_version, status, cause,"
     " agent, tool, policy (the newest version in it)."
 )
 

@@ -1,4 +1,4 @@
-"""This file holds the commands about rollouts that were given up: ``dead`` and its list, retry and drop."""
+"""Commands about dead letters, rollouts given up after their last retry: ``dead`` and its list, retry and drop."""
 
 import sys
 from collections.abc import Iterable, Iterator
@@ -81,8 +81,8 @@ def show(
 def retry(context: typer.Context, names: Names = None, *, every: Every = False, run: OfRun = None) -> None:
     """Run dead rollouts again from the beginning; print their groups.
 
-    Where a group is still open, a rollout goes back to its place. A group that was decided stays as it is, and what
-    died of it is asked for again as a new group.
+    If the group is still open, the rollout returns to its place. A group that was decided stays unchanged; its dead
+    rollouts are queued as a new group.
     """
     choose("dead retry", names, {"--all": every, "--run": run})
     with connect(context.obj) as dispatcher:
@@ -114,9 +114,9 @@ def drop(
 
 
 def _meant(dispatcher: Dispatcher, names: Iterable[str] | None, run: str | None) -> list[str]:
-    """Ids of dead rollouts.
+    """Return ids of dead rollouts.
 
-    Raises: NotFoundError: one that is named is not dead, or the run is not known.
+    Raises: NotFoundError: a named rollout is not dead, or the run is unknown.
     """
     if run:
         find_run(dispatcher, run)

@@ -1,4 +1,4 @@
-"""This file holds the commands about groups: ``groups``, which lists them, and its show and cancel."""
+"""Commands about groups: ``groups``, which lists them, and its show and cancel."""
 
 from functools import partial
 from typing import Annotated
@@ -57,8 +57,8 @@ def groups(
 ) -> None:
     """List open groups, oldest first, with the usable rollouts that each has and needs.
 
-    'took' is how long the usable ones took on average, 'cut off after' how long those had run that came too late.
-    Groups that closed are known by their id for a week: 'groups show'.
+    'took' is the mean time of usable rollouts, 'cut off after' the mean time that surplus rollouts had run.
+    'groups show' finds a closed group by its id for a week.
     """
     if context.invoked_subcommand is None:
         with connect(context.obj) as dispatcher:
@@ -98,9 +98,9 @@ def cancel(
 
 
 def _known(dispatcher: Dispatcher, group_ids: list[str]) -> list[str]:
-    """The ids.
+    """Return the ids without repeats.
 
-    Raises: NotFoundError: the dispatcher does not know one.
+    Raises: NotFoundError: the dispatcher does not know one of them.
     """
     known = {group.group_id for group in dispatcher.groups(group_ids)}
     for group_id in group_ids:

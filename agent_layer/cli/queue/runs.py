@@ -1,4 +1,4 @@
-"""This file holds the commands about runs: ``runs``, which shows how they go, and pause, resume and share."""
+"""Commands about runs: ``runs``, which shows their progress, and pause, resume and share."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -42,7 +42,7 @@ _COLUMNS = (
     Column("weight", 4, is_number=True),
 )
 _MARKED_BIAS = 1.2
-"""Surplus that ran so many times as long as what counts is called a bias."""
+"""Surplus that ran this many times as long as the rollouts that count is reported as a bias."""
 
 
 def runs(
@@ -50,8 +50,8 @@ def runs(
 ) -> None:
     """Show what of each run waits, runs, was accepted and failed; runs with work first.
 
-    'a minute' is what was accepted of the last five minutes; 'failing' the share of the newest attempts that failed;
-    'dead' how many were given up; 'lapsed' how many leases ended because their workers fell silent.
+    'a minute' is the rate of the last five minutes, in accepted rollouts; 'failing' the share of the newest attempts
+    that failed; 'dead' the number of rollouts given up; 'lapsed' the number of leases whose workers fell silent.
     A weight that is not shown is 1.
     """
     if context.invoked_subcommand is None:
@@ -66,7 +66,7 @@ def pause(
     running: Annotated[
         bool, typer.Option("--running", help="Let attempts that run pause at their next step, where their agent can.")
     ] = False,
-    why: Annotated[str, typer.Option(help="Shown to whoever asks.")] = "",
+    why: Annotated[str, typer.Option(help="Reason, which 'agent-layer runs' shows.")] = "",
 ) -> None:
     """Hand out no rollout of a run until it is resumed. Attempts that run continue without --running.
 
@@ -91,7 +91,7 @@ def share(
     context: typer.Context,
     run: Annotated[str, typer.Argument()],
     *,
-    weight: Annotated[float | None, typer.Option(help="It is given out in proportion to this; 1 at first.")] = None,
+    weight: Annotated[float | None, typer.Option(help="Rollouts go out in proportion to this; 1 at first.")] = None,
     quota: Annotated[int | None, typer.Option(help="Most rollouts with workers at once; 0: no limit.")] = None,
 ) -> None:
     """Change a run's share beside others of the same priority.
@@ -131,7 +131,7 @@ def _see(dispatcher: Dispatcher, settings: Settings, run: str | None, limit: int
 
 
 def _num_left(state: RunState) -> int:
-    """Rollouts that still have to end."""
+    """Number of rollouts that have yet to end."""
     return state.num_queued + state.num_delayed + state.num_paused + state.num_leased
 
 
@@ -164,7 +164,7 @@ def _cells(state: RunState) -> dict[str, str]:
 
 
 def _describe(state: RunState, settings: Settings) -> Iterator[str]:
-    """What the table has no room for."""
+    """Yield what the table has no room for."""
     if state.paused is not None:
         yield f"run {state.run} is paused: {describe_why(state.paused)}"
         yield f"run {state.run}: 'agent-layer runs resume {state.run}' lets it go on"
@@ -183,7 +183,7 @@ def _against_threshold(state: RunState, settings: Settings) -> str:
 
 
 def _describe_bias(kept: float, surplus: float) -> str:
-    """In plain words, what is lost by taking whoever ends first."""
+    """Describe how far keeping the rollouts that end first biases training."""
     took = f"rollouts that count took {describe_seconds(kept)}, surplus was cut off after {describe_seconds(surplus)}"
     if surplus < _MARKED_BIAS * kept:
         return f"{took}: no sign that long ones are left out"

@@ -1,6 +1,6 @@
-"""This file holds the command that queues tasks: ``submit``.
+"""Command that queues tasks: ``submit``.
 
-This file holds how ``submit --wait`` waits: it shows how far it is, and says why when it does not go on.
+``submit --wait`` shows progress, and reports why a run does not go on.
 """
 
 from collections.abc import Sequence
@@ -35,9 +35,9 @@ _EXIT_STOPPED = 130
 
 
 def wait_for(dispatcher: Dispatcher, group_ids: Sequence[str], run: str) -> None:
-    """Wait until the groups have closed, and say what became of them.
+    """Wait until the groups have closed, and print their outcome.
 
-    Raises: AgentFailedError: some of them lack rollouts; or nothing goes on, because too much failed.
+    Raises: AgentFailedError: a group lacks rollouts; or the run is paused, because too many attempts failed.
     """
     try:
         states = _watch(dispatcher, group_ids, run)
@@ -67,7 +67,7 @@ def _watch(dispatcher: Dispatcher, group_ids: Sequence[str], run: str) -> list[G
             progress.update(bar, total=num_all, completed=num_all - num_left, description=_describe(begun, now))
             if not said and (said := [*describe_lack(dispatcher, now)]):
                 progress.console.print(*said, sep="\n", highlight=False)
-            if num_left and now.is_failing and not now.num_leased:  # a run that somebody paused is waited for
+            if num_left and now.is_failing and not now.num_leased:  # a run that a user paused is waited for
                 raise _stopped(now, num_left)
             if all(group.is_closed for group in states.values()):
                 break
@@ -79,7 +79,7 @@ def _state_of(dispatcher: Dispatcher, run: str) -> RunState:
 
 
 def _describe(begun: RunState, now: RunState) -> str:
-    """How the run went since; others may have submitted to it, too."""
+    """Describe the change since ``begun``; it includes what other clients submitted to the run."""
     failed = sum(num for _, num in now.causes) - sum(num for _, num in begun.causes)
     counts = {
         "surplus": now.num_surplus - begun.num_surplus,
@@ -120,7 +120,7 @@ def _num_accepted(states: Sequence[GroupState]) -> int:
 
 
 def _count_closed(dispatcher: Dispatcher, status: str, groups: Sequence[GroupState]) -> int:
-    """Rollouts of these groups that have the status."""
+    """Count the rollouts of these groups that have the status."""
     return sum(one.get(status, 0) for one in dispatcher.inspector.tally(groups))
 
 
@@ -152,8 +152,8 @@ def submit(
 ) -> None:
     """Queue tasks for workers. Submitting a file twice queues it once.
 
-    A line of the file is a task. Its input, which the agent is given, is enough; what only the scorer is given stands
-    in 'grading'. Further fields: id, task_type, env, agent, scorer, rewards, group_size, launch, partial, sampling,
+    Each line of the file is a task. It needs only an input, which goes to the agent; 'grading' goes to the scorer
+    alone. Further fields: id, task_type, env, agent, scorer, rewards, group_size, launch, partial, sampling,
     limits, priority, needs, from_policy, expected_seconds, seed and labels.
 
         agent-layer submit TASKS.jsonl --run nightly --group-size 8 --wait
@@ -177,7 +177,7 @@ def submit(
 
 def _count(tasks: list[Task]) -> str:
     num_needed, num_all = sum(task.group_size for task in tasks), sum(num_launched(task) for task in tasks)
-    return count_of(num_all, "rollout") + (f" of which {num_needed:,} are needed" if num_needed < num_all else "")
+    return count_of(num_all, "rollout") + (f" ({num_needed:,} of them needed)" if num_needed < num_all else "")
 
 
 def _leave_out_known(settings: Settings, path: Path, tasks: list[Task], known: Known) -> list[Task]:

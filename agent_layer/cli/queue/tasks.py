@@ -1,4 +1,4 @@
-"""This file holds the commands that show what there is to do: ``tasks`` and ``rollouts``."""
+"""Commands that list open work: ``tasks`` and ``rollouts``."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -41,16 +41,16 @@ from agent_layer.errors import BadInputError
 from agent_layer.schema import Split
 
 _STATUSES = ("queued", "delayed", "paused", *HELD, *OVER)
-"""What --status takes: those of rollouts, and 'delayed' for queued ones that wait out a back-off."""
+"""Values of --status: the statuses of rollouts, and 'delayed' for queued ones in a back-off."""
 _ORDER = (*OVER, *reversed(HELD), "paused", "queued")
-"""What has come furthest first."""
+"""Statuses, the most advanced first."""
 _SHELVES: dict[str, Shelf] = {
     **dict.fromkeys(HELD, "leases"),
     "delayed": "delayed",
     "paused": "paused",
     "dead": "dead",
 }
-"""Where rollouts of a status are found without going through all of them."""
+"""List that contains the rollouts of a status, so that no search goes through all of them."""
 _TASK = (
     Column("task", 0),
     Column("rollouts", 0),
@@ -75,7 +75,7 @@ _ROLLOUT = (
 
 
 class _TaskRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A task of a run with all of its open groups, one for each round that was asked for."""
+    """A task of a run with all of its open groups, one for each round."""
 
     task_id: str
     run: str
@@ -86,9 +86,9 @@ class _TaskRow(msgspec.Struct, frozen=True, kw_only=True):
     num_groups: int
     num_usable: int
     group_size: int
-    """Usable rollouts that make all of them whole."""
+    """Usable rollouts that all of these groups need."""
     rollouts: dict[str, int]
-    """How many have which status."""
+    """Number of rollouts by status."""
 
 
 def tasks(
@@ -112,9 +112,9 @@ def rollouts(
 ) -> None:
     """List rollouts of open groups, or with --status all in that status.
 
-    A worker that has taken a rollout, which is 'leased' then, says with its next heartbeat whether it is running,
-    scoring or sealing. 'for' says how long it has been queued, or with its worker; 'lease' how long until it is handed
-    to another if its worker stays silent.
+    A claimed rollout is 'leased' until the next heartbeat of its worker reports it as running, scoring or sealing.
+    'for' is the time in the queue, or with the worker; 'lease' the time until another worker gets the rollout if its
+    own stays silent.
     """
     _check_statuses(status or [])
     with connect(context.obj) as dispatcher:
@@ -208,7 +208,7 @@ def _find_rollouts(dispatcher: Dispatcher, run: str, statuses: list[str]) -> Ite
 
 
 def _ids(dispatcher: Dispatcher, run: str, statuses: list[str]) -> Iterator[str]:
-    """Ids among which are all that have one of the statuses."""
+    """Yield ids of all rollouts that have one of the statuses, and of some others."""
     views = dispatcher.inspector
     shelves: dict[Shelf, None] = dict.fromkeys(_SHELVES[status] for status in statuses if status in _SHELVES)
     for shelf in shelves:

@@ -1,4 +1,4 @@
-"""This file holds the commands about workers: ``workers``, which lists them, and ``workers drain``."""
+"""Commands about workers: ``workers``, which lists them, and ``workers drain``."""
 
 from functools import partial
 from typing import Annotated
@@ -34,14 +34,14 @@ _COLUMNS = (
     Column("more", 5, is_text=True),
 )
 _TOLD = ("slots", "held", "agent", "offers")
-"""What has a column of its own."""
+"""Reported fields that have their own columns."""
 
 
 def workers(context: typer.Context, *, limit: Limit = 32, watch: Watch = False, format_: Format = "table") -> None:
     """List workers seen in the last day, longest silent first.
 
-    One is 'silent' when its leases have lapsed, and 'draining' when it was told to end with what it runs. 'rollouts' is
-    how many it has: those that run in its slots, and those that are scored and stored beside them.
+    A worker is 'silent' when its leases have lapsed, and 'draining' while it finishes its last rollouts. 'rollouts'
+    counts those that run in its slots, and those that it scores and stores beside them.
     """
     if context.invoked_subcommand is None:
         with connect(context.obj) as dispatcher:
@@ -54,7 +54,7 @@ def drain(
     *,
     every: Annotated[bool, typer.Option("--all", help="All that were seen in the last day.")] = False,
 ) -> None:
-    """Tell workers to claim nothing more, and to exit when their rollouts have ended.
+    """Drain workers: they claim nothing more, and exit when their rollouts have ended.
 
     agent-layer workers drain host-3k2d9x0a
     """
@@ -124,7 +124,7 @@ def _cells(state: WorkerState, settings: Settings) -> dict[str, str]:
 
 
 def _row(state: WorkerState) -> JsonObject:
-    """What the worker says of itself stands beside what is known of it."""
+    """Return what the worker reports of itself, beside what the dispatcher knows of it."""
     row = row_of(state)
     del row["about"]
     return {**state.about, **row}

@@ -1,8 +1,6 @@
-"""This file holds ``doctor``: what is missing or unsafe on this machine, and how to mend it.
+"""``doctor``: what is missing or unsafe on this machine, and how to mend it.
 
-This file holds what one look of the doctor finds.
-
-This file holds what the doctor says of Redis: how old it is, what it forgets, and who can reach it.
+Redis is judged by its version, by what it may forget, and by who can reach it.
 """
 
 import os
@@ -32,7 +30,7 @@ class Diagnosis(NamedTuple):
 
     subject: str
     state: Literal["ok", "note", "bad"]
-    """``note``: something is not there, or not as it could be; fine unless it is needed."""
+    """``note``: something is absent, or could be better; fine unless it is needed."""
     finding: str
 
 
@@ -49,7 +47,7 @@ _HOLES = "it has known holes in Lua (CVE-2025-49844 among them) unless your dist
 
 
 class ServerFacts(NamedTuple):
-    """What a Redis that runs is like."""
+    """Facts about a running Redis that decide whether it is safe."""
 
     url: str
     make: str
@@ -58,11 +56,11 @@ class ServerFacts(NamedTuple):
     has_aof: bool
     eviction: str
     is_open: bool
-    """Whoever reaches it may do everything."""
+    """Every client that reaches it may do everything."""
 
 
 def look_at_redis(settings: Settings) -> Iterator[Diagnosis]:
-    """Look at the server that the settings name, or at the program of our own."""
+    """Yield diagnoses of the server that the settings name, or of our own program."""
     try:
         yield from judge(_ask_redis(settings, settings.redis_url)) if settings.redis_url else _judge_own(settings)
     except AgentLayerError as error:
@@ -70,7 +68,7 @@ def look_at_redis(settings: Settings) -> Iterator[Diagnosis]:
 
 
 def judge(facts: ServerFacts) -> Iterator[Diagnosis]:
-    """Say what is wrong with a server, or could be better."""
+    """Yield what is wrong with a server, or could be better."""
     _check_age(facts.url, facts.version)
     if facts.has_aof:
         yield Diagnosis("redis", "ok", f"{facts.make} {facts.version}, append-only file on")
@@ -84,7 +82,7 @@ def judge(facts: ServerFacts) -> Iterator[Diagnosis]:
 
 
 def has_lua_holes(make: str, version: str) -> bool:
-    """Whether this version came out before the known holes in Lua were mended."""
+    """Return whether this version is older than the fixes of the known holes in Lua."""
     major, minor, patch = _parts(version)
     mended = _MENDED[make]
     return patch < mended[major, minor] if (major, minor) in mended else (major, minor) < max(mended)
@@ -94,7 +92,7 @@ def _judge_reach(facts: ServerFacts) -> Iterator[Diagnosis]:
     parts = urlsplit(facts.url)
     is_local = parts.scheme == "unix" or parts.hostname in ("localhost", "127.0.0.1", "::1", None)
     if parts.scheme != "unix" and facts.is_open:
-        finding = f"whoever reaches {parts.hostname} may do everything in it"
+        finding = f"every client that reaches {parts.hostname} may do everything in it"
         remedy = "give each role a user, as 'agent-layer store acl' prints them"
         yield Diagnosis("redis", "note" if is_local else "bad", f"{finding}; {remedy}")
     if parts.scheme == "redis" and not is_local:
@@ -130,7 +128,7 @@ def _ask_redis(settings: Settings, url: str) -> ServerFacts:
 
 
 def _is_open(url: str, limit_seconds: float) -> bool:
-    """Whether it answers who says no password."""
+    """Return whether the server answers a client without a password."""
     parts = urlsplit(url)
     anonymous = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
     limits = {"socket_connect_timeout": limit_seconds, "socket_timeout": limit_seconds}
@@ -171,7 +169,7 @@ def doctor(context: typer.Context) -> None:
 
 
 def diagnose(settings: Settings) -> Iterator[Diagnosis]:
-    """Look at everything once. Starts no server."""
+    """Yield the diagnosis of each part once; start no server."""
     yield _look_at_directory(settings)
     yield from _look_at_store(settings)
     ingest_urls = [settings.ingest_url] if settings.ingest_url else []
@@ -208,8 +206,8 @@ def _look_at_directory(settings: Settings) -> Diagnosis:
 
 
 def _look_at_store(settings: Settings) -> Iterator[Diagnosis]:
-    """Redis and objects; a machine that sends its logs to ``ingest`` may lack them."""
-    lacking = "not named here, and logs go to ingest; whoever queries needs {}"
+    """Diagnose Redis and objects; a machine that sends its logs to ``ingest`` may lack them."""
+    lacking = "not named here, and logs go to ingest; a machine that queries needs {}"
     if settings.ingest_url and settings.redis_url is None:
         yield Diagnosis("redis", "note", lacking.format("AGENT_LAYER_REDIS_URL"))
     else:
@@ -221,7 +219,7 @@ def _look_at_store(settings: Settings) -> Iterator[Diagnosis]:
 
 
 def _look_at_objects(settings: Settings) -> str:
-    """Where the objects lie, once one was written, read and deleted."""
+    """Write, read and delete an object; return where the objects are stored."""
     objects = open_objects(settings)
     key, content = f"{settings.namespace}/doctor/{new_id()}", b"written by agent-layer doctor"
     objects.put(key, content)
@@ -245,7 +243,7 @@ def _look_at_service(subject: str, url: str, limit_seconds: float) -> Diagnosis:
 
 
 def _look_at_exposure(settings: Settings) -> Iterator[Diagnosis]:
-    """Whether keys and prompts travel readable between machines."""
+    """Yield where keys and prompts travel readable between machines."""
     for url in (settings.gateway_url, settings.ingest_url):
         parts = urlsplit(url or "")
         if parts.scheme == "http" and parts.hostname not in (None, "localhost", "127.0.0.1", "::1"):
@@ -254,7 +252,7 @@ def _look_at_exposure(settings: Settings) -> Iterator[Diagnosis]:
     if settings.ingest_url and not (settings.ingest_key or settings.api_key):
         yield Diagnosis("keys", "bad", "logs go to ingest, but without a key; set AGENT_LAYER_INGEST_KEY to its key")
     if settings.former_api_keys:
-        finding = "former operator keys are still taken; unset AGENT_LAYER_FORMER_API_KEYS when nobody uses them"
+        finding = "former operator keys are still taken; unset AGENT_LAYER_FORMER_API_KEYS when no client uses them"
         yield Diagnosis("keys", "note", finding)
 
 
@@ -266,7 +264,7 @@ def _look_at_extra(extra: str, modules: Sequence[str]) -> Diagnosis:
 
 
 def _look_at_names() -> Diagnosis:
-    """Whether another distribution has put a package of the same name beside, or before, ours."""
+    """Check that no other distribution installed a package with one of our names."""
     owners = packages_distributions()
     clashes = [f"{name} of {', '.join(strangers)}" for name in _PACKAGES if (strangers := _strangers(owners, name))]
     if clashes:

@@ -1,4 +1,4 @@
-"""This file holds the commands about inference engines: which there are, and who joins, drains or leaves."""
+"""Commands about inference engines: list them; let one join, drain or leave."""
 
 from typing import Annotated
 
@@ -35,7 +35,7 @@ def join(
     context: typer.Context,
     url: Url,
     location: Annotated[
-        str | None, typer.Option(help="Where its weights lie, when it was just started; default: what it says.")
+        str | None, typer.Option(help="Where a newly started engine loaded its weights; default: what it reports.")
     ] = None,
 ) -> None:
     """Register an engine for calls of the run; a drained one serves again."""

@@ -1,4 +1,4 @@
-"""This file holds the command that receives logs of other machines, and spans of other instrumentations: ``ingest``."""
+"""Command that receives logs of other machines, and spans of other instrumentations: ``ingest``."""
 
 import secrets
 from contextlib import closing
@@ -47,7 +47,7 @@ def ingest(
 
 
 def _as_server(settings: Settings) -> Settings:
-    """Mint a key unless there is one, and let nothing go on to another ingest."""
+    """Mint a key unless there is one; forward nothing to another ingest."""
     changes: dict[str, object] = {"ingest_url": None, "log_roll_seconds": settings.ingest_roll_seconds}
     if not (settings.ingest_key or settings.api_key):
         changes["ingest_key"] = f"ik-{secrets.token_urlsafe(24)}"

@@ -1,4 +1,4 @@
-"""This file holds the command that serves the gateway in front of engines that run elsewhere: ``serve``."""
+"""Command that serves the gateway in front of engines that run elsewhere: ``serve``."""
 
 import signal
 import time
@@ -67,7 +67,7 @@ def _tell(settings: Settings) -> None:
 
 
 def _know_engines(settings: Settings) -> None:
-    """Put the configured engines on the board; without any, the board must know some."""
+    """Register the configured engines; without any, the registry must know one."""
     with open_redis(settings) as redis:
         try:
             for url in settings.engine_urls:

@@ -1,4 +1,4 @@
-"""This file holds the command that runs everything on this machine except a trainer: ``up``."""
+"""Command that runs everything on this machine except a trainer: ``up``."""
 
 import signal
 import time
@@ -25,7 +25,7 @@ def up(
 ) -> None:
     """Run Redis, objects, an engine and the gateway on this machine.
 
-    Prints the settings by which workers and trainers find them. Ctrl-C stops everything.
+    Prints the settings with which workers and trainers find them. Ctrl-C stops everything.
     """
     source = _engine_of(context.obj, model, engine)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -50,7 +50,7 @@ def _start(running: ExitStack, settings: Settings, source: VllmServer | str, por
 
 
 def _engine_of(settings: Settings, model: Path | None, engine: str | None) -> VllmServer | str:
-    """What to start, or the address of what runs."""
+    """Return the engine to start, or the address of one that runs."""
     if model and engine:
         raise BadInputError("up: expected --model or --engine, found both; choose one")
     if model:

@@ -1,6 +1,6 @@
-"""This file holds the commands that make the store smaller: ``store compact`` and ``store gc``.
+"""Commands that make the store smaller: ``store compact`` and ``store gc``.
 
-Both can be stopped at any time (Ctrl-C, or worse); the next run goes on.
+Both may be stopped or killed at any time; the next run goes on.
 """
 
 from collections.abc import Iterable
@@ -17,14 +17,14 @@ from agent_layer.times import parse_span
 def compact(
     context: typer.Context,
     only_dead: Annotated[
-        bool, typer.Option("--only-dead", help="Merge nothing, but let all bytes of something deleted go now.")
+        bool, typer.Option("--only-dead", help="Merge nothing, but remove all deleted bytes now.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how much there is to do.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only report how much there is to do.")] = False,
 ) -> None:
     """Merge small segments, and rewrite segments that hold deleted bytes; readers are not disturbed.
 
-    A segment is an object that holds many records; fewer of them are read faster. Run it once an hour or so:
-    bytes of something deleted are then gone within about a day. It may be stopped at any time.
+    A segment is an object that holds many records; fewer segments are read faster. Run it about once an hour:
+    deleted bytes are then gone within about a day. It may be stopped at any time.
     """
     store = open_store(context.obj)
     with show_progress("segments") as progress:
@@ -51,7 +51,8 @@ def gc(
 ) -> None:
     """Remove unneeded objects: replaced segments, unfinished objects, old tombstones.
 
-    What may be the only copy of anything stays, and is named. Crashes leave such objects; 'store compact' leaves none.
+    An object that may be the only copy of a record stays, and is named. Crashes leave unneeded objects; 'store
+    compact' leaves none.
     """
     store = open_store(context.obj)
     seconds = parse_span(grace, "--grace")
@@ -65,7 +66,7 @@ def gc(
 
 
 def _end_with(findings: Iterable[Finding]) -> None:
-    """Name what was left alone; where there is any, the command fails."""
+    """Print what was left alone; fail if there is any."""
     lines = [f"left alone: {one.kind}: {one.subject}: {one.detail}" for one in findings]
     for line in lines:
         typer.echo(line, err=True)

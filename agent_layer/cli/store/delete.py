@@ -1,7 +1,4 @@
-"""This file holds the command that deletes trajectories down to the bytes: ``store delete``.
-
-This file holds the command that deletes what was kept for long enough: ``store expire``.
-"""
+"""Commands that delete trajectories down to the bytes: ``store delete``, and ``store expire`` by rules."""
 
 from typing import Annotated, Literal
 
@@ -19,21 +16,19 @@ from agent_layer.store.maintenance import DeletionReport, ExpiryReport
 @takes_filters
 def delete(
     context: typer.Context,
-    trajectory: Annotated[str | None, typer.Argument(help="Id of one; or say with options which are meant.")] = None,
+    trajectory: Annotated[str | None, typer.Argument(help="Id of one; without it, options select them.")] = None,
     *,
     filters: Filters,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing, only say what would go.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing, only report what would go.")] = False,
     keep_bytes: Annotated[
         bool, typer.Option("--keep-bytes", help="Faster: leave the bytes in the objects to the next 'store compact'.")
     ] = False,
-    cancel: Annotated[
-        bool, typer.Option("--cancel", help="First cancel their groups that the dispatcher still tries.")
-    ] = False,
+    cancel: Annotated[bool, typer.Option("--cancel", help="First cancel those of their groups that are open.")] = False,
 ) -> None:
     """Delete trajectories for ever: from search, rebuild and replay, and their bytes from the objects.
 
-    Meant is one id, or all that pass every option given: --label user=u7, or --task t1 --run r1. Nothing asks again, so
-    look with --dry-run first. Closed groups of which nothing is left go too. Stopped half-way, run it again.
+    Deletes one id, or all that pass every option given: --label user=u7, or --task t1 --run r1. It asks no question, so
+    look with --dry-run first. Closed groups that become empty go too. If it was stopped half-way, run it again.
     """
     store = open_store(context.obj)
     if cancel and not dry_run:
@@ -47,7 +42,7 @@ def delete(
 
 
 def describe_deletion(report: DeletionReport) -> str:
-    """Say how much it is."""
+    """Return how much a deletion removes, as a phrase."""
     running = f" ({report.num_running} of them without an end)" if report.num_running else ""
     return (
         f"{report.num_trajectories} trajectories{running} and {report.num_groups} groups:"
@@ -56,7 +51,7 @@ def describe_deletion(report: DeletionReport) -> str:
 
 
 def warn_of_bytes(report: DeletionReport, *, keep_bytes: bool) -> None:
-    """Say which bytes of the dead are left; that is a failure unless it was wanted."""
+    """Warn of deleted bytes that are still stored; fail unless the user asked to keep them."""
     if report.dry_run or not report.num_segments_left:
         return
     left = f"{report.num_segments_left} segments still hold bytes of something dead"
@@ -73,7 +68,7 @@ def expire(
     *,
     filters: Filters,
     older_than: Annotated[
-        str | None, typer.Option(help="Rule: it ended before then. RFC 3339 in UTC, or so long ago: 30d.")
+        str | None, typer.Option(help="Rule: it ended before this time, RFC 3339 in UTC, or this long ago: 30d.")
     ] = None,
     policy_below: Annotated[
         int | None, typer.Option(help="Rule: all of its tokens are of policy versions below this one.")
@@ -88,16 +83,16 @@ def expire(
             help="Rule: it ran in environment NAME, in another version than the newest; or than VERSION: NAME=VERSION."
         ),
     ] = None,
-    unread: Annotated[bool, typer.Option("--unread", help="Let go also what a consumer has not acknowledged.")] = False,
+    unread: Annotated[bool, typer.Option("--unread", help="Delete also what a consumer has not acknowledged.")] = False,
     keep_bytes: Annotated[
         bool, typer.Option("--keep-bytes", help="Faster: leave the bytes in the objects to the next 'store compact'.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do it. Nothing asks again.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Delete, without a question.")] = False,
 ) -> None:
     """Delete trajectories that match every rule and filter given.
 
-    Without --yes it only shows what would go. What still runs stays, and so does what a consumer of its run has yet to
-    acknowledge. Example: --older-than 30d --split eval.
+    Without --yes it only shows what would go. A trajectory stays while it runs, and until every consumer of its run has
+    acknowledged it. Example: --older-than 30d --split eval.
     """
     with show_progress("segments") as progress:
         report = open_store(context.obj).admin.expire(

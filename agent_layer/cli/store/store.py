@@ -1,4 +1,4 @@
-"""This file holds the command group ``store``: its care of the index itself, and where its other commands come from."""
+"""Commands that rebuild, check and empty the index: ``store reindex``, ``store check`` and ``store cool``."""
 
 from typing import Annotated
 
@@ -12,7 +12,7 @@ from agent_layer.store.maintenance import describe_call_stats
 def reindex(
     context: typer.Context,
     drop: Annotated[
-        bool, typer.Option("--drop", help="Empty the index first, so that nothing stays that no object says.")
+        bool, typer.Option("--drop", help="Empty the index first, so that only what the objects say remains.")
     ] = False,
 ) -> None:
     """Rebuild the Redis index from the objects; continue a rebuild that was stopped."""

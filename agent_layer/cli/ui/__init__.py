@@ -1,4 +1,4 @@
-"""What all commands print with: tables, live views, progress, trajectories as text."""
+"""Output of all commands: tables, live views, progress, trajectories as text."""
 
 from typing import TYPE_CHECKING
 

@@ -1,6 +1,6 @@
-"""This file holds how commands write what they found: as a table, as lines of JSON; and how sizes and times read.
+"""Output of commands: tables, lines of JSON, sizes and times, and a progress bar.
 
-This file holds the progress bar of commands that take a while; it is drawn on standard error and leaves nothing.
+The bar is drawn on standard error and leaves nothing behind.
 """
 
 import sys
@@ -16,11 +16,11 @@ from rich.table import Table
 from agent_layer.store.maintenance import Progress
 
 _PIPE_WIDTH = 240
-"""Columns of a table that goes to no terminal: enough that nothing is cut."""
+"""Columns of a table without a terminal; enough that nothing is cut."""
 
 
 def open_console() -> Console:
-    """Make a console as wide as the terminal, or wide enough for everything where there is none."""
+    """Open a console as wide as the terminal; without one, wide enough for everything."""
     return Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH)
 
 
@@ -30,13 +30,13 @@ def draw_table(table: Table) -> None:
 
 
 def write_lines(records: Iterable[object]) -> None:
-    """Write one line of JSON for each."""
+    """Write each record as one line of JSON."""
     sys.stdout.buffer.writelines(msgspec.json.encode(record) + b"\n" for record in records)
     sys.stdout.flush()
 
 
 def describe_size(num_bytes: float) -> str:
-    """Write a size in the unit that suits it, with three digits."""
+    """Return a size in the unit that suits it, with three digits."""
     for unit in ("bytes", "KB", "MB", "GB"):
         if num_bytes < 1_000:
             return f"{num_bytes:.3g} {unit}"
@@ -45,7 +45,7 @@ def describe_size(num_bytes: float) -> str:
 
 
 def describe_seconds(seconds: float) -> str:
-    """Write how long something takes with its two largest units: 3.2s, 42s, 3m20s, 2h5m, 3d4h."""
+    """Return a duration in its two largest units: 3.2s, 42s, 3m20s, 2h5m, 3d4h."""
     if seconds < 60:
         return f"{seconds:.1f}s" if seconds < 9.95 else f"{int(seconds)}s"
     for large, small, size, smaller, end in (("m", "s", 60, 1, 3_600), ("h", "m", 3_600, 60, 86_400)):
@@ -56,7 +56,7 @@ def describe_seconds(seconds: float) -> str:
 
 @contextmanager
 def show_progress(subject: str) -> Generator[Progress]:
-    """Draw a bar while the block runs; what it is given is called with (things done, things in all)."""
+    """Draw a bar while the block runs; yield a function to call with (things done, things in all)."""
     columns = (TextColumn(subject), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     console = Console(stderr=True)
     with ProgressBar(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:

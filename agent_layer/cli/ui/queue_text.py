@@ -1,4 +1,4 @@
-"""This file holds what all looks at the dispatcher say in the same words: how much there is, and what was left out."""
+"""Phrases that all looks at the dispatcher share: how much there is, and what was left out."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -12,22 +12,22 @@ from agent_layer.errors import BadInputError, NotFoundError
 T = TypeVar("T")
 
 MOST_LOOKED_AT = 50_000
-"""Groups or rollouts that one look goes through for those of one run, so that watching costs Redis little."""
+"""Most groups or rollouts that a look reads to find those of one run, so that watching costs Redis little."""
 _LONGEST_REASON = 300
 _MOST_LACKS = 3
 
 
 def take(found: Iterable[T], limit: int) -> tuple[list[T], bool]:
-    """The first so many, and whether there are more."""
+    """Return the first ``limit`` items, and whether there are more."""
     rest = iter(found)
     taken = list(islice(rest, limit))
     return taken, next(rest, None) is not None
 
 
 def find_run(dispatcher: Dispatcher, run: str) -> RunState:
-    """Find a run that tasks were submitted to.
+    """Find a run by its name.
 
-    Raises: NotFoundError: none were.
+    Raises: NotFoundError: no task was submitted to it.
     """
     found = dispatcher.runs([run])
     if not found:
@@ -38,11 +38,11 @@ def find_run(dispatcher: Dispatcher, run: str) -> RunState:
 
 
 def describe_depth(dispatcher: Dispatcher, stats: QueueStats, run: str | None) -> list[str]:
-    """Say how much of a run, or of all, waits and runs; and what is paused."""
+    """Describe how much of a run, or of all runs, waits and runs; and what is paused."""
     state = find_run(dispatcher, run) if run else None
     of = state or stats
     at_times = {"wait to be retried": of.num_delayed, "paused": of.num_paused}
-    if state is None:  # a run counts those, too, that were tried again since
+    if state is None:  # num_dead of a run includes rollouts that were tried again since
         at_times["dead"] = stats.num_dead
     counts = [f"{of.num_queued:,} queued", f"{of.num_leased:,} with workers"]
     counts += [f"{num:,} {what}" for what, num in at_times.items() if num]
@@ -57,7 +57,7 @@ def describe_depth(dispatcher: Dispatcher, stats: QueueStats, run: str | None) -
 
 
 def describe_lack(dispatcher: Dispatcher, of: QueueStats | RunState) -> Iterator[str]:
-    """Say that nobody works on what is queued, or nobody who is up could: it would be waited for in vain."""
+    """Describe queued rollouts that no worker takes: none is up, or none that is up offers what they need."""
     if not of.num_queued:
         return
     lease_seconds = dispatcher.settings.lease_seconds
@@ -84,13 +84,13 @@ def _describe_paused(dispatcher: Dispatcher, runs: Sequence[str]) -> Iterator[st
 
 
 def describe_why(why: str | None) -> str:
-    """Why a run is paused, without most of what an error may say beside its sentence."""
+    """Return why a run is paused, cut before the details of a long error."""
     said = " ".join((why or "").split())
-    return f"{said[:_LONGEST_REASON]} …" if len(said) > _LONGEST_REASON else said or "nobody said why"
+    return f"{said[:_LONGEST_REASON]} …" if len(said) > _LONGEST_REASON else said or "no reason given"
 
 
 def describe_none(run: str | None) -> str:
-    """What to type where no group is open."""
+    """Return what to type when no group is open."""
     whose = f" --run {run}" if run else ""
     return (
         f"none is open: 'agent-layer submit TASKS.jsonl{whose}' queues tasks,"
@@ -99,7 +99,7 @@ def describe_none(run: str | None) -> str:
 
 
 def describe_left_out(limit: int, run: str | None, num_all: int, *, has_more: bool) -> list[str]:
-    """Say when there is more than is shown, or may be."""
+    """Describe what is not shown, or may not be."""
     if has_more:
         return [f"only the first {limit:,} are shown; --limit shows more"]
     if run and num_all > MOST_LOOKED_AT:
@@ -108,14 +108,14 @@ def describe_left_out(limit: int, run: str | None, num_all: int, *, has_more: bo
 
 
 def describe_status(state: RolloutState) -> str:
-    """Its status; of one that waits out a back-off, for how long."""
+    """Return the status of a rollout; during a back-off, how long it lasts."""
     if state.delay_seconds is not None:
         return f"retry in {describe_seconds(state.delay_seconds)}" if state.delay_seconds > 0 else "retry is due"
     return state.status
 
 
 def describe_tries(state: RolloutState) -> str:
-    """How often it was begun, and how often that failed."""
+    """Return the number of attempts, and of those that failed."""
     if not state.num_failures:
         return f"{state.num_attempts}"
     of_all = f" of {state.num_attempts}" if state.num_failures < state.num_attempts else ""
@@ -123,9 +123,9 @@ def describe_tries(state: RolloutState) -> str:
 
 
 def choose(subject: str, names: Sequence[str] | None, others: dict[str, object]) -> None:
-    """Check that a command was told what it is about, once.
+    """Check that the user selects what a command acts on in exactly one way.
 
-    Raises: BadInputError: it was not, or in two ways.
+    Raises: BadInputError: in no way, or in several.
     """
     *first, last = ["names", *others]
     options = f"{', '.join(first)} or {last}"
@@ -136,5 +136,5 @@ def choose(subject: str, names: Sequence[str] | None, others: dict[str, object])
 
 
 def count_of(num: int, word: str) -> str:
-    """So many of what the word says."""
+    """Return a number with its noun, in the plural unless it is 1."""
     return f"{num:,} {word}{'' if num == 1 else 's'}"

@@ -1,4 +1,4 @@
-"""This file holds how looks at the dispatcher and pages of trajectories are drawn: a table that fits the terminal."""
+"""Tables that fit the terminal, for looks at the dispatcher and pages of trajectories."""
 
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from agent_layer.times import format_time
 _GAP = 2
 """Blanks between columns."""
 _LEAST_TEXT = 32
-"""A column of text is cut to the room that is left, but not below this."""
+"""Least width to which a column of text is cut."""
 _QUIET = "dim"
 _STYLES = {
     **dict.fromkeys(("dead", "silent", "dropped", "failed", "lost"), "red"),
@@ -33,7 +33,7 @@ class Column(NamedTuple):
 
     name: str
     rank: int
-    """Where there is too little room, the highest go first. 0: never."""
+    """If room is short, columns of the highest rank go first. 0: never."""
     is_text: bool = False
     """Long, and may be cut; at most one of a table."""
     is_number: bool = False
@@ -48,11 +48,11 @@ class Sight(msgspec.Struct, frozen=True, kw_only=True):
     """Lines over the table."""
     columns: Sequence[Column]
     cells: list[dict[str, str]]
-    """[num_rows] text by name of column; one that is missing is a dash."""
+    """[num_rows] text by name of column; a missing one is a dash."""
     rows: list[JsonObject]
     """[num_rows] as JSON."""
     key: Sequence[str]
-    """Fields of a row by which it is known again."""
+    """Fields that identify a row from one look to the next."""
     notes: list[str] = []
     """Sentences under the table."""
     empty: str = "none"
@@ -60,18 +60,18 @@ class Sight(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def row_of(state: msgspec.Struct) -> JsonObject:
-    """Give the record's fields, times as RFC 3339 in UTC."""
+    """Return the record's fields, times as RFC 3339 in UTC."""
     row: JsonObject = msgspec.to_builtins(state)
     return {name: format_time(at) if name in _TIMES and isinstance(at, float) else at for name, at in row.items()}
 
 
 def draw(sight: Sight, width: int, height: int | None = None) -> RenderableType:
-    """Draw it.
+    """Draw a table with its summary and its notes.
 
     Args:
         sight: what was found.
         width: columns of the terminal.
-        height: its lines; rows that do not fit are counted in place of being shown. None: all fit.
+        height: its lines; rows that do not fit are counted, not shown. None: no limit.
     """
     above, notes = _wrap(sight.summary, width), list(sight.notes)
     columns, left_out = _fit(sight.columns, sight.cells, width)
@@ -92,7 +92,7 @@ def _wrap(lines: Sequence[str], width: int) -> list[str]:
 
 
 def _fit(columns: Sequence[Column], cells: Sequence[Mapping[str, str]], width: int) -> tuple[list[Column], list[str]]:
-    """Choose the columns for which there is room; and the names of the others."""
+    """Return the columns that fit, and the names of the others."""
     kept = [column for column in columns if column.rank == 0 or any(column.name in row for row in cells)]
     left_out: list[str] = []
     while sum(_least(column, cells) + _GAP for column in kept) - _GAP > width:

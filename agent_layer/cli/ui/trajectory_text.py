@@ -1,4 +1,4 @@
-"""This file holds how trajectories read as text: a table of rows, and one trajectory step by step."""
+"""Trajectories as text: a table of rows, and one trajectory step by step."""
 
 from collections.abc import Iterator, Sequence
 from typing import cast
@@ -26,7 +26,7 @@ _STEP = Column("step", 0, is_text=True)
 
 
 def print_rows(rows: Sequence[JsonObject]) -> None:
-    """Draw one line for each row; rows with a step end with what was said in it."""
+    """Draw one line for each row; rows with a step end with its message."""
     columns = (*_COLUMNS, _STEP) if rows and "step" in rows[0] else _COLUMNS
     cells = [{column.name: _line(_cell(row, column.name)) for column in columns} for row in rows]
     console = open_console()
@@ -34,9 +34,9 @@ def print_rows(rows: Sequence[JsonObject]) -> None:
 
 
 def describe_trajectory(shown: JsonObject) -> Iterator[str]:
-    """Lines about a trajectory as ``show_trajectory`` gives it, or about a row with one ``step``.
+    """Yield lines about a trajectory as ``show_trajectory`` returns it, or about a row with one ``step``.
 
-    Messages that the step before has shown already are not repeated.
+    Messages that the step before has shown are not repeated.
     """
     yield str(shown["trajectory_id"])
     for name in _HEADER:
@@ -66,7 +66,7 @@ def _describe_reward(reward: JsonObject) -> str:
 
 
 def _judged(reward: JsonObject) -> str:
-    """What a reward is of, when it is not of the rollout."""
+    """Return what a reward judges, unless it judges the rollout."""
     match reward["scope"]:
         case "step":
             return f" of step {reward['step']}"
@@ -140,7 +140,7 @@ def _line(text: str) -> str:
 
 
 def _text(value: object) -> str:
-    """The value as a person reads it; what is not known is a dash."""
+    """Return a value as a person reads it; an unknown one is a dash."""
     match value:
         case None:
             return "-"

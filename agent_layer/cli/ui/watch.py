@@ -1,9 +1,7 @@
-"""This file holds how a look at the dispatcher is shown once, or again and again until Ctrl-C.
+"""Looks at the dispatcher, shown once, or every second until Ctrl-C.
 
-At a terminal the table is drawn anew in its place. Elsewhere a table follows the one before where something
-other than
-ages has changed, after an empty line. As JSON, only rows come that have changed; of one that is gone, what
-names it.
+At a terminal the table is redrawn in its place. Elsewhere a new table follows, after an empty line, when more than
+ages has changed. As JSON, only rows that changed follow; for a row that is gone, the fields that identify it.
 """
 
 import os
@@ -32,7 +30,7 @@ _AGES = {"lease_seconds", "delay_seconds", "silent_seconds", "seen_at", "lately_
 
 
 def present(look: Callable[[], Sight], format_: Literal["table", "jsonl"], *, watch: bool) -> None:
-    """Show what a look finds; ends without an error on Ctrl-C, and when nobody reads any more."""
+    """Show what a look finds; end without an error on Ctrl-C, and when the reader closes the pipe."""
     if not watch:
         return _show(look(), format_)
     try:
@@ -74,7 +72,7 @@ def _append(look: Callable[[], Sight]) -> None:
     for sight in _frames(look):
         still = [_still(row) for row in sight.rows]
         if still != shown:
-            with console.capture() as drawn:  # rich would end the program with 1 when nobody reads any more
+            with console.capture() as drawn:  # rich would end the program with 1 when the reader has gone
                 console.print(draw(sight, console.width))
             sys.stdout.write(drawn.get() if shown is None else f"\n{drawn.get()}")
             sys.stdout.flush()

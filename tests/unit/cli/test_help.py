@@ -32,7 +32,7 @@ def test_every_command_stands_in_a_chapter(help_of):
 
 
 def test_paragraphs_do_not_keep_the_line_ends_of_the_source(help_of):
-    paragraph = help_of("rollouts").partition("A worker that has taken")[2].partition("╭")[0]
+    paragraph = help_of("rollouts").partition("A claimed rollout is")[2].partition("╭")[0]
 
     assert min(len(line) for line in paragraph.strip().splitlines()[1:-1]) > 60
 

@@ -68,7 +68,7 @@ def test_options_of_submit_win_over_lines(queue, start, tmp_path):
 
     done = start("submit", path, "--run", "r", "--launch", "5", "--partial", "drop", "--priority", "7")
     out, err = done.communicate(timeout=PATIENCE_SECONDS)
-    assert (out, err) == ("submitted 1 task, 5 rollouts of which 2 are needed, to run r\n", "")
+    assert (out, err) == ("submitted 1 task, 5 rollouts (2 of them needed), to run r\n", "")
     (group,) = queue.views.groups([], 2)
     assert (group.group_size, group.num_launched, group.partial) == (2, 5, "drop")
     assert queue.views.task(group.group_id).priority == 7
