@@ -13,7 +13,16 @@ from agent_layer.schema.wire.trace import TraceContext
 from tracer import Rollout
 from tracer.testing import Captured
 
-__all__ = ["attempt", "attempt_with_everything", "call", "content", "group", "group_of_one", "rollout_with", "sampled"]
+__all__ = [
+    "attempt",
+    "attempt_with_everything",
+    "call",
+    "closed_group",
+    "content",
+    "group_of_one",
+    "rollout_with",
+    "sampled",
+]
 
 
 def attempt(
@@ -87,7 +96,7 @@ def content(trajectory_id: str, body: bytes) -> Content:
     return Content(trajectory_id=trajectory_id, hash=content_hash(body), body=body)
 
 
-def group(group_id: str, *trajectory_ids: str, closed_at: float = 9.0, **fields: object) -> Group:
+def closed_group(group_id: str, *trajectory_ids: str, closed_at: float = 9.0, **fields: object) -> Group:
     members: Sequence[str] = list(trajectory_ids)
     return Group(
         **{"run": "r", "task_id": "t"} | fields, group_id=group_id, closed_at=closed_at, trajectory_ids=members
@@ -105,7 +114,7 @@ def group_of_one(task: str) -> list[LogRecord]:
     """Return the records of a closed group of one accepted attempt, which names its task in what it said."""
     name = f"{task}.0-0"
     said = content(name, f"the secret of {task}".encode())
-    return [*attempt(name, said, task_id=task, group_id=task), group(task, name, task_id=task)]
+    return [*attempt(name, said, task_id=task, group_id=task), closed_group(task, name, task_id=task)]
 
 
 def attempt_with_everything(tid, at=100.0, score=1.0):

@@ -1,28 +1,26 @@
 """A store over servers of each make, and ways to add records without a process."""
 
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 
 import pytest
 from redis import Redis
 
-from agent_layer.engines.policies import list_policies
 from agent_layer.infra.objects.base import ObjectEntry, ObjectStore
 from agent_layer.infra.processes.addresses import free_port
-from agent_layer.schema.codec import LogRecord, encode, record_owner
+from agent_layer.schema.codec import LogRecord, encode
 from agent_layer.schema.ids import new_id
 from agent_layer.schema.record import Logprobs, TokenIds
-from agent_layer.schema.reward import Reward
-from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
-from agent_layer.schema.step import Action, Content, PromptDelta, StepPart
+from agent_layer.schema.step import Action, PromptDelta
 from agent_layer.settings import Settings
 from agent_layer.shipper.direct import store_records
 from agent_layer.store import Store, open_store
-from agent_layer.store.maintenance.rebuild import index_segment
 from agent_layer.store.segments.blobs import BlobLimits
-from agent_layer.store.segments.format import StoredRecord, build_segment, segment_key
+from agent_layer.store.segments.format import StoredRecord
+
+from ..builders import attempt, call, content, sampled
+from ..stored import answers_of, put_segment, write_segment
 
 
 @pytest.fixture(scope="session")
@@ -65,29 +63,13 @@ def store(objects_settings: Settings) -> Store:
 @pytest.fixture
 def put(store: Store) -> Callable[..., str]:
     """``put(*records)``: writes a segment without indexing it; returns its name."""
-
-    def put(*records: LogRecord) -> str:
-        owned: defaultdict[str, list[StoredRecord]] = defaultdict(list)
-        for record in records:
-            owned[record_owner(record)].append(StoredRecord(record, encode(record)))
-        name = new_id()
-        content, _ = build_segment(name, owned)
-        store.objects.put(segment_key(store.keys, name), content)
-        return name
-
-    return put
+    return partial(put_segment, store)
 
 
 @pytest.fixture
-def write(store: Store, put: Callable[..., str]) -> Callable[..., str]:
+def write(store: Store) -> Callable[..., str]:
     """``write(*records)``: writes a segment and commits it, as the shipper does; returns its name."""
-
-    def write(*records: LogRecord) -> str:
-        name = put(*records)
-        index_segment(store.redis, store.keys, store.objects, name)
-        return name
-
-    return write
+    return partial(write_segment, store)
 
 
 @pytest.fixture
@@ -151,35 +133,19 @@ def watched(store: Store) -> Watched:
 
 
 def attempt_of(tid, at=100.0, score=1.0, run="r", num_choices=1):
-    """Everything that one accepted attempt with two calls leaves behind."""
-    own = {"trajectory_id": tid, "run": run}
-    rollout = {"rollout_id": tid.rpartition("-")[0], "group_id": "g"}
+    """Return the records of one accepted attempt with two calls."""
+    own = {"run": run, "agent": "solver"}
     answer = Action(response_token_ids=TokenIds([3, 4]), logprobs=Logprobs([-0.5, -1.0]), policy_versions=[(4, 2)])
-    later = Action(response_token_ids=TokenIds([6]), logprobs=Logprobs([-2.0]), policy_versions=[(5, 1)])
+    later = sampled(6, version=5, logprob=-2.0)
+    first = PromptDelta(delta=TokenIds([1, 2]))
     follow_up = PromptDelta(delta=TokenIds([5]), parent_call=f"{tid}/a", prefix_length=4)
-    part = {**own, "source": "gateway", "agent": "solver"}
-    return [
-        AttemptStarted(**own, **rollout, attempt=0, task_id="t", task_type="math", started_at=at, labels={"k": "v"}),
-        StepPart(**part, call_id=f"{tid}/a", phase="start", at=at + 1, prompt=PromptDelta(delta=TokenIds([1, 2]))),
-        StepPart(**part, call_id=f"{tid}/a", phase="end", at=at + 2, actions=[answer], status="ok"),
-        Content(trajectory_id=tid, hash="h", body=b'"state"'),
-        StepPart(**part, call_id=f"{tid}/b", phase="start", at=at + 3, prompt=follow_up),
-        StepPart(**part, call_id=f"{tid}/b", phase="end", at=at + 4, actions=[later] * num_choices, status="ok"),
-        Reward(**own, reward_id=f"{tid}/r", at=at + 5, score=score),
-        Outcome(**own, status="completed", ended_at=at + 6, num_calls=2),
-        Accepted(**own, **rollout, accepted_at=at + 7),
+    parts = [
+        *call(tid, "a", answer, at=at + 1, prompt=first, **own),
+        content(tid, b'"state"'),
+        *call(tid, "b", *[later] * num_choices, at=at + 3, prompt=follow_up, **own),
     ]
-
-
-def answers_of(store):
-    """Return every answer of the store, for comparison."""
-    page = store.query(limit=1_000)
-    return (
-        page.items,
-        {row.trajectory_id: store.get(row.trajectory_id) for row in page.items},
-        [(one.group, [t.trajectory_id for t in one.trajectories]) for one in store.follow("new", "r", wait_seconds=0)],
-        list_policies(store.redis, store.keys, "r"),
-    )
+    task = {"task_type": "math", "labels": {"k": "v"}, "group_id": "g"}
+    return attempt(tid, *parts, at=at, score=score, run=run, **task)
 
 
 @pytest.fixture(name="attempt_of")

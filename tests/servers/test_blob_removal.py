@@ -9,16 +9,14 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from agent_layer.schema.ids import content_hash, new_id
-from agent_layer.schema.rollout import AttemptStarted, Outcome
-from agent_layer.schema.step import Content
-from agent_layer.store.index.deletion import apply_tombstones
 from agent_layer.store.maintenance.gc import Grace
 from agent_layer.store.maintenance.merge_plan import Limits
 from agent_layer.store.segments.blob_refs import find_orphans, remove_unneeded
 from agent_layer.store.segments.blobs import blob_key, blob_name, list_blobs, pack
-from agent_layer.store.segments.tombstones import write_tombstones
 
+from ..builders import attempt, content
 from ..profiles import num_examples
+from ..stored import lose_index, mark_deleted
 
 AT_ONCE = Grace(seconds=-5.0)
 """Limits under which no object is too young, whatever the store's clocks."""
@@ -30,20 +28,11 @@ def picture(number):
 
 
 def attempt_of(tid, *bodies):
-    own = {"trajectory_id": tid}
-    yield AttemptStarted(**own, rollout_id=tid[:-2], attempt=0, run="r", task_id="t", started_at=100.0)
-    yield from (Content(**own, hash=content_hash(body), body=body) for body in bodies)
-    yield Outcome(**own, run="r", status="completed", ended_at=200.0)
+    """Return the records of an attempt that says these bodies, and is not accepted."""
+    return attempt(tid, *(content(tid, body) for body in bodies))[:-1]
 
 
 SHARED = content_hash(picture(1))
-
-
-def kill(store, *trajectory_ids):
-    """Delete, without anything of the bytes."""
-    apply_tombstones(
-        store.redis, store.keys, trajectory_ids, write_tombstones(store.keys, store.objects, trajectory_ids, "deleted")
-    )
 
 
 def remove(store, orphans=()):
@@ -58,10 +47,6 @@ def orphans_in(store):
     return find_orphans(store.redis, store.keys, store.objects, blobs_in(store))
 
 
-def lose_index(store):
-    store.redis.delete(*store.redis.keys(store.keys.name("*")))
-
-
 def shows(store, trajectory_id):
     return store.get(trajectory_id).contents[SHARED] == picture(1)
 
@@ -69,11 +54,11 @@ def shows(store, trajectory_id):
 def test_a_blob_goes_with_the_last_trajectory_that_needs_it(store, ship):
     ship(*attempt_of("x.0-0", picture(1), picture(2)), *attempt_of("x.1-0", picture(1)))
 
-    kill(store, "x.0-0")
+    mark_deleted(store, "x.0-0")
     assert len(remove(store)) == 1
     assert shows(store, "x.1-0")
 
-    kill(store, "x.1-0")
+    mark_deleted(store, "x.1-0")
     assert len(remove(store)) == 1
     assert (blobs_in(store), remove(store)) == ([], [])
     assert store.redis.keys(store.keys.name("blob*")) == []
@@ -119,7 +104,7 @@ def test_a_compaction_carries_references_along(store, ship):
 def test_the_same_content_gets_a_new_blob_after_that(store, ship):
     ship(*attempt_of("x.0-0", picture(1)))
     [old] = blobs_in(store)
-    kill(store, "x.0-0")
+    mark_deleted(store, "x.0-0")
     remove(store)
 
     ship(*attempt_of("x.1-0", picture(1)))
@@ -131,7 +116,7 @@ def test_the_same_content_gets_a_new_blob_after_that(store, ship):
 
 def test_who_shows_the_same_before_the_removal_saves_the_blob(store, watched, ship):
     ship(*attempt_of("x.0-0", picture(1)))
-    kill(store, "x.0-0")
+    mark_deleted(store, "x.0-0")
     ship(*attempt_of("x.1-0", picture(1)))
 
     assert remove(store) == []
@@ -141,7 +126,7 @@ def test_who_shows_the_same_before_the_removal_saves_the_blob(store, watched, sh
 
 def test_a_removal_that_is_slow_does_not_hit_who_comes_meanwhile(store, watched, ship):
     ship(*attempt_of("x.0-0", picture(1)))
-    kill(store, "x.0-0")
+    mark_deleted(store, "x.0-0")
     watched.before["delete blob"] = lambda: ship(*attempt_of("x.1-0", picture(1)))
 
     assert len(remove(store)) == 1
@@ -152,7 +137,7 @@ def test_a_removal_that_is_slow_does_not_hit_who_comes_meanwhile(store, watched,
 @pytest.mark.parametrize("moment", ["put blob", "put segment"])
 def test_a_removal_between_the_steps_of_a_shipper_takes_nothing_that_it_counts_on(store, watched, moment, ship):
     ship(*attempt_of("x.0-0", picture(1)))
-    watched.before[moment] = lambda: (kill(store, "x.0-0"), remove(store))
+    watched.before[moment] = lambda: (mark_deleted(store, "x.0-0"), remove(store))
 
     ship(*attempt_of("x.1-0", picture(1), picture(2)))
 
@@ -163,7 +148,7 @@ def test_a_removal_between_the_steps_of_a_shipper_takes_nothing_that_it_counts_o
 @pytest.mark.parametrize("moment", ["put blob", "put segment"])
 def test_who_dies_while_it_is_shipped_leaves_no_blob(store, watched, moment, ship):
     ship(*attempt_of("x.0-0"))
-    watched.before[moment] = lambda: (kill(store, "x.0-0"), remove(store))
+    watched.before[moment] = lambda: (mark_deleted(store, "x.0-0"), remove(store))
 
     ship(*attempt_of("x.0-0", picture(1)))
 
@@ -172,7 +157,7 @@ def test_who_dies_while_it_is_shipped_leaves_no_blob(store, watched, moment, shi
 
 
 def test_nothing_is_stored_for_the_dead(store, watched, ship):
-    kill(store, "x.0-0")
+    mark_deleted(store, "x.0-0")
 
     ship(*attempt_of("x.0-0", picture(1)))
 
@@ -210,7 +195,7 @@ def test_blobs_that_no_one_knows_of_are_orphans_once_all_segments_are_indexed(st
 
 def test_nothing_is_removed_while_the_index_is_rebuilt(store, ship):
     ship(*attempt_of("x.0-0", picture(1)), *attempt_of("x.1-0", picture(1)))
-    kill(store, "x.0-0")
+    mark_deleted(store, "x.0-0")
     lose_index(store)
 
     store.admin.reindex(progress=lambda *_: remove(store, blobs_in(store)))
@@ -221,7 +206,7 @@ def test_nothing_is_removed_while_the_index_is_rebuilt(store, ship):
 
 def test_a_rebuild_does_not_bring_back_the_needs_of_the_dead(store, ship):
     ship(*attempt_of("x.0-0", picture(1)))
-    kill(store, "x.0-0")
+    mark_deleted(store, "x.0-0")
     lose_index(store)
     store.admin.reindex()
 
@@ -255,7 +240,7 @@ def test_whatever_happens_in_the_middle_of_whatever_the_living_show_all_and_the_
         elif deed == "kill":
             dead.add(trajectory_id)
             shown.pop(trajectory_id, None)
-            kill(store, trajectory_id)
+            mark_deleted(store, trajectory_id)
         elif deed == "remove":
             remove(store)
         else:
@@ -269,6 +254,6 @@ def test_whatever_happens_in_the_middle_of_whatever_the_living_show_all_and_the_
 
     for trajectory_id, pictures in shown.items():
         assert store.get(trajectory_id).contents.keys() == pictures
-    kill(store, *shown)
+    mark_deleted(store, *shown)
     remove(store)
     assert not set(blobs_in(store)).intersection(watched.blobs("put"))

@@ -4,7 +4,6 @@ import msgspec
 import pytest
 
 from agent_layer.errors import CorruptRecordError, NotFoundError
-from agent_layer.schema.rollout import AttemptStarted, Outcome
 from agent_layer.state.checkpoints import (
     Checkpoint,
     checkpoint_name,
@@ -14,6 +13,8 @@ from agent_layer.state.checkpoints import (
     store_checkpoint,
 )
 from agent_layer.store.maintenance.gc import Grace
+
+from ..builders import attempt
 
 AT_ONCE = Grace(seconds=-5.0)
 """Limits under which no object is too young, whatever the store's clocks."""
@@ -30,13 +31,6 @@ def keep(store):
         return name
 
     return keep
-
-
-def attempt_of(trajectory_id, *, ended):
-    own = {"trajectory_id": trajectory_id, "run": "r"}
-    yield AttemptStarted(**own, rollout_id=trajectory_id[:-2], attempt=0, task_id="t", started_at=1.0)
-    if ended:
-        yield Outcome(**own, status="failed", ended_at=2.0)
 
 
 def kept(store):
@@ -79,7 +73,7 @@ def test_one_of_another_version_is_not_gone_on_with(store):
 
 
 def test_garbage_collection_takes_those_of_ended_attempts(store, write, keep):
-    write(*attempt_of("ended-0", ended=True), *attempt_of("running-0", ended=False))
+    write(*attempt("ended-0", status="failed"), *attempt("running-0", status="running"))
     names = [keep(f"{state}-0") for state in ("ended", "running", "unheard-of")]
 
     assert store.admin.collect_garbage().removed == []
@@ -90,7 +84,7 @@ def test_garbage_collection_takes_those_of_ended_attempts(store, write, keep):
 
 
 def test_and_those_that_are_older_than_anybody_waits(store, write, keep):
-    write(*attempt_of("running-0", ended=False))
+    write(*attempt("running-0", status="running"))
     keep("running-0")
 
     report = store.admin.collect_garbage(grace=Grace(seconds=-5.0, checkpoint_seconds=-5.0))
@@ -100,7 +94,7 @@ def test_and_those_that_are_older_than_anybody_waits(store, write, keep):
 
 
 def test_no_checkpoint_outlives_the_deletion_of_its_attempt(store, write, keep):
-    write(*attempt_of("r-0", ended=False), *attempt_of("other-0", ended=False))
+    write(*attempt("r-0", status="running"), *attempt("other-0", status="running"))
     keep("r-0")
     other = keep("other-0")
 

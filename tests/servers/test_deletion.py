@@ -5,49 +5,29 @@ import zstandard
 
 from agent_layer.errors import BadInputError, NotFoundError
 from agent_layer.recorder.frames import unframe
-from agent_layer.schema.group import Group
-from agent_layer.schema.reward import Reward
-from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
-from agent_layer.schema.step import Action, Content, StepPart
+from agent_layer.schema.step import Action, Content
 from agent_layer.schema.task import Task
 from agent_layer.schema.training import PolicyVersion, TrainedBatch, TrainedRollout
 from agent_layer.store.consumers.training_batches import list_batches
 from agent_layer.store.segments.format import find_frames, segment_key
+
+from ..builders import attempt, call, closed_group, content
 
 SECRET = b"what nobody may read any more"
 
 
 def attempt_of(tid, task="task-one", user="user-seven", *, text=SECRET, group="g", ended=True):
     """An accepted attempt whose words, task, label and answer can be searched for."""
-    own, at = {"trajectory_id": tid, "run": "r"}, 100.0
-    rollout = {"rollout_id": tid.rpartition("-")[0], "group_id": group}
     words = text.decode()
-    started = AttemptStarted(
-        **own,
-        **rollout,
-        attempt=0,
-        task_id=task,
-        started_at=at,
-        labels={"user": user},
-        task=Task(id=task, run="r", input=words),
-    )
-    part = {**own, "source": "gateway", "call_id": f"{tid}/a", "agent": "solver"}
-    action = Action(message={"role": "assistant", "content": words}, policy_versions=[(1, 1)])
-    records = [
-        started,
-        StepPart(**part, phase="start", at=at + 1),
-        StepPart(**part, phase="end", at=at + 2, actions=[action], status="ok"),
-        Content(trajectory_id=tid, hash="h", body=text),
-        Reward(**own, reward_id=f"{tid}/r", at=at + 3, score=1.0),
-    ]
-    if ended:
-        records.append(Outcome(**own, status="completed", ended_at=at + 4, num_calls=1))
-        records.append(Accepted(**own, **rollout, accepted_at=at + 5))
-    return records
+    answer = Action(message={"role": "assistant", "content": words}, policy_versions=[(1, 1)])
+    about = {"task_id": task, "labels": {"user": user}, "task": Task(id=task, run="r", input=words)}
+    status = "completed" if ended else "running"
+    parts = [*call(tid, "a", answer, agent="solver"), content(tid, text)]
+    return attempt(tid, *parts, score=1.0, status=status, group_id=group, **about)
 
 
 def group_of(*trajectory_ids, group_id="g", task="task-one"):
-    return Group(group_id=group_id, run="r", task_id=task, closed_at=9.0, trajectory_ids=list(trajectory_ids))
+    return closed_group(group_id, *trajectory_ids, task_id=task)
 
 
 def batch_of(*trajectory_ids, step=1):

@@ -5,10 +5,9 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from agent_layer.schema.group import Group
-from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
 from agent_layer.store.segments.format import read_footer
 
+from ..builders import attempt, closed_group
 from ..profiles import num_examples
 
 IDS = [f"{group}.{member}-0" for group in "gh" for member in "01"]
@@ -25,15 +24,7 @@ events = st.one_of(
 
 
 def attempt_of(tid):
-    own, rollout_id = {"trajectory_id": tid, "run": "r"}, tid[:-2]
-    group = tid[0]
-    return [
-        AttemptStarted(
-            **own, rollout_id=rollout_id, attempt=0, task_id=f"task-{group}", started_at=1.0, group_id=group
-        ),
-        Outcome(**own, status="completed", ended_at=2.0),
-        Accepted(**own, rollout_id=rollout_id, accepted_at=3.0, group_id=group),
-    ]
+    return attempt(tid, task_id=f"task-{tid[0]}", group_id=tid[0])
 
 
 class Model:
@@ -75,7 +66,7 @@ class Scene:
         ids = sorted(one for one in self.model.alive if one[0] == group)
         again = self.model.closed.get(group, ids)
         self._store(
-            [Group(group_id=group, run="r", task_id=f"task-{group}", closed_at=4.0, trajectory_ids=again)],
+            [closed_group(group, *again, task_id=f"task-{group}")],
             set(),
             (group, again),
         )

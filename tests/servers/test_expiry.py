@@ -8,12 +8,11 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from agent_layer.errors import BadInputError
-from agent_layer.schema.group import Group
-from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
-from agent_layer.schema.step import Action, StepPart
+from agent_layer.schema.step import Action
 from agent_layer.store.index.rows import TrajectoryRow
 from agent_layer.store.maintenance.retention import find_duplicates, task_key
 
+from ..builders import attempt, call, closed_group
 from ..profiles import num_examples
 
 DAY = 86_400.0
@@ -27,22 +26,15 @@ def objects_settings(settings):
 
 
 def attempt_of(tid, *, age_days=1.0, status="completed", versions=(1, 1), group=None, **fields):
-    own, rollout_id = {"trajectory_id": tid, "run": fields.pop("run", "r")}, tid.rpartition("-")[0]
-    at = NOW - age_days * DAY
-    part = {**own, "source": "gateway", "call_id": f"{tid}/a"}
-    action = Action(policy_versions=[(version, 1) for version in versions])
+    """An attempt that ended some days ago."""
+    run, at = fields.pop("run", "r"), NOW - age_days * DAY
+    parts = call(tid, "a", Action(policy_versions=[(version, 1) for version in versions]), at=at - 50.0, run=run)
     task = {"task_id": "t", "task_type": "math", **fields}
-    yield AttemptStarted(**own, rollout_id=rollout_id, attempt=0, started_at=at - 60.0, group_id=group, **task)
-    yield StepPart(**part, phase="start", at=at - 50.0)
-    yield StepPart(**part, phase="end", at=at - 40.0, actions=[action], status="ok")
-    if status != "running":
-        yield Outcome(**own, status=status, ended_at=at, num_calls=1)
-    if status == "completed":
-        yield Accepted(**own, rollout_id=rollout_id, accepted_at=at, group_id=group)
+    return attempt(tid, *parts, at=at - len(parts) - 2, status=status, run=run, group_id=group, **task)
 
 
 def group_of(group_id, *members, split="train"):
-    return Group(group_id=group_id, run="r", task_id="t", closed_at=9.0, split=split, trajectory_ids=list(members))
+    return closed_group(group_id, *members, split=split)
 
 
 def ids(store):

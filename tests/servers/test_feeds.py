@@ -7,11 +7,11 @@ from agent_layer.store.consumers.claims import Claims, Consumer
 from agent_layer.store.index.deletion import apply_tombstones
 from agent_layer.store.segments.format import segment_key
 
-from ..builders import attempt, group
+from ..builders import attempt, closed_group
 
 
 def closed(group_id, closed_at, *trajectory_ids, **fields):
-    return group(group_id, *trajectory_ids, closed_at=closed_at, **fields)
+    return closed_group(group_id, *trajectory_ids, closed_at=closed_at, **fields)
 
 
 @pytest.fixture

@@ -10,11 +10,9 @@ from hypothesis import strategies as st
 from agent_layer.cli.main import build
 from agent_layer.errors import CorruptRecordError, NotFoundError
 from agent_layer.recorder import open_recorder
-from agent_layer.schema.group import Group
-from agent_layer.schema.record import Logprobs, TokenIds
+from agent_layer.schema.record import TokenIds
 from agent_layer.schema.reward import Reward
-from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
-from agent_layer.schema.step import Action, PromptDelta, StepPart
+from agent_layer.schema.step import PromptDelta
 from agent_layer.schema.training import TrainedBatch
 from agent_layer.schema.trajectory import assemble_trajectory
 from agent_layer.store.consumers.follower import GroupDelivery
@@ -23,32 +21,21 @@ from trainer_adapter.data.advantages import select_batch
 from trainer_adapter.data.groups import read_group
 from trainer_adapter.data.replay import rebuild_batch, record_batch
 
+from ..builders import attempt, call, closed_group, sampled
+
 
 def attempt_of(tid, score, tokens=(5, 6)):
-    own = {"trajectory_id": tid, "run": "r"}
-    answer = Action(
-        response_token_ids=TokenIds(tokens), logprobs=Logprobs([-0.1] * len(tokens)), policy_versions=[(0, len(tokens))]
-    )
-    prompt = PromptDelta(delta=TokenIds([1, 2]))
-    call = {**own, "call_id": f"{tid}/c", "source": "gateway", "prompt": prompt}
-    return [
-        AttemptStarted(**own, rollout_id=tid[:-2], attempt=0, task_id="t", group_id="g", started_at=1.0),
-        StepPart(**call, phase="start", at=2.0),
-        StepPart(**call, phase="end", at=2.5, capture_level="tokens", status="ok", actions=[answer]),
-        Reward(**own, reward_id=f"{tid}/w", at=3.0, score=score),
-        Outcome(**own, status="completed", ended_at=4.0, num_calls=1),
-        Accepted(**own, rollout_id=tid[:-2], accepted_at=5.0, group_id="g"),
-    ]
+    asked = {"prompt": PromptDelta(delta=TokenIds([1, 2])), "capture_level": "tokens"}
+    return attempt(tid, *call(tid, "c", sampled(*tokens, logprob=-0.1), **asked), score=score, group_id="g")
 
 
-def group_of(*trajectories):
+def delivery_of(*trajectories):
     ids = [one.trajectory_id for one in trajectories]
-    closed = Group(group_id="g", run="r", task_id="t", closed_at=6.0, group_size=len(ids), trajectory_ids=ids)
-    return GroupDelivery(closed, list(trajectories), lambda: None)
+    return GroupDelivery(closed_group("g", *ids, group_size=len(ids)), list(trajectories), lambda: None)
 
 
 def trained(step, *trajectories):
-    batch = select_batch([read_group(group_of(*trajectories), 0, 1).samples], keep_equal=False)
+    batch = select_batch([read_group(delivery_of(*trajectories), 0, 1).samples], keep_equal=False)
     return record_batch(batch, "r", step, 0)
 
 

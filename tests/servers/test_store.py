@@ -15,10 +15,7 @@ from agent_layer.schema.training import PolicyVersion
 from agent_layer.schema.trajectory import assemble_trajectory
 from agent_layer.store.segments.format import segment_key
 
-
-def lose_index(store):
-    """What FLUSHALL does, for the keys of one test."""
-    store.redis.delete(*store.redis.keys(store.keys.name("*")))
+from ..stored import lose_index
 
 
 def test_what_was_written_is_read_back_whatever_segments_it_lies_in(store, write, attempt_of):
@@ -60,7 +57,7 @@ def test_a_row_says_what_the_records_say(store, write, attempt_of):
         "agents": ["solver"],
         "tools": [],
         "started_at": "1970-01-01T00:01:40.000Z",
-        "ended_at": "1970-01-01T00:01:46.000Z",
+        "ended_at": "1970-01-01T00:01:47.000Z",
         "labels": {"k": "v"},
         "worker": None,
         "input_hash": None,

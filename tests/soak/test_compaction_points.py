@@ -11,7 +11,7 @@ from agent_layer.schema.step import Action
 from agent_layer.store.maintenance.merge_plan import Limits
 from agent_layer.store.store import Store
 
-from ..builders import attempt, call, group
+from ..builders import attempt, call, closed_group
 from ..stored import keys_that_hold, mark_deleted, segment_keys, stored_records, write_segment
 
 NOW = Limits(least_age_seconds=-1.0)
@@ -36,8 +36,8 @@ def scatter(store: Store, number: int) -> list[bytes]:
     for first, second in zip(living[:-1], dying[:-1], strict=True):
         write_segment(store, first, second)
     members = [living[0].trajectory_id, dying[0].trajectory_id]
-    write_segment(store, living[-1], group(f"g{number}", *members), dying[-1])
-    return [encode(one) for one in (*living, group(f"g{number}", *members[:1]))]
+    write_segment(store, living[-1], closed_group(f"g{number}", *members), dying[-1])
+    return [encode(one) for one in (*living, closed_group(f"g{number}", *members[:1]))]
 
 
 @pytest.fixture

@@ -2,52 +2,26 @@
 
 import pytest
 
-from agent_layer.engines.policies import list_policies
 from agent_layer.schema.codec import decode, record_owner
-from agent_layer.schema.group import Group
-from agent_layer.schema.ids import new_id
-from agent_layer.schema.record import Logprobs, TokenIds
-from agent_layer.schema.reward import Reward
-from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
-from agent_layer.schema.step import Action, Content, PromptDelta, StepPart
+from agent_layer.schema.record import TokenIds
+from agent_layer.schema.step import PromptDelta
 from agent_layer.schema.training import PolicyVersion
-from agent_layer.store.index.deletion import apply_tombstones
-from agent_layer.store.segments.format import find_frames, unpack
-from agent_layer.store.segments.tombstones import write_tombstones
+
+from ...builders import attempt, call, closed_group, content, sampled
+from ...stored import answers_of, keys_that_hold, mark_deleted, segment_keys, stored_records
 
 
 def attempt_of(tid, at=100.0, score=1.0, text="hello"):
-    """Everything that one accepted attempt with a call leaves behind, in three parts."""
-    own = {"trajectory_id": tid, "run": "r"}
-    rollout = {"rollout_id": tid.rpartition("-")[0], "group_id": "g"}
-    part = {**own, "source": "gateway", "agent": "solver", "call_id": f"{tid}/a"}
-    answer = Action(
-        message={"role": "assistant", "content": text},
-        response_token_ids=TokenIds([3, 4]),
-        logprobs=Logprobs([-0.5, -1.0]),
-        policy_versions=[(4, 2)],
-    )
-    return [
-        [
-            AttemptStarted(**own, **rollout, attempt=0, task_id="t", started_at=at, labels={"secret": text}),
-            StepPart(**part, phase="start", at=at + 1, prompt=PromptDelta(delta=TokenIds([1, 2]))),
-        ],
-        [
-            Content(trajectory_id=tid, hash=f"hash of {text}", body=f'"{text}"'.encode()),
-            StepPart(**part, phase="end", at=at + 2, actions=[answer], status="ok"),
-        ],
-        [
-            Reward(**own, reward_id=f"{tid}/r", at=at + 3, score=score),
-            Outcome(**own, status="completed", ended_at=at + 4, num_calls=1),
-            Accepted(**own, **rollout, accepted_at=at + 5),
-        ],
-    ]
+    """Return the records of one accepted attempt with a call, in three parts."""
+    answer = sampled(3, 4, version=4, message={"role": "assistant", "content": text})
+    start, end = call(tid, "a", answer, at=at + 1, agent="solver", prompt=PromptDelta(delta=TokenIds([1, 2])))
+    said = content(tid, f'"{text}"'.encode())
+    started, *rest = attempt(tid, start, said, end, at=at, score=score, labels={"secret": text}, group_id="g")
+    return [[started, rest[0]], rest[1:3], rest[3:]]
 
 
 def group_of(group_id, *members, at=9.0):
-    return Group(
-        group_id=group_id, run="r", task_id="t", closed_at=at, group_size=len(members), trajectory_ids=list(members)
-    )
+    return closed_group(group_id, *members, closed_at=at, group_size=len(members))
 
 
 class Scene:
@@ -72,46 +46,20 @@ class Scene:
         return members
 
     def answers(self):
-        """Return every answer of the store, for comparison."""
-        page = self._store.query(limit=1_000)
-        return (
-            page.items,
-            {row.trajectory_id: self._store.get(row.trajectory_id) for row in page.items},
-            [
-                (one.group, [t.trajectory_id for t in one.trajectories])
-                for one in self._store.follow(new_id(), "r", wait_seconds=0)
-            ],
-            list_policies(self._store.redis, self._store.keys, "r"),
-        )
+        return answers_of(self._store)
 
     def segments(self):
-        return list(self._store.objects.list(f"{self._store.keys.namespace}/seg/"))
+        return segment_keys(self._store)
 
-    def kill(self, *owners):
-        """What a deletion does before it has bytes removed."""
-        apply_tombstones(
-            self._store.redis,
-            self._store.keys,
-            owners,
-            write_tombstones(self._store.keys, self._store.objects, owners, "deleted"),
-        )
+    def mark_deleted(self, *owners):
+        mark_deleted(self._store, *owners)
 
     def records(self):
-        """All records of all segments: (owner, stored form)."""
-        for key in self.segments():
-            content = self._store.objects.get(key)
-            for offset, size in find_frames(content)[:-1]:  # without the footer
-                for stored in unpack(content[offset : offset + size], size, key):
-                    yield record_owner(decode(stored)), stored
+        """Yield all records of all segments: (owner, stored form)."""
+        return ((record_owner(decode(stored)), stored) for stored in stored_records(self._store))
 
     def places(self, text):
-        """Keys of objects that hold a text, packed or not."""
-        for key in self._store.objects.list(""):
-            content = self._store.objects.get(key)
-            frames = find_frames(content) if key.endswith(".seg") else []
-            unpacked = [one for at, size in frames for one in unpack(content[at : at + size], size, key)]
-            if any(text.encode() in one for one in (content, *unpacked)):
-                yield key
+        return keys_that_hold(self._store, text)
 
 
 @pytest.fixture

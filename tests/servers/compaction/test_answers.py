@@ -70,7 +70,7 @@ def test_no_byte_of_the_dead_is_left(scene, store, write, only_dead):
         write(*part, *scene.attempt_of("y.1-0")[0])
     write(scene.group_of(f"of {SECRET}", "y.0-0"))
     assert list(scene.places(SECRET))
-    scene.kill("y.0-0", f"group:of {SECRET}")
+    scene.mark_deleted("y.0-0", f"group:of {SECRET}")
     before = scene.answers()
 
     report = store.admin.compact(limits=NOW, only_dead=only_dead)
@@ -88,7 +88,7 @@ def test_only_dead_leaves_segments_alone_in_which_nobody_died(scene, store, writ
     scene.fill()
     whole = set(scene.segments())
     write(*scene.attempt_of("y.0-0")[0], *scene.attempt_of("y.1-0")[0])
-    scene.kill("y.0-0")
+    scene.mark_deleted("y.0-0")
 
     assert store.admin.compact(limits=NOW, only_dead=True).num_removed == 1
     assert whole < set(scene.segments())
@@ -99,7 +99,7 @@ def test_the_dead_are_taken_out_of_the_lists_of_groups(scene, store, write):
     write(scene.group_of("mixed", "x.0-0", SECRET, "x.1-0"))
     for part in scene.attempt_of(SECRET):
         write(*part)
-    scene.kill(SECRET)
+    scene.mark_deleted(SECRET)
 
     store.admin.compact(limits=NOW)
 
@@ -111,7 +111,7 @@ def test_the_dead_are_taken_out_of_the_lists_of_groups(scene, store, write):
 
 def test_a_group_that_lost_all_of_its_members_is_dead_too(scene, store, write):
     write(scene.group_of("lost", "x.0-0", "x.1-0"), *scene.attempt_of("x.0-0")[0])
-    scene.kill("x.0-0", "x.1-0")
+    scene.mark_deleted("x.0-0", "x.1-0")
 
     store.admin.compact(limits=NOW, only_dead=True)
 
@@ -127,7 +127,7 @@ def test_half_dead_segments_are_rewritten_at_once_and_others_later(scene, store,
     mostly_alive = write(
         *scene.attempt_of("y.0-0")[0][:1], *[one for part in scene.attempt_of("x.1-0") for one in part]
     )
-    scene.kill("y.0-0")
+    scene.mark_deleted("y.0-0")
 
     assert store.admin.compact(limits=limits).num_removed == 1
     assert segment_key(store.keys, mostly_dead) not in scene.segments()

@@ -5,36 +5,23 @@ import time
 import pytest
 
 from agent_layer.infra.objects.filesystem import DirectoryObjects
-from agent_layer.schema.reward import Reward
-from agent_layer.schema.rollout import AttemptStarted, Outcome
 from agent_layer.schema.step import Content
-from agent_layer.store.index.deletion import apply_tombstones
 from agent_layer.store.maintenance.gc import Grace
 from agent_layer.store.maintenance.merge_plan import Limits
 from agent_layer.store.maintenance.rebuild import drop_index, index_segment
 from agent_layer.store.segments.format import segment_key
-from agent_layer.store.segments.tombstones import list_tombstones, write_tombstones
+from agent_layer.store.segments.tombstones import list_tombstones
+
+from ...builders import attempt
+from ...stored import mark_deleted
 
 NOW = Limits(least_age_seconds=-1.0)
 AT_ONCE = Grace(seconds=-5.0, tombstone_seconds=-5.0)
 """Limits under which no object is too young, whatever the store's clocks."""
 
 
-def attempt_of(tid):
-    own = {"trajectory_id": tid, "run": "r"}
-    return [
-        AttemptStarted(**own, rollout_id=tid[:-2], attempt=0, task_id="t", started_at=1.0),
-        Reward(**own, reward_id=f"{tid}/r", at=2.0, score=0.5),
-        Outcome(**own, status="completed", ended_at=3.0),
-    ]
-
-
 def fill(write):
-    return [write(*attempt_of(f"x.{number}-0")) for number in range(4)]
-
-
-def kill(store, *owners):
-    apply_tombstones(store.redis, store.keys, owners, write_tombstones(store.keys, store.objects, owners, "deleted"))
+    return [write(*attempt(f"x.{number}-0", score=0.5)) for number in range(4)]
 
 
 def reasons(report):
@@ -85,13 +72,13 @@ def test_a_dry_run_names_it_and_removes_nothing(store, leftover):
 
 @pytest.mark.usefixtures("leftover")
 def test_nothing_younger_than_the_grace_period_goes(store):
-    kill(store, "x.9-0")
+    mark_deleted(store, "x.9-0")
 
     assert store.admin.collect_garbage().removed == []
 
 
 def test_a_segment_that_says_more_than_what_replaced_it_stays(store, leftover, put):
-    other = put(*attempt_of("x.0-0"), Content(trajectory_id="x.0-0", hash="h", body=b"1"))
+    other = put(*attempt("x.0-0", score=0.5), Content(trajectory_id="x.0-0", hash="h", body=b"1"))
     content = store.objects.get(segment_key(store.keys, other))
     store.objects.delete(segment_key(store.keys, other))
     store.objects.put(segment_key(store.keys, leftover), content)
@@ -101,7 +88,7 @@ def test_a_segment_that_says_more_than_what_replaced_it_stays(store, leftover, p
 
 def test_a_segment_that_nobody_indexed_stays_and_is_named(store, write, put):
     fill(write)
-    name = put(*attempt_of("y.0-0"))
+    name = put(*attempt("y.0-0", score=0.5))
 
     report = store.admin.collect_garbage(grace=AT_ONCE)
 
@@ -134,8 +121,8 @@ def test_a_merged_segment_that_was_never_committed_goes_and_what_it_was_to_repla
 
 
 def test_tombstones_stay_as_long_as_anything_is_stored_of_whom_they_name(store, write):
-    write(*attempt_of("x.0-0"), *attempt_of("x.1-0"))
-    kill(store, "x.0-0")
+    write(*attempt("x.0-0", score=0.5), *attempt("x.1-0", score=0.5))
+    mark_deleted(store, "x.0-0")
 
     assert store.admin.collect_garbage(grace=AT_ONCE).removed == []
     store.admin.compact(limits=NOW, only_dead=True)
@@ -148,8 +135,8 @@ def test_tombstones_stay_as_long_as_anything_is_stored_of_whom_they_name(store, 
 
 
 def test_a_damaged_segment_keeps_all_tombstones(store, put):
-    kill(store, "x.0-0")
-    store.objects.put(segment_key(store.keys, put(*attempt_of("x.0-0"))), b"x" * 100)
+    mark_deleted(store, "x.0-0")
+    store.objects.put(segment_key(store.keys, put(*attempt("x.0-0", score=0.5))), b"x" * 100)
 
     report = store.admin.collect_garbage(grace=AT_ONCE)
 

@@ -23,7 +23,7 @@ def test_whoever_dies_while_a_segment_is_being_merged_is_gone_after_the_next_run
 
     def put_and_kill(key, content):
         if "-merged-" in key and store.redis.hexists(store.keys.trajectory("y.0-0"), "run"):
-            scene.kill("y.0-0")
+            scene.mark_deleted("y.0-0")
         stored(key, content)
 
     monkeypatch.setattr(store.objects, "put", put_and_kill)
@@ -133,7 +133,7 @@ def test_a_damaged_segment_is_named_and_left_alone(scene, store, write):
     content = bytearray(store.objects.get(key))
     content[20] ^= 1
     store.objects.put(key, bytes(content))
-    scene.kill("y.0-0")
+    scene.mark_deleted("y.0-0")
 
     report = store.admin.compact(limits=NOW)
 
