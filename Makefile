@@ -58,12 +58,14 @@ soak: setup $(SERVERS) ## only the soaks: processes killed, frozen and crowded f
 	$(BIN)/pytest -m serial tests/soak
 	$(BIN)/pytest -m 'not serial' --hypothesis-profile long $(PARALLEL) tests/soak
 
-check: setup ## format, lint, types, import directions
+check: setup ## format, lint, types, import directions, words and links of documents
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/pyright --pythonpath $(BIN)/python -p pyright-programs.json
 	PYTHONPATH=.ci $(BIN)/lint-imports
+	$(BIN)/python .ci/check_words.py
+	$(BIN)/python .ci/check_docs.py
 
 format: setup ## format and mend what can be mended
 	$(BIN)/ruff format .
