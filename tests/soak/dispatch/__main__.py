@@ -16,8 +16,8 @@ from pathlib import Path
 from asking import RUN, make_tasks
 from audit import Account, find_unindexed, read_stored
 from book import read_deeds
-from town import Town
-from weather import Weather
+from chaos import Chaos
+from queue_deployment import QueueDeployment
 
 from agent_layer.dispatcher import Dispatcher, connect
 from agent_layer.store.store import Store, open_store
@@ -36,16 +36,16 @@ def read_deliveries(directory: Path, group_ids: Sequence[str], counts: Counter[s
     return breaches + [f"never delivered: {group_id}" for group_id in set(group_ids) - set(seen)]
 
 
-def compare(weather: Weather, dispatcher: Dispatcher, store: Store) -> list[str]:
+def compare(chaos: Chaos, dispatcher: Dispatcher, store: Store) -> list[str]:
     """Every breach of the promises; counts what there was."""
-    town, group_ids = weather.town, list(weather.group_ids)
-    account = Account(read_deeds(town.directory), dispatcher.rollouts(group_ids), dispatcher.groups(group_ids))
-    breaches = [*account.breaches(read_stored(store), weather.cancelled), *town.complaints()]
+    deployment, group_ids = chaos.deployment, list(chaos.group_ids)
+    account = Account(read_deeds(deployment.directory), dispatcher.rollouts(group_ids), dispatcher.groups(group_ids))
+    breaches = [*account.breaches(read_stored(store), chaos.cancelled), *deployment.complaints()]
     breaches += find_unindexed(store)
-    breaches += read_deliveries(town.directory, group_ids, weather.counts)
-    weather.counts.update(account.counts)
-    weather.counts["accepted in the store"] = store.count(run=RUN, accepted=True)
-    weather.counts["attempts lost"] = store.count(run=RUN, status="lost")
+    breaches += read_deliveries(deployment.directory, group_ids, chaos.counts)
+    chaos.counts.update(account.counts)
+    chaos.counts["accepted in the store"] = store.count(run=RUN, accepted=True)
+    chaos.counts["attempts lost"] = store.count(run=RUN, status="lost")
     for row in store.scan(run=RUN, status="running"):
         breaches.append(f"ended by nobody in the store: {row.trajectory_id}")
     return breaches
@@ -70,25 +70,25 @@ def main() -> int:
     parser.add_argument("--redis-kills", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=150.0, help="longest rage")
     asked = parser.parse_args()
-    town, tasks = Town(asked.directory, asked.seed), make_tasks(asked.tasks)
+    deployment, tasks = QueueDeployment(asked.directory, asked.seed), make_tasks(asked.tasks)
     began = time.monotonic()
     try:
-        town.start_redis()
-        dispatcher = connect(town.settings)
+        deployment.start_redis()
+        dispatcher = connect(deployment.settings)
         group_ids, chance = dispatcher.submit(tasks), random.Random(asked.seed)
-        weather = Weather(town, dispatcher, tasks, group_ids, chance, asked.redis_kills)
-        town.start_workers()
-        town.start_consumer()
-        num_open = weather.rage(asked.seconds)
+        chaos = Chaos(deployment, dispatcher, tasks, group_ids, chance, asked.redis_kills)
+        deployment.start_workers()
+        deployment.start_consumer()
+        num_open = chaos.cause_failures(asked.seconds)
         raged = time.monotonic()
-        town.come_to_rest(_REST_SECONDS)
+        deployment.come_to_rest(_REST_SECONDS)
         rested = time.monotonic()
         breaches = [f"open after {asked.seconds:g} s: {num_open} groups"] if num_open else []
-        breaches += compare(weather, dispatcher, open_store(town.settings))
+        breaches += compare(chaos, dispatcher, open_store(deployment.settings))
     finally:
-        town.end()
+        deployment.end()
     seconds = [raged - began, rested - raged, time.monotonic() - rested]
-    tell(weather.counts, seconds, breaches)
+    tell(chaos.counts, seconds, breaches)
     return 1 if breaches else 0
 
 

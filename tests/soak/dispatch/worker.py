@@ -14,7 +14,7 @@ from asking import is_doomed, is_null
 from book import Kind, Pen, Row
 from redis.exceptions import RedisError
 
-from agent_layer.dispatcher import Lease, Report
+from agent_layer.dispatcher import Lease, Report, WorkerQueue
 from agent_layer.dispatcher.models import Holding, LeaseEnding
 from agent_layer.errors import LeaseLostError
 from agent_layer.infra.redis.client import open_redis
@@ -22,8 +22,6 @@ from agent_layer.infra.redis.keys import Keys
 from agent_layer.recorder import open_recorder
 from agent_layer.schema.rollout import AttemptStarted, Outcome
 from agent_layer.settings import Settings
-
-from ...queues import Queue
 
 __all__ = ["Worker"]
 
@@ -37,7 +35,7 @@ _ERRORS = {"retry": "infra: it rained", "release": "infra: the worker had enough
 class Heartbeat(threading.Thread):
     """Renews the held leases, and remembers which attempts must pause."""
 
-    def __init__(self, queue: Queue, worker: str, pen: Pen) -> None:
+    def __init__(self, queue: WorkerQueue, worker: str, pen: Pen) -> None:
         super().__init__(daemon=True)
         self._queue, self._worker, self._pen = queue, worker, pen
         self.held: list[Lease] = []
@@ -64,7 +62,7 @@ class Worker:
         self._name, self._chance, self._run = name, chance, settings.run
         self._stop = directory / "stop"
         self._pen = Pen(directory, name)
-        self._queue = Queue(open_redis(settings), Keys(settings.namespace), settings)
+        self._queue = WorkerQueue(open_redis(settings), Keys(settings.namespace), settings)
         self._recorder = open_recorder(settings)
         self._heartbeat = Heartbeat(self._queue, name, self._pen)
         self._kept: set[str] = set()

@@ -1,7 +1,7 @@
 """The storm: ``python tests/soak/storm DIRECTORY [--seed S] [--calls N] [--s3]``.
 
-A town of real processes works while its parts are killed and frozen at random; then the books are compared. Prints what
-happened, and every breach; ends with 1 when there is one.
+Real processes work while they are killed and frozen at random; then the books are compared. Prints what happened, and
+every breach; ends with 1 when there is one.
 """
 
 import argparse
@@ -12,8 +12,8 @@ from collections import Counter
 from pathlib import Path
 
 from books import find_doubled, find_lost, find_mistrained, find_unknown, read_all, read_book, read_index, steps_by_mark
-from town import Town
-from weather import Weather
+from chaos import Chaos
+from gateway_deployment import GatewayDeployment
 
 from agent_layer.infra.objects.memory import MemoryObjects
 from agent_layer.store.segments.format import list_segments
@@ -22,11 +22,11 @@ from agent_layer.store.store import Store, open_store
 _REST_SECONDS = 240.0
 
 
-def compare(town: Town, store: Store, counts: Counter[str]) -> list[str]:
+def compare(deployment: GatewayDeployment, store: Store, counts: Counter[str]) -> list[str]:
     """Every breach of the promises; counts what there was."""
-    engine, agents = read_book(town.directory / "engine.book"), read_book(town.directory / "agents.book")
+    engine, agents = read_book(deployment.directory / "engine.book"), read_book(deployment.directory / "agents.book")
     copy = MemoryObjects({key: store.objects.get(key) for key in list_segments(store.keys, store.objects)})
-    trajectories = read_all(Store(town.settings, store.redis, copy))
+    trajectories = read_all(Store(deployment.settings, store.redis, copy))
     steps = steps_by_mark(trajectories.values())
     counts["questions asked"] = len(agents.of("asked"))
     counts["answers seen"] = sum(map(len, agents.of("saw").values()))
@@ -59,20 +59,20 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=120.0, help="longest rage")
     parser.add_argument("--s3", action="store_true")
     asked = parser.parse_args()
-    town = Town(asked.directory, asked.seed, asked.s3)
-    weather = Weather(town, random.Random(asked.seed))
+    deployment = GatewayDeployment(asked.directory, asked.seed, is_s3=asked.s3)
+    chaos = Chaos(deployment, random.Random(asked.seed))
     began = time.monotonic()
     try:
-        town.build()
-        town.start_agents()
-        weather.rage(asked.calls, asked.seconds)
+        deployment.build()
+        deployment.start_agents()
+        chaos.cause_failures(asked.calls, asked.seconds)
         raged = time.monotonic()
-        town.come_to_rest(_REST_SECONDS)
+        deployment.come_to_rest(_REST_SECONDS)
         rested = time.monotonic()
-        breaches = compare(town, open_store(town.settings), weather.counts)
+        breaches = compare(deployment, open_store(deployment.settings), chaos.counts)
     finally:
-        town.end()
-    for what, number in weather.counts.items():
+        deployment.end()
+    for what, number in chaos.counts.items():
         sys.stdout.write(f"{number:8} {what}\n")
     sys.stdout.write(f"raged {raged - began:.0f} s, rested {rested - raged:.0f} s, compared in the rest\n")
     sys.stdout.writelines(f"{breach}\n" for breach in breaches)

@@ -1,4 +1,4 @@
-"""The weather: random events for the town's processes until enough calls were made."""
+"""Random failures of the deployment's processes until enough calls were made."""
 
 import random
 import signal
@@ -9,21 +9,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from signal import Signals
 
-from town import Town, wait_until
+from gateway_deployment import GatewayDeployment, wait_until
 
 _CALM_SECONDS = 240.0
 """For the calls that are left once it is calm, also on a machine that is busy with much else."""
 
 
 @dataclass
-class Weather:
+class Chaos:
     """Kills and freezes; ``counts`` has the number of each."""
 
-    town: Town
+    deployment: GatewayDeployment
     chance: random.Random
     counts: Counter[str] = field(default_factory=Counter[str])
 
-    def rage(self, num_calls: int, limit_seconds: float) -> None:
+    def cause_failures(self, num_calls: int, limit_seconds: float) -> None:
         """Go on until the engine was asked so often, or time is over; then it is calm until the engine was."""
         deadline = time.monotonic() + limit_seconds
         kinds: dict[Callable[[], None], float] = {
@@ -35,7 +35,7 @@ class Weather:
             self.freeze_redis: 1,
             self.kill_redis: 1,
         }
-        if self.town.is_s3:
+        if self.deployment.is_s3:
             kinds[self.freeze_s3] = 1.5
         while self.num_asked() < num_calls and time.monotonic() < deadline:
             self.rest(0.1, 0.7)
@@ -44,49 +44,49 @@ class Weather:
 
     def num_asked(self) -> int:
         """Calls that the engine began."""
-        path: Path = self.town.directory / "engine.book"
+        path: Path = self.deployment.directory / "engine.book"
         return path.read_bytes().count(b"began\t") if path.exists() else 0
 
     def rest(self, shortest: float, longest: float) -> None:
         time.sleep(self.chance.uniform(shortest, longest))
 
     def kill_an_agent(self) -> None:
-        if agents := self.town.agents():
-            self.town.send(self.chance.choice(agents), signal.SIGKILL)
+        if agents := self.deployment.agents():
+            self.deployment.send(self.chance.choice(agents), signal.SIGKILL)
             self.counts["agents killed"] += 1
 
     def kill_the_shipper(self) -> None:
-        if pid := self.town.shipper():
-            self.town.send(pid, signal.SIGKILL)
+        if pid := self.deployment.shipper():
+            self.deployment.send(pid, signal.SIGKILL)
             self.counts["shippers killed"] += 1
 
     def kill_the_gateway(self) -> None:
-        self.town.kill("gateway")
+        self.deployment.kill("gateway")
         self.counts["gateways killed"] += 1
-        self.town.start_gateway()
+        self.deployment.start_gateway()
 
     def kill_redis(self) -> None:
-        self.town.kill("redis")
+        self.deployment.kill("redis")
         self.counts["Redis restarts"] += 1
         self.rest(0.0, 0.5)
-        self.town.start_redis()
+        self.deployment.start_redis()
 
     def freeze_the_shipper(self) -> None:
-        if pid := self.town.shipper():
+        if pid := self.deployment.shipper():
             self._freeze(pid, "shipper freezes", 2.5)
 
     def freeze_the_gateway(self) -> None:
-        self._freeze(self.town.processes["gateway"].pid, "gateway freezes", 1.0)
+        self._freeze(self.deployment.processes["gateway"].pid, "gateway freezes", 1.0)
 
     def freeze_redis(self) -> None:
-        self._freeze(self.town.processes["redis"].pid, "Redis freezes", 2.5)
+        self._freeze(self.deployment.processes["redis"].pid, "Redis freezes", 2.5)
 
     def freeze_s3(self) -> None:
-        self._freeze(self.town.processes["s3"].pid, "S3 freezes", 2.0)
+        self._freeze(self.deployment.processes["s3"].pid, "S3 freezes", 2.0)
 
     def _freeze(self, pid: int, what: str, longest: float) -> None:
-        self.town.send(pid, Signals.SIGSTOP)
+        self.deployment.send(pid, Signals.SIGSTOP)
         self.counts[what] += 1
         self.rest(0.2, longest)
-        self.counts["freezes that filled the log"] += self.town.is_log_full()
-        self.town.send(pid, Signals.SIGCONT)
+        self.counts["freezes that filled the log"] += self.deployment.is_log_full()
+        self.deployment.send(pid, Signals.SIGCONT)

@@ -1,4 +1,4 @@
-"""The weather: random events in the town until every group is closed."""
+"""Random failures of the deployment's processes until every group is closed."""
 
 import random
 import signal
@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from signal import Signals
 
 from asking import RUN
-from town import Town
+from queue_deployment import QueueDeployment
 
 from agent_layer.dispatcher import Dispatcher
 from agent_layer.schema.task import Task
 
-__all__ = ["Weather"]
+__all__ = ["Chaos"]
 
 _REDIS_KILLED = "Redis killed and restarted"
 _LONGEST_CALM_SECONDS = 4.0
@@ -22,10 +22,10 @@ _LONGEST_CALM_SECONDS = 4.0
 
 
 @dataclass
-class Weather:
+class Chaos:
     """Kills and freezes; ``counts`` has the number of each."""
 
-    town: Town
+    deployment: QueueDeployment
     dispatcher: Dispatcher
     tasks: Sequence[Task]
     group_ids: Sequence[str]
@@ -37,7 +37,7 @@ class Weather:
     cancelled: set[str] = field(default_factory=set[str])
     """Groups whose open rollouts were cancelled."""
 
-    def rage(self, limit_seconds: float) -> int:
+    def cause_failures(self, limit_seconds: float) -> int:
         """Continue until every group is closed or the time is over; return the number of open groups."""
         deadline = time.monotonic() + limit_seconds
         kinds: dict[Callable[[], None], float] = {
@@ -66,32 +66,32 @@ class Weather:
     def thaw(self, now: float) -> None:
         for pid, until in [*self.frozen.items()]:
             if until <= now:
-                self.town.send(pid, signal.SIGCONT)
+                self.deployment.send(pid, signal.SIGCONT)
                 del self.frozen[pid]
 
     def kill_a_worker(self) -> None:
-        if awake := [pid for pid in self.town.workers() if pid not in self.frozen]:
-            self.town.send(self.chance.choice(awake), signal.SIGKILL)
+        if awake := [pid for pid in self.deployment.workers() if pid not in self.frozen]:
+            self.deployment.send(self.chance.choice(awake), signal.SIGKILL)
             self.counts["workers killed"] += 1
 
     def freeze_a_worker(self) -> None:
         """Stop one for longer than its leases hold; then it is a zombie that reports late."""
-        awake = [pid for pid in self.town.workers() if pid not in self.frozen]
+        awake = [pid for pid in self.deployment.workers() if pid not in self.frozen]
         if awake and len(self.frozen) < 3:
             pid = self.chance.choice(awake)
-            self.town.send(pid, Signals.SIGSTOP)
-            self.frozen[pid] = time.monotonic() + self.town.settings.lease_seconds + self.chance.uniform(0.5, 2.0)
+            self.deployment.send(pid, Signals.SIGSTOP)
+            self.frozen[pid] = time.monotonic() + self.deployment.settings.lease_seconds + self.chance.uniform(0.5, 2.0)
             self.counts["workers frozen beyond their leases"] += 1
 
     def kill_the_shipper(self) -> None:
-        if pid := self.town.shipper():
-            self.town.send(pid, signal.SIGKILL)
+        if pid := self.deployment.shipper():
+            self.deployment.send(pid, signal.SIGKILL)
             self.counts["shippers killed"] += 1
 
     def kill_redis(self) -> None:
-        self.town.kill("redis")
+        self.deployment.kill("redis")
         time.sleep(self.chance.uniform(0.0, 0.5))
-        self.town.start_redis()
+        self.deployment.start_redis()
         self.counts[_REDIS_KILLED] += 1
 
     def cancel_a_group(self) -> None:
@@ -102,7 +102,7 @@ class Weather:
 
     def pause_the_run(self) -> None:
         """Pause running attempts; they continue under another lease."""
-        self.dispatcher.pause(RUN, running=True, why="the weather")
+        self.dispatcher.pause(RUN, running=True, why="a failure on purpose")
         time.sleep(self.chance.uniform(0.3, 1.0))
         self.dispatcher.resume(RUN)
         self.counts["pauses of the run"] += 1
