@@ -10,7 +10,7 @@ from agent_layer.schema.task import Task
 from ...queues import Queue
 
 
-class Desk:
+class QueueHarness:
     """A queue and its dispatcher, with the moves that tests make in one word each."""
 
     def __init__(self, redis, keys, settings):
@@ -65,8 +65,8 @@ class Desk:
 
 
 @pytest.fixture
-def desk(redis, keys, settings):
-    return Desk(redis, keys, settings)
+def harness(redis, keys, settings):
+    return QueueHarness(redis, keys, settings)
 
 
 @pytest.fixture

@@ -5,11 +5,11 @@ import pytest
 from agent_layer.schema.task import Task
 
 
-def test_tasks_count_what_their_rollouts_do(desk, agent_layer, rows_of):
-    desk.add("a", group_size=3)
-    desk.queue.add([Task(id="a", run="r", group_size=2)], round_index=1)
-    desk.add("b", run="s")
-    desk.claim(run="r")
+def test_tasks_count_what_their_rollouts_do(harness, agent_layer, rows_of):
+    harness.add("a", group_size=3)
+    harness.queue.add([Task(id="a", run="r", group_size=2)], round_index=1)
+    harness.add("b", run="s")
+    harness.claim(run="r")
 
     shown = rows_of("tasks")
     assert [(row["task_id"], row["run"], row["rollouts"]) for row in shown] == [
@@ -25,27 +25,27 @@ def test_tasks_count_what_their_rollouts_do(desk, agent_layer, rows_of):
     assert out.splitlines()[3].startswith("b ")
 
 
-def test_that_nobody_works_is_said_until_somebody_does(desk, agent_layer):
-    desk.add("a", group_size=2)
+def test_that_nobody_works_is_said_until_somebody_does(harness, agent_layer):
+    harness.add("a", group_size=2)
     looks = ("tasks", "rollouts", "groups")
     assert all("no worker is up" in agent_layer(look)[1] for look in looks)
 
-    desk.queue.heartbeat("w", b"{}", [])
+    harness.queue.heartbeat("w", b"{}", [])
     assert all("no worker is up" not in agent_layer(look)[1] for look in looks)
 
 
-def test_that_nobody_who_is_up_offers_what_is_needed_is_said(desk, agent_layer):
-    desk.add("a", group_size=2, needs=["gpu", "net"])
-    desk.add("b", run="other", needs=["tpu"])
-    desk.add("c")
+def test_that_nobody_who_is_up_offers_what_is_needed_is_said(harness, agent_layer):
+    harness.add("a", group_size=2, needs=["gpu", "net"])
+    harness.add("b", run="other", needs=["tpu"])
+    harness.add("c")
     sentence = "2 rollouts in the queue: no worker that is up offers gpu and net; 'agent-layer workers' shows"
-    desk.queue.heartbeat("one", b'{"offers":"gpu"}', [])
-    desk.queue.heartbeat("other", b'{"offers":"net tpu"}', [])
+    harness.queue.heartbeat("one", b'{"offers":"gpu"}', [])
+    harness.queue.heartbeat("other", b'{"offers":"net tpu"}', [])
 
     assert sentence in " ".join(agent_layer("tasks")[1].split())
     assert "tpu" not in agent_layer("tasks", "--run", "other")[1].partition("task ")[0]
 
-    desk.queue.heartbeat("both", b'{"offers":"net gpu"}', [])
+    harness.queue.heartbeat("both", b'{"offers":"net gpu"}', [])
     assert "no worker that is up" not in agent_layer("tasks")[1]
 
 
@@ -68,11 +68,11 @@ def test_where_nothing_is_yet_it_says_what_to_type(agent_layer, arguments, sente
     assert sentence in out.splitlines()[-1]
 
 
-def test_rollouts_show_holders_leases_retries_and_errors(desk, agent_layer):
-    desk.add("a", group_size=3)
-    held, failed = desk.claim(2, worker="w-7")
-    desk.queue.heartbeat("w-7", b"{}", [(held, "running")])
-    desk.queue.fail(failed, "infra", "the gateway is gone")
+def test_rollouts_show_holders_leases_retries_and_errors(harness, agent_layer):
+    harness.add("a", group_size=3)
+    held, failed = harness.claim(2, worker="w-7")
+    harness.queue.heartbeat("w-7", b"{}", [(held, "running")])
+    harness.queue.fail(failed, "infra", "the gateway is gone")
 
     _, out, _ = agent_layer("rollouts")
     running, retried, queued = (line.split() for line in out.splitlines()[2:])
@@ -88,30 +88,30 @@ def test_rollouts_show_holders_leases_retries_and_errors(desk, agent_layer):
     ("status", "expected"),
     [("queued", "bd"), ("delayed", "b"), ("running", "a"), ("leased", "c"), ("dead", "e"), ("cancelled", "")],
 )
-def test_rollouts_of_one_status(desk, rows_of, status, expected):
-    desk.give_up("e")
+def test_rollouts_of_one_status(harness, rows_of, status, expected):
+    harness.give_up("e")
     for name in "abcd":
-        desk.add(name)
-    running, retried, _ = desk.claim(3)
-    desk.queue.heartbeat("w", b"{}", [(running, "running")])
-    desk.queue.fail(retried, "infra", "away")
+        harness.add(name)
+    running, retried, _ = harness.claim(3)
+    harness.queue.heartbeat("w", b"{}", [(running, "running")])
+    harness.queue.fail(retried, "infra", "away")
 
     assert "".join(str(row["rollout_id"])[0] for row in rows_of("rollouts", "--status", status)) == expected
 
 
-def test_lapsed_leases_are_told_from_living_ones(desk, agent_layer):
-    desk.add("a")
-    (lease,) = desk.claim()
-    desk.redis.zadd(desk.keys.queue("leases"), {lease.rollout_id: 1})
+def test_lapsed_leases_are_told_from_living_ones(harness, agent_layer):
+    harness.add("a")
+    (lease,) = harness.claim()
+    harness.redis.zadd(harness.keys.queue("leases"), {lease.rollout_id: 1})
 
     assert "lapsed" in agent_layer("rollouts")[1]
 
 
-def test_groups_say_how_many_usable_ones_they_have_of_those_they_need(desk, agent_layer, rows_of):
-    whole, open_one = desk.add("a", group_size=2, launch=3), desk.add("b", group_size=2)
-    leases = desk.claim(4)
+def test_groups_say_how_many_usable_ones_they_have_of_those_they_need(harness, agent_layer, rows_of):
+    whole, open_one = harness.add("a", group_size=2, launch=3), harness.add("b", group_size=2)
+    leases = harness.claim(4)
     for lease in [*leases[:2], leases[3]]:
-        desk.end(lease)
+        harness.end(lease)
 
     (row,) = rows_of("groups")
     assert (row["group_id"], row["num_usable"], row["group_size"]) == (open_one, 1, 2)
@@ -126,34 +126,34 @@ def test_groups_say_how_many_usable_ones_they_have_of_those_they_need(desk, agen
     assert agent_layer("groups", "show", whole, whole)[1].startswith("1 group, 1 of them closed")
 
 
-def test_what_is_left_out_is_said(desk, agent_layer):
+def test_what_is_left_out_is_said(harness, agent_layer):
     for number in range(5):
-        desk.add(f"t{number}")
+        harness.add(f"t{number}")
 
     for command in ("tasks", "rollouts", "groups"):
         assert "only the first 3 are shown; --limit shows more" in agent_layer(command, "--limit", "3")[1]
         assert "--limit" not in agent_layer(command, "--limit", "5")[1]
 
 
-def test_runs_that_are_left_out_may_have_work(desk, agent_layer):
+def test_runs_that_are_left_out_may_have_work(harness, agent_layer):
     for number in range(3):
-        desk.add(run=f"r{number}")
+        harness.add(run=f"r{number}")
 
     assert "2 more runs not shown; --limit shows more" in agent_layer("runs", "--limit", "1")[1]
     assert "1 more run not shown" in agent_layer("runs", "--limit", "2")[1]
     assert "--limit" not in agent_layer("runs", "--limit", "3")[1]
 
 
-def test_runs_say_why_they_are_paused_what_fails_and_what_finishing_first_costs(desk, agent_layer):
-    desk.add("a", run="r", launch=2)
-    slow, quick = desk.claim(2, run="r")
-    group = desk.keys.queue("r", slow.rollout_id)
-    desk.redis.hincrby(group, "began", -60_000)
-    desk.redis.hincrby(desk.keys.queue("r", quick.rollout_id), "began", -10_000)
-    desk.end(quick)
-    desk.give_up("b", run="s", errors=["infra: away", "user: broken"])
-    desk.dispatcher.pause("s", why="the price of oil")
-    desk.dispatcher.share("r", weight=3, quota=7)
+def test_runs_say_why_they_are_paused_what_fails_and_what_finishing_first_costs(harness, agent_layer):
+    harness.add("a", run="r", launch=2)
+    slow, quick = harness.claim(2, run="r")
+    group = harness.keys.queue("r", slow.rollout_id)
+    harness.redis.hincrby(group, "began", -60_000)
+    harness.redis.hincrby(harness.keys.queue("r", quick.rollout_id), "began", -10_000)
+    harness.end(quick)
+    harness.give_up("b", run="s", errors=["infra: away", "user: broken"])
+    harness.dispatcher.pause("s", why="the price of oil")
+    harness.dispatcher.share("r", weight=3, quota=7)
 
     _, out, _ = agent_layer("runs")
     lines = out.splitlines()
@@ -167,12 +167,12 @@ def test_runs_say_why_they_are_paused_what_fails_and_what_finishing_first_costs(
     assert f"run r: {took}: what is trained on is biased towards what ends early" in out
 
 
-def test_workers_are_up_draining_or_silent(desk, agent_layer, rows_of):
+def test_workers_are_up_draining_or_silent(harness, agent_layer, rows_of):
     for name in ("up-1", "old-1", "gone-1"):
-        desk.queue.heartbeat(name, b'{"slots": 4, "held": 2, "offers": "agent:a"}', [])
-    desk.redis.zadd(desk.keys.queue("workers"), {"gone-1": 1_000}, gt=False)
-    now = desk.dispatcher.stats().now
-    desk.redis.zadd(desk.keys.queue("workers"), {"gone-1": round((now - 300) * 1000)})
+        harness.queue.heartbeat(name, b'{"slots": 4, "held": 2, "offers": "agent:a"}', [])
+    harness.redis.zadd(harness.keys.queue("workers"), {"gone-1": 1_000}, gt=False)
+    now = harness.dispatcher.stats().now
+    harness.redis.zadd(harness.keys.queue("workers"), {"gone-1": round((now - 300) * 1000)})
 
     assert agent_layer("workers", "drain", "old-1")[:2] == (
         0,
@@ -187,10 +187,10 @@ def test_workers_are_up_draining_or_silent(desk, agent_layer, rows_of):
     assert (status, err.count("\n")) == (2, 1)
 
 
-def test_a_look_goes_through_more_than_one_page(desk, rows_of):
-    desk.queue.add([Task(id=f"t{number}", run="r" if number % 3 else "s", group_size=4) for number in range(1_200)])
-    desk.claim(256, run="r")
-    desk.claim(256, run="r")
+def test_a_look_goes_through_more_than_one_page(harness, rows_of):
+    harness.queue.add([Task(id=f"t{number}", run="r" if number % 3 else "s", group_size=4) for number in range(1_200)])
+    harness.claim(256, run="r")
+    harness.claim(256, run="r")
 
     assert len(rows_of("groups", "--run", "s", "--limit", "1000")) == 400
     assert len(rows_of("rollouts", "--limit", "9999")) == 4_800

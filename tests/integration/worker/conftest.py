@@ -29,7 +29,7 @@ RUN = "default"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Site:
+class WorkerHarness:
     """What a test needs around a worker."""
 
     settings: Settings
@@ -78,7 +78,7 @@ class Site:
 
 
 @pytest.fixture
-async def site(settings, redis, keys):
+async def harness(settings, redis, keys):
     mine = settings.model_copy(
         update={
             "api_key": "operator-key",
@@ -91,7 +91,9 @@ async def site(settings, redis, keys):
     async with serve(ScriptedEngine()) as engine, serve_gateway(mine, redis, keys, engine) as url:
         mine = mine.model_copy(update={"gateway_url": url})
         with open_store(mine).redis as connection:
-            yield Site(settings=mine, engine=engine, dispatcher=Dispatcher(connection, mine), store=open_store(mine))
+            yield WorkerHarness(
+                settings=mine, engine=engine, dispatcher=Dispatcher(connection, mine), store=open_store(mine)
+            )
         open_recorder(mine).close()
 
 

@@ -77,8 +77,8 @@ def module(write_module):
 
 @pytest.mark.parametrize("is_isolated", [False, True], ids=["shared", "isolated"])
 @pytest.mark.parametrize("agent", ["closes_all", "speaks_nonsense", "announces_much"])
-async def test_an_agent_that_cuts_off_its_process_is_run_again(site, task, agent, is_isolated):
-    trajectories = await site.run(f"hostile:{agent}", task(), is_isolated=is_isolated)
+async def test_an_agent_that_cuts_off_its_process_is_run_again(harness, task, agent, is_isolated):
+    trajectories = await harness.run(f"hostile:{agent}", task(), is_isolated=is_isolated)
 
     assert [(one.outcome.status, one.outcome.cause, one.reward) for one in trajectories] == [
         ("lost", "infra", None),
@@ -86,8 +86,8 @@ async def test_an_agent_that_cuts_off_its_process_is_run_again(site, task, agent
     ]
 
 
-async def test_a_result_that_is_too_large_is_the_agents_failure(site, task):
-    trajectories = await site.run("hostile:returns_much", task())
+async def test_a_result_that_is_too_large_is_the_agents_failure(harness, task):
+    trajectories = await harness.run("hostile:returns_much", task())
 
     assert [(one.outcome.status, one.outcome.cause) for one in trajectories] == [
         ("failed", "user"),
@@ -96,13 +96,13 @@ async def test_a_result_that_is_too_large_is_the_agents_failure(site, task):
     assert "at most" in trajectories[0].outcome.error
 
 
-async def test_an_agent_whose_gateway_takes_no_more_of_it_hears_so_when_it_saves(site, task, module, until):
-    async with site.worker("hostile:saves"):
-        groups = await asyncio.to_thread(site.dispatcher.submit, [task()])
+async def test_an_agent_whose_gateway_takes_no_more_of_it_hears_so_when_it_saves(harness, task, module, until):
+    async with harness.worker("hostile:saves"):
+        groups = await asyncio.to_thread(harness.dispatcher.submit, [task()])
         await until((module / "began-0").exists)
-        gateway = GatewayClient(site.settings.gateway_url, site.settings.api_key)
+        gateway = GatewayClient(harness.settings.gateway_url, harness.settings.api_key)
         await asyncio.to_thread(gateway.close, f"{groups[0]}.0", 0)
-        (state,) = await asyncio.to_thread(site.dispatcher.wait, groups, 60)
+        (state,) = await asyncio.to_thread(harness.dispatcher.wait, groups, 60)
 
     assert state.num_accepted == 1
 

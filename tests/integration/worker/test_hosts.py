@@ -86,9 +86,9 @@ def module(write_module):
 
 
 @pytest.fixture
-def quick(site):
+def quick(harness):
     """A lease ends sooner than an agent that blocks."""
-    return replace(site, settings=site.settings.model_copy(update={"lease_seconds": 4.0}))
+    return replace(harness, settings=harness.settings.model_copy(update={"lease_seconds": 4.0}))
 
 
 @pytest.fixture(params=[False, True], ids=["shared", "isolated"])
@@ -100,8 +100,8 @@ def endings(trajectories):
     return [(one.task.id, one.outcome.status, one.outcome.cause, one.reward) for one in trajectories]
 
 
-async def test_agents_run_in_another_process(site, task, module, isolated):
-    trajectories = await site.run("theirs:pid", task("a", group_size=3), **isolated)
+async def test_agents_run_in_another_process(harness, task, module, isolated):
+    trajectories = await harness.run("theirs:pid", task("a", group_size=3), **isolated)
 
     assert [(one.reward, len(one.steps), one.outcome.status) for one in trajectories] == [(1.0, 1, "completed")] * 3
     pids = {path.read_text() for path in module.glob("pid-*")}
@@ -119,8 +119,8 @@ async def test_an_agent_that_blocks_its_process_for_longer_than_its_lease_keeps_
 
 
 @pytest.mark.usefixtures("module")
-async def test_an_agent_that_ends_its_process_loses_what_ran_there_and_all_is_run_again(site, task):
-    trajectories = await site.run("theirs:exits", task("bad"), task("good"))
+async def test_an_agent_that_ends_its_process_loses_what_ran_there_and_all_is_run_again(harness, task):
+    trajectories = await harness.run("theirs:exits", task("bad"), task("good"))
 
     assert sorted(endings(trajectories)) == [
         ("bad", "completed", None, 1.0),
@@ -133,21 +133,21 @@ async def test_an_agent_that_ends_its_process_loses_what_ran_there_and_all_is_ru
 
 
 @pytest.mark.usefixtures("module")
-async def test_who_ends_with_an_attempt_that_could_not_be_stopped_reads_so_and_has_not_failed(site, task):
-    strict = replace(site, settings=site.settings.model_copy(update={"close_seconds": 0.1}))
+async def test_who_ends_with_an_attempt_that_could_not_be_stopped_reads_so_and_has_not_failed(harness, task):
+    strict = replace(harness, settings=harness.settings.model_copy(update={"close_seconds": 0.1}))
     stuck = task("bad", limits=Limits(wall_seconds=6.0))
     trajectories = await strict.run("theirs:sticks", stuck, task("good"))
 
     errors = {one.task.id: one.outcome.error for one in trajectories if one.outcome.error}
     assert errors["bad"] == "the agent ran longer than wall_seconds (6)"
     assert "it was ended with an attempt that did not stop in time" in errors["good"]
-    (run,) = site.dispatcher.runs()
+    (run,) = harness.dispatcher.runs()
     assert run.causes == [("user", 1)]
 
 
 @pytest.mark.usefixtures("module")
-async def test_an_agent_with_a_process_of_its_own_takes_none_with_it(site, task):
-    trajectories = await site.run("theirs:crashes", task("bad"), task("good"), is_isolated=True)
+async def test_an_agent_with_a_process_of_its_own_takes_none_with_it(harness, task):
+    trajectories = await harness.run("theirs:crashes", task("bad"), task("good"), is_isolated=True)
 
     assert sorted(endings(trajectories)) == [
         ("bad", "completed", None, 1.0),
@@ -158,8 +158,8 @@ async def test_an_agent_with_a_process_of_its_own_takes_none_with_it(site, task)
 
 
 @pytest.mark.usefixtures("module")
-async def test_an_agent_finds_neither_grading_nor_key_in_its_process(site, task, isolated):
-    (trajectory,) = await site.run("theirs:searches", task(grading="hush-" + "hush"), **isolated)
+async def test_an_agent_finds_neither_grading_nor_key_in_its_process(harness, task, isolated):
+    (trajectory,) = await harness.run("theirs:searches", task(grading="hush-" + "hush"), **isolated)
 
     result = trajectory.outcome.result
     assert (result["found"], result["api_key"]) == ([], None)
@@ -167,16 +167,16 @@ async def test_an_agent_finds_neither_grading_nor_key_in_its_process(site, task,
 
 
 @pytest.mark.usefixtures("module")
-async def test_errors_and_rewards_of_another_process_count_as_if_here(site, task, isolated):
-    trajectories = await site.run("theirs:breaks", task(), **isolated)
+async def test_errors_and_rewards_of_another_process_count_as_if_here(harness, task, isolated):
+    trajectories = await harness.run("theirs:breaks", task(), **isolated)
 
     assert endings(trajectories) == [("t", "lost", "infra", None), ("t", "completed", None, 0.25)]
 
 
-async def test_the_time_that_a_module_takes_to_load_is_not_the_agents(site, task, write_module):
+async def test_the_time_that_a_module_takes_to_load_is_not_the_agents(harness, task, write_module):
     write_module("heavy", HEAVY)
 
-    trajectories = await site.run("heavy:agent", task(limits=Limits(wall_seconds=4.0)))
+    trajectories = await harness.run("heavy:agent", task(limits=Limits(wall_seconds=4.0)))
 
     assert endings(trajectories) == [("t", "lost", "infra", None), ("t", "completed", None, 1.0)]
 
@@ -193,30 +193,32 @@ async def agent(task, rollout):
 """
 
 
-async def test_a_module_that_does_not_end_to_load_ends_its_worker_with_a_sentence(site, task, write_module, isolated):
+async def test_a_module_that_does_not_end_to_load_ends_its_worker_with_a_sentence(
+    harness, task, write_module, isolated
+):
     write_module("endless", "import time\ntime.sleep(60)\n")
-    hasty = replace(site, settings=site.settings.model_copy(update={"start_seconds": 0.5}))
+    hasty = replace(harness, settings=harness.settings.model_copy(update={"start_seconds": 0.5}))
 
     with pytest.raises(BadInputError, match="found it still loading; import it by hand"):
         await hasty.run("endless:agent", task(), **isolated)
 
 
 async def test_a_module_that_lacks_the_agent_ends_its_worker_at_once_whatever_it_began(
-    site, task, write_module, isolated
+    harness, task, write_module, isolated
 ):
     write_module("busy", "import threading, time\nthreading.Thread(target=time.sleep, args=(60,)).start()\n")
-    hasty = replace(site, settings=site.settings.model_copy(update={"start_seconds": 50.0}))
+    hasty = replace(harness, settings=harness.settings.model_copy(update={"start_seconds": 50.0}))
 
     with pytest.raises(BadInputError, match="module:attribute that can be imported"):
         await hasty.run("busy:agent", task(), **isolated)
 
 
-async def test_a_cancelled_agent_in_another_process_ends(site, task, write_module, isolated, until):
+async def test_a_cancelled_agent_in_another_process_ends(harness, task, write_module, isolated, until):
     module = write_module("slow", SLOW)
-    async with site.worker("slow:agent", **isolated):
-        groups = await asyncio.to_thread(site.dispatcher.submit, [task()])
+    async with harness.worker("slow:agent", **isolated):
+        groups = await asyncio.to_thread(harness.dispatcher.submit, [task()])
         await until((module / "began").exists)
-        await asyncio.to_thread(site.dispatcher.cancel, groups)
+        await asyncio.to_thread(harness.dispatcher.cancel, groups)
         await until((module / "ended").exists)
 
 

@@ -43,24 +43,24 @@ def _module(write_module):
     write_module("idle", IDLE)
 
 
-async def test_an_agent_that_records_nothing_is_ended_for_its_own_fault(site, task):
-    first, second = await site.run("idle:sleeps", task(limits=Limits(idle_seconds=4.5)))
+async def test_an_agent_that_records_nothing_is_ended_for_its_own_fault(harness, task):
+    first, second = await harness.run("idle:sleeps", task(limits=Limits(idle_seconds=4.5)))
 
     assert (first.outcome.status, first.outcome.cause, second.reward) == ("failed", "user", 1.0)
     assert "idle_seconds (4.5)" in first.outcome.error
 
 
-async def test_an_agent_whose_call_is_not_answered_is_ended_for_the_infrastructures(site, task):
-    site.engine.prefill_seconds = site.engine.token_seconds = 60.0
+async def test_an_agent_whose_call_is_not_answered_is_ended_for_the_infrastructures(harness, task):
+    harness.engine.prefill_seconds = harness.engine.token_seconds = 60.0
 
-    first, second = await site.run("idle:waits", task(limits=Limits(idle_seconds=4.5)))
+    first, second = await harness.run("idle:waits", task(limits=Limits(idle_seconds=4.5)))
 
     assert (first.outcome.status, first.outcome.cause, second.reward) == ("lost", "infra", 1.0)
     assert "in flight" in first.outcome.error
 
 
 @pytest.mark.parametrize("agent", ["works", "calls"])
-async def test_an_agent_that_records_or_calls_now_and_then_goes_on(site, task, agent):
-    (trajectory,) = await site.run(f"idle:{agent}", task(limits=Limits(idle_seconds=4.5)))
+async def test_an_agent_that_records_or_calls_now_and_then_goes_on(harness, task, agent):
+    (trajectory,) = await harness.run(f"idle:{agent}", task(limits=Limits(idle_seconds=4.5)))
 
     assert (trajectory.outcome.status, trajectory.outcome.cause) == ("completed", None)

@@ -33,33 +33,33 @@ sys.exit("I fail, and tell " + key if "failing" in os.environ["AGENT_LAYER_TASK"
 """
 
 
-async def test_no_key_is_in_any_log_or_object(site, task, until):
-    keys = [site.settings.api_key]
+async def test_no_key_is_in_any_log_or_object(harness, task, until):
+    keys = [harness.settings.api_key]
 
     async def leak_in_process(_view, rollout):
         keys.append(rollout.api_key)
         async with openai.AsyncOpenAI(base_url=rollout.base_url, api_key=rollout.api_key) as client:
             await client.chat.completions.create(model="m", messages=[{"role": "user", "content": rollout.api_key}])
-        raise ValueError(f"{rollout.api_key} and {site.settings.api_key}")
+        raise ValueError(f"{rollout.api_key} and {harness.settings.api_key}")
 
-    said = await site.run([sys.executable, "-c", LEAK], task("saying"), task("failing"))
-    await site.run(leak_in_process, task("raising"))
+    said = await harness.run([sys.executable, "-c", LEAK], task("saying"), task("failing"))
+    await harness.run(leak_in_process, task("raising"))
 
     assert [reward.score for one in said if one.accepted for reward in one.rewards] == [1.0]
-    await until(lambda: not list(site.settings.log_dir.glob("*-*")))  # else logs go while they are read
-    stored = b"".join(read_all(site))
+    await until(lambda: not list(harness.settings.log_dir.glob("*-*")))  # else logs go while they are read
+    stored = b"".join(read_all(harness))
     assert b"my key is ****" in stored
     assert KEY_PREFIX.encode() not in stored
     assert len(keys) > 1
     assert not [key for key in keys if key.encode() in stored]
 
 
-def read_all(site):
+def read_all(harness):
     """Yield every record of the segments, and every file outside Redis."""
-    store = site.store
+    store = harness.store
     for key in list_segments(store.keys, store.objects):
         for records in read_segment(store.objects, key).records.values():
             yield from (encode(record) for record in records)
-    for path in site.settings.dir.rglob("*"):
+    for path in harness.settings.dir.rglob("*"):
         if path.is_file() and "redis" not in path.parts:
             yield path.read_bytes()

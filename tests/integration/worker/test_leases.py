@@ -12,7 +12,7 @@ from tracer.transport.gateway_client import GatewayClient
 from ...queues import queue_of
 
 
-async def test_a_cancelled_rollout_ends_and_counts_for_nothing(site, task):
+async def test_a_cancelled_rollout_ends_and_counts_for_nothing(harness, task):
     started, ended = asyncio.Event(), asyncio.Event()
 
     async def agent(_view, _rollout):
@@ -22,16 +22,16 @@ async def test_a_cancelled_rollout_ends_and_counts_for_nothing(site, task):
         finally:
             ended.set()
 
-    async with site.worker(agent):
-        groups = await asyncio.to_thread(site.dispatcher.submit, [task()])
+    async with harness.worker(agent):
+        groups = await asyncio.to_thread(harness.dispatcher.submit, [task()])
         await asyncio.wait_for(started.wait(), 30)
-        await asyncio.to_thread(site.dispatcher.cancel, groups)
+        await asyncio.to_thread(harness.dispatcher.cancel, groups)
         await asyncio.wait_for(ended.wait(), 30)
 
-    assert site.dispatcher.groups(groups)[0].num_accepted == 0
+    assert harness.dispatcher.groups(groups)[0].num_accepted == 0
 
 
-async def test_a_worker_that_stops_gives_back_what_runs_at_once(site, task):
+async def test_a_worker_that_stops_gives_back_what_runs_at_once(harness, task):
     started = asyncio.Event()
 
     async def agent(_view, rollout):
@@ -39,72 +39,74 @@ async def test_a_worker_that_stops_gives_back_what_runs_at_once(site, task):
         await asyncio.sleep(60 if rollout.attempt == 0 else 0)
         return 1.0
 
-    async with site.worker(agent) as worker:
-        groups = await asyncio.to_thread(site.dispatcher.submit, [task()])
+    async with harness.worker(agent) as worker:
+        groups = await asyncio.to_thread(harness.dispatcher.submit, [task()])
         await asyncio.wait_for(started.wait(), 30)
         worker.stop()
-    (rollout,) = site.dispatcher.rollouts(groups)
+    (rollout,) = harness.dispatcher.rollouts(groups)
     assert (rollout.status, rollout.num_failures) == ("queued", 0)
-    assert site.dispatcher.workers() == []
+    assert harness.dispatcher.workers() == []
 
-    async with site.worker(agent):
-        await asyncio.to_thread(site.dispatcher.wait, groups, 60)
-    assert site.dispatcher.rollouts(groups)[0].accepted == 1
+    async with harness.worker(agent):
+        await asyncio.to_thread(harness.dispatcher.wait, groups, 60)
+    assert harness.dispatcher.rollouts(groups)[0].accepted == 1
 
 
-async def test_a_gateway_that_is_away_costs_no_attempt(site, task, chatter, until):
-    away = site.settings.model_copy(update={"gateway_url": "http://127.0.0.1:1", "connect_seconds": 0.5})
-    absent = replace(site, settings=away)
+async def test_a_gateway_that_is_away_costs_no_attempt(harness, task, chatter, until):
+    away = harness.settings.model_copy(update={"gateway_url": "http://127.0.0.1:1", "connect_seconds": 0.5})
+    absent = replace(harness, settings=away)
     async with absent.worker(chatter):
-        groups = await asyncio.to_thread(site.dispatcher.submit, [task()])
-        await until(lambda: site.dispatcher.rollouts(groups)[0].num_attempts >= 3, 60)
+        groups = await asyncio.to_thread(harness.dispatcher.submit, [task()])
+        await until(lambda: harness.dispatcher.rollouts(groups)[0].num_attempts >= 3, 60)
 
-    assert site.dispatcher.rollouts(groups)[0].num_failures == 0
+    assert harness.dispatcher.rollouts(groups)[0].num_failures == 0
 
 
-async def test_a_task_that_the_gateway_refuses_dies_and_keeps_no_other_from_running(site, task):
+async def test_a_task_that_the_gateway_refuses_dies_and_keeps_no_other_from_running(harness, task):
     async def agent(_view, _rollout):
         return 1.0
 
     refused, others = task("refused", sampling={"messages": []}), [task(f"t{number}") for number in range(8)]
-    async with site.worker(agent, slots=1):
-        groups = await asyncio.to_thread(queue_of(site.dispatcher).add, [refused, *others])
-        states = await asyncio.to_thread(site.dispatcher.wait, groups, 60)
+    async with harness.worker(agent, slots=1):
+        groups = await asyncio.to_thread(queue_of(harness.dispatcher).add, [refused, *others])
+        states = await asyncio.to_thread(harness.dispatcher.wait, groups, 60)
 
     assert [state.num_accepted for state in states] == [0] + [1] * 8
-    (dead,) = site.dispatcher.dead()
+    (dead,) = harness.dispatcher.dead()
     assert dead.num_attempts == 1
     assert dead.errors[0].startswith("user: ")
     assert "expected sampling" in dead.errors[0]
 
 
-async def test_a_task_that_cannot_be_recorded_dies_and_keeps_no_other_from_running(site, task, tmp_path, monkeypatch):
+async def test_a_task_that_cannot_be_recorded_dies_and_keeps_no_other_from_running(
+    harness, task, tmp_path, monkeypatch
+):
     (tmp_path / "blots.py").write_text("def out(text):\n    assert 'secret' not in text\n    return text\n")
     monkeypatch.syspath_prepend(tmp_path)
-    careful = replace(site, settings=site.settings.model_copy(update={"redact": "blots:out"}))
+    careful = replace(harness, settings=harness.settings.model_copy(update={"redact": "blots:out"}))
 
     async def agent(_view, _rollout):
         return 1.0
 
     async with careful.worker(agent, slots=1):
         tasks = [task("refused", input="secret"), *[task(f"t{number}") for number in range(8)]]
-        groups = await asyncio.to_thread(site.dispatcher.submit, tasks)
-        states = await asyncio.to_thread(site.dispatcher.wait, groups, 60)
+        groups = await asyncio.to_thread(harness.dispatcher.submit, tasks)
+        states = await asyncio.to_thread(harness.dispatcher.wait, groups, 60)
 
     assert [state.num_accepted for state in states] == [0] + [1] * 8
-    assert [dead.num_attempts for dead in site.dispatcher.dead()] == [1]
+    assert [dead.num_attempts for dead in harness.dispatcher.dead()] == [1]
 
 
-def lapses(site, rollout):
+def lapses(harness, rollout):
     """Let a lease lapse; whether it has, which a heartbeat in between prevents."""
-    queue = queue_of(site.dispatcher)
+    queue = queue_of(harness.dispatcher)
     queue.redis.zadd(queue.keys.queue("leases"), {rollout: 0}, xx=True)
     queue.reap()
-    (state,) = site.dispatcher.rollouts([rollout.rpartition(".")[0]])
+    (state,) = harness.dispatcher.rollouts([rollout.rpartition(".")[0]])
     return state.num_failures == 1
 
 
-async def test_an_agent_whose_lease_is_lost_is_ended_and_counts_for_nothing(site, task, until):
+async def test_an_agent_whose_lease_is_lost_is_ended_and_counts_for_nothing(harness, task, until):
     held, ended = asyncio.Event(), asyncio.Event()
 
     async def agent(_view, rollout):
@@ -116,43 +118,43 @@ async def test_an_agent_whose_lease_is_lost_is_ended_and_counts_for_nothing(site
                 ended.set()
         return 1.0
 
-    async with site.worker(agent, slots=1), site.worker(agent, slots=1):
-        groups = await asyncio.to_thread(site.dispatcher.submit, [task()])
+    async with harness.worker(agent, slots=1), harness.worker(agent, slots=1):
+        groups = await asyncio.to_thread(harness.dispatcher.submit, [task()])
         await asyncio.wait_for(held.wait(), 30)
-        await until(lambda: lapses(site, f"{groups[0]}.0"))
+        await until(lambda: lapses(harness, f"{groups[0]}.0"))
         await asyncio.wait_for(ended.wait(), 30)
-        await asyncio.to_thread(site.dispatcher.wait, groups, 60)
+        await asyncio.to_thread(harness.dispatcher.wait, groups, 60)
 
-    first, second = await site.trajectories(1)
+    first, second = await harness.trajectories(1)
     assert (first.outcome.status, first.outcome.cause, first.accepted) == ("lost", "infra", None)
     assert (second.reward, second.accepted.rollout_id) == (1.0, f"{groups[0]}.0")
 
 
-async def test_what_is_left_of_an_attempt_that_was_handed_on_can_call_no_more(site, task):
+async def test_what_is_left_of_an_attempt_that_was_handed_on_can_call_no_more(harness, task):
     async def agent(_view, _rollout):
         return 1.0
 
-    groups = await asyncio.to_thread(site.dispatcher.submit, [task()])
-    (lease,) = await asyncio.to_thread(queue_of(site.dispatcher).claim, "ghost", 1)
-    gateway = GatewayClient(site.settings.gateway_url, site.settings.api_key)
+    groups = await asyncio.to_thread(harness.dispatcher.submit, [task()])
+    (lease,) = await asyncio.to_thread(queue_of(harness.dispatcher).claim, "ghost", 1)
+    gateway = GatewayClient(harness.settings.gateway_url, harness.settings.api_key)
     request = OpenRequest(task_id="t", rollout_id=lease.rollout_id, attempt=0, owner="worker")
     opened = await asyncio.to_thread(gateway.open, request)
-    await asyncio.to_thread(queue_of(site.dispatcher).release, lease)
-    async with site.worker(agent):
-        await asyncio.to_thread(site.dispatcher.wait, groups, 60)
+    await asyncio.to_thread(queue_of(harness.dispatcher).release, lease)
+    async with harness.worker(agent):
+        await asyncio.to_thread(harness.dispatcher.wait, groups, 60)
 
     async with openai.AsyncOpenAI(base_url=opened.base_url, api_key=opened.api_key, max_retries=0) as client:
         with pytest.raises(openai.APIStatusError, match="rollout_closed"):
             await client.chat.completions.create(model="m", messages=[{"role": "user", "content": "late"}])
 
 
-async def test_a_key_holds_for_as_long_as_the_lease_is_kept(site, task, client):
+async def test_a_key_holds_for_as_long_as_the_lease_is_kept(harness, task, client):
     async def agent(_view, _rollout):
         await asyncio.sleep(5.0)
         await client.chat.completions.create(model="m", messages=[{"role": "user", "content": "still here"}])
         return 1.0
 
-    short = replace(site, settings=site.settings.model_copy(update={"lease_seconds": 4.0}))
+    short = replace(harness, settings=harness.settings.model_copy(update={"lease_seconds": 4.0}))
     (trajectory,) = await short.run(agent, task())
 
     assert (trajectory.outcome.status, trajectory.reward) == ("completed", 1.0)

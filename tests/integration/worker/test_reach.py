@@ -59,31 +59,31 @@ def alone():
     return command
 
 
-async def run_command(site, task, command):
-    (trajectory,) = await site.run(command, task())
+async def run_command(harness, task, command):
+    (trajectory,) = await harness.run(command, task())
     return trajectory.outcome.result
 
 
-async def test_an_agent_reaches_no_control_and_is_told_of_no_server(site, task, s3_endpoint):
-    found = await run_command(site, task, [sys.executable, "-c", TRIES])
+async def test_an_agent_reaches_no_control_and_is_told_of_no_server(harness, task, s3_endpoint):
+    found = await run_command(harness, task, [sys.executable, "-c", TRIES])
 
     assert set(found["asked"].values()) <= {401, 404, 405}
-    assert not site.engine.controls
+    assert not harness.engine.controls
     told = json.dumps(found["environment"])
-    settings = site.settings
-    for secret in (settings.api_key, site.engine.url, settings.redis_url.removeprefix("unix://"), s3_endpoint):
+    settings = harness.settings
+    for secret in (settings.api_key, harness.engine.url, settings.redis_url.removeprefix("unix://"), s3_endpoint):
         assert secret not in told
     assert not [name for name in found["environment"] if name.startswith("AWS_")]
 
 
-async def test_an_agent_without_a_network_reaches_no_server(site, task, s3_endpoint, alone):
-    servers = [url.partition("://")[2] for url in (site.engine.url, s3_endpoint, site.settings.gateway_url)]
+async def test_an_agent_without_a_network_reaches_no_server(harness, task, s3_endpoint, alone):
+    servers = [url.partition("://")[2] for url in (harness.engine.url, s3_endpoint, harness.settings.gateway_url)]
 
-    found = await run_command(site, task, [*alone, sys.executable, "-c", TRIES, *servers])
+    found = await run_command(harness, task, [*alone, sys.executable, "-c", TRIES, *servers])
 
     assert found["servers"] == ["unreachable"] * 3
     assert set(found["asked"].values()) == {"unreachable"}
-    assert not site.engine.controls
+    assert not harness.engine.controls
 
 
 def test_redis_is_behind_a_socket_that_others_cannot_open(redis, settings):

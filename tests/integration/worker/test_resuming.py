@@ -42,47 +42,47 @@ def talker(client):
     return talker
 
 
-def status_of(site, groups):
-    (rollout,) = site.dispatcher.rollouts(groups)
+def status_of(harness, groups):
+    (rollout,) = harness.dispatcher.rollouts(groups)
     return rollout.status
 
 
-def num_asked(site):
-    return len(site.engine.calls)
+def num_asked(harness):
+    return len(harness.engine.calls)
 
 
-async def switch(site, redis, keys, version):
-    board, url = EngineRegistry(redis, keys, site.settings.gateway_seconds), site.engine.url
+async def switch(harness, redis, keys, version):
+    board, url = EngineRegistry(redis, keys, harness.settings.gateway_seconds), harness.engine.url
     load = lambda: EngineControl(url).load(Path("weights") / str(version))  # noqa: E731
     await asyncio.to_thread(board.switch, url, version, str(version), load, 5.0)
 
 
-async def ended(site, groups):
-    (state,) = await asyncio.to_thread(site.dispatcher.wait, groups, 60)
+async def ended(harness, groups):
+    (state,) = await asyncio.to_thread(harness.dispatcher.wait, groups, 60)
     assert (state.is_closed, state.num_accepted) == (True, 1)
-    (trajectory,) = await site.trajectories(1)
+    (trajectory,) = await harness.trajectories(1)
     return trajectory
 
 
-def kept(site):
-    return list(site.store.objects.list(checkpoint_prefix(site.store.keys)))
+def kept(harness):
+    return list(harness.store.objects.list(checkpoint_prefix(harness.store.keys)))
 
 
 async def test_it_pauses_while_weights_are_changed_and_goes_on_elsewhere_under_the_new_ones(
-    site, task, talker, redis, keys, until
+    harness, task, talker, redis, keys, until
 ):
-    async with site.worker(talker):
-        groups = await asyncio.to_thread(site.dispatcher.submit, [task()])
-        await until(lambda: num_asked(site) >= 2)
-        await asyncio.to_thread(site.dispatcher.pause, RUN, running=True)
-        await until(lambda: status_of(site, groups) == "paused")
-    num_before = num_asked(site)
-    assert len(kept(site)) == 1
-    await switch(site, redis, keys, 1)
+    async with harness.worker(talker):
+        groups = await asyncio.to_thread(harness.dispatcher.submit, [task()])
+        await until(lambda: num_asked(harness) >= 2)
+        await asyncio.to_thread(harness.dispatcher.pause, RUN, running=True)
+        await until(lambda: status_of(harness, groups) == "paused")
+    num_before = num_asked(harness)
+    assert len(kept(harness)) == 1
+    await switch(harness, redis, keys, 1)
 
-    async with site.worker(talker):
-        await asyncio.to_thread(site.dispatcher.resume, RUN)
-        trajectory = await ended(site, groups)
+    async with harness.worker(talker):
+        await asyncio.to_thread(harness.dispatcher.resume, RUN)
+        trajectory = await ended(harness, groups)
 
     assert talker.began == [None, num_before]
     assert [step.status for step in trajectory.steps] == ["ok"] * NUM_TURNS
@@ -94,22 +94,22 @@ async def test_it_pauses_while_weights_are_changed_and_goes_on_elsewhere_under_t
     (resumed,) = trajectory.resumes
     assert (resumed.abandoned, trajectory.trajectory_id) == ([], f"{groups[0]}.0-0")
     assert trajectory.reward == 1.0
-    await until(lambda: not kept(site))
+    await until(lambda: not kept(harness))
 
 
-async def test_a_worker_that_drains_hands_on_what_it_runs_at_the_next_boundary(site, task, talker, until):
-    async with site.worker(talker):
-        groups = await asyncio.to_thread(site.dispatcher.submit, [task()])
-        await until(lambda: num_asked(site) >= 2)
-    async with site.worker(talker):
-        trajectory = await ended(site, groups)
+async def test_a_worker_that_drains_hands_on_what_it_runs_at_the_next_boundary(harness, task, talker, until):
+    async with harness.worker(talker):
+        groups = await asyncio.to_thread(harness.dispatcher.submit, [task()])
+        await until(lambda: num_asked(harness) >= 2)
+    async with harness.worker(talker):
+        trajectory = await ended(harness, groups)
 
     assert [step.status for step in trajectory.steps] == ["ok"] * NUM_TURNS
     assert trajectory.started.attempt == 0
     assert talker.began[1] >= 2
 
 
-async def test_an_agent_that_is_not_declared_goes_on_through_a_pause(site, task, client, until):
+async def test_an_agent_that_is_not_declared_goes_on_through_a_pause(harness, task, client, until):
     async def talker(_task, rollout):
         for turn in range(4):
             await client.chat.completions.create(model="any", messages=[{"role": "user", "content": f"turn {turn}"}])
@@ -117,30 +117,30 @@ async def test_an_agent_that_is_not_declared_goes_on_through_a_pause(site, task,
             await asyncio.sleep(0.1)
         return 1.0
 
-    async with site.worker(talker):
-        groups = await asyncio.to_thread(site.dispatcher.submit, [task()])
-        await until(lambda: num_asked(site) >= 1)
-        await asyncio.to_thread(site.dispatcher.pause, RUN, running=True)
-        trajectory = await ended(site, groups)
+    async with harness.worker(talker):
+        groups = await asyncio.to_thread(harness.dispatcher.submit, [task()])
+        await until(lambda: num_asked(harness) >= 1)
+        await asyncio.to_thread(harness.dispatcher.pause, RUN, running=True)
+        trajectory = await ended(harness, groups)
 
     assert [step.status for step in trajectory.steps] == ["ok"] * 4
     assert trajectory.resumes == []
-    assert kept(site) == []
+    assert kept(harness) == []
 
 
-async def test_an_attempt_that_the_gateway_keeps_no_more_begins_anew(site, task, talker, until):
-    async with site.worker(talker):
-        groups = await asyncio.to_thread(site.dispatcher.submit, [task()])
-        await until(lambda: num_asked(site) >= 2)
-    rollout = site.dispatcher.rollouts(groups)[0].rollout_id
-    gateway = GatewayClient(site.settings.gateway_url, site.settings.api_key)
+async def test_an_attempt_that_the_gateway_keeps_no_more_begins_anew(harness, task, talker, until):
+    async with harness.worker(talker):
+        groups = await asyncio.to_thread(harness.dispatcher.submit, [task()])
+        await until(lambda: num_asked(harness) >= 2)
+    rollout = harness.dispatcher.rollouts(groups)[0].rollout_id
+    gateway = GatewayClient(harness.settings.gateway_url, harness.settings.api_key)
     await asyncio.to_thread(gateway.close, rollout, 0)
-    async with site.worker(talker):
-        (state,) = await asyncio.to_thread(site.dispatcher.wait, groups, 60)
+    async with harness.worker(talker):
+        (state,) = await asyncio.to_thread(harness.dispatcher.wait, groups, 60)
 
     assert state.num_accepted == 1
-    await until(lambda: site.store.query(accepted=True).items)
-    (row,) = site.store.query(accepted=True).items
+    await until(lambda: harness.store.query(accepted=True).items)
+    (row,) = harness.store.query(accepted=True).items
     assert row.attempt == 1
-    assert [step.status for step in site.store.get(row.trajectory_id).steps] == ["ok"] * NUM_TURNS
-    assert kept(site) == []
+    assert [step.status for step in harness.store.get(row.trajectory_id).steps] == ["ok"] * NUM_TURNS
+    assert kept(harness) == []

@@ -31,7 +31,7 @@ from agent_layer.store.consumers.training_batches import list_batches
 from agent_layer.store.maintenance.gc import Grace
 from agent_layer.store.maintenance.merge_plan import Limits
 
-from .conftest import Site, serve_gateway
+from .conftest import WorkerHarness, serve_gateway
 
 NAMESPACE = "roles"
 
@@ -87,8 +87,8 @@ async def test_each_role_does_its_work_and_asks_for_nothing_else(guarded, settin
             async with serve_gateway(gateway, redis, Keys(NAMESPACE), engine) as url:
                 worker = settings_of("worker", gateway_url=url)
                 store = open_store(reader)
-                site = Site(settings=worker, engine=engine, dispatcher=connect(trainer), store=store)
-                trajectories = await site.run(chatter, task("a", group_size=2))
+                harness = WorkerHarness(settings=worker, engine=engine, dispatcher=connect(trainer), store=store)
+                trajectories = await harness.run(chatter, task("a", group_size=2))
                 deliveries = await asyncio.to_thread(train, trainer, engine)
     for settings in (gateway, trainer, worker):
         open_recorder(settings).close()

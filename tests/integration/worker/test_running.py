@@ -11,10 +11,10 @@ from agent_layer.schema.task import Limits
 from trainer_adapter.data.samples import samples_of
 
 
-async def test_a_task_becomes_a_group_of_whole_trajectories_and_samples(site, task, chatter):
-    trajectories = await site.run(chatter, task("a", group_size=4), task("b", group_size=4), slots=3)
+async def test_a_task_becomes_a_group_of_whole_trajectories_and_samples(harness, task, chatter):
+    trajectories = await harness.run(chatter, task("a", group_size=4), task("b", group_size=4), slots=3)
 
-    following = site.store.follow("trainer", "default", wait_seconds=30.0)
+    following = harness.store.follow("trainer", "default", wait_seconds=30.0)
     deliveries = await asyncio.to_thread(lambda: list(islice(following, 2)))
     assert sorted(one.group.task_id for one in deliveries) == ["a", "b"]
     for one in deliveries:
@@ -32,14 +32,14 @@ async def test_a_task_becomes_a_group_of_whole_trajectories_and_samples(site, ta
     assert asked == [trajectory.started.rollout_id for trajectory in trajectories]
 
 
-async def test_an_agent_that_breaks_is_tried_again_and_its_attempts_have_no_reward(site, task, chatter):
+async def test_an_agent_that_breaks_is_tried_again_and_its_attempts_have_no_reward(harness, task, chatter):
     async def agent(view, rollout):
         await chatter(view, rollout)
         if rollout.attempt == 0:
             raise ValueError("broke")
         return 1
 
-    trajectories = await site.run(agent, task())
+    trajectories = await harness.run(agent, task())
 
     assert [(t.outcome.status, t.outcome.cause, t.reward, bool(t.accepted)) for t in trajectories] == [
         ("failed", "user", None, False),
@@ -48,13 +48,13 @@ async def test_an_agent_that_breaks_is_tried_again_and_its_attempts_have_no_rewa
     assert "ValueError: broke" in trajectories[0].outcome.error
 
 
-async def test_an_agent_that_always_breaks_dies_with_its_errors(site, task):
+async def test_an_agent_that_always_breaks_dies_with_its_errors(harness, task):
     async def agent(_view, _rollout):
         sys.exit(3)
 
-    await site.run(agent, task(limits=Limits(wall_seconds=5)))
+    await harness.run(agent, task(limits=Limits(wall_seconds=5)))
 
-    (dead,) = site.dispatcher.dead()
+    (dead,) = harness.dispatcher.dead()
     assert len(dead.errors) == 3
     assert "exit(3)" in dead.errors[0]
 
@@ -65,18 +65,18 @@ class UnspeakableError(Exception):
 
 
 @pytest.mark.parametrize("error", [UnspeakableError(), ValueError("not UTF-8: \udcff")])
-async def test_whatever_an_agent_raises_the_worker_goes_on(site, task, error):
+async def test_whatever_an_agent_raises_the_worker_goes_on(harness, task, error):
     async def agent(_view, rollout):
         if rollout.attempt == 0:
             raise error
         return 1.0
 
-    trajectories = await site.run(agent, task())
+    trajectories = await harness.run(agent, task())
 
     assert [(t.outcome.status, t.reward) for t in trajectories] == [("failed", None), ("completed", 1.0)]
 
 
-async def test_an_agent_that_takes_too_long_is_ended(site, task):
+async def test_an_agent_that_takes_too_long_is_ended(harness, task):
     ended = asyncio.Event()
 
     async def agent(_view, rollout):
@@ -86,7 +86,7 @@ async def test_an_agent_that_takes_too_long_is_ended(site, task):
             ended.set()
         return 1.0
 
-    first, second = await site.run(agent, task(limits=Limits(wall_seconds=3.0)))
+    first, second = await harness.run(agent, task(limits=Limits(wall_seconds=3.0)))
 
     assert ended.is_set()
     assert (first.outcome.status, first.reward, second.reward) == ("failed", None, 1.0)

@@ -10,7 +10,7 @@ from agent_layer.schema.task import Limits, RewardSpec
 
 
 async def test_the_scorer_sees_the_grading_and_the_stored_trajectory_and_the_agent_does_not(
-    site, task, chatter, write_module
+    harness, task, chatter, write_module
 ):
     write_module(
         "grader",
@@ -24,97 +24,99 @@ async def test_the_scorer_sees_the_grading_and_the_stored_trajectory_and_the_age
         rollout.reward(100.0)
         return await chatter(view, rollout)
 
-    (trajectory,) = await site.run(agent, task(grading="secret", scorer="grader:score"))
+    (trajectory,) = await harness.run(agent, task(grading="secret", scorer="grader:score"))
 
     assert "secret" not in repr(seen)
     assert trajectory.reward == 1 + 2 + 0.5
 
 
-async def test_a_scorer_that_breaks_gives_no_reward_rather_than_zero(site, task, chatter, write_module):
+async def test_a_scorer_that_breaks_gives_no_reward_rather_than_zero(harness, task, chatter, write_module):
     write_module("broken", "async def score(task, trajectory, result):\n    raise OSError('no verifier')\n")
 
-    (trajectory,) = await site.run(chatter, task(), scorer="broken:score")
+    (trajectory,) = await harness.run(chatter, task(), scorer="broken:score")
 
     assert trajectory.reward is None
     assert trajectory.accepted
     assert (trajectory.outcome.cause, trajectory.rewards[-1].status) == ("verifier", "verifier_error")
 
 
-async def test_a_score_that_is_no_number_is_null(site, task, chatter, write_module):
+async def test_a_score_that_is_no_number_is_null(harness, task, chatter, write_module):
     write_module("strange", "async def score(task, trajectory, result):\n    return 10**400\n")
 
-    (trajectory,) = await site.run(chatter, task(scorer="strange:score"))
+    (trajectory,) = await harness.run(chatter, task(scorer="strange:score"))
 
     assert (trajectory.reward, bool(trajectory.accepted)) == (None, True)
 
 
-async def test_a_scorer_that_does_not_import_ends_its_task_and_no_other(site, task, chatter, write_module):
+async def test_a_scorer_that_does_not_import_ends_its_task_and_no_other(harness, task, chatter, write_module):
     write_module("halting", "raise RuntimeError('no configuration')\n")
 
-    trajectories = await site.run(chatter, task("bad", scorer="halting:score"), task("good"))
+    trajectories = await harness.run(chatter, task("bad", scorer="halting:score"), task("good"))
 
     assert [t.task.id for t in trajectories if t.accepted] == ["good"]
-    assert "no configuration" in site.dispatcher.dead()[0].errors[0]
+    assert "no configuration" in harness.dispatcher.dead()[0].errors[0]
 
 
 async def test_a_scorer_that_ends_its_process_when_imported_ends_no_task_of_another(
-    site, task, chatter, monkeypatch, tmp_path
+    harness, task, chatter, monkeypatch, tmp_path
 ):
     (tmp_path / "deadly.py").write_text("import os\n\nos._exit(3)\n")
     (tmp_path / "fair.py").write_text("async def score(task, trajectory, result):\n    return 1.0\n")
     monkeypatch.syspath_prepend(tmp_path)
 
     asked = [task(f"bad{number}", scorer="deadly:score") for number in range(3)]
-    trajectories = await site.run(chatter, *asked, *[task(f"good{number}", scorer="fair:score") for number in range(3)])
+    trajectories = await harness.run(
+        chatter, *asked, *[task(f"good{number}", scorer="fair:score") for number in range(3)]
+    )
 
     assert sorted((t.task.id, t.reward) for t in trajectories if t.accepted) == [(f"good{n}", 1.0) for n in range(3)]
-    assert ["exit status 3" in dead.errors[0] for dead in site.dispatcher.dead()] == [True] * 3
+    assert ["exit status 3" in dead.errors[0] for dead in harness.dispatcher.dead()] == [True] * 3
 
 
-async def test_a_scorer_whose_import_does_not_end_ends_its_task(site, task, chatter, monkeypatch, tmp_path):
+async def test_a_scorer_whose_import_does_not_end_ends_its_task(harness, task, chatter, monkeypatch, tmp_path):
     (tmp_path / "waiting.py").write_text("import time\n\ntime.sleep(600)\n")
     monkeypatch.syspath_prepend(tmp_path)
-    hasty = replace(site, settings=site.settings.model_copy(update={"score_seconds": 1.0}))
+    hasty = replace(harness, settings=harness.settings.model_copy(update={"score_seconds": 1.0}))
 
     await hasty.run(chatter, task(scorer="waiting:score"))
 
-    assert "score_seconds (1)" in site.dispatcher.dead()[0].errors[0]
+    assert "score_seconds (1)" in harness.dispatcher.dead()[0].errors[0]
 
 
-async def test_out_of_turns_is_scored_as_it_stands(site, task, chatter):
+async def test_out_of_turns_is_scored_as_it_stands(harness, task, chatter):
     rewards = {"found": RewardSpec(), "style": RewardSpec()}
 
     async def agent(view, rollout):
         rollout.reward(0.25, name="style")
         await chatter(view, rollout)
 
-    (trajectory,) = await site.run(agent, task(limits=Limits(turns=1), rewards=rewards))
+    (trajectory,) = await harness.run(agent, task(limits=Limits(turns=1), rewards=rewards))
 
     assert (trajectory.outcome.status, trajectory.outcome.cause) == ("truncated", "policy")
     assert trajectory.reward == 0.25
     assert len(trajectory.steps) == 1
 
 
-async def test_what_a_scorer_leaves_open_is_null_whatever_the_agent_said(site, task, chatter, write_module):
+async def test_what_a_scorer_leaves_open_is_null_whatever_the_agent_said(harness, task, chatter, write_module):
     write_module("shy", "async def score(task, trajectory, result):\n    return None\n")
 
     async def agent(view, rollout):
         rollout.reward(100.0)
         return await chatter(view, rollout)
 
-    (trajectory,) = await site.run(agent, task(), scorer="shy:score")
+    (trajectory,) = await harness.run(agent, task(), scorer="shy:score")
 
     assert trajectory.reward is None
     assert (trajectory.rewards[-1].status, trajectory.outcome.cause) == ("missing", None)
 
 
-async def test_a_scorer_that_cannot_be_found_ends_the_rollout_before_the_agent_runs(site, task, chatter):
-    await site.run(chatter, task(scorer="no:where"))
+async def test_a_scorer_that_cannot_be_found_ends_the_rollout_before_the_agent_runs(harness, task, chatter):
+    await harness.run(chatter, task(scorer="no:where"))
 
-    (dead,) = site.dispatcher.dead()
+    (dead,) = harness.dispatcher.dead()
     assert dead.num_attempts == 1
     assert "no:where" in dead.errors[0]
-    assert site.engine.calls == []
+    assert harness.engine.calls == []
 
 
 SCORERS = """
@@ -165,10 +167,10 @@ def judges(write_module):
     return write_module("judges", SCORERS)
 
 
-async def test_a_scorer_runs_neither_with_the_agent_nor_with_the_worker(site, task, judges, write_module):
+async def test_a_scorer_runs_neither_with_the_agent_nor_with_the_worker(harness, task, judges, write_module):
     write_module("agents", "import os\n\nasync def agent(task, rollout):\n    return os.getpid()\n")
 
-    (trajectory,) = await site.run("agents:agent", task(), scorer="judges:pid")
+    (trajectory,) = await harness.run("agents:agent", task(), scorer="judges:pid")
 
     scorer = int((judges / "scorer").read_text())
     assert trajectory.reward == 0.0
@@ -176,8 +178,8 @@ async def test_a_scorer_runs_neither_with_the_agent_nor_with_the_worker(site, ta
 
 
 @pytest.mark.parametrize("scorer", ["third_time", "third_life"])
-async def test_a_scorer_that_fails_twice_is_asked_a_third_time(site, task, chatter, judges, scorer):
-    (trajectory,) = await site.run(chatter, task(scorer=f"judges:{scorer}"))
+async def test_a_scorer_that_fails_twice_is_asked_a_third_time(harness, task, chatter, judges, scorer):
+    (trajectory,) = await harness.run(chatter, task(scorer=f"judges:{scorer}"))
 
     assert (judges / "tries").read_text() == "xxx"
     assert (trajectory.reward, trajectory.outcome.cause) == (0.75, None)
@@ -186,17 +188,17 @@ async def test_a_scorer_that_fails_twice_is_asked_a_third_time(site, task, chatt
 @pytest.mark.parametrize(
     ("scorer", "status"), [("never", "verifier_error"), ("hangs", "timeout"), ("blocks", "timeout")]
 )
-async def test_a_scorer_that_always_fails_makes_the_attempt_unusable(site, task, chatter, judges, scorer, status):
+async def test_a_scorer_that_always_fails_makes_the_attempt_unusable(harness, task, chatter, judges, scorer, status):
     limits = Limits(score_seconds=1.0)
-    (trajectory,) = await site.run(chatter, task(scorer=f"judges:{scorer}", limits=limits))
+    (trajectory,) = await harness.run(chatter, task(scorer=f"judges:{scorer}", limits=limits))
 
     assert (judges / "tries").read_text() == "xxx"
     assert (trajectory.reward, trajectory.rewards[-1].status, bool(trajectory.accepted)) == (None, status, True)
-    (group,) = site.dispatcher.groups([trajectory.accepted.group_id])
+    (group,) = harness.dispatcher.groups([trajectory.accepted.group_id])
     assert (group.num_accepted, group.num_usable) == (1, 0)
 
 
-async def test_the_time_that_reading_takes_is_not_the_scorers(site, task, chatter, write_module):
+async def test_the_time_that_reading_takes_is_not_the_scorers(harness, task, chatter, write_module):
     write_module(
         "far",
         "import time\n"
@@ -206,12 +208,12 @@ async def test_the_time_that_reading_takes_is_not_the_scorers(site, task, chatte
         "async def score(task, trajectory, result):\n    return 0.75\n",
     )
 
-    (trajectory,) = await site.run(chatter, task(scorer="far:score", limits=Limits(score_seconds=1.0)))
+    (trajectory,) = await harness.run(chatter, task(scorer="far:score", limits=Limits(score_seconds=1.0)))
 
     assert (trajectory.reward, trajectory.outcome.cause) == (0.75, None)
 
 
-async def test_a_reading_that_hangs_is_begun_again(site, task, chatter, write_module):
+async def test_a_reading_that_hangs_is_begun_again(harness, task, chatter, write_module):
     write_module(
         "hanging",
         "import pathlib, time\n"
@@ -223,14 +225,14 @@ async def test_a_reading_that_hangs_is_begun_again(site, task, chatter, write_mo
         "Store.get = read\n"
         "async def score(task, trajectory, result):\n    return 0.75\n",
     )
-    hasty = replace(site, settings=site.settings.model_copy(update={"start_seconds": 15.0}))
+    hasty = replace(harness, settings=harness.settings.model_copy(update={"start_seconds": 15.0}))
 
     (trajectory,) = await hasty.run(chatter, task(scorer="hanging:score"))
 
     assert (trajectory.reward, trajectory.outcome.cause) == (0.75, None)
 
 
-async def test_a_scorer_that_cannot_be_imported_again_is_no_judgement(site, task, chatter, write_module):
+async def test_a_scorer_that_cannot_be_imported_again_is_no_judgement(harness, task, chatter, write_module):
     write_module(
         "gone",
         "import os, pathlib\n"
@@ -240,19 +242,19 @@ async def test_a_scorer_that_cannot_be_imported_again_is_no_judgement(site, task
         "async def score(task, trajectory, result):\n    os._exit(3)\n",
     )
 
-    (trajectory,) = await site.run(chatter, task(scorer="gone:score"))
+    (trajectory,) = await harness.run(chatter, task(scorer="gone:score"))
 
     assert (trajectory.reward, trajectory.rewards[-1].status) == (None, "verifier_error")
     assert "it is gone" in trajectory.rewards[-1].error
 
 
-async def test_an_attempt_whose_worker_ends_before_its_scorer_does_is_lost(site, task, chatter, judges, until):
-    settings = site.settings.model_copy(update={"stop_seconds": 0.5})
-    async with replace(site, settings=settings).worker(chatter, scorer="judges:lasts"):
-        groups = await asyncio.to_thread(site.dispatcher.submit, [task()])
+async def test_an_attempt_whose_worker_ends_before_its_scorer_does_is_lost(harness, task, chatter, judges, until):
+    settings = harness.settings.model_copy(update={"stop_seconds": 0.5})
+    async with replace(harness, settings=settings).worker(chatter, scorer="judges:lasts"):
+        groups = await asyncio.to_thread(harness.dispatcher.submit, [task()])
         await until((judges / "scorer").exists)
 
-    outcome = await until(lambda: site.store.get(f"{groups[0]}.0-0").outcome)
+    outcome = await until(lambda: harness.store.get(f"{groups[0]}.0-0").outcome)
     assert (outcome.status, outcome.cause) == ("lost", "infra")
-    (rollout,) = site.dispatcher.rollouts(groups)
+    (rollout,) = harness.dispatcher.rollouts(groups)
     assert (rollout.status, rollout.num_failures) == ("queued", 0)

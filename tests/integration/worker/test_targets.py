@@ -28,10 +28,10 @@ print(json.dumps({k: v for k, v in env.items() if k.startswith(wanted) or "hush"
 """
 
 
-async def test_a_command_gets_its_address_and_no_secret(site, task, monkeypatch):
+async def test_a_command_gets_its_address_and_no_secret(harness, task, monkeypatch):
     monkeypatch.setenv("AGENT_LAYER_API_KEY", "operator-key")
 
-    (trajectory,) = await site.run([sys.executable, "-c", CALLING], task(grading="hush"))
+    (trajectory,) = await harness.run([sys.executable, "-c", CALLING], task(grading="hush"))
 
     result = trajectory.outcome.result
     assert json.loads(result.pop("AGENT_LAYER_TASK")) == {
@@ -69,8 +69,8 @@ print(tracer.current().trajectory_id)
 """
 
 
-async def test_a_command_that_traces_finds_its_rollout(site, task):
-    (trajectory,) = await site.run([sys.executable, "-c", TRACED], task())
+async def test_a_command_that_traces_finds_its_rollout(harness, task):
+    (trajectory,) = await harness.run([sys.executable, "-c", TRACED], task())
 
     assert trajectory.outcome.result == trajectory.trajectory_id
     (step,) = trajectory.steps
@@ -103,39 +103,39 @@ def have_ended(pids):
     return lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids.read_text().split())
 
 
-async def test_a_command_that_leaves_servers_running_has_ended_and_they_end_with_it(site, task, leaving, until):
+async def test_a_command_that_leaves_servers_running_has_ended_and_they_end_with_it(harness, task, leaving, until):
     command, pids = leaving
     async with asyncio.timeout(90):  # far less than they would run
-        (trajectory,) = await site.run([*command, "ends"], task())
+        (trajectory,) = await harness.run([*command, "ends"], task())
 
     assert trajectory.reward == 1.0
     await until(have_ended(pids))
 
 
 async def test_a_command_that_is_stopped_while_it_floods_its_output_ends_with_all_that_it_started(
-    site, task, leaving, until
+    harness, task, leaving, until
 ):
     command, pids = leaving
     limits = Limits(wall_seconds=5.0)  # time for it to begin, too
-    once = replace(site, settings=site.settings.model_copy(update={"max_attempts": 1}))
+    once = replace(harness, settings=harness.settings.model_copy(update={"max_attempts": 1}))
     async with once.worker([*command, "stays"]):
-        groups = await asyncio.to_thread(site.dispatcher.submit, [task(limits=limits)])
-        await asyncio.to_thread(site.dispatcher.wait, groups, 60)
-        assert [one.status for one in site.dispatcher.rollouts(groups)] == ["dead"]
+        groups = await asyncio.to_thread(harness.dispatcher.submit, [task(limits=limits)])
+        await asyncio.to_thread(harness.dispatcher.wait, groups, 60)
+        assert [one.status for one in harness.dispatcher.rollouts(groups)] == ["dead"]
         await until(have_ended(pids))
 
 
-async def test_what_a_command_says_to_its_whole_group_is_heard_by_what_it_started_alone(site, task):
+async def test_what_a_command_says_to_its_whole_group_is_heard_by_what_it_started_alone(harness, task):
     script = (
         "trap '' HUP INT QUIT TERM USR1 USR2; for name in HUP INT QUIT TERM USR1 USR2; do kill -$name 0; done; echo 1.0"
     )
 
-    (trajectory,) = await site.run(["sh", "-c", script], task())
+    (trajectory,) = await harness.run(["sh", "-c", script], task())
 
     assert trajectory.reward == 1.0
 
 
-async def test_a_graph_is_run_as_it_is(site, task):
+async def test_a_graph_is_run_as_it_is(harness, task):
     model = ChatOpenAI(model="policy", base_url="http://127.0.0.1:9/v1", api_key="none")
 
     async def ask(state: MessagesState) -> dict[str, object]:
@@ -146,7 +146,7 @@ async def test_a_graph_is_run_as_it_is(site, task):
     graph.add_edge(START, "ask")
     graph.add_edge("ask", END)
 
-    (trajectory,) = await site.run(graph.compile(), task(input="hello"))
+    (trajectory,) = await harness.run(graph.compile(), task(input="hello"))
 
     assert trajectory.outcome.result == "you said: please"
     assert trajectory.steps[0].node == "ask"
@@ -172,9 +172,9 @@ class Echo:
         self.said.clear()
 
 
-async def test_the_model_plays_in_an_environment(site, task):
+async def test_the_model_plays_in_an_environment(harness, task):
     asked = task()
-    (trajectory,) = await site.run(Echo, asked, name="m:Echo", env="m:Echo", env_version="2")
+    (trajectory,) = await harness.run(Echo, asked, name="m:Echo", env="m:Echo", env_version="2")
 
     started = trajectory.started
     assert (started.input_hash, started.env, started.env_version) == (hash_input(asked), "m:Echo", "2")
