@@ -105,9 +105,7 @@ def test_what_an_attempt_took_is_the_time_that_it_ran_and_not_that_it_was_paused
     harness.queue.checkpoint(lease, "c-1")
     harness.end(lease, ending)
     for field in ("began", "queued_at", "at"):
-        harness.redis.hincrby(
-            harness.keys.queue("r", lease.rollout_id), field, -3_600_000
-        )  # paused for an hour
+        harness.redis.hincrby(harness.keys.queue("r", lease.rollout_id), field, -3_600_000)  # paused for an hour
     (again,) = harness.claim()
     harness.end(again)
 
