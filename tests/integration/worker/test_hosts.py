@@ -199,7 +199,7 @@ async def test_a_module_that_does_not_end_to_load_ends_its_worker_with_a_sentenc
     write_module("endless", "import time\ntime.sleep(60)\n")
     hasty = replace(harness, settings=harness.settings.model_copy(update={"start_seconds": 0.5}))
 
-    with pytest.raises(BadInputError, match="found it still loading; import it by hand"):
+    with pytest.raises(BadInputError, match=r"has not loaded it within 0.5 s; import it by hand"):
         await hasty.run("endless:agent", task(), **isolated)
 
 
@@ -209,7 +209,7 @@ async def test_a_module_that_lacks_the_agent_ends_its_worker_at_once_whatever_it
     write_module("busy", "import threading, time\nthreading.Thread(target=time.sleep, args=(60,)).start()\n")
     hasty = replace(harness, settings=harness.settings.model_copy(update={"start_seconds": 50.0}))
 
-    with pytest.raises(BadInputError, match="module:attribute that can be imported"):
+    with pytest.raises(BadInputError, match="cannot be imported as module:attribute"):
         await hasty.run("busy:agent", task(), **isolated)
 
 
