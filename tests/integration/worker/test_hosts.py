@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from agent_layer.errors import BadInputError
+from agent_layer.infra.redis.keys import Keys
 from agent_layer.schema.task import Limits
 
 AGENT = """
@@ -27,12 +28,16 @@ async def pid(task, rollout):
 
 async def blocks(task, rollout):
     await ask("hi")
-    time.sleep(5)
+    gate = os.open(HERE / "gate", os.O_RDWR)
+    (HERE / "blocked").touch()
+    os.read(gate, 1)
     return 1.0
 
 async def holds_the_gil(task, rollout):
     await ask("hi")
-    ctypes.PyDLL(None).sleep(5)
+    gate = os.open(HERE / "gate", os.O_RDWR)
+    (HERE / "blocked").touch()
+    ctypes.PyDLL(None).read(gate, ctypes.create_string_buffer(1), 1)
     return 1.0
 
 async def both_run(task):
@@ -85,12 +90,6 @@ def module(write_module):
     return write_module("theirs", AGENT)
 
 
-@pytest.fixture
-def quick(harness):
-    """A lease ends sooner than an agent that blocks."""
-    return replace(harness, settings=harness.settings.model_copy(update={"lease_seconds": 4.0}))
-
-
 @pytest.fixture(params=[False, True], ids=["shared", "isolated"])
 def isolated(request):
     return {"is_isolated": request.param}
@@ -110,10 +109,20 @@ async def test_agents_run_in_another_process(harness, task, module, isolated):
 
 
 @pytest.mark.parametrize("agent", ["blocks", "holds_the_gil"])
-@pytest.mark.usefixtures("module")
-async def test_an_agent_that_blocks_its_process_for_longer_than_its_lease_keeps_it(quick, task, agent):
-    (trajectory,) = await quick.run(f"theirs:{agent}", task())
+async def test_the_lease_of_an_agent_that_blocks_its_process_is_renewed(harness, task, module, until, agent):
+    os.mkfifo(module / "gate")
+    leases = Keys(harness.settings.namespace).queue("leases")
 
+    async with harness.worker(f"theirs:{agent}"):
+        groups = await asyncio.to_thread(harness.dispatcher.submit, [task()])
+        await until((module / "blocked").exists)
+        for _ in range(3):
+            lapses_at = harness.store.redis.zscore(leases, f"{groups[0]}.0")
+            await until(lambda before=lapses_at: harness.store.redis.zscore(leases, f"{groups[0]}.0") > before)
+        (module / "gate").write_bytes(b"x")
+        await asyncio.to_thread(harness.dispatcher.wait, groups, 60)
+
+    (trajectory,) = await harness.trajectories(1)
     assert endings([trajectory]) == [("t", "completed", None, 1.0)]
     assert trajectory.trajectory_id.endswith("-0")
 

@@ -107,7 +107,7 @@ def test_killed_at_any_moment_nothing_is_lost_and_nothing_is_there_twice(
             record(*(make_attempt(f"x.{num_made + n}-0", at=100.0 + num_made + n) for n in range(20)))
             num_made += 20
             store.reward(f"x.{chance.randrange(num_made)}-0", chance.random())
-        time.sleep(chance.uniform(0.0, 5.0))  # a random moment
+        time.sleep(chance.uniform(0.0, 2.0))  # a random moment
         exporter.kill()
         exporter.wait(60)
 
