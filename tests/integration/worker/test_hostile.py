@@ -93,7 +93,7 @@ async def test_a_result_that_is_too_large_is_the_agents_failure(harness, task):
         ("failed", "user"),
         ("completed", None),
     ]
-    assert "at most" in trajectories[0].outcome.error
+    assert "is larger than" in trajectories[0].outcome.error
 
 
 async def test_an_agent_whose_gateway_takes_no_more_of_it_hears_so_when_it_saves(harness, task, module, until):
