@@ -46,7 +46,7 @@ demo: setup ## train the guessing agent for real: LangGraph, vLLM, Redis, veRL (
 	$(BIN)/agent-layer demo $(DEMO_ARGS)
 
 # What measures durations runs first and alone; all else shares the machine, a file to a process.
-test: setup $(SERVERS) ## unit and integration tests, a smoke test of each make of server, a short main job
+test: setup $(SERVERS) ## unit and integration tests, a smoke test of each make of server, the main job
 	$(BIN)/pytest -m serial --ignore tests/soak
 	$(BIN)/pytest -m 'not serial' --ignore tests/soak $(PARALLEL)
 
