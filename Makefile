@@ -11,7 +11,7 @@ PEERS := .venv/peers/installed-$(shell cksum < tests/benchmarks/peers.txt | cut 
 LIGHTNING := .venv/lightning/installed-$(shell cksum < tests/benchmarks/lightning.txt | cut -d' ' -f1)
 DEMO_ARGS ?=
 PARTS ?=
-PARALLEL ?= -n 3 --dist loadfile --no-loadscope-reorder
+PARALLEL ?= -n 4 --dist loadfile --no-loadscope-reorder
 
 .PHONY: help setup demo test test-all soak check format bench clean
 
@@ -46,11 +46,11 @@ demo: setup ## train the guessing agent for real: LangGraph, vLLM, Redis, veRL (
 	$(BIN)/agent-layer demo $(DEMO_ARGS)
 
 # What measures durations runs first and alone; all else shares the machine, a file to a process.
-test: setup $(SERVERS) ## unit and integration tests, a smoke test of each make of server, the main job
+test: setup $(SERVERS) ## unit and integration tests, a smoke test of each make of server, a short main job
 	$(BIN)/pytest -m serial --ignore tests/soak
-	$(BIN)/pytest -m 'not serial' --ignore tests/soak $(PARALLEL)
+	$(BIN)/pytest -m 'not serial and not long' --ignore tests/soak $(PARALLEL)
 
-test-all: setup $(SERVERS) ## all tests: also all makes of servers, the soaks, and more examples of each property
+test-all: setup $(SERVERS) ## all tests: also all makes of servers, the soaks, long training runs, more examples of each property
 	$(BIN)/pytest -m serial --servers all
 	$(BIN)/pytest -m 'not serial' --servers all --hypothesis-profile long $(PARALLEL)
 

@@ -190,17 +190,17 @@ PANELS: Final[dict[str, tuple[Command, ...]]] = {
                 Command(
                     "reindex",
                     "Rebuild the Redis index from the objects; continue a rebuild that was stopped.",
-                    f"{_STORE}.store:reindex",
+                    f"{_STORE}.index:reindex",
                 ),
                 Command(
                     "check",
                     "Compare index and objects in both directions, and verify every checksum.",
-                    f"{_STORE}.store:check",
+                    f"{_STORE}.index:check",
                 ),
                 Command(
                     "cool",
                     "Remove a finished namespace from Redis. Its objects stay; 'reindex' restores it.",
-                    f"{_STORE}.store:cool",
+                    f"{_STORE}.index:cool",
                 ),
                 Command(
                     "import",

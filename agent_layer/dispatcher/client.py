@@ -7,7 +7,7 @@ from typing import Self
 import msgspec
 from redis import Redis
 
-from agent_layer.dispatcher.completions import Named, OfRun, follow, hear, newest_closed
+from agent_layer.dispatcher.closings import GroupsOfRun, NamedGroups, follow, newest_closed, read_closings
 from agent_layer.dispatcher.dead_letters import drop_dead, retry_dead
 from agent_layer.dispatcher.inspection import QueueInspector
 from agent_layer.dispatcher.models import GroupState, QueueStats, RolloutState, RunState, WorkerState
@@ -112,9 +112,9 @@ class Dispatcher:
             if left is not None and left <= 0:
                 states |= {group.group_id: group for group in self.groups(is_open)}
                 break
-            heard = hear(self._scripts.redis, self._closed, newest_id, 1.0 if left is None else left)
-            newest_id, closed = heard.newest_id, {group_id for group_id, _ in heard.closings}
-            asked = [one for one in is_open if one in closed] if heard.is_whole else is_open
+            read = read_closings(self._scripts.redis, self._closed, newest_id, 1.0 if left is None else left)
+            newest_id, closed = read.newest_id, {group_id for group_id, _ in read.closings}
+            asked = [one for one in is_open if one in closed] if read.is_whole else is_open
             states |= {group.group_id: group for group in self.groups(asked)}
         return [states[one] for one in ids if one in states]
 
@@ -139,9 +139,9 @@ class Dispatcher:
         if run is not None:
             if group_ids is not None:
                 raise BadInputError("finished: expected group ids or a run, found both; leave one out")
-            return follow(self._scripts, OfRun(self._scripts, run))
+            return follow(self._scripts, GroupsOfRun(self._scripts, run))
         ids = self.inspector.open_ids() if group_ids is None else group_ids
-        return follow(self._scripts, Named(self._scripts, list(ids)))
+        return follow(self._scripts, NamedGroups(self._scripts, list(ids)))
 
     def groups(self, group_ids: Sequence[str] | None = None) -> list[GroupState]:
         """Return the groups that the dispatcher knows, or the oldest 1,000 open ones."""

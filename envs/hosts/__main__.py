@@ -4,8 +4,8 @@ import socket
 import sys
 from typing import Final
 
-from envs.hosts.child import serve_agents, serve_scorers
 from envs.hosts.fork_server import serve_fork_server
+from envs.hosts.mains import serve_agents, serve_scorers
 
 _KINDS: Final = {"agents": serve_agents, "scorers": serve_scorers, "fork-server": serve_fork_server}
 

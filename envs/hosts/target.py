@@ -12,9 +12,9 @@ from agent_layer.errors import AgentLayerError, BadInputError
 from agent_layer.schema import Task
 from agent_layer.settings import Settings, agent_environment, program_environment
 from envs.failures import EndedError, Ending
-from envs.hosts.child import agent_values
 from envs.hosts.host import Host, HostDiedError
 from envs.hosts.launch import Launcher
+from envs.hosts.mains import agent_values
 from envs.hosts.pools import ForkedHosts, SharedHost
 from envs.hosts.protocol import Active, Begin, Ended, Ready, Reply, Save, Saved, Start, Started, Stop, Stopping
 from envs.progress import current_progress

@@ -35,9 +35,9 @@ from envs.hosts import STOPPED, AgentRun, StopReason
 from envs.progress import Progress
 from envs.scorers import AGENT, declared_rewards, make_rewards, missing_scores, reported_scores
 from envs.worker.context import WorkerContext
+from envs.worker.gateway_attempts import close_attempt, open_attempt
 from envs.worker.heartbeat import LeasePhase
 from envs.worker.resumability import Resumability
-from envs.worker.rollouts import close_attempt, open_attempt
 from tracer.core import Rollout
 
 

@@ -65,6 +65,7 @@ def test_later_weights_answered_later_calls(directory):
     assert rows(directory, "--policy", "1..")
 
 
+@pytest.mark.long
 def test_a_second_run_goes_on_where_the_first_ended(directory):
     done = command(directory, "demo", "--steps", str(STEPS + 1))
 
@@ -82,6 +83,7 @@ def test_the_store_is_whole_and_its_index_can_be_rebuilt(directory):
     assert rows(directory, "--limit", "1000") == before
 
 
+@pytest.mark.long
 def test_stored_ids_are_those_that_the_engine_reports_for_the_same_request(directory, tmp_path):
     store = open_store(Settings(dir=directory))
     row = store.query(run=RUN, policy=(1, None), order="policy", limit=1).items[0]

@@ -6,7 +6,7 @@ from agent_layer.dispatcher import connect
 from agent_layer.dispatcher.models import Report
 from agent_layer.errors import AgentLayerError
 from agent_layer.store import open_store
-from agent_layer.store.consumers.training_batches import list_batches
+from agent_layer.store.consumers.trained_batches import list_batches
 from trainer_adapter.loop.checkpoint import CheckpointDirectory
 
 from ..queues import queue_of

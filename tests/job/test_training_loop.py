@@ -16,7 +16,7 @@ from agent_layer.engines.policies import list_policies
 from agent_layer.errors import BadInputError, EngineError
 from agent_layer.recorder import open_recorder
 from agent_layer.store import open_store
-from agent_layer.store.consumers.training_batches import list_batches
+from agent_layer.store.consumers.trained_batches import list_batches
 from trainer_adapter.config import write_config
 from trainer_adapter.data.replay import rebuild_batch
 from trainer_adapter.loop.checkpoint import CheckpointDirectory, progress_path, read_progress
@@ -141,6 +141,7 @@ def test_a_second_trainer_of_the_run_is_refused(configure, settings):
     assert len(train(configure(1), settings, report=start_another)) == 1
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_the_command_ends_well_when_asked_and_survives_a_kill(configure, settings, player, redis, wait_until, tmp_path):
     write_config(configure(60, checkpoint_steps=3), tmp_path / "run.json")

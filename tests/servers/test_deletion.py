@@ -8,7 +8,7 @@ from agent_layer.recorder.frames import unframe
 from agent_layer.schema.step import Action, Content
 from agent_layer.schema.task import Task
 from agent_layer.schema.training import PolicyVersion, TrainedBatch, TrainedRollout
-from agent_layer.store.consumers.training_batches import list_batches
+from agent_layer.store.consumers.trained_batches import list_batches
 from agent_layer.store.segments.format import find_frames, segment_key
 
 from ..builders import attempt, call, closed_group, content

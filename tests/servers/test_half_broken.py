@@ -8,7 +8,7 @@ from agent_layer.schema.group import Group
 from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
 from agent_layer.schema.step import Action, ContentRef, Observation, StepPart
 from agent_layer.schema.training import PolicyVersion, TrainedBatch
-from agent_layer.store.consumers.training_batches import list_batches
+from agent_layer.store.consumers.trained_batches import list_batches
 from agent_layer.store.index.deletion import apply_tombstones
 from agent_layer.store.segments.blobs import blob_key, blob_name, pack
 from agent_layer.store.segments.tombstones import write_tombstones

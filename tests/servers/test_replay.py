@@ -16,7 +16,7 @@ from agent_layer.schema.step import PromptDelta
 from agent_layer.schema.training import TrainedBatch
 from agent_layer.schema.trajectory import assemble_trajectory
 from agent_layer.store.consumers.follower import GroupDelivery
-from agent_layer.store.consumers.training_batches import list_batches
+from agent_layer.store.consumers.trained_batches import list_batches
 from trainer_adapter.data.advantages import select_batch
 from trainer_adapter.data.groups import read_group
 from trainer_adapter.data.replay import rebuild_batch, record_batch

@@ -14,7 +14,7 @@ from agent_layer.schema.rollout import AttemptStarted, Outcome
 from agent_layer.schema.step import Action, StepPart
 from agent_layer.schema.training import PolicyVersion, TrainedBatch
 from agent_layer.shipper.direct import DirectDestination
-from agent_layer.store.consumers.training_batches import list_batches
+from agent_layer.store.consumers.trained_batches import list_batches
 from agent_layer.store.store import Store
 
 NUM_CALLS = 300

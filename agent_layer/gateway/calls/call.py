@@ -17,7 +17,7 @@ from typing import Final, Literal
 import msgspec
 
 from agent_layer.engines import Engine
-from agent_layer.gateway.calls.recording import Context, end_part, extend_policy_runs, remember
+from agent_layer.gateway.calls.end_parts import Context, end_part, extend_policy_runs, remember
 from agent_layer.gateway.calls.requests import read_agent, read_role
 from agent_layer.gateway.dialects import ChatAnswer, ChatRequest, Dialect, Exchange
 from agent_layer.gateway.engines import ExternalModel

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     )
     from agent_layer.gateway.rollouts.divergence import History as History
     from agent_layer.gateway.rollouts.divergence import cause_of_break as cause_of_break
+    from agent_layer.gateway.rollouts.expiry import abort_all as abort_all
+    from agent_layer.gateway.rollouts.expiry import reap_expired as reap_expired
     from agent_layer.gateway.rollouts.finalize import Finalizer as Finalizer
     from agent_layer.gateway.rollouts.finalize import record_reward as record_reward
     from agent_layer.gateway.rollouts.finalize import wait_until as wait_until
-    from agent_layer.gateway.rollouts.log import Log as Log
+    from agent_layer.gateway.rollouts.log_protocol import Log as Log
     from agent_layer.gateway.rollouts.prefix import Hashed as Hashed
-    from agent_layer.gateway.rollouts.reaper import abort_all as abort_all
-    from agent_layer.gateway.rollouts.reaper import reap_expired as reap_expired
     from agent_layer.gateway.rollouts.registry import RolloutRegistry as RolloutRegistry
     from agent_layer.gateway.rollouts.resume import AttemptResumption as AttemptResumption
     from agent_layer.gateway.rollouts.retries import Call as Call
@@ -68,9 +68,9 @@ else:
                 "record_reward",
                 "wait_until",
             ),
-            "agent_layer.gateway.rollouts.log": ("Log",),
+            "agent_layer.gateway.rollouts.log_protocol": ("Log",),
             "agent_layer.gateway.rollouts.prefix": ("Hashed",),
-            "agent_layer.gateway.rollouts.reaper": (
+            "agent_layer.gateway.rollouts.expiry": (
                 "abort_all",
                 "reap_expired",
             ),

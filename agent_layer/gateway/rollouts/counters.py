@@ -6,7 +6,7 @@ Counts are read from the records on their way into the log, so that figures and 
 from collections import Counter
 from typing import Protocol, TypeAlias
 
-from agent_layer.gateway.rollouts.log import Log
+from agent_layer.gateway.rollouts.log_protocol import Log
 from agent_layer.schema import LogRecord, StepPart, is_empty_answer, prefix_break_cause
 
 Sample: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]

@@ -12,7 +12,7 @@ from botocore.exceptions import BotoCoreError, ClientError, FlexibleChecksumErro
 from agent_layer.errors import NotFoundError, UnreachableError
 from agent_layer.infra import Backoff
 from agent_layer.infra.objects.base import ObjectEntry
-from agent_layer.infra.redis import S3Client, open_s3
+from agent_layer.infra.objects.s3_client import S3Client, open_s3
 from agent_layer.settings import Settings
 
 T = TypeVar("T")

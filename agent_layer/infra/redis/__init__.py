@@ -6,14 +6,11 @@ from agent_layer.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from agent_layer.infra.redis.client import AsyncRedis as AsyncRedis
-    from agent_layer.infra.redis.client import S3Client as S3Client
     from agent_layer.infra.redis.client import open_async_redis as open_async_redis
     from agent_layer.infra.redis.client import open_redis as open_redis
-    from agent_layer.infra.redis.client import open_s3 as open_s3
     from agent_layer.infra.redis.embedded import find_redis_server as find_redis_server
     from agent_layer.infra.redis.keys import Keys as Keys
     from agent_layer.infra.redis.retry import RedisUnreachableError as RedisUnreachableError
-    from agent_layer.infra.redis.retry import retry_delays as retry_delays
     from agent_layer.infra.redis.scripts import LuaScript as LuaScript
     from agent_layer.infra.redis.scripts import commands_of as commands_of
 else:
@@ -22,17 +19,12 @@ else:
         {
             "agent_layer.infra.redis.client": (
                 "AsyncRedis",
-                "S3Client",
                 "open_async_redis",
                 "open_redis",
-                "open_s3",
             ),
             "agent_layer.infra.redis.embedded": ("find_redis_server",),
             "agent_layer.infra.redis.keys": ("Keys",),
-            "agent_layer.infra.redis.retry": (
-                "RedisUnreachableError",
-                "retry_delays",
-            ),
+            "agent_layer.infra.redis.retry": ("RedisUnreachableError",),
             "agent_layer.infra.redis.scripts": (
                 "LuaScript",
                 "commands_of",

@@ -3,10 +3,9 @@
 There is one retry loop, around each command. A new connection is part of the command that needs it.
 """
 
-import random
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextvars import ContextVar
 from typing import TypeVar, cast
 
@@ -17,10 +16,11 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 
 from agent_layer.errors import UnreachableError
+from agent_layer.infra import Backoff
 
 T = TypeVar("T")
 
-_FIRST_DELAY_SECONDS, _LONGEST_DELAY_SECONDS = 0.05, 1.0
+BACKOFF = Backoff(0.05, 1.0)
 
 _PASSING = re.compile(r"\b(LOADING|READONLY|OOM|MISCONF|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|NOREPLICAS|BUSY)\b")
 """Codes of temporary refusals. Redis 6.2 wraps them into an error of the script."""
@@ -40,14 +40,6 @@ _is_asking: ContextVar[bool] = ContextVar("is_asking", default=False)
 
 class RedisUnreachableError(UnreachableError, RedisError):
     """Redis did not serve a command in time. It is a RedisError, too, so code that catches those catches it."""
-
-
-def retry_delays(seconds: float) -> Iterator[float]:
-    """Yield the delay before each next try: it grows up to 1 s, and ends after ``seconds``."""
-    deadline, delay = time.monotonic() + seconds, _FIRST_DELAY_SECONDS
-    while (left := deadline - time.monotonic()) > 0:
-        yield min(left, delay * random.uniform(0.5, 1))
-        delay = min(2 * delay, _LONGEST_DELAY_SECONDS)
 
 
 class TimedRetry(Retry):
@@ -87,7 +79,7 @@ class TimedRetry(Retry):
             _is_asking.reset(token)
 
     def _ask(self, do: Callable[[], T], fail: Callable[[Exception, int], object]) -> T:
-        waits = retry_delays(self._seconds)
+        waits = BACKOFF.delays(self._seconds)
         num_failures = 0
         while True:
             try:

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from agent_layer.store.consumers.follower import FollowOptions as FollowOptions
     from agent_layer.store.consumers.follower import GroupDelivery as GroupDelivery
     from agent_layer.store.consumers.scripts import CLAIM_SCRIPTS as CLAIM_SCRIPTS
-    from agent_layer.store.consumers.training_batches import list_batches as list_batches
-    from agent_layer.store.consumers.training_batches import segments_of_batches as segments_of_batches
+    from agent_layer.store.consumers.trained_batches import list_batches as list_batches
+    from agent_layer.store.consumers.trained_batches import segments_of_batches as segments_of_batches
 else:
     __getattr__ = lazy_exports(
         __name__,
@@ -31,7 +31,7 @@ else:
                 "MAX_UNACKED",
             ),
             "agent_layer.store.consumers.scripts": ("CLAIM_SCRIPTS",),
-            "agent_layer.store.consumers.training_batches": (
+            "agent_layer.store.consumers.trained_batches": (
                 "list_batches",
                 "segments_of_batches",
             ),

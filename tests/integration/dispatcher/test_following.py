@@ -7,7 +7,7 @@ from contextlib import aclosing
 import pytest
 
 from agent_layer.dispatcher import Dispatcher, Report, connect
-from agent_layer.dispatcher.completions import Named, hear, newest_closed
+from agent_layer.dispatcher.closings import NamedGroups, newest_closed, read_closings
 from agent_layer.errors import BadInputError, NotFoundError
 from agent_layer.schema.task import Task
 from agent_layer.shipper.destination import open_destination
@@ -146,20 +146,20 @@ async def test_who_names_no_group_gets_those_that_are_open(dispatcher):
 
 def test_one_that_missed_nothing_asks_only_for_what_it_heard(dispatcher, redis, keys):
     ids = submit(dispatcher, 40)
-    name, wanted = keys.queue("closed"), Named(queue_of(dispatcher).scripts, ids)
-    assert list(wanted.before()) == [[]]
+    name, groups = keys.queue("closed"), NamedGroups(queue_of(dispatcher).scripts, ids)
+    assert list(groups.closed_already()) == [[]]
     newest_id = newest_closed(redis, name)
     run_all(dispatcher, 1)
-    heard = hear(redis, name, newest_id, 1)
-    newest_id = heard.newest_id
-    assert not heard.is_whole, "without an earlier position, completeness is not known"
-    assert [[group.group_id for group in page] for page in wanted.told("0-0", heard)] == [ids[:1]]
+    read = read_closings(redis, name, newest_id, 1)
+    newest_id = read.newest_id
+    assert not read.is_whole, "without an earlier position, completeness is not known"
+    assert [[group.group_id for group in page] for page in groups.closed_since("0-0", read)] == [ids[:1]]
 
     run_all(dispatcher, 3)
-    heard = hear(redis, name, newest_id, 1)
-    assert heard.is_whole
-    assert [[group.group_id for group in page] for page in wanted.told(newest_id, heard)] == [ids[1:4]]
-    assert not wanted.is_over
+    read = read_closings(redis, name, newest_id, 1)
+    assert read.is_whole
+    assert [[group.group_id for group in page] for page in groups.closed_since(newest_id, read)] == [ids[1:4]]
+    assert not groups.is_over
 
 
 def test_waiting_hears_of_more_groups_than_the_stream_keeps(dispatcher, settings):

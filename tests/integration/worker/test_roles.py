@@ -27,7 +27,7 @@ from agent_layer.settings import Settings
 from agent_layer.shipper.destination import open_destination
 from agent_layer.shipper.ship import Shipper
 from agent_layer.store import open_store
-from agent_layer.store.consumers.training_batches import list_batches
+from agent_layer.store.consumers.trained_batches import list_batches
 from agent_layer.store.maintenance.gc import Grace
 from agent_layer.store.maintenance.merge_plan import Limits
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_layer.gateway.calls.recording import extend_policy_runs
+from agent_layer.gateway.calls.end_parts import extend_policy_runs
 from agent_layer.gateway.dialects.chat import read_request
 from agent_layer.gateway.dialects.continuation import JoinedAnswer, supports_continuation
 

@@ -35,7 +35,7 @@ _SLACK_SECONDS = 2.0
 """Largest difference between the time of a stream's entry and its group's ``closed_at``."""
 
 
-class Heard(NamedTuple):
+class ClosingsRead(NamedTuple):
     """What one read of the stream returned."""
 
     newest_id: str
@@ -46,7 +46,7 @@ class Heard(NamedTuple):
     """False: the stream dropped entries that this reader had not read."""
 
 
-class Wanted(Protocol):
+class GroupFilter(Protocol):
     """Which groups are followed."""
 
     @property
@@ -54,16 +54,16 @@ class Wanted(Protocol):
         """No other group will come."""
         ...
 
-    def before(self) -> Iterator[list[GroupState]]:
+    def closed_already(self) -> Iterator[list[GroupState]]:
         """Yield those that have closed."""
         ...
 
-    def told(self, after_id: str, heard: Heard) -> Iterator[list[GroupState]]:
+    def closed_since(self, after_id: str, read: ClosingsRead) -> Iterator[list[GroupState]]:
         """Yield those that have closed since, none a second time."""
         ...
 
 
-class Named:
+class NamedGroups:
     """Certain groups."""
 
     def __init__(self, scripts: Scripts, group_ids: Sequence[str]) -> None:
@@ -72,20 +72,20 @@ class Named:
 
     @property
     def is_over(self) -> bool:
-        """See ``Wanted``."""
+        """See ``GroupFilter``."""
         return not self._left
 
-    def before(self) -> Iterator[list[GroupState]]:
-        """See ``Wanted``.
+    def closed_already(self) -> Iterator[list[GroupState]]:
+        """See ``GroupFilter``.
 
         Raises: NotFoundError: the dispatcher does not know one.
         """
         yield from self._ask(list(self._left))
 
-    def told(self, after_id: str, heard: Heard) -> Iterator[list[GroupState]]:  # noqa: ARG002  # others need it
-        """See ``Wanted``."""
-        named = [group_id for group_id, _ in heard.closings if group_id in self._left]
-        yield from self._ask(named if heard.is_whole else list(self._left))
+    def closed_since(self, after_id: str, read: ClosingsRead) -> Iterator[list[GroupState]]:  # noqa: ARG002  # others need it
+        """See ``GroupFilter``."""
+        named = [group_id for group_id, _ in read.closings if group_id in self._left]
+        yield from self._ask(named if read.is_whole else list(self._left))
 
     def _ask(self, group_ids: list[str]) -> Iterator[list[GroupState]]:
         for part in batched(group_ids, _ROWS):
@@ -101,7 +101,7 @@ class Named:
             yield closed
 
 
-class OfRun:
+class GroupsOfRun:
     """All groups of a run, the earlier ones as far as the dispatcher knows them."""
 
     is_over = False
@@ -112,15 +112,15 @@ class OfRun:
         self._run = run
         self._given: dict[str, None] = {}
 
-    def before(self) -> Iterator[list[GroupState]]:
-        """See ``Wanted``."""
+    def closed_already(self) -> Iterator[list[GroupState]]:
+        """See ``GroupFilter``."""
         yield from self._since(self._inspector.stats().now - _KNOWN_SECONDS)
 
-    def told(self, after_id: str, heard: Heard) -> Iterator[list[GroupState]]:
-        """See ``Wanted``."""
-        if not heard.is_whole:
+    def closed_since(self, after_id: str, read: ClosingsRead) -> Iterator[list[GroupState]]:
+        """See ``GroupFilter``."""
+        if not read.is_whole:
             yield from self._since(_order(after_id)[0] / 1000 - _SLACK_SECONDS)
-        yield from self._give(group_id for group_id, run in heard.closings if run == self._run)
+        yield from self._give(group_id for group_id, run in read.closings if run == self._run)
 
     def _since(self, seconds: float) -> Iterator[list[GroupState]]:
         """Read the outbox first: a closed group stays in it until the index has it."""
@@ -157,7 +157,7 @@ class OfRun:
             del self._given[one]
 
 
-async def follow(scripts: Scripts, wanted: Wanted) -> AsyncGenerator[GroupState, None]:
+async def follow(scripts: Scripts, groups: GroupFilter) -> AsyncGenerator[GroupState, None]:
     """Yield each group once, as it closes, until no other group will come.
 
     Raises:
@@ -165,18 +165,18 @@ async def follow(scripts: Scripts, wanted: Wanted) -> AsyncGenerator[GroupState,
         UnreachableError: Redis did not answer for ``retry_seconds``.
     """
     name = scripts.keys.queue("closed")
-    async with await asyncio.to_thread(open_async_redis, scripts.settings) as ear:
+    async with await asyncio.to_thread(open_async_redis, scripts.settings) as connection:
         newest_id = await asyncio.to_thread(newest_closed, scripts.redis, name)
-        pages = wanted.before()
+        pages = groups.closed_already()
         while True:
             while (page := await asyncio.to_thread(next, pages, None)) is not None:
                 for state in page:
                     yield state
-            if wanted.is_over:
+            if groups.is_over:
                 return
             await asyncio.to_thread(scripts.reap)
-            heard = await _hear(ear, scripts.redis, name, newest_id)
-            pages, newest_id = wanted.told(newest_id, heard), heard.newest_id
+            read = await _read_closings(connection, scripts.redis, name, newest_id)
+            pages, newest_id = groups.closed_since(newest_id, read), read.newest_id
 
 
 def newest_closed(redis: Redis, name: str) -> str:
@@ -185,28 +185,28 @@ def newest_closed(redis: Redis, name: str) -> str:
     return found[0][0].decode() if found else "0-0"
 
 
-def hear(redis: Redis, name: str, after_id: str, seconds: float) -> Heard:
+def read_closings(redis: Redis, name: str, after_id: str, seconds: float) -> ClosingsRead:
     """Wait until groups close, for a second at most."""
     block_ms = max(1, round(min(seconds, _BLOCK_SECONDS) * 1000))
-    told = cast("_Streams", redis.xread({name: after_id}, count=_MOST_ENTRIES, block=block_ms))
-    return _heard(after_id, told, cast("_Entries", redis.xrange(name, count=1)))
+    found = cast("_Streams", redis.xread({name: after_id}, count=_MOST_ENTRIES, block=block_ms))
+    return _parse_closings(after_id, found, cast("_Entries", redis.xrange(name, count=1)))
 
 
-async def _hear(ear: AsyncRedis, redis: Redis, name: str, after_id: str) -> Heard:
-    """Do as ``hear``; while Redis is away, the retrying client waits for it and raises when it stays away."""
+async def _read_closings(connection: AsyncRedis, redis: Redis, name: str, after_id: str) -> ClosingsRead:
+    """Do as ``read_closings``; while Redis is away, the retrying client waits for it and raises when it stays away."""
     try:
-        told = await ear.xread({name: after_id}, count=_MOST_ENTRIES, block=round(_BLOCK_SECONDS * 1000))
-        first = await ear.xrange(name, count=1)
+        found = await connection.xread({name: after_id}, count=_MOST_ENTRIES, block=round(_BLOCK_SECONDS * 1000))
+        first = await connection.xrange(name, count=1)
     except (RedisConnectionError, RedisTimeoutError, OSError):
         await asyncio.to_thread(redis.exists, name)
-        return Heard(after_id, [], is_whole=False)
-    return _heard(after_id, cast("_Streams", told), cast("_Entries", first))
+        return ClosingsRead(after_id, [], is_whole=False)
+    return _parse_closings(after_id, cast("_Streams", found), cast("_Entries", first))
 
 
-def _heard(after_id: str, told: _Streams, first: _Entries) -> Heard:
-    entries = told[0][1] if told else []
+def _parse_closings(after_id: str, found: _Streams, first: _Entries) -> ClosingsRead:
+    entries = found[0][1] if found else []
     oldest_id = first[0][0].decode() if first else after_id
-    return Heard(
+    return ClosingsRead(
         newest_id=entries[-1][0].decode() if entries else after_id,
         closings=[(fields[b"group_id"].decode(), fields[b"run"].decode()) for _, fields in entries],
         is_whole=not entries or _order(oldest_id) <= _order(after_id),

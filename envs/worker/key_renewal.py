@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 
 from envs.worker.attempt import Attempt
 from envs.worker.context import WorkerContext
-from envs.worker.rollouts import renew_keys
+from envs.worker.gateway_attempts import renew_keys
 
 _CHECKS_PER_LIMIT = 4
 """An idle attempt is ended at most a quarter of its limit too late."""
