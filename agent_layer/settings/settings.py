@@ -193,6 +193,9 @@ class Settings(BaseSettings):
     def _objects(cls, value: str | None) -> str | None:
         if value is not None and urlsplit(value).scheme not in ("s3", "file"):
             raise ValueError(f"expected s3://bucket/prefix or file:///directory, found {value!r}")
+        if value is not None and (ends := [letter for letter in "?#" if letter in value]):
+            escaped = " (in file:///, write %23 for # and %3F for ?)" if value.startswith("file:") else ""
+            raise ValueError(f"expected no {ends[0]!r}, which ends an address, found {value!r}; rename it{escaped}")
         return value
 
     @field_validator("ingest_url")

@@ -3,7 +3,7 @@
 import time
 from contextlib import suppress
 from typing import TypedDict
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
@@ -65,7 +65,12 @@ def _answering_url(settings: Settings) -> str:
     """URL of a server that has just answered."""
     if settings.redis_url is None:
         _check_own(settings)
-        return f"unix://{acquire_server(settings)}"
+        return f"unix://{quote(str(acquire_server(settings)))}"
+    if "#" in settings.redis_url:
+        raise BadInputError(
+            f"setting redis_url: expected no '#', which ends an address, found"
+            f" {_without_password(settings.redis_url)}#…; write it as %23 in AGENT_LAYER_REDIS_URL"
+        )
     limit = settings.connect_seconds
     try:
         _ping(settings.redis_url, limit, settings.retry_seconds)
