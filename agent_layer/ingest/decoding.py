@@ -20,7 +20,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Status as SpanStatus
 
 from agent_layer.errors import BadInputError
 from agent_layer.ingest.spans import ReceivedEvent, ReceivedSpan
-from agent_layer.schema import JsonObject
+from agent_layer.schema import UNREADABLE, JsonObject
 
 
 def decode_protobuf(body: bytes) -> list[ReceivedSpan]:
@@ -175,8 +175,9 @@ def decode_json(body: bytes) -> list[ReceivedSpan]:
     Raises: BadInputError: it is no ExportTraceServiceRequest.
     """
     try:
+        body.decode()  # msgspec does not look at fields that it skips
         return _spans_in(body)
-    except (msgspec.DecodeError, OverflowError, RecursionError) as error:
+    except UNREADABLE as error:
         raise BadInputError(
             f"OTLP request: expected an ExportTraceServiceRequest in JSON, found {error}; check the exporter"
         ) from error

@@ -132,12 +132,14 @@ def build_request(
         asked: what the client sent; None: the same.
         sampling_asked: the client's words for the sampling; None: the same.
 
-    Raises: BadInputError: an integer has more than 64 bits. UNREADABLE: a message is no object, or has no role.
+    Raises:
+        BadInputError: an integer that shapes the answer has more than 64 bits.
+        UNREADABLE: a message is no object, or has no role, or a number anywhere is out of range.
     """
-    sampling: JsonObject = {
-        name: msgspec.json.decode(piece) for name, piece in pieces.items() if name not in NOT_SAMPLING
-    }
-    check_storable(sampling, "request")
+    # all of them: what cannot be read here could not be read after the engine has answered, or by readers of the store
+    values: JsonObject = {name: msgspec.json.decode(piece) for name, piece in pieces.items()}
+    sampling: JsonObject = {name: value for name, value in values.items() if name not in NOT_SAMPLING}
+    check_storable([sampling, sampling_asked], "request")
     return ChatRequest(
         pieces=pieces,
         messages=messages,

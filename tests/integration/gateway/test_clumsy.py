@@ -24,9 +24,31 @@ NO_CHATS = {
     "infinite": b'{"temperature": 1e400, %b}' % SAID,
     "no number": b'{"temperature": NaN, %b}' % SAID,
 }
+LONG = b"9" * 30
+LONG_INTEGERS = (
+    ("chat/completions", "tool_choice"),
+    ("chat/completions", "reasoning"),
+    ("messages", "tool_choice"),
+    ("messages", "thinking"),
+    ("messages", "output_config"),
+    ("messages", "x"),
+    ("responses", "tool_choice"),
+    ("responses", "reasoning"),
+    ("responses", "text"),
+    ("responses", "truncation"),
+    ("responses", "x"),
+)
 OTHERS = {
     ("messages", "infinite"): b'{"x": 1e400, "max_tokens": 5, %b}' % SAID,
     ("messages", "deep"): b'{"x": %b, %b}' % (DEEP, SAID),
+    ("chat/completions", "infinite in an answer"): b'{"messages": [{"role": "assistant", "x": 1e400}]}',
+    ("chat/completions", "infinite in a tool"): b'{"tools": [{"x": 1e400}], %b}' % SAID,
+    ("chat/completions", "infinite metadata"): b'{"metadata": {"x": -1e400}, %b}' % SAID,
+    **{
+        (path, f"long integer in {name}"): b'{"max_tokens": 5, "input": "x", %b: {"type": "x", "n": %b}, %b}'
+        % (json.dumps(name).encode(), LONG, SAID)
+        for path, name in LONG_INTEGERS
+    },
     ("messages", "no UTF-8"): b'{"max_tokens": 5, "messages": [{"role": "user", "content": "\xff"}]}',
     ("messages", "no result"): b'{"messages": [{"role": "user", "content": [{"type": "tool_result"}]}]}',
     ("responses", "infinite"): b'{"input": "x", "x": 1e400}',

@@ -41,6 +41,20 @@ def test_numbers_without_end_are_refused_in_a_sentence(receiver):
     assert receiver.log.records == []
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"resourceSpans": [{"x\xff": 1}]}',
+        b'{"resourceSpans": [{"scopeSpans": [{"spans": [{"traceId": "\xff", "spanId": "a"}]}]}]}',
+        b'{"resourceSpans": [{"resource": {"attributes": [{"key": "\xc3\x28"}]}}]}',
+    ],
+)
+def test_json_that_is_no_text_is_refused_in_a_sentence(receiver, body):
+    status, answer = receiver.post(body, "application/json")
+
+    assert (status, b"check the exporter" in answer) == (400, True)
+
+
 def test_values_that_are_nested_without_end_are_refused_in_a_sentence(receiver):
     deep = b'{"arrayValue":{"values":[' * 3000 + b"{}" + b"]}}" * 3000
     body = b'{"resourceSpans":[{"resource":{"attributes":[{"key":"a","value":' + deep + b"}]}}]}"
