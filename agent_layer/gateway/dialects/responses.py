@@ -3,6 +3,7 @@
 One answer has several items (reasoning, message, function calls); together they are one assistant message.
 """
 
+import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
@@ -111,6 +112,8 @@ def _part(part: JsonObject) -> JsonObject:
 
 TalkOf: TypeAlias = Callable[[str], Sequence[msgspec.Raw]]
 """Response id → all messages up to and with that answer."""
+ItemOf: TypeAlias = Callable[[JsonObject], JsonObject]
+"""Item of the input → the item as it was answered, if it names or repeats one; else the same."""
 
 _NO_PLACE = frozenset(
     {"metadata", "include", "store", "truncation", "service_tier", "stream_options", "max_tool_calls", "moderation"}
@@ -161,31 +164,32 @@ class _Body(msgspec.Struct):
 _BODY: Final = msgspec.json.Decoder(_Body)
 
 
-def read_responses(body: bytes, talk_of: TalkOf) -> ChatRequest:
+def read_responses(body: bytes, talk_of: TalkOf, item_of: ItemOf) -> ChatRequest:
     """Read a client's body.
 
     Args:
         body: JSON text.
         talk_of: finds what a previous response continued and said.
+        item_of: finds the item that an ``item_reference`` names, and how the model wrote arguments.
 
     Raises: BadInputError: it is no such request, or has what a chat completion has no place for.
     """
     try:
-        return _request_of(_BODY.decode(body), read_pieces(body), talk_of)
+        return _request_of(_BODY.decode(body), read_pieces(body), talk_of, item_of)
     except UNREADABLE as error:
         raise BadInputError(
             f"responses request: expected a body of OpenAI's responses API, found {error}; see its reference"
         ) from error
 
 
-def _request_of(asked: _Body, pieces: Pieces, talk_of: TalkOf) -> ChatRequest:
+def _request_of(asked: _Body, pieces: Pieces, talk_of: TalkOf, item_of: ItemOf) -> ChatRequest:
     for name in _UNSUPPORTED:
         if getattr(asked, name):
             raise BadInputError(f"responses request: expected no {name}, which the gateway cannot do; leave it out")
     items: list[JsonObject] = (
         [{"role": "user", "content": asked.input}] if isinstance(asked.input, str) else asked.input
     )
-    said = [encoded(message) for message in messages_of(items)]
+    said = [encoded(message) for message in messages_of(map(item_of, items))]
     before = talk_of(asked.previous_response_id) if asked.previous_response_id else ()
     system = [{"role": "system", "content": asked.instructions}] if asked.instructions else []
     request = translated([*system, *before, *said], _fields(asked, pieces), pieces, _NOT_SAMPLING)
@@ -227,8 +231,8 @@ def _choice(choice: str | JsonObject | None) -> object:
             return choice
 
 
-Keep: TypeAlias = Callable[[Exchange, list[Block]], None]
-"""Remembers what was answered."""
+Keep: TypeAlias = Callable[[Exchange, list[JsonObject], list[Block] | None], None]
+"""Remembers the items of an answer and, where it is complete, its blocks."""
 _Status: TypeAlias = Literal["in_progress", "completed", "incomplete", "failed"]
 
 _EMPTY: Final[JsonObject] = {
@@ -267,8 +271,8 @@ class ResponseWriter:
         action = answer.actions[0]
         blocks, reason = split_blocks(action.message or {}), action.finish_reason
         status: _Status = "incomplete" if reason in _INCOMPLETE else "completed"
-        if status == "completed":
-            self.keep(self.exchange, blocks)
+        plain = [self._item(block, block.text, status) for block in blocks]
+        self.keep(self.exchange, plain, blocks if status == "completed" else None)
         items = [self._item(block, block.text, status, answer.shown_logprobs) for block in blocks]
         details = {"reason": _INCOMPLETE[reason]} if reason in _INCOMPLETE else None
         told: JsonObject = {"incomplete_details": details, "usage": _usage(answer)}
@@ -393,13 +397,17 @@ class _Said(msgspec.Struct, array_like=True):
 
 @dataclass(kw_only=True)
 class Responses:
-    """OpenAI's responses. Each is remembered for ``previous_response_id``, within its rollout."""
+    """OpenAI's responses. Each is remembered within its rollout: for ``previous_response_id``, and by its items."""
 
     shelf: LRUCache = field(default_factory=LRUCache)
 
     def read(self, body: bytes, trajectory_id: str) -> ChatRequest:
         """Read a client's body."""
-        return read_responses(body, lambda response_id: self._talk_of(trajectory_id, response_id))
+        return read_responses(
+            body,
+            lambda response_id: self._talk_of(trajectory_id, response_id),
+            lambda item: self._item_of(trajectory_id, item),
+        )
 
     def write(self, answer: ChatAnswer, exchange: Exchange) -> bytes:
         """Return the response."""
@@ -411,16 +419,37 @@ class Responses:
             ResponseWriter(exchange, self._keep), exchange.num_choices, exchange.request.shows_logprobs
         )
 
-    def _keep(self, exchange: Exchange, blocks: list[Block]) -> None:
-        """Remember what a response adds to the one that it continues: the input, and the answer."""
+    def _keep(self, exchange: Exchange, items: list[JsonObject], blocks: list[Block] | None) -> None:
+        """Remember the items, and what a response adds to the one that it continues: the input, and the answer."""
         asked = _ASKED.decode(msgspec.json.encode(exchange.request.asked))
-        if asked.store is False:
+        for item in items:
+            if item["type"] == "function_call":
+                name = (exchange.trajectory_id, f"call {item['call_id']}")
+                self.shelf.keep(name, str(item["arguments"]).encode())
+            if asked.store is not False:
+                self.shelf.keep((exchange.trajectory_id, str(item["id"])), msgspec.json.encode(item))
+        if asked.store is False or blocks is None:
             return
         before = asked.previous_response_id
         num_before = len(self._talk_of(exchange.trajectory_id, before)) if before else 0
         added = exchange.request.messages[num_before + bool(asked.instructions) :]
         said = _Said(before, [*added, encoded(join_blocks(blocks))])
         self.shelf.keep((exchange.trajectory_id, f"resp_{exchange.call_id}"), msgspec.json.encode(said))
+
+    def _item_of(self, trajectory_id: str, item: JsonObject) -> JsonObject:
+        match item:
+            case {"type": "item_reference", "id": str(item_id)}:
+                if (found := self.shelf.find((trajectory_id, item_id))) is None:
+                    raise NotFoundError(
+                        f"item {item_id}: expected it in an answer of this rollout, but it is not remembered (any"
+                        " more); send the item itself instead of an item_reference, as clients do with store = false"
+                    )
+                return _ITEM.decode(found)
+            case {"type": "function_call", "call_id": str(call_id), "arguments": str(arguments)}:
+                written = (self.shelf.find((trajectory_id, f"call {call_id}")) or b"").decode()
+                return {**item, "arguments": written} if _mean_the_same(written, arguments) else item
+            case _:
+                return item
 
     def _talk_of(self, trajectory_id: str, response_id: str) -> Sequence[msgspec.Raw]:
         """Return all messages up to a response's answer, this included, without the instructions."""
@@ -438,6 +467,14 @@ class Responses:
         return [message for turn in reversed(turns) for message in turn]
 
 
+def _mean_the_same(written: str, arguments: str) -> bool:
+    """Whether both are JSON texts of one value; clients parse arguments and write them again."""
+    try:
+        return json.loads(written) == json.loads(arguments)
+    except (ValueError, RecursionError):
+        return False
+
+
 class _Asked(msgspec.Struct):
     store: bool | None = None
     previous_response_id: str | None = None
@@ -445,4 +482,5 @@ class _Asked(msgspec.Struct):
 
 
 _ASKED = msgspec.json.Decoder(_Asked)
+_ITEM: Final = msgspec.json.Decoder(JsonObject)
 _SAID = msgspec.json.Decoder(_Said)

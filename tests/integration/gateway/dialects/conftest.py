@@ -86,6 +86,21 @@ class LinkedResponses(Responses):
         self._messages = []
 
 
+class ReferringResponses(Responses):
+    """OpenAI's responses as the AI SDK sends them: earlier items are named, but calls are parsed and written again."""
+
+    def _keep(self, response):
+        for item in response.output:
+            if item.type == "function_call":
+                rewritten = json.dumps(
+                    json.loads(item.arguments, parse_float=lambda text: int(float(text))), separators=(",", ":")
+                )
+                call = {"type": "function_call", "call_id": item.call_id, "name": item.name, "arguments": rewritten}
+                self._messages.append(call)
+            else:
+                self._messages.append({"type": "item_reference", "id": item.id})
+
+
 class Messages:
     """Anthropic's messages."""
 
@@ -117,7 +132,13 @@ class Messages:
             return await stream.get_final_message()
 
 
-TALKS = {"completions": Completions, "responses": Responses, "linked responses": LinkedResponses, "messages": Messages}
+TALKS = {
+    "completions": Completions,
+    "responses": Responses,
+    "linked responses": LinkedResponses,
+    "referring responses": ReferringResponses,
+    "messages": Messages,
+}
 
 
 @pytest.fixture

@@ -115,6 +115,16 @@ async def test_an_unknown_response_is_said_to_be_unknown(gateway, clients):
         await mine.responses.create(model="m", input="hi", previous_response_id=told.id)
 
 
+async def test_an_unknown_item_is_said_to_be_unknown(gateway, clients):
+    opened, other = await gateway.open(), await gateway.open()
+    (mine, _), (theirs, _) = await clients(opened), await clients(other)
+    told = await theirs.responses.create(model="m", input="hi")
+    named = {"type": "item_reference", "id": told.output[0].id}
+
+    with pytest.raises(openai.NotFoundError, match="send the item itself"):
+        await mine.responses.create(model="m", input=[named, *HELLO])
+
+
 @pytest.mark.parametrize(
     ("body", "told"),
     [

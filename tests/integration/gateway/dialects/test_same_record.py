@@ -8,7 +8,7 @@ from agent_layer.local.scripted.script import token_logprob
 from agent_layer.schema.messages import resolve
 from agent_layer.schema.record import Logprobs
 
-DIALECTS = ["completions", "responses", "linked responses", "messages"]
+DIALECTS = ["completions", "responses", "linked responses", "referring responses", "messages"]
 CALLS = [("c1", ' {"b":2,\n "a": 40.0}'), ("c2", '{"a": 1, "b": 2}')]
 CALLING = {
     "content": "adding",
@@ -84,8 +84,8 @@ async def test_sampling_is_recorded_as_it_was_asked(gateway, talks):
 
     trajectory = gateway.log.trajectory(opened["trajectory_id"])
     asked = [step.sampling_asked for step in trajectory.steps]
-    assert asked[1] == asked[2] == {"max_output_tokens": 7, "temperature": 0.0, "seed": 5}
-    assert asked[0] == asked[3] == {"max_tokens": 7, "temperature": 0.0, "seed": 5}
+    assert asked[1] == asked[2] == asked[3] == {"max_output_tokens": 7, "temperature": 0.0, "seed": 5}
+    assert asked[0] == asked[4] == {"max_tokens": 7, "temperature": 0.0, "seed": 5}
     for step, seen in zip(trajectory.steps, gateway.engine.calls, strict=True):
         assert step.sampling_applied == {"max_tokens": 7, "temperature": 1.0, "seed": 5}
         assert (seen.body["max_tokens"], seen.body["temperature"], seen.body["seed"]) == (7, 1.0, 5)
