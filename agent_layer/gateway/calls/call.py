@@ -54,6 +54,9 @@ class Ending(msgspec.Struct, frozen=True):
     error: str | None = None
 
 
+NOT_APPLIED: Final = "not_applied"
+"""Finding of a field that was asked and that nothing applied: its name follows."""
+_LONGEST_NAME, _MOST_NAMES = 64, 8
 CUT_OFF: Final = Ending("aborted", error="the call was cut off")
 
 
@@ -245,6 +248,7 @@ class ModelCall:
             sampling_asked=request.sampling_asked,
             sampling_applied=route.sampling,
             temperature=float(temperature) if isinstance(temperature, int | float) else None,
+            findings=[f"{NOT_APPLIED}:{name[:_LONGEST_NAME]}" for name in request.not_applied[:_MOST_NAMES]],
             **msgspec.structs.asdict(route.recorded),
         )
 

@@ -25,6 +25,23 @@ _LENGTHS: Final = {"max_tokens": "max_completion_tokens", "max_completion_tokens
 
 _NOT_REST = frozenset({"messages", "stream", "stream_options"})
 
+CHAT_FIELDS: Final = frozenset(
+    """
+    audio frequency_penalty function_call functions logit_bias logprobs max_completion_tokens max_tokens messages
+    metadata modalities model n parallel_tool_calls prediction presence_penalty prompt_cache_key reasoning_effort
+    response_format safety_identifier seed service_tier stop store stream stream_options temperature tool_choice tools
+    top_logprobs top_p user verbosity
+
+    add_generation_prompt add_special_tokens allowed_token_ids bad_words cache_salt chat_template chat_template_kwargs
+    continue_final_message documents echo guided_choice guided_decoding_backend guided_grammar guided_json guided_regex
+    ignore_eos include_reasoning include_stop_str_in_output kv_transfer_params length_penalty logits_processors min_p
+    min_tokens mm_processor_kwargs priority prompt_logprobs repetition_penalty request_id return_token_ids
+    return_tokens_as_token_ids routed_experts_prompt_start skip_special_tokens spaces_between_special_tokens
+    stop_token_ids structured_outputs thinking_token_budget top_k truncate_prompt_tokens use_beam_search vllm_xargs
+    """.split()  # noqa: SIM905  # a list of strings would take eighty lines
+)
+"""Fields of chat completions: OpenAI's, then those that vLLM adds."""
+
 
 class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A client's request."""
@@ -46,6 +63,8 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     shows_logprobs: bool = False
     """They belong into an answer that is translated."""
     wants_experts: bool
+    not_applied: list[str] = []
+    """Fields of the client's dialect that neither the gateway nor a chat completion knows; the engine ignores them."""
 
     def for_engine(self, model: str, sampling: Mapping[str, object]) -> bytes:
         """Body for the engine: its model name, token ids and log-probabilities asked for, sampling overridden."""

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias, cast
+from typing import Final, Literal, TypeAlias, cast
 
 import msgspec
 
@@ -11,12 +11,13 @@ from agent_layer.errors import BadInputError
 from agent_layer.gateway.dialects.base import Exchange, LRUCache
 from agent_layer.gateway.dialects.chat import ChatRequest, Pieces, read_pieces
 from agent_layer.gateway.dialects.chat_answer import ChatAnswer
-from agent_layer.gateway.dialects.refusals import anthropic_error
-from agent_layer.gateway.dialects.stream import Block, Events, TranslatedStream, split_blocks
+from agent_layer.gateway.dialects.refusals import RefusedError, anthropic_error
+from agent_layer.gateway.dialects.stream import Block, Events, TranslatedStream, join_blocks, split_blocks
 from agent_layer.gateway.dialects.turns import (
     Format,
     assistant_message,
     content_of,
+    encoded,
     function_tool,
     image_part,
     named_choice,
@@ -37,10 +38,13 @@ _NO_PLACE = frozenset(
     | {"diagnostics", "user_profile_id", "workspace_id", "betas", "output_format", "mcp_servers"}
 )
 """What an engine has no use for; recorded with the sampling asked, and left out."""
+_SHAPING = frozenset({"container", "context_management", "mcp_servers"})
+"""Those among them that change what the model reads, or which tools it has."""
 _TRANSLATED = frozenset(
     {"messages", "system", "tools", "tool_choice", "max_tokens", "stop_sequences", "thinking", "output_config"}
+    | {"thread"}
 )
-_NOT_SAMPLING = frozenset({"messages", "system", "tools", "model", "stream", "metadata", "return_token_ids"})
+_NOT_SAMPLING = frozenset({"messages", "system", "tools", "model", "stream", "metadata", "return_token_ids", "thread"})
 
 
 class _Message(msgspec.Struct):
@@ -73,6 +77,13 @@ class _OutputConfig(msgspec.Struct):
     effort: str | None = None
 
 
+class _Thread(msgspec.Struct):
+    """A conversation that the server remembers, so that the client sends only what is new."""
+
+    type: Literal["create", "continue"]
+    previous_message_id: str | None = None
+
+
 class _Body(msgspec.Struct):
     messages: list[_Message]
     max_tokens: int | None = None
@@ -83,30 +94,63 @@ class _Body(msgspec.Struct):
     thinking: JsonObject | None = None
     output_config: _OutputConfig | None = None
     output_format: Format | None = None
+    thread: _Thread | None = None
 
 
 _BODY: Final = msgspec.json.Decoder(_Body)
 
 
-def read_messages(body: bytes, arguments_of: ArgumentsOf) -> ChatRequest:
+class ThreadTurns(msgspec.Struct, frozen=True):
+    """A thread up to and with an answer."""
+
+    messages: list[msgspec.Raw] = []
+    """Chat messages, the system's first."""
+    tools: msgspec.Raw | None = None
+    """As chat completions name them."""
+
+
+ThreadOf: TypeAlias = Callable[[str], ThreadTurns]
+"""Message id → the thread that ends with it."""
+
+
+def read_messages(body: bytes, arguments_of: ArgumentsOf, thread_of: ThreadOf) -> ChatRequest:
     """Read a client's body.
 
     Args:
         body: JSON text.
         arguments_of: remembers how the model wrote what the client sends back parsed.
+        thread_of: finds the thread that the request continues.
 
-    Raises: BadInputError: it is no such request, or has what a chat completion has no place for.
+    Raises:
+        BadInputError: it is no such request, or has what a chat completion has no place for.
+        RefusedError: it continues a thread that is not remembered, or changes what a thread keeps.
     """
     try:
         asked = _BODY.decode(body)
         pieces = read_pieces(body)
         said = [one for message in asked.messages for one in _chat_messages(message, arguments_of)]
         system = [{"role": "system", "content": content_of(_parts(asked.system))}] if asked.system else []
-        return translated([*system, *said], _fields(asked, pieces), pieces, _NOT_SAMPLING)
+        before = _continued(asked, thread_of)
+        fields = _fields(asked, pieces)
+        fields["tools"] = fields["tools"] or before.tools
+        return translated([*system, *before.messages, *said], fields, pieces, _NOT_SAMPLING, _SHAPING)
     except (*UNREADABLE, KeyError) as error:
         raise BadInputError(
             f"messages request: expected a body of Anthropic's messages API, found {error}; see its reference"
         ) from error
+
+
+def _continued(asked: _Body, thread_of: ThreadOf) -> ThreadTurns:
+    if asked.thread is None or asked.thread.type == "create":
+        return ThreadTurns()
+    if asked.system or asked.tools:
+        raise RefusedError(
+            400,
+            "thread_fingerprint_mismatch",
+            "messages request: expected a continued thread to keep system and tools of its beginning, found them sent"
+            " again; leave them out, or send the whole conversation with thread type 'create'",
+        )
+    return thread_of(asked.thread.previous_message_id or "")
 
 
 def _fields(asked: _Body, pieces: Pieces) -> JsonObject:
@@ -223,21 +267,25 @@ _STOP_REASONS: Final = {"length": "max_tokens", "content_filter": "refusal", "to
 
 @dataclass(kw_only=True)
 class Messages:
-    """Anthropic's dialect. Clients send tool inputs back parsed: how the model wrote them is remembered here."""
+    """Anthropic's dialect. Threads are remembered here, and how the model wrote tool inputs, which come back parsed."""
 
     shelf: LRUCache = field(default_factory=LRUCache)
 
     def read(self, body: bytes, trajectory_id: str) -> ChatRequest:
         """Read a client's body."""
-        return read_messages(body, lambda call_id, value: self._arguments_of((trajectory_id, call_id), value))
+        return read_messages(
+            body,
+            lambda call_id, value: self._arguments_of((trajectory_id, call_id), value),
+            lambda message_id: self._thread_of(trajectory_id, message_id),
+        )
 
     def write(self, answer: ChatAnswer, exchange: Exchange) -> bytes:
         """Return the message."""
-        return msgspec.json.encode(_MessageWriter(exchange, self.shelf).whole(answer))
+        return msgspec.json.encode(_MessageWriter(exchange, self.shelf, self._keep).whole(answer))
 
     def stream(self, exchange: Exchange) -> TranslatedStream:
         """Begin a streamed message."""
-        return TranslatedStream(_MessageWriter(exchange, self.shelf), exchange.num_choices)
+        return TranslatedStream(_MessageWriter(exchange, self.shelf, self._keep), exchange.num_choices)
 
     def _arguments_of(self, name: tuple[str, str], value: object) -> str:
         """Return the text that the model wrote, if it means the same as what the client sent back."""
@@ -247,13 +295,66 @@ class Messages:
                 return text
         return json.dumps({} if value is None else value, ensure_ascii=False)
 
+    def _keep(self, exchange: Exchange, answer: ChatAnswer) -> None:
+        """Remember what an answer adds to its thread, if it is of one: what was asked, and the answer."""
+        thread = _THREAD.decode(exchange.request.asked.get("thread", _NULL))
+        if thread is None or not answer.actions or answer.actions[0].finish_reason == "abort":
+            return
+        before = thread.previous_message_id if thread.type == "continue" else None
+        num_before = len(self._thread_of(exchange.trajectory_id, before).messages) if before else 0
+        told = encoded(join_blocks(split_blocks(answer.actions[0].message or {})))
+        tools = None if before else exchange.request.tools  # a thread keeps those of its beginning
+        turn = _Turn(before, [*exchange.request.messages[num_before:], told], tools or _NULL)
+        self.shelf.keep((exchange.trajectory_id, f"thread {_id_of(exchange)}"), msgspec.json.encode(turn))
+
+    def _thread_of(self, trajectory_id: str, message_id: str) -> ThreadTurns:
+        """Return the thread that ends with this answer.
+
+        Raises: RefusedError: it is not remembered; Anthropic's SDKs then send the whole conversation again.
+        """
+        turns: list[_Turn] = []
+        name: str | None = message_id
+        while name is not None:
+            if (found := self.shelf.find((trajectory_id, f"thread {name}"))) is None:
+                raise RefusedError(
+                    404,
+                    "thread_not_found",
+                    f"message {name}: expected it in a thread of this rollout, but it is not remembered (any more);"
+                    " send the whole conversation with thread type 'create'",
+                )
+            turns.append(_TURN.decode(found))
+            name = turns[-1].before
+        messages = [message for turn in reversed(turns) for message in turn.messages]
+        return ThreadTurns(messages, None if turns[-1].tools == _NULL else turns[-1].tools)
+
+
+class _Turn(msgspec.Struct, array_like=True):
+    """What an answer added to its thread."""
+
+    before: str | None
+    """The answer that it continues."""
+    messages: list[msgspec.Raw]
+    tools: msgspec.Raw
+    """Of the beginning; null: none."""
+
+
+_TURN: Final = msgspec.json.Decoder(_Turn)
+_THREAD: Final = msgspec.json.Decoder(_Thread | None)
+_NULL: Final = msgspec.Raw(b"null")
+
+
+def _id_of(exchange: Exchange) -> str:
+    return f"msg_{exchange.call_id}"
+
 
 @dataclass(slots=True)
 class _MessageWriter:
     exchange: Exchange
     shelf: LRUCache
+    keep: Callable[[Exchange, ChatAnswer], None]
 
     def whole(self, answer: ChatAnswer) -> JsonObject:
+        self.keep(self.exchange, answer)
         message = answer.actions[0].message or {}
         content = [self._told(block) for block in split_blocks(message)]
         usage = _usage(answer)
@@ -283,6 +384,7 @@ class _MessageWriter:
         return [*signed, {"type": "content_block_stop", "index": block.index}]
 
     def finish(self, answer: ChatAnswer) -> Events:
+        self.keep(self.exchange, answer)
         told = {"delta": _ending(answer), "usage": _usage(answer), **sampled_of(answer, self.exchange.request)}
         return [{"type": "message_delta", **told}, {"type": "message_stop"}]
 
@@ -291,7 +393,7 @@ class _MessageWriter:
 
     def _empty(self) -> JsonObject:
         return {
-            "id": f"msg_{self.exchange.call_id}",
+            "id": _id_of(self.exchange),
             "type": "message",
             "role": "assistant",
             "model": self.exchange.model,

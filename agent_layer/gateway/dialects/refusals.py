@@ -54,9 +54,9 @@ def openai_error(status: int, code: str, message: str) -> JsonObject:
 
 
 def anthropic_error(status: int, code: str, message: str) -> JsonObject:
-    """Return the body that the messages API uses; our code stands beside its type."""
+    """Return the body that the messages API uses; our code is in its details, where its SDKs look."""
     kind = _ANTHROPIC_TYPES.get(status, "invalid_request_error" if status < 500 else "api_error")
-    return {"type": "error", "error": {"type": kind, "message": message, "code": code}}
+    return {"type": "error", "error": {"type": kind, "message": message, "code": code, "details": {"error_code": code}}}
 
 
 def error_shape(path: str) -> ErrorShape:

@@ -121,6 +121,8 @@ _NO_PLACE = frozenset(
     | {"background"}
 )
 """What an engine has no use for; recorded with the sampling asked, and left out."""
+_SHAPING = frozenset({"truncation", "context_management", "moderation"})
+"""Those among them that change what the model reads or what comes of its answer."""
 _TRANSLATED = frozenset(
     {"input", "instructions", "previous_response_id", "tools", "tool_choice", "text", "reasoning", "max_output_tokens"}
 )
@@ -192,7 +194,7 @@ def _request_of(asked: _Body, pieces: Pieces, talk_of: TalkOf, item_of: ItemOf) 
     said = [encoded(message) for message in messages_of(map(item_of, items))]
     before = talk_of(asked.previous_response_id) if asked.previous_response_id else ()
     system = [{"role": "system", "content": asked.instructions}] if asked.instructions else []
-    request = translated([*system, *before, *said], _fields(asked, pieces), pieces, _NOT_SAMPLING)
+    request = translated([*system, *before, *said], _fields(asked, pieces), pieces, _NOT_SAMPLING, _SHAPING)
     return msgspec.structs.replace(request, shows_logprobs=_SHOW_LOGPROBS in (asked.include or []))
 
 

@@ -6,11 +6,12 @@ from typing import Final
 import msgspec
 
 from agent_layer.errors import BadInputError
-from agent_layer.gateway.dialects.chat import ChatRequest, Pieces, build_request
+from agent_layer.gateway.dialects.chat import CHAT_FIELDS, ChatRequest, Pieces, build_request
 from agent_layer.gateway.dialects.chat_answer import ChatAnswer, EngineUsage, PromptDetails, ResponseDetails
 from agent_layer.schema import JsonObject
 
 _TRUE, _ONE = msgspec.Raw(b"true"), msgspec.Raw(b"1")
+_NOTHING: Final = tuple(map(msgspec.Raw, (b"null", b"false", b"[]", b"{}", b'"disabled"')))
 
 
 class TokenCounts(msgspec.Struct, frozen=True):
@@ -126,7 +127,11 @@ def _known(fields: Mapping[str, object]) -> JsonObject:
 
 
 def translated(
-    messages: Iterable[object], fields: Mapping[str, object], asked: Pieces, not_sampling: frozenset[str]
+    messages: Iterable[object],
+    fields: Mapping[str, object],
+    asked: Pieces,
+    not_sampling: frozenset[str],
+    shaping: frozenset[str] = frozenset(),
 ) -> ChatRequest:
     """Put a request together.
 
@@ -135,6 +140,7 @@ def translated(
         fields: the other members of the chat request; those that are None are left out.
         asked: what the client sent.
         not_sampling: members of that which do not shape the answer.
+        shaping: members that are left out though they would shape it.
 
     Raises: BadInputError: several answers are wanted, or an integer has more than 64 bits.
     """
@@ -146,4 +152,6 @@ def translated(
     if pieces.get("stream") == _TRUE:
         pieces["stream_options"] = msgspec.Raw(b'{"include_usage":true}')
     wanted: JsonObject = {name: msgspec.json.decode(one) for name, one in asked.items() if name not in not_sampling}
-    return build_request(pieces, said, asked=asked, sampling_asked=wanted)
+    request = build_request(pieces, said, asked=asked, sampling_asked=wanted)
+    lost = [name for name in pieces if name not in CHAT_FIELDS] + [name for name in asked if name in shaping]
+    return msgspec.structs.replace(request, not_applied=[name for name in lost if asked.get(name) not in _NOTHING])
