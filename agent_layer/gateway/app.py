@@ -89,7 +89,8 @@ class Gateway:
         self._rollouts = RolloutRegistry(
             settings.idle_seconds, self._counters, clock, paused_seconds=settings.paused_seconds
         )
-        self._access = Access([settings.api_key, *settings.former_keys], self._rollouts, self._counters)
+        operator_keys = [settings.api_key, *settings.former_keys]
+        self._access = Access(operator_keys, self._rollouts, self._counters, settings.metrics_key)
         board = EngineRegistry(redis, keys, settings.gateway_seconds)
         self._engines = EngineWatcher(board, new_id(), settings)  # real time: its limits are those of keys in Redis
         self._upstream = Upstream(settings.connect_seconds, settings.request_seconds)
@@ -163,7 +164,7 @@ class Gateway:
         return as_json({"status": "ok", "engines": engines})
 
     async def _get_metrics(self, request: web.Request) -> web.Response:
-        self._access.check_local(request)
+        self._access.check_scraper(request)
         backlog = await asyncio.to_thread(backlog_bytes, self._settings.log_dir)
         return web.Response(text=metrics_text(self._counters, self._rollouts, backlog))
 

@@ -1,5 +1,6 @@
 """The gateway as a process: its socket, its log and its Redis, until a signal ends it."""
 
+import asyncio
 import gc
 import socket
 from collections.abc import Awaitable, Callable, Sequence
@@ -9,14 +10,12 @@ from aiohttp import web
 
 from agent_layer.errors import BadInputError
 from agent_layer.gateway.app import build_app
-from agent_layer.gateway.http import PeerProxy, check_exposure, load_tls
+from agent_layer.gateway.http import PeerProxy, check_exposure, load_tls, serve_until_stopped
 from agent_layer.infra.redis import open_redis
 from agent_layer.recorder import open_recorder
 from agent_layer.settings import Settings
 
 _BACKLOG = 1024
-_SHUTDOWN_SECONDS = 3.0
-"""Calls that run when a signal comes may go on for this time; then they are recorded as cut off."""
 
 
 def listen(host: str, port: int, *, is_shared: bool = False) -> socket.socket:
@@ -63,9 +62,7 @@ def serve_gateway(
         app.on_startup.append(_calling(announce))
         gc.collect()
         gc.freeze()  # what was imported stays; looking through it again and again would only cost time
-        web.run_app(
-            app, sock=listeners, ssl_context=tls, access_log=None, print=None, shutdown_timeout=_SHUTDOWN_SECONDS
-        )
+        asyncio.run(serve_until_stopped(app, listeners, tls, settings.header_seconds))
 
 
 def _calling(announce: Callable[[], None]) -> Callable[[web.Application], Awaitable[None]]:

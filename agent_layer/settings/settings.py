@@ -47,6 +47,8 @@ class Settings(BaseSettings):
     """Operator key of the gateway; agents never get it."""
     former_api_keys: str | None = None
     """Comma-separated operator keys that a gateway still accepts while ``api_key`` replaces them."""
+    metrics_key: str | None = None
+    """Key (bearer) that opens the gateway's ``/metrics`` and nothing else; None: this machine needs none."""
     tls_cert: Path | None = None
     """Certificate (PEM, with its chain) under which a gateway serves https; None: http."""
     tls_key: Path | None = None
@@ -146,6 +148,8 @@ class Settings(BaseSettings):
     checkpoint."""
     max_body_bytes: int = 64 << 20
     """Largest request body that the gateway reads."""
+    header_seconds: float = Field(default=75.0, gt=0)
+    """Longest wait of gateway and ``ingest`` for the whole head of a connection's next request; then they close it."""
     stop_seconds: float = 20.0
     """How long a stopping worker may take to store what has already run."""
     work_drain_seconds: float = Field(default=30.0, ge=0)

@@ -1,5 +1,6 @@
 """Command that receives logs of other machines, and spans of other instrumentations: ``ingest``."""
 
+import asyncio
 import secrets
 from contextlib import closing
 from typing import Annotated
@@ -8,13 +9,11 @@ import typer
 from aiohttp import web
 
 from agent_layer.gateway import listen
-from agent_layer.gateway.http import check_exposure, load_tls
+from agent_layer.gateway.http import check_exposure, load_tls, serve_until_stopped
 from agent_layer.infra.processes import reachable_host
 from agent_layer.ingest import build_app
 from agent_layer.recorder import open_recorder
 from agent_layer.settings import Settings
-
-_SHUTDOWN_SECONDS = 3.0
 
 
 def ingest(
@@ -41,9 +40,7 @@ def ingest(
         app = build_app(settings, recorder)
         app.on_startup.append(announce)
         tls = load_tls(settings)
-        web.run_app(
-            app, sock=listener, ssl_context=tls, access_log=None, print=None, shutdown_timeout=_SHUTDOWN_SECONDS
-        )
+        asyncio.run(serve_until_stopped(app, [listener], tls, settings.header_seconds))
 
 
 def _as_server(settings: Settings) -> Settings:

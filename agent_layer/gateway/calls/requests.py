@@ -1,24 +1,30 @@
 """Bodies and headers of requests: text for the record, records for the routes, retry key, agent and role."""
 
 from collections.abc import Mapping
-from typing import Literal, TypeVar
+from typing import Final, Literal, TypeVar
 
 import msgspec
 from aiohttp import hdrs, web
 
 from agent_layer.errors import BadInputError
+from agent_layer.gateway.dialects import RefusedError
 from agent_layer.gateway.rollouts import RetryKey
 from agent_layer.schema import UNREADABLE, check_name, check_storable
 from agent_layer.schema.wire import AGENT_HEADER, CALL_HEADER, ROLE_HEADER
 
 B = TypeVar("B", bound=msgspec.Struct)
 
+_CODINGS: Final = frozenset({"identity", "gzip", "deflate"})
+
 
 async def read_text(request: web.Request) -> bytes:
     """Read the body as text. Its parts are recorded as they came, so bytes that are no text could never be read again.
 
-    Raises: BadInputError: it is not UTF-8, or not compressed as its header says.
+    Raises:
+        BadInputError: it is not UTF-8, or not compressed as its header says.
+        RefusedError: it is compressed in a way that the gateway cannot undo.
     """
+    _check_coding(request)
     try:
         body = await request.read()
         if not body.isascii():
@@ -34,6 +40,17 @@ async def read_text(request: web.Request) -> bytes:
             f"{request.method} {request.path}: expected a body in UTF-8, found {error}; correct the body"
         ) from error
     return body
+
+
+def _check_coding(request: web.Request) -> None:
+    found = ", ".join(request.headers.getall(hdrs.CONTENT_ENCODING, ["identity"]))
+    if found.lower() not in _CODINGS:
+        raise RefusedError(
+            415,
+            "unsupported_encoding",
+            f"{request.method} {request.path}: expected a body that is plain, gzip or deflate, found {found!r}; send it"
+            " plain",
+        )
 
 
 async def read_body(request: web.Request, kind: type[B]) -> B:

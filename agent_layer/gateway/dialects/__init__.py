@@ -52,6 +52,9 @@ if TYPE_CHECKING:
     from agent_layer.gateway.dialects.refusals import (
         refusal as refusal,
     )
+    from agent_layer.gateway.dialects.refusals import (
+        refuse_unread as refuse_unread,
+    )
     from agent_layer.gateway.dialects.responses import Responses as Responses
 else:
     __getattr__ = lazy_exports(
@@ -85,6 +88,7 @@ else:
                 "is_openai_error",
                 "openai_error",
                 "refusal",
+                "refuse_unread",
                 "read_engine_error",
                 "error_shape",
             ),

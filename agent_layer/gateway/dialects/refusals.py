@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 import msgspec
 from aiohttp import web
 
-from agent_layer.schema import UNREADABLE, JsonObject
+from agent_layer.schema import UNREADABLE, JsonObject, as_json_object
 
 _FINAL = frozenset({"rollout_limit", "rollout_closed", "rollout_paused"})
 """Codes of refusals that no retry can change."""
@@ -24,9 +24,21 @@ class RefusedError(Exception):
 def refusal(path: str, status: int, code: str, message: str) -> web.Response:
     """Answer a request with an error. A header keeps SDKs from retrying what will not change."""
     headers = {"x-should-retry": "false"} if code in _FINAL else None
-    text = message.encode("utf-8", "replace").decode()  # errors quote requests, which may be no text
-    body = msgspec.json.encode(error_shape(path)(status, code, text))
+    body = msgspec.json.encode(error_shape(path)(status, code, _as_text(message)))
     return web.Response(status=status, body=body, content_type="application/json", headers=headers)
+
+
+def refuse_unread(status: int, code: str, message: str) -> web.Response:
+    """Answer a request whose address is not known: the shapes of both dialects at once."""
+    text = _as_text(message)
+    fields = [shape(status, code, text) for shape in (openai_error, anthropic_error)]
+    errors = [as_json_object(one["error"]) for one in fields]
+    body = msgspec.json.encode({"type": "error", "error": errors[0] | errors[1]})
+    return web.Response(status=status, body=body, content_type="application/json")
+
+
+def _as_text(message: str) -> str:
+    return message.encode("utf-8", "replace").decode()  # errors quote requests, which may be no text
 
 
 ErrorShape: TypeAlias = Callable[[int, str, str], JsonObject]

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from agent_layer.gateway.http.model_routes import ModelRoutes as ModelRoutes
     from agent_layer.gateway.http.peers import PeerProxy as PeerProxy
     from agent_layer.gateway.http.rollout_routes import RolloutRoutes as RolloutRoutes
+    from agent_layer.gateway.http.server import GuardedRunner as GuardedRunner
+    from agent_layer.gateway.http.server import serve_until_stopped as serve_until_stopped
 else:
     __getattr__ = lazy_exports(
         __name__,
@@ -37,5 +39,9 @@ else:
             "agent_layer.gateway.http.model_routes": ("ModelRoutes",),
             "agent_layer.gateway.http.peers": ("PeerProxy",),
             "agent_layer.gateway.http.rollout_routes": ("RolloutRoutes",),
+            "agent_layer.gateway.http.server": (
+                "GuardedRunner",
+                "serve_until_stopped",
+            ),
         },
     )

@@ -27,9 +27,17 @@ class Access:
         operator_keys: any of them is the operator's; several for as long as one takes the place of another.
         rollouts: whose keys open their own addresses.
         counters: count every refusal.
+        metrics_key: opens the metrics, and nothing else; None: they are open to this machine.
     """
 
-    def __init__(self, operator_keys: Iterable[str], rollouts: RolloutRegistry, counters: Counters) -> None:
+    def __init__(
+        self,
+        operator_keys: Iterable[str],
+        rollouts: RolloutRegistry,
+        counters: Counters,
+        metrics_key: str | None = None,
+    ) -> None:
+        self._metrics = _digest(metrics_key) if metrics_key else None
         self._operators = [_digest(key) for key in operator_keys]
         self._rollouts = rollouts
         self._counters = counters
@@ -57,9 +65,11 @@ class Access:
         if not self._is_operator(_key_of(request)):
             raise self._refusal("operator", "gateway: only the operator may do this; use AGENT_LAYER_API_KEY")
 
-    def check_local(self, request: web.Request) -> None:
-        """Raise RefusedError for what is neither from this machine nor the operator's."""
-        if request.remote not in _LOOPBACK:
+    def check_scraper(self, request: web.Request) -> None:
+        """Raise RefusedError for a client that may not read the metrics."""
+        if self._metrics is None and request.remote in _LOOPBACK:
+            return
+        if self._metrics is None or not hmac.compare_digest(_digest(_key_of(request)), self._metrics):
             self.check_operator(request)
 
     def _enter_address(self, trajectory_id: str, key: str) -> LiveRollout:

@@ -16,6 +16,7 @@ from aiohttp import web
 from agent_layer.engines.control import EngineControl
 from agent_layer.engines.registry import EngineRegistry
 from agent_layer.gateway.app import build_app
+from agent_layer.gateway.http import GuardedRunner
 from agent_layer.local.scripted.engine import ScriptedEngine
 from agent_layer.local.scripted.serving import serve
 from agent_layer.schema.segment import ENDED, STARTED
@@ -136,7 +137,8 @@ async def open_gateway(
     async with serve(engine), aiohttp.ClientSession() as session:
         # the switch waits for the gateway, however long this machine delays it
         board = register_engine(engine, settings.model_copy(update={"gateway_seconds": 30.0}))
-        runner = web.AppRunner(build_app(settings, redis, log, clock=clock), access_log=None, shutdown_timeout=0.1)
+        app = build_app(settings, redis, log, clock=clock)
+        runner = GuardedRunner(app, settings.header_seconds, shutdown_timeout=0.1)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
         url = f"{'https' if tls else 'http'}://127.0.0.1:{runner.addresses[0][1]}"

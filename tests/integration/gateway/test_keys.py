@@ -69,6 +69,19 @@ async def test_figures_need_the_operators_key_from_other_machines(gateway):
     assert statuses == [401, 200]
 
 
+async def test_figures_ask_for_their_own_key_where_it_is_set(settings, run_gateway):
+    mine = settings.model_copy(update={"api_key": "operator-key", "metrics_key": "scraper-key"})
+    async with run_gateway(mine) as gateway:
+        opened = await gateway.open()
+        keys = (None, "", "scraper", opened["api_key"], "scraper-key", "operator-key")
+        headers = [{} if key is None else {"Authorization": f"Bearer {key}"} for key in keys]
+        statuses = [(await gateway.session.get(f"{gateway.url}/metrics", headers=one)).status for one in headers]
+        models = await gateway.session.get(f"{opened['base_url']}/models", headers=headers[4])
+
+    assert statuses == [401, 401, 401, 401, 200, 200]
+    assert models.status == 401
+
+
 async def test_figures_are_shown_on_the_gateways_own_machine(gateway):
     async with gateway.session.get(f"{gateway.url}/metrics") as reply:
         status, text = reply.status, await reply.text()

@@ -1,0 +1,108 @@
+"""The HTTP server below the routes: connections that stay silent are closed, and requests that are no HTTP are refused.
+
+A request that cannot be parsed reaches no route and names no dialect. Its refusal has the fields of both shapes of
+errors, so every SDK raises its own class.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from signal import SIGINT, SIGTERM
+from socket import socket
+from ssl import SSLContext
+
+from aiohttp import web
+from aiohttp.http_exceptions import ContentEncodingError, HttpProcessingError
+
+from agent_layer.gateway.dialects import refusal, refuse_unread
+
+_BACKLOG = 1024
+_SHUTDOWN_SECONDS = 3.0
+"""Calls that run when a signal comes may go on for this time; then they are recorded as cut off."""
+_BAD_REQUEST = (HttpProcessingError, web.RequestPayloadError)
+
+
+async def serve_until_stopped(
+    app: web.Application, listeners: Sequence[socket], tls: SSLContext | None, header_seconds: float
+) -> None:
+    """Serve an application until SIGINT or SIGTERM."""
+    stop = asyncio.Event()
+    for number in (SIGINT, SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    runner = GuardedRunner(app, header_seconds, shutdown_timeout=_SHUTDOWN_SECONDS)
+    await runner.setup()
+    try:
+        for listener in listeners:
+            await web.SockSite(runner, listener, ssl_context=tls, backlog=_BACKLOG).start()
+        await stop.wait()
+    finally:
+        await runner.cleanup()
+
+
+class GuardedRunner(web.AppRunner):
+    """Runs an application.
+
+    Args:
+        app: what is served.
+        header_seconds: longest wait for the whole head of a connection's next request.
+        shutdown_timeout: seconds that running requests may go on at the end.
+    """
+
+    def __init__(self, app: web.Application, header_seconds: float, *, shutdown_timeout: float) -> None:
+        super().__init__(app, access_log=None, keepalive_timeout=header_seconds, shutdown_timeout=shutdown_timeout)
+
+    async def setup(self) -> None:
+        """Start the application."""
+        logging.getLogger("aiohttp.server").addFilter(_shorten_bad_request)
+        await super().setup()
+
+    async def _make_server(self) -> web.Server:
+        made = await super()._make_server()
+        return _Server(made.request_handler, request_factory=made.request_factory, **self._kwargs)
+
+
+class _Server(web.Server):
+    def __call__(self) -> web.RequestHandler:
+        return _Connection(self, loop=self._loop, **self._kwargs)
+
+
+class _Connection(web.RequestHandler):
+    __slots__ = ()
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """Answer what no route could; the log has the reason."""
+        plain = super().handle_error(request, status, exc, message)  # logs, and ends a connection that was answered
+        if isinstance(exc, ContentEncodingError):
+            sentence = "expected a body that is plain, gzip or deflate, found another Content-Encoding; send it plain"
+            answer = refuse_unread(415, "unsupported_encoding", f"request: {sentence}")
+        elif isinstance(exc, HttpProcessingError):
+            found = " ".join(exc.message.split())
+            answer = refuse_unread(
+                exc.code,
+                "bad_request",
+                f"request: expected HTTP with a URL in ASCII, found {found}; correct the client",
+            )
+        elif status == 500:
+            answer = refusal(
+                request.path, status, "internal_error", "gateway: it failed at this request; report what its log says"
+            )
+        else:
+            return plain
+        answer.force_close()
+        return answer
+
+
+def _shorten_bad_request(record: logging.LogRecord) -> bool:
+    """Log a sentence for a request that cannot be read, instead of where aiohttp found that out."""
+    error = record.exc_info[1] if isinstance(record.exc_info, tuple) else None
+    if isinstance(error, _BAD_REQUEST):
+        record.msg, record.args = "request refused reason=%r", (" ".join(str(error).split()),)
+        record.exc_info = record.exc_text = None
+        record.levelno, record.levelname = logging.INFO, "INFO"
+    return True

@@ -1,0 +1,104 @@
+"""Requests that are broken on purpose: refused in the dialect's shape, without a traceback in the log."""
+
+import asyncio
+import json
+import zlib
+
+import pytest
+
+SAID = b'{"messages": [{"role": "user", "content": "x"}], "input": "x", "max_tokens": 5}'
+DIALECTS = ("chat/completions", "messages", "responses")
+
+
+@pytest.fixture
+def tracebacks(caplog):
+    """Return the messages that were logged with a traceback."""
+    caplog.set_level("INFO")
+    return lambda: [record.getMessage() for record in caplog.records if record.exc_info]
+
+
+async def send_bytes(gateway, *pieces):
+    """Send bytes as they are; return (status, answer)."""
+    host, port = gateway.url.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    for piece in pieces:
+        writer.write(piece)
+    told = await reader.read()
+    writer.close()
+    head, _, body = told.partition(b"\r\n\r\n")
+    return int(head.split()[1]), json.loads(body)
+
+
+def request_of(opened, path, body=SAID, **headers):
+    head = f"POST /r/{opened['trajectory_id']}/v1/{path} HTTP/1.1\r\nHost: here\r\nx-api-key: {opened['api_key']}\r\n"
+    told = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
+    return f"{head}{told}Connection: close\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+
+
+def is_an_error_of(dialect, answer):
+    error = answer["error"]
+    is_anthropic = answer.get("type") == "error" and isinstance(error.get("type"), str)
+    return isinstance(error["message"], str) and (is_anthropic if dialect == "messages" else "param" in error)
+
+
+@pytest.mark.parametrize("coding", ["zstd", "br", "lz4", "gzip, br"])
+@pytest.mark.parametrize("dialect", DIALECTS)
+async def test_an_encoding_that_cannot_be_undone_is_refused(gateway, tracebacks, dialect, coding):
+    opened = await gateway.open()
+
+    status, answer = await send_bytes(gateway, request_of(opened, dialect, content_encoding=coding))
+
+    assert (status, is_an_error_of(dialect, answer), tracebacks()) == (415, True, [])
+    assert "plain" in answer["error"]["message"]
+    assert gateway.log.parts() == []
+
+
+async def test_gzip_and_deflate_are_undone(gateway):
+    opened = await gateway.open()
+    packed = zlib.compress(SAID)
+
+    assert (await send_bytes(gateway, request_of(opened, "messages", packed, content_encoding="Deflate")))[0] == 200
+
+
+async def test_a_broken_body_leaves_no_traceback(gateway, tracebacks):
+    opened = await gateway.open()
+
+    status, answer = await send_bytes(gateway, request_of(opened, "messages", content_encoding="gzip"))
+
+    assert (status, is_an_error_of("messages", answer), tracebacks()) == (400, True, [])
+
+
+@pytest.mark.parametrize("path", ["/v1/mess\u00e4ges", "http://[/v1/messages", "/v1/messages HTTP/1.1\r\nno header"])
+async def test_a_head_that_is_no_http_is_refused_in_both_shapes(gateway, tracebacks, path):
+    status, answer = await send_bytes(gateway, f"POST {path} HTTP/1.1\r\nHost: here\r\n\r\n".encode())
+
+    assert (status, tracebacks()) == (400, [])
+    assert is_an_error_of("messages", answer)
+    assert is_an_error_of("responses", answer)
+
+
+async def test_a_client_that_does_not_finish_its_head_is_hung_up_on(settings, run_gateway):
+    mine = settings.model_copy(update={"api_key": "operator-key", "header_seconds": 0.2})
+    async with run_gateway(mine) as gateway:
+        host, port = gateway.url.removeprefix("http://").split(":")
+        for before in (b"", b"GET /health HTTP/1.1\r\nHost: here\r\n\r\n"):  # a new connection, and a used one
+            reader, writer = await asyncio.open_connection(host, int(port))
+            writer.write(before)
+            if before:
+                assert await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"POST /v1/messages HTTP/1.1\r\nHost: he")
+
+            async with asyncio.timeout(30):
+                assert b"HTTP/1.1" not in await reader.read()
+
+            writer.close()
+
+
+async def test_an_unforeseen_error_has_the_shape_of_the_dialect(gateway):
+    opened = await gateway.open()
+    append, gateway.log.append = gateway.log.append, None  # what no log is
+
+    status, answer = await send_bytes(gateway, request_of(opened, "messages"))
+
+    gateway.log.append = append
+    assert (status, is_an_error_of("messages", answer)) == (500, True)
