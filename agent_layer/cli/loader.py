@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from agent_layer.cli.commands import Command
+from agent_layer.cli.interrupts import ending_at_interrupt
 from agent_layer.errors import BadInputError
 
 _EMPTY_LINE = "\n\n"
@@ -105,7 +106,8 @@ def _check_packages(subject: str) -> None:
 
 def _import_target(target: str) -> object:
     module, _, name = target.partition(":")
-    return getattr(import_module(module), name)
+    with ending_at_interrupt():
+        return getattr(import_module(module), name)
 
 
 def _fill_help(app: typer.Typer) -> None:

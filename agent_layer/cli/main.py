@@ -1,5 +1,7 @@
 """The command ``agent-layer``: its global options, its commands and plug-ins, and the exit status of errors."""
 
+import errno
+import os
 import sys
 from collections.abc import Sequence
 from importlib.metadata import entry_points
@@ -12,6 +14,7 @@ from typer.exceptions import TyperException
 
 from agent_layer import __version__, settings
 from agent_layer.cli.commands import PANELS, Command
+from agent_layer.cli.interrupts import EXIT_STOPPED
 from agent_layer.cli.loader import DeferredCommand, missing_package
 from agent_layer.cli.overview import draw_overview
 from agent_layer.errors import AgentLayerError, BadInputError, NotFoundError, UnreachableError
@@ -22,7 +25,9 @@ _PLUGIN_PANEL = "More"
 
 EXIT_FAILED = 1
 EXIT_BAD_INPUT = 2
-EXIT_STOPPED = 130
+
+_CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
+"""Refusals that are no fault of the command line: the command ran, and failed."""
 
 
 class _Commands(TyperGroup):
@@ -77,27 +82,73 @@ def build() -> typer.Typer:
 
 def main() -> None:
     """Run the command. Exit 0: done; 1: ran and failed; 2: bad input or unreachable, with one sentence."""
+    _ensure_streams()
+    status = _run(_directory_first(sys.argv[1:]))
     try:
-        status = build()(_directory_first(sys.argv[1:]), standalone_mode=False)
-        sys.exit(status if isinstance(status, int) else 0)
+        sys.stdout.flush()
+    except OSError as error:
+        status = _report_os_error(error)
+    sys.exit(status)
+
+
+def _run(arguments: Sequence[str]) -> int:  # noqa: PLR0911  # one for each way to end
+    """Run the command; return its exit status, after one sentence if it failed."""
+    try:
+        status = build()(arguments, standalone_mode=False)
     except TyperException as error:
         words = " ".join(error.format_message().split())
-        _print_error(BadInputError(f"{words.rstrip('.')}; add --help to see what this command takes"))
-        sys.exit(EXIT_BAD_INPUT)
+        return _report(BadInputError(f"{words.rstrip('.')}; add --help to see what this command takes"), EXIT_BAD_INPUT)
     except (BadInputError, UnreachableError, NotFoundError) as error:
-        _print_error(error)
-        sys.exit(EXIT_BAD_INPUT)
+        return _report(error, EXIT_BAD_INPUT)
     except AgentLayerError as error:
-        _print_error(error)
-        sys.exit(EXIT_FAILED)
-    except KeyboardInterrupt:  # while a command is being imported; later, typer ends it in the same way
-        sys.exit(EXIT_STOPPED)
+        return _report(error, EXIT_FAILED)
+    except KeyboardInterrupt:  # outside of a command; inside, typer ends it in the same way
+        return EXIT_STOPPED
     except UnicodeEncodeError as error:  # bytes of an argument that are not UTF-8 arrive as lone surrogates
-        _print_error(BadInputError(f"{error.object!r}: expected text in UTF-8, found other bytes; write it in UTF-8"))
-        sys.exit(EXIT_BAD_INPUT)
+        found = f"{error.object!r}: expected text in UTF-8, found other bytes; write it in UTF-8"
+        return _report(BadInputError(found), EXIT_BAD_INPUT)
     except ModuleNotFoundError as error:  # some commands import what an extra brings when they run
-        _print_error(missing_package("this command", error.name))
-        sys.exit(EXIT_BAD_INPUT)
+        return _report(missing_package("this command", error.name), EXIT_BAD_INPUT)
+    except OSError as error:
+        return _report_os_error(error)
+    return status if isinstance(status, int) else 0
+
+
+def _ensure_streams() -> None:
+    """Open what the starter closed: a write to standard output then fails as to any file that cannot be written."""
+    if sys.stdout is None:  # pyright: ignore[reportUnnecessaryComparison]  # as Python leaves it for a closed one
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 1)
+        sys.stdout = open(1, "w", encoding="utf-8")  # noqa: SIM115  # open until the process ends
+    if sys.stderr is None:  # pyright: ignore[reportUnnecessaryComparison]
+        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
+
+
+def _report(error: AgentLayerError, status: int) -> int:
+    typer.echo(f"agent-layer: {error}", err=True)
+    return status
+
+
+def _report_os_error(error: OSError) -> int:
+    """Report what the operating system refused; a reader that has closed the pipe needs no word."""
+    error = _output_error() or error
+    if isinstance(error, BrokenPipeError):
+        return EXIT_FAILED
+    is_output = error.filename is None and error.errno in _CANNOT_WRITE
+    subject = "output" if is_output else error.filename or "this command"
+    remedy = "make room, or send it elsewhere" if is_output else "check the path and its permissions"
+    found = error.strerror or type(error).__name__
+    refusal = UnreachableError(f"{subject}: expected the operating system to allow it, found {found!r}; {remedy}")
+    return _report(refusal, EXIT_FAILED if error.errno in _CANNOT_WRITE else EXIT_BAD_INPUT)
+
+
+def _output_error() -> OSError | None:
+    """Return why standard output takes no more, and drop what is left for it; None: it takes everything."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python's own last flush fails, too
+        return error
+    return None
 
 
 def _directory_first(arguments: Sequence[str]) -> list[str]:
@@ -125,7 +176,3 @@ def _global_options(
         typer.echo(context.get_help())
         raise typer.Exit
     context.obj = settings.load_settings(**({"dir": directory} if directory else {}))
-
-
-def _print_error(error: AgentLayerError) -> None:
-    typer.echo(f"agent-layer: {error}", err=True)

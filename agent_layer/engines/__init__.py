@@ -17,6 +17,9 @@ if TYPE_CHECKING:
         open_engine_registry as open_engine_registry,
     )
     from agent_layer.engines.join import (
+        read_engine_address as read_engine_address,
+    )
+    from agent_layer.engines.join import (
         register_engine as register_engine,
     )
     from agent_layer.engines.join import (
@@ -48,6 +51,7 @@ else:
                 "open_engine_registry",
                 "remove_ended_engines",
                 "join_engine",
+                "read_engine_address",
                 "leave_engine",
                 "register_engine",
             ),

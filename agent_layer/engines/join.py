@@ -96,18 +96,31 @@ def check_allowed(url: str, settings: Settings) -> str:
 
     Raises: BadInputError: it is not an address, or not an allowed one.
     """
-    address = url.strip().rstrip("/").removesuffix("/v1")
+    address = read_engine_address(url)
     parts = urlsplit(address)
-    is_plain = parts.scheme in ("http", "https") and not (parts.query or parts.fragment or "@" in parts.netloc)
-    if not is_plain or not parts.hostname:
-        raise BadInputError(f"engine {url!r}: expected http://HOST:PORT without a key in it; correct the address")
     allowed = [*settings.engine_urls, *settings.allowed_engines]
-    if address in allowed or (not parts.path and _is_allowed_host(parts.hostname, [*allowed, *_LOOPBACK])):
+    if address in allowed or (not parts.path and _is_allowed_host(parts.hostname or "", [*allowed, *_LOOPBACK])):
         return address
     raise BadInputError(
         f"engine {address}: expected a loopback address or one that AGENT_LAYER_ENGINE_ALLOW or"
         f" AGENT_LAYER_VLLM_URLS names, found another; add its host, its network (10.0.0.0/8) or its URL there"
     )
+
+
+def read_engine_address(url: str) -> str:
+    """Return an engine's address without /v1 and slash.
+
+    Raises: BadInputError: it is no address.
+    """
+    address = url.strip().rstrip("/").removesuffix("/v1")
+    try:
+        parts = urlsplit(address)
+        has_host = parts.hostname is not None and (parts.port or 0) >= 0  # a port that is none raises
+    except ValueError:
+        has_host, parts = False, urlsplit("")
+    if not has_host or parts.scheme not in ("http", "https") or parts.query or parts.fragment or "@" in parts.netloc:
+        raise BadInputError(f"engine {url!r}: expected http://HOST:PORT without a key in it; correct the address")
+    return address
 
 
 def _is_allowed_host(host: str, allowed: Sequence[str]) -> bool:

@@ -4,22 +4,31 @@ Without any setting all state is in one directory: Redis on a private socket, ob
 """
 
 import socket
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import AliasChoices, Field, ValidationError, field_validator, model_validator
+from pydantic import AliasChoices, Field, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from agent_layer.errors import BadInputError
 from agent_layer.schema import check_name
 
+_LARGEST = 1e15
+"""Largest number that a setting may have."""
+_LARGEST_SECONDS = 1e9
+"""Thirty years; timers take no more than ten times as much."""
+_HTTP = ("http", "https")
+
 
 class Settings(BaseSettings):
     """Locations of state, addresses and time limits. Environment names are the field names with AGENT_LAYER_."""
 
-    model_config = SettingsConfigDict(env_prefix="AGENT_LAYER_", frozen=True, extra="ignore", env_ignore_empty=True)
+    model_config = SettingsConfigDict(
+        env_prefix="AGENT_LAYER_", frozen=True, extra="ignore", env_ignore_empty=True, allow_inf_nan=False
+    )
 
     dir: Path = Path(".agent-layer")
     """Directory of all state that has no URL."""
@@ -192,21 +201,39 @@ class Settings(BaseSettings):
         except BadInputError as error:
             raise ValueError(str(error)) from error
 
+    @field_validator("*")
+    @classmethod
+    def _number(cls, value: object, setting: ValidationInfo) -> object:
+        largest = _LARGEST_SECONDS if str(setting.field_name).endswith("_seconds") else _LARGEST
+        if isinstance(value, int | float) and not 0 <= value <= largest:
+            raise ValueError(f"expected a number from 0 to {largest:g}, found {value:g}")
+        return value
+
     @field_validator("objects_url")
     @classmethod
     def _objects(cls, value: str | None) -> str | None:
-        if value is not None and urlsplit(value).scheme not in ("s3", "file"):
-            raise ValueError(f"expected s3://bucket/prefix or file:///directory, found {value!r}")
         if value is not None and (ends := [letter for letter in "?#" if letter in value]):
             escaped = " (in file:///, write %23 for # and %3F for ?)" if value.startswith("file:") else ""
             raise ValueError(f"expected no {ends[0]!r}, which ends an address, found {value!r}; rename it{escaped}")
-        return value
+        return value and _check_url(value, ("s3", "file"), "s3://bucket/prefix or file:///directory")
 
-    @field_validator("ingest_url")
+    @field_validator("redis_url")
+    @classmethod
+    def _redis(cls, value: str | None) -> str | None:
+        if value is None or "#" in value:  # open_redis says how to write one
+            return value
+        return _check_url(value, ("redis", "rediss", "unix"), "redis://HOST:PORT, rediss://HOST:PORT or unix:///SOCKET")
+
+    @field_validator("ingest_url", "s3_endpoint_url", "otlp_endpoint", "provider_url")
     @classmethod
     def _http(cls, value: str | None) -> str | None:
-        if value is not None and not (urlsplit(value).scheme in ("http", "https") and urlsplit(value).hostname):
-            raise ValueError(f"expected http://HOST:PORT or https://HOST:PORT, found {value!r}")
+        return value and _check_url(value, _HTTP, "http://HOST:PORT or https://HOST:PORT")
+
+    @field_validator("vllm_urls", "gateway_url")
+    @classmethod
+    def _all_http(cls, value: str | None) -> str | None:
+        for url in _addresses_in(value):
+            _check_url(url, _HTTP, "http://HOST:PORT or https://HOST:PORT, separated by commas")
         return value
 
     @cached_property
@@ -260,6 +287,27 @@ def _addresses_in(setting: str | None) -> list[str]:
     return [url.rstrip("/").removesuffix("/v1") for url in urls if url]
 
 
+def _check_url(url: str, schemes: Sequence[str], expected: str) -> str:
+    """Return the address.
+
+    Raises: ValueError: it has another scheme, no host where one is needed, or a port that is none.
+    """
+    try:
+        parts = urlsplit(url)
+        is_usable = parts.scheme in schemes and (parts.port or 0) >= 0  # a port that is none raises
+    except ValueError:
+        is_usable, parts = False, None
+    if is_usable and parts is not None and (parts.hostname or (parts.scheme in ("file", "unix") and parts.path)):
+        return url
+    raise ValueError(f"expected {expected}, found {_without_password(url)!r}")
+
+
+def _without_password(url: str) -> str:
+    """Return an address as errors may show it; it need not be one."""
+    scheme, slashes, rest = url.rpartition("://")
+    return scheme + slashes + rest.rpartition("@")[2]
+
+
 def load_settings(**overrides: object) -> Settings:
     """Read the environment; keyword arguments override it.
 
@@ -270,6 +318,12 @@ def load_settings(**overrides: object) -> Settings:
     except ValidationError as error:
         first = error.errors()[0]
         subject = " ".join(["setting", *(str(part) for part in first["loc"])])
-        raise BadInputError(
-            f"{subject}: {first['msg'].removeprefix('Value error, ')}; see 'agent-layer --help'"
-        ) from error
+        remedy = f"correct {_variable_of(str(first['loc'][0]))}" if first["loc"] else "see 'agent-layer --help'"
+        raise BadInputError(f"{subject}: {first['msg'].removeprefix('Value error, ')}; {remedy}") from error
+
+
+def _variable_of(name: str) -> str:
+    """Return the environment variable of a setting; some are named after the variable already."""
+    if name == "s3_endpoint_url":
+        return "AWS_ENDPOINT_URL_S3"
+    return name if name.isupper() else f"AGENT_LAYER_{name.upper()}"

@@ -13,6 +13,8 @@ from agent_layer.store.segments import FIELDS
 from agent_layer.times import parse_range
 
 _RANGE_HELP = "10..20 with both ends, 5.. or ..0.5, or one number."
+_MOST_DIGITS = 18
+"""Of the index of a step; Redis and the segments know no larger number."""
 _TIME_HELP = "RFC 3339 in UTC, or a span before now: 90s, 2h, 3d."
 
 
@@ -85,9 +87,10 @@ def parse_which(text: str) -> Which:
         return "tool", name
     if text == "last":
         return "last"
-    if text.isdecimal():
+    if text.isdecimal() and len(text) <= _MOST_DIGITS:
         return int(text)
-    raise BadInputError(f"step {text!r}: expected an index from 0, 'last' or tool:NAME; write one of these")
+    shown = f"{text[:_MOST_DIGITS]}…" if len(text) > _MOST_DIGITS else text
+    raise BadInputError(f"step {shown!r}: expected an index from 0, 'last' or tool:NAME; write one of these")
 
 
 def _parse_labels(texts: list[str]) -> dict[str, str] | None:

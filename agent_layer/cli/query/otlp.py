@@ -76,6 +76,10 @@ def _read(store: Store, trajectory_id: str, *, contents: bool) -> Iterator[Expor
 
 def _sender(settings: Settings, endpoint: str | None) -> OtlpSender:
     if url := endpoint or settings.otlp_endpoint:
+        if not url.startswith(("http://", "https://")):
+            raise BadInputError(
+                f"export otlp: expected http://HOST:PORT or https://HOST:PORT, found {url!r}; correct it"
+            )
         return OtlpSender(url, "agent-layer", settings.otlp_seconds)
     raise BadInputError(
         "export otlp: expected an endpoint, found none; give --endpoint http://localhost:4318, or set"

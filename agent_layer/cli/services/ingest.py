@@ -19,13 +19,12 @@ from agent_layer.settings import Settings
 def ingest(
     context: typer.Context,
     host: Annotated[str, typer.Option(help="Address to listen at; 0.0.0.0 for all.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="0 takes a free one.")] = 4318,
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="0 takes a free one.")] = 4318,
 ) -> None:
     """Receive logs of machines that cannot reach the store, and OpenTelemetry spans."""
     settings = _as_server(context.obj)
     listener = listen(host, port)
     address, taken = listener.getsockname()
-    check_exposure(settings, address)
     scheme = "https" if settings.tls_cert else "http"
     key = settings.ingest_key or settings.api_key
 
@@ -35,7 +34,8 @@ def ingest(
         typer.echo(f"export AGENT_LAYER_INGEST_URL={scheme}://{reachable_host(address)}:{taken}")
         typer.echo(f"export AGENT_LAYER_INGEST_KEY={key}")
 
-    with closing(open_recorder(settings)) as recorder:
+    with closing(listener), closing(open_recorder(settings)) as recorder:
+        check_exposure(settings, address)
         recorder.attend()
         app = build_app(settings, recorder)
         app.on_startup.append(announce)

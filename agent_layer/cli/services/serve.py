@@ -24,7 +24,7 @@ def serve(
     context: typer.Context,
     *,
     host: Annotated[str, typer.Option(help="Address to listen at; 0.0.0.0 for all.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="0 takes a free one.")] = 8790,
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="0 takes a free one.")] = 8790,
     processes: Annotated[int, typer.Option(min=1, help="Gateway processes that share the port.")] = 1,
     tls_cert: Annotated[Path | None, typer.Option(help="Certificate to serve https with (PEM).")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="Its private key, unless it is in the same file.")] = None,

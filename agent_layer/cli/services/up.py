@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from agent_layer.engines import read_engine_address
 from agent_layer.errors import BadInputError, EngineError
 from agent_layer.local import Stack, VllmServer, run_stack, shell_exports
 from agent_layer.recorder import ensure_shipper
@@ -21,7 +22,7 @@ def up(
     context: typer.Context,
     model: Annotated[Path | None, typer.Option(help="Directory of a model; vLLM is started with it.")] = None,
     engine: Annotated[str | None, typer.Option(help="Address of an engine that runs already.")] = None,
-    port: Annotated[int, typer.Option(help="Of the gateway; 0 takes a free one.")] = 8790,
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="Of the gateway; 0 takes a free one.")] = 8790,
 ) -> None:
     """Run Redis, objects, an engine and the gateway on this machine.
 
@@ -58,7 +59,7 @@ def _engine_of(settings: Settings, model: Path | None, engine: str | None) -> Vl
             raise BadInputError(f"model {model}: expected a directory with config.json, found none; check the path")
         return VllmServer(model=model.absolute(), log=settings.dir.absolute() / "logs" / "vllm.log")
     if url := engine or next(iter(settings.engine_urls), None):
-        return url.rstrip("/").removesuffix("/v1")
+        return read_engine_address(url)
     raise BadInputError(
         "up: expected a model or an engine, found neither; give --model PATH to start vLLM with it, or --engine URL"
         " ('python -m agent_layer.local.scripted --port 8000' serves one that needs no model)"

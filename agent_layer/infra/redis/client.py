@@ -74,10 +74,10 @@ def _answering_url(settings: Settings) -> str:
     limit = settings.connect_seconds
     try:
         _ping(settings.redis_url, limit, settings.retry_seconds)
-    except ValueError as error:
+    except (TypeError, ValueError) as error:  # TypeError: redis-py passes an unknown query parameter on
         raise BadInputError(
-            f"setting redis_url: expected redis://HOST:PORT, rediss://HOST:PORT or unix:///SOCKET, found"
-            f" {_without_password(settings.redis_url)}; correct AGENT_LAYER_REDIS_URL"
+            f"setting redis_url: expected redis://HOST:PORT, rediss://HOST:PORT or unix:///SOCKET with parameters of"
+            f" redis-py, found {_without_password(settings.redis_url)} ({error}); correct AGENT_LAYER_REDIS_URL"
         ) from error
     except RedisError as error:
         raise UnreachableError(

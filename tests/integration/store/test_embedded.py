@@ -163,9 +163,9 @@ def test_an_unreachable_server_is_named_without_its_password():
     assert "secret" not in str(caught.value)
 
 
-def test_a_url_of_another_kind_is_refused():
+def test_a_url_with_an_unknown_parameter_is_refused():
     with pytest.raises(BadInputError, match="expected redis://HOST:PORT"):
-        open_redis(Settings(redis_url="http://127.0.0.1"))
+        open_redis(Settings(redis_url="redis://127.0.0.1?nonsense=1"))
 
 
 def test_a_server_program_that_does_not_exist_is_named():
