@@ -2,6 +2,7 @@
 
 import argparse
 import logging
+from pathlib import Path
 
 from agent_layer.gateway.http import PeerProxy
 from agent_layer.gateway.serving import listen, serve_gateway
@@ -16,10 +17,11 @@ def main() -> None:
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--siblings", nargs="*", default=[], help="addresses of all processes that share the port")
     parser.add_argument("--slot", type=int, default=0, help="which of them this is")
+    parser.add_argument("--ready", type=Path, help="file to create once this process serves")
     asked = parser.parse_args()
     settings = load_settings()
     if not asked.siblings:
-        serve_gateway(settings, [listen(asked.host, asked.port)])
+        serve_gateway(settings, [listen(asked.host, asked.port)], asked.ready.touch if asked.ready else lambda: None)
         return
     peers = PeerProxy(slot=asked.slot, urls=asked.siblings, wait_seconds=settings.connect_seconds)
     ports = (peers.port, asked.port)

@@ -11,8 +11,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from agent_layer.engines import Engine, register_engine, remove_ended_engines
-from agent_layer.errors import EngineError, UnreachableError
-from agent_layer.infra.processes import SupervisedProcess, free_port, is_responding, start_supervised
+from agent_layer.errors import BadInputError, EngineError, UnreachableError
+from agent_layer.infra.processes import SupervisedProcess, free_port, is_free, is_responding, start_supervised
 from agent_layer.infra.redis import open_redis
 from agent_layer.local.providers import run_provider_proxy
 from agent_layer.local.vllm import VllmServer
@@ -53,8 +53,16 @@ def run_stack(
         port: of the gateway; 0 means a free port.
         report_phase: receives a description of what the call waits for, several times a second.
 
-    Raises: EngineError: the engine dies or returns no token ids. UnreachableError: Redis or the engine does not answer.
+    Raises:
+        BadInputError: the port is taken; nothing has been started then.
+        EngineError: the engine dies or returns no token ids.
+        UnreachableError: Redis or the engine does not answer.
     """
+    if not is_free(port):
+        raise BadInputError(
+            f"gateway port {port}: expected to be free, but another program listens there; stop it, or choose another"
+            " with --port (0 takes a free one)"
+        )
     settings = ensure_api_key(settings)
     with ExitStack() as cleanup:
         redis = cleanup.enter_context(open_redis(settings))
@@ -82,16 +90,19 @@ def ensure_api_key(settings: Settings) -> Settings:
 
 
 def start_gateway(settings: Settings, port: int = 0) -> tuple[Settings, SupervisedProcess]:
-    """Start a gateway on loopback and wait until it answers.
+    """Start a gateway on loopback and wait until it answers: this one, not one that has the port already.
 
     Returns: settings with its address, and the process.
     Raises: UnreachableError: it ended, or does not answer.
     """
     port = port or free_port()
     url, log = f"http://127.0.0.1:{port}", settings.dir / "logs" / "gateway.log"
-    command = [sys.executable, "-m", "agent_layer.gateway", f"--port={port}"]
+    ready = log.with_name(f"gateway-{secrets.token_hex(8)}.ready").absolute()
+    command = [sys.executable, "-m", "agent_layer.gateway", f"--port={port}", f"--ready={ready}"]
     process = start_supervised(command, settings.environment(), log)
-    if not process.wait_until_up(lambda: is_responding(f"{url}/health"), _GATEWAY_SECONDS):
+    serves = process.wait_until_up(lambda: ready.exists() and is_responding(f"{url}/health"), _GATEWAY_SECONDS)
+    ready.unlink(missing_ok=True)
+    if not serves:
         process.stop()
         raise UnreachableError(
             f"gateway at {url}: expected it to serve within {_GATEWAY_SECONDS:.0f} s, but it does not; see {log},"

@@ -9,6 +9,9 @@ if TYPE_CHECKING:
         free_port as free_port,
     )
     from agent_layer.infra.processes.addresses import (
+        is_free as is_free,
+    )
+    from agent_layer.infra.processes.addresses import (
         is_listening as is_listening,
     )
     from agent_layer.infra.processes.addresses import (
@@ -77,6 +80,7 @@ else:
             "agent_layer.infra.processes.addresses": (
                 "is_responding",
                 "free_port",
+                "is_free",
                 "is_listening",
                 "reachable_host",
             ),

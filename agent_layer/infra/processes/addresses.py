@@ -15,6 +15,17 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def is_free(port: int) -> bool:
+    """Whether no program listens on this port of the loopback address."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections that have ended do not count
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
 def reachable_host(host: str) -> str:
     """Return the host, as URLs write it, under which a listener is reachable from its own machine."""
     if host in ("0.0.0.0", ""):

@@ -6,14 +6,19 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import urllib.request
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
 from agent_layer.engines.policies import list_policies
+from agent_layer.errors import UnreachableError
+from agent_layer.local import ensure_api_key
 from agent_layer.local.scripted.engine import ScriptedEngine
 from agent_layer.local.scripted.serving import serve_in_thread
+from agent_layer.local.stack import start_gateway
 from agent_layer.recorder import Recorder
 from agent_layer.schema.step import Content
 from agent_layer.store.store import open_store
@@ -109,6 +114,39 @@ def test_bad_input_is_one_sentence_and_exit_2(settings, arguments, said):
     assert ended.returncode == 2
     assert said in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+@pytest.fixture
+def strange_gateway():
+    """Another program that answers as a gateway does; gives its port."""
+
+    class Healthy(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_):
+            """Nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Healthy)
+    with server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server.server_port
+        server.shutdown()
+
+
+def test_up_exports_no_gateway_of_others(settings, agent_layer, strange_gateway):
+    status, printed, said = agent_layer("up", "--engine", "http://127.0.0.1:9", "--port", strange_gateway)
+
+    assert (status, printed) == (2, "")
+    assert f"gateway port {strange_gateway}: expected to be free" in said
+    assert not (settings.dir / "logs" / "gateway.log").exists()
+
+
+def test_a_gateway_whose_port_was_taken_meanwhile_is_not_waited_for(settings, strange_gateway):
+    with pytest.raises(UnreachableError, match="expected it to serve"):
+        start_gateway(ensure_api_key(settings), strange_gateway)
+    assert not list((settings.dir / "logs").glob("*.ready"))
 
 
 @pytest.mark.parametrize("command", ["up", "serve"])
