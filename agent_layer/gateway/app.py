@@ -11,7 +11,7 @@ from redis import Redis
 
 from agent_layer.engines import EngineRegistry
 from agent_layer.errors import BadInputError
-from agent_layer.gateway.calls import Calls
+from agent_layer.gateway.calls import BODY_BOUNDS, Calls
 from agent_layer.gateway.engines import EnginePool, EngineWatcher, PolicyRegistrar
 from agent_layer.gateway.http import (
     Access,
@@ -38,6 +38,7 @@ from agent_layer.gateway.rollouts import (
 from agent_layer.gateway.upstream import Upstream
 from agent_layer.infra.redis import Keys
 from agent_layer.schema import new_id
+from agent_layer.schema.wire import BodyBounds
 from agent_layer.settings import Settings
 
 __all__ = ["Gateway", "build_app"]
@@ -124,6 +125,11 @@ class Gateway:
         """Connect addresses with their handlers."""
         middlewares = [answer_errors, self._peers.forward] if self._peers else [answer_errors]
         app = web.Application(client_max_size=self._settings.max_body_bytes, middlewares=middlewares)
+        app[BODY_BOUNDS] = BodyBounds(
+            values=self._settings.max_body_values,
+            depth=self._settings.max_body_depth,
+            messages=self._settings.max_messages,
+        )
         app.cleanup_ctx.append(self._run_tasks)
         app.add_routes(
             [

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import sys
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
@@ -22,10 +23,14 @@ from agent_layer.ingest.ledger import OwnLog
 from agent_layer.ingest.logs import LogReceiver
 from agent_layer.ingest.spans import ReceivedSpan
 from agent_layer.schema import check_name, split_trajectory_id
-from agent_layer.schema.wire import ROLLOUT_HEADER
+from agent_layer.schema.wire import ROLLOUT_HEADER, BodyBounds, check_bounds
 from agent_layer.settings import Settings
 
 _RETRY_SECONDS = "5"
+_SPANS_PER_BODY = 10
+"""Collectors send many spans at once, each about as large as a request to a model; they are decoded one by one."""
+_INLINE_BYTES = 1 << 16
+"""Larger bodies are decoded in a thread."""
 
 log = logging.getLogger(__name__)
 
@@ -83,6 +88,9 @@ class _SpanReceiver:
         self._access = access
         self._intake = Intake(log, settings.run)
         self._turn = asyncio.Lock()
+        self._bounds = BodyBounds(
+            values=settings.max_body_values * _SPANS_PER_BODY, depth=settings.max_body_depth, messages=sys.maxsize
+        )
 
     async def receive(self, request: web.Request) -> web.Response:
         """Record the spans of a request; report the number rejected."""
@@ -93,7 +101,7 @@ class _SpanReceiver:
             return _respond(request, 401, encoding.refuse("ingest: this key is not known; use AGENT_LAYER_INGEST_KEY"))
         try:
             named = _default_trajectory(request)
-            spans = encoding.decode(await read_body(request, "OTLP request"))
+            spans = await self._read(encoding, await read_body(request, "OTLP request"))
             async with self._turn:
                 taken = await asyncio.to_thread(self._intake.add_spans, spans, named)
         except BadInputError as error:
@@ -103,6 +111,14 @@ class _SpanReceiver:
         if taken.num_rejected:
             log.warning("spans rejected num_rejected=%d first=%s", taken.num_rejected, taken.reason)
         return _respond(request, 200, encoding.answer(taken.num_rejected, taken.reason))
+
+    async def _read(self, encoding: _Encoding, body: bytes) -> list[ReceivedSpan]:
+        def read() -> list[ReceivedSpan]:
+            if encoding.decode is decode_json:
+                check_bounds(body, self._bounds, "OTLP request")
+            return encoding.decode(body)
+
+        return read() if len(body) <= _INLINE_BYTES else await asyncio.to_thread(read)
 
 
 def _default_trajectory(request: web.Request) -> str | None:

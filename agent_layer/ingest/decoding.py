@@ -150,7 +150,8 @@ class _Span(_Message, frozen=True):
 
 
 class _Scope(_Message, frozen=True):
-    spans: list[_Span] = []
+    spans: list[msgspec.Raw] = []
+    """Decoded one by one: between them other threads run."""
 
 
 class _Resource(_Message, frozen=True):
@@ -167,6 +168,7 @@ class _Request(_Message, frozen=True):
 
 
 _DECODER = msgspec.json.Decoder(_Request)
+_SPAN = msgspec.json.Decoder(_Span)
 
 
 def decode_json(body: bytes) -> list[ReceivedSpan]:
@@ -196,7 +198,7 @@ def refuse_json(reason: str) -> bytes:
 
 def _spans_in(body: bytes) -> list[ReceivedSpan]:
     return [
-        _read_json(span, _json_attributes(resource.resource.attributes))
+        _read_json(_SPAN.decode(span), _json_attributes(resource.resource.attributes))
         for resource in _DECODER.decode(body).resource_spans
         for scope in resource.scope_spans
         for span in scope.spans

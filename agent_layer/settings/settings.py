@@ -156,7 +156,13 @@ class Settings(BaseSettings):
     """How long a gateway keeps an attempt without a holder, so that another worker can resume it from its
     checkpoint."""
     max_body_bytes: int = 64 << 20
-    """Largest request body that the gateway reads."""
+    """Largest request body that gateway and ``ingest`` read, after unpacking."""
+    max_body_values: int = Field(default=200_000, ge=1)
+    """Most JSON values (texts, numbers, lists, objects) of a request body."""
+    max_body_depth: int = Field(default=128, ge=1)
+    """Most JSON lists and objects within each other in a request body."""
+    max_messages: int = Field(default=10_000, ge=1)
+    """Most messages of a request, and most tools."""
     header_seconds: float = Field(default=75.0, gt=0)
     """Longest wait of gateway and ``ingest`` for the whole head of a connection's next request; then they close it."""
     stop_seconds: float = 20.0

@@ -7,6 +7,8 @@ from agent_layer.lazy import lazy_exports
 if TYPE_CHECKING:
     from agent_layer.gateway.calls.disconnects import DisconnectWatcher as DisconnectWatcher
     from agent_layer.gateway.calls.pipeline import Calls as Calls
+    from agent_layer.gateway.calls.requests import BODY_BOUNDS as BODY_BOUNDS
+    from agent_layer.gateway.calls.requests import in_background as in_background
     from agent_layer.gateway.calls.requests import read_body as read_body
     from agent_layer.gateway.calls.requests import read_text as read_text
 else:
@@ -16,6 +18,8 @@ else:
             "agent_layer.gateway.calls.disconnects": ("DisconnectWatcher",),
             "agent_layer.gateway.calls.pipeline": ("Calls",),
             "agent_layer.gateway.calls.requests": (
+                "BODY_BOUNDS",
+                "in_background",
                 "read_body",
                 "read_text",
             ),

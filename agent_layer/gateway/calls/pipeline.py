@@ -26,10 +26,10 @@ from agent_layer.gateway.calls.call import Ending, ModelCall, ParsedCall
 from agent_layer.gateway.calls.continuation import can_continue, post_continued
 from agent_layer.gateway.calls.delivery import Delivery, Reply, read_reply, repeat_response
 from agent_layer.gateway.calls.disconnects import DisconnectWatcher
-from agent_layer.gateway.calls.requests import read_text, retry_key
+from agent_layer.gateway.calls.requests import in_background, read_text, retry_key
 from agent_layer.gateway.dialects import ChatRequest, Dialect, read_count, tokenize_body
 from agent_layer.gateway.engines import EnginePool, ExternalModel
-from agent_layer.gateway.rollouts import LiveRollout, Log, ResponseCache, wait_until
+from agent_layer.gateway.rollouts import LiveRollout, Log, PromptContents, ResponseCache, wait_until
 from agent_layer.gateway.upstream import Upstream
 from agent_layer.schema import new_id
 from agent_layer.settings import Settings
@@ -153,8 +153,13 @@ class Calls:
 
 
 async def _parse(rollout: LiveRollout, http: web.Request, dialect: Dialect) -> ParsedCall:
-    request = dialect.read(await read_text(http), rollout.trajectory_id)
-    prompt = rollout.inspect_prompt(request)
+    body = await read_text(http)
+
+    def read() -> tuple[ChatRequest, PromptContents]:
+        request = dialect.read(body, rollout.trajectory_id)
+        return request, rollout.inspect_prompt(request)
+
+    request, prompt = await in_background(body, read)
     return ParsedCall(
         rollout=rollout,
         request=request,

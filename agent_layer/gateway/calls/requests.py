@@ -1,6 +1,9 @@
 """Bodies and headers of requests: text for the record, records for the routes, retry key, agent and role."""
 
-from collections.abc import Mapping
+import asyncio
+from codecs import getincrementaldecoder
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Literal, TypeVar
 
 import msgspec
@@ -10,10 +13,16 @@ from agent_layer.errors import BadInputError
 from agent_layer.gateway.dialects import RefusedError
 from agent_layer.gateway.rollouts import RetryKey
 from agent_layer.schema import UNREADABLE, check_name, check_storable
-from agent_layer.schema.wire import AGENT_HEADER, CALL_HEADER, ROLE_HEADER
+from agent_layer.schema.wire import AGENT_HEADER, CALL_HEADER, ROLE_HEADER, BodyBounds, check_bounds
 
 B = TypeVar("B", bound=msgspec.Struct)
+T = TypeVar("T")
 
+BODY_BOUNDS: Final = web.AppKey("body_bounds", BodyBounds)
+_INLINE_BYTES: Final = 1 << 16
+"""Larger bodies are read in a thread."""
+_LARGE_BODIES: Final = ThreadPoolExecutor(1, "large bodies")
+"""One after the other: threads that read side by side would only keep the event loop waiting for the interpreter."""
 _CODINGS: Final = frozenset({"identity", "gzip", "deflate"})
 
 
@@ -21,14 +30,13 @@ async def read_text(request: web.Request) -> bytes:
     """Read the body as text. Its parts are recorded as they came, so bytes that are no text could never be read again.
 
     Raises:
-        BadInputError: it is not UTF-8, or not compressed as its header says.
+        BadInputError: it is not UTF-8, not compressed as its header says, or holds more than its bounds.
         RefusedError: it is compressed in a way that the gateway cannot undo.
     """
     _check_coding(request)
     try:
         body = await request.read()
-        if not body.isascii():
-            body.decode()
+        await in_background(body, lambda: _check_text(body, request))
     except web.RequestPayloadError as error:
         coding = request.headers.get(hdrs.CONTENT_ENCODING)
         raise BadInputError(
@@ -40,6 +48,22 @@ async def read_text(request: web.Request) -> bytes:
             f"{request.method} {request.path}: expected a body in UTF-8, found {error}; correct the body"
         ) from error
     return body
+
+
+async def in_background(body: bytes, work: Callable[[], T]) -> T:
+    """Return the result of work on a body, done in a thread when the body is large: other requests go on meanwhile."""
+    if len(body) <= _INLINE_BYTES:
+        return work()
+    return await asyncio.get_running_loop().run_in_executor(_LARGE_BODIES, work)
+
+
+def _check_text(body: bytes, request: web.Request) -> None:
+    check_bounds(body, request.app[BODY_BOUNDS], f"{request.method} {request.path}")
+    if not body.isascii():
+        decoder = getincrementaldecoder("utf-8")()
+        for begin in range(0, len(body), _INLINE_BYTES):
+            decoder.decode(body[begin : begin + _INLINE_BYTES])
+        decoder.decode(b"", final=True)
 
 
 def _check_coding(request: web.Request) -> None:

@@ -4,6 +4,7 @@ A dialect may remember texts between calls in an LRU cache that is bounded by by
 """
 
 from collections import OrderedDict
+from threading import Lock
 from typing import Protocol, TypeAlias
 
 import msgspec
@@ -80,23 +81,26 @@ Name: TypeAlias = tuple[str, str]
 
 
 class LRUCache:
-    """LRU cache of texts, for all rollouts; bounded by bytes."""
+    """LRU cache of texts, for all rollouts; bounded by bytes. Thread-safe: large requests are read in a thread."""
 
     def __init__(self, max_bytes: int = 16 << 20) -> None:
+        self._lock = Lock()
         self._max_bytes = max_bytes
         self._num_bytes = 0
         self._texts: OrderedDict[Name, bytes] = OrderedDict()
 
     def keep(self, name: Name, text: bytes) -> None:
         """Keep a text."""
-        self._num_bytes += len(text) - len(self._texts.pop(name, b""))
-        self._texts[name] = text
-        while self._num_bytes > self._max_bytes:
-            _, oldest = self._texts.popitem(last=False)
-            self._num_bytes -= len(oldest)
+        with self._lock:
+            self._num_bytes += len(text) - len(self._texts.pop(name, b""))
+            self._texts[name] = text
+            while self._num_bytes > self._max_bytes:
+                _, oldest = self._texts.popitem(last=False)
+                self._num_bytes -= len(oldest)
 
     def find(self, name: Name) -> bytes | None:
         """Find a text, which counts as its use; None: it was never kept, or it was evicted."""
-        if (found := self._texts.get(name)) is not None:
-            self._texts.move_to_end(name)
-        return found
+        with self._lock:
+            if (found := self._texts.get(name)) is not None:
+                self._texts.move_to_end(name)
+            return found

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 from agent_layer.lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from agent_layer.schema.wire.bounds import BodyBounds as BodyBounds
+    from agent_layer.schema.wire.bounds import check_bounds as check_bounds
     from agent_layer.schema.wire.gateway_api import (
         AGENT_HEADER as AGENT_HEADER,
     )
@@ -90,6 +92,10 @@ else:
     __getattr__ = lazy_exports(
         __name__,
         {
+            "agent_layer.schema.wire.bounds": (
+                "BodyBounds",
+                "check_bounds",
+            ),
             "agent_layer.schema.wire.gateway_api": (
                 "CLOSE_ROLLOUT",
                 "END_ROLLOUT",

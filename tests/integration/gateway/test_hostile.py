@@ -2,9 +2,12 @@
 
 import asyncio
 import json
+import threading
 import zlib
 
 import pytest
+
+from agent_layer.gateway.calls.requests import _LARGE_BODIES as LARGE_BODIES
 
 SAID = b'{"messages": [{"role": "user", "content": "x"}], "input": "x", "max_tokens": 5}'
 DIALECTS = ("chat/completions", "messages", "responses")
@@ -102,3 +105,45 @@ async def test_an_unforeseen_error_has_the_shape_of_the_dialect(gateway):
 
     gateway.log.append = append
     assert (status, is_an_error_of("messages", answer)) == (500, True)
+
+
+def of_tiny_messages(number):
+    return b'{"messages": [%b], "max_tokens": 5}' % b",".join([b'{"role":"user","content":""}'] * number)
+
+
+@pytest.mark.parametrize("dialect", ["chat/completions", "messages", "messages/count_tokens"])
+async def test_more_messages_than_a_process_can_bear_are_refused(gateway, dialect):
+    opened = await gateway.open()
+
+    for number, setting in ((10_001, "AGENT_LAYER_MAX_MESSAGES"), (1_000_000, "AGENT_LAYER_MAX_BODY_VALUES")):
+        status, answer = await send_bytes(gateway, request_of(opened, dialect, of_tiny_messages(number)))
+
+        assert (status, setting in answer["error"]["message"]) == (400, True)
+    assert gateway.log.parts() == []
+
+
+async def test_limits_of_bodies_are_settings(settings, run_gateway):
+    limits = {"max_messages": 3, "max_body_depth": 4, "max_body_values": 50}
+    async with run_gateway(settings.model_copy(update={"api_key": "operator-key", **limits})) as gateway:
+        opened = await gateway.open()
+        inside, deep = of_tiny_messages(3), b'{"messages": [], "x": [[[[1]]]]}'
+        asked = (inside, of_tiny_messages(51), deep, b'{"messages": [], "x": [%b0]}' % (b"0," * 60))
+        statuses = [(await send_bytes(gateway, request_of(opened, DIALECTS[0], body)))[0] for body in asked]
+
+    assert statuses == [200, 400, 400, 400]
+
+
+async def test_a_large_body_is_read_beside_the_event_loop(gateway, until):
+    opened, is_free = await gateway.open(), threading.Event()
+    LARGE_BODIES.submit(is_free.wait)  # whatever is read there takes its time
+    large = b'{"messages": [{"role": "user", "content": "%b"}]}' % (b"x" * 300_000)
+    asked = asyncio.create_task(send_bytes(gateway, request_of(opened, DIALECTS[0], large)))
+    try:
+        await until(LARGE_BODIES._work_queue.qsize)
+
+        assert (await gateway.session.get(f"{gateway.url}/health")).status == 200
+        assert (await gateway.chat(opened, "short"))[0] == 200
+        assert not asked.done()
+    finally:
+        is_free.set()
+    assert (await asked)[0] == 200

@@ -102,7 +102,7 @@ def receiver():
 @contextmanager
 def _serve_receiver():
     receiver = Receiver()
-    app = build_app(Settings(ingest_key=receiver.key, max_body_bytes=1 << 20), receiver.log)
+    app = build_app(Settings(ingest_key=receiver.key, max_body_bytes=1 << 20, max_body_values=10_000), receiver.log)
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()

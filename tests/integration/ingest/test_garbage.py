@@ -55,13 +55,22 @@ def test_json_that_is_no_text_is_refused_in_a_sentence(receiver, body):
     assert (status, b"check the exporter" in answer) == (400, True)
 
 
+def test_more_values_than_a_process_can_bear_are_refused(receiver):
+    values = b'{"arrayValue":{"values":[%b{}]}}' % (b"{}," * 110_000)
+    body = b'{"resourceSpans":[{"resource":{"attributes":[{"key":"a","value":%b}]}}]}' % values
+
+    status, answer = receiver.post(body, "application/json")
+
+    assert (status, b"AGENT_LAYER_MAX_BODY_VALUES" in answer) == (400, True)
+
+
 def test_values_that_are_nested_without_end_are_refused_in_a_sentence(receiver):
     deep = b'{"arrayValue":{"values":[' * 3000 + b"{}" + b"]}}" * 3000
     body = b'{"resourceSpans":[{"resource":{"attributes":[{"key":"a","value":' + deep + b"}]}}]}"
 
     status, answer = receiver.post(body, "application/json")
 
-    assert (status, b"check the exporter" in answer) == (400, True)
+    assert (status, b"AGENT_LAYER_MAX_BODY_DEPTH" in answer) == (400, True)
 
 
 @pytest.mark.parametrize("depth", [400, 900, 100_000])
