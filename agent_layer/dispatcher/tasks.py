@@ -26,6 +26,8 @@ from agent_layer.schema import (
 
 _LONGEST_ID = 96
 """Leaves room for what group, member and attempt add."""
+_HASH_LETTERS = 12
+"""Of the hash of a line, which is the id of a task without a name."""
 _LARGEST_GROUP = 4096
 _LARGEST_PRIORITY = 1000
 _PRIORITIES: dict[Split, int] = {"train": 0, "eval": -1}
@@ -239,7 +241,7 @@ def _parse(line: bytes, where: str, run: str, split: Split, group_size: int | No
             f"{where}: expected a JSON object with the fields of a task, found: {error}; nothing was queued, see"
             " 'agent-layer submit -h'"
         ) from error
-    asked = {"run": run, "split": split, "id": fields.get("id") or content_hash(line)}
+    asked = {"run": run, "split": split, "id": fields.get("id") or content_hash(line)[:_HASH_LETTERS]}
     size = {"group_size": group_size} if group_size is not None else {}
     return msgspec.convert({"priority": _PRIORITIES[split], **fields, **asked, **size, "type": "task"}, Task)
 

@@ -7,6 +7,7 @@ from agent_layer.lazy import lazy_exports
 if TYPE_CHECKING:
     from agent_layer.store.cli_filters import parse_which as parse_which
     from agent_layer.store.cli_filters import takes_filters as takes_filters
+    from agent_layer.store.cli_filters import takes_filters_of as takes_filters_of
     from agent_layer.store.consumers import GroupDelivery
     from agent_layer.store.index import Filters, Page, TrajectoryRow
     from agent_layer.store.store import Store, open_store
@@ -17,6 +18,7 @@ else:
             "agent_layer.store.cli_filters": (
                 "parse_which",
                 "takes_filters",
+                "takes_filters_of",
             ),
             "agent_layer.store.consumers": ("GroupDelivery",),
             "agent_layer.store.index": (

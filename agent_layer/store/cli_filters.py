@@ -1,8 +1,8 @@
 """Command-line options that select trajectories, shared by all commands that take filters."""
 
 import inspect
-from collections.abc import Callable
-from functools import wraps
+from collections.abc import Callable, Sequence
+from functools import partial, wraps
 from typing import Annotated, cast, get_type_hints
 
 import typer
@@ -61,6 +61,16 @@ _OPTIONS = [
 
 def takes_filters(command: Callable[..., None]) -> Callable[..., None]:
     """Add the filter options to a command, which receives them as one argument: ``filters``, a ``Filters``."""
+    return takes_filters_of(accepted=False)(command)
+
+
+def takes_filters_of(*, accepted: bool) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return ``takes_filters`` with another default of ``--accepted/--any``."""
+    options = [one.replace(default=accepted) if one.name == "accepted" else one for one in _OPTIONS]
+    return partial(_add_options, options)
+
+
+def _add_options(options: Sequence[inspect.Parameter], command: Callable[..., None]) -> Callable[..., None]:
     own = inspect.signature(command, eval_str=True).parameters
 
     @wraps(command)
@@ -73,7 +83,7 @@ def takes_filters(command: Callable[..., None]) -> Callable[..., None]:
     first = [one for one in own.values() if one.kind is not inspect.Parameter.KEYWORD_ONLY]
     rest = [one for one in own.values() if one.kind is inspect.Parameter.KEYWORD_ONLY and one.name != "filters"]
     run.__annotations__ = {}
-    run.__signature__ = inspect.Signature([*first, *_OPTIONS, *rest])  # pyright: ignore[reportAttributeAccessIssue]  # functions take one
+    run.__signature__ = inspect.Signature([*first, *options, *rest])  # pyright: ignore[reportAttributeAccessIssue]  # functions take one
     return run
 
 

@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Literal, TypeAlias
 import msgspec
 import typer
 
-from agent_layer.cli.ui import show_progress
+from agent_layer.cli.ui import count_of, show_progress
 from agent_layer.errors import BackPressureError, BadInputError, CorruptRecordError, NotFoundError
 from agent_layer.export import Feed, replace_file
 from agent_layer.ingest import ImportBatch, line_trajectory_id, make_records, read_line
@@ -73,7 +73,7 @@ def parquet(
             if num_written is None:
                 typer.echo("stopped: not all is written; the same command again goes on", err=True)
                 raise typer.Exit(1)
-            typer.echo(f"{num_written} trajectories in {directory}")
+            typer.echo(f"{count_of(num_written, 'trajectory')} in {directory}")
         if follow:
             _follow(writer, is_stopped)
     left_out.end()
@@ -92,10 +92,12 @@ def jsonl(
     found = store.read(_ended(store, filters), contents=contents, on_corrupt=left_out.note)
     lines = (msgspec.json.encode(show_trajectory(row, trajectory)) + b"\n" for row, trajectory in found)
     if file == "-":
-        _write_lines(sys.stdout.buffer, lines, store.count(**filters))
+        num_written = _write_lines(sys.stdout.buffer, lines, store.count(**filters))
     else:
         with replace_file(Path(file)) as path, path.open("wb") as opened:
-            _write_lines(opened, lines, store.count(**filters))
+            num_written = _write_lines(opened, lines, store.count(**filters))
+    where = "on standard output" if file == "-" else f"in {file}"
+    typer.echo(f"{count_of(num_written, 'trajectory')} {where}", err=file == "-")
     left_out.end()
 
 
@@ -114,9 +116,11 @@ def verl(
     found = store.read(rows, on_corrupt=left_out.note)
     tasks = (verl_row(trajectory, index) for index, (_, trajectory) in enumerate(found))
     num_written, num_left_out = write_verl(file, tasks)
-    typer.echo(f"{num_written} tasks in {file}")
+    typer.echo(f"{count_of(num_written, 'task')} in {file}")
     if num_left_out:
-        typer.echo(f"left out: {num_left_out} tasks whose prompt is not known, or is not text alone", err=True)
+        typer.echo(
+            f"left out: {count_of(num_left_out, 'task')} whose prompt is not known, or is not text alone", err=True
+        )
     left_out.end()
 
 
@@ -164,12 +168,15 @@ def _ended(store: Store, filters: Filters) -> Iterator[TrajectoryRow]:
     return (row for row in store.scan(**filters) if row.status in FINAL_STATUSES)
 
 
-def _write_lines(file: IO[bytes], lines: Iterable[bytes], num_lines: int) -> None:
+def _write_lines(file: IO[bytes], lines: Iterable[bytes], num_expected: int) -> int:
+    """Write the lines; return how many there were."""
+    number = 0
     with show_progress("trajectories") as progress:
         for number, line in enumerate(lines, start=1):
             file.write(line)
-            progress(number, num_lines)
+            progress(number, num_expected)
     file.flush()
+    return number
 
 
 class _LeftOut:
@@ -220,7 +227,7 @@ def import_messages(
             if num_done % _FLUSH_LINES == 0 or num_done == num_lines:
                 _flush(recorder)
                 progress(num_done, num_lines)
-    typer.echo(f"{num_lines} conversations, {num_new} of them new, in run {name}")
+    typer.echo(f"{count_of(num_lines, 'conversation')}, {num_new} of them new, in run {name}")
 
 
 def _lines(file: Path) -> Iterator[tuple[int, bytes]]:

@@ -1,12 +1,13 @@
 """Command that counts trajectories and averages their rewards: ``summary``."""
 
+import sys
 from typing import Annotated, Literal, cast
 
 import typer
 from rich.table import Table
 
 from agent_layer.cli.ui import draw_table, write_lines
-from agent_layer.store import open_store, takes_filters
+from agent_layer.store import open_store, takes_filters_of
 from agent_layer.store.index import By, Filters, Summary
 
 _BY_HELP = (
@@ -15,7 +16,7 @@ _BY_HELP = (
 )
 
 
-@takes_filters
+@takes_filters_of(accepted=True)
 def summary(
     context: typer.Context,
     *,
@@ -24,15 +25,18 @@ def summary(
         str,
         typer.Option(help=_BY_HELP),
     ] = "task_type",
-    success: Annotated[float, typer.Option(help="A rollout succeeds with this reward or a higher one.")] = 1.0,
+    success: Annotated[
+        float | None, typer.Option(help="A rollout succeeds with this reward or a higher one; else above 0.")
+    ] = None,
     format_: Annotated[Literal["table", "jsonl"], typer.Option("--format")] = "table",
 ) -> None:
     """Count matching trajectories, average their rewards and show their success rate.
 
-    Example: --run r1 --by task_type,policy.
+    Only accepted attempts count; --any counts all. Example: --run r1 --by task_type,policy.
     """
     fields = [field.strip() for field in by.split(",") if field.strip()]
-    lines = open_store(context.obj).summarise(cast("list[By]", fields), success=success, **filters)
+    least = sys.float_info.min if success is None else success
+    lines = open_store(context.obj).summarise(cast("list[By]", fields), success=least, **filters)
     if format_ == "jsonl":
         write_lines(lines)
     else:

@@ -6,7 +6,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from agent_layer.cli.ui import describe_size, draw_table, show_progress
+from agent_layer.cli.ui import count_of, describe_size, draw_table, show_progress
 from agent_layer.dispatcher import connect
 from agent_layer.store import open_store, takes_filters
 from agent_layer.store.index import Filters
@@ -45,8 +45,8 @@ def describe_deletion(report: DeletionReport) -> str:
     """Return how much a deletion removes, as a phrase."""
     running = f" ({report.num_running} of them without an end)" if report.num_running else ""
     return (
-        f"{report.num_trajectories} trajectories{running} and {report.num_groups} groups:"
-        f" {describe_size(report.num_bytes)} in {report.num_segments_to_rewrite} segments"
+        f"{count_of(report.num_trajectories, 'trajectory')}{running} and {count_of(report.num_groups, 'group')}:"
+        f" {describe_size(report.num_bytes)} in {count_of(report.num_segments_to_rewrite, 'segment')}"
     )
 
 
@@ -54,7 +54,7 @@ def warn_of_bytes(report: DeletionReport, *, keep_bytes: bool) -> None:
     """Warn of deleted bytes that are still stored; fail unless the user asked to keep them."""
     if report.dry_run or not report.num_segments_left:
         return
-    left = f"{report.num_segments_left} segments still hold bytes of something dead"
+    left = f"bytes of something dead are still in {count_of(report.num_segments_left, 'segment')}"
     if keep_bytes:
         typer.echo(f"{left}; they go with the next compaction")
         return

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from agent_layer.cli.ui import show_progress
+from agent_layer.cli.ui import count_of, show_progress
 from agent_layer.store import open_store
 from agent_layer.store.maintenance import describe_call_stats
 
@@ -37,7 +37,8 @@ def check(
         report = store.admin.check(repair=repair, progress=progress)
     for finding in report.findings:
         typer.echo(f"{finding.kind}: {finding.subject}: {finding.detail}", err=True)
-    counts = f"{report.num_segments} segments, {report.num_trajectories} trajectories, {len(report.findings)} findings"
+    found = {"segment": report.num_segments, "trajectory": report.num_trajectories, "finding": len(report.findings)}
+    counts = ", ".join(count_of(num, word) for word, num in found.items())
     typer.echo(f"{counts}, mended" if report.repaired else counts)
     for line in describe_call_stats(report.call_stats):
         typer.echo(line)

@@ -6,6 +6,9 @@ from agent_layer.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from agent_layer.cli.ui.output import (
+        count_of as count_of,
+    )
+    from agent_layer.cli.ui.output import (
         describe_seconds as describe_seconds,
     )
     from agent_layer.cli.ui.output import (
@@ -25,9 +28,6 @@ if TYPE_CHECKING:
     )
     from agent_layer.cli.ui.queue_text import (
         choose as choose,
-    )
-    from agent_layer.cli.ui.queue_text import (
-        count_of as count_of,
     )
     from agent_layer.cli.ui.queue_text import (
         describe_depth as describe_depth,
@@ -81,6 +81,7 @@ else:
         __name__,
         {
             "agent_layer.cli.ui.output": (
+                "count_of",
                 "describe_seconds",
                 "describe_size",
                 "draw_table",
@@ -90,7 +91,6 @@ else:
             "agent_layer.cli.ui.queue_text": (
                 "MOST_LOOKED_AT",
                 "choose",
-                "count_of",
                 "describe_depth",
                 "describe_lack",
                 "describe_left_out",

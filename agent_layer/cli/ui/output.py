@@ -3,6 +3,7 @@
 The bar is drawn on standard error and leaves nothing behind.
 """
 
+import shutil
 import sys
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
@@ -15,13 +16,13 @@ from rich.table import Table
 
 from agent_layer.store.maintenance import Progress
 
-_PIPE_WIDTH = 240
-"""Columns of a table without a terminal; enough that nothing is cut."""
+_PIPE_SIZE = (240, 24)
+"""Columns and lines without a terminal, unless COLUMNS says otherwise; enough that nothing is cut."""
 
 
 def open_console() -> Console:
-    """Open a console as wide as the terminal; without one, wide enough for everything."""
-    return Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH)
+    """Open a console as wide as the terminal; without one, as COLUMNS says, else wide enough for everything."""
+    return Console(width=None if sys.stdout.isatty() else shutil.get_terminal_size(_PIPE_SIZE).columns)
 
 
 def draw_table(table: Table) -> None:
@@ -33,6 +34,12 @@ def write_lines(records: Iterable[object]) -> None:
     """Write each record as one line of JSON."""
     sys.stdout.buffer.writelines(msgspec.json.encode(record) + b"\n" for record in records)
     sys.stdout.flush()
+
+
+def count_of(num: int, word: str) -> str:
+    """Return a number with its noun, in the plural unless it is 1."""
+    plural = f"{word[:-1]}ies" if word.endswith("y") else f"{word}s"
+    return f"{num:,} {word if num == 1 else plural}"
 
 
 def describe_size(num_bytes: float) -> str:

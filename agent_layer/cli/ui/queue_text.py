@@ -5,7 +5,7 @@ from itertools import islice
 from operator import itemgetter
 from typing import TypeVar
 
-from agent_layer.cli.ui.output import describe_seconds
+from agent_layer.cli.ui.output import count_of, describe_seconds
 from agent_layer.dispatcher import Dispatcher, QueueStats, RolloutState, RunState
 from agent_layer.errors import BadInputError, NotFoundError
 
@@ -133,8 +133,3 @@ def choose(subject: str, names: Sequence[str] | None, others: dict[str, object])
     if len(given) != 1:
         found = "none of these" if not given else " and ".join(given)
         raise BadInputError(f"{subject}: expected {options}, found {found}; say which are meant, in one way")
-
-
-def count_of(num: int, word: str) -> str:
-    """Return a number with its noun, in the plural unless it is 1."""
-    return f"{num:,} {word}{'' if num == 1 else 's'}"

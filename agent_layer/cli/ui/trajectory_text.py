@@ -5,21 +5,21 @@ from typing import cast
 
 import msgspec
 
-from agent_layer.cli.ui.output import open_console
+from agent_layer.cli.ui.output import count_of, open_console
 from agent_layer.cli.ui.tables import Column, Sight, draw
-from agent_layer.schema import JsonObject
+from agent_layer.schema import JsonObject, as_json_object
 
 _HEADER = ("run", "task_id", "task_type", "group_id", "status", "cause", "accepted", "reward", "policy", "started_at")
 _COLUMNS = (
     Column("trajectory_id", 0),
     Column("run", 5),
-    Column("task_id", 4),
+    Column("task_id", 2),
     Column("status", 1, is_state=True),
-    Column("accepted", 7),
+    Column("accepted", 3),
     Column("reward", 0, is_number=True),
-    Column("num_steps", 2, is_number=True),
-    Column("policy", 3, is_number=True),
-    Column("agents", 6),
+    Column("num_steps", 6, is_number=True),
+    Column("policy", 4, is_number=True),
+    Column("agents", 7),
     Column("started_at", 8),
 )
 _STEP = Column("step", 0, is_text=True)
@@ -41,6 +41,9 @@ def describe_trajectory(shown: JsonObject) -> Iterator[str]:
     yield str(shown["trajectory_id"])
     for name in _HEADER:
         yield f"  {name:<11} {_cell(shown, name)}"
+    outcome = cast("JsonObject", shown.get("outcome") or {})
+    if outcome.get("error"):
+        yield from _labelled("  error: ", outcome["error"])
     earlier: list[object] = []
     for step in cast("list[JsonObject]", shown.get("steps", [shown.get("step")])):
         yield ""
@@ -52,7 +55,7 @@ def describe_trajectory(shown: JsonObject) -> Iterator[str]:
         yield _describe_reward(reward)
     for resume in cast("list[JsonObject]", shown.get("resumes", [])):
         num_abandoned = len(cast("list[str]", resume["abandoned"]))
-        yield f"resumed {resume['at']} by {_text(resume['worker'])}, {num_abandoned} calls abandoned"
+        yield f"resumed {resume['at']} by {_text(resume['worker'])}, {count_of(num_abandoned, 'call')} abandoned"
     for alarm in cast("list[JsonObject]", shown.get("alarms", [])):
         yield f"alarm: {alarm['detail']}"
 
@@ -85,6 +88,8 @@ def _describe_step(step: JsonObject, earlier: list[object]) -> Iterator[str]:
         yield from _describe_message(cast("JsonObject | None", message))
     for one in cast("list[JsonObject]", step["observations"]):
         yield f"  {one['name']}({_text(one['arguments'])}) → {_text(one['output'])}"
+    if step["error"]:
+        yield from _labelled("  error: ", step["error"])
     for finding in cast("list[str]", step["findings"]):
         yield f"  finding: {finding}"
 
@@ -110,10 +115,25 @@ def _describe_message(message: JsonObject | None) -> Iterator[str]:
         return
     role = message.get("role", "assistant")
     if message.get("content"):
-        yield f"  {role}: {_text(message['content'])}"
+        yield from _labelled(f"  {role}: ", _content_text(message["content"]))
     for call in cast("list[JsonObject]", message.get("tool_calls") or []):
         function = cast("JsonObject", call.get("function") or {})
         yield f"  {role} calls {function.get('name')}({_text(function.get('arguments'))})"
+
+
+def _content_text(content: object) -> object:
+    """Return the texts of a message whose content is a list of parts; other parts are named by their kind."""
+    if not isinstance(content, list):
+        return content
+    parts = [as_json_object(part) for part in cast("list[object]", content)]
+    return "\n".join(str(part["text"]) if "text" in part else f"[{part.get('type', 'part')}]" for part in parts)
+
+
+def _labelled(label: str, text: object) -> Iterator[str]:
+    """Yield a text, its lines below each other."""
+    first, *rest = _text(text).splitlines() or [""]
+    yield label + first
+    yield from (" " * len(label) + line for line in rest)
 
 
 def _messages(step: JsonObject) -> list[object]:

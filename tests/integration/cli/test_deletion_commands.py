@@ -30,11 +30,11 @@ def ids(store):
 
 def test_a_dry_run_says_what_would_go_and_the_deletion_what_went(agent_layer, stored):
     status, out, _ = agent_layer("store", "delete", "--label", "user=user-seven", "--dry-run")
-    assert (status, out.startswith("would delete 1 trajectories and 0 groups: ")) == (0, True)
+    assert (status, out.startswith("would delete 1 trajectory and 0 groups: ")) == (0, True)
     assert ids(stored) == ["x.0-0", "y.0-0"]
 
     status, out, _ = agent_layer("store", "delete", "--label", "user=user-seven")
-    assert (status, out.startswith("deleted 1 trajectories and 0 groups: "), out.count("\n")) == (0, True, 1)
+    assert (status, out.startswith("deleted 1 trajectory and 0 groups: "), out.count("\n")) == (0, True, 1)
     assert ids(stored) == ["y.0-0"]
     assert stored.redis.scard(stored.keys.rewrite) == 0
 
@@ -43,7 +43,7 @@ def test_one_is_deleted_by_its_id_and_bytes_may_stay_for_now(agent_layer, stored
     status, out, _ = agent_layer("store", "delete", "x.0-0", "--keep-bytes")
 
     assert status == 0
-    assert out.splitlines()[1] == "1 segments still hold bytes of something dead; they go with the next compaction"
+    assert out.splitlines()[1] == "bytes of something dead are still in 1 segment; they go with the next compaction"
     assert ids(stored) == ["y.0-0"]
 
 
@@ -71,13 +71,13 @@ def test_bad_input_is_one_sentence_and_exit_2(agent_layer, arguments, finding):
 def test_expiry_is_shown_first_and_done_with_yes(agent_layer, stored):
     status, out, err = agent_layer("store", "expire", "--older-than", "30d", "--task", "task-one")
     assert (status, err) == (0, "nothing was changed; add --yes to do it\n")
-    assert out.splitlines()[-1].startswith("would delete 1 trajectories")
+    assert out.splitlines()[-1].startswith("would delete 1 trajectory")
     assert out.splitlines()[1].split() == ["r", "completed", "default", "1"]
     assert ids(stored) == ["x.0-0", "y.0-0"]
 
     status, out, err = agent_layer("store", "expire", "--older-than", "30d", "--task", "task-one", "--yes")
     assert (status, err) == (0, "")
-    assert out.splitlines()[-1].startswith("deleted 1 trajectories")
+    assert out.splitlines()[-1].startswith("deleted 1 trajectory")
     assert ids(stored) == ["y.0-0"]
 
 
@@ -88,7 +88,7 @@ def test_a_task_that_is_still_tried_is_named_and_can_be_cancelled(agent_layer, s
     status, _, err = agent_layer("store", "delete", "--task", "task-three")
     assert (status, f"open: {group_id}: " in err) == (0, True)
     status, out, err = agent_layer("store", "delete", "--task", "task-three", "--cancel")
-    assert (status, err, " 1 groups" in out) == (0, "", True)
+    assert (status, err, " 1 group" in out) == (0, "", True)
 
     assert dispatcher.groups() == []
     assert not stored.redis.exists(stored.keys.queue("g", group_id))

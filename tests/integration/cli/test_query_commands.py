@@ -5,6 +5,7 @@ import json
 import pytest
 
 from agent_layer.recorder.log import open_recorder
+from agent_layer.schema import Accepted
 from agent_layer.schema.record import TokenIds
 from agent_layer.schema.step import Content, PromptDelta, StepPart, StepState
 from agent_layer.schema.training import PolicyVersion
@@ -55,6 +56,24 @@ def test_a_query_for_a_step_gives_its_exact_tokens(agent_layer):
     assert row["step"]["action"]["logprobs"] == [-0.5]
     assert row["step"]["action"]["policy_versions"] == [[2, 1]]
     assert rows(agent_layer("query", "--step", "1", "--format", "jsonl")) == []
+
+
+def test_a_summary_counts_accepted_attempts_and_rewards_above_0(settings, agent_layer):
+    recorder = open_recorder(settings)
+    for number, score in enumerate((0.0, 0.25, 1.0)):
+        recorder.append(*attempt_of(f"x.{number}-0", 100.0 + number, score))
+    recorder.append(*[one for one in attempt_of("x.3-0", 200.0, 0.5) if not isinstance(one, Accepted)])
+    assert recorder.flush().pending == 0
+
+    told = {
+        asked: rows(agent_layer("summary", *asked, "--by", "run", "--format", "jsonl"))[0]
+        for asked in ((), ("--any",), ("--success", "1"))
+    }
+    assert {asked: (one["count"], one["success_rate"]) for asked, one in told.items()} == {
+        (): (3, pytest.approx(2 / 3)),
+        ("--any",): (4, 0.75),
+        ("--success", "1"): (3, pytest.approx(1 / 3)),
+    }
 
 
 @pytest.mark.usefixtures("stored")
@@ -145,7 +164,7 @@ def test_the_index_is_rebuilt_and_checked_from_the_command_line(agent_layer, sto
     status, out, _ = agent_layer("store", "check")
     assert status == 0
     assert out.splitlines() == [
-        "1 segments, 2 trajectories, 0 findings",
+        "1 segment, 2 trajectories, 0 findings",
         "run r: 2 calls, 2 (100.0%) without token ids",
     ]
 

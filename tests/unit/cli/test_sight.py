@@ -8,9 +8,12 @@ import pytest
 from rich.console import Console
 
 from agent_layer.cli.ui import watch as dispatch_watch
-from agent_layer.cli.ui.output import describe_seconds
+from agent_layer.cli.ui.output import count_of, describe_seconds, open_console
 from agent_layer.cli.ui.tables import Column, Sight, draw
+from agent_layer.cli.ui.trajectory_text import print_rows
 from agent_layer.cli.ui.watch import present
+from agent_layer.store.index.rows import TrajectoryRow
+from agent_layer.store.reading.display import show_row
 
 
 def drawn(sight, width, height=None):
@@ -33,6 +36,41 @@ def test_a_table_never_wraps_and_says_which_columns_it_had_no_room_for(width):
     said = " ".join(lines)
     for column in columns[1:4]:
         assert (column.name in shown) != (column.name in said.partition("too narrow for: ")[2].partition(";")[0])
+
+
+@pytest.mark.parametrize(("columns", "width"), [("100", 100), (None, 240), ("0", 240), ("wide", 240)])
+def test_a_table_without_a_terminal_is_as_wide_as_columns_says(monkeypatch, columns, width):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    if columns is not None:
+        monkeypatch.setenv("COLUMNS", columns)
+
+    assert open_console().width == width
+
+
+def test_at_120_columns_a_page_shows_task_run_and_accepted(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "120")
+    row = TrajectoryRow(
+        trajectory_id=f"{'a' * 32}.0-0",
+        task_id="0123456789ab",
+        run="nightly",
+        status="completed",
+        accepted=True,
+        reward=0.5,
+        policy_min=10,
+        policy_max=12,
+        agents=["researcher", "writer"],
+        started_at=1.0,
+    )
+
+    print_rows([show_row(row)])
+    printed = capsys.readouterr().out.split()
+    assert {"task_id", "run", "accepted", "0123456789ab", "nightly", "yes"} <= set(printed)
+
+
+def test_counts_have_their_plural():
+    told = [count_of(num, word) for num, word in ((0, "task"), (1, "task"), (2, "task"), (1_000, "trajectory"))]
+
+    assert told == ["0 tasks", "1 task", "2 tasks", "1,000 trajectories"]
 
 
 def test_rows_that_do_not_fit_the_terminal_are_counted():

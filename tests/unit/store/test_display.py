@@ -164,6 +164,29 @@ def test_as_text_each_message_is_said_once():
     assert "reward reward = 1  by agent" in text
 
 
+def test_as_text_errors_of_steps_and_of_the_attempt_are_shown():
+    row = TrajectoryRow(trajectory_id=TID, run="r", status="failed", cause="user")
+    outcome = Outcome(trajectory_id=TID, run="r", status="failed", ended_at=4.0, error="ValueError('no move')")
+    broken = part("c", 3.5, status="error", error="engine: answered 500")
+
+    text = "\n".join(describe_trajectory(show_trajectory(row, trajectory(outcome, part("c", 3.0, "start"), broken))))
+
+    assert "  error: ValueError('no move')" in text.partition("step 0")[0]
+    assert "  error: engine: answered 500" in text.partition("step 0")[2]
+
+
+def test_as_text_a_content_of_parts_is_its_texts():
+    said = [{"type": "text", "text": 'say "go"\nand wait'}, {"type": "image_url", "image_url": {"url": "data:…"}}]
+    spoken = content({"role": "user", "content": said})
+    asked = part("d", 3.5, status="ok", state=StepState(messages=[spoken.hash]))
+    row = TrajectoryRow(trajectory_id=TID, run="r", status="completed")
+
+    lines = list(describe_trajectory(show_trajectory(row, trajectory(spoken, part("d", 3.0, "start"), asked))))
+
+    at = lines.index('  user: say "go"')
+    assert lines[at + 1 : at + 3] == ["        and wait", "        [image_url]"]
+
+
 def test_as_text_a_reward_says_what_it_is_of():
     row = TrajectoryRow(trajectory_id=TID, run="r", status="completed", reward=1.0)
     judged = [reward(0.5, "1", scope="step", step=0), reward(0.25, "2", scope="agent", agent="solver")]

@@ -15,7 +15,7 @@ def test_each_line_is_what_show_shows(record, make_attempt, agent_layer, setting
     record(make_attempt("x.0-0"), make_attempt("x.1-0", at=200.0))
     store = open_store(settings)
 
-    assert agent_layer("store", "export", "jsonl", tmp_path / "f.jsonl")[0] == 0
+    assert agent_layer("store", "export", "jsonl", tmp_path / "f.jsonl")[1].endswith(f"in {tmp_path / 'f.jsonl'}\n")
     status, out, _ = agent_layer("store", "export", "jsonl", "-")
 
     assert (status, out) == (0, (tmp_path / "f.jsonl").read_text())

@@ -55,7 +55,7 @@ def test_importing_twice_is_importing_once(agent_layer, log, settings):
 
     status, out, _ = agent_layer("store", "import", file)
 
-    assert (status, out) == (0, "1 conversations, 0 of them new, in run default\n")
+    assert (status, out) == (0, "1 conversation, 0 of them new, in run default\n")
     assert (store.row(row.trajectory_id), store.get(row.trajectory_id), sorted(store.objects.list(""))) == before
     assert store.admin.check().is_sound
 
@@ -67,7 +67,7 @@ def test_what_was_deleted_is_not_imported_again(agent_layer, log, settings):
     [row] = store.scan()
     apply_tombstones(store.redis, store.keys, [row.trajectory_id], 1.0)
 
-    assert agent_layer("store", "import", file)[1] == "1 conversations, 0 of them new, in run default\n"
+    assert agent_layer("store", "import", file)[1] == "1 conversation, 0 of them new, in run default\n"
     assert list(store.scan()) == []
 
 
@@ -98,5 +98,5 @@ def test_a_file_that_is_not_there_is_one_sentence(agent_layer, tmp_path):
 def test_what_was_imported_can_be_exported(agent_layer, log, tmp_path):
     agent_layer("store", "import", log(TALK))
 
-    assert agent_layer("store", "export", "verl", tmp_path / "f.parquet")[1].startswith("1 tasks")
-    assert agent_layer("store", "export", "parquet", tmp_path / "d")[1].startswith("1 trajectories")
+    assert agent_layer("store", "export", "verl", tmp_path / "f.parquet")[1].startswith("1 task")
+    assert agent_layer("store", "export", "parquet", tmp_path / "d")[1].startswith("1 trajectory")
