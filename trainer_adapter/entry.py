@@ -8,6 +8,7 @@ import msgspec
 
 from agent_layer.dispatcher import parse_tasks, read_tasks
 from agent_layer.errors import AgentLayerError, BadInputError
+from agent_layer.infra import make_private
 from agent_layer.settings import Settings, load_settings
 from trainer_adapter.config import AlgorithmConfig, OptimizerConfig, RetentionConfig, RolloutConfig, TrainConfig
 from trainer_adapter.launch import Job, run_job
@@ -112,5 +113,5 @@ def _write_tasks(
     if scorer is not None:
         named = {"scorer": import_path(scorer)}
         lines = [msgspec.json.encode(msgspec.json.decode(line) | named) for line in lines]
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_private(path.parent)
     path.write_bytes(b"".join(line + b"\n" for line in lines))

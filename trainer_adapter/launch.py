@@ -13,6 +13,7 @@ from pathlib import Path
 from redis import Redis
 
 from agent_layer.engines import newest_policy, remove_ended_engines
+from agent_layer.infra import make_private
 from agent_layer.infra.processes import SupervisedProcess, start_supervised
 from agent_layer.infra.redis import Keys, open_redis
 from agent_layer.local import VllmServer, run_stack
@@ -58,7 +59,7 @@ def run_job(
     """
     logs = settings.dir.absolute() / "logs"
     config = settings.dir / "runs" / settings.run / "train.json"
-    config.parent.mkdir(parents=True, exist_ok=True)
+    make_private(config.parent)
     write_config(job.config, config)
     with ExitStack() as cleanup:
         report_phase("Redis is starting")

@@ -7,11 +7,14 @@ from agent_layer.lazy import lazy_exports
 if TYPE_CHECKING:
     from agent_layer.infra.backoff import Backoff as Backoff
     from agent_layer.infra.batches import batched as batched
+    from agent_layer.infra.private import make_private as make_private
+    from agent_layer.infra.private import open_private as open_private
 else:
     __getattr__ = lazy_exports(
         __name__,
         {
             "agent_layer.infra.backoff": ("Backoff",),
             "agent_layer.infra.batches": ("batched",),
+            "agent_layer.infra.private": ("make_private", "open_private"),
         },
     )

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from agent_layer.errors import BackPressureError, BadInputError
+from agent_layer.infra import make_private
 from agent_layer.infra.processes import share_lock
 from agent_layer.recorder.forks import register_forkable
 from agent_layer.recorder.frames import frame
@@ -62,7 +63,7 @@ class Recorder:
         self._waits = waits
         self._directory: Path = settings.log_dir.absolute()
         try:
-            self._directory.mkdir(parents=True, exist_ok=True)
+            make_private(self._directory)
         except OSError as error:
             raise BadInputError(
                 f"log directory {self._directory}: expected to be made or there, found {error.strerror!r};"

@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agent_layer.infra import make_private
 from agent_layer.infra.processes import Detached, start_detached, try_lock
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def ensure_shipper(settings: "Settings") -> None:
             return
         if last is not None:
             last.has_ended()
-        directory.mkdir(parents=True, exist_ok=True)
+        make_private(directory)
         if (lock := try_lock(directory / "shipper.lock")) is not None:
             _started[directory] = _start(settings, directory, lock), time.monotonic()
             os.close(lock)

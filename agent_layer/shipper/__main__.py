@@ -11,6 +11,7 @@ import threading
 from collections.abc import Sequence
 
 from agent_layer.errors import AgentLayerError
+from agent_layer.infra import make_private
 from agent_layer.infra.processes import LOCK_DESCRIPTOR, try_lock
 from agent_layer.settings import Settings, load_settings
 from agent_layer.shipper.lifecycle import ShipperLoop
@@ -39,7 +40,7 @@ def _take_over() -> int:
 
 
 def _lock(settings: Settings) -> int | None:
-    settings.log_dir.mkdir(parents=True, exist_ok=True)
+    make_private(settings.log_dir)
     lock = try_lock(settings.log_dir / "shipper.lock")
     return None if lock is None else _signed(lock)
 

@@ -7,6 +7,7 @@ from asyncio.subprocess import PIPE, Process
 from contextlib import suppress
 from pathlib import Path
 
+from agent_layer.infra import make_private
 from agent_layer.infra.processes import read_pulse, supervised_command
 from agent_layer.schema import new_id
 from agent_layer.settings import program_environment
@@ -69,7 +70,7 @@ def _inherited() -> dict[str, str]:
 
 def _new_pulse_file(spec: WorkerSpec) -> Path:
     directory = Path(spec.variables["AGENT_LAYER_DIR"]) / "pulses"
-    directory.mkdir(parents=True, exist_ok=True)
+    make_private(directory)
     return directory / new_id()
 
 

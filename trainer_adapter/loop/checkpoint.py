@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from agent_layer.infra import make_private
 from agent_layer.schema import Record
 from agent_layer.settings import Settings
 
@@ -55,7 +56,8 @@ class CheckpointDirectory:
         """
         pending, final = self._directory / "pending", self._directory / f"step-{cursor.step:06d}"
         shutil.rmtree(pending, ignore_errors=True)
-        pending.mkdir(parents=True)
+        make_private(pending.parent)
+        pending.mkdir(mode=0o700)
         write(pending)
         (pending / _CURSOR).write_bytes(msgspec.json.encode(cursor))
         _sync_tree(pending)
@@ -146,8 +148,8 @@ def progress_path(settings: Settings, run: str) -> Path:
 
 def append_progress(path: Path, progress: StepProgress) -> None:
     """Append one line, in one write."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    make_private(path.parent)
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
         os.write(descriptor, msgspec.json.encode(progress) + b"\n")
     finally:

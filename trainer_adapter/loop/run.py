@@ -10,6 +10,7 @@ import msgspec
 
 from agent_layer.dispatcher import Dispatcher, read_tasks
 from agent_layer.errors import BadInputError
+from agent_layer.infra import make_private
 from agent_layer.infra.redis import open_redis
 from agent_layer.recorder import open_recorder
 from agent_layer.schema import Task
@@ -96,7 +97,7 @@ def stop_on_signals(
 def _only_trainer(settings: Settings, run: str) -> Generator[None]:
     """Hold the lock of the run on this machine; the kernel releases it when the trainer dies."""
     path = settings.dir / "runs" / run / "trainer.lock"
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_private(path.parent)
     with path.open("w") as file:
         try:
             flock(file, LOCK_EX | LOCK_NB)

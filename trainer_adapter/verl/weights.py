@@ -19,6 +19,7 @@ from torch import Tensor
 
 from agent_layer.engines import Engine, EngineControl, EngineRegistry, get_policy, newest_policy, register_policy
 from agent_layer.errors import AgentLayerError, EngineError, UnreachableError
+from agent_layer.infra import make_private
 from agent_layer.infra.redis import Keys
 from agent_layer.recorder import Recorder
 from agent_layer.schema import PolicyVersion
@@ -150,7 +151,8 @@ def write_weights(directory: Path, tensors: Iterable[tuple[str, Tensor]], base: 
     """Write a loadable model directory, whole or not at all; return the hash of its weights file."""
     pending = directory.with_suffix(".pending")
     shutil.rmtree(pending, ignore_errors=True)
-    pending.mkdir(parents=True)
+    make_private(pending.parent)
+    pending.mkdir(mode=0o700)
     for file in base.iterdir():
         if file.is_file() and file.suffix not in _WEIGHT_SUFFIXES and not file.name.endswith(".index.json"):
             shutil.copy2(file, pending)

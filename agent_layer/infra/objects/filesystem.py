@@ -7,6 +7,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from agent_layer.errors import NotFoundError, UnreachableError
+from agent_layer.infra import make_private, open_private
 from agent_layer.infra.objects.base import ObjectEntry, ObjectStore
 from agent_layer.schema import new_id
 from agent_layer.settings import Settings
@@ -33,9 +34,9 @@ class DirectoryObjects:
         path = self._directory / key
         unfinished = path.with_name(f".{path.name}.{new_id()}")
         with self._translate_errors("store", key):
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_private(path.parent)
             try:
-                with unfinished.open("wb") as file:
+                with open(unfinished, "wb", opener=open_private) as file:
                     file.write(content)
                     file.flush()
                     os.fsync(file.fileno())

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from agent_layer.infra import make_private, open_private
 from agent_layer.infra.processes.reaper import die_with_parent
 
 GRACE_SECONDS = 10.0
@@ -73,8 +74,8 @@ def start_supervised(command: Sequence[str], variables: Mapping[str, str], log: 
         variables: added to this process's environment.
         log: file to which its output is appended.
     """
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("ab") as output:
+    make_private(log.parent)
+    with open(log, "ab", opener=open_private) as output:
         process = subprocess.Popen(
             supervised_command(command),
             env={**os.environ, **variables},

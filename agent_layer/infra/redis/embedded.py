@@ -23,6 +23,7 @@ from redis.exceptions import BusyLoadingError, RedisError
 from redis.retry import Retry
 
 from agent_layer.errors import BadInputError, UnreachableError
+from agent_layer.infra import make_private
 from agent_layer.infra.processes import Detached, share_lock, start_detached, try_lock
 from agent_layer.settings import Settings
 
@@ -37,7 +38,7 @@ def acquire_server(settings: Settings) -> Path:
     Raises: UnreachableError: it cannot be started or does not answer.
     """
     directory = settings.dir.absolute() / "redis"
-    _make_private(directory)
+    _make_own(directory)
     socket = socket_path(directory)
     with _locked(directory / "start.lock"):
         _hold(directory / "users.lock")
@@ -76,13 +77,13 @@ def socket_path(directory: Path) -> Path:
         return path
     name = blake2b(os.fsencode(directory), digest_size=8).hexdigest()
     short = Path(tempfile.gettempdir()) / f"agent-layer-{os.getuid()}-{name}"
-    _make_private(short)
+    _make_own(short)
     return short / "redis.sock"
 
 
-def _make_private(directory: Path) -> None:
+def _make_own(directory: Path) -> None:
     try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(directory)
     except OSError as error:
         raise BadInputError(
             f"directory {directory}: expected to be made or there, found {error.strerror!r}; choose another --dir"
