@@ -75,7 +75,7 @@ def describe_error(error: BaseException) -> str:
         text = f"{type(error).__name__}: {error}"
     except Exception:  # noqa: BLE001  # its __str__ is foreign code
         text = type(error).__name__
-    return _SCRUBBER.scrub(text.encode("utf-8", "backslashreplace")).decode()[:_LONGEST_ERROR]
+    return _SCRUBBER.scrub_text(text)[:_LONGEST_ERROR]
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

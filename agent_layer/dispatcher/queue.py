@@ -13,6 +13,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TypeAlias, cast
 
+import msgspec
 from redis import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
@@ -22,6 +23,7 @@ from agent_layer.dispatcher.scripts import Refusal, Scripts
 from agent_layer.errors import BadInputError, LeaseLostError
 from agent_layer.infra import batched
 from agent_layer.infra.redis import Keys
+from agent_layer.recorder import KeyScrubber
 from agent_layer.schema import Cause, Outcome
 from agent_layer.settings import Settings
 
@@ -49,6 +51,7 @@ class WorkerQueue:
         self.settings = settings
         self._scripts = Scripts(redis, keys, settings)
         self._jitter = jitter
+        self._scrubber = KeyScrubber(settings.secrets)
 
     def claim(
         self, worker: str, num: int, capabilities: Iterable[str] = (), *, run: str = "", wait_seconds: float = 0.0
@@ -124,8 +127,14 @@ class WorkerQueue:
         """End leases, many in one step; return None where the report was accepted.
 
         The same report may come twice. An error names the lease that holds the rollout; the refused attempt is void.
+        Errors of agents are queued without keys of operators and rollouts.
         """
+        reports = [self.mask_keys(report) for report in reports]
         return [error for page in batched(reports, _ROWS_PER_CALL) for error in self._settle(page)]
+
+    def mask_keys(self, report: Report) -> Report:
+        """Return the report as logs and the queue may show it."""
+        return msgspec.structs.replace(report, error=self._scrubber.scrub_text(report.error))
 
     def commit(self, lease: Lease, outcome: Outcome) -> None:
         """Accept a sealed attempt, once and for all.
@@ -171,7 +180,8 @@ class WorkerQueue:
     def _pass_over(self, unreadable: Sequence[tuple[Holding, str]]) -> None:
         """Leave tasks of a later version to newer workers; a task that no worker can read fails in the end."""
         reports: list[Report] = []
-        for held, why in unreadable:
+        for held, quoting in unreadable:
+            why = self._scrubber.scrub_text(quoting)
             _log.warning("task cannot be read by this version rollout=%s error=%s", held.rollout_id, why)
             ending: LeaseEnding = "release" if held.checkpoint or held.attempt < _MOST_PASSES else "retry"
             reports.append(Report(lease=held, ending=ending, error=f"infra: this version cannot read the task: {why}"))

@@ -72,8 +72,7 @@ class Recorder:
         self._ship = ship
         self._quota = Quota(self._directory, settings.log_quota_bytes)
         self._redact = load_redaction(settings.redact)
-        keys = (settings.api_key, settings.ingest_key, settings.metrics_key, *settings.former_keys)
-        self._scrubber = KeyScrubber([key for key in keys if key])
+        self._scrubber = KeyScrubber(settings.secrets)
         self._begin()
         register_forkable(self)
 

@@ -34,3 +34,11 @@ class KeyScrubber:
             if key in content:
                 content = content.replace(key, b"*" * len(key))
         return content
+
+    def scrub_text(self, text: str) -> str:
+        """Return a text with its keys masked, also one whose end was cut off with the text."""
+        content = self.scrub(text.encode("utf-8", "backslashreplace"))
+        for key in self._operators:
+            num_left = next((num for num in range(len(key) - 1, _SHORTEST - 1, -1) if content.endswith(key[:num])), 0)
+            content = content[: len(content) - num_left] + b"*" * num_left
+        return content.decode()

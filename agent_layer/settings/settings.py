@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Literal, Self
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from pydantic import AliasChoices, Field, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -281,6 +281,13 @@ class Settings(BaseSettings):
     def former_keys(self) -> list[str]:
         """Entries of ``former_api_keys``."""
         return [key.strip() for key in (self.former_api_keys or "").split(",") if key.strip()]
+
+    @cached_property
+    def secrets(self) -> list[str]:
+        """Keys and passwords among the settings; no record, error or log may contain them."""
+        password = urlsplit(self.redis_url or "").password
+        named = (self.api_key, self.ingest_key, self.metrics_key, self.provider_key, password and unquote(password))
+        return [secret for secret in (*named, *self.former_keys) if secret]
 
     @cached_property
     def host(self) -> str:

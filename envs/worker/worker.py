@@ -169,6 +169,7 @@ class Worker:
 
     async def _report(self, report: Report) -> bool:
         """Report how a lease ended; whether the report was accepted."""
+        report = self._queue.mask_keys(report)
         refusal = await self._reporter.settle(report)
         if refusal is not None:
             _log.warning("report refused error=%s", refusal)

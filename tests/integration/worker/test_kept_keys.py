@@ -54,6 +54,34 @@ async def test_no_key_is_in_any_log_or_object(harness, task, until):
     assert not [key for key in keys if key.encode() in stored]
 
 
+def test_a_key_that_was_cut_off_with_its_text_is_covered():
+    scrubber = KeyScrubber(["operator-key"])
+
+    assert scrubber.scrub_text("it is operator-key, or operator-k") == "it is ************, or **********"
+    assert scrubber.scrub_text("to operate") == "to operate"
+
+
+async def test_no_key_is_in_the_queue_the_dead_list_or_the_log_of_the_worker(harness, redis, task, caplog):
+    secret = harness.settings.api_key
+
+    async def leak(_view, rollout):
+        raise ValueError(f"{rollout.api_key} and {secret}")
+
+    await harness.run(leak, task("raising"))
+
+    errors = [error for state in harness.dispatcher.dead() for error in state.errors]
+    assert errors
+    assert all("ValueError: ****" in error for error in errors)
+    assert "ValueError: ****" in caplog.text
+    assert secret not in caplog.text
+    kept = [redis.dump(key) for key in redis.scan_iter(match=f"al:{{{harness.settings.namespace}}}:*")]
+    hashes = [
+        redis.hgetall(key) for key in redis.scan_iter(match=f"al:{{{harness.settings.namespace}}}:q*", _type="hash")
+    ]
+    assert hashes
+    assert secret.encode() not in b"".join(kept) + repr(hashes).encode()
+
+
 def read_all(harness):
     """Yield every record of the segments, and every file outside Redis."""
     store = harness.store
