@@ -15,6 +15,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from agent_layer.errors import BadInputError
 from agent_layer.schema import check_name
+from agent_layer.schema.wire import MAX_LEASE_SECONDS
 
 _LARGEST = 1e15
 """Largest number that a setting may have."""
@@ -118,7 +119,7 @@ class Settings(BaseSettings):
     retry_seconds: float = 30.0
     """How long a failing object store or Redis is retried before an error."""
 
-    lease_seconds: float = Field(default=20.0, gt=0)
+    lease_seconds: float = Field(default=20.0, gt=0, le=MAX_LEASE_SECONDS)
     """Seconds without a heartbeat after which the rollouts of a worker go to other workers."""
     heartbeat_seconds: float = Field(default=10.0, gt=0)
     """Interval of heartbeats; at most half of ``lease_seconds``."""

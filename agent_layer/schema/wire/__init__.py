@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         KEY_PREFIX as KEY_PREFIX,
     )
     from agent_layer.schema.wire.gateway_api import MARK_ROLLOUT as MARK_ROLLOUT
+    from agent_layer.schema.wire.gateway_api import MAX_LEASE_SECONDS as MAX_LEASE_SECONDS
     from agent_layer.schema.wire.gateway_api import OPEN_ROLLOUT as OPEN_ROLLOUT
     from agent_layer.schema.wire.gateway_api import PAUSE_ROLLOUT as PAUSE_ROLLOUT
     from agent_layer.schema.wire.gateway_api import RENEW_ROLLOUTS as RENEW_ROLLOUTS
@@ -100,6 +101,7 @@ else:
                 "CLOSE_ROLLOUT",
                 "END_ROLLOUT",
                 "MARK_ROLLOUT",
+                "MAX_LEASE_SECONDS",
                 "OPEN_ROLLOUT",
                 "PAUSE_ROLLOUT",
                 "RENEW_ROLLOUTS",

@@ -3,7 +3,7 @@
 The server refuses fields that it does not know, because the client relies on them. A client ignores unknown fields.
 """
 
-from typing import Final, Generic, Literal, TypeAlias, TypeVar
+from typing import Annotated, Final, Generic, Literal, TypeAlias, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -25,6 +25,9 @@ A = TypeVar("A", bound=msgspec.Struct)
 
 EndStatus: TypeAlias = Literal["completed", "truncated", "failed", "cancelled", "lost", "dead"]
 """Statuses with which a rollout can be ended."""
+MAX_LEASE_SECONDS: Final = 86_400
+"""Longest lease, a day: a worker that died is noticed by then."""
+LeaseSeconds: TypeAlias = Annotated[float, msgspec.Meta(gt=0, le=MAX_LEASE_SECONDS)]
 KEY_PREFIX: Final = "alrk_"
 """Prefix of the keys of rollouts, by which they are found and removed from records."""
 
@@ -67,7 +70,7 @@ class OpenRequest(_Request, frozen=True, kw_only=True):
     env: str | None = None
     """Name of the environment."""
     env_version: str | None = None
-    lease_seconds: float | None = None
+    lease_seconds: LeaseSeconds | None = None
     """Seconds until the key expires unless it is renewed; None: it is valid until the rollout is closed."""
     trace: TraceContext | None = None
     """Trace to which the attempt belongs."""
@@ -113,7 +116,7 @@ class RenewRequest(_Request, frozen=True, kw_only=True):
     """Body of POST /rollouts/renew: the keys of these attempts are valid for ``lease_seconds`` from now."""
 
     trajectory_ids: list[str]
-    lease_seconds: float
+    lease_seconds: LeaseSeconds
 
 
 class RenewedRollouts(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,11 +4,13 @@ import asyncio
 
 import pytest
 
+from agent_layer.errors import BadInputError
 from agent_layer.gateway.rollouts.counters import Counters
 from agent_layer.gateway.rollouts.registry import RolloutRegistry
 from agent_layer.gateway.rollouts.rollout import new_rollout
-from agent_layer.schema.rollout import Outcome
+from agent_layer.schema.rollout import AttemptStarted, Outcome
 from agent_layer.schema.wire.gateway_api import OpenRequest
+from agent_layer.settings import load_settings
 
 from ...clocks import SteppedClock
 
@@ -89,6 +91,27 @@ async def test_renewing_keeps_a_key_and_names_those_that_are_gone(gateway):
     gateway.clock.advance(10.0)
 
     assert (await gateway.chat(opened, "hello"))[0] == 200
+
+
+@pytest.mark.parametrize("seconds", [-5, 0, 1e308, 86_401])
+async def test_a_lease_without_a_sensible_end_is_refused_and_opens_nothing(gateway, seconds):
+    status, answer = await gateway.post("/rollouts", {"task_id": "t", "lease_seconds": seconds})
+
+    assert (status, gateway.log.of(AttemptStarted)) == (400, [])
+    assert "lease_seconds" in answer["error"]["message"]
+
+    opened = await gateway.open(lease_seconds=10.0)
+    asked = {"trajectory_ids": [opened["trajectory_id"]], "lease_seconds": seconds}
+    status, answer = await gateway.post("/rollouts/renew", asked)
+
+    assert status == 400
+    assert "lease_seconds" in answer["error"]["message"]
+
+
+@pytest.mark.parametrize("seconds", ["-5", "0", "1e308", "inf", "nan"])
+def test_a_lease_of_the_settings_without_a_sensible_end_is_refused(seconds):
+    with pytest.raises(BadInputError, match="lease_seconds"):
+        load_settings(lease_seconds=seconds)
 
 
 async def test_a_worker_writes_the_end_of_its_attempts_itself(gateway, until):
