@@ -81,7 +81,8 @@ class Dispatcher:
 
         Raises:
             BadInputError: a task cannot be queued; then none is queued.
-            BackPressureError: the queue is full; another call goes on where this one stopped.
+            BackPressureError: the queue is full; another call goes on where this one stopped. It says how many tasks
+                are queued, and so does UnreachableError.
         """
         changes: dict[str, str | int | None] = {"run": run, "group_size": group_size}
         changes = {name: value for name, value in changes.items() if value is not None}

@@ -174,6 +174,7 @@ class WorkerQueue:
         queue = self.keys.queue
         self.redis.zrem(queue("workers"), worker)
         self.redis.hdel(queue("worker"), worker)
+        self.redis.hdel(queue("claims"), worker)
         self.redis.srem(queue("draining"), worker)
         self.redis.unlink(queue("calls", worker))
 

@@ -11,7 +11,7 @@ from agent_layer.dispatcher.models import Beat, Beats, Claim, Holding, Lease, Re
 from agent_layer.dispatcher.tasks import num_launched
 from agent_layer.errors import CorruptRecordError
 from agent_layer.infra.redis import Keys, LuaScript
-from agent_layer.schema import Task, decode, encode
+from agent_layer.schema import Task, decode, encode, new_id
 from agent_layer.settings import Settings
 
 _LeaseFields: TypeAlias = tuple[bytes, bytes, int, bytes, bytes, int, bytes]
@@ -135,8 +135,11 @@ class Scripts:
         run: str,
         is_reaped: bool = False,
     ) -> Claim:
-        """Lease up to ``num`` rollouts of a run (empty: of any run); lease none while something is due to be reaped."""
-        arguments = [num, _ms(lease_seconds), worker, run, int(is_reaped), *capabilities]
+        """Lease up to ``num`` rollouts of a run (empty: of any run); lease none while something is due to be reaped.
+
+        The client repeats the call when its answer is lost; the script then returns the leases that it made before.
+        """
+        arguments = [num, _ms(lease_seconds), worker, run, int(is_reaped), new_id(), *capabilities]
         told = cast("_Leased | _NothingToLease | tuple[()]", self._claim(self._keys, arguments))
         if len(told) == 0:
             return Claim(leases=[], is_due=True)

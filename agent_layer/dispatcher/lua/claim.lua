@@ -1,14 +1,16 @@
 -- Lease rollouts: of the highest priority, then of the run whose turn it is, then what waited for the oldest policy
 -- version, which is trained first, then what comes first.
 --
--- ARGV: num, lease_ms, worker, run or '' for any, 1 where reap.lua was just called, then what the worker is capable of.
+-- ARGV: num, lease_ms, worker, run or '' for any, 1 where reap.lua was just called, id of this claim, then what the
+-- worker is capable of. A claim that is repeated with its id, because its answer was lost, returns the same leases.
 -- Returns {leases}; or {} when reap.lua is to be called first; or, where there is nothing to lease, {{}, newest id of the
 -- wake stream, ms until a back-off or a lease ends, or -1 when there is neither}. A lease is {rollout_id, token, attempt,
 -- group_id, task, ms in the queue, checkpoint or ''}.
 
 local NUM, WORKER, RUN, IS_REAPED = tonumber(ARGV[1]), ARGV[3], ARGV[4], ARGV[5] == '1'
 local capable, newest, shares, paused = {}, {}, {}, {}
-for at = 6, #ARGV do
+local CLAIM_ID = ARGV[6]
+for at = 7, #ARGV do
   capable[ARGV[at]] = true
 end
 
@@ -208,6 +210,36 @@ local function lapses_at(set)
   return at > clock.away and math.max(at, clock.truce) or at
 end
 
+-- The lease that an earlier try of this claim made; nil where it has ended.
+local function lease_again(rollout, token)
+  local group, status, queued_at, attempts, checkpoint, held =
+    unpack(redis.call('HMGET', key('r', rollout), 'group', 'status', 'queued_at', 'attempts', 'checkpoint', 'token'))
+  if holds(token, held) and status == 'leased' then
+    return { rollout, token, attempts - 1, group, task_of(group), NOW - queued_at, checkpoint or '' }
+  end
+end
+
+-- The leases that an earlier try of this claim made.
+local function repeat_claim()
+  local made, again = cjson.decode(redis.call('HGET', key('claims'), WORKER) or '[]'), {}
+  for at = 2, made[1] == CLAIM_ID and #made or 0, 2 do
+    again[#again + 1] = lease_again(made[at], made[at + 1])
+  end
+  return again
+end
+
+local function remember_claim(leases)
+  local made = { CLAIM_ID }
+  for _, one in ipairs(leases) do
+    made[#made + 1], made[#made + 2] = one[1], one[2]
+  end
+  redis.call('HSET', key('claims'), WORKER, cjson.encode(made))
+end
+
+local again = repeat_claim()
+if #again > 0 then
+  return { again }
+end
 local due = math.min(first_at('delayed'), lapses_at('leases'))
 if not IS_REAPED and math.min(due, lapses_at('parting')) <= NOW then
   return {}
@@ -234,6 +266,7 @@ for taken = 1, NUM do
 end
 write_down(heads)
 if #leases > 0 then
+  remember_claim(leases)
   return { leases }
 end
 local woken = redis.call('XREVRANGE', key('wake'), '+', '-', 'COUNT', 1)[1]

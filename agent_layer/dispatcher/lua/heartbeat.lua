@@ -29,6 +29,7 @@ local silent = redis.call('ZRANGEBYSCORE', key('workers'), '-inf', NOW - KEEP_SE
 for _, worker in ipairs(silent) do
   redis.call('ZREM', key('workers'), worker)
   redis.call('HDEL', key('worker'), worker)
+  redis.call('HDEL', key('claims'), worker)
   redis.call('SREM', key('draining'), worker)
 end
 redis.call('ZADD', key('workers'), NOW, WORKER)

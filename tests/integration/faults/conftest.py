@@ -7,6 +7,7 @@ import socket
 import threading
 import urllib.request
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -138,6 +139,9 @@ class Proxy:
         self.num_spoiled = 0
         self.num_spoils_left: int | None = None
         """Of the mood; None: no end."""
+        self.spoils_after = b""
+        """What a request must contain so that its answer is lost."""
+        self._is_asked = False
         self.target = target
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
@@ -161,7 +165,7 @@ class Proxy:
         with client:
             first = client.recv(65536)
             self.heads.append(first)
-            if self.mood == "garbles" or not self._spoils():
+            if self.mood in ("garbles", "loses") or not self._spoils():
                 self._forward(client, first)
             elif self.mood == "hangs":
                 self._stop.wait(30)
@@ -186,15 +190,25 @@ class Proxy:
 
     def _forward(self, client: socket.socket, first: bytes) -> None:
         with socket.create_connection(self.target) as server:
-            server.sendall(self._passed(first))
-            back = threading.Thread(target=_pump, args=(server, client, self._passed), daemon=True)
+            server.sendall(self._asked(first))
+            back = threading.Thread(target=_pump, args=(server, client, partial(self._answered, client)), daemon=True)
             back.start()
-            _pump(client, server, self._passed)
+            _pump(client, server, self._asked)
             back.join()
 
     def _passed(self, content: bytes) -> bytes:
         is_spoilt = self.mood == "garbles" and b"payload" in content and self._spoils()
         return content.replace(b"payload", b"PAYLOAD") if is_spoilt else content
+
+    def _asked(self, content: bytes) -> bytes:
+        self._is_asked = self.spoils_after in content
+        return self._passed(content)
+
+    def _answered(self, client: socket.socket, content: bytes) -> bytes:
+        if self.mood == "loses" and self._is_asked and self._spoils():
+            client.shutdown(socket.SHUT_RDWR)
+            raise ConnectionError
+        return self._passed(content)
 
 
 def _pump(source: socket.socket, drain: socket.socket, passed) -> None:
