@@ -135,6 +135,8 @@ def _remedy(error: Exception) -> str:
         return "AWS_CA_BUNDLE, the certificate of the server's authority"
     if _code(error) in _STALE:
         return "the credentials, which have expired"
+    if _code(error) == "NoSuchBucket":
+        return "AGENT_LAYER_OBJECTS_URL, or create the bucket"
     return "AGENT_LAYER_OBJECTS_URL, AWS_ENDPOINT_URL_S3 and the credentials"
 
 

@@ -95,6 +95,19 @@ def test_a_file_that_is_not_there_is_one_sentence(agent_layer, tmp_path):
     assert "expected a readable file" in err
 
 
+def test_a_missing_bucket_is_named_before_anything_is_written(agent_layer, log, settings, s3_endpoint, monkeypatch):
+    monkeypatch.setenv("AGENT_LAYER_OBJECTS_URL", "s3://no-such-bucket/prefix")
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", s3_endpoint)
+
+    status, out, err = agent_layer("store", "import", log(TALK))
+
+    assert (status, out) == (2, "")
+    assert "object store s3://no-such-bucket/prefix" in err
+    assert "create the bucket" in err
+    assert len(err.splitlines()) == 1
+    assert not [path for path in settings.log_dir.glob("*-*") if path.stat().st_size]
+
+
 def test_what_was_imported_can_be_exported(agent_layer, log, tmp_path):
     agent_layer("store", "import", log(TALK))
 
