@@ -10,7 +10,7 @@ from agent_layer.dispatcher.scripts import Scripts
 from agent_layer.dispatcher.submission import add_groups
 from agent_layer.errors import CorruptRecordError, NotFoundError
 from agent_layer.infra import batched
-from agent_layer.schema import content_hash
+from agent_layer.schema import FINAL_STATUSES, content_hash
 
 _ROWS_PER_CALL = 256
 """Rollouts that one script call moves, so that no call holds up the server for long."""
@@ -28,6 +28,9 @@ def retry_dead(scripts: Scripts, rollout_ids: Sequence[str]) -> list[str]:
             )
     answers = [answer for page in batched(dead, _ROWS_PER_CALL) for answer in scripts.retry_dead(page)]
     in_place = [state.group_id for state, answer in zip(dead.values(), answers, strict=True) if answer == ""]
+    # dead a moment ago: this call's first try did it, and its answer was lost; or another caller did
+    lost = [rollout_id for rollout_id, answer in zip(dead, answers, strict=True) if answer == "unknown"]
+    in_place += [state.group_id for state in inspector.rollouts_of(iter(lost)) if state.status not in FINAL_STATUSES]
     decided: dict[str, list[RolloutState]] = {}
     for state, answer in zip(dead.values(), answers, strict=True):
         if answer == "closed":

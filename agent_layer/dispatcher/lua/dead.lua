@@ -1,8 +1,7 @@
 -- Try dead rollouts again where their group is still open, or forget them.
 --
 -- ARGV: 'retry' or 'drop', then rollout ids.
--- Returns per rollout '' (done, also by an earlier try whose answer was lost), 'closed' (its group is: only a new group
--- can try it again) or 'unknown'.
+-- Returns per rollout '' (done), 'closed' (its group is: only a new group can try it again) or 'unknown'.
 
 local function retry(rollout, r)
   local group, run, ready, score = unpack(redis.call('HMGET', r, 'group', 'run', 'ready', 'score'))
@@ -29,17 +28,10 @@ local function drop(rollout, r)
   return ''
 end
 
--- Whether a rollout that is not dead is tried again already.
-local function is_tried(r)
-  local status = redis.call('HGET', r, 'status')
-  return status and not FINAL[status]
-end
-
 local apply, answers = ARGV[1] == 'retry' and retry or drop, {}
 for at = 2, #ARGV do
   local is_dead = redis.call('ZSCORE', key('dead'), ARGV[at])
-  local r = key('r', ARGV[at])
-  answers[#answers + 1] = is_dead and apply(ARGV[at], r) or ARGV[1] == 'retry' and is_tried(r) and '' or 'unknown'
+  answers[#answers + 1] = is_dead and apply(ARGV[at], key('r', ARGV[at])) or 'unknown'
 end
 wake()
 write_books({})
