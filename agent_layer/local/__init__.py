@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from agent_layer.lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from agent_layer.local.compactor import run_compactor as run_compactor
     from agent_layer.local.gateway_processes import GatewayProcesses as GatewayProcesses
     from agent_layer.local.providers import run_provider_proxy as run_provider_proxy
     from agent_layer.local.stack import (
@@ -24,6 +25,7 @@ else:
     __getattr__ = lazy_exports(
         __name__,
         {
+            "agent_layer.local.compactor": ("run_compactor",),
             "agent_layer.local.gateway_processes": ("GatewayProcesses",),
             "agent_layer.local.providers": ("run_provider_proxy",),
             "agent_layer.local.stack": (

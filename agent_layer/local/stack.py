@@ -14,6 +14,7 @@ from agent_layer.engines import Engine, register_engine, remove_ended_engines
 from agent_layer.errors import BadInputError, EngineError, UnreachableError
 from agent_layer.infra.processes import SupervisedProcess, free_port, is_free, is_responding, start_supervised
 from agent_layer.infra.redis import open_redis
+from agent_layer.local.compactor import run_compactor
 from agent_layer.local.providers import run_provider_proxy
 from agent_layer.local.vllm import VllmServer
 from agent_layer.settings import Settings
@@ -81,6 +82,7 @@ def run_stack(
         settings = cleanup.enter_context(run_provider_proxy(settings))
         settings, processes["gateway"] = start_gateway(settings, port)
         cleanup.callback(processes["gateway"].stop)
+        cleanup.enter_context(run_compactor(settings))
         yield Stack(settings=settings, engine=known, processes=processes)
 
 

@@ -114,6 +114,14 @@ class Settings(BaseSettings):
     """Larger messages and states become objects of their own, which are read on request only."""
     media_blob_bytes: int = Field(default=4 << 10, ge=1)
     """The same for images and other media; smaller ones are cheaper beside the steps than as objects."""
+    compact_seconds: float = 60.0
+    """Interval at which ``up``, ``serve`` and ``demo`` look for small segments to merge in the background; 0: never."""
+    compact_segments: int = Field(default=256, ge=2)
+    """New segments since the last merge that start the next one."""
+    compact_bytes: int = Field(default=256 << 20, ge=1)
+    """Most bytes that one background merge reads; the next one goes on."""
+    compact_load: float = Field(default=2.0, gt=0)
+    """Load average of the last minute, per core, above which background merges pause."""
     flush_seconds: float = 30.0
     connect_seconds: float = 5.0
     retry_seconds: float = 30.0

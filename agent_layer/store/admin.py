@@ -1,5 +1,6 @@
 """Maintenance of a store: delete, expire, check, compact, collect garbage, rebuild and offload the index."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Unpack, cast
 
@@ -46,12 +47,19 @@ class StoreAdmin:
         only_dead: bool = False,
         dry_run: bool = False,
         progress: Progress | None = None,
+        is_stopped: Callable[[], bool] = lambda: False,
     ) -> CompactionReport:
         """Remove unreferenced blobs, merge small segments, rewrite those with deleted bytes; see ``compaction``."""
         if not dry_run:
             remove_unneeded(self._redis, self._keys, self._objects)
         return compact(
-            self._index, self._objects, limits=limits, only_dead=only_dead, dry_run=dry_run, progress=progress
+            self._index,
+            self._objects,
+            limits=limits,
+            only_dead=only_dead,
+            dry_run=dry_run,
+            progress=progress,
+            is_stopped=is_stopped,
         )
 
     def collect_garbage(

@@ -13,7 +13,7 @@ from agent_layer.errors import BadInputError, EngineError
 from agent_layer.gateway import listen, serve_gateway
 from agent_layer.infra.processes import reachable_host
 from agent_layer.infra.redis import open_redis
-from agent_layer.local import GatewayProcesses, ensure_api_key, run_provider_proxy, shell_exports
+from agent_layer.local import GatewayProcesses, ensure_api_key, run_compactor, run_provider_proxy, shell_exports
 from agent_layer.recorder import ensure_shipper
 from agent_layer.settings import Settings
 
@@ -35,7 +35,7 @@ def serve(
     settings = ensure_api_key(context.obj).model_copy(update={name: value for name, value in asked.items() if value})
     _know_engines(settings)
     ensure_shipper(settings)  # for logs of processes that were killed
-    with run_provider_proxy(settings) as found:
+    with run_provider_proxy(settings) as found, run_compactor(found):
         if processes > 1:
             _serve_processes(found, host, port, processes)
         else:

@@ -7,7 +7,7 @@ in between, the next run finishes the work; until then some records are stored t
 
 import logging
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import cast
 
@@ -21,7 +21,7 @@ from agent_layer.store.index import Index, apply_tombstones, commit_segments
 from agent_layer.store.maintenance.audit import Finding
 from agent_layer.store.maintenance.lock import MaintenanceLock, check_index_complete, maintenance_lock
 from agent_layer.store.maintenance.merge import BrokenSegmentError, Merger, Source, merge_sources, open_segment
-from agent_layer.store.maintenance.merge_plan import Limits, merged_name, needs_rewrite, plan_packs
+from agent_layer.store.maintenance.merge_plan import Limits, limit_packs, merged_name, needs_rewrite, plan_packs
 from agent_layer.store.maintenance.rebuild import Progress, index_segment, read_segment
 from agent_layer.store.maintenance.removal import find_successors, is_superseded, remove_segments
 from agent_layer.store.segments import (
@@ -51,6 +51,8 @@ class CompactionReport(msgspec.Struct, frozen=True, kw_only=True):
     num_made: int = 0
     bytes_removed: int = 0
     bytes_made: int = 0
+    num_deferred: int = 0
+    """Segments that a later run merges, because this one reached its limit or was stopped."""
     num_left: int = 0
     """Segments with deleted bytes that could not be, or need not yet be, rewritten."""
     findings: list[Finding] = []
@@ -58,7 +60,7 @@ class CompactionReport(msgspec.Struct, frozen=True, kw_only=True):
     dry_run: bool = False
 
 
-def compact(
+def compact(  # noqa: PLR0913  # what a run is limited by, and who hears of it
     index: Index,
     objects: ObjectStore,
     *,
@@ -66,6 +68,7 @@ def compact(
     only_dead: bool = False,
     dry_run: bool = False,
     progress: Progress | None = None,
+    is_stopped: Callable[[], bool] = lambda: False,
 ) -> CompactionReport:
     """Merge small segments, and rewrite those with deleted bytes.
 
@@ -76,6 +79,7 @@ def compact(
         only_dead: rewrite every segment with deleted bytes now, and no other.
         dry_run: only report how much there is to do.
         progress: called with (segments done, segments to do).
+        is_stopped: asked before each new segment; True ends the run, and a later one goes on.
 
     Raises:
         BadInputError: a rebuild of the index is running or was stopped.
@@ -85,7 +89,8 @@ def compact(
     check_index_complete(index.redis, index.keys)
     limits = limits or Limits()
     with maintenance_lock(index.redis, index.keys, limits.wait_seconds, limits.turn_seconds) as lock:
-        return _Compaction(index, objects, limits, lock).run(only_dead=only_dead, dry_run=dry_run, progress=progress)
+        run = _Compaction(index, objects, limits, lock)
+        return run.run(only_dead=only_dead, dry_run=dry_run, progress=progress, is_stopped=is_stopped)
 
 
 class _Compaction:
@@ -100,16 +105,23 @@ class _Compaction:
         self._removed: dict[str, int] = {}
         self._made: list[int] = []
 
-    def run(self, *, only_dead: bool, dry_run: bool, progress: Progress | None) -> CompactionReport:
+    def run(
+        self, *, only_dead: bool, dry_run: bool, progress: Progress | None, is_stopped: Callable[[], bool]
+    ) -> CompactionReport:
         num_segments = self._redis.hlen(self._keys.segments)
         if not dry_run:
             self._finish_earlier_run()
         sizes = self._read_sizes()
         noted = self._noted().intersection(sizes)
         due = noted if only_dead else self._find_due(noted, sizes)
-        packs = plan_packs({name: sizes[name] for name in due} if only_dead else sizes, due, self._limits, time.time())
+        planned = plan_packs(
+            {name: sizes[name] for name in due} if only_dead else sizes, due, self._limits, time.time()
+        )
+        packs = limit_packs(planned, sizes, self._limits.most_bytes)
         num_done, num_all = 0, sum(map(len, packs))
         for pack in packs:
+            if is_stopped():
+                break
             if not dry_run:
                 self._merge(pack, sizes, due)
             num_done += len(pack)
@@ -123,6 +135,7 @@ class _Compaction:
             if dry_run
             else sum(self._removed.values()),
             bytes_made=sum(self._made),
+            num_deferred=sum(map(len, planned)) - num_done,
             num_left=self._redis.scard(self._keys.rewrite),
             findings=list(self._findings.values()),
             dry_run=dry_run,

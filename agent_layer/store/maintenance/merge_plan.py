@@ -1,8 +1,9 @@
 """Plans which small segments of a day are merged (pure)."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
+from itertools import accumulate
 
 import msgspec
 
@@ -24,6 +25,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Segments below this size are merged with others."""
     target_bytes: int = 64 << 20
     """Largest total size of the sources of one segment. A larger segment may only be rewritten alone."""
+    most_bytes: int | None = None
+    """Largest total size of the sources of one run, which merges at least one pack; None: no limit."""
     least_age_seconds: float = 60.0
     """Younger segments stay, unless they hold deleted bytes."""
     live_share: float = 0.5
@@ -54,6 +57,14 @@ def plan_packs(sizes: Mapping[str, int], due: Collection[str], limits: Limits, n
             days[day_of(name)].append(name)
     packs = (pack for day in sorted(days) for pack in _fill(days[day], sizes, limits.target_bytes))
     return [worth for pack in packs if (worth := _worth_merging(pack, sizes, due))]
+
+
+def limit_packs(packs: Sequence[list[str]], sizes: Mapping[str, int], most_bytes: int | None) -> list[list[str]]:
+    """Return the first packs, up to a total size; at least one, so that every run gets on."""
+    if most_bytes is None:
+        return list(packs)
+    totals = accumulate(sum(sizes[name] for name in pack) for pack in packs)
+    return [pack for at, (pack, total) in enumerate(zip(packs, totals, strict=True)) if at == 0 or total <= most_bytes]
 
 
 def needs_rewrite(sizes: Mapping[str, int], deaths: Mapping[str, float], limits: Limits, now: float) -> bool:
