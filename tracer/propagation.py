@@ -43,6 +43,7 @@ def rollout_variables(rollout: Rollout) -> dict[str, str]:
         return variables
     return variables | {
         "OPENAI_BASE_URL": rollout.base_url,
+        "OPENAI_API_BASE": rollout.base_url,  # LlamaIndex and older LiteLLM read only this name
         "OPENAI_API_KEY": rollout.api_key,
         "ANTHROPIC_BASE_URL": rollout.base_url.removesuffix("/v1"),
         "ANTHROPIC_API_KEY": rollout.api_key,

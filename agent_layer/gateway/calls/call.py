@@ -57,6 +57,8 @@ class Ending(msgspec.Struct, frozen=True):
 NOT_APPLIED: Final = "not_applied"
 """Finding of a field that was asked and that nothing applied: its name follows."""
 _LONGEST_NAME, _MOST_NAMES = 64, 8
+RAW_LOGPROBS: Final = "raw_logprobs"
+"""Finding of log-probabilities before the temperature, which is not 1: the step cannot be trained on."""
 CUT_OFF: Final = Ending("aborted", error="the call was cut off")
 
 
@@ -248,9 +250,17 @@ class ModelCall:
             sampling_asked=request.sampling_asked,
             sampling_applied=route.sampling,
             temperature=float(temperature) if isinstance(temperature, int | float) else None,
-            findings=[f"{NOT_APPLIED}:{name[:_LONGEST_NAME]}" for name in request.not_applied[:_MOST_NAMES]],
+            findings=self._find_at_start(),
             **msgspec.structs.asdict(route.recorded),
         )
+
+    def _find_at_start(self) -> list[str]:
+        """What keeps the call from being what was asked, or from being trained on."""
+        parsed, route = self.parsed, self.route
+        names = [f"{NOT_APPLIED}:{name[:_LONGEST_NAME]}" for name in parsed.request.not_applied[:_MOST_NAMES]]
+        is_scaled = route.sampling.get("temperature") not in (None, 1)
+        is_trained = route.engine is not None and read_role(parsed.headers) != "aux"
+        return [*names, RAW_LOGPROBS] if is_trained and is_scaled and route.recorded.logprobs_mode == "raw" else names
 
     def _complete(self, part: StepPart) -> StepPart:
         """Add what became of the call on its way: an external model, preemptions, another engine."""

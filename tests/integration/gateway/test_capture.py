@@ -1,5 +1,7 @@
 """What the engine sampled is recorded exactly, and the client gets what it asked for."""
 
+import asyncio
+
 import msgspec
 import pytest
 
@@ -214,3 +216,25 @@ async def test_the_trace_of_the_caller_is_kept(gateway):
     step = gateway.step(opened)
     assert (step.trace_id, step.span_id) == ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331")
     assert step.agent == "judge"
+
+
+@pytest.mark.parametrize(
+    ("fields", "headers", "findings"),
+    [
+        ({"temperature": 0.7}, {}, ["raw_logprobs"]),
+        ({"temperature": 1.0}, {}, []),
+        ({}, {}, []),
+        ({"temperature": 0.7}, {"x-agent-layer-role": "aux"}, []),
+    ],
+    ids=str,
+)
+async def test_raw_logprobs_at_another_temperature_than_1_are_a_finding(gateway, fields, headers, findings):
+    gateway.board.redis.hset(gateway.board.keys.engine(gateway.engine.url), "logprobs_mode", "raw")
+    opened = await gateway.open()
+
+    async with asyncio.timeout(60):
+        await gateway.chat(opened, "hi", headers=headers, **fields)
+        while gateway.step(opened).logprobs_mode != "raw":  # until the gateway has read the board
+            await gateway.chat(opened, "hi", headers=headers, **fields)
+
+    assert gateway.step(opened).findings == findings
