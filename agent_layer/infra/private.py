@@ -12,7 +12,8 @@ def make_private(directory: Path) -> None:
     Raises: OSError: it cannot be made.
     """
     if not directory.is_dir():
-        make_private(directory.parent)
+        if not directory.parent.exists():
+            make_private(directory.parent)
         directory.mkdir(mode=_DIRECTORY, exist_ok=True)
 
 

@@ -127,12 +127,13 @@ async def test_a_drained_engine_gets_no_calls_until_it_joins_again(gateway, seco
 
 
 async def test_an_engine_that_leaves_ends_its_calls(gateway, second, until):
-    second.token_seconds = 0.05
+    second.token_seconds = 2.0  # longer than it takes to leave, on any machine
     opened = await open_at(gateway, second)
     calling = asyncio.create_task(gateway.chat(opened, "hello"))
     await until(lambda: second.num_running)
 
     status, left = await gateway.post("/engines/leave", {"url": second.url})
+    second.token_seconds = 0.0
 
     assert (status, left["in_flight"]) == (200, 1)
     assert (await calling)[0] == 200
