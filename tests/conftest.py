@@ -46,10 +46,10 @@ asyncio.set_event_loop(None)
 
 @pytest.fixture(autouse=True, scope="session")
 def _clean_environment() -> Iterator[None]:
-    """Settings of the machine that runs the tests change nothing."""
+    """Settings of the machine that runs the tests change nothing, nor does the width that pytest-xdist sets."""
     with pytest.MonkeyPatch.context() as patch:
         for name in os.environ:
-            if name.startswith(("AGENT_LAYER_", "AWS_")):
+            if name.startswith(("AGENT_LAYER_", "AWS_")) or name in ("COLUMNS", "LINES"):
                 patch.delenv(name)
         yield
 

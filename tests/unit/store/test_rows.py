@@ -2,13 +2,12 @@
 
 import pytest
 
-from agent_layer.cli.ui import output
 from agent_layer.cli.ui.trajectory_text import print_rows
 
 
 @pytest.mark.parametrize("width", [60, 80, 120, 240])
 def test_a_page_of_trajectories_shows_whole_cells_and_names_what_it_has_no_room_for(monkeypatch, capsys, width):
-    monkeypatch.setattr(output, "_PIPE_WIDTH", width)
+    monkeypatch.setenv("COLUMNS", str(width))
     row = {
         "trajectory_id": "t" * 24,
         "run": "nightly",
