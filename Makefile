@@ -6,7 +6,8 @@ UV := $(BIN)/uv pip install --python $(BIN)/python
 # Where a CPU build of torch comes from, if pip does not find one by itself: TORCH_ARGS="--index-url …"
 TORCH_ARGS ?=
 STAMP := .venv/installed-$(shell cat pyproject.toml constraints-cpu.txt constraints-openai3.txt | cksum | cut -d' ' -f1)
-SERVERS := .venv/servers/installed-$(shell cat tests/makes/* | cksum | cut -d' ' -f1)
+SERVERS := .venv/servers/installed-$(shell cat tests/makes/*.* | cksum | cut -d' ' -f1)
+NODE := .venv/node/installed-$(shell cat tests/makes/node/* | cksum | cut -d' ' -f1)
 PEERS := .venv/peers/installed-$(shell cksum < tests/benchmarks/peers.txt | cut -d' ' -f1)
 LIGHTNING := .venv/lightning/installed-$(shell cksum < tests/benchmarks/lightning.txt | cut -d' ' -f1)
 DEMO_ARGS ?=
@@ -42,15 +43,23 @@ $(SERVERS): $(STAMP)
 	tests/makes/redis7.sh .venv/servers/redis7
 	touch $@
 
+# A machine without npm, or without its registry, costs only the tests of agents in JavaScript.
+$(NODE): $(STAMP)
+	rm -rf .venv/node
+	mkdir .venv/node
+	cp tests/makes/node/* .venv/node
+	command -v npm > /dev/null && npm ci --prefix .venv/node --ignore-scripts --no-audit --no-fund && touch $@ \
+	  || echo "no npm packages for tests: this machine has no npm, or it cannot fetch them"
+
 demo: setup ## train the guessing agent for real: LangGraph, vLLM, Redis, veRL (about 5 minutes; DEMO_ARGS="--seed 1")
 	$(BIN)/agent-layer demo $(DEMO_ARGS)
 
 # What measures durations runs first and alone; all else shares the machine, a file to a process.
-test: setup $(SERVERS) ## unit and integration tests, a smoke test of each make of server, a short main job
+test: setup $(SERVERS) $(NODE) ## unit and integration tests, a smoke test of each make of server, a short main job
 	$(BIN)/pytest -m serial --ignore tests/soak
 	$(BIN)/pytest -m 'not serial and not long' --ignore tests/soak $(PARALLEL)
 
-test-all: setup $(SERVERS) ## all tests: also all makes of servers, the soaks, long training runs, more examples of each property
+test-all: setup $(SERVERS) $(NODE) ## all tests: also all makes of servers, the soaks, long training runs, more examples of each property
 	$(BIN)/pytest -m serial --servers all
 	$(BIN)/pytest -m 'not serial' --servers all --hypothesis-profile long $(PARALLEL)
 

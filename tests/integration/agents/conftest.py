@@ -2,11 +2,13 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 
 from agent_layer.gateway.app import build_app
 from agent_layer.local.scripted.engine import ScriptedEngine
@@ -19,6 +21,8 @@ from tracer.transport.gateway_client import GatewayClient
 
 OPERATOR = "operator-key"
 PROGRAMS = Path(__file__).parent / "programs"
+NODE_PACKAGES = Path(sys.prefix) / "node" / "node_modules"
+"""Where 'make test' puts the libraries of agents in JavaScript."""
 
 
 def solve(asked):
@@ -42,13 +46,31 @@ def operator(settings):
 
 
 @pytest.fixture
-def gateway(operator, redis, engine, register_engine):
+def asked():
+    """Bodies of the questions that came to the gateway, as their client sent them."""
+    return []
+
+
+@pytest.fixture
+def gateway(operator, redis, engine, register_engine, asked):
     """Settings under which the gateway is found."""
     register_engine(engine, operator)
     log = Recorder(operator, lambda: ensure_shipper(operator))
-    with serve_in_thread(Served(build_app(operator, redis, log))) as served:
+    app = build_app(operator, redis, log)
+    app.middlewares.append(keep_questions(asked))
+    with serve_in_thread(Served(app)) as served:
         yield operator.model_copy(update={"gateway_url": served.url})
     log.close()
+
+
+def keep_questions(asked):
+    @web.middleware
+    async def keep(request, handler):
+        if request.path.startswith("/r/") and request.can_read_body:
+            asked.append(await request.json())
+        return await handler(request)
+
+    return keep
 
 
 class Served:
@@ -86,11 +108,18 @@ def rollout_variables(opened):
 
 
 def run_program(name, *arguments, directory, variables):
-    shell = ["sh"] if name.endswith(".sh") else [sys.executable]
+    program = PROGRAMS / name
+    match program.suffix:
+        case ".sh":
+            shell = ["sh"]
+        case ".mjs":
+            shell, program = ["node"], beside_packages(program, directory)
+        case _:
+            shell = [sys.executable]
     clean = {key: value for key, value in os.environ.items() if not key.startswith(("OPENAI_", "ANTHROPIC_"))}
     quiet = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "DSPY_CACHEDIR": str(directory), "HOME": str(directory)}
     done = subprocess.run(
-        [*shell, str(PROGRAMS / name), *arguments],
+        [*shell, str(program), *arguments],
         check=False,
         capture_output=True,
         text=True,
@@ -100,3 +129,11 @@ def run_program(name, *arguments, directory, variables):
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
+
+
+def beside_packages(program, directory):
+    """Copy a program to where node finds its libraries: in a folder beside it."""
+    if not shutil.which("node") or not NODE_PACKAGES.exists():
+        pytest.skip(f"no node on PATH, or no {NODE_PACKAGES}; 'make test' puts that there where npm is installed")
+    (directory / "node_modules").symlink_to(NODE_PACKAGES)
+    return Path(shutil.copy(program, directory))

@@ -57,6 +57,45 @@ def test_an_agent_with_a_tool_is_one_conversation_of_two_exact_steps(capture, en
     assert_continued(trajectory)
 
 
+def think_and_add(asked):
+    """Call the tool with a thought, a text, and spaces that no client would write."""
+    if asked.messages[-1]["role"] == "tool":
+        return {"reasoning": "done", "content": f"it is {asked.text}"}
+    call = {"id": "call-1", "type": "function", "function": {"name": "add", "arguments": ' {"b":2,\n "a": 40}'}}
+    return {"reasoning": "let me add", "content": "adding", "tool_calls": [call]}
+
+
+def are_threads(first, second):
+    return (first["thread"]["type"], second["thread"]["type"], len(second["messages"])) == ("create", "continue", 1)
+
+
+def are_references(first, second):
+    kinds = [item.get("type") for item in second["input"][len(first["input"]) :]]
+    return "item_reference" in kinds and "message" not in kinds
+
+
+@pytest.mark.parametrize("streamed", [[], ["stream"]], ids=["whole", "streamed"])
+@pytest.mark.parametrize(
+    ("program", "is_short"), [("anthropic_tools.mjs", are_threads), ("ai_sdk.mjs", are_references)]
+)
+def test_the_model_reads_all_that_an_agent_in_javascript_only_refers_to(
+    capture, engine, asked, program, is_short, streamed
+):
+    engine.script = think_and_add
+
+    output, trajectory = capture(program, *streamed)
+
+    assert output == "it is 42"
+    assert is_short(*asked)
+    assert_exact(trajectory, engine)
+    assert_used_the_tool(trajectory)
+    assert_continued(trajectory)
+    assert [step.findings for step in trajectory.steps] == [[], []]
+    for call in engine.calls:
+        assert call.body["messages"][0] == {"role": "system", "content": "Use your tools."}
+        assert [tool["function"]["name"] for tool in call.body["tools"]] == ["add"]
+
+
 def test_a_shell_script_with_curl_is_captured(capture, engine):
     _, trajectory = capture("curl.sh")
 

@@ -1,0 +1,23 @@
+// Anthropic's tool runner, which lets the server remember the conversation. With 'stream': streamed.
+
+import Anthropic from "@anthropic-ai/sdk";
+import { betaZodTool } from "@anthropic-ai/sdk/helpers/beta/zod";
+import { z } from "zod";
+
+const add = betaZodTool({
+  name: "add",
+  description: "Add two numbers.",
+  inputSchema: z.object({ a: z.number(), b: z.number() }),
+  run: ({ a, b }) => String(a + b),
+});
+
+const runner = new Anthropic().beta.messages.toolRunner({
+  model: "claude-any",
+  max_tokens: 100,
+  system: "Use your tools.",
+  messages: [{ role: "user", content: "what is 40 + 2" }],
+  tools: [add],
+  stream: process.argv.includes("stream"),
+});
+const answer = await runner.runUntilDone();
+console.log(answer.content.at(-1).text);
