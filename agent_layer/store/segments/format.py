@@ -219,7 +219,12 @@ def unpack(packed: bytes, size_bytes: int, subject: str) -> list[bytes]:
         raise CorruptRecordError(
             f"{subject}: expected {size_bytes} bytes with their checksum, found others; restore the object from a copy"
         )
-    return msgspec.msgpack.decode(zstandard.ZstdDecompressor().decompress(content), type=list[bytes])
+    try:
+        return msgspec.msgpack.decode(zstandard.ZstdDecompressor().decompress(content), type=list[bytes])
+    except (zstandard.ZstdError, msgspec.DecodeError) as error:
+        raise CorruptRecordError(
+            f"{subject}: expected packed records behind the checksum, found others ({error}); another program wrote it"
+        ) from error
 
 
 def salvage_segment(content: bytes, name: str) -> SealedSegment | None:
