@@ -49,18 +49,21 @@ if TYPE_CHECKING:
         Known as Known,
     )
     from agent_layer.dispatcher.tasks import (
+        PlacedTask as PlacedTask,
+    )
+    from agent_layer.dispatcher.tasks import (
         check_task,
         parse_tasks,
         read_tasks,
-    )
-    from agent_layer.dispatcher.tasks import (
-        line_places as line_places,
     )
     from agent_layer.dispatcher.tasks import (
         new_tasks as new_tasks,
     )
     from agent_layer.dispatcher.tasks import (
         num_launched as num_launched,
+    )
+    from agent_layer.dispatcher.tasks import (
+        read_placed_tasks as read_placed_tasks,
     )
 else:
     __getattr__ = lazy_exports(
@@ -100,8 +103,9 @@ else:
             ),
             "agent_layer.dispatcher.tasks": (
                 "Known",
+                "PlacedTask",
                 "check_task",
-                "line_places",
+                "read_placed_tasks",
                 "new_tasks",
                 "num_launched",
                 "parse_tasks",

@@ -6,7 +6,7 @@ A task that repeats an input of the same run and split is kept, left out or refu
 import codecs
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Literal, TypeAlias, cast
+from typing import Literal, NamedTuple, TypeAlias, cast
 
 import msgspec
 
@@ -76,9 +76,24 @@ class _TaskLine(_Strict, frozen=True):
     expected_seconds: float | None = None
     seed: int | None = None
     labels: dict[str, str] = {}
+    calls_optional: bool = False
+
+
+class PlacedTask(NamedTuple):
+    """A task, and the file and line that it comes from."""
+
+    task: Task
+    place: str
 
 
 def read_tasks(path: Path, *, run: str, split: Split = "train", group_size: int | None = None) -> list[Task]:
+    """Read a file of tasks; see ``read_placed_tasks``."""
+    return [one.task for one in read_placed_tasks(path, run=run, split=split, group_size=group_size)]
+
+
+def read_placed_tasks(
+    path: Path, *, run: str, split: Split = "train", group_size: int | None = None
+) -> list[PlacedTask]:
     """Read a file of tasks, one JSON object on each line.
 
     Args:
@@ -90,27 +105,23 @@ def read_tasks(path: Path, *, run: str, split: Split = "train", group_size: int 
     Raises: BadInputError: there is no such file, or a line is no task; the error names the line.
     """
     try:
-        lines = _lines(path)
+        lines = path.read_bytes().removeprefix(codecs.BOM_UTF8).splitlines()
     except OSError as error:
         raise BadInputError(f"tasks file {path}: expected a readable file, found {error}; check the path") from error
-    return parse_tasks(lines, subject=str(path), run=run, split=split, group_size=group_size)
-
-
-def line_places(path: Path) -> list[str]:
-    """Return the path and line of each task in a file: [num_tasks]."""
-    lines = enumerate(_lines(path), start=1)
-    return [f"{path} line {number}" for number, line in lines if line.strip()]
-
-
-def _lines(path: Path) -> list[bytes]:
-    return path.read_bytes().removeprefix(codecs.BOM_UTF8).splitlines()
+    return _parse_lines(lines, subject=str(path), run=run, split=split, group_size=group_size)
 
 
 def parse_tasks(
     lines: Iterable[bytes], *, subject: str, run: str, split: Split = "train", group_size: int | None = None
 ) -> list[Task]:
     """Read tasks from lines; empty ones are left out. See ``read_tasks``."""
-    tasks: list[Task] = []
+    return [one.task for one in _parse_lines(lines, subject=subject, run=run, split=split, group_size=group_size)]
+
+
+def _parse_lines(
+    lines: Iterable[bytes], *, subject: str, run: str, split: Split, group_size: int | None
+) -> list[PlacedTask]:
+    tasks: list[PlacedTask] = []
     numbers: dict[str, int] = {}
     for number, line in enumerate(lines, start=1):
         if not line.strip():
@@ -123,7 +134,7 @@ def parse_tasks(
                 f" {numbers[task.id]}; give each task its own id, and raise group_size for more rollouts of one"
             )
         numbers[task.id] = number
-        tasks.append(task)
+        tasks.append(PlacedTask(task, where))
     if not tasks:
         raise BadInputError(f"{subject}: expected at least one task, found none; write one JSON object on each line")
     return tasks
@@ -250,24 +261,21 @@ Known: TypeAlias = Literal["all", "refuse", "skip"]
 """What to do with known tasks. ``all``: queue them. ``skip``: leave them out. ``refuse``: queue none of the tasks."""
 
 
-def new_tasks(
-    tasks: Sequence[Task], places: Sequence[str], known: Known, is_stored: Callable[[Task, str], bool]
-) -> list[Task]:
+def new_tasks(tasks: Sequence[PlacedTask], known: Known, is_stored: Callable[[Task, str], bool]) -> list[Task]:
     """Return the tasks to queue.
 
     Args:
         tasks: in the order of the file.
-        places: [num_tasks] path and line of each, for the error.
         known: what to do with a task whose input an earlier task or a stored one has.
         is_stored: whether the store has a task with this task's run and split and this input hash.
 
     Raises: BadInputError: a task is known and ``known`` refuses it; the error names the first.
     """
     if known == "all":
-        return list(tasks)
+        return [one.task for one in tasks]
     asked: dict[str, str] = {}
     new: list[Task] = []
-    for task, place in zip(tasks, places, strict=True):
+    for task, place in tasks:
         input_hash = hash_input(task)
         before = asked.get(input_hash) or ("the store" if is_stored(task, input_hash) else None)
         if before is None:

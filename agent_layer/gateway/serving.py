@@ -10,12 +10,10 @@ from aiohttp import web
 
 from agent_layer.errors import BadInputError
 from agent_layer.gateway.app import build_app
-from agent_layer.gateway.http import PeerProxy, check_exposure, load_tls, serve_until_stopped
+from agent_layer.gateway.http import BACKLOG, PeerProxy, check_exposure, load_tls, serve_until_stopped
 from agent_layer.infra.redis import open_redis
 from agent_layer.recorder import open_recorder
 from agent_layer.settings import Settings
-
-_BACKLOG = 1024
 
 
 def listen(host: str, port: int, *, is_shared: bool = False) -> socket.socket:
@@ -29,7 +27,7 @@ def listen(host: str, port: int, *, is_shared: bool = False) -> socket.socket:
     Raises: BadInputError: it is taken, or not of this machine.
     """
     try:
-        return socket.create_server((host, port), backlog=_BACKLOG, reuse_port=is_shared)
+        return socket.create_server((host, port), backlog=BACKLOG, reuse_port=is_shared)
     except OSError as error:
         raise BadInputError(
             f"gateway address {host}:{port}: expected to listen there, found {error}; choose another --port or --host"

@@ -17,12 +17,12 @@ from agent_layer.dispatcher import (
     Dispatcher,
     GroupState,
     Known,
+    PlacedTask,
     RunState,
     connect,
-    line_places,
     new_tasks,
     num_launched,
-    read_tasks,
+    read_placed_tasks,
 )
 from agent_layer.errors import AgentFailedError
 from agent_layer.recorder import ensure_shipper
@@ -154,25 +154,26 @@ def submit(
 
     Each line of the file is a task. It needs only an input, which goes to the agent; 'grading' goes to the scorer
     alone. Further fields: id, task_type, env, agent, scorer, rewards, group_size, launch, partial, sampling,
-    limits, priority, needs, from_policy, expected_seconds, seed and labels.
+    limits, priority, needs, from_policy, expected_seconds, seed, labels and calls_optional.
 
         agent-layer submit TASKS.jsonl --run nightly --group-size 8 --wait
         a line:  {"input": "6 times 7"}
         another: {"input": "6 times 8", "grading": 48, "scorer": "my_scorer:score"}
     """
-    found = read_tasks(tasks, run=run or context.obj.run, split=split, group_size=group_size)
+    found = read_placed_tasks(tasks, run=run or context.obj.run, split=split, group_size=group_size)
     changes = {"launch": launch, "partial": partial, "priority": priority}
     changes = {name: value for name, value in changes.items() if value is not None}
-    asked = [msgspec.structs.replace(task, **changes) for task in found]
-    new = asked if known == "all" else _leave_out_known(context.obj, tasks, asked, known)
+    asked = [one._replace(task=msgspec.structs.replace(one.task, **changes)) for one in found]
+    new = [one.task for one in asked] if known == "all" else _leave_out_known(context.obj, asked, known)
+    new_run = found[0].task.run
     with connect(context.obj) as dispatcher:
         groups = dispatcher.submit(new, round=asking)
         num_known = len(found) - len(new)
         left_out = f"; {count_of(num_known, 'known task')} left out" if num_known else ""
-        typer.echo(f"submitted {count_of(len(groups), 'task')}, {_count(new)}, to run {found[0].run}{left_out}")
+        typer.echo(f"submitted {count_of(len(groups), 'task')}, {_count(new)}, to run {new_run}{left_out}")
         if wait:
             ensure_shipper(context.obj)  # for logs of workers that were killed
-            wait_for(dispatcher, groups, found[0].run)
+            wait_for(dispatcher, groups, new_run)
 
 
 def _count(tasks: list[Task]) -> str:
@@ -180,10 +181,10 @@ def _count(tasks: list[Task]) -> str:
     return count_of(num_all, "rollout") + (f" ({num_needed:,} of them needed)" if num_needed < num_all else "")
 
 
-def _leave_out_known(settings: Settings, path: Path, tasks: list[Task], known: Known) -> list[Task]:
+def _leave_out_known(settings: Settings, tasks: list[PlacedTask], known: Known) -> list[Task]:
     store = open_store(settings)
 
     def is_stored(task: Task, input_hash: str) -> bool:
         return store.count(run=task.run, split=task.split, input_hash=input_hash) > 0
 
-    return new_tasks(tasks, line_places(path), known, is_stored)
+    return new_tasks(tasks, known, is_stored)

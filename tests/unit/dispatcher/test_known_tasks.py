@@ -5,14 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_layer.dispatcher.tasks import new_tasks
+from agent_layer.dispatcher.tasks import PlacedTask, new_tasks
 from agent_layer.errors import BadInputError
 from agent_layer.schema.codec import decode, encode
 from agent_layer.schema.task import Limits, RewardSpec, Task, hash_input
 from agent_layer.schema.wire.gateway_api import OpenRequest, make_attempt_started
 
 TASKS = [Task(id=f"t{number}", run="r", input={"n": number % 3}) for number in range(4)]
-PLACES = [f"line {number}" for number in range(1, 5)]
+PLACED = [PlacedTask(task, f"line {number}") for number, task in enumerate(TASKS, start=1)]
 
 
 def in_store(*numbers):
@@ -21,21 +21,21 @@ def in_store(*numbers):
 
 
 def test_all_tasks_are_kept_unless_asked_otherwise():
-    assert new_tasks(TASKS, PLACES, "all", in_store(0, 1, 2)) == TASKS
+    assert new_tasks(PLACED, "all", in_store(0, 1, 2)) == TASKS
 
 
 def test_known_tasks_are_left_out_those_of_the_same_file_too():
-    assert [task.id for task in new_tasks(TASKS, PLACES, "skip", in_store())] == ["t0", "t1", "t2"]
-    assert [task.id for task in new_tasks(TASKS, PLACES, "skip", in_store(1))] == ["t0", "t2"]
-    assert new_tasks(TASKS, PLACES, "skip", in_store(0, 1, 2)) == []
+    assert [task.id for task in new_tasks(PLACED, "skip", in_store())] == ["t0", "t1", "t2"]
+    assert [task.id for task in new_tasks(PLACED, "skip", in_store(1))] == ["t0", "t2"]
+    assert new_tasks(PLACED, "skip", in_store(0, 1, 2)) == []
 
 
 def test_the_first_known_task_is_named_when_it_is_refused():
     with pytest.raises(BadInputError, match=r"^line 3: .* but the store has one with the same input \(task 't2'"):
-        new_tasks(TASKS, PLACES, "refuse", in_store(2))
+        new_tasks(PLACED, "refuse", in_store(2))
     with pytest.raises(BadInputError, match=r"^line 4: .* but line 1 has one"):
-        new_tasks(TASKS, PLACES, "refuse", in_store())
-    assert new_tasks(TASKS[:3], PLACES[:3], "refuse", in_store(9)) == TASKS[:3]
+        new_tasks(PLACED, "refuse", in_store())
+    assert new_tasks(PLACED[:3], "refuse", in_store(9)) == TASKS[:3]
 
 
 inputs = st.recursive(
