@@ -2,12 +2,15 @@
 
 import socket
 import sys
+from contextlib import suppress
 from typing import Final
 
+from envs.hosts.channel import ChannelClosedError
 from envs.hosts.fork_server import serve_fork_server
 from envs.hosts.mains import serve_agents, serve_scorers
 
 _KINDS: Final = {"agents": serve_agents, "scorers": serve_scorers, "fork-server": serve_fork_server}
 
 if __name__ == "__main__":
-    _KINDS[sys.argv[1]](socket.socket(fileno=int(sys.argv[2])))
+    with suppress(ChannelClosedError):
+        _KINDS[sys.argv[1]](socket.socket(fileno=int(sys.argv[2])))

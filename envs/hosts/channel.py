@@ -17,6 +17,10 @@ _ENCODER = msgspec.msgpack.Encoder()
 _log = logging.getLogger(__name__)
 
 
+class ChannelClosedError(Exception):
+    """The process at the other end is gone."""
+
+
 class Channel(asyncio.Protocol, Generic[T]):
     """One end of a connection between two processes of one worker, in an event loop.
 
@@ -100,15 +104,21 @@ async def connect(
 
 
 def send_blocking(end: socket.socket, message: msgspec.Struct) -> None:
-    """Send a message before there is an event loop."""
+    """Send a message before there is an event loop.
+
+    Raises: ChannelClosedError: the other end is gone.
+    """
     body = _ENCODER.encode(message)
-    end.sendall(len(body).to_bytes(_LENGTH_BYTES, "big") + body)
+    try:
+        end.sendall(len(body).to_bytes(_LENGTH_BYTES, "big") + body)
+    except ConnectionError as error:
+        raise ChannelClosedError from error
 
 
 def receive_blocking(end: socket.socket, kind: type[T]) -> T:
     """Wait for a message of this kind before there is an event loop.
 
-    Raises: EOFError: the other end is gone.
+    Raises: ChannelClosedError: the other end is gone.
     """
     body = _receive(end, int.from_bytes(_receive(end, _LENGTH_BYTES), "big"))
     return msgspec.msgpack.decode(body, type=kind)
@@ -123,8 +133,12 @@ async def receive_first(end: socket.socket, kind: type[T]) -> T:
 def _receive(end: socket.socket, num_bytes: int) -> bytes:
     received = b""
     while len(received) < num_bytes:
-        if not (piece := end.recv(num_bytes - len(received))):
-            raise EOFError
+        try:
+            piece = end.recv(num_bytes - len(received))
+        except ConnectionError as error:
+            raise ChannelClosedError from error
+        if not piece:
+            raise ChannelClosedError
         received += piece
     return received
 
@@ -133,6 +147,6 @@ async def _receive_in_loop(end: socket.socket, num_bytes: int) -> bytes:
     loop, received = asyncio.get_running_loop(), b""
     while len(received) < num_bytes:
         if not (piece := await loop.sock_recv(end, num_bytes - len(received))):
-            raise EOFError
+            raise ChannelClosedError
         received += piece
     return received

@@ -34,6 +34,7 @@ from agent_layer.infra.processes import (
     reap,
 )
 from agent_layer.settings import set_temporary_directory
+from envs.hosts.channel import ChannelClosedError
 from envs.hosts.mains import Agent, load_agent, serve_agent
 from envs.hosts.protocol import LONGEST_PACKET, Begin, Died, Fork, Kill
 
@@ -43,6 +44,9 @@ _IMPORTED_LATE: Final = {
     "openai": "openai.resources",
 }
 """Modules that clients import at their first call, by the module that shows their use. OpenAI's takes 0.3 s."""
+_LONGEST_END_MS = 2000
+_SEEDED_BY_HAND = {"numpy": "random", "torch": "random"}
+"""Modules whose random generators would repeat in every forked process, and the attribute that has ``seed``."""
 
 
 def warm_up() -> None:
@@ -55,19 +59,20 @@ def warm_up() -> None:
     gc.freeze()  # a collection in a forked process would copy every page that it reads
 
 
-_LONGEST_END_MS = 2000
-_SEEDED_BY_HAND = {"numpy": "random", "torch": "random"}
-"""Modules whose random generators would repeat in every forked process, and the attribute that has ``seed``."""
-
 _REQUESTS: msgspec.msgpack.Decoder[Fork | Kill] = msgspec.msgpack.Decoder(Fork | Kill)
 _log = logging.getLogger(__name__)
 
 
 def serve_fork_server(end: socket.socket) -> None:
     """Load the worker's target, then fork hosts until the worker closes the connection."""
-    begin = msgspec.msgpack.decode(end.recv(LONGEST_PACKET), type=Begin)
+    if not (packet := end.recv(LONGEST_PACKET)):
+        raise ChannelClosedError
+    begin = msgspec.msgpack.decode(packet, type=Begin)
     ready, agent = load_agent(begin)
-    end.send(msgspec.msgpack.encode(ready))
+    try:
+        end.send(msgspec.msgpack.encode(ready))
+    except ConnectionError as error:
+        raise ChannelClosedError from error
     if agent is None:
         return
     if (num_threads := threading.active_count()) > 1:

@@ -15,10 +15,14 @@ import msgspec
 from agent_layer.errors import BadInputError
 from agent_layer.infra import Backoff
 from agent_layer.infra.processes import KILL_NOW, REAPER_PROGRAM, RestartHistory, RestartPolicy
-from envs.hosts.channel import receive_first, send_blocking
+from envs.hosts.channel import ChannelClosedError, receive_first, send_blocking
 from envs.hosts.protocol import LONGEST_PACKET, Begin, Ready
 
 Kind: TypeAlias = Literal["agents", "scorers", "fork-server"]
+_MAX_FAILED_STARTS = 3
+"""Deaths in a row before the process is ready, after which starting fails."""
+_END_SECONDS = 1.0
+"""For a process to end by itself after it failed to load its target."""
 
 
 class HostProcess:
@@ -86,11 +90,7 @@ def describe_exit(exit_code: int) -> str:
         return f"it was killed by signal {-exit_code}"
 
 
-_MAX_FAILED_STARTS = 3
-"""Deaths in a row before the process is ready, after which starting fails."""
 _RESTARTS = RestartPolicy(healthy_seconds=10.0, backoff=Backoff(0.1, 10.0))
-_END_SECONDS = 1.0
-"""For a process to end by itself after it failed to load its target."""
 
 
 class Launcher:
@@ -162,7 +162,7 @@ class Launcher:
                 send_blocking(spawned.end, self._first_message)
             spawned.end.settimeout(0.0)
             answer = await self._read(spawned)
-        except (ConnectionError, EOFError):
+        except (ConnectionError, ChannelClosedError):
             return None
         if answer.error is not None:
             spawned.end.close()
@@ -176,5 +176,5 @@ class Launcher:
             return await receive_first(spawned.end, Ready)
         packet = await asyncio.get_running_loop().sock_recv(spawned.end, LONGEST_PACKET)  # a message there is a packet
         if not packet:
-            raise EOFError
+            raise ChannelClosedError
         return msgspec.msgpack.decode(packet, type=Ready)

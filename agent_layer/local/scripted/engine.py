@@ -24,6 +24,7 @@ from agent_layer.local.scripted.script import (
     Script,
     ScriptedChoice,
     ScriptPrompt,
+    ask_script,
     echo,
     load_script,
     render_prompt,
@@ -162,7 +163,7 @@ class ScriptedEngine:
             )
             for one in range(len(call.token_ids))
         ]
-        return [ScriptedChoice.of(self.script(one)) for one in asked]
+        return [ask_script(self.script, one) for one in asked]
 
     async def _pause_before_word(self, delta: JsonObject) -> None:
         if "content" in delta:
@@ -177,8 +178,12 @@ class ScriptedEngine:
         for choice in range(len(scripted)):
             delta = {"role": "assistant", "content": ""}
             await self._send(response, [{"index": choice, "delta": delta, "finish_reason": None}], prompt)
-        for choice, scripted_choice in enumerate(scripted):
-            await self._stream_choice(response, call, choice, scripted_choice)
+        try:
+            for choice, scripted_choice in enumerate(scripted):
+                await self._stream_choice(response, call, choice, scripted_choice)
+        except BadInputError as error:  # from an iterator of words
+            await _break_off(response, {"message": str(error), "type": _ERRORS[400], "code": 400})
+            return response
         if cast("JsonObject", call.body.get("stream_options") or {}).get("include_usage"):
             await self._send(response, [], {"usage": _usage(call)})
         await response.write(b"data: [DONE]\n\n")
@@ -214,7 +219,7 @@ class ScriptedEngine:
             if word == END:
                 told |= scripted_choice.ending(call.body)
             if word == END and (error := scripted_choice.message.get("error")):
-                await response.write(f"data: {json.dumps({'error': error})}\n\n".encode())
+                await _break_off(response, error)
             else:
                 await self._send(response, [told], {})
 
@@ -260,10 +265,14 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m agent_layer.local.scripted", description=__doc__)
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, required=True)
-    parser.add_argument("--script", type=load_script, default=echo, help="FILE.py:function; default: an echo")
+    parser.add_argument("--script", help="FILE.py:function; default: an echo")
     parser.add_argument("--model", default="scripted")
     asked = parser.parse_args(arguments)
-    engine = ScriptedEngine(script=asked.script, model=asked.model)
+    try:
+        script = load_script(asked.script) if asked.script else echo
+    except BadInputError as error:
+        parser.error(str(error))
+    engine = ScriptedEngine(script=script, model=asked.model)
     web.run_app(engine.app(), host=asked.host, port=asked.port, access_log=None, print=None)
 
 
@@ -276,6 +285,10 @@ _ERRORS = {400: "BadRequestError", 404: "NotFoundError"}
 
 def _refuse(status: int, message: str) -> web.Response:
     return web.json_response({"error": {"message": message, "type": _ERRORS[status], "code": status}}, status=status)
+
+
+async def _break_off(response: web.StreamResponse, error: object) -> None:
+    await response.write(f"data: {json.dumps({'error': error})}\n\n".encode())
 
 
 def _messages(body: JsonObject) -> list[JsonObject]:

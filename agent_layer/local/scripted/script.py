@@ -11,7 +11,10 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from traceback import extract_tb
 from typing import TypeAlias, cast
+
+from aiohttp import web
 
 from agent_layer.errors import BadInputError
 from agent_layer.schema import JsonObject, as_json_object, as_json_objects
@@ -117,10 +120,82 @@ def load_script(place: str) -> Script:
     if spec is None or spec.loader is None:
         raise BadInputError(f"script {place!r}: expected FILE.py:function, found no such file; check the path")
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:  # whatever the user's file raises
+        raise BadInputError(f"script {place!r}: {_describe(error)}; correct the file") from error
     if not callable(script := getattr(module, name, None)):
         raise BadInputError(f"script {place!r}: the file has no function {name!r}; check the name")
     return cast("Script", script)
+
+
+def ask_script(script: Script, asked: ScriptPrompt) -> "ScriptedChoice":
+    """Return the answer of a script.
+
+    Raises:
+        BadInputError: the script refuses the request with this error, fails, or returns no answer. A later word of its
+            iterator can, too.
+        web.HTTPException: the script answers with a status.
+    """
+    name = getattr(script, "__name__", "script")
+    try:
+        answer: object = script(asked)
+    except (BadInputError, web.HTTPException):
+        raise
+    except Exception as error:  # whatever the user's function raises
+        raise BadInputError(f"script {name!r}: {_describe(error)}; correct it") from error
+    match answer:
+        case str():
+            return ScriptedChoice({"content": answer})
+        case dict():
+            return ScriptedChoice(_check_message(name, cast("JsonObject", answer)))
+        case Iterable():
+            return ScriptedChoice({"content": _checked_words(name, cast("Iterable[object]", answer))})
+        case _:
+            raise _no_answer(name, "a text, a message or words one by one", answer)
+
+
+def _check_message(name: str, message: JsonObject) -> JsonObject:
+    for call in as_json_objects(message.get("tool_calls")):
+        function = as_json_object(call.get("function"))
+        if not isinstance(function.get("name"), str):
+            raise _no_answer(name, "a name at tool_calls[].function.name", function.get("name"))
+        if not isinstance(arguments := function.get("arguments"), str | None):
+            raise _no_answer(name, "JSON text at tool_calls[].function.arguments (json.dumps makes it)", arguments)
+    match message.get("content"):
+        case str() | None:
+            return message
+        case Iterable():
+            return {**message, "content": _checked_words(name, cast("Iterable[object]", message["content"]))}
+        case other:
+            raise _no_answer(name, "text or words at content", other)
+
+
+def _checked_words(name: str, words: Iterable[object]) -> Iterator[str]:
+    try:
+        for word in words:
+            yield _checked_word(name, word)
+    except BadInputError:
+        raise
+    except Exception as error:  # whatever the user's iterator raises
+        raise BadInputError(f"script {name!r}: {_describe(error)}; correct it") from error
+
+
+def _checked_word(name: str, word: object) -> str:
+    if not isinstance(word, str):
+        raise _no_answer(name, "words as text", word)
+    return word
+
+
+def _no_answer(name: str, expected: str, found: object) -> BadInputError:
+    return BadInputError(f"script {name!r}: expected {expected}, found {found!r:.100}; correct it")
+
+
+def _describe(error: Exception) -> str:
+    """Name an error, and the line of the user's file that raised it."""
+    frames = extract_tb(error.__traceback__)
+    place = f" in line {frames[-1].lineno} of {frames[-1].filename}" if frames else ""
+    return f"{type(error).__name__}: {error}{place}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,11 +204,6 @@ class ScriptedChoice:
 
     message: JsonObject
     """May also contain ``finish_reason``, ``stop_reason``, and ``error`` for an answer that breaks off."""
-
-    @classmethod
-    def of(cls, answer: ScriptAnswer) -> "ScriptedChoice":
-        """Build a choice from a script's answer."""
-        return cls(cast("JsonObject", answer) if isinstance(answer, dict) else {"content": answer})
 
     def words(self) -> Iterator[tuple[str, JsonObject]]:
         """Return (word, delta) in the order of sampling, the end of turn included."""

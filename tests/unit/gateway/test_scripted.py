@@ -6,9 +6,9 @@ import aiohttp
 import pytest
 
 from agent_layer.engines.control import EngineControl
-from agent_layer.errors import EngineError
+from agent_layer.errors import BadInputError, EngineError
 from agent_layer.local.scripted.engine import ScriptedEngine
-from agent_layer.local.scripted.script import render_prompt, word_token_id
+from agent_layer.local.scripted.script import load_script, render_prompt, word_token_id
 from agent_layer.local.scripted.serving import serve, serve_in_thread
 
 TOKENS = {"return_token_ids": True, "logprobs": True}
@@ -21,7 +21,7 @@ async def ask(engine, messages, **more):
         aiohttp.ClientSession() as session,
         session.post(f"{engine.url}/v1/chat/completions", json=body) as reply,
     ):
-        return await reply.json() if not body.get("stream") else chunks_of(await reply.text())
+        return chunks_of(await reply.text()) if reply.content_type == "text/event-stream" else await reply.json()
 
 
 def chunks_of(text):
@@ -79,3 +79,43 @@ async def test_its_ids_can_be_recomputed():
 
     assert answer["prompt_token_ids"] == [word_token_id(word) for word in render_prompt(messages)]
     assert answer["choices"][0]["token_ids"] == [word_token_id(word) for word in ("you", "said:", "hello", "<end>")]
+
+
+def stop_midway(_):
+    yield "one"
+    raise KeyError("two")
+
+
+BAD_SCRIPTS = {
+    "raises": (lambda _: {}["key"], "KeyError: 'key' in line"),
+    "number": (lambda _: 84, "expected a text, a message or words one by one, found 84"),
+    "nothing": (lambda _: None, "found None"),
+    "content": (lambda _: {"content": 84}, "expected text or words at content, found 84"),
+    "arguments": (
+        lambda _: {"tool_calls": [{"id": "c", "function": {"name": "add", "arguments": {"a": 1}}}]},
+        "expected JSON text at tool_calls[].function.arguments (json.dumps makes it), found {'a': 1}",
+    ),
+    "unnamed": (lambda _: {"tool_calls": [{"id": "c"}]}, "expected a name at tool_calls[].function.name, found None"),
+    "no words": (lambda _: iter([1, 2]), "expected words as text, found 1"),
+    "midway": (stop_midway, "KeyError: 'two' in line"),
+}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("name", BAD_SCRIPTS)
+async def test_what_a_script_did_wrong_is_in_the_answer(name, stream):
+    script, said = BAD_SCRIPTS[name]
+    async with serve(ScriptedEngine(script=script)) as engine:
+        answer = await ask(engine, [{"role": "user", "content": "hello"}], stream=stream)
+
+    *_, last = answer if isinstance(answer, list) and answer else [answer]
+    assert said in last["error"]["message"]
+    assert last["error"]["message"].startswith("script ")
+
+
+def test_a_script_file_that_cannot_be_loaded_is_named_with_its_line(tmp_path):
+    place = tmp_path / "script.py"
+    place.write_text("import json\n1 / 0\n")
+
+    with pytest.raises(BadInputError, match=r"ZeroDivisionError: .* in line 2 of .*script\.py"):
+        load_script(f"{place}:answer")

@@ -97,7 +97,10 @@ async def test_an_answer_that_breaks_off_ends_with_an_error(gateway, clients, di
 
 
 async def test_an_engine_that_is_gone(gateway, clients, dialect):
-    gateway.engine.script = lambda _: 1 / 0
+    def break_down(_):
+        raise web.HTTPInternalServerError
+
+    gateway.engine.script = break_down
     opened = await gateway.open()
 
     with pytest.raises(KINDS[dialect].InternalServerError):
