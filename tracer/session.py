@@ -1,11 +1,12 @@
 """Tracing session of a process: settings, recorder, instrumented clients."""
 
 import atexit
+import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from agent_layer.recorder import open_recorder
 from agent_layer.settings import Settings, load_settings
@@ -45,6 +46,8 @@ class _Process:
     """Session of the whole process, set by ``init``."""
 
     session: Session | None = None
+    shown_errors: ClassVar[set[str]] = set()
+    """Reasons that stderr has shown."""
 
 
 _OVERRIDE: ContextVar[Session | None] = ContextVar("tracer_tracing", default=None)
@@ -101,5 +104,13 @@ def flush(timeout: float | None = None) -> "FlushReport":
 
     Args:
         timeout: seconds; None: the setting ``flush_seconds``. What is not stored by then is counted as pending.
+
+    Returns: at once where nothing can be stored, for example without Redis. ``error`` says why, and stderr once.
     """
-    return active_session().sink.flush(timeout)
+    session = active_session()
+    report = session.sink.flush(timeout)
+    if report.error is not None and report.error not in _Process.shown_errors:
+        _Process.shown_errors.add(report.error)
+        where = f"{report.pending} records wait in {session.settings.log_dir} until it is mended"
+        sys.stderr.write(f"tracer.flush: {report.error}; {where}\n")
+    return report

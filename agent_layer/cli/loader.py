@@ -82,10 +82,11 @@ def load_command(command: Command) -> TyperCommand | TyperGroup:
 
 def missing_package(subject: str, package: str | None) -> BadInputError:
     """Return the error of a command that needs an extra."""
-    return BadInputError(
-        f"{subject}: needs the package {package!r}, which is not installed; install the extra that brings it, see"
-        " [project.optional-dependencies] in pyproject.toml"
-    )
+    from agent_layer.infra import find_extra, install_command  # noqa: PLC0415  # '--help' needs no metadata
+
+    extra = find_extra(package.partition(".")[0]) if package else None
+    remedy = install_command(extra) if extra else f"pip install {package}"
+    return BadInputError(f"{subject}: needs the package {package!r}, which is not installed; {remedy}")
 
 
 def _check_packages(subject: str) -> None:

@@ -7,6 +7,8 @@ from agent_layer.lazy import lazy_exports
 if TYPE_CHECKING:
     from agent_layer.infra.backoff import Backoff as Backoff
     from agent_layer.infra.batches import batched as batched
+    from agent_layer.infra.extras import find_extra as find_extra
+    from agent_layer.infra.extras import install_command as install_command
     from agent_layer.infra.private import make_private as make_private
     from agent_layer.infra.private import open_private as open_private
 else:
@@ -15,6 +17,7 @@ else:
         {
             "agent_layer.infra.backoff": ("Backoff",),
             "agent_layer.infra.batches": ("batched",),
+            "agent_layer.infra.extras": ("find_extra", "install_command"),
             "agent_layer.infra.private": ("make_private", "open_private"),
         },
     )

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from agent_layer.recorder.logfile import OPEN as OPEN
     from agent_layer.recorder.logfile import adopt as adopt
     from agent_layer.recorder.scrubbing import KeyScrubber as KeyScrubber
+    from agent_layer.recorder.shipping import SHIPPER_ERROR as SHIPPER_ERROR
     from agent_layer.recorder.shipping import ensure_shipper as ensure_shipper
 else:
     __getattr__ = lazy_exports(
@@ -58,6 +59,6 @@ else:
                 "adopt",
             ),
             "agent_layer.recorder.scrubbing": ("KeyScrubber",),
-            "agent_layer.recorder.shipping": ("ensure_shipper",),
+            "agent_layer.recorder.shipping": ("SHIPPER_ERROR", "ensure_shipper"),
         },
     )

@@ -25,7 +25,7 @@ from agent_layer.recorder.logfile import LogFile, is_set_aside, is_settled
 from agent_layer.recorder.quota import Quota
 from agent_layer.recorder.redaction import load_redaction, redact_record
 from agent_layer.recorder.scrubbing import KeyScrubber
-from agent_layer.recorder.shipping import ensure_shipper
+from agent_layer.recorder.shipping import ensure_shipper, read_shipper_error
 from agent_layer.schema import LogRecord, encode, new_id
 
 if TYPE_CHECKING:
@@ -45,6 +45,8 @@ class FlushReport(msgspec.Struct, frozen=True, kw_only=True):
     """Records that ``append`` refused with an error, because disk or quota stayed full."""
     recorded: int
     """Records that ``append`` accepted."""
+    error: str | None = None
+    """Why no shipper can start, so that pending records stay in the log directory; None: one works, or may yet."""
 
 
 class Recorder:
@@ -125,17 +127,23 @@ class Recorder:
         return is_set_aside(self._directory, log_name)
 
     def flush(self, timeout: float | None = None) -> FlushReport:
-        """Wait until every record of this process so far is indexed, at most ``timeout`` (default: flush_seconds)."""
+        """Wait until every record of this process so far is indexed, at most ``timeout`` (default: flush_seconds).
+
+        Where no shipper can start, for example without Redis, this does not wait; the report has the reason.
+        """
+        began_at, error = time.time(), None
         deadline = time.monotonic() + (self._settings.flush_seconds if timeout is None else timeout)
         with self._changed:
             self._complete_file()
             waited_for = self._pending_files()
         while any(not self.is_settled(file.name) for file in waited_for) and time.monotonic() < deadline:
+            if error := read_shipper_error(self._directory, since=began_at):
+                break
             self._ship()
             time.sleep(_POLL_SECONDS)
         with self._changed:
             pending = sum(file.num_records for file in waited_for if not self.is_settled(file.name))
-            return FlushReport(pending=pending, lost=self._num_lost, recorded=self._num_recorded)
+            return FlushReport(pending=pending, lost=self._num_lost, recorded=self._num_recorded, error=error)
 
     def close(self) -> None:
         """Complete the log, sync it to disk, and stop counting as a writer. A later ``append`` starts again."""

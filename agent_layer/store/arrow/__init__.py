@@ -4,6 +4,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from agent_layer.errors import BadInputError
+from agent_layer.infra import install_command
 from agent_layer.lazy import lazy_exports
 
 if TYPE_CHECKING:
@@ -41,5 +42,5 @@ else:
 for _package in ("pyarrow", "pandas"):
     if find_spec(_package) is None:
         raise BadInputError(
-            f"tables: expected the package {_package!r}, which is not installed; pip install 'agent-layer[arrow]'"
+            f"tables: expected the package {_package!r}, which is not installed; {install_command('arrow')}"
         )

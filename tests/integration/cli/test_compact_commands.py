@@ -40,7 +40,7 @@ def test_compact_says_what_it_did(store, maintain):
     assert re.match(r"3 of 3 segments would become 1 \([\d.]+ KB\), 0 left", out)
 
     assert re.match(r"3 of 3 segments became 1 \([\d.]+ KB -> [\d.]+ \w+\), 0 left", maintain("compact")[1])
-    assert maintain("compact")[1].startswith("0 of 1 segments became 0")
+    assert maintain("compact")[1].startswith("0 of 1 segment became 0")
     assert store.admin.check().findings == []
 
 

@@ -112,7 +112,7 @@ def test_a_scorer_that_fails_changes_nothing_and_is_tried_again(store, put, scor
     put(*attempt_of(1, 0.25), *attempt_of(2, 0.25))
     name = scorer(f"return 1.0 if result['said'] == 2 or os.path.exists({str(tmp_path / 'mended')!r}) else 1 / 0")
 
-    with pytest.raises(AgentFailedError, match=r"1 trajectories could not be scored.*ZeroDivisionError"):
+    with pytest.raises(AgentFailedError, match=r"1 of the trajectories could not be scored.*ZeroDivisionError"):
         rescore(name)
 
     failed = store.get("r1.0-0").rewards[-1]

@@ -204,5 +204,5 @@ def test_without_arrow_there_is_one_sentence(monkeypatch):
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
 
-    with pytest.raises(BadInputError, match=r"'pyarrow', which is not installed; pip install 'agent-layer\[arrow\]'"):
+    with pytest.raises(BadInputError, match=r"'pyarrow', which is not installed; pip install .*\[arrow\]'"):
         Page(items=[]).to_arrow()
