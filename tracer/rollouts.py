@@ -58,6 +58,7 @@ class RolloutOptions(TypedDict, total=False):
     rewards: dict[str, RewardSpec]
     env: str
     env_version: str
+    calls_optional: bool
 
 
 def rollout(task: str, **options: Unpack[RolloutOptions]) -> "RolloutBlock":
@@ -65,8 +66,8 @@ def rollout(task: str, **options: Unpack[RolloutOptions]) -> "RolloutBlock":
 
     Args:
         task: id of the task.
-        options: task_type, run, split, group_id, agent, labels, limits, sampling, rewards, env, env_version; see
-            OpenRequest.
+        options: task_type, run, split, group_id, agent, labels, limits, sampling, rewards, env, env_version,
+            calls_optional; see OpenRequest.
 
     A block that raises ends the rollout as failed by the user's code, without a reward, and the error propagates. A
     block that exceeds the rollout's limits ends it as truncated; its rewards count.

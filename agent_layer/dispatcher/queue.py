@@ -134,7 +134,8 @@ class WorkerQueue:
 
     def mask_keys(self, report: Report) -> Report:
         """Return the report as logs and the queue may show it."""
-        return msgspec.structs.replace(report, error=self._scrubber.scrub_text(report.error))
+        masked = self._scrubber.scrub_text(report.error) if report.error else ""
+        return report if masked == report.error else msgspec.structs.replace(report, error=masked)
 
     def commit(self, lease: Lease, outcome: Outcome) -> None:
         """Accept a sealed attempt, once and for all.

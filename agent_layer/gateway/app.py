@@ -14,12 +14,13 @@ from agent_layer.errors import BadInputError
 from agent_layer.gateway.calls import BODY_BOUNDS, Calls
 from agent_layer.gateway.engines import EnginePool, EngineWatcher, PolicyRegistrar
 from agent_layer.gateway.http import (
+    COUNTERS,
     Access,
     EngineRoutes,
+    ErrorAnswers,
     ModelRoutes,
     PeerProxy,
     RolloutRoutes,
-    answer_errors,
     as_json,
     backlog_bytes,
     metrics_text,
@@ -37,6 +38,7 @@ from agent_layer.gateway.rollouts import (
 )
 from agent_layer.gateway.upstream import Upstream
 from agent_layer.infra.redis import Keys
+from agent_layer.recorder import KeyScrubber
 from agent_layer.schema import new_id
 from agent_layer.schema.wire import BodyBounds
 from agent_layer.settings import Settings
@@ -92,8 +94,10 @@ class Gateway:
         )
         operator_keys = [settings.api_key, *settings.former_keys]
         self._access = Access(operator_keys, self._rollouts, self._counters, settings.metrics_key)
-        board = EngineRegistry(redis, keys, settings.gateway_seconds)
-        self._engines = EngineWatcher(board, new_id(), settings)  # real time: its limits are those of keys in Redis
+        mask_keys = KeyScrubber(settings.secrets).scrub_text
+        self._errors = ErrorAnswers(access=self._access, counters=self._counters, mask_keys=mask_keys)
+        registry = EngineRegistry(redis, keys, settings.gateway_seconds)
+        self._engines = EngineWatcher(registry, new_id(), settings)  # real time: its limits are those of keys in Redis
         self._upstream = Upstream(settings.connect_seconds, settings.request_seconds)
         self._calls = Calls(
             settings=settings,
@@ -123,8 +127,10 @@ class Gateway:
 
     def app(self) -> web.Application:
         """Connect addresses with their handlers."""
-        middlewares = [answer_errors, self._peers.forward] if self._peers else [answer_errors]
+        forwarding = [self._peers.forward] if self._peers else []
+        middlewares = [self._errors.answer, *forwarding]
         app = web.Application(client_max_size=self._settings.max_body_bytes, middlewares=middlewares)
+        app[COUNTERS] = self._counters
         app[BODY_BOUNDS] = BodyBounds(
             values=self._settings.max_body_values,
             depth=self._settings.max_body_depth,

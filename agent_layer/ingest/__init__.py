@@ -37,9 +37,6 @@ if TYPE_CHECKING:
         numbered_objects as numbered_objects,
     )
     from agent_layer.ingest.spans import (
-        parse_json_text as parse_json_text,
-    )
-    from agent_layer.ingest.spans import (
         read_line as read_line,
     )
     from agent_layer.ingest.spans import (
@@ -66,7 +63,6 @@ else:
                 "ToolCall",
                 "first_text",
                 "numbered_objects",
-                "parse_json_text",
                 "read_line",
                 "token_usage",
                 "unflatten",

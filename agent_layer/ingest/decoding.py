@@ -22,6 +22,8 @@ from agent_layer.errors import BadInputError
 from agent_layer.ingest.spans import ReceivedEvent, ReceivedSpan
 from agent_layer.schema import UNREADABLE, JsonObject
 
+_STATUS_ERROR = (2, "STATUS_CODE_ERROR")
+
 
 def decode_protobuf(body: bytes) -> list[ReceivedSpan]:
     """Read the spans of a request.
@@ -85,7 +87,6 @@ def _value(value: AnyValue) -> object:
     return getattr(value, kind)
 
 
-_STATUS_ERROR = (2, "STATUS_CODE_ERROR")
 _Integer = Annotated[str, msgspec.Meta(pattern=r"^-?[0-9]{1,300}$")] | int
 
 

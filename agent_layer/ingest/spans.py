@@ -24,6 +24,17 @@ from agent_layer.schema import (
     check_storable,
 )
 
+_LONGEST_INDEX = 9
+"""Digits."""
+_ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+_LATEST = 32_503_680_000
+"""The year 3000; larger values are milliseconds."""
+_KNOWN = frozenset(
+    {"messages", "tools", "functions", "reward", "task_id", "task_type", "model", "id", "metadata", "created"}
+    | {"request", "response"}
+)
+_SAMPLING = ("temperature", "top_p", "max_tokens", "max_completion_tokens", "stop", "seed", "n", "tool_choice")
+
 
 class ReceivedEvent(msgspec.Struct, frozen=True, kw_only=True):
     """An event inside a span."""
@@ -52,10 +63,6 @@ class ReceivedSpan(msgspec.Struct, frozen=True, kw_only=True):
     is_error: bool = False
     error: str | None = None
     """Error message of the span's status."""
-
-
-_LONGEST_INDEX = 9
-"""Digits."""
 
 
 class ModelCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,14 +113,6 @@ def token_usage(attributes: Mapping[str, object], asked: tuple[str, ...], answer
     return None if usage == Usage() else usage
 
 
-def parse_json_text(value: object) -> object:
-    """Decode a value that may be JSON text; other text, or JSON nested too deeply, stays text."""
-    try:
-        return msgspec.json.decode(value) if isinstance(value, str) else value
-    except (msgspec.DecodeError, RecursionError):
-        return value
-
-
 def unflatten(attributes: Mapping[str, object], prefix: str) -> list[JsonObject]:
     """Collect values from numbered names such as ``prefix.0.message.role``.
 
@@ -145,16 +144,6 @@ def _put(target: JsonObject, path: list[str], value: object) -> None:
             return
         target = cast("JsonObject", below)
     target[path[-1]] = value
-
-
-_ROLES = ("system", "developer", "user", "assistant", "tool", "function")
-_LATEST = 32_503_680_000
-"""The year 3000; larger values are milliseconds."""
-_KNOWN = frozenset(
-    {"messages", "tools", "functions", "reward", "task_id", "task_type", "model", "id", "metadata", "created"}
-    | {"request", "response"}
-)
-_SAMPLING = ("temperature", "top_p", "max_tokens", "max_completion_tokens", "stop", "seed", "n", "tool_choice")
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True):

@@ -65,6 +65,9 @@ if TYPE_CHECKING:
         as_json_objects as as_json_objects,
     )
     from agent_layer.schema.messages import (
+        parse_json_text as parse_json_text,
+    )
+    from agent_layer.schema.messages import (
         refer_to as refer_to,
     )
     from agent_layer.schema.messages import (
@@ -230,6 +233,12 @@ if TYPE_CHECKING:
         BREAK as BREAK,
     )
     from agent_layer.schema.trajectory import (
+        NO_POLICY_CALL as NO_POLICY_CALL,
+    )
+    from agent_layer.schema.trajectory import (
+        REFUSED as REFUSED,
+    )
+    from agent_layer.schema.trajectory import (
         Trajectory,
     )
     from agent_layer.schema.trajectory import (
@@ -240,6 +249,9 @@ if TYPE_CHECKING:
     )
     from agent_layer.schema.trajectory import (
         find_alarms as find_alarms,
+    )
+    from agent_layer.schema.trajectory import (
+        finding_kinds as finding_kinds,
     )
     from agent_layer.schema.trajectory import (
         is_empty_answer as is_empty_answer,
@@ -278,6 +290,7 @@ else:
                 "UNREADABLE",
                 "as_json_object",
                 "as_json_objects",
+                "parse_json_text",
                 "refer_to",
                 "resolve",
                 "to_chat_messages",
@@ -358,10 +371,13 @@ else:
             ),
             "agent_layer.schema.trajectory": (
                 "BREAK",
+                "NO_POLICY_CALL",
+                "REFUSED",
                 "Trajectory",
                 "TrajectoryRecord",
                 "assemble_trajectory",
                 "find_alarms",
+                "finding_kinds",
                 "is_empty_answer",
                 "prefix_break_cause",
             ),

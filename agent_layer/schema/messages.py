@@ -13,6 +13,9 @@ from agent_layer.schema.record import JsonObject
 
 UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError)
 """Errors of reading JSON: another form, not UTF-8, nested too deep, or a number out of range."""
+_REFERENCE = "$content"
+_MAX_REFERENCES: Final = 10_000
+"""Agents may write references too: twenty contents that each refer twice to the previous one would be a million."""
 
 
 def as_json_object(value: object) -> JsonObject:
@@ -24,6 +27,14 @@ def as_json_objects(value: object) -> list[JsonObject]:
     """Return the JSON objects of a list; [] for any other value."""
     items = cast("list[object]", value) if isinstance(value, list) else []
     return [cast("JsonObject", item) for item in items if isinstance(item, dict)]
+
+
+def parse_json_text(value: object) -> object:
+    """Decode a value that may be JSON text; other text, or JSON nested too deeply, stays text."""
+    try:
+        return msgspec.json.decode(value) if isinstance(value, str) else value
+    except (msgspec.DecodeError, RecursionError):
+        return value
 
 
 def to_part_message(message: Mapping[str, object]) -> JsonObject:
@@ -101,11 +112,6 @@ def _as_value(text: object) -> object:
 
 def _as_text(value: object) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
-
-
-_REFERENCE = "$content"
-_MAX_REFERENCES: Final = 10_000
-"""Agents may write references too: twenty contents that each refer twice to the previous one would be a million."""
 
 
 def refer_to(content_hash: str) -> dict[str, str]:

@@ -100,6 +100,9 @@ class Outcome(Record, frozen=True, kw_only=True, tag="outcome"):
     """Model calls that the gateway counted when the attempt was sealed."""
     times: PhaseTimes = PhaseTimes()
     details: JsonObject = {}
+    findings: list[str] = []
+    """What was noticed of the attempt as a whole: ``no_policy_call``, and ``refused: CODE`` for each reason for which
+    the gateway refused requests of the agent."""
 
 
 class Accepted(Record, frozen=True, kw_only=True, tag="accepted"):

@@ -46,6 +46,8 @@ class TrajectorySummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     """Reward id → encoded Reward."""
     blobs: list[str] = []
     """Names of the blobs with its contents."""
+    findings: list[str] = []
+    """Kinds of findings in its steps and its outcome."""
 
 
 class PolicyEntry(msgspec.Struct, frozen=True, kw_only=True):

@@ -25,6 +25,8 @@ StepStatus: TypeAlias = Literal["ok", "aborted", "error"]
 
 PolicyRun: TypeAlias = tuple[int, int]
 """(version, num_tokens): number of consecutive tokens sampled by this version."""
+_LONGEST_NAME: Final = 128
+"""Models request tools that do not exist, too: their names must not grow the index."""
 
 
 class Content(Record, frozen=True, kw_only=True, tag="content"):
@@ -231,10 +233,6 @@ class Observation(Record, frozen=True, kw_only=True, tag="observation"):
     duration_seconds: float | None = None
     truncated: bool = False
     """Whether the output was cut."""
-
-
-_LONGEST_NAME: Final = 128
-"""Models request tools that do not exist, too: their names must not grow the index."""
 
 
 def tool_names(record: Record) -> Iterator[str]:

@@ -93,6 +93,8 @@ class Task(Record, frozen=True, kw_only=True, tag="task"):
     earlier attempts."""
     seed: int | None = None
     labels: dict[str, str] = {}
+    calls_optional: bool = False
+    """Whether a rollout of split train is usable without any call to the policy."""
 
     def view(self) -> TaskView:
         """Return the part that the agent may see."""

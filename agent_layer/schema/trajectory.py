@@ -13,13 +13,14 @@ is normal; alarms point out what makes training on a rollout doubtful.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Container, Iterable, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 
 from agent_layer.errors import CorruptRecordError
-from agent_layer.schema.record import Record, TokenIds, current_version
+from agent_layer.schema.messages import as_json_object, as_json_objects, parse_json_text, resolve
+from agent_layer.schema.record import JsonObject, Record, TokenIds, current_version
 from agent_layer.schema.reward import Reward, rollout_reward
 from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome, Resumed
 from agent_layer.schema.step import Action, Content, ContentRef, Observation, Step, StepPart, StepState
@@ -173,6 +174,7 @@ def _first_known(records: Iterable[object], name: str) -> object:
 TrajectoryRecord: TypeAlias = (
     AttemptStarted | StepPart | Content | ContentRef | Observation | Reward | Outcome | Accepted | Resumed
 )
+_OBSERVED: Final = "Observation:"
 StepKey: TypeAlias = tuple[str, int]
 """Call and choice."""
 
@@ -224,18 +226,81 @@ def assemble_trajectory(trajectory_id: str, records: Iterable[TrajectoryRecord])
     resumes = {(record.at, record.worker or "", *record.abandoned): record for record in _only(Resumed, found)}
     abandoned = {call_id for record in resumes.values() for call_id in record.abandoned}
     outcome = min(_only(Outcome, found), key=lambda record: record.ended_at, default=None)
+    steps = restore_prompts(assemble_steps(parts.values(), abandoned), has_ended=outcome is not None)
+    contents = {record.hash: record.body for record in _only(Content, found)}
+    observed = [*observations.values(), *infer_observations(steps, contents, observations.values())]
     return Trajectory(
         trajectory_id=trajectory_id,
         started=min(_only(AttemptStarted, found), key=lambda one: (one.task is None, one.started_at), default=None),
-        steps=restore_prompts(assemble_steps(parts.values(), abandoned), has_ended=outcome is not None),
-        observations=sorted(observations.values(), key=lambda record: (record.at, record.observation_id)),
+        steps=steps,
+        observations=sorted(observed, key=lambda record: (record.at, record.observation_id)),
         rewards=sorted(rewards.values(), key=lambda record: (record.at, record.reward_id)),
         outcome=outcome,
         accepted=min(_only(Accepted, found), key=lambda record: record.accepted_at, default=None),
         resumes=[resumes[place] for place in sorted(resumes)],
-        contents={record.hash: record.body for record in _only(Content, found)},
+        contents=contents,
         blobs={record.hash: record.blob for record in sorted(_only(ContentRef, found), key=lambda one: one.blob)},
     )
+
+
+def infer_observations(
+    steps: Sequence[Step], contents: Mapping[str, bytes], recorded: Iterable[Observation]
+) -> Iterator[Observation]:
+    """Yield the tool answers that no layer recorded, from the messages of the prompts that followed.
+
+    A tool message names the call that it answers. Frameworks that write prompts without tool messages, such as
+    smolagents, put the answer into a text that begins with ``Observation:``; it counts where one call was open.
+
+    Args:
+        steps: of one attempt, in their order.
+        contents: of their messages; a message that is not here is passed over.
+        recorded: observations of all layers. A tool that one of them names at a step is not inferred there.
+    """
+    known = {(one.call_id, one.name) for one in recorded}
+    open_calls: dict[str, tuple[Step, JsonObject]] = {}
+    for step in steps:
+        answers = _tool_answers(step, contents, list(open_calls))
+        for name in [name for name in open_calls if name in answers]:
+            asking, call = open_calls.pop(name)
+            if (asking.call_id, call["name"]) not in known:
+                yield Observation(
+                    trajectory_id=asking.trajectory_id,
+                    observation_id=f"{asking.call_id}/{name}",
+                    run=asking.run,
+                    name=str(call["name"]),
+                    at=step.started_at,
+                    call_id=asking.call_id,
+                    agent=asking.agent,
+                    arguments=parse_json_text(call.get("arguments")),
+                    output=answers[name],
+                )
+        for call in as_json_objects((step.action.message or {}).get("tool_calls")):
+            function = as_json_object(call.get("function"))
+            if isinstance(function.get("name"), str):
+                open_calls[str(call.get("id"))] = step, function
+
+
+def _tool_answers(step: Step, contents: Mapping[str, bytes], open_calls: Sequence[str]) -> dict[str, object]:
+    """Return the answers in the messages of a step, by id of the tool call; the last of each id counts."""
+    messages = step.state.messages or []
+    if not open_calls or not messages:
+        return {}
+    answered = [as_json_object(resolve(contents, one)) for one in messages if b'"tool"' in contents.get(one, b"")]
+    answers = {
+        str(one.get("tool_call_id")): _plain(one.get("content")) for one in answered if one.get("role") == "tool"
+    }
+    if not answers and len(open_calls) == 1 and _OBSERVED.encode() in contents.get(messages[-1], b""):
+        said = _plain(as_json_object(resolve(contents, messages[-1])).get("content"))
+        if isinstance(said, str) and said.startswith(_OBSERVED):
+            answers[open_calls[0]] = said.removeprefix(_OBSERVED).lstrip("\n")
+    return answers
+
+
+def _plain(content: object) -> object:
+    """Return the text of a content that is a list of texts; any other content as it is."""
+    parts = as_json_objects(content)
+    texts = [part.get("text") for part in parts]
+    return "".join(map(str, texts)) if texts and all(isinstance(text, str) for text in texts) else content
 
 
 def _only(kind: type[R], records: Iterable[object]) -> list[R]:
@@ -341,6 +406,24 @@ def prefix_break_cause(finding: str) -> str | None:
     """Return the cause in a finding of a broken prefix, or 'unknown'; None for other findings."""
     name, _, cause = finding.partition(":")
     return (cause.strip() or "unknown") if name == BREAK else None
+
+
+NO_POLICY_CALL: Final = "no_policy_call"
+"""Finding of a rollout of split train whose agent made no call to the policy."""
+REFUSED: Final = "refused"
+"""Finding of a rollout whose requests the gateway refused; ``refused: CODE``."""
+
+
+def finding_kinds(record: Record) -> Iterator[str]:
+    """Yield the kinds of the findings in a record, with repetition: each is the part before the first colon."""
+    match record:
+        case StepPart() | Outcome():
+            for finding in record.findings:
+                yield finding.partition(":")[0]
+        case Resumed():
+            yield from [ABANDONED] if record.abandoned else []
+        case _:
+            return
 
 
 def is_empty_answer(part: StepPart) -> bool:

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from agent_layer.state.call_counts import (
         count_calls as count_calls,
     )
+    from agent_layer.state.call_counts import (
+        explain_no_policy_call as explain_no_policy_call,
+    )
     from agent_layer.state.checkpoints import (
         Checkpoint as Checkpoint,
     )
@@ -51,6 +54,7 @@ else:
                 "CallCount",
                 "check_trainable",
                 "count_calls",
+                "explain_no_policy_call",
             ),
             "agent_layer.state.checkpoints": (
                 "Checkpoint",

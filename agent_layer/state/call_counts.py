@@ -33,6 +33,22 @@ def check_trainable(closed: ClosedRollout, split: Split) -> None:
         )
 
 
+def explain_no_policy_call(closed: ClosedRollout, split: Split, *, calls_optional: bool) -> str | None:
+    """Return why nothing can be learnt from a rollout that the policy had no part in; None: it had, or need not have.
+
+    Args:
+        closed: the gateway's count. Where it does not count the policy's answers, the rollout is taken as it is.
+        split: only ``train`` needs the policy.
+        calls_optional: see ``Task``.
+    """
+    if split != "train" or calls_optional or closed.policy_calls != 0:
+        return None
+    return (
+        f"rollout {closed.trajectory_id}: the policy answered no call, so its reward says nothing about the policy; let"
+        " the agent use OPENAI_BASE_URL (rollout.base_url), or set calls_optional in the task"
+    )
+
+
 def count_calls(redis: Redis, keys: Keys, trajectory_id: str) -> CallCount:
     """Return how many calls are stored; the gateway's own count at the close is what to compare it with."""
     stored = cast("list[bytes]", redis.hvals(keys.calls(trajectory_id)))

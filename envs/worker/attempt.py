@@ -7,6 +7,7 @@ with the cause that decides whether the attempt may teach the model anything.
     Preparing → Running → Closing → Scoring → Sealing → Done
     Preparing → Closing → Done                  refused by the scorer check, the gateway or the checkpoint
     Preparing | Running → HandingOver → Done    another holder may go on with the attempt
+    Closing → Sealing                           the policy answered no call of a rollout that is to teach it
     Closing | Scoring | Sealing → Done          nothing to score, a failure, or not stored in time
 """
 
@@ -28,7 +29,9 @@ from agent_layer.errors import (
     RedactionError,
     UnreachableError,
 )
-from agent_layer.schema import Outcome, PhaseTimes, Reward, rollout_reward
+from agent_layer.schema import NO_POLICY_CALL, Outcome, PhaseTimes, Reward, rollout_reward
+from agent_layer.schema.wire import ClosedRollout
+from agent_layer.state import explain_no_policy_call
 from agent_layer.store.reading import read_rewards
 from envs.failures import Ending, RefusedTaskError
 from envs.hosts import STOPPED, AgentRun, StopReason
@@ -51,6 +54,8 @@ class RunEnd:
     result: object = None
     """What the agent returned."""
     times: PhaseTimes
+    findings: tuple[str, ...] = ()
+    """What was noticed of the attempt as a whole."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,8 +98,8 @@ class Scoring:
     """Closed at the gateway, and ended in a way that counts."""
 
     rollout: Rollout
-    num_calls: int
-    """Calls that the gateway accepted."""
+    closed: ClosedRollout
+    """What the gateway counted."""
     end: RunEnd
 
 
@@ -103,7 +108,7 @@ class Sealing:
     """Scored; its end is to be recorded and stored."""
 
     rollout: Rollout
-    num_calls: int
+    closed: ClosedRollout
     rewards: tuple[Reward, ...]
     end: RunEnd
 
@@ -305,16 +310,23 @@ class Attempt:
             self._record_outcome(end, None)
         return Done(end=end)
 
-    async def _close(self, closing: Closing) -> Scoring | Done:
-        rollout, end = closing.rollout, closing.end
-        num_calls = None
-        if rollout is not None:
-            split, is_cancelled = self.lease.task.split, self._stop == "cancel"
-            num_calls = await self._context.call(close_attempt, self._context, rollout, split, abort=is_cancelled)
-            if end.ending.status in ("completed", "truncated"):
-                return Scoring(rollout=rollout, num_calls=num_calls, end=end)
-        self._record_outcome(end, num_calls)
-        return Done(end=end)
+    async def _close(self, closing: Closing) -> Scoring | Sealing | Done:
+        rollout, end, task = closing.rollout, closing.end, self.lease.task
+        if rollout is None:
+            self._record_outcome(end, None)
+            return Done(end=end)
+        is_cancelled = self._stop == "cancel"
+        closed = await self._context.call(close_attempt, self._context, rollout, task.split, abort=is_cancelled)
+        end = replace(end, findings=tuple(closed.findings))
+        if end.ending.status not in ("completed", "truncated"):
+            self._record_outcome(end, closed.started)
+            return Done(end=end)
+        error = explain_no_policy_call(closed, task.split, calls_optional=task.calls_optional)
+        if error is None:
+            return Scoring(rollout=rollout, closed=closed, end=end)
+        ending = msgspec.structs.replace(end.ending, cause="user", error=error)
+        end = replace(end, ending=ending, findings=(NO_POLICY_CALL, *end.findings))
+        return Sealing(rollout=rollout, closed=closed, rewards=(), end=end)
 
     async def _score(self, scoring: Scoring) -> Sealing:
         """Find the rewards, by the agent's own report or by a scorer that reads what is stored."""
@@ -335,11 +347,11 @@ class Attempt:
                 rewards = rewards + make_rewards(task, trajectory_id, missing_scores(task, known), "rule")
         times = msgspec.structs.replace(end.times, score_seconds=time.monotonic() - began)
         end = replace(end, ending=ending, times=times)
-        return Sealing(rollout=scoring.rollout, num_calls=scoring.num_calls, rewards=tuple(rewards), end=end)
+        return Sealing(rollout=scoring.rollout, closed=scoring.closed, rewards=tuple(rewards), end=end)
 
     async def _seal(self, sealing: Sealing) -> Done:
         """Record how the attempt ended, and wait until all of it is stored."""
-        outcome = self._record_outcome(sealing.end, sealing.num_calls, *sealing.rewards)
+        outcome = self._record_outcome(sealing.end, sealing.closed.started, *sealing.rewards)
         self._on_phase(self.lease, "sealing")
         await self._wait_stored(sealing)
         declared = declared_rewards(self.lease.task, self._scorer)
@@ -348,8 +360,8 @@ class Attempt:
 
     async def _wait_stored(self, phase: Scoring | Sealing) -> None:
         seconds = self._context.settings.seal_seconds
-        rollout = phase.rollout
-        await self._context.stored_waiter.wait_stored(rollout.trajectory_id, phase.num_calls, rollout.logs, seconds)
+        rollout, num_calls = phase.rollout, phase.closed.started
+        await self._context.stored_waiter.wait_stored(rollout.trajectory_id, num_calls, rollout.logs, seconds)
 
     def _read_rewards(self, trajectory_id: str) -> list[Reward]:
         store = self._context.store
@@ -369,6 +381,7 @@ class Attempt:
             result=end.result,
             num_calls=num_calls,
             times=end.times,
+            findings=list(end.findings),
         )
         log = self._context.recorder.append(*rewards, outcome)
         if self.rollout is not None:
@@ -389,7 +402,7 @@ def report_attempt(lease: Lease, done: Done, stop: StopReason | None) -> Report 
         case "paused":
             return Report(lease=lease, ending="pause")
         case "completed" | "truncated" as counts:
-            error = (ending.error or "") if ending.cause == "verifier" else ""
+            error = "" if ending.cause in (None, "policy") else ending.error or ""
             return Report(lease=lease, ending=counts, usable=done.is_usable, cause=ending.cause, error=error)
         case _:
             error = f"{ending.cause}: {ending.error}"

@@ -8,7 +8,7 @@ from contextlib import suppress
 from agent_layer.dispatcher import Lease
 from agent_layer.errors import AgentLayerError, BadInputError, NotFoundError, NotWholeError, UnreachableError
 from agent_layer.schema import RewardSpec, Split
-from agent_layer.schema.wire import OpenRequest, RenewedRollouts, Resumption, make_attempt_started
+from agent_layer.schema.wire import ClosedRollout, OpenRequest, RenewedRollouts, Resumption, make_attempt_started
 from agent_layer.state import Checkpoint, check_trainable
 from envs.failures import RefusedTaskError
 from envs.worker.context import WorkerContext
@@ -82,8 +82,8 @@ def renew_keys(context: WorkerContext, trajectory_ids: Sequence[str]) -> Renewed
         return None
 
 
-def close_attempt(context: WorkerContext, rollout: Rollout, split: Split, *, abort: bool = False) -> int:
-    """Close an attempt to further calls; return the number of calls that the gateway accepted.
+def close_attempt(context: WorkerContext, rollout: Rollout, split: Split, *, abort: bool = False) -> ClosedRollout:
+    """Close an attempt to further calls; return what the gateway counted and noticed.
 
     Args:
         context: the worker that made the attempt.
@@ -104,4 +104,4 @@ def close_attempt(context: WorkerContext, rollout: Rollout, split: Split, *, abo
             " ended; it is retried"
         )
     check_trainable(closed, split)
-    return closed.started
+    return closed

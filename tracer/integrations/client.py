@@ -16,6 +16,11 @@ from agent_layer.schema import Action, JsonObject
 from agent_layer.schema.wire import AGENT_HEADER, CALL_HEADER, ROLLOUT_HEADER
 from tracer.core import Call, CallAnswer, CallRequest, adopt_call, current_scope, json_value, write_trace
 
+_DECODER = "_decoder"
+"""Attribute of a stream: decoder from bytes to events. Not public, but in every version of both clients."""
+_RAW_HEADER = "x-stainless-raw-response"
+_RECORD = "_tracer_record"
+
 
 class _ReadStream(Protocol):
     def __call__(self, chunks: Iterable[str], *, is_whole: bool) -> CallAnswer: ...
@@ -118,11 +123,6 @@ class StreamRecorder:
         """Record the answer; once only."""
         if self._call.scope.rollout.unfinished.pop(self._call.call_id, None) is not None:
             self._call.finish("hook", self._dialect.read_stream(self._events, is_whole=is_whole), self._request)
-
-
-_DECODER = "_decoder"
-"""Attribute of a stream: decoder from bytes to events. Not public, but in every version of both clients."""
-_RAW_HEADER = "x-stainless-raw-response"
 
 
 class _Event(Protocol):
@@ -321,7 +321,6 @@ def _answer(call: Call, result: object, dialect: Dialect | None) -> None:
         record_answer(call, result, dialect)
 
 
-_RECORD = "_tracer_record"
 _WATCHED: set[tuple[type, str]] = set()
 
 

@@ -19,15 +19,17 @@ _COLUMNS = (
     Column("reward", 0, is_number=True),
     Column("num_steps", 6, is_number=True),
     Column("policy", 4, is_number=True),
-    Column("agents", 7),
-    Column("started_at", 8),
+    Column("findings", 7),
+    Column("agents", 8),
+    Column("started_at", 9),
 )
 _STEP = Column("step", 0, is_text=True)
 
 
 def print_rows(rows: Sequence[JsonObject]) -> None:
     """Draw one line for each row; rows with a step end with its message."""
-    columns = (*_COLUMNS, _STEP) if rows and "step" in rows[0] else _COLUMNS
+    columns = [column for column in _COLUMNS if column.name != "findings" or any(row["findings"] for row in rows)]
+    columns += [_STEP] if rows and "step" in rows[0] else []
     cells = [{column.name: _line(_cell(row, column.name)) for column in columns} for row in rows]
     console = open_console()
     console.print(draw(Sight(summary=[], columns=columns, cells=cells, rows=[], key=()), console.width))
@@ -44,6 +46,8 @@ def describe_trajectory(shown: JsonObject) -> Iterator[str]:
     outcome = cast("JsonObject", shown.get("outcome") or {})
     if outcome.get("error"):
         yield from _labelled("  error: ", outcome["error"])
+    for finding in cast("list[str]", outcome.get("findings", [])):
+        yield f"  finding: {finding}"
     earlier: list[object] = []
     for step in cast("list[JsonObject]", shown.get("steps", [shown.get("step")])):
         yield ""
@@ -145,8 +149,8 @@ def _cell(row: JsonObject, column: str) -> str:
         case "policy":
             low, high = row["policy_min"], row["policy_max"]
             return _text(low) if low == high else f"{_text(low)}..{_text(high)}"
-        case "agents":
-            return ", ".join(cast("list[str]", row["agents"]))
+        case "agents" | "findings":
+            return ", ".join(cast("list[str]", row[column]))
         case "step":
             step = cast("JsonObject", row["step"])
             said = " ".join(_describe_message(cast("JsonObject | None", cast("JsonObject", step["action"])["message"])))

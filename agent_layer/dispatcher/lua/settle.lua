@@ -19,7 +19,7 @@ local function accept(rollout, held, report)
   end_lease(rollout, held.run)
   count(held.run, 'accepted')
   count(held.run, 'unusable', is_usable and 0 or 1)
-  note_end(held.run, not is_usable and report.cause == 'verifier' and 'verifier: ' .. report.error or nil)
+  note_end(held.run, not is_usable and report.error ~= '' and report.cause .. ': ' .. report.error or nil)
   if is_usable then
     group.usable, group.kept_ms = group.usable + 1, group.kept_ms + NOW - held.began
   end

@@ -25,6 +25,11 @@ from agent_layer.gateway.rollouts import Call, EndedCall, LiveRollout, Log, Prom
 from agent_layer.schema import Action, JsonObject, PolicyRun, StepPart, StepStatus
 from agent_layer.schema.wire import parse_trace
 
+NOT_APPLIED: Final = "not_applied"
+"""Finding of a field that was asked and that nothing applied: its name follows."""
+RAW_LOGPROBS: Final = "raw_logprobs"
+"""Finding of log-probabilities before the temperature, which is not 1: the step cannot be trained on."""
+
 
 class Phase(StrEnum):
     """How far an admitted call has come."""
@@ -54,11 +59,7 @@ class Ending(msgspec.Struct, frozen=True):
     error: str | None = None
 
 
-NOT_APPLIED: Final = "not_applied"
-"""Finding of a field that was asked and that nothing applied: its name follows."""
 _LONGEST_NAME, _MOST_NAMES = 64, 8
-RAW_LOGPROBS: Final = "raw_logprobs"
-"""Finding of log-probabilities before the temperature, which is not 1: the step cannot be trained on."""
 CUT_OFF: Final = Ending("aborted", error="the call was cut off")
 
 
@@ -211,10 +212,13 @@ class ModelCall:
         rollout.logs.add(self.log.append(part))
         rollout.num_ended += 1
         sampled = sum(len(action.response_token_ids or ()) for action in part.actions or ())
-        rollout.ended.append(EndedCall(entry.call_id, sampled))
+        is_policy = self.start.role != "aux"
+        is_answered = is_policy and (is_whole or sampled > 0)
+        rollout.ended.append(EndedCall(entry.call_id, sampled, is_answered))
+        rollout.num_policy_calls += is_answered
         rollout.record_activity()
         entry.is_good = is_whole
-        if is_whole and self.start.role != "aux" and part.capture_level != "tokens":
+        if is_whole and is_policy and part.capture_level != "tokens":
             rollout.untokened.append(entry.call_id)
 
     def exchange(self) -> Exchange:

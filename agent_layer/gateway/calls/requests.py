@@ -24,6 +24,7 @@ _INLINE_BYTES: Final = 1 << 16
 _LARGE_BODIES: Final = ThreadPoolExecutor(1, "large bodies")
 """One after the other: threads that read side by side would only keep the event loop waiting for the interpreter."""
 _CODINGS: Final = frozenset({"identity", "gzip", "deflate"})
+_MAX_DIGITS = 9
 
 
 async def read_text(request: web.Request) -> bytes:
@@ -88,9 +89,6 @@ async def read_body(request: web.Request, kind: type[B]) -> B:
         raise BadInputError(f"{request.method} {request.path}: {error}; correct the body") from error
     check_storable(body, f"{request.method} {request.path}")
     return body
-
-
-_MAX_DIGITS = 9
 
 
 def retry_key(headers: Mapping[str, str], digest: int) -> RetryKey:

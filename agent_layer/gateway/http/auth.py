@@ -5,8 +5,10 @@ neither the length of a key nor whether a rollout exists.
 """
 
 import hmac
+import re
 from collections.abc import Iterable
 from hashlib import sha256
+from typing import Final
 
 from aiohttp import hdrs, web
 
@@ -17,6 +19,7 @@ from agent_layer.schema.wire import ROLLOUT_HEADER
 
 _API_KEY_HEADER = "x-api-key"
 """Where Anthropic's clients put their key."""
+_TRAJECTORY: Final = re.compile(r"/r/([^/]+)/")
 _LOOPBACK = frozenset({"127.0.0.1", "::1"})
 
 
@@ -59,6 +62,14 @@ class Access:
             f"{request.path}: expected the header {ROLLOUT_HEADER} with a trajectory id, found none;"
             " use the base_url that POST /rollouts answers, or the tracer, which adds the header"
         )
+
+    def identify(self, request: web.Request) -> LiveRollout | None:
+        """Find the open rollout whose agent sends a request, by address and key; None: there is no such rollout."""
+        name = _TRAJECTORY.match(request.path)
+        found = self._rollouts.look(name[1]) if name else None
+        if found is None or not found.is_open:
+            return None
+        return found if hmac.compare_digest(_digest(_key_of(request)), _digest(found.api_key)) else None
 
     def check_operator(self, request: web.Request) -> None:
         """Raise RefusedError when the key is not one of the operator's."""

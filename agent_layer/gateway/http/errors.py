@@ -1,7 +1,12 @@
-"""Errors as HTTP answers: with a status, and in the shape of the dialect that the client uses."""
+"""Errors as HTTP answers: with a status, and in the shape of the dialect that the client uses.
 
+Each leaves a trace: a count by reason in the metrics, a line in the log, and a finding of the rollout that asked.
+"""
+
+import logging
 from collections.abc import Awaitable, Callable
-from typing import TypeAlias
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 from aiohttp import web
@@ -17,6 +22,8 @@ from agent_layer.errors import (
     UnreachableError,
 )
 from agent_layer.gateway.dialects import RefusedError, refusal
+from agent_layer.gateway.http.auth import Access
+from agent_layer.gateway.rollouts import Counters
 
 Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -31,20 +38,61 @@ _STATUS: dict[type[AgentLayerError], int] = {
 }
 
 
-@web.middleware
-async def answer_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Turn errors into answers with one sentence."""
-    try:
-        return await handler(request)
-    except RefusedError as error:
-        return refusal(request.path, error.status, error.code, error.message)
-    except AgentLayerError as error:
-        return refusal(request.path, _STATUS.get(type(error), 500), type(error).__name__, str(error))
-    except web.HTTPRequestEntityTooLarge as error:
-        sentence = f"{request.method} {request.path}: {error.text}; send less, or raise AGENT_LAYER_MAX_BODY_BYTES"
-        return refusal(request.path, error.status, "request_too_large", sentence)
-    except web.HTTPException as error:
-        return refusal(request.path, error.status, "http", f"{request.method} {request.path}: {error.reason}")
+_log = logging.getLogger(__name__)
+_LONGEST_SENTENCE = 300
+"""Of what the log quotes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ErrorAnswers:
+    """Answers requests that fail."""
+
+    access: Access
+    counters: Counters
+    mask_keys: Callable[[str], str]
+    """Removes keys from a text."""
+
+    @web.middleware
+    async def answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Turn errors into answers with one sentence."""
+        try:
+            return await handler(request)
+        except (RefusedError, AgentLayerError, web.HTTPException) as error:
+            refused = _refused(request, error)
+        self.record(refused.reason, f"{request.method} {request.path}", refused.message, refused.status)
+        if rollout := self.access.identify(request):
+            rollout.refusals.add(refused.reason)
+        return refusal(request.path, refused.status, refused.code, refused.message)
+
+    def record(self, reason: str, address: str, sentence: str, status: int) -> None:
+        """Count a request that is answered with an error, and log it."""
+        self.counters.add("refused_requests", reason=reason)
+        quoted = self.mask_keys(f"{address}: {sentence}" if address not in sentence else sentence)[:_LONGEST_SENTENCE]
+        _log.info("request refused reason=%s status=%d error=%r", reason, status, quoted)
+
+
+class _Refused(NamedTuple):
+    status: int
+    code: str
+    """As the client reads it."""
+    reason: str
+    """For people who look for a cause; one of few."""
+    message: str
+
+
+def _refused(request: web.Request, error: RefusedError | AgentLayerError | web.HTTPException) -> _Refused:
+    match error:
+        case RefusedError():
+            return _Refused(error.status, error.code, error.code, error.message)
+        case AgentLayerError():
+            kind = type(error).__name__
+            return _Refused(_STATUS.get(type(error), 500), kind, kind, str(error))
+        case web.HTTPRequestEntityTooLarge():
+            sentence = f"{request.method} {request.path}: {error.text}; send less, or raise AGENT_LAYER_MAX_BODY_BYTES"
+            return _Refused(error.status, "request_too_large", "request_too_large", sentence)
+        case _:
+            reason = "_".join(error.reason.lower().split())
+            return _Refused(error.status, "http", reason, f"{request.method} {request.path}: {error.reason}")
 
 
 def as_json(record: object) -> web.Response:

@@ -15,6 +15,7 @@ _HELP: Final[dict[str, str]] = {
     "zero_token_calls": "Whole answers in which the model said nothing.",
     "text_level_calls": "Answers without token ids, which cannot be trained on.",
     "refused_keys": "Requests whose key opened nothing.",
+    "refused_requests": "Requests that were answered with an error, those with such a key included.",
     "rollouts_opened": "Attempts that were opened.",
     "rollouts_closed": "Attempts that were closed.",
     "rollouts_paused": "Attempts that lost their holder and were kept for another.",

@@ -6,19 +6,25 @@ errors, so every SDK raises its own class.
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from signal import SIGINT, SIGTERM
 from socket import socket
 from ssl import SSLContext
+from typing import Any, Final, TypeAlias
 
 from aiohttp import web
 from aiohttp.http_exceptions import ContentEncodingError, HttpProcessingError
 
 from agent_layer.gateway.dialects import refusal, refuse_unread
+from agent_layer.gateway.rollouts import Counters
 
-_BACKLOG = 1024
+BACKLOG: Final = 1024
+"""Connections that may wait to be accepted."""
 _SHUTDOWN_SECONDS = 3.0
 """Calls that run when a signal comes may go on for this time; then they are recorded as cut off."""
+COUNTERS: Final = web.AppKey("COUNTERS", Counters)
+"""What counts the requests that reach no route; an application without it, such as ingest, counts none."""
+_Handler: TypeAlias = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 _BAD_REQUEST = (HttpProcessingError, web.RequestPayloadError)
 
 
@@ -33,7 +39,7 @@ async def serve_until_stopped(
     await runner.setup()
     try:
         for listener in listeners:
-            await web.SockSite(runner, listener, ssl_context=tls, backlog=_BACKLOG).start()
+            await web.SockSite(runner, listener, ssl_context=tls, backlog=BACKLOG).start()
         await stop.wait()
     finally:
         await runner.cleanup()
@@ -58,16 +64,33 @@ class GuardedRunner(web.AppRunner):
 
     async def _make_server(self) -> web.Server:
         made = await super()._make_server()
-        return _Server(made.request_handler, request_factory=made.request_factory, **self._kwargs)
+        return _Server(
+            made.request_handler,
+            self.app.get(COUNTERS, Counters()),
+            request_factory=made.request_factory,
+            **self._kwargs,
+        )
 
 
 class _Server(web.Server):
+    def __init__(self, handler: _Handler, counters: Counters, **options: Any) -> None:  # noqa: ANN401  # aiohttp's own
+        super().__init__(handler, **options)
+        self._counters = counters
+
+    def count_refusal(self, reason: str) -> None:
+        """Count a request that no route could answer."""
+        self._counters.add("refused_requests", reason=reason)
+
     def __call__(self) -> web.RequestHandler:
         return _Connection(self, loop=self._loop, **self._kwargs)
 
 
 class _Connection(web.RequestHandler):
-    __slots__ = ()
+    __slots__ = ("_server",)
+
+    def __init__(self, server: _Server, **options: Any) -> None:  # noqa: ANN401  # aiohttp's own
+        super().__init__(server, **options)
+        self._server = server
 
     def handle_error(
         self,
@@ -80,15 +103,13 @@ class _Connection(web.RequestHandler):
         plain = super().handle_error(request, status, exc, message)  # logs, and ends a connection that was answered
         if isinstance(exc, ContentEncodingError):
             sentence = "expected a body that is plain, gzip or deflate, found another Content-Encoding; send it plain"
-            answer = refuse_unread(415, "unsupported_encoding", f"request: {sentence}")
+            answer = self._refuse(415, "unsupported_encoding", f"request: {sentence}")
         elif isinstance(exc, HttpProcessingError):
             found = " ".join(exc.message.split())
-            answer = refuse_unread(
-                exc.code,
-                "bad_request",
-                f"request: expected HTTP with a URL in ASCII, found {found}; correct the client",
-            )
+            sentence = f"request: expected HTTP with a URL in ASCII, found {found}; correct the client"
+            answer = self._refuse(exc.code, "bad_request", sentence)
         elif status == 500:
+            self._server.count_refusal("internal_error")
             answer = refusal(
                 request.path, status, "internal_error", "gateway: it failed at this request; report what its log says"
             )
@@ -96,6 +117,10 @@ class _Connection(web.RequestHandler):
             return plain
         answer.force_close()
         return answer
+
+    def _refuse(self, status: int, code: str, sentence: str) -> web.Response:
+        self._server.count_refusal(code)
+        return refuse_unread(status, code, sentence)
 
 
 def _shorten_bad_request(record: logging.LogRecord) -> bool:

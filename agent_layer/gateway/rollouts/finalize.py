@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
 
+import msgspec
 from redis import Redis
 
 from agent_layer.errors import BackPressureError, CaptureError, NotWholeError
@@ -19,6 +20,7 @@ from agent_layer.gateway.rollouts.retries import ResponseCache
 from agent_layer.gateway.rollouts.rollout import LiveRollout
 from agent_layer.infra.redis import Keys
 from agent_layer.schema import (
+    NO_POLICY_CALL,
     Accepted,
     Cause,
     LogRecord,
@@ -32,9 +34,10 @@ from agent_layer.schema import (
 )
 from agent_layer.schema.wire import ClosedRollout, EndedRollout, EndRequest, RewardRequest
 from agent_layer.settings import Settings
-from agent_layer.state import check_trainable, count_calls
+from agent_layer.state import check_trainable, count_calls, explain_no_policy_call
 
 _POLL_SECONDS = 0.02
+_ACCEPTABLE: frozenset[str] = frozenset({"completed", "truncated"})
 
 
 async def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
@@ -46,9 +49,6 @@ async def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
     except TimeoutError:
         return False
     return True
-
-
-_ACCEPTABLE: frozenset[str] = frozenset({"completed", "truncated"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,6 +114,8 @@ class Finalizer:
             started=rollout.num_started,
             ended=rollout.num_ended,
             untokened=[call_id for call_id in rollout.untokened if call_id not in rollout.abandoned],
+            policy_calls=rollout.num_policy_calls,
+            findings=rollout.findings,
         )
 
     async def cut_off(self, rollout: LiveRollout) -> None:
@@ -145,7 +147,7 @@ class Finalizer:
         if request.status in _ACCEPTABLE:
             self._check_trainable(rollout, closed)
         if rollout.outcome is None:
-            self._judge(rollout, request)
+            self._judge(rollout, request, closed)
             await wait_until(lambda: self._are_settled(rollout.logs), self.settings.flush_seconds)
         return EndedRollout(
             trajectory_id=rollout.trajectory_id,
@@ -153,27 +155,34 @@ class Finalizer:
             reward=await asyncio.to_thread(self._reward_of, rollout),
             started=closed.started,
             ended=closed.ended,
+            error=rollout.outcome.error if rollout.outcome else None,
         )
 
-    def _judge(self, rollout: LiveRollout, request: EndRequest) -> None:
+    def _judge(self, rollout: LiveRollout, request: EndRequest, closed: ClosedRollout) -> None:
         """Record reward, outcome and acceptance together: they are seen together."""
         started = rollout.started
         records: list[LogRecord] = []
         if request.reward is not None:
             records.append(record_reward(rollout, RewardRequest(score=request.reward)))
-        rollout.outcome = _outcome_of(rollout, request.status, _cause_of(request.status))
-        records.append(rollout.outcome)
-        if request.status in _ACCEPTABLE:
+        outcome = _outcome_of(rollout, request.status, _cause_of(request.status))
+        is_acceptable = request.status in _ACCEPTABLE
+        error = explain_no_policy_call(closed, started.split, calls_optional=rollout.calls_optional)
+        if is_acceptable and error:
+            findings = [NO_POLICY_CALL, *outcome.findings]
+            outcome = msgspec.structs.replace(outcome, cause="user", error=error, findings=findings)
+        rollout.outcome = outcome
+        records.append(outcome)
+        if is_acceptable:
             accepted = Accepted(
                 trajectory_id=started.trajectory_id,
                 rollout_id=started.rollout_id,
                 run=started.run,
-                accepted_at=rollout.outcome.ended_at,
+                accepted_at=outcome.ended_at,
                 group_id=started.group_id,
             )
             records.append(accepted)
         rollout.logs.add(self.log.append(*records))
-        rollout.is_accepted = request.status in _ACCEPTABLE
+        rollout.is_accepted = is_acceptable
 
     def _check_trainable(self, rollout: LiveRollout, closed: ClosedRollout) -> None:
         try:
@@ -250,6 +259,7 @@ def _outcome_of(rollout: LiveRollout, status: RolloutStatus, cause: Cause | None
         cause=cause,
         error=error,
         num_calls=rollout.num_started,
+        findings=rollout.findings,
     )
 
 

@@ -18,6 +18,7 @@ from agent_layer.gateway.rollouts.prefix import Hashed, PrefixTable
 from agent_layer.gateway.rollouts.retries import CallTable
 from agent_layer.schema import (
     NOT_SAMPLING,
+    REFUSED,
     AttemptStarted,
     Content,
     JsonObject,
@@ -31,6 +32,8 @@ from agent_layer.schema import (
 from agent_layer.schema.wire import KEY_PREFIX, OpenRequest, make_attempt_started
 
 _CAPS = ("max_tokens", "max_completion_tokens")
+_HASH_LENGTH = 32
+_ANSWERER = "assistant"
 
 
 class Budget(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,6 +89,8 @@ class EndedCall(msgspec.Struct, frozen=True):
 
     call_id: str
     num_sampled: int
+    is_answered: bool
+    """By the policy, in whole or in part."""
 
 
 class PromptContents(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,6 +143,11 @@ class LiveRollout:
     num_ended: int = 0
     num_sampled: int = 0
     """Without the tokens of abandoned calls: a holder's death uses up nothing of the budget."""
+    num_policy_calls: int = 0
+    """Ended calls that the policy answered, in whole or in part, without abandoned ones."""
+    refusals: set[str] = field(default_factory=set[str])
+    """Codes with which requests of its agent were refused."""
+    calls_optional: bool = False
     ended: list[EndedCall] = field(default_factory=list[EndedCall])
     """In order of their end, until it is closed."""
     abandoned: set[str] = field(default_factory=set[str])
@@ -167,6 +177,11 @@ class LiveRollout:
     def trajectory_id(self) -> str:
         """Name of the attempt."""
         return self.started.trajectory_id
+
+    @property
+    def findings(self) -> list[str]:
+        """What was noticed of the attempt as a whole."""
+        return [f"{REFUSED}: {code}" for code in sorted(self.refusals)]
 
     def check_holder(self, key: str | None) -> None:
         """Raise RefusedError when this key does not hold the attempt, or no longer does."""
@@ -274,10 +289,6 @@ class LiveRollout:
         return [Content(trajectory_id=self.trajectory_id, hash=name, body=body) for name, body in new.items()]
 
 
-_HASH_LENGTH = 32
-_ANSWERER = "assistant"
-
-
 def _last_answer(request: ChatRequest) -> int:
     indices = range(len(request.roles) - 1, -1, -1)
     return next((index for index in indices if request.roles[index] == _ANSWERER), -1)
@@ -320,4 +331,5 @@ def new_rollout(
         active_at=clock(),
         sampling=request.sampling,
         is_ours=request.owner != "worker",
+        calls_optional=request.calls_optional,
     )

@@ -10,10 +10,9 @@ from agent_layer.ingest import (
     SpanMeaning,
     ToolCall,
     first_text,
-    parse_json_text,
     token_usage,
 )
-from agent_layer.schema import Action, JsonObject, as_json_objects, to_chat_messages
+from agent_layer.schema import Action, JsonObject, as_json_objects, parse_json_text, to_chat_messages
 
 __all__ = ["SESSIONS", "read", "requested_sampling"]
 

@@ -8,11 +8,10 @@ from agent_layer.ingest import (
     ToolCall,
     first_text,
     numbered_objects,
-    parse_json_text,
     token_usage,
     unflatten,
 )
-from agent_layer.schema import Action, JsonObject, as_json_object, as_json_objects
+from agent_layer.schema import Action, JsonObject, as_json_object, as_json_objects, parse_json_text
 
 __all__ = ["SESSIONS", "read"]
 

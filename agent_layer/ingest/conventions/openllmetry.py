@@ -12,12 +12,11 @@ from agent_layer.ingest import (
     ToolCall,
     first_text,
     numbered_objects,
-    parse_json_text,
     token_usage,
     unflatten,
 )
 from agent_layer.ingest.conventions.genai import requested_sampling
-from agent_layer.schema import Action, JsonObject
+from agent_layer.schema import Action, JsonObject, parse_json_text
 
 __all__ = ["SESSIONS", "read"]
 

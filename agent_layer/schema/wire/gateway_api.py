@@ -74,6 +74,8 @@ class OpenRequest(_Request, frozen=True, kw_only=True):
     """Seconds until the key expires unless it is renewed; None: it is valid until the rollout is closed."""
     trace: TraceContext | None = None
     """Trace to which the attempt belongs."""
+    calls_optional: bool = False
+    """See ``Task``; for rollouts that no worker ends."""
     resume: Resumption | None = None
     """Resume this attempt, which the gateway must still know; None: open it. Sampling and limits do not change. The
     gateway refuses the earlier holder from then on, and aborts its running calls."""
@@ -170,6 +172,10 @@ class ClosedRollout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     ended: int
     untokened: list[str] = []
     """Calls of the policy that were answered without token ids or log-probabilities."""
+    policy_calls: int | None = None
+    """Calls that the policy answered, in whole or in part, without abandoned ones; None: not known."""
+    findings: list[str] = []
+    """``refused: CODE`` for each reason for which the gateway refused requests of the agent."""
 
 
 class EndRequest(_Request, frozen=True, kw_only=True):
@@ -189,6 +195,8 @@ class EndedRollout(msgspec.Struct, frozen=True, kw_only=True):
     reward: float | None = None
     started: int
     ended: int
+    error: str | None = None
+    """Why it has no reward although it is accepted."""
 
 
 class RecordedReward(msgspec.Struct, frozen=True, kw_only=True):

@@ -53,6 +53,7 @@ _COLUMNS: Final[tuple[Column[TrajectoryRow], ...]] = (
     _plain("input_hash", pa.string(), "content hash of its task's input"),
     _plain("env", pa.string(), "environment"),
     _plain("env_version", pa.string(), "its version"),
+    _plain("findings", pa.list_(pa.string()), "kinds of what was noticed, such as prefix_break, sorted"),
 )
 
 TRAJECTORY_SCHEMA: Final = build_schema(_COLUMNS)

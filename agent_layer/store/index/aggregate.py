@@ -13,7 +13,9 @@ from agent_layer.store.index.index import Aggregate, Index, ScanRequest, scan_re
 from agent_layer.store.index.planner import Ordering, choose_buckets, plan_blocks
 from agent_layer.store.segments import FIELDS
 
-By: TypeAlias = Literal["run", "split", "task_type", "env", "env_version", "status", "cause", "agent", "tool", "policy"]
+By: TypeAlias = Literal[
+    "run", "split", "task_type", "env", "env_version", "status", "cause", "agent", "tool", "finding", "policy"
+]
 """``policy`` is the newest version that a trajectory's tokens came from."""
 
 _BITMAPS = {field.filter: field.bitmap for field in FIELDS if field.is_listed}

@@ -16,6 +16,13 @@ Range: TypeAlias = tuple[float | None, float | None]
 
 Which: TypeAlias = int | Literal["last"] | tuple[Literal["tool"], str]
 """A step: its index, the last one, or all that asked for a tool of this name."""
+_BY_VALUE = {field.filter: field for field in FIELDS if field.filter is not None}
+_ACCEPTED = "accepted=1"
+_REWARDED = "rewarded"
+"""Bitmap of all trajectories with a reward."""
+_LAST_BUCKET = 200
+_LONGEST_VALUE = 64
+"""The bitmap of a longer value is named by its hash; lua/prelude.lua has the same number."""
 
 
 class Filters(TypedDict, total=False):
@@ -35,6 +42,8 @@ class Filters(TypedDict, total=False):
     """Name of an agent that made at least one of its calls."""
     tool: str | None
     """Name of a tool that was asked for, or that answered, at least once."""
+    finding: str | None
+    """Kind of a finding, such as ``prefix_break``: the part before a colon."""
     labels: Mapping[str, str] | None
     """All of these."""
     accepted: bool | None
@@ -67,15 +76,8 @@ class Conditions(NamedTuple):
     ranges: tuple[NumberRange, ...] = ()
 
 
-_BY_VALUE = {field.filter: field for field in FIELDS if field.filter is not None}
-_ACCEPTED = "accepted=1"
-_REWARDED = "rewarded"
-"""Bitmap of all trajectories with a reward."""
 _LABEL_ENDS = re.compile("[\0=]")
 """In the name of a label a null comes before these, so that it ends at the first plain '='; as in lua/prelude.lua."""
-_LAST_BUCKET = 200
-_LONGEST_VALUE = 64
-"""The bitmap of a longer value is named by its hash; lua/prelude.lua has the same number."""
 
 
 def bucket_of(reward: float) -> int:

@@ -44,6 +44,8 @@ class TrajectoryRow(msgspec.Struct, frozen=True, kw_only=True):
     """Content hash of its task's input."""
     env: str | None = None
     env_version: str | None = None
+    findings: list[str] = []
+    """Kinds of what was noticed of its steps and its end, sorted; ``show`` has the details."""
 
 
 def read_row(trajectory_id: str, fields: Mapping[bytes, bytes]) -> TrajectoryRow:

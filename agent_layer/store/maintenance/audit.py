@@ -38,6 +38,10 @@ contradicts a trajectory's row. ``undead``: the index lacks a deletion. ``short`
 its gateway counted, for good. ``lost``: a blob is gone for good."""
 
 _BEYOND_REPAIR: frozenset[str] = frozenset({"corrupt", "short", "lost"})
+_PAGE = 256
+_NUM_AT_ONCE = 16
+_REBUILT: frozenset[str] = frozenset({"missing", "misfiled", "undead"})
+"""Repaired by a rebuild of the whole index."""
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,10 +68,6 @@ class CheckReport(msgspec.Struct, frozen=True, kw_only=True):
     def is_sound(self) -> bool:
         """Whether no finding remains."""
         return not self.findings or (self.repaired and all(one.kind not in _BEYOND_REPAIR for one in self.findings))
-
-
-_PAGE = 256
-_NUM_AT_ONCE = 16
 
 
 def find_broken_blobs(index: Index, objects: ObjectStore) -> Iterator[Finding]:
@@ -103,10 +103,6 @@ def _users_of(index: Index, trajectory_ids: list[str]) -> dict[str, str]:
         for name, is_stored in blobs.items()
         if is_stored == b"1"
     }
-
-
-_REBUILT: frozenset[str] = frozenset({"missing", "misfiled", "undead"})
-"""Repaired by a rebuild of the whole index."""
 
 
 def check_store(

@@ -27,6 +27,8 @@ from agent_layer.store.reading import trajectory_not_found
 from agent_layer.store.segments import write_tombstones
 
 _PAGE = 256
+_LARGEST_OBJECT = 4_096
+"""Tombstones in one object."""
 
 
 class EmptyGroups(NamedTuple):
@@ -115,10 +117,6 @@ def _has_survivor(index: Index, members: Iterable[str], condemned: AbstractSet[s
 def _groups_alive(index: Index, filters: Filters, condemned: AbstractSet[str]) -> set[str]:
     rows = scan_trajectories(index, filters)
     return {row.group_id for row in rows if row.group_id and row.trajectory_id not in condemned}
-
-
-_LARGEST_OBJECT = 4_096
-"""Tombstones in one object."""
 
 
 class DeletionReport(msgspec.Struct, frozen=True, kw_only=True):

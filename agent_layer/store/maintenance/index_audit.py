@@ -37,6 +37,13 @@ COUNT_ORPHAN_BITS = LuaScript(
 _AT_ONCE = 64
 """Most trajectories for one script, so that Redis stays responsive."""
 _BASIS = ("declared", "ended", "status", "cause", "reward")
+_Stored: TypeAlias = "list[bytes | None]"
+_FIELDS = ("opened", "ended", "status", "accepted", "agents", "tools", "findings", "policy_min", "policy_max")
+_PARTS = 16
+"""Parts of a block, each examined by separate scripts."""
+_NAMES_AT_ONCE = 256
+"""Most bitmaps for one script, so that Redis stays responsive."""
+_SCAN_COUNT = 1_000
 
 
 def find_inconsistent_rows(index: Index, trajectory_ids: Iterable[str]) -> Iterator[str]:
@@ -62,10 +69,6 @@ def _misjudged(index: Index, trajectory_ids: Sequence[str]) -> Iterator[str]:
         *_, reward = compute_rewards([basis])
         if reward.encode() != (stored or b""):
             yield trajectory_id
-
-
-_Stored: TypeAlias = "list[bytes | None]"
-_FIELDS = ("opened", "ended", "status", "accepted", "agents", "tools", "policy_min", "policy_max")
 
 
 class _Probe(NamedTuple):
@@ -128,7 +131,7 @@ def _probes_of(keys: Keys, segment: str, said: TrajectorySummary, chunk: Chunk) 
 
 def _row_holds(said: TrajectorySummary, row: object) -> bool:
     """Whether a row holds at least the content of one segment; other segments may add to it."""
-    opened, ended, status, accepted, agents, tools, policy_min, policy_max = cast("_Stored", row)
+    opened, ended, status, accepted, agents, tools, findings, policy_min, policy_max = cast("_Stored", row)
     return (
         (said.opening is None or _stands(opened, said.opening.rank))
         and (said.ending is None or _stands(ended, said.ending.rank))
@@ -136,6 +139,7 @@ def _row_holds(said: TrajectorySummary, row: object) -> bool:
         and not (said.is_accepted and accepted is None)
         and set(said.agents) <= _names(agents)
         and set(said.tools) <= _names(tools)
+        and set(said.findings) <= _names(findings)
         and (said.policy_min is None or (policy_min is not None and int(policy_min) <= said.policy_min))
         and (said.policy_max is None or (policy_max is not None and int(policy_max) >= said.policy_max))
     )
@@ -186,13 +190,6 @@ def _is_known(found: object) -> bool:
 
 def _are_known(found: object) -> bool:
     return None not in cast("_Stored", found)
-
-
-_PARTS = 16
-"""Parts of a block, each examined by separate scripts."""
-_NAMES_AT_ONCE = 256
-"""Most bitmaps for one script, so that Redis stays responsive."""
-_SCAN_COUNT = 1_000
 
 
 def count_orphan_bits(redis: Redis, keys: Keys, *, clear: bool = False) -> dict[int, int]:

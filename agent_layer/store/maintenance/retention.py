@@ -22,6 +22,8 @@ from agent_layer.times import parse_time
 
 _TaskKey: TypeAlias = tuple[str | None, ...]
 """Run, split, task type, environment and hash of the input: equal for equal tasks."""
+ConsumerState: TypeAlias = Literal["open", "unread"]
+_PAGE = 256
 
 
 class TaskKey(NamedTuple):
@@ -60,9 +62,6 @@ def task_key(row: TrajectoryRow) -> TaskKey | None:
         return None
     task = row.run, row.split, row.task_type, row.env, row.input_hash
     return TaskKey(task, row.group_id or row.rollout_id or row.trajectory_id)
-
-
-ConsumerState: TypeAlias = Literal["open", "unread"]
 
 
 class _Reader(NamedTuple):
@@ -127,9 +126,6 @@ class PendingConsumers:
         consumers = {key.decode().removeprefix(prefix) for key in cast("Iterator[bytes]", found)} | splits.keys()
         for consumer in sorted(consumers):
             yield _Reader(consumer, frozenset(splits[consumer]) if consumer in splits else None)
-
-
-_PAGE = 256
 
 
 class ExpiryRules(Filters, total=False):

@@ -112,6 +112,15 @@ FIELDS = (
     Field("policy_min", "merged", "number", is_column=True),
     Field("policy_max", "merged", "number", is_column=True),
     Field("num_steps", "merged", "number", is_column=True),
+    Field(
+        "findings",
+        "merged",
+        "json",
+        bitmap="finding",
+        is_listed=True,
+        filter="finding",
+        help="Kind of a finding, such as prefix_break or no_policy_call.",
+    ),
 )
 """Segments store fields, and blocks store the ends of columns, in this order: it never changes, new ones come last."""
 

@@ -34,6 +34,7 @@ from agent_layer.schema import (
     decode,
     decode_known,
     encode,
+    finding_kinds,
     id_timestamp,
     split_trajectory_id,
     tool_names,
@@ -118,6 +119,7 @@ def _summarise_trajectory(trajectory_id: str, records: Sequence[LogRecord]) -> T
         policy_max=max(versions, default=None),
         rewards={record.reward_id: encode(record) for record in records if isinstance(record, Reward)},
         blobs=sorted({record.blob for record in records if isinstance(record, ContentRef)}),
+        findings=sorted({kind for record in records for kind in finding_kinds(record)}),
     )
 
 

@@ -47,7 +47,7 @@ async def test_counts_go_on_so_that_nothing_is_missing_at_the_end(gateway):
 
     closed = await gateway.post("/rollouts/r/close", {"attempt": 0, "key": second["api_key"]})
 
-    assert closed == (200, {"trajectory_id": "r-0", "started": 3, "ended": 3})
+    assert closed == (200, {"trajectory_id": "r-0", "started": 3, "ended": 3, "policy_calls": 2})
 
 
 async def test_each_resume_leaves_behind_what_came_after_its_own_checkpoint(gateway):

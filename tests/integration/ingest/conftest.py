@@ -87,20 +87,20 @@ class Receiver:
             return response.status, response.read()
 
 
-@pytest.fixture(scope="session")
-def serve_receiver():
+@pytest.fixture(scope="session", name="serve_receiver")
+def _serve_receiver():
     """``with serve_receiver() as receiver``: one that is served for as long as the block."""
-    return _serve_receiver
+    return serve_receiver
 
 
 @pytest.fixture
 def receiver():
-    with _serve_receiver() as receiver:
+    with serve_receiver() as receiver:
         yield receiver
 
 
 @contextmanager
-def _serve_receiver():
+def serve_receiver():
     receiver = Receiver()
     app = build_app(Settings(ingest_key=receiver.key, max_body_bytes=1 << 20, max_body_values=10_000), receiver.log)
     loop = asyncio.new_event_loop()

@@ -30,6 +30,8 @@ class Model:
     versions: list[int]
     agents: list[str]
     tools: list[str]
+    findings: list[str]
+    """Of the outcome; none while it runs."""
     """[num_calls]; '' where a call asked for none."""
     labels: dict[str, str]
     started_at: float
@@ -55,7 +57,8 @@ class Model:
         if self.reward is not None:
             yield Reward(**own, reward_id=f"{self.id}/r", at=1.0, score=self.reward)
         if self.status != "running":
-            yield Outcome(**own, status=self.status, cause=self.cause, ended_at=self.started_at + 9)
+            end = {"status": self.status, "cause": self.cause, "findings": self.findings}
+            yield Outcome(**own, **end, ended_at=self.started_at + 9)
         if self.accepted:
             yield Accepted(**own, rollout_id=self.id[:-2], accepted_at=self.started_at + 10)
 
@@ -90,6 +93,7 @@ TESTS = {
     "step": has_step,
     "cause": lambda one, value: one.cause == value,
     "tool": lambda one, value: value in one.tools,
+    "finding": lambda one, value: one.status != "running" and value in [said.split(":")[0] for said in one.findings],
     "labels": lambda one, value: one.labels.items() >= value.items(),
     "policy": meets,
     "reward": lambda one, value: within(one.reward, value),
@@ -126,6 +130,7 @@ def make_models(seed, num_models=NUM_TRAJECTORIES, spread=1):
             versions=[chance.randrange(9) for _ in range(num_calls)],
             agents=[chance.choice(["solver", "solver", "judge"]) for _ in range(num_calls)],
             tools=[chance.choice(["", "search", "x" * 100]) for _ in range(num_calls)],
+            findings=chance.choice([[], [], ["refused: a", "refused: b"], ["no_policy_call", "refused: a"]]),
             labels={"team": chance.choice("ab"), **({"long": "v" * 90} if chance.random() < 0.1 else {})},
             started_at=float(chance.randrange(1_000, 1_000 + 100 * spread)),
         )
@@ -158,6 +163,7 @@ ASKED = st.fixed_dictionaries(
         "step": st.integers(0, 3) | st.sampled_from(["last", ("tool", "search"), ("tool", "none")]),
         "cause": st.sampled_from(["infra", "policy", "user"]),
         "tool": st.sampled_from(["search", "x" * 100, "none"]),
+        "finding": st.sampled_from(["refused", "no_policy_call", "none"]),
         "labels": st.sampled_from([{}, {"team": "a"}, {"team": "b", "long": "v" * 90}, {"nobody": "x"}]),
         "policy": ranges(st.integers(-1, 9)),
         "reward": ranges(st.sampled_from([-1.5, 0.0, 0.1, 0.3, 1.0, 39.0])),

@@ -71,6 +71,7 @@ local function merge_row(id, row, said, before)
   if said.calls then merge_calls(row .. ':calls', row, said.calls, before) end
   if said.agents then merge_names(row, 'agents', said.agents) end
   if said.tools then merge_names(row, 'tools', said.tools) end
+  if said.findings then merge_names(row, 'findings', said.findings) end
   if said.policy_min then merge_policy(row, 'policy_min', said.policy_min, math.min) end
   if said.policy_max then merge_policy(row, 'policy_max', said.policy_max, math.max) end
 end
