@@ -44,6 +44,8 @@ _MAGIC = b"ALSEGMNT"
 _FORMAT_VERSION = 1
 
 _LEVEL = 1
+_TRUSTED_BYTES = 1 << 26
+"""Size of an unpacked chunk, as its frame names it, up to which the memory is taken at once."""
 
 _TAIL_BYTES = 1 << 16
 """Read at once from the end; most footers lie within."""
@@ -220,11 +222,22 @@ def unpack(packed: bytes, size_bytes: int, subject: str) -> list[bytes]:
             f"{subject}: expected {size_bytes} bytes with their checksum, found others; restore the object from a copy"
         )
     try:
-        return msgspec.msgpack.decode(zstandard.ZstdDecompressor().decompress(content), type=list[bytes])
+        return msgspec.msgpack.decode(_decompress(content), type=list[bytes])
     except (zstandard.ZstdError, msgspec.DecodeError) as error:
         raise CorruptRecordError(
             f"{subject}: expected packed records behind the checksum, found others ({error}); another program wrote it"
         ) from error
+
+
+def _decompress(content: bytes) -> bytes:
+    """Undo zstd. Memory for a large result is taken as it grows: a damaged frame may claim any size."""
+    if zstandard.frame_content_size(content) <= _TRUSTED_BYTES:
+        return zstandard.ZstdDecompressor().decompress(content)
+    stream = zstandard.ZstdDecompressor().decompressobj()
+    unpacked = stream.decompress(content)
+    if not stream.eof:
+        raise zstandard.ZstdError("the frame is cut short")
+    return unpacked
 
 
 def salvage_segment(content: bytes, name: str) -> SealedSegment | None:

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from agent_layer.errors import BadInputError, CorruptRecordError
 from agent_layer.infra.objects.filesystem import DirectoryObjects
 from agent_layer.infra.redis.keys import Keys
+from agent_layer.recorder.frames import frame
 from agent_layer.schema.codec import encode
 from agent_layer.schema.ids import new_id
 from agent_layer.schema.step import Content
@@ -18,6 +19,7 @@ from agent_layer.store.segments.format import (
     salvage_segment,
     segment_key,
     segment_name,
+    unpack,
 )
 
 NAME = new_id(lambda: 1_795_000_000_000_000_000)
@@ -124,3 +126,12 @@ def test_a_segment_of_a_later_format_is_not_taken_apart():
     with pytest.raises(CorruptRecordError, match="written by a later version"):
         read_footer(OneObject(later), "key")
     assert salvage_segment(later, NAME) is None
+
+
+@pytest.mark.parametrize("claimed", [b"", b"(\xb5/\xfd\xe0" + b"\xff" * 7 + b"\x0f" + b"\x01\x00\x00"])
+def test_a_chunk_of_another_program_is_corrupt_whatever_size_it_claims(claimed):
+    """Its checksum is right: it was written so."""
+    packed = frame(claimed or b"no zstd")
+
+    with pytest.raises(CorruptRecordError, match="another program wrote it"):
+        unpack(packed, len(packed), "chunk")
