@@ -14,7 +14,7 @@ DEMO_ARGS ?=
 PARTS ?=
 PARALLEL ?= -n 4 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help setup demo test test-all soak check format bench clean
+.PHONY: help setup demo test test-servers test-all soak check format bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -56,8 +56,12 @@ demo: setup ## train the guessing agent for real: LangGraph, vLLM, Redis, veRL (
 
 # What measures durations runs first and alone; all else shares the machine, a file to a process.
 test: setup $(SERVERS) $(NODE) ## unit and integration tests, a smoke test of each make of server, a short main job
-	$(BIN)/pytest -m serial --ignore tests/soak
-	$(BIN)/pytest -m 'not serial and not long' --ignore tests/soak $(PARALLEL)
+	$(BIN)/pytest -m serial --servers smoke --ignore tests/soak
+	$(BIN)/pytest -m 'not serial and not long' --servers smoke --ignore tests/soak $(PARALLEL)
+
+test-servers: setup $(SERVERS) ## the store's tests over real servers: the first make of each
+	$(BIN)/pytest -m serial tests/servers
+	$(BIN)/pytest -m 'not serial and not smoke' $(PARALLEL) tests/servers
 
 test-all: setup $(SERVERS) $(NODE) ## all tests: also all makes of servers, the soaks, long training runs, more examples of each property
 	$(BIN)/pytest -m serial --servers all

@@ -36,20 +36,32 @@ _FOLDERS = ("soak", "job", "servers", "integration", "unit")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add ``--servers``."""
-    told = "makes of Redis and S3 to run over: the first of each list with a smoke test of the others, or all"
-    parser.addoption("--servers", choices=("first", "all"), default="first", help=told)
+    told = (
+        "tests of tests/servers, and makes of Redis and S3 that they run over: a smoke test of each make, all tests"
+        " over the first make of each list with a smoke test of the others, or all tests over all makes"
+    )
+    parser.addoption("--servers", choices=("smoke", "first", "all"), default="first", help=told)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out other makes of servers unless they are asked for, and put folders of long tests first."""
-    if config.getoption("--servers") == "first":
-        left_out = [
-            one for one in items if one.get_closest_marker("other_make") and not one.get_closest_marker("smoke")
-        ]
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [one for one in items if one not in set(left_out)]
-    items.sort(key=lambda item: _FOLDERS.index(item.path.relative_to(_TESTS).parts[0]))
+    left_out = {one for one in items if _is_left_out(one, config.getoption("--servers"))}
+    if left_out:
+        config.hook.pytest_deselected(items=list(left_out))
+    items[:] = [one for one in items if one not in left_out]
+    items.sort(key=lambda item: _FOLDERS.index(_folder_of(item)))
+
+
+def _is_left_out(item: pytest.Item, servers: str) -> bool:
+    if servers == "all" or item.get_closest_marker("smoke"):
+        return False
+    is_of_servers = servers == "smoke" and _folder_of(item) == "servers"
+    return is_of_servers or item.get_closest_marker("other_make") is not None
+
+
+def _folder_of(item: pytest.Item) -> str:
+    return item.path.relative_to(_TESTS).parts[0]
 
 
 @pytest.fixture(scope="session")

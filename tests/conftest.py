@@ -95,12 +95,12 @@ def redis(settings: Settings) -> Iterator[Redis]:
 
 @pytest.fixture
 def register_engine(redis: Redis, keys: Keys) -> Callable[..., EngineRegistry]:
-    """``register_engine(engine, settings, **fields)``: let gateways find a scripted engine; returns the board."""
+    """``register_engine(engine, settings, **fields)``: let gateways find a scripted engine; returns the registry."""
 
     def put(engine: ScriptedEngine, settings: Settings, **fields: str) -> EngineRegistry:
-        board = EngineRegistry(redis, keys, settings.gateway_seconds)
+        registry = EngineRegistry(redis, keys, settings.gateway_seconds)
         told = {"run": settings.run, "location": "initial", **fields}
-        board.register(
+        registry.register(
             Engine(
                 **told,
                 url=engine.url,
@@ -111,7 +111,7 @@ def register_engine(redis: Redis, keys: Keys) -> Callable[..., EngineRegistry]:
                 epoch=0,
             )
         )
-        return board
+        return registry
 
     return put
 

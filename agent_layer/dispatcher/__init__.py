@@ -11,18 +11,12 @@ if TYPE_CHECKING:
     from agent_layer.dispatcher.client import Dispatcher, connect
     from agent_layer.dispatcher.inspection import QueueInspector as QueueInspector
     from agent_layer.dispatcher.inspection import Shelf as Shelf
-    from agent_layer.dispatcher.inspection import members_of as members_of
+    from agent_layer.dispatcher.inspection import list_member_ids as list_member_ids
     from agent_layer.dispatcher.models import (
         HELD as HELD,
     )
     from agent_layer.dispatcher.models import (
         OVER as OVER,
-    )
-    from agent_layer.dispatcher.models import (
-        Beat as Beat,
-    )
-    from agent_layer.dispatcher.models import (
-        Beats as Beats,
     )
     from agent_layer.dispatcher.models import (
         GroupState,
@@ -32,7 +26,13 @@ if TYPE_CHECKING:
         WorkerState,
     )
     from agent_layer.dispatcher.models import (
+        HeartbeatAnswer as HeartbeatAnswer,
+    )
+    from agent_layer.dispatcher.models import (
         Lease as Lease,
+    )
+    from agent_layer.dispatcher.models import (
+        LeaseAnswer as LeaseAnswer,
     )
     from agent_layer.dispatcher.models import (
         LeaseEnding as LeaseEnding,
@@ -76,11 +76,11 @@ else:
             "agent_layer.dispatcher.inspection": (
                 "Shelf",
                 "QueueInspector",
-                "members_of",
+                "list_member_ids",
             ),
             "agent_layer.dispatcher.models": (
-                "Beat",
-                "Beats",
+                "LeaseAnswer",
+                "HeartbeatAnswer",
                 "GroupState",
                 "HELD",
                 "Lease",

@@ -45,7 +45,7 @@ class QueueInspector:
     def rollouts(self, group_ids: Sequence[str], limit: int) -> list[RolloutState]:
         """Rollouts of those groups, or of the oldest open ones when none is named."""
         groups = self.groups(group_ids, limit)
-        return list(self.rollouts_of(member for group in groups for member in members_of(group)))
+        return list(self.rollouts_of(member for group in groups for member in list_member_ids(group)))
 
     def dead(self, rollout_ids: Sequence[str], limit: int) -> list[RolloutState]:
         """Those of the rollouts that were given up, or the newest when none is named."""
@@ -127,7 +127,7 @@ class QueueInspector:
         return msgspec.msgpack.decode(self._scripts.inspect(what, *arguments), type=form)
 
 
-def members_of(group: GroupState) -> Iterator[str]:
+def list_member_ids(group: GroupState) -> Iterator[str]:
     """Ids of the group's rollouts."""
     return (make_rollout_id(group.group_id, member) for member in range(group.num_launched))
 

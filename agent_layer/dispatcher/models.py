@@ -6,7 +6,7 @@ import msgspec
 
 from agent_layer.schema import Cause, Fill, Partial, RolloutStatus, Split, Task, make_trajectory_id
 
-Beat: TypeAlias = Literal["go", "pause", "cancel", "lost"]
+LeaseAnswer: TypeAlias = Literal["go", "pause", "cancel", "lost"]
 """Answer to a heartbeat: go on; let the attempt pause at its next step boundary, if it can; the rollout was cancelled;
 the worker no longer holds the lease."""
 
@@ -15,7 +15,7 @@ LeaseEnding: TypeAlias = Literal["completed", "truncated", "pause", "retry", "re
 lease. ``retry`` counts as a failure, ``release`` does not, and ``dead`` is never tried again."""
 
 
-class Holding(msgspec.Struct, frozen=True, kw_only=True):
+class HeldRollout(msgspec.Struct, frozen=True, kw_only=True):
     """One holding of one rollout by one worker: what every change names."""
 
     token: str
@@ -32,7 +32,7 @@ class Holding(msgspec.Struct, frozen=True, kw_only=True):
         return make_trajectory_id(self.rollout_id, self.attempt)
 
 
-class Lease(Holding, frozen=True, kw_only=True):
+class Lease(HeldRollout, frozen=True, kw_only=True):
     """A holding, and the task to run under it."""
 
     task: Task
@@ -44,7 +44,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     """What one look at the queue returned, and what to wait for before the next."""
 
     leases: list[Lease]
-    unreadable: list[tuple[Holding, str]] = []
+    unreadable: list[tuple[HeldRollout, str]] = []
     """Holdings whose task this version cannot read, and why."""
     is_due: bool = False
     """Nothing was leased: leases lapsed or back-offs ended, and must be reaped first."""
@@ -54,19 +54,19 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     """After a look that found nothing: until a back-off or a lease ends; None when there is neither."""
 
 
-class Beats(msgspec.Struct, frozen=True, kw_only=True):
+class HeartbeatAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """Answers to one heartbeat."""
 
     is_draining: bool
     """The worker finishes what it runs, claims nothing more and exits."""
-    leases: list[Beat]
+    leases: list[LeaseAnswer]
     """[num_leases] in the order of the heartbeat."""
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """What a worker reports at the end of a lease."""
 
-    lease: Holding
+    lease: HeldRollout
     ending: LeaseEnding
     error: str = ""
     """What went wrong, cause first, as in ``infra: the gateway is gone``."""
@@ -76,7 +76,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """Whether an accepted attempt has a reward, and so counts towards the size of its group."""
 
 
-def needs_of(task: Task) -> list[str]:
+def required_capabilities(task: Task) -> list[str]:
     """Return what a worker must be capable of: the task's needs, its agent, its environment. Sorted, no duplicates."""
     implied = [f"{kind}:{name}" for kind, name in (("agent", task.agent), ("env", task.env)) if name is not None]
     return sorted({*task.needs, *implied})

@@ -18,7 +18,7 @@ from redis import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from agent_layer.dispatcher.models import Beats, Holding, Lease, LeaseEnding, Report
+from agent_layer.dispatcher.models import HeartbeatAnswer, HeldRollout, Lease, LeaseEnding, Report
 from agent_layer.dispatcher.scripts import Refusal, Scripts
 from agent_layer.errors import BadInputError, LeaseLostError
 from agent_layer.infra import batched
@@ -80,7 +80,7 @@ class WorkerQueue:
                 return claim.leases
             self._wait(claim.wake_id, min(left, claim.due_seconds or left))
 
-    def heartbeat(self, worker: str, about: bytes, leases: Sequence[tuple[Lease, str]]) -> Beats:
+    def heartbeat(self, worker: str, about: bytes, leases: Sequence[tuple[Lease, str]]) -> HeartbeatAnswer:
         """Renew leases and show the worker. Many leases take several calls, so that Redis serves others in between.
 
         Args:
@@ -92,7 +92,7 @@ class WorkerQueue:
         """
         pages = list(batched(leases, _ROWS_PER_CALL)) or [[]]
         told = [self._scripts.heartbeat(worker, about, page, self.settings.lease_seconds) for page in pages]
-        return Beats(
+        return HeartbeatAnswer(
             is_draining=any(beats.is_draining for beats in told),
             leases=[beat for beats in told for beat in beats.leases],
         )
@@ -179,7 +179,7 @@ class WorkerQueue:
         self.redis.srem(queue("draining"), worker)
         self.redis.unlink(queue("calls", worker))
 
-    def _pass_over(self, unreadable: Sequence[tuple[Holding, str]]) -> None:
+    def _pass_over(self, unreadable: Sequence[tuple[HeldRollout, str]]) -> None:
         """Leave tasks of a later version to newer workers; a task that no worker can read fails in the end."""
         reports: list[Report] = []
         for held, quoting in unreadable:
@@ -225,7 +225,7 @@ def retry_delay(base_seconds: float, num_failed: int, jitter: float) -> float:
     return base_seconds * 2 ** min(num_failed, _MOST_DOUBLINGS) * (1 + jitter) / 2
 
 
-def _lease_lost(lease: Holding, refusal: Refusal) -> LeaseLostError:
+def _lease_lost(lease: HeldRollout, refusal: Refusal) -> LeaseLostError:
     subject = f"attempt {lease.trajectory_id}: expected to hold its rollout"
     match refusal.status:
         case "unknown":

@@ -7,7 +7,15 @@ from typing import NamedTuple, TypeAlias, cast
 import msgspec
 from redis import Redis
 
-from agent_layer.dispatcher.models import Beat, Beats, Claim, Holding, Lease, Report, needs_of
+from agent_layer.dispatcher.models import (
+    Claim,
+    HeartbeatAnswer,
+    HeldRollout,
+    Lease,
+    LeaseAnswer,
+    Report,
+    required_capabilities,
+)
 from agent_layer.dispatcher.tasks import num_launched
 from agent_layer.errors import CorruptRecordError
 from agent_layer.infra.redis import Keys, LuaScript
@@ -148,11 +156,15 @@ class Scripts:
         _, wake_id, due_ms = told
         return Claim(leases=[], wake_id=wake_id.decode(), due_seconds=due_ms / 1000 if due_ms >= 0 else None)
 
-    def heartbeat(self, worker: str, about: bytes, leases: Iterable[tuple[Lease, str]], lease_seconds: float) -> Beats:
+    def heartbeat(
+        self, worker: str, about: bytes, leases: Iterable[tuple[Lease, str]], lease_seconds: float
+    ) -> HeartbeatAnswer:
         """Renew (lease, status) pairs and show the worker."""
         flat = [field for lease, status in leases for field in (lease.rollout_id, lease.token, status)]
         own, *answers = cast("list[bytes]", self._heartbeat(self._keys, [_ms(lease_seconds), worker, about, *flat]))
-        return Beats(is_draining=own == b"drain", leases=[cast("Beat", answer.decode()) for answer in answers])
+        return HeartbeatAnswer(
+            is_draining=own == b"drain", leases=[cast("LeaseAnswer", answer.decode()) for answer in answers]
+        )
 
     def checkpoint(self, lease: Lease, name: str) -> str | Refusal | None:
         """Record where the attempt may go on; return the name that this one replaces, None where it is the first."""
@@ -228,7 +240,7 @@ def _group_fields(group_id: str, task: Task) -> tuple[str | int | bytes, ...]:
     sizes = (task.group_size, num_launched(task), task.partial)
     start = "" if task.from_policy is None else task.from_policy
     expected = "" if task.expected_seconds is None else _ms(task.expected_seconds)
-    return (*whose, *sizes, ",".join(needs_of(task)), task.priority, start, expected, encode(task))
+    return (*whose, *sizes, ",".join(required_capabilities(task)), task.priority, start, expected, encode(task))
 
 
 def _report_fields(report: Report, *, delay_seconds: float) -> tuple[str | int, ...]:
@@ -238,9 +250,9 @@ def _report_fields(report: Report, *, delay_seconds: float) -> tuple[str | int, 
 
 def _claim(rows: Iterable[_LeaseFields]) -> Claim:
     leases: list[Lease] = []
-    unreadable: list[tuple[Holding, str]] = []
+    unreadable: list[tuple[HeldRollout, str]] = []
     for rollout_id, token, attempt, group_id, task, queued_ms, checkpoint in rows:
-        held = Holding(
+        held = HeldRollout(
             token=token.decode(),
             rollout_id=rollout_id.decode(),
             attempt=attempt,

@@ -60,7 +60,7 @@ def build_app(
 
     Args:
         settings: ``api_key`` must be set: it is the operator's.
-        redis: holds the board, on which the engines must be registered.
+        redis: holds the registry, on which the engines must be registered.
         log: where records go.
         peers: the processes of this machine, when there are several.
         clock: seconds from any beginning; decides when keys, budgets and unused rollouts expire.

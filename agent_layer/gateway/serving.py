@@ -43,7 +43,7 @@ def serve_gateway(
     """Serve until SIGINT or SIGTERM.
 
     Args:
-        settings: with the operator's key; engines must be on the board.
+        settings: with the operator's key; engines must be in the registry.
         listeners: from ``listen``.
         announce: called when everything that is needed answers; requests are taken from now on.
         peers: the processes of this machine, when there are several.

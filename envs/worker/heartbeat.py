@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 import msgspec
 from redis.exceptions import RedisError
 
-from agent_layer.dispatcher import Beat, Lease, WorkerQueue
+from agent_layer.dispatcher import Lease, LeaseAnswer, WorkerQueue
 from agent_layer.infra.processes import write_pulse
 from agent_layer.schema import JsonObject
 
@@ -44,7 +44,7 @@ class Heartbeat:
         queue: WorkerQueue,
         worker: str,
         about: JsonObject,
-        on_beat: Callable[[Lease, Beat], None],
+        on_beat: Callable[[Lease, LeaseAnswer], None],
         on_drain: Callable[[], object],
     ) -> None:
         self._queue = queue

@@ -12,7 +12,7 @@ from contextlib import suppress
 
 from redis.exceptions import RedisError
 
-from agent_layer.dispatcher import Beat, Lease, Report, WorkerQueue
+from agent_layer.dispatcher import Lease, LeaseAnswer, Report, WorkerQueue
 from agent_layer.schema import JsonObject
 from envs.worker.attempt import Attempt
 from envs.worker.context import WorkerContext
@@ -186,7 +186,7 @@ class Worker:
         elif attempt.is_turned_away and self._delay_seconds == 0.0:
             self._delay_seconds = self._queue.settings.retry_base_seconds
 
-    def _on_lease_change(self, lease: Lease, beat: Beat) -> None:
+    def _on_lease_change(self, lease: Lease, beat: LeaseAnswer) -> None:
         """In the heartbeat's thread: end an attempt whose lease is cancelled or lost, or pause it."""
         attempt = self._running.get(lease.token) or self._finishing.get(lease.token)
         if attempt is None:

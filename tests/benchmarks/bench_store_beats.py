@@ -33,7 +33,7 @@ LOG_BYTES = 8 << 20
 
 
 def measure_store_beats(directory: Path, num_trajectories: int = NUM_TRAJECTORIES) -> list[Figure]:
-    """Beat while nothing else happens, then while logs of 8 MB that lie ready are shipped."""
+    """LeaseAnswer while nothing else happens, then while logs of 8 MB that lie ready are shipped."""
     with run_servers(directory) as servers, ProcessPoolExecutor(1, get_context("spawn")) as processes:
         settings = servers.settings(directory / "store").model_copy(update={"log_roll_bytes": LOG_BYTES})
         recorder = _write_logs(settings, num_trajectories)

@@ -48,7 +48,7 @@ def _claim(queue: WorkerQueue, worker: str, num: int) -> list[Lease]:
 
 
 def _beat(queue: WorkerQueue, worker: str, leases: Sequence[Lease], ended: Event) -> None:
-    """Beat as often as a worker does, at a time of its own."""
+    """LeaseAnswer as often as a worker does, at a time of its own."""
     beats = [(lease, "running") for lease in leases]
     wait = random.random() * queue.settings.heartbeat_seconds
     while not ended.wait(wait):

@@ -62,22 +62,22 @@ def configure(model, tmp_path):
 
 
 @pytest.fixture
-def board(redis, keys):
+def registry(redis, keys):
     return EngineRegistry(redis, keys)
 
 
 @pytest.fixture
 def engine(settings, register_engine, model):
-    """An engine on the board that serves version 0."""
+    """An engine in the registry that serves version 0."""
     with serve_in_thread(ScriptedEngine()) as engine:
         register_engine(engine, settings, run=RUN, location=str(model))
         yield engine
 
 
 @pytest.fixture
-def player(settings, board, engine):
+def player(settings, registry, engine):
     """Plays every rollout that the dispatcher leases, one of each group with success."""
-    player = Player(settings, board, engine)
+    player = Player(settings, registry, engine)
     thread = threading.Thread(target=player.play_all, daemon=True)
     thread.start()
     yield player
@@ -88,7 +88,7 @@ def player(settings, board, engine):
 class Player:
     """A worker as the dispatcher sees it; ``equal`` makes all rewards equal, ``fate`` decides how leases end."""
 
-    def __init__(self, settings, board, engine):
+    def __init__(self, settings, registry, engine):
         self.stop = threading.Event()
         self.equal = False
         self.fate = lambda lease: Report(lease=lease, ending="completed")
@@ -100,7 +100,7 @@ class Player:
         self._store = open_store(settings)
         self.keys = self._store.keys
         self.use(settings)
-        self._board = board
+        self._registry = registry
         self._engine = engine
 
     def use(self, settings):
@@ -111,7 +111,7 @@ class Player:
         while not self.stop.is_set():
             leases = self._queue.claim("player", 64, run=RUN, wait_seconds=0.2)
             reports = [report for lease in leases if (report := self.fate(lease))]
-            version = self._board.read(self._engine.url).version
+            version = self._registry.read(self._engine.url).version
             for lease in leases:
                 self.played.setdefault(lease.group_id, version)
                 self.starts[lease.group_id] = lease.task.from_policy

@@ -30,19 +30,21 @@ pytestmark = [
 
 
 @pytest.mark.usefixtures("player")
-def test_every_step_gives_a_version_that_is_registered_served_and_reported(configure, settings, engine, board, redis):
+def test_every_step_gives_a_version_that_is_registered_served_and_reported(
+    configure, settings, engine, registry, redis
+):
     reports = train(configure(4, checkpoint_steps=3), settings)
 
     weights = settings.dir.absolute() / "weights" / RUN
     assert [(one.step, one.policy_version) for one in reports] == [(1, 1), (2, 2), (3, 3), (4, 4)]
     assert reports == read_progress(progress_path(settings, RUN))
-    assert [policy.number for policy in list_policies(redis, board.keys, RUN)] == [0, 1, 2, 3, 4]
-    assert (board.read(engine.url).version, board.read(engine.url).state) == (4, "serving")
+    assert [policy.number for policy in list_policies(redis, registry.keys, RUN)] == [0, 1, 2, 3, 4]
+    assert (registry.read(engine.url).version, registry.read(engine.url).state) == (4, "serving")
     assert (engine.num_loads, engine.weights) == (4, str(weights / "000004"))
     assert sorted(path.name for path in weights.iterdir()) == ["000003", "000004"]
     assert all(one.success == pytest.approx(1 / 3) and one.num_null_rewards == 0 for one in reports)
     assert all(one.staleness_max <= 1 and one.num_tokens == 6 for one in reports)
-    assert len(acknowledged(redis, board.keys)) == 8
+    assert len(acknowledged(redis, registry.keys)) == 8
 
 
 @pytest.mark.usefixtures("player")
@@ -104,24 +106,24 @@ def test_equal_rewards_change_no_weights(configure, settings, player, engine):
 
 
 @pytest.mark.usefixtures("player")
-def test_a_run_without_an_engine_keeps_what_it_learned(configure, settings, board, engine, redis):
-    board.register(msgspec.structs.replace(board.read(engine.url), run="another"))
+def test_a_run_without_an_engine_keeps_what_it_learned(configure, settings, registry, engine, redis):
+    registry.register(msgspec.structs.replace(registry.read(engine.url), run="another"))
 
     with pytest.raises(EngineError, match="run r: expected an engine that serves it"):
         train(configure(2), settings.model_copy(update={"engine_seconds": 0.5}))
 
     cursor = CheckpointDirectory(settings, RUN).newest()[1]
-    assert len(acknowledged(redis, board.keys)) == 2
+    assert len(acknowledged(redis, registry.keys)) == 2
     assert cursor.step == 1
     assert len(cursor.open_positions) == cursor.num_asked - len(cursor.taken)
 
 
-def test_an_engine_that_fell_back_is_given_the_newest_weights(configure, settings, player, board, engine):
+def test_an_engine_that_fell_back_is_given_the_newest_weights(configure, settings, player, registry, engine):
     falls = iter([True])
 
     def fall_back(lease):
         if lease.task.from_policy == 1 and next(falls, False):
-            board.register(msgspec.structs.replace(board.read(engine.url), version=0))
+            registry.register(msgspec.structs.replace(registry.read(engine.url), version=0))
         return Report(lease=lease, ending="completed")
 
     player.fate = fall_back
@@ -129,7 +131,7 @@ def test_an_engine_that_fell_back_is_given_the_newest_weights(configure, setting
 
     assert [one.step for one in reports] == [1, 2, 3, 4]
     assert sum(one.num_stale_rollouts for one in reports) > 0
-    assert board.read(engine.url).version == 4
+    assert registry.read(engine.url).version == 4
 
 
 @pytest.mark.usefixtures("player")

@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Literal, TypeAlias
 import msgspec
 import typer
 
-from agent_layer.cli.ui import count_of, show_progress
+from agent_layer.cli.ui import format_count, show_progress
 from agent_layer.errors import BackPressureError, BadInputError, CorruptRecordError, NotFoundError
 from agent_layer.export import Feed, replace_file
 from agent_layer.ingest import ImportBatch, line_trajectory_id, make_records, read_line
@@ -74,7 +74,7 @@ def parquet(
             if num_written is None:
                 typer.echo("stopped: not all is written; the same command again goes on", err=True)
                 raise typer.Exit(1)
-            typer.echo(f"{count_of(num_written, 'trajectory')} in {directory}")
+            typer.echo(f"{format_count(num_written, 'trajectory')} in {directory}")
         if follow:
             _follow(writer, is_stopped)
     left_out.end()
@@ -98,7 +98,7 @@ def jsonl(
         with replace_file(Path(file)) as path, path.open("wb") as opened:
             num_written = _write_lines(opened, lines, store.count(**filters))
     where = "on standard output" if file == "-" else f"in {file}"
-    typer.echo(f"{count_of(num_written, 'trajectory')} {where}", err=file == "-")
+    typer.echo(f"{format_count(num_written, 'trajectory')} {where}", err=file == "-")
     left_out.end()
 
 
@@ -117,10 +117,10 @@ def verl(
     found = store.read(rows, on_corrupt=left_out.note)
     tasks = (verl_row(trajectory, index) for index, (_, trajectory) in enumerate(found))
     num_written, num_left_out = write_verl(file, tasks)
-    typer.echo(f"{count_of(num_written, 'task')} in {file}")
+    typer.echo(f"{format_count(num_written, 'task')} in {file}")
     if num_left_out:
         typer.echo(
-            f"left out: {count_of(num_left_out, 'task')} whose prompt is not known, or is not text alone", err=True
+            f"left out: {format_count(num_left_out, 'task')} whose prompt is not known, or is not text alone", err=True
         )
     left_out.end()
 
@@ -230,7 +230,7 @@ def import_messages(
             if num_done % _FLUSH_LINES == 0 or num_done == num_lines:
                 _flush(recorder)
                 progress(num_done, num_lines)
-    typer.echo(f"{count_of(num_lines, 'conversation')}, {num_new} of them new, in run {name}")
+    typer.echo(f"{format_count(num_lines, 'conversation')}, {num_new} of them new, in run {name}")
 
 
 def _lines(file: Path) -> Iterator[tuple[int, bytes]]:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from agent_layer.cli.ui import count_of
+from agent_layer.cli.ui import format_count
 from agent_layer.errors import BadInputError, CorruptRecordError, NotFoundError, UnreachableError
 from agent_layer.export import ExportedTrace, Feed, OtlpSender, StoreFeedPosition, make_trace
 from agent_layer.settings import Settings
@@ -41,7 +41,7 @@ def otlp(
         for batch in _batches(row.trajectory_id for row in feed.scan_stored()):
             num_spans += _send(store, sender, batch, contents=contents)
             num_trajectories += len(batch)
-        typer.echo(f"{count_of(num_trajectories, 'trajectory')}, {count_of(num_spans, 'span')} sent")
+        typer.echo(f"{format_count(num_trajectories, 'trajectory')}, {format_count(num_spans, 'span')} sent")
     if follow:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         with suppress(KeyboardInterrupt):

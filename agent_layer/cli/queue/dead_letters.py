@@ -12,16 +12,16 @@ from agent_layer.cli.ui import (
     Format,
     Limit,
     Run,
-    Sight,
+    TableView,
     Watch,
     choose,
-    count_of,
     describe_seconds,
     describe_tries,
     find_run,
+    format_count,
+    limit_rows,
     present,
     row_of,
-    take,
     write_lines,
 )
 from agent_layer.dispatcher import Dispatcher, RolloutState, connect
@@ -88,7 +88,7 @@ def retry(context: typer.Context, names: Names = None, *, every: Every = False, 
     with connect(context.obj) as dispatcher:
         ids = _meant(dispatcher, names, run)
         groups = dispatcher.retry_dead(ids) if ids else []
-        typer.echo(f"{count_of(len(ids), 'rollout')} will be tried again in {count_of(len(groups), 'group')}")
+        typer.echo(f"{format_count(len(ids), 'rollout')} will be tried again in {format_count(len(groups), 'group')}")
         for group_id in groups:
             typer.echo(group_id)
 
@@ -105,12 +105,12 @@ def drop(
     choose("dead drop", names, {"--all": every, "--run": run})
     with connect(context.obj) as dispatcher:
         ids = _meant(dispatcher, names, run)
-        asks, meant = bool(ids) and not yes and sys.stdin.isatty(), count_of(len(ids), "dead rollout")
+        asks, meant = bool(ids) and not yes and sys.stdin.isatty(), format_count(len(ids), "dead rollout")
         if asks and not typer.confirm(f"forget {meant} and all of their errors?", err=True):
             typer.echo("nothing was changed", err=True)
             raise typer.Exit(1)
         num_dropped = dispatcher.drop_dead(ids) if ids else 0
-        typer.echo(f"dropped {count_of(num_dropped, 'dead rollout')}")
+        typer.echo(f"dropped {format_count(num_dropped, 'dead rollout')}")
 
 
 def _meant(dispatcher: Dispatcher, names: Iterable[str] | None, run: str | None) -> list[str]:
@@ -137,16 +137,16 @@ def _find(dispatcher: Dispatcher, run: str | None, limit: int) -> tuple[list[Rol
     if run:
         find_run(dispatcher, run)
     views = dispatcher.inspector
-    return take(views.rollouts_of(views.listed_ids("dead", run or "")), limit)
+    return limit_rows(views.rollouts_of(views.listed_ids("dead", run or "")), limit)
 
 
-def _see(dispatcher: Dispatcher, run: str | None, limit: int) -> Sight:
+def _see(dispatcher: Dispatcher, run: str | None, limit: int) -> TableView:
     stats = dispatcher.stats()
     found, has_more = _find(dispatcher, run, limit)
     notes = [f"only the newest {limit:,} are shown; --limit shows more"] if has_more else []
     if found:
         notes.append("'dead list --errors' shows every error; 'dead retry' tries them again, 'dead drop' forgets them")
-    return Sight(
+    return TableView(
         summary=[_summary(stats.num_dead, run)],
         columns=_COLUMNS,
         cells=[_cells(state, stats.now) for state in found],
@@ -158,7 +158,7 @@ def _see(dispatcher: Dispatcher, run: str | None, limit: int) -> Sight:
 
 def _summary(num_dead: int, run: str | None) -> str:
     were = "was" if num_dead == 1 else "were"
-    return f"{count_of(num_dead, 'rollout')} {were} given up" + (f", in all runs; of run {run}:" if run else "")
+    return f"{format_count(num_dead, 'rollout')} {were} given up" + (f", in all runs; of run {run}:" if run else "")
 
 
 def _cells(state: RolloutState, now: float) -> dict[str, str]:
@@ -175,7 +175,7 @@ def _cells(state: RolloutState, now: float) -> dict[str, str]:
 def _describe(found: list[RolloutState], now: float) -> Iterator[str]:
     for state in found:
         died = f"{describe_seconds(max(0, now - state.since))} ago"
-        yield f"{state.rollout_id}  run {state.run}, died {died} after {count_of(state.num_attempts, 'attempt')}"
+        yield f"{state.rollout_id}  run {state.run}, died {died} after {format_count(state.num_attempts, 'attempt')}"
         for attempt, error in zip(state.error_attempts, state.errors, strict=True):
             yield f"  attempt {attempt}: {error}"
     if not found:

@@ -11,18 +11,18 @@ from agent_layer.cli.ui import (
     Format,
     Limit,
     Run,
-    Sight,
+    TableView,
     Watch,
     choose,
-    count_of,
     describe_depth,
     describe_left_out,
     describe_none,
     describe_seconds,
     find_run,
+    format_count,
+    limit_rows,
     present,
     row_of,
-    take,
 )
 from agent_layer.dispatcher import Dispatcher, GroupState, connect
 from agent_layer.errors import NotFoundError
@@ -93,8 +93,8 @@ def cancel(
         if run:
             find_run(dispatcher, run)
         ids = list(dispatcher.inspector.open_ids(run)) if run else _known(dispatcher, group_ids or [])
-        cancelled = count_of(dispatcher.cancel(ids), "rollout")
-        typer.echo(f"cancelled {cancelled} of {count_of(len(ids), 'group')}")
+        cancelled = format_count(dispatcher.cancel(ids), "rollout")
+        typer.echo(f"cancelled {cancelled} of {format_count(len(ids), 'group')}")
 
 
 def _known(dispatcher: Dispatcher, group_ids: list[str]) -> list[str]:
@@ -112,26 +112,26 @@ def _known(dispatcher: Dispatcher, group_ids: list[str]) -> list[str]:
     return list(dict.fromkeys(group_ids))
 
 
-def _see_named(dispatcher: Dispatcher, group_ids: list[str]) -> Sight:
+def _see_named(dispatcher: Dispatcher, group_ids: list[str]) -> TableView:
     found = dispatcher.groups(_known(dispatcher, group_ids))
     num_closed = sum(one.is_closed for one in found)
-    return _sight(dispatcher, [f"{count_of(len(found), 'group')}, {num_closed:,} of them closed"], found)
+    return _sight(dispatcher, [f"{format_count(len(found), 'group')}, {num_closed:,} of them closed"], found)
 
 
-def _see_closed(dispatcher: Dispatcher, run: str | None, limit: int) -> Sight:
+def _see_closed(dispatcher: Dispatcher, run: str | None, limit: int) -> TableView:
     if run:
         find_run(dispatcher, run)
     newest = dispatcher.groups(dispatcher.inspector.closed_ids())
-    found, has_more = take((group for group in newest if not run or group.run == run), limit)
+    found, has_more = limit_rows((group for group in newest if not run or group.run == run), limit)
     notes = [f"only the newest {limit:,} are shown; --limit shows more"] if has_more else []
     whole = sum(group.fill == "whole" for group in found)
-    summary = f"{count_of(len(found), 'group')} that closed last, {whole:,} of them whole"
+    summary = f"{format_count(len(found), 'group')} that closed last, {whole:,} of them whole"
     return _sight(dispatcher, [summary], found, notes, "none has closed lately")
 
 
-def _see_open(dispatcher: Dispatcher, run: str | None, limit: int) -> Sight:
+def _see_open(dispatcher: Dispatcher, run: str | None, limit: int) -> TableView:
     stats, views = dispatcher.stats(), dispatcher.inspector
-    found, has_more = take(views.groups_of(views.open_ids(run or "", MOST_LOOKED_AT)), limit)
+    found, has_more = limit_rows(views.groups_of(views.open_ids(run or "", MOST_LOOKED_AT)), limit)
     notes = describe_left_out(limit, run, stats.num_open_groups, has_more=has_more)
     return _sight(dispatcher, describe_depth(dispatcher, stats, run), found, notes, describe_none(run))
 
@@ -142,9 +142,9 @@ def _sight(
     found: list[GroupState],
     notes: list[str] | None = None,
     empty: str = "none",
-) -> Sight:
+) -> TableView:
     now = dispatcher.stats().now
-    return Sight(
+    return TableView(
         summary=summary,
         columns=_COLUMNS,
         cells=[_cells(group, now) for group in found],

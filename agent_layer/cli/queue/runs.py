@@ -11,15 +11,15 @@ from agent_layer.cli.ui import (
     Format,
     Limit,
     Run,
-    Sight,
+    TableView,
     Watch,
-    count_of,
     describe_seconds,
     describe_why,
     find_run,
+    format_count,
+    limit_rows,
     present,
     row_of,
-    take,
 )
 from agent_layer.dispatcher import Dispatcher, RunState, connect
 from agent_layer.errors import BadInputError
@@ -108,18 +108,18 @@ def share(
         typer.echo(f"run {run} has weight {state.weight:g} and {limit}")
 
 
-def _see(dispatcher: Dispatcher, settings: Settings, run: str | None, limit: int) -> Sight:
+def _see(dispatcher: Dispatcher, settings: Settings, run: str | None, limit: int) -> TableView:
     states = (
         [find_run(dispatcher, run)] if run else sorted(dispatcher.runs(), key=lambda one: (not _num_left(one), one.run))
     )
-    found, has_more = take(states, limit)
+    found, has_more = limit_rows(states, limit)
     minutely = sum(_minutely(state) for state in states)
     num_paused = sum(state.paused is not None for state in states)
     paused = f", {num_paused:,} of them paused" if num_paused else ""
-    summary = f"{count_of(len(states), 'run')}{paused}; {minutely:,.3g} rollouts accepted a minute"
+    summary = f"{format_count(len(states), 'run')}{paused}; {minutely:,.3g} rollouts accepted a minute"
     notes = [note for state in found for note in _describe(state, settings)]
-    left_out = [f"{count_of(len(states) - limit, 'more run')} not shown; --limit shows more"] if has_more else []
-    return Sight(
+    left_out = [f"{format_count(len(states) - limit, 'more run')} not shown; --limit shows more"] if has_more else []
+    return TableView(
         summary=[summary],
         columns=_COLUMNS,
         cells=[_cells(state) for state in found],

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from agent_layer.cli.ui import count_of, describe_lack
+from agent_layer.cli.ui import describe_lack, format_count
 from agent_layer.dispatcher import (
     Dispatcher,
     GroupState,
@@ -169,8 +169,8 @@ def submit(
     with connect(context.obj) as dispatcher:
         groups = dispatcher.submit(new, round=asking)
         num_known = len(found) - len(new)
-        left_out = f"; {count_of(num_known, 'known task')} left out" if num_known else ""
-        typer.echo(f"submitted {count_of(len(groups), 'task')}, {_count(new)}, to run {new_run}{left_out}")
+        left_out = f"; {format_count(num_known, 'known task')} left out" if num_known else ""
+        typer.echo(f"submitted {format_count(len(groups), 'task')}, {_count(new)}, to run {new_run}{left_out}")
         if wait:
             ensure_shipper(context.obj)  # for logs of workers that were killed
             wait_for(dispatcher, groups, new_run)
@@ -178,7 +178,7 @@ def submit(
 
 def _count(tasks: list[Task]) -> str:
     num_needed, num_all = sum(task.group_size for task in tasks), sum(num_launched(task) for task in tasks)
-    return count_of(num_all, "rollout") + (f" ({num_needed:,} of them needed)" if num_needed < num_all else "")
+    return format_count(num_all, "rollout") + (f" ({num_needed:,} of them needed)" if num_needed < num_all else "")
 
 
 def _leave_out_known(settings: Settings, tasks: list[PlacedTask], known: Known) -> list[Task]:

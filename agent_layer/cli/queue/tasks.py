@@ -14,7 +14,7 @@ from agent_layer.cli.ui import (
     Format,
     Limit,
     Run,
-    Sight,
+    TableView,
     Watch,
     describe_depth,
     describe_left_out,
@@ -22,9 +22,9 @@ from agent_layer.cli.ui import (
     describe_seconds,
     describe_status,
     describe_tries,
+    limit_rows,
     present,
     row_of,
-    take,
 )
 from agent_layer.dispatcher import (
     HELD,
@@ -35,7 +35,7 @@ from agent_layer.dispatcher import (
     RolloutState,
     Shelf,
     connect,
-    members_of,
+    list_member_ids,
 )
 from agent_layer.errors import BadInputError
 from agent_layer.schema import Split
@@ -127,7 +127,7 @@ def _check_statuses(asked: list[str]) -> None:
             raise BadInputError(f"--status {status}: expected one of {', '.join(_STATUSES)}; correct it")
 
 
-def _see_tasks(dispatcher: Dispatcher, run: str | None, limit: int) -> Sight:
+def _see_tasks(dispatcher: Dispatcher, run: str | None, limit: int) -> TableView:
     stats, views = dispatcher.stats(), dispatcher.inspector
     asked: dict[tuple[str, str], list[GroupState]] = {}
     has_more = False
@@ -138,7 +138,7 @@ def _see_tasks(dispatcher: Dispatcher, run: str | None, limit: int) -> Sight:
         asked.setdefault((group.run, group.task_id), []).append(group)
     rows = list(_task_rows(list(asked.values()), views))
     left_out = describe_left_out(limit, run, stats.num_open_groups, has_more=has_more)
-    return Sight(
+    return TableView(
         summary=describe_depth(dispatcher, stats, run),
         columns=_TASK,
         cells=[_task_cells(row, stats.now) for row in rows],
@@ -182,10 +182,10 @@ def _task_cells(row: _TaskRow, now: float) -> dict[str, str]:
     }
 
 
-def _see_rollouts(dispatcher: Dispatcher, run: str | None, statuses: list[str], limit: int) -> Sight:
+def _see_rollouts(dispatcher: Dispatcher, run: str | None, statuses: list[str], limit: int) -> TableView:
     stats = dispatcher.stats()
-    found, has_more = take(_find_rollouts(dispatcher, run or "", statuses), limit)
-    return Sight(
+    found, has_more = limit_rows(_find_rollouts(dispatcher, run or "", statuses), limit)
+    return TableView(
         summary=describe_depth(dispatcher, stats, run),
         columns=_ROLLOUT,
         cells=[_rollout_cells(state, stats.now) for state in found],
@@ -215,7 +215,7 @@ def _ids(dispatcher: Dispatcher, run: str, statuses: list[str]) -> Iterator[str]
         yield from views.listed_ids(shelf, run, MOST_LOOKED_AT)
     if not statuses or not set(statuses) <= _SHELVES.keys():
         for group in views.groups_of(views.open_ids(run, MOST_LOOKED_AT)):
-            yield from members_of(group)
+            yield from list_member_ids(group)
 
 
 def _rollout_cells(state: RolloutState, now: float) -> dict[str, str]:

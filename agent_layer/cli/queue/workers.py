@@ -9,14 +9,14 @@ from agent_layer.cli.ui import (
     Column,
     Format,
     Limit,
-    Sight,
+    TableView,
     Watch,
     choose,
-    count_of,
     describe_seconds,
+    format_count,
+    limit_rows,
     present,
     row_of,
-    take,
 )
 from agent_layer.dispatcher import Dispatcher, WorkerState, connect
 from agent_layer.errors import NotFoundError
@@ -62,7 +62,7 @@ def drain(
     with connect(context.obj) as dispatcher:
         asked = [state.worker for state in dispatcher.workers()] if every else list(dict.fromkeys(names or []))
         told = dispatcher.drain(asked) if asked else []
-        num_told = count_of(len(told), "worker")
+        num_told = format_count(len(told), "worker")
         typer.echo(f"told {num_told} to end; 'agent-layer workers --watch' shows when they are gone")
         if unknown := [name for name in asked if name not in told]:
             raise NotFoundError(
@@ -71,12 +71,12 @@ def drain(
             )
 
 
-def _see(dispatcher: Dispatcher, settings: Settings, limit: int) -> Sight:
+def _see(dispatcher: Dispatcher, settings: Settings, limit: int) -> TableView:
     states = dispatcher.workers()
-    found, has_more = take(states, limit)
+    found, has_more = limit_rows(states, limit)
     cells = [_cells(state, settings) for state in found]
     left_out = [f"{len(states) - limit:,} that were seen later are not shown; --limit shows more"] if has_more else []
-    return Sight(
+    return TableView(
         summary=[_describe(states, settings)],
         columns=_COLUMNS,
         cells=cells,
@@ -92,8 +92,8 @@ def _describe(states: list[WorkerState], settings: Settings) -> str:
     num_draining = sum(state.is_draining for state in states)
     slots, held = (sum(_number(state, name) for state in states) for name in ("slots", "held"))
     others = {"silent": num_silent, "draining": num_draining}
-    counts = [count_of(len(states), "worker"), *(f"{num:,} {state}" for state, num in others.items() if num)]
-    return f"{', '.join(counts)}; {held:,} rollouts in {count_of(slots, 'slot')}"
+    counts = [format_count(len(states), "worker"), *(f"{num:,} {state}" for state, num in others.items() if num)]
+    return f"{', '.join(counts)}; {held:,} rollouts in {format_count(slots, 'slot')}"
 
 
 def _state(state: WorkerState, settings: Settings) -> str:

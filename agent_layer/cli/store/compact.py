@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from agent_layer.cli.ui import count_of, describe_size, show_progress
+from agent_layer.cli.ui import describe_size, format_count, show_progress
 from agent_layer.store import open_store
 from agent_layer.store.maintenance import Finding, Grace
 from agent_layer.times import parse_span
@@ -36,7 +36,7 @@ def compact(
         else f"{describe_size(report.bytes_removed)} -> {describe_size(report.bytes_made)}"
     )
     typer.echo(
-        f"{report.num_removed} of {count_of(report.num_segments, 'segment')} {deed} {report.num_made} ({sizes}),"
+        f"{report.num_removed} of {format_count(report.num_segments, 'segment')} {deed} {report.num_made} ({sizes}),"
         f" {report.num_left} left that hold bytes of something deleted"
     )
     _end_with(report.findings)
@@ -61,7 +61,7 @@ def gc(
     for one in report.removed if dry_run else ():
         typer.echo(f"{one.key}: {one.reason}")
     deed = "would go" if dry_run else "removed"
-    objects = count_of(report.num_objects, "object")
+    objects = format_count(report.num_objects, "object")
     typer.echo(f"{len(report.removed)} of {objects} {deed} ({describe_size(report.bytes_removed)})")
     _end_with(report.findings)
 

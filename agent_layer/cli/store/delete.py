@@ -6,7 +6,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from agent_layer.cli.ui import count_of, describe_size, draw_table, show_progress
+from agent_layer.cli.ui import describe_size, draw_table, format_count, show_progress
 from agent_layer.dispatcher import connect
 from agent_layer.store import open_store, takes_filters
 from agent_layer.store.index import Filters
@@ -44,9 +44,10 @@ def delete(
 def describe_deletion(report: DeletionReport) -> str:
     """Return how much a deletion removes, as a phrase."""
     running = f" ({report.num_running} of them without an end)" if report.num_running else ""
+    trajectories, groups = format_count(report.num_trajectories, "trajectory"), format_count(report.num_groups, "group")
     return (
-        f"{count_of(report.num_trajectories, 'trajectory')}{running} and {count_of(report.num_groups, 'group')}:"
-        f" {describe_size(report.num_bytes)} in {count_of(report.num_segments_to_rewrite, 'segment')}"
+        f"{trajectories}{running} and {groups}:"
+        f" {describe_size(report.num_bytes)} in {format_count(report.num_segments_to_rewrite, 'segment')}"
     )
 
 
@@ -54,7 +55,7 @@ def warn_of_bytes(report: DeletionReport, *, keep_bytes: bool) -> None:
     """Warn of deleted bytes that are still stored; fail unless the user asked to keep them."""
     if report.dry_run or not report.num_segments_left:
         return
-    left = f"bytes of something dead are still in {count_of(report.num_segments_left, 'segment')}"
+    left = f"bytes of something dead are still in {format_count(report.num_segments_left, 'segment')}"
     if keep_bytes:
         typer.echo(f"{left}; they go with the next compaction")
         return

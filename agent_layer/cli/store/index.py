@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from agent_layer.cli.ui import count_of, show_progress
+from agent_layer.cli.ui import format_count, show_progress
 from agent_layer.store import open_store
 from agent_layer.store.maintenance import describe_call_stats
 
@@ -38,7 +38,7 @@ def check(
     for finding in report.findings:
         typer.echo(f"{finding.kind}: {finding.subject}: {finding.detail}", err=True)
     found = {"segment": report.num_segments, "trajectory": report.num_trajectories, "finding": len(report.findings)}
-    counts = ", ".join(count_of(num, word) for word, num in found.items())
+    counts = ", ".join(format_count(num, word) for word, num in found.items())
     typer.echo(f"{counts}, mended" if report.repaired else counts)
     for line in describe_call_stats(report.call_stats):
         typer.echo(line)

@@ -6,9 +6,6 @@ from agent_layer.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from agent_layer.cli.ui.output import (
-        count_of as count_of,
-    )
-    from agent_layer.cli.ui.output import (
         describe_seconds as describe_seconds,
     )
     from agent_layer.cli.ui.output import (
@@ -16,6 +13,9 @@ if TYPE_CHECKING:
     )
     from agent_layer.cli.ui.output import (
         draw_table as draw_table,
+    )
+    from agent_layer.cli.ui.output import (
+        format_count as format_count,
     )
     from agent_layer.cli.ui.output import (
         show_progress as show_progress,
@@ -54,10 +54,10 @@ if TYPE_CHECKING:
         find_run as find_run,
     )
     from agent_layer.cli.ui.queue_text import (
-        take as take,
+        limit_rows as limit_rows,
     )
     from agent_layer.cli.ui.tables import Column as Column
-    from agent_layer.cli.ui.tables import Sight as Sight
+    from agent_layer.cli.ui.tables import TableView as TableView
     from agent_layer.cli.ui.tables import row_of as row_of
     from agent_layer.cli.ui.trajectory_text import describe_trajectory as describe_trajectory
     from agent_layer.cli.ui.trajectory_text import print_rows as print_rows
@@ -81,7 +81,7 @@ else:
         __name__,
         {
             "agent_layer.cli.ui.output": (
-                "count_of",
+                "format_count",
                 "describe_seconds",
                 "describe_size",
                 "draw_table",
@@ -99,11 +99,11 @@ else:
                 "describe_tries",
                 "describe_why",
                 "find_run",
-                "take",
+                "limit_rows",
             ),
             "agent_layer.cli.ui.tables": (
                 "Column",
-                "Sight",
+                "TableView",
                 "row_of",
             ),
             "agent_layer.cli.ui.trajectory_text": (

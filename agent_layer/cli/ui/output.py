@@ -36,7 +36,7 @@ def write_lines(records: Iterable[object]) -> None:
     sys.stdout.flush()
 
 
-def count_of(num: int, word: str) -> str:
+def format_count(num: int, word: str) -> str:
     """Return a number with its noun, in the plural unless it is 1."""
     plural = f"{word[:-1]}ies" if word.endswith("y") else f"{word}s"
     return f"{num:,} {word if num == 1 else plural}"

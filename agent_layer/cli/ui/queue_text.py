@@ -5,7 +5,7 @@ from itertools import islice
 from operator import itemgetter
 from typing import TypeVar
 
-from agent_layer.cli.ui.output import count_of, describe_seconds
+from agent_layer.cli.ui.output import describe_seconds, format_count
 from agent_layer.dispatcher import Dispatcher, QueueStats, RolloutState, RunState
 from agent_layer.errors import BadInputError, NotFoundError
 
@@ -17,7 +17,7 @@ _LONGEST_REASON = 300
 _MOST_LACKS = 3
 
 
-def take(found: Iterable[T], limit: int) -> tuple[list[T], bool]:
+def limit_rows(found: Iterable[T], limit: int) -> tuple[list[T], bool]:
     """Return the first ``limit`` items, and whether there are more."""
     rest = iter(found)
     taken = list(islice(rest, limit))
@@ -46,7 +46,7 @@ def describe_depth(dispatcher: Dispatcher, stats: QueueStats, run: str | None) -
         at_times["dead"] = stats.num_dead
     counts = [f"{of.num_queued:,} queued", f"{of.num_leased:,} with workers"]
     counts += [f"{num:,} {what}" for what, num in at_times.items() if num]
-    groups = "" if state else f"; {count_of(stats.num_open_groups, 'open group')}"
+    groups = "" if state else f"; {format_count(stats.num_open_groups, 'open group')}"
     whose = f"run {run}" if run else "all runs"
     paused = [state.run] if state and state.paused is not None else stats.paused_runs if state is None else []
     return [
@@ -71,7 +71,7 @@ def describe_lack(dispatcher: Dispatcher, of: QueueStats | RunState) -> Iterator
     lacking = {needs: num for needs, num in waiting.items() if not any(needs <= offered for offered in offers)}
     for needs, num in sorted(lacking.items(), key=itemgetter(1), reverse=True)[:_MOST_LACKS]:
         yield (
-            f"{count_of(num, 'rollout')} in the queue: no worker that is up offers {' and '.join(sorted(needs))};"
+            f"{format_count(num, 'rollout')} in the queue: no worker that is up offers {' and '.join(sorted(needs))};"
             " 'agent-layer workers' shows what each offers"
         )
 

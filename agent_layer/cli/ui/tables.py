@@ -41,7 +41,7 @@ class Column(NamedTuple):
     """Its colour says whether all is well."""
 
 
-class Sight(msgspec.Struct, frozen=True, kw_only=True):
+class TableView(msgspec.Struct, frozen=True, kw_only=True):
     """What one look found, for both formats."""
 
     summary: list[str]
@@ -65,7 +65,7 @@ def row_of(state: msgspec.Struct) -> JsonObject:
     return {name: format_time(at) if name in _TIMES and isinstance(at, float) else at for name, at in row.items()}
 
 
-def draw(sight: Sight, width: int, height: int | None = None) -> RenderableType:
+def draw(sight: TableView, width: int, height: int | None = None) -> RenderableType:
     """Draw a table with its summary and its notes.
 
     Args:

@@ -5,8 +5,8 @@ from typing import cast
 
 import msgspec
 
-from agent_layer.cli.ui.output import count_of, open_console
-from agent_layer.cli.ui.tables import Column, Sight, draw
+from agent_layer.cli.ui.output import format_count, open_console
+from agent_layer.cli.ui.tables import Column, TableView, draw
 from agent_layer.schema import JsonObject, as_json_object
 
 _HEADER = ("run", "task_id", "task_type", "group_id", "status", "cause", "accepted", "reward", "policy", "started_at")
@@ -32,7 +32,7 @@ def print_rows(rows: Sequence[JsonObject]) -> None:
     columns += [_STEP] if rows and "step" in rows[0] else []
     cells = [{column.name: _line(_cell(row, column.name)) for column in columns} for row in rows]
     console = open_console()
-    console.print(draw(Sight(summary=[], columns=columns, cells=cells, rows=[], key=()), console.width))
+    console.print(draw(TableView(summary=[], columns=columns, cells=cells, rows=[], key=()), console.width))
 
 
 def describe_trajectory(shown: JsonObject) -> Iterator[str]:
@@ -59,7 +59,7 @@ def describe_trajectory(shown: JsonObject) -> Iterator[str]:
         yield _describe_reward(reward)
     for resume in cast("list[JsonObject]", shown.get("resumes", [])):
         num_abandoned = len(cast("list[str]", resume["abandoned"]))
-        yield f"resumed {resume['at']} by {_text(resume['worker'])}, {count_of(num_abandoned, 'call')} abandoned"
+        yield f"resumed {resume['at']} by {_text(resume['worker'])}, {format_count(num_abandoned, 'call')} abandoned"
     for alarm in cast("list[JsonObject]", shown.get("alarms", [])):
         yield f"alarm: {alarm['detail']}"
 

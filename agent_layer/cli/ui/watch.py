@@ -14,7 +14,7 @@ import typer
 from rich.live import Live
 
 from agent_layer.cli.ui.output import open_console, write_lines
-from agent_layer.cli.ui.tables import Sight, draw
+from agent_layer.cli.ui.tables import TableView, draw
 from agent_layer.schema import JsonObject
 
 Format: TypeAlias = Annotated[Literal["table", "jsonl"], typer.Option("--format")]
@@ -29,7 +29,7 @@ _AGES = {"lease_seconds", "delay_seconds", "silent_seconds", "seen_at", "lately_
 """Fields that change by themselves."""
 
 
-def present(look: Callable[[], Sight], format_: Literal["table", "jsonl"], *, watch: bool) -> None:
+def present(look: Callable[[], TableView], format_: Literal["table", "jsonl"], *, watch: bool) -> None:
     """Show what a look finds; end without an error on Ctrl-C, and when the reader closes the pipe."""
     if not watch:
         return _show(look(), format_)
@@ -47,27 +47,27 @@ def present(look: Callable[[], Sight], format_: Literal["table", "jsonl"], *, wa
         return None
 
 
-def _show(sight: Sight, format_: Literal["table", "jsonl"]) -> None:
+def _show(sight: TableView, format_: Literal["table", "jsonl"]) -> None:
     if format_ == "jsonl":
         return write_lines(sight.rows)
     console = open_console()
     return console.print(draw(sight, console.width))
 
 
-def _frames(look: Callable[[], Sight]) -> Iterator[Sight]:
+def _frames(look: Callable[[], TableView]) -> Iterator[TableView]:
     while True:
         yield look()
         time.sleep(_FRAME_SECONDS)
 
 
-def _redraw(look: Callable[[], Sight]) -> None:
+def _redraw(look: Callable[[], TableView]) -> None:
     console = open_console()
     with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
         for sight in _frames(look):
             live.update(draw(sight, console.width, console.height), refresh=True)
 
 
-def _append(look: Callable[[], Sight]) -> None:
+def _append(look: Callable[[], TableView]) -> None:
     console, shown = open_console(), None
     for sight in _frames(look):
         still = [_still(row) for row in sight.rows]
@@ -79,7 +79,7 @@ def _append(look: Callable[[], Sight]) -> None:
         shown = still
 
 
-def _stream(look: Callable[[], Sight]) -> None:
+def _stream(look: Callable[[], TableView]) -> None:
     shown: dict[tuple[object, ...], JsonObject] = {}
     for sight in _frames(look):
         found = {tuple(row[name] for name in sight.key): row for row in sight.rows}

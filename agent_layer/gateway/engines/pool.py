@@ -1,7 +1,7 @@
 """Engine pool: gives each call a place at an engine that serves its run, or names the external model it asks for.
 
 ``EngineWatcher`` is the gateway's side of a switch of weights. It sends calls to serving engines only, and reports when
-an engine that leaves the service has no call in flight. It trusts what it read of the board for a little less than
+an engine that leaves the service has no call in flight. It trusts what it read of the registry for a little less than
 ``gateway_seconds``: if Redis is away for longer, or this process was stopped, calls wait. So no call of a gateway that
 a trainer stopped waiting for can reach an engine.
 """
@@ -30,7 +30,7 @@ from agent_layer.settings import Settings
 _BEATS = 5
 """How often within ``gateway_seconds`` the gateway announces itself."""
 _MARGIN = 0.8
-"""Part of ``gateway_seconds`` for which a reading of the board is good."""
+"""Part of ``gateway_seconds`` for which a reading of the registry is good."""
 
 log = logging.getLogger(__name__)
 
@@ -97,14 +97,14 @@ class EnginePool:
 
 
 class EngineWatcher:
-    """Assigns calls to engines, as the board allows, and reports drained engines to the board."""
+    """Assigns calls to engines, as the registry allows, and reports drained engines to the registry."""
 
     def __init__(
-        self, board: EngineRegistry, gateway_id: str, settings: Settings, clock: Callable[[], float] = time.monotonic
+        self, registry: EngineRegistry, gateway_id: str, settings: Settings, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.rotation = Rotation(settings.run, settings.engine_urls, settings.max_staleness)
         self.preemptions = Preemptions()
-        self._board = board
+        self._registry = registry
         self._gateway_id = gateway_id
         self._settings = settings
         self._clock = clock
@@ -114,7 +114,7 @@ class EngineWatcher:
         self._drained = asyncio.Event()
 
     async def run(self) -> None:
-        """Follow the board until cancelled."""
+        """Follow the registry until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._follow())
             tasks.create_task(self._report_drained())
@@ -122,12 +122,12 @@ class EngineWatcher:
             tasks.create_task(check_engines(self.rotation, *limits, self._report_end))
 
     async def close(self) -> None:
-        """Remove this gateway from the board."""
+        """Remove this gateway from the registry."""
         with suppress(RedisError):
-            await asyncio.to_thread(self._board.remove_gateway, self._gateway_id)
+            await asyncio.to_thread(self._registry.remove_gateway, self._gateway_id)
 
     async def refresh(self) -> None:
-        """Announce this gateway, then read the board: in this order no trainer misses it."""
+        """Announce this gateway, then read the registry: in this order no trainer misses it."""
         began = self._clock()
         engines, newest = await asyncio.to_thread(self._show_and_read)
         self.rotation.update(engines, newest)
@@ -170,30 +170,30 @@ class EngineWatcher:
         return self.rotation.engines
 
     def _choose(self, run: str, kept: str | None) -> Engine | None:
-        if self._clock() - self._seen_at > _MARGIN * self._board.gateway_seconds:
+        if self._clock() - self._seen_at > _MARGIN * self._registry.gateway_seconds:
             return None
         return self.rotation.choose(run, kept)
 
     def _show_and_read(self) -> tuple[list[Engine], dict[str, int]]:
-        self._board.renew_gateway(self._gateway_id)
-        engines = self._board.engines()
+        self._registry.renew_gateway(self._gateway_id)
+        engines = self._registry.engines()
         return engines, self._newest_versions({engine.run for engine in engines} if self.rotation.has_limit else set())
 
     def _newest_versions(self, runs: set[str]) -> dict[str, int]:
-        found = {run: newest_number(self._board.redis, self._board.keys, run) for run in runs}
+        found = {run: newest_number(self._registry.redis, self._registry.keys, run) for run in runs}
         return {run: number for run, number in found.items() if number is not None}
 
     async def _follow(self) -> None:
-        beat = self._board.gateway_seconds / _BEATS
+        beat = self._registry.gateway_seconds / _BEATS
         after: str | None = None
         while True:
             try:
                 if after is None:
-                    after = await asyncio.to_thread(self._board.last_event)
+                    after = await asyncio.to_thread(self._registry.last_event)
                 await self.refresh()
-                after = await asyncio.to_thread(self._board.wait_event, after, beat)
+                after = await asyncio.to_thread(self._registry.wait_event, after, beat)
             except RedisError as error:
-                log.warning("board unreachable: %s", error)
+                log.warning("engine registry unreachable: %s", error)
                 await asyncio.sleep(beat)
 
     async def _report_drained(self) -> None:
@@ -207,20 +207,20 @@ class EngineWatcher:
                     await self._acknowledge(engine)
 
     async def _report_end(self, url: str) -> None:
-        """Record that no server listens at an address: what starts there next is not what the board knows."""
+        """Record that no server listens at an address: what starts there next is not what the registry knows."""
         engine = next((engine for engine in self.rotation.engines if engine.url == url), None)
         if engine is None or engine.state != "serving":
             return
         try:
-            await asyncio.to_thread(self._board.mark_ended, engine)
+            await asyncio.to_thread(self._registry.mark_ended, engine)
         except RedisError as error:
-            log.warning("board unreachable: %s", error)  # it is asked again
+            log.warning("engine registry unreachable: %s", error)  # it is asked again
 
     async def _acknowledge(self, engine: Engine) -> None:
         try:
-            await asyncio.to_thread(self._board.mark_idle, engine.url, self._gateway_id, engine.epoch)
+            await asyncio.to_thread(self._registry.mark_idle, engine.url, self._gateway_id, engine.epoch)
         except RedisError as error:
-            log.warning("board unreachable: %s", error)  # the next refresh wakes this again
+            log.warning("engine registry unreachable: %s", error)  # the next refresh wakes this again
         else:
             self._reported_epochs[engine.url] = engine.epoch
 

@@ -20,7 +20,7 @@ class Rotation:
 
     Args:
         own_run: of the gateway.
-        urls: engines that the settings name; none: all on the board. Those that joined at run time are used besides.
+        urls: engines that the settings name; none: all in the registry. Those that joined at run time are used besides.
         max_staleness: versions that an engine may be behind its run's newest; None: any number.
     """
 
@@ -32,7 +32,7 @@ class Rotation:
         self._loads: dict[str, Load] = {}
         self._misses: dict[str, int] = {}
         self._open: dict[str, list[Load]] = {}
-        """By run, for every run that has an engine on the board."""
+        """By run, for every run that has an engine in the registry."""
         self._turns = count(1)
 
     @property
@@ -42,7 +42,7 @@ class Rotation:
 
     @property
     def all_engines(self) -> list[Engine]:
-        """Everything on the board."""
+        """Everything in the registry."""
         return list(self._engines.values())
 
     @property
@@ -54,7 +54,7 @@ class Rotation:
         """Replace what is known of all engines.
 
         Args:
-            engines: all on the board.
+            engines: all in the registry.
             newest: by run the highest policy version that is registered; runs may be missing.
         """
         self._engines = {engine.url: engine for engine in engines}

@@ -23,7 +23,7 @@ class EngineRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class ShownEngine(Engine, frozen=True, kw_only=True):
-    """An engine as the board knows it, and how busy this gateway finds it."""
+    """An engine as the registry knows it, and how busy this gateway finds it."""
 
     in_flight: int
     """Calls from this gateway process."""
@@ -38,8 +38,8 @@ class EngineRoutes:
 
     Args:
         settings: whose run engines join, and from where they may.
-        redis: holds the board.
-        watch: knows how busy engines are; reads the board again after each change.
+        redis: holds the registry.
+        watch: knows how busy engines are; reads the registry again after each change.
         check_operator: raises RefusedError for other clients.
     """
 
@@ -73,8 +73,8 @@ class EngineRoutes:
 
     async def _drain(self, request: web.Request) -> web.Response:
         url = (await self._read(request)).url
-        board = open_engine_registry(self._settings, self._redis)
-        await asyncio.to_thread(board.change, url, is_drained=True)
+        registry = open_engine_registry(self._settings, self._redis)
+        await asyncio.to_thread(registry.change, url, is_drained=True)
         await self._watch.refresh()
         return as_json([self._shown(engine) for engine in self._watch.rotation.all_engines if engine.url == url])
 

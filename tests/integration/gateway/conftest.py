@@ -64,7 +64,7 @@ class GatewayHarness:
     url: str
     engine: ScriptedEngine
     log: MemoryLog
-    board: EngineRegistry
+    registry: EngineRegistry
     session: aiohttp.ClientSession
     clock: SteppedClock
     rollouts: list[dict] = field(default_factory=list)
@@ -117,7 +117,7 @@ async def switch(gateway, version, before=lambda: None):
         before()
         EngineControl(url).load(directory)
 
-    await asyncio.to_thread(gateway.board.switch, url, version, str(directory), load, 30.0)
+    await asyncio.to_thread(gateway.registry.switch, url, version, str(directory), load, 30.0)
     return time.monotonic() - began
 
 
@@ -136,14 +136,14 @@ async def open_gateway(
     settings, clock = settings.model_copy(update={"connect_seconds": 30.0}), clock or SteppedClock()
     async with serve(engine), aiohttp.ClientSession() as session:
         # the switch waits for the gateway, however long this machine delays it
-        board = register_engine(engine, settings.model_copy(update={"gateway_seconds": 30.0}))
+        registry = register_engine(engine, settings.model_copy(update={"gateway_seconds": 30.0}))
         app = build_app(settings, redis, log, clock=clock)
         runner = GuardedRunner(app, settings.header_seconds, shutdown_timeout=0.1)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
         url = f"{'https' if tls else 'http'}://127.0.0.1:{runner.addresses[0][1]}"
         try:
-            yield GatewayHarness(url=url, engine=engine, log=log, board=board, session=session, clock=clock)
+            yield GatewayHarness(url=url, engine=engine, log=log, registry=registry, session=session, clock=clock)
         finally:
             await runner.cleanup()
 

@@ -63,14 +63,14 @@ async def broken(gateway, said):
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     fields = {
-        "run": gateway.board.read(gateway.engine.url).run,
+        "run": gateway.registry.read(gateway.engine.url).run,
         "version": 0,
         "location": "x",
         "model": "m",
         "epoch": 0,
     }
-    gateway.board.register(Engine(url=url, logprobs_mode="raw", state="serving", **fields))
-    gateway.board.forget(gateway.engine.url)
+    gateway.registry.register(Engine(url=url, logprobs_mode="raw", state="serving", **fields))
+    gateway.registry.forget(gateway.engine.url)
     async with gateway.session.get(f"{gateway.url}/engines", headers={"x-api-key": "operator-key"}) as reply:
         assert [engine["url"] for engine in await reply.json()] == [url]
     try:

@@ -194,7 +194,7 @@ async def test_without_ids_a_step_is_text(gateway):
 
 
 async def test_an_engines_refusal_reaches_the_client_and_the_record(gateway):
-    gateway.board.register(msgspec.structs.replace(gateway.board.read(gateway.engine.url), model="gone"))
+    gateway.registry.register(msgspec.structs.replace(gateway.registry.read(gateway.engine.url), model="gone"))
     opened = await gateway.open()
     while opened["model"] != "gone":
         opened = await gateway.open()
@@ -229,12 +229,12 @@ async def test_the_trace_of_the_caller_is_kept(gateway):
     ids=str,
 )
 async def test_raw_logprobs_at_another_temperature_than_1_are_a_finding(gateway, fields, headers, findings):
-    gateway.board.redis.hset(gateway.board.keys.engine(gateway.engine.url), "logprobs_mode", "raw")
+    gateway.registry.redis.hset(gateway.registry.keys.engine(gateway.engine.url), "logprobs_mode", "raw")
     opened = await gateway.open()
 
     async with asyncio.timeout(60):
         await gateway.chat(opened, "hi", headers=headers, **fields)
-        while gateway.step(opened).logprobs_mode != "raw":  # until the gateway has read the board
+        while gateway.step(opened).logprobs_mode != "raw":  # until the gateway has read the registry
             await gateway.chat(opened, "hi", headers=headers, **fields)
 
     assert gateway.step(opened).findings == findings

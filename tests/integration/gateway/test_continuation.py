@@ -249,7 +249,7 @@ async def test_tokens_of_engines_that_mean_something_else_are_not_put_together(g
     opened = await gateway.open()
 
     def change():
-        gateway.board.redis.hset(gateway.board.keys.engine(gateway.engine.url), "logprobs_mode", "raw")
+        gateway.registry.redis.hset(gateway.registry.keys.engine(gateway.engine.url), "logprobs_mode", "raw")
 
     calling = asyncio.create_task(gateway.chat(opened, "go", **LIMIT))
     await until(lambda: sampled(gateway) > 5)

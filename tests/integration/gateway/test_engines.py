@@ -209,14 +209,14 @@ async def test_an_engine_that_ended_serves_again_only_with_weights_that_are_know
         ending = await first.enter_async_context(serve(ScriptedEngine()))
         await gateway.post("/engines", {"url": ending.url})
         url, port = ending.url, int(ending.url.rpartition(":")[2])
-        await asyncio.to_thread(gateway.board.switch, url, 1, "weights/1", lambda: None)
+        await asyncio.to_thread(gateway.registry.switch, url, 1, "weights/1", lambda: None)
         await gateway.open()
-    await until(lambda: gateway.board.read(url).state == "loading")
+    await until(lambda: gateway.registry.read(url).state == "loading")
 
     async with serve(ScriptedEngine(), port=port):
         assert {await home_of(gateway) for _ in range(4)} == {gateway.engine.url}
-        await asyncio.to_thread(gateway.board.switch, url, 2, "weights/2", lambda: None)
-        await until(lambda: gateway.board.read(url).state == "serving")
+        await asyncio.to_thread(gateway.registry.switch, url, 2, "weights/2", lambda: None)
+        await until(lambda: gateway.registry.read(url).state == "serving")
         async with asyncio.timeout(30):
             while await home_of(gateway) != url:
                 pass
@@ -234,4 +234,4 @@ async def test_an_engine_that_ended_with_the_weights_it_starts_from_comes_back(g
     async with serve(ScriptedEngine(), port=port), asyncio.timeout(30):
         while await home_of(gateway) != url:
             pass
-    assert gateway.board.read(url).state == "serving"
+    assert gateway.registry.read(url).state == "serving"

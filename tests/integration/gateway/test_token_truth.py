@@ -38,8 +38,8 @@ async def test_arrays_of_the_engine_are_recorded_and_hidden(gateway):
 
 
 async def test_a_step_names_the_template_and_the_tokenizer(gateway):
-    known = gateway.board.read(gateway.engine.url)
-    gateway.board.register(msgspec.structs.replace(known, model="told", template_hash="t1", tokenizer_hash="k1"))
+    known = gateway.registry.read(gateway.engine.url)
+    gateway.registry.register(msgspec.structs.replace(known, model="told", template_hash="t1", tokenizer_hash="k1"))
     gateway.engine.model = "told"
     opened = await gateway.open()
     while opened["model"] != "told":

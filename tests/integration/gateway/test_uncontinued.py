@@ -77,7 +77,7 @@ async def test_a_drain_that_is_given_up_costs_the_answer_nothing(gateway, until)
     def speak_again():
         gateway.engine.token_seconds = seconds
 
-    await asyncio.to_thread(gateway.board.switch, url, 0, "initial", speak_again, 30.0)
+    await asyncio.to_thread(gateway.registry.switch, url, 0, "initial", speak_again, 30.0)
     await calling
 
     assert len(gateway.engine.calls) == 2

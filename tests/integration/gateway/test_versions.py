@@ -20,7 +20,7 @@ def tell_weights(asked):
 
 def switch(gateway, version, load=None):
     url, directory = gateway.engine.url, Path("weights") / str(version)
-    gateway.board.switch(url, version, str(directory), load or (lambda: EngineControl(url).load(directory)), 30.0)
+    gateway.registry.switch(url, version, str(directory), load or (lambda: EngineControl(url).load(directory)), 30.0)
 
 
 def answered(gateway):
@@ -79,7 +79,7 @@ async def test_an_engine_found_half_way_gets_no_calls_until_it_was_loaded(gatewa
     calling = asyncio.create_task(gateway.chat(opened, "hello"))
     await asyncio.sleep(0.1)
     assert gateway.engine.calls == []
-    assert gateway.board.read(gateway.engine.url).state == "loading"
+    assert gateway.registry.read(gateway.engine.url).state == "loading"
     await asyncio.to_thread(switch, gateway, 2)
 
     assert (await calling)[0] == 200
@@ -93,10 +93,10 @@ async def test_a_call_that_does_not_end_leaves_the_old_weights_in_service(gatewa
     await until(lambda: gateway.engine.num_running)
 
     with pytest.raises(EngineError, match="in flight"):
-        await asyncio.to_thread(gateway.board.switch, gateway.engine.url, 1, "w", lambda: None, 0.1)
+        await asyncio.to_thread(gateway.registry.switch, gateway.engine.url, 1, "w", lambda: None, 0.1)
 
-    assert gateway.board.read(gateway.engine.url).state == "serving"
-    assert gateway.board.read(gateway.engine.url).version == 0
+    assert gateway.registry.read(gateway.engine.url).state == "serving"
+    assert gateway.registry.read(gateway.engine.url).version == 0
     calling.cancel()
 
 
@@ -105,14 +105,14 @@ async def test_a_gateway_that_is_gone_is_not_waited_for(gateway, redis: Redis, k
 
     await asyncio.to_thread(switch, gateway, 1)
 
-    assert gateway.board.read(gateway.engine.url).version == 1
+    assert gateway.registry.read(gateway.engine.url).version == 1
 
 
 async def test_a_gateway_that_lives_is_waited_for(gateway, redis: Redis, keys):
     redis.zadd(keys.gateways, {"busy": redis.time()[0] + 60})
 
     with pytest.raises(EngineError, match="busy"):
-        await asyncio.to_thread(gateway.board.switch, gateway.engine.url, 1, "w", lambda: None, 0.1)
+        await asyncio.to_thread(gateway.registry.switch, gateway.engine.url, 1, "w", lambda: None, 0.1)
 
 
 async def test_two_drivers_do_not_both_succeed(gateway):
@@ -122,9 +122,9 @@ async def test_two_drivers_do_not_both_succeed(gateway):
     with pytest.raises(EngineError, match="another driver"):
         await asyncio.to_thread(switch, gateway, 1, other_switches)
 
-    assert gateway.board.read(gateway.engine.url).version == 7
+    assert gateway.registry.read(gateway.engine.url).version == 7
 
 
 async def test_an_unknown_engine_cannot_be_switched(gateway):
     with pytest.raises(EngineError, match="register it"):
-        gateway.board.switch("http://nowhere", 1, "w", lambda: None)
+        gateway.registry.switch("http://nowhere", 1, "w", lambda: None)

@@ -64,7 +64,7 @@ thread.join()
 with tracer.rollout(task="t") as rollout:
     seen.append(rollout.trajectory_id)
     seen.append(tracer.inject({})["x-agent-layer-rollout"])
-tracer.state(board="empty")
+tracer.state(registry="empty")
 print(*seen, tracer.flush().lost)
 """
 

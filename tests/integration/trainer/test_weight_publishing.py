@@ -22,7 +22,7 @@ def entry_of(url):
 
 
 @pytest.fixture
-def board(redis, keys):
+def registry(redis, keys):
     return EngineRegistry(redis, keys)
 
 
@@ -35,22 +35,22 @@ def publisher(settings, redis, keys, tmp_path):
     recorder.close()
 
 
-def test_a_dead_engine_of_several_is_left_behind_and_out_of_service(publisher, board, tmp_path):
+def test_a_dead_engine_of_several_is_left_behind_and_out_of_service(publisher, registry, tmp_path):
     (tmp_path / "tokenizer.json").write_text("{}")
     with serve_in_thread(ScriptedEngine()) as one, serve_in_thread(ScriptedEngine()) as other:
         for url in (one.url, DEAD, other.url):
-            board.register(entry_of(url))
+            registry.register(entry_of(url))
         publisher.serve(1)
 
-    found = {engine.url: engine for engine in board.engines()}
+    found = {engine.url: engine for engine in registry.engines()}
     assert Path(one.weights) == Path(other.weights) == tmp_path
     assert [(found[engine.url].state, found[engine.url].version) for engine in (one, other)] == [("serving", 1)] * 2
     assert found[one.url].tokenizer_hash
     assert found[DEAD].state == "loading"
 
 
-def test_with_no_engine_left_the_trainer_hears_of_it(publisher, board):
-    board.register(entry_of(DEAD))
+def test_with_no_engine_left_the_trainer_hears_of_it(publisher, registry):
+    registry.register(entry_of(DEAD))
 
     with pytest.raises(UnreachableError):
         publisher.serve(1)

@@ -52,9 +52,9 @@ def num_asked(harness):
 
 
 async def switch(harness, redis, keys, version):
-    board, url = EngineRegistry(redis, keys, harness.settings.gateway_seconds), harness.engine.url
+    registry, url = EngineRegistry(redis, keys, harness.settings.gateway_seconds), harness.engine.url
     load = lambda: EngineControl(url).load(Path("weights") / str(version))  # noqa: E731
-    await asyncio.to_thread(board.switch, url, version, str(version), load, 5.0)
+    await asyncio.to_thread(registry.switch, url, version, str(version), load, 5.0)
 
 
 async def ended(harness, groups):

@@ -105,10 +105,10 @@ async def test_each_role_does_its_work_and_asks_for_nothing_else(guarded, settin
 def train(settings, engine):
     """What a trainer asks of Redis between two steps."""
     store = open_store(settings)
-    board = EngineRegistry(store.redis, store.keys, 0.1)
+    registry = EngineRegistry(store.redis, store.keys, 0.1)
     policy = PolicyVersion(run="default", number=1, location="w", created_at=1.0)
     register_policy(store.redis, store.keys, policy, open_recorder(settings).append)
-    board.switch(engine.url, 1, "w", lambda: None)
+    registry.switch(engine.url, 1, "w", lambda: None)
     deliveries = list(islice(store.follow("trainer", "default", wait_seconds=30.0), 1))
     assert asyncio.run(first_closed(settings)).group_id == deliveries[0].group.group_id
     for one in deliveries:

@@ -15,7 +15,7 @@ from book import Kind, Pen, Row
 from redis.exceptions import RedisError
 
 from agent_layer.dispatcher import Lease, Report, WorkerQueue
-from agent_layer.dispatcher.models import Holding, LeaseEnding
+from agent_layer.dispatcher.models import HeldRollout, LeaseEnding
 from agent_layer.errors import LeaseLostError
 from agent_layer.infra.redis.client import open_redis
 from agent_layer.infra.redis.keys import Keys
@@ -179,5 +179,5 @@ class Worker:
             self._say(foreign, "foreign-yes", "foreign-no")
 
 
-def _row(lease: Holding, ending: str = "", sentence: str = "") -> Row:
+def _row(lease: HeldRollout, ending: str = "", sentence: str = "") -> Row:
     return lease.rollout_id, lease.attempt, lease.token, ending, sentence

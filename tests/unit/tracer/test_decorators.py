@@ -248,12 +248,12 @@ def test_agents_have_names_roles_and_causes_of_their_own():
 def test_the_environments_state_is_that_of_the_calls_that_follow():
     with tracer.testing.capture() as captured, tracer.rollout(task="t"):
         decide([])
-        tracer.state(board=[[0, 1], [1, 0]], turn=2)
+        tracer.state(registry=[[0, 1], [1, 0]], turn=2)
         decide([])
 
     first, second = captured.trajectory.steps
     assert first.state.environment is None
-    assert resolve(captured.trajectory.contents, second.state.environment) == {"board": [[0, 1], [1, 0]], "turn": 2}
+    assert resolve(captured.trajectory.contents, second.state.environment) == {"registry": [[0, 1], [1, 0]], "turn": 2}
 
 
 def test_a_very_long_output_is_cut_and_says_so():

@@ -1,4 +1,4 @@
-"""The board remembers what operators want, knows tokenizers by their content, and reads what older entries hold."""
+"""The engine registry remembers what operators want, knows tokenizers by content, and reads older entries."""
 
 import json
 
@@ -17,43 +17,43 @@ def entry(**fields):
 
 
 @pytest.fixture
-def board(redis, keys):
+def registry(redis, keys):
     return EngineRegistry(redis, keys)
 
 
-def test_what_is_registered_is_read_again(board):
-    board.register(entry(tokenizer_hash="t", is_joined=True))
+def test_what_is_registered_is_read_again(registry):
+    registry.register(entry(tokenizer_hash="t", is_joined=True))
 
-    found = board.read(URL)
+    found = registry.read(URL)
     assert (found.version, found.tokenizer_hash, found.template_hash) == (3, "t", None)
     assert (found.is_joined, found.is_drained) == (True, False)
 
 
-def test_an_entry_without_the_newer_fields_can_be_read(board, redis, keys):
+def test_an_entry_without_the_newer_fields_can_be_read(registry, redis, keys):
     old = {"run": "r", "version": 1, "location": "w", "model": "m", "logprobs_mode": "raw", "state": "serving"}
     redis.hset(keys.engine(URL), mapping={**old, "epoch": 4, "idle:gateway": 4})
     redis.sadd(keys.engines, URL)
 
-    (found,) = board.engines()
+    (found,) = registry.engines()
     assert (found.epoch, found.tokenizer_hash, found.is_drained) == (4, None, False)
 
 
-def test_a_drained_engine_stays_drained_through_a_switch(board):
-    board.register(entry())
-    board.change(URL, is_drained=True)
-    board.switch(URL, 4, "w4", lambda: None)
+def test_a_drained_engine_stays_drained_through_a_switch(registry):
+    registry.register(entry())
+    registry.change(URL, is_drained=True)
+    registry.switch(URL, 4, "w4", lambda: None)
 
-    found = board.read(URL)
+    found = registry.read(URL)
     assert (found.version, found.state, found.is_drained) == (4, "serving", True)
 
 
-def test_an_engine_that_left_is_gone_for_all(board):
-    board.register(entry())
-    board.forget(URL)
+def test_an_engine_that_left_is_gone_for_all(registry):
+    registry.register(entry())
+    registry.forget(URL)
 
-    assert board.engines() == []
+    assert registry.engines() == []
     with pytest.raises(NotFoundError, match="agent-layer engines"):
-        board.change(URL, is_drained=True)
+        registry.change(URL, is_drained=True)
 
 
 def model_in(directory, template="{{ messages }}", vocabulary="a b"):

@@ -8,8 +8,8 @@ import pytest
 from rich.console import Console
 
 from agent_layer.cli.ui import watch as dispatch_watch
-from agent_layer.cli.ui.output import count_of, describe_seconds, open_console
-from agent_layer.cli.ui.tables import Column, Sight, draw
+from agent_layer.cli.ui.output import describe_seconds, format_count, open_console
+from agent_layer.cli.ui.tables import Column, TableView, draw
 from agent_layer.cli.ui.trajectory_text import print_rows
 from agent_layer.cli.ui.watch import present
 from agent_layer.store.index.rows import TrajectoryRow
@@ -27,7 +27,7 @@ def drawn(sight, width, height=None):
 def test_a_table_never_wraps_and_says_which_columns_it_had_no_room_for(width):
     columns = (Column("id", 0), Column("a", 1), Column("b", 3), Column("c", 2), Column("error", 4, is_text=True))
     cells = [{"id": "i" * 24, "a": "a" * 10, "b": "b" * 20, "c": "c" * 20, "error": "e" * 200}] * 3
-    sight = Sight(summary=["all: " + "word " * 30], columns=columns, cells=cells, rows=[], key=())
+    sight = TableView(summary=["all: " + "word " * 30], columns=columns, cells=cells, rows=[], key=())
     lines = drawn(sight, width)
 
     assert all(len(line.rstrip()) <= width for line in lines)
@@ -68,14 +68,14 @@ def test_at_120_columns_a_page_shows_task_run_and_accepted(monkeypatch, capsys):
 
 
 def test_counts_have_their_plural():
-    told = [count_of(num, word) for num, word in ((0, "task"), (1, "task"), (2, "task"), (1_000, "trajectory"))]
+    told = [format_count(num, word) for num, word in ((0, "task"), (1, "task"), (2, "task"), (1_000, "trajectory"))]
 
     assert told == ["0 tasks", "1 task", "2 tasks", "1,000 trajectories"]
 
 
 def test_rows_that_do_not_fit_the_terminal_are_counted():
     cells = [{"id": str(number)} for number in range(50)]
-    sight = Sight(summary=["all"], columns=(Column("id", 0),), cells=cells, rows=[], key=())
+    sight = TableView(summary=["all"], columns=(Column("id", 0),), cells=cells, rows=[], key=())
     lines = drawn(sight, 80, 20)
 
     assert len(lines) <= 20
@@ -106,7 +106,7 @@ def watched(monkeypatch, capsys):
             if rows is None:
                 raise KeyboardInterrupt
             cells = [{"id": row["id"]} for row in rows]
-            return Sight(summary=["all"], columns=(Column("id", 0),), cells=cells, rows=rows, key=("id",))
+            return TableView(summary=["all"], columns=(Column("id", 0),), cells=cells, rows=rows, key=("id",))
 
         monkeypatch.setattr(dispatch_watch, "_FRAME_SECONDS", 0.0)
         present(look, format_, watch=True)
