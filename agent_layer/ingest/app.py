@@ -12,6 +12,7 @@ from agent_layer.errors import BackPressureError, BadInputError
 from agent_layer.ingest.decoding import (
     answer_json,
     answer_protobuf,
+    check_protobuf,
     decode_json,
     decode_protobuf,
     refuse_json,
@@ -41,11 +42,12 @@ class _Encoding(NamedTuple):
     decode: Callable[[bytes], list[ReceivedSpan]]
     answer: Callable[[int, str], bytes]
     refuse: Callable[[str], bytes]
+    check: Callable[[bytes, BodyBounds, str], None]
 
 
 _ENCODINGS = {
-    "application/x-protobuf": _Encoding(decode_protobuf, answer_protobuf, refuse_protobuf),
-    "application/json": _Encoding(decode_json, answer_json, refuse_json),
+    "application/x-protobuf": _Encoding(decode_protobuf, answer_protobuf, refuse_protobuf, check_protobuf),
+    "application/json": _Encoding(decode_json, answer_json, refuse_json, check_bounds),
 }
 
 
@@ -114,8 +116,7 @@ class _SpanReceiver:
 
     async def _read(self, encoding: _Encoding, body: bytes) -> list[ReceivedSpan]:
         def read() -> list[ReceivedSpan]:
-            if encoding.decode is decode_json:
-                check_bounds(body, self._bounds, "OTLP request")
+            encoding.check(body, self._bounds, "OTLP request")
             return encoding.decode(body)
 
         return read() if len(body) <= _INLINE_BYTES else await asyncio.to_thread(read)

@@ -19,8 +19,19 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from opentelemetry.proto.trace.v1.trace_pb2 import Status as SpanStatus
 
 from agent_layer.errors import BadInputError
+from agent_layer.ingest.protobuf_bounds import check_messages
 from agent_layer.ingest.spans import ReceivedEvent, ReceivedSpan
 from agent_layer.schema import UNREADABLE, JsonObject
+from agent_layer.schema.wire import BodyBounds
+
+
+def check_protobuf(body: bytes, bounds: BodyBounds, subject: str) -> None:
+    """Check a request before it is parsed: a span, an event, an attribute and a value of one count as one value each.
+
+    Raises: BadInputError: it holds more than its bounds.
+    """
+    check_messages(body, ExportTraceServiceRequest.DESCRIPTOR, bounds.values, subject)
+
 
 _STATUS_ERROR = (2, "STATUS_CODE_ERROR")
 
