@@ -5,7 +5,7 @@ that the record around it stays readable.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from agent_layer.schema.wire import KEY_PREFIX
@@ -14,6 +14,8 @@ _SHORTEST = 8
 """Shorter operator keys are words that texts contain anyway."""
 _PREFIX: Final = KEY_PREFIX.encode()
 _ROLLOUT_KEY: Final = re.compile(re.escape(_PREFIX) + rb"[A-Za-z0-9_-]+")
+_NO_KEY: Final = re.compile(rb"[^A-Za-z0-9_-]")
+_PIECE_BYTES: Final = 1 << 16
 
 
 class KeyScrubber:
@@ -29,7 +31,7 @@ class KeyScrubber:
     def scrub(self, content: bytes) -> bytes:
         """Return the content with its keys masked, as long as before."""
         if _PREFIX in content:
-            content = _ROLLOUT_KEY.sub(lambda found: b"*" * len(found[0]), content)
+            content = b"".join(map(_mask_rollout_keys, _pieces(content)))
         for key in self._operators:
             if key in content:
                 content = content.replace(key, b"*" * len(key))
@@ -42,3 +44,17 @@ class KeyScrubber:
             num_left = next((num for num in range(len(key) - 1, _SHORTEST - 1, -1) if content.endswith(key[:num])), 0)
             content = content[: len(content) - num_left] + b"*" * num_left
         return content.decode()
+
+
+def _mask_rollout_keys(content: bytes) -> bytes:
+    return _ROLLOUT_KEY.sub(lambda found: b"*" * len(found[0]), content)
+
+
+def _pieces(content: bytes) -> Iterator[bytes]:
+    """Cut a content where no key is. The masks of millions of keys at once would take forty times its memory."""
+    begin = 0
+    while begin < len(content):
+        cut = _NO_KEY.search(content, begin + _PIECE_BYTES)
+        end = cut.start() if cut else len(content)
+        yield content[begin:end]
+        begin = end

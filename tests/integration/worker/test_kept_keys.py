@@ -4,6 +4,7 @@ import sys
 
 import openai
 
+from agent_layer.recorder import scrubbing
 from agent_layer.recorder.scrubbing import KeyScrubber
 from agent_layer.schema.codec import encode
 from agent_layer.schema.wire.gateway_api import KEY_PREFIX
@@ -17,6 +18,17 @@ def test_a_blot_is_as_long_as_the_key_that_it_covers():
 
     assert scrubber.scrub(content) == b'"Bearer ************" short **********\\n ******'
     assert scrubber.scrub(b"nothing to hide") == b"nothing to hide"
+
+
+def test_a_key_is_covered_wherever_a_piece_of_a_long_content_would_end(monkeypatch):
+    content = b" ".join([KEY_PREFIX.encode() + b"a" * number for number in range(30)] + [b"b" * 30])
+    whole = KeyScrubber([]).scrub(content)
+
+    for size in range(1, 40):
+        monkeypatch.setattr(scrubbing, "_PIECE_BYTES", size)
+        assert KeyScrubber([]).scrub(content) == whole
+    assert set(whole) == set(KEY_PREFIX.encode() + b"* b")
+    assert whole.count(KEY_PREFIX.encode()) == 1  # what is no key, because nothing follows
 
 
 LEAK = """
