@@ -24,6 +24,9 @@ if TYPE_CHECKING:
         FlushReport as FlushReport,
     )
     from agent_layer.recorder.log import (
+        PreparedRecords as PreparedRecords,
+    )
+    from agent_layer.recorder.log import (
         Recorder as Recorder,
     )
     from agent_layer.recorder.log import (
@@ -49,6 +52,7 @@ else:
             ),
             "agent_layer.recorder.log": (
                 "FlushReport",
+                "PreparedRecords",
                 "Recorder",
                 "open_recorder",
             ),

@@ -9,7 +9,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -49,6 +49,15 @@ class FlushReport(msgspec.Struct, frozen=True, kw_only=True):
     """Why no shipper can start, so that pending records stay in the log directory; None: one works, or may yet."""
 
 
+class PreparedRecords(msgspec.Struct, frozen=True):
+    """Records on their way into a log."""
+
+    records: Sequence[LogRecord]
+    """As they were before they were redacted."""
+    frames: bytes
+    """As the log will hold them; empty where a log holds none."""
+
+
 class Recorder:
     """Appends to one log directory. Thread-safe; a forked child starts with a fresh state.
 
@@ -85,24 +94,28 @@ class Recorder:
             BackPressureError: disk or quota stayed full for ``log_wait_seconds``.
             RedactionError: the function that the setting ``redact`` names failed.
         """
-        return self.append_encoded([encode(record) for record in self._kept(records)])
+        return self.append_prepared(self.prepare(*records))
+
+    def prepare(self, *records: LogRecord) -> PreparedRecords:
+        """Redact, encode and mask records, so that ``append_prepared`` only writes: the part that takes long.
+
+        Raises: RedactionError: the function that the setting ``redact`` names failed.
+        """
+        return PreparedRecords(records, self._frames(encode(record) for record in self._kept(records)))
+
+    def append_prepared(self, prepared: PreparedRecords) -> str:
+        """Write prepared records; see ``append``.
+
+        Raises: BackPressureError: disk or quota stayed full for ``log_wait_seconds``.
+        """
+        return self._append(prepared.frames, len(prepared.records))
 
     def append_encoded(self, contents: Sequence[bytes]) -> str:
         """Write records that another recorder has encoded; see ``append``.
 
         Raises: BackPressureError: disk or quota stayed full for ``log_wait_seconds``.
         """
-        scrub = self._scrubber.scrub
-        frames = b"".join([frame(scrub(content)) for content in contents])
-        try:
-            if self._waits:
-                self._quota.await_room(self._settings.log_wait_seconds)
-            with self._changed:
-                return self._write(frames, len(contents))
-        except BackPressureError:
-            with self._changed:
-                self._num_lost += len(contents)
-            raise
+        return self._append(self._frames(contents), len(contents))
 
     def attend(self) -> None:
         """Count as a writer before the first record, so that records left by earlier writers are shipped."""
@@ -175,6 +188,20 @@ class Recorder:
         """Return the records, redacted if so configured."""
         redact = self._redact
         return records if redact is None else [redact_record(record, redact) for record in records]
+
+    def _frames(self, contents: Iterable[bytes]) -> bytes:
+        return b"".join([frame(self._scrubber.scrub(content)) for content in contents])
+
+    def _append(self, frames: bytes, num_records: int) -> str:
+        try:
+            if self._waits:
+                self._quota.await_room(self._settings.log_wait_seconds)
+            with self._changed:
+                return self._write(frames, num_records)
+        except BackPressureError:
+            with self._changed:
+                self._num_lost += num_records
+            raise
 
     def _begin(self) -> None:
         self._changed = threading.Condition()

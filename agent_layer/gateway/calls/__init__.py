@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from agent_layer.gateway.calls.disconnects import DisconnectWatcher as DisconnectWatcher
     from agent_layer.gateway.calls.pipeline import Calls as Calls
     from agent_layer.gateway.calls.requests import BODY_BOUNDS as BODY_BOUNDS
+    from agent_layer.gateway.calls.requests import body_size as body_size
     from agent_layer.gateway.calls.requests import in_background as in_background
     from agent_layer.gateway.calls.requests import read_body as read_body
     from agent_layer.gateway.calls.requests import read_text as read_text
@@ -19,6 +20,7 @@ else:
             "agent_layer.gateway.calls.pipeline": ("Calls",),
             "agent_layer.gateway.calls.requests": (
                 "BODY_BOUNDS",
+                "body_size",
                 "in_background",
                 "read_body",
                 "read_text",

@@ -9,7 +9,7 @@ A call that never runs leaves no record. A call that runs records exactly one en
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, Literal
@@ -18,10 +18,11 @@ import msgspec
 
 from agent_layer.engines import Engine
 from agent_layer.gateway.calls.end_parts import Context, end_part, extend_policy_runs, remember
-from agent_layer.gateway.calls.requests import read_agent, read_role
+from agent_layer.gateway.calls.requests import is_large, read_agent, read_role
 from agent_layer.gateway.dialects import ChatAnswer, ChatRequest, Dialect, Exchange
 from agent_layer.gateway.engines import ExternalModel
-from agent_layer.gateway.rollouts import Call, EndedCall, LiveRollout, Log, PromptContents, RetryKey
+from agent_layer.gateway.rollouts import Call, EndedCall, HashedAnswer, LiveRollout, Log, PromptContents, RetryKey
+from agent_layer.recorder import PreparedRecords
 from agent_layer.schema import Action, JsonObject, PolicyRun, StepPart, StepStatus
 from agent_layer.schema.wire import parse_trace
 
@@ -49,6 +50,8 @@ class ParsedCall(msgspec.Struct, frozen=True, kw_only=True):
     headers: Mapping[str, str]
     dialect: Dialect
     """Of the request and of its answer."""
+    size_bytes: int
+    """Of all that the model reads: more than the body where that continues an earlier call."""
 
 
 class Ending(msgspec.Struct, frozen=True):
@@ -84,7 +87,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     engine: Engine | None
     """Holds a place for the call; None: an external model answers."""
     headers: Mapping[str, str]
-    body: bytes
+    express: Callable[[], bytes]
+    """Builds the body, which is not kept for as long as its answer takes."""
     sampling: JsonObject
     """Everything that shapes the answer, overrides included."""
     recorded: RecordedTarget
@@ -101,7 +105,7 @@ def route_call(parsed: ParsedCall, target: Engine | ExternalModel) -> Route:
                 version=0,
                 engine=None,
                 headers=target.headers,
-                body=request.for_provider(target.model),
+                express=lambda: request.for_provider(target.model),
                 sampling=request.sampling,
                 recorded=RecordedTarget(engine="litellm", model=target.model),
             )
@@ -113,7 +117,7 @@ def route_call(parsed: ParsedCall, target: Engine | ExternalModel) -> Route:
                 version=target.version,
                 engine=target,
                 headers={},
-                body=request.for_engine(target.model, overrides),
+                express=lambda: request.for_engine(target.model, overrides),
                 sampling=request.sampling | overrides,
                 recorded=RecordedTarget(
                     engine=target.url,
@@ -145,6 +149,8 @@ class ModelCall:
     """The engine at which the call has a place; None: it waits for one, or an external model answers."""
     start: StepPart = field(init=False)
     """Recorded when it began to run."""
+    history: Sequence[HashedAnswer] | None = None
+    """The answers in a long history; None: it is short, and hashed when that is needed."""
     has_sent: bool = False
     """Part of an answer is on its way to the client: neither an error nor another engine's answer can follow."""
     ending: Ending = CUT_OFF
@@ -159,25 +165,40 @@ class ModelCall:
         """The rollout that calls."""
         return self.parsed.rollout
 
-    def assign(self, target: Engine | ExternalModel) -> None:
-        """Take a place at a target."""
-        self.route = route_call(self.parsed, target)
-        self.held = self.route.engine
+    def hold_place(self, target: Engine | ExternalModel) -> None:
+        """Count among the calls of a target's engine, until the place is released."""
+        self.held = target if isinstance(target, Engine) else None
 
-    def begin(self) -> None:
+    def assign(self, target: Engine | ExternalModel) -> None:
+        """Hold a place at a target, and express the request for it."""
+        self.hold_place(target)
+        self.route = route_call(self.parsed, target)
+
+    def prepare(self, target: Engine | ExternalModel) -> PreparedRecords:
+        """Do everything before ``begin`` that takes the longer the more was asked; in any thread.
+
+        Raises: RedactionError: the function that the setting ``redact`` names failed.
+        """
+        self.route = route_call(self.parsed, target)
+        self.start = self._start_part()
+        if is_large(self.parsed.size_bytes):
+            self.history = self.parsed.prompt.hash_answers()
+        return self.log.prepare(*self.parsed.prompt.contents, self.start)
+
+    def begin(self, prepared: PreparedRecords) -> None:
         """Record the start. The request may leave once this returned.
 
         Raises: RefusedError: the rollout was closed, or its budget is used up. BackPressureError: the log is full.
         """
-        rollout, contents = self.rollout, self.parsed.prompt.contents
+        rollout = self.rollout
         rollout.check_may_call()
-        start = self._start_part()
-        rollout.logs.add(self.log.append(*contents, start))
-        for content in contents:
+        rollout.logs.add(self.log.append_prepared(prepared))
+        for content in self.parsed.prompt.contents:
             rollout.stored.add(content.hash)
+        self.parsed.prompt.contents.clear()  # large ones would stay in memory for as long as the answer takes
         rollout.num_started += 1
         rollout.record_activity()
-        self.start, self.phase = start, Phase.RUNNING
+        self.phase = Phase.RUNNING
         self.entry.is_started = True
 
     def move(self, target: Engine | ExternalModel) -> None:
@@ -206,7 +227,9 @@ class ModelCall:
         is_whole = ending.status == "ok"
         context: Context | None = None
         if ending.answer:
-            context = remember(rollout, entry.call_id, self.parsed.prompt, ending.answer, is_whole=is_whole)
+            context = remember(
+                rollout, entry.call_id, self.parsed.prompt, ending.answer, self._hash_answers, is_whole=is_whole
+            )
         self.phase = Phase.ENDED
         part = self._complete(end_part(self.start, context, ending.answer, ending.status, ending.error))
         rollout.logs.add(self.log.append(part))
@@ -232,6 +255,9 @@ class ModelCall:
             at=int(self.start.at),
             num_choices=num_choices if isinstance(num_choices, int) else 1,
         )
+
+    def _hash_answers(self) -> Sequence[HashedAnswer]:
+        return self.parsed.prompt.hash_answers() if self.history is None else self.history
 
     def _start_part(self) -> StepPart:
         parsed, route = self.parsed, self.route

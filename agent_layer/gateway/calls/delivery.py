@@ -13,6 +13,7 @@ from aiohttp import hdrs, web
 
 from agent_layer.errors import BadInputError, EngineError
 from agent_layer.gateway.calls.call import Ending, ModelCall
+from agent_layer.gateway.calls.requests import in_background
 from agent_layer.gateway.dialects import (
     AnswerStream,
     ChatAnswer,
@@ -79,9 +80,14 @@ async def read_reply(call: ModelCall, http: web.Request, reply: Reply) -> Delive
         return _refuse(call, http.path, reply.status, await reply.read())
     if reply.content_type == _STREAM:
         return await _relay_stream(call, http, reply)
-    parsed = call.parsed
-    answer = read_answer(await reply.read(), parsed.request, call.route.version)
-    body = parsed.dialect.write(answer, call.exchange())
+    received, parsed = await reply.read(), call.parsed
+    version, exchange = call.route.version, call.exchange()  # of now: the call may have moved while it was read
+
+    def read() -> tuple[ChatAnswer, bytes]:
+        answer = read_answer(received, parsed.request, version)
+        return answer, parsed.dialect.write(answer, exchange)
+
+    answer, body = await in_background(max(len(received), parsed.size_bytes), read)
     is_preempted = any(action.finish_reason == "abort" for action in answer.actions)
     call.ending = Ending("aborted" if is_preempted else "ok", answer)
     return WholeAnswer(_respond(call.entry, body, _JSON), body)

@@ -1,12 +1,21 @@
 """What is recorded of an answer: how its prompt continues earlier ones, who sampled it, and how much of it is known."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import msgspec
 
 from agent_layer.gateway.dialects import ChatAnswer
-from agent_layer.gateway.rollouts import Hashed, History, LiveRollout, PrefixAnchor, PromptContents, cause_of_break
+from agent_layer.gateway.rollouts import (
+    Hashed,
+    HashedAnswer,
+    History,
+    LiveRollout,
+    PrefixAnchor,
+    PromptContents,
+    cause_of_break,
+)
 from agent_layer.schema import (
     BREAK,
     CaptureLevel,
@@ -56,15 +65,25 @@ def end_part(
     )
 
 
+HashAnswers: TypeAlias = Callable[[], Sequence[HashedAnswer]]
+"""Returns the assistant messages of a request's history."""
+
+
 def remember(
-    rollout: LiveRollout, call_id: str, prompt: PromptContents, answer: ChatAnswer, *, is_whole: bool
+    rollout: LiveRollout,
+    call_id: str,
+    prompt: PromptContents,
+    answer: ChatAnswer,
+    hash_answers: HashAnswers,
+    *,
+    is_whole: bool,
 ) -> Context:
     """Place an answer among the earlier ones of its rollout. An answer that was cut off is never continued."""
     rollout.num_sampled += sum(len(action.response_token_ids or ()) for action in answer.actions)
     if answer.prompt_token_ids is None:
         context, sequence = Context(None, prompt.before, ["no_token_ids"]), None
     else:
-        context, sequence = _find_context(rollout, prompt, answer.prompt_token_ids)
+        context, sequence = _find_context(rollout, prompt, answer.prompt_token_ids, hash_answers)
     if any(action.response_token_ids == _NO_IDS for action in answer.actions):
         context.findings.append("zero_tokens")
     if is_whole:
@@ -81,11 +100,13 @@ def remember(
     return context
 
 
-def _find_context(rollout: LiveRollout, prompt: PromptContents, ids: TokenIds) -> tuple[Context, Hashed]:
+def _find_context(
+    rollout: LiveRollout, prompt: PromptContents, ids: TokenIds, hash_answers: HashAnswers
+) -> tuple[Context, Hashed]:
     """Express a prompt as what it adds to the longest earlier sequence."""
     packed = ids.tobytes()
     match, sequence = rollout.sequences.find(packed)
-    findings = _find_breaks(rollout, prompt, match.key.num_messages if match else -1)
+    findings = _find_breaks(rollout, prompt, match.key.num_messages if match else -1, hash_answers)
     if match is None:
         return Context(PromptDelta(delta=ids), prompt.before, findings), sequence
     continued = PromptDelta(
@@ -98,13 +119,15 @@ def _find_context(rollout: LiveRollout, prompt: PromptContents, ids: TokenIds) -
     return Context(continued, match.key, findings), sequence
 
 
-def _find_breaks(rollout: LiveRollout, prompt: PromptContents, num_continued: int) -> list[str]:
+def _find_breaks(
+    rollout: LiveRollout, prompt: PromptContents, num_continued: int, hash_answers: HashAnswers
+) -> list[str]:
     """Return the finding of a prompt that should have continued other tokens than it does; else nothing."""
     if num_continued == prompt.last_answer and (prompt.before is None or num_continued >= 0):
         return []  # the tokens go on behind the last answer of the history, or there is no history
     cause = cause_of_break(
         History(
-            answers=[rollout.said.returned(index, message) for index, message in prompt.answers()],
+            answers=[rollout.said.recognise(answer) for answer in hash_answers()],
             num_messages=len(prompt.state.messages or ()),
             num_equal=prompt.before.num_messages if prompt.before else 0,
             num_continued=num_continued,

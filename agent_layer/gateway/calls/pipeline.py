@@ -17,22 +17,26 @@ from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, field
 from itertools import count
+from typing import Final
 
 from aiohttp import web
 
 from agent_layer.engines import Engine
-from agent_layer.errors import BackPressureError, EngineError
+from agent_layer.errors import BackPressureError, BadInputError, EngineError
 from agent_layer.gateway.calls.call import Ending, ModelCall, ParsedCall
 from agent_layer.gateway.calls.continuation import can_continue, post_continued
 from agent_layer.gateway.calls.delivery import Delivery, Reply, read_reply, repeat_response
-from agent_layer.gateway.calls.disconnects import DisconnectWatcher
-from agent_layer.gateway.calls.requests import in_background, read_text, retry_key
+from agent_layer.gateway.calls.disconnects import DisconnectWatcher, WatchedClient
+from agent_layer.gateway.calls.requests import BODY_BOUNDS, body_size, in_background, is_large, read_text, retry_key
 from agent_layer.gateway.dialects import ChatRequest, Dialect, read_count, tokenize_body
 from agent_layer.gateway.engines import EnginePool, ExternalModel
-from agent_layer.gateway.rollouts import LiveRollout, Log, PromptContents, ResponseCache, wait_until
+from agent_layer.gateway.rollouts import HeldBytes, LiveRollout, Log, PromptContents, ResponseCache, wait_until
 from agent_layer.gateway.upstream import Upstream
 from agent_layer.schema import new_id
 from agent_layer.settings import Settings
+
+_BODIES_AT_ONCE: Final = 2
+"""Largest bodies that one rollout holds at once."""
 
 
 @dataclass(kw_only=True)
@@ -55,21 +59,34 @@ class Calls:
         Raises: AgentLayerError, RefusedError: no answer; the call, if it began, is recorded with its end.
         """
         with self.disconnects.watch(http) as client:
-            parsed = await _parse(rollout, http, dialect)
-            if earlier := await rollout.calls.join(parsed.retry_key):
-                return repeat_response(earlier, parsed.request)
-            rollout.check_may_call()
-            entry = client.call = rollout.calls.add(parsed.retry_key, f"{self._name}-{next(self._numbers)}")
-            call = ModelCall(parsed=parsed, entry=entry, log=self.log)
-            with rollout.asking():
-                try:
-                    async with asyncio.timeout(rollout.budget.seconds_left()):
-                        return await self._run(call, http)
-                except (TimeoutError, asyncio.CancelledError) as stop:
-                    _refuse_stopped(call, http, stop)
-                    raise
-                finally:
-                    entry.done.set()
+            if not is_large(size := body_size(http)):
+                return await self._answer(client, await _parse(rollout, http, dialect))
+            async with self.hold_body(rollout, size) as held:
+                parsed = await _parse(rollout, http, dialect)
+                held.shrink(parsed.size_bytes)
+                return await self._answer(client, parsed)
+
+    def hold_body(self, rollout: LiveRollout, num_bytes: int) -> AbstractAsyncContextManager[HeldBytes]:
+        """Hold the bytes of a large request inside the block; see ``BodyQuota.hold``."""
+        most = self.settings.max_body_bytes * _BODIES_AT_ONCE
+        return rollout.bodies.hold(num_bytes, most, self.settings.request_seconds)
+
+    async def _answer(self, client: WatchedClient, parsed: ParsedCall) -> web.StreamResponse:
+        rollout, http = parsed.rollout, client.http
+        if earlier := await rollout.calls.join(parsed.retry_key):
+            return repeat_response(earlier, parsed.request)
+        rollout.check_may_call()
+        entry = client.call = rollout.calls.add(parsed.retry_key, f"{self._name}-{next(self._numbers)}")
+        call = ModelCall(parsed=parsed, entry=entry, log=self.log)
+        with rollout.asking():
+            try:
+                async with asyncio.timeout(rollout.budget.seconds_left()):
+                    return await self._run(call, http)
+            except (TimeoutError, asyncio.CancelledError) as stop:
+                _refuse_stopped(call, http, stop)
+                raise
+            finally:
+                entry.done.set()
 
     async def count_tokens(self, rollout: LiveRollout, request: ChatRequest) -> int:
         """Let an engine count the tokens of a prompt.
@@ -85,9 +102,10 @@ class Calls:
 
     async def _run(self, call: ModelCall, http: web.Request) -> web.StreamResponse:
         await self._wait_for_room()
-        call.assign(await self._find_target(call))
+        target = await self._find_target(call)
+        call.hold_place(target)
         try:
-            call.begin()
+            call.begin(await in_background(call.parsed.size_bytes, lambda: call.prepare(target)))
             with call.rollout.running_task():  # from here on, closing the rollout cancels the call
                 async with AsyncExitStack() as upstream:
                     try:
@@ -125,7 +143,7 @@ class Calls:
         if self.settings.switch_mode == "abort" and can_continue(call):
             return post_continued(call, self.upstream, self.pool)
         route = call.route
-        return self.upstream.post(f"{route.url}/v1/chat/completions", route.body, route.headers)
+        return self.upstream.post(f"{route.url}/v1/chat/completions", route.express(), route.headers)
 
     async def _find_target(self, call: ModelCall) -> Engine | ExternalModel:
         return self.pool.find_external(call.parsed.request) or await self.pool.acquire(call.rollout)
@@ -159,7 +177,8 @@ async def _parse(rollout: LiveRollout, http: web.Request, dialect: Dialect) -> P
         request = dialect.read(body, rollout.trajectory_id)
         return request, rollout.inspect_prompt(request)
 
-    request, prompt = await in_background(body, read)
+    request, prompt = await in_background(len(body), read)
+    _check_length(request, http)
     return ParsedCall(
         rollout=rollout,
         request=request,
@@ -167,7 +186,21 @@ async def _parse(rollout: LiveRollout, http: web.Request, dialect: Dialect) -> P
         retry_key=retry_key(http.headers, hash((http.path, prompt.digest))),
         headers=http.headers,
         dialect=dialect,
+        size_bytes=max(len(body), memoryview(request.pieces["messages"]).nbytes),
     )
+
+
+def _check_length(request: ChatRequest, http: web.Request) -> None:
+    """Check a conversation that the gateway remembers: what continues it may be short.
+
+    Raises: BadInputError: it has more messages than a request may have.
+    """
+    most = http.app[BODY_BOUNDS].messages
+    if len(request.messages) > most:
+        raise BadInputError(
+            f"{http.method} {http.path}: expected at most {most} messages, those that it continues included, found"
+            f" {len(request.messages)}; begin another conversation, or raise AGENT_LAYER_MAX_MESSAGES"
+        )
 
 
 def _refuse_stopped(call: ModelCall, http: web.Request, stop: BaseException) -> None:

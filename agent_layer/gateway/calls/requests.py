@@ -1,6 +1,7 @@
 """Bodies and headers of requests: text for the record, records for the routes, retry key, agent and role."""
 
 import asyncio
+import zlib
 from codecs import getincrementaldecoder
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -20,9 +21,10 @@ T = TypeVar("T")
 
 BODY_BOUNDS: Final = web.AppKey("body_bounds", BodyBounds)
 _INLINE_BYTES: Final = 1 << 16
-"""Larger bodies are read in a thread."""
+"""What is larger is worked on in a thread."""
 _LARGE_BODIES: Final = ThreadPoolExecutor(1, "large bodies")
 """One after the other: threads that read side by side would only keep the event loop waiting for the interpreter."""
+_UNPACKED: Final = web.RequestKey("unpacked", bytes)
 _CODINGS: Final = frozenset({"identity", "gzip", "deflate"})
 _MAX_DIGITS = 9
 
@@ -36,9 +38,9 @@ async def read_text(request: web.Request) -> bytes:
     """
     _check_coding(request)
     try:
-        body = await request.read()
-        await in_background(body, lambda: _check_text(body, request))
-    except web.RequestPayloadError as error:
+        body = await _read_bytes(request)
+        await in_background(len(body), lambda: _check_text(body, request))
+    except (web.RequestPayloadError, zlib.error) as error:
         coding = request.headers.get(hdrs.CONTENT_ENCODING)
         raise BadInputError(
             f"{request.method} {request.path}: expected a whole body, {coding or 'plain'} as its header says, found"
@@ -51,9 +53,51 @@ async def read_text(request: web.Request) -> bytes:
     return body
 
 
-async def in_background(body: bytes, work: Callable[[], T]) -> T:
+def body_size(request: web.Request) -> int:
+    """Bytes that the body takes at most once it is unpacked."""
+    is_plain = hdrs.CONTENT_ENCODING not in request.headers and request.content_length is not None
+    return (request.content_length or 0) if is_plain else request.client_max_size
+
+
+async def _read_bytes(request: web.Request) -> bytes:
+    """Return the whole body, unpacked.
+
+    Raises:
+        BadInputError: it is not packed as its header says.
+        HTTPRequestEntityTooLarge: it is longer than the application allows.
+    """
+    body, coding = await request.read(), request.headers.get(hdrs.CONTENT_ENCODING, "identity").lower()
+    if coding == "identity" or not body:
+        return body
+    if (unpacked := request.get(_UNPACKED)) is None:
+        most = request.client_max_size
+        unpacked = request[_UNPACKED] = await in_background(most, lambda: _unpack(body, coding, most))
+    return unpacked
+
+
+def _unpack(body: bytes, coding: str, most: int) -> bytes:
+    """Undo gzip or deflate, also deflate without its header.
+
+    Raises: zlib.error: the body is something else. HTTPRequestEntityTooLarge: more comes out.
+    """
+    is_bare = coding == "deflate" and body[0] & 15 != zlib.DEFLATED
+    unpacker = zlib.decompressobj(-zlib.MAX_WBITS if is_bare else zlib.MAX_WBITS | 32)  # 32: either of both headers
+    unpacked = unpacker.decompress(body, most + 1)
+    if len(unpacked) > most:
+        raise web.HTTPRequestEntityTooLarge(most, len(unpacked))
+    if not unpacker.eof or unpacker.unused_data:
+        raise zlib.error("it is cut off, or something follows it")
+    return unpacked
+
+
+def is_large(num_bytes: int) -> bool:
+    """Whether work on this many bytes is done in a thread."""
+    return num_bytes > _INLINE_BYTES
+
+
+async def in_background(num_bytes: int, work: Callable[[], T]) -> T:
     """Return the result of work on a body, done in a thread when the body is large: other requests go on meanwhile."""
-    if len(body) <= _INLINE_BYTES:
+    if not is_large(num_bytes):
         return work()
     return await asyncio.get_running_loop().run_in_executor(_LARGE_BODIES, work)
 
@@ -83,12 +127,17 @@ async def read_body(request: web.Request, kind: type[B]) -> B:
 
     Raises: BadInputError: it is none of this kind, or an integer has more than 64 bits.
     """
+    body, subject = await read_text(request), f"{request.method} {request.path}"
+
+    def read() -> B:
+        record = msgspec.json.decode(body or b"{}", type=kind)
+        check_storable(record, subject)
+        return record
+
     try:
-        body = msgspec.json.decode(await read_text(request) or b"{}", type=kind)
+        return await in_background(len(body), read)
     except UNREADABLE as error:
-        raise BadInputError(f"{request.method} {request.path}: {error}; correct the body") from error
-    check_storable(body, f"{request.method} {request.path}")
-    return body
+        raise BadInputError(f"{subject}: {error}; correct the body") from error
 
 
 def retry_key(headers: Mapping[str, str], digest: int) -> RetryKey:

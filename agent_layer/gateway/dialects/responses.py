@@ -354,9 +354,17 @@ class ResponseWriter:
             "status": status,
             "model": self.exchange.model,
             **_EMPTY,
-            **{name: piece for name, piece in asked.items() if name in _ECHOED and piece != _NULL},
+            **{name: piece for name, piece in asked.items() if name in _ECHOED and _is_echoed(piece)},
             "output": output,
         }
+
+
+_LONGEST_ECHO: Final = 1 << 20
+"""Bytes of a member. A stream repeats the response three times, which must not stall the process."""
+
+
+def _is_echoed(piece: msgspec.Raw) -> bool:
+    return piece != _NULL and memoryview(piece).nbytes <= _LONGEST_ECHO
 
 
 _NAMES: Final = {"reasoning": "reasoning_text", "text": "output_text", "call": "function_call_arguments"}
@@ -423,7 +431,7 @@ class Responses:
 
     def _keep(self, exchange: Exchange, items: list[JsonObject], blocks: list[Block] | None) -> None:
         """Remember the items, and what a response adds to the one that it continues: the input, and the answer."""
-        asked = _ASKED.decode(msgspec.json.encode(exchange.request.asked))
+        asked = _ASKED.decode(_ENCODER.encode({name: exchange.request.asked.get(name, _NULL) for name in _KEPT}))
         for item in items:
             if item["type"] == "function_call":
                 name = (exchange.trajectory_id, f"call {item['call_id']}")
@@ -469,8 +477,15 @@ class Responses:
         return [message for turn in reversed(turns) for message in turn]
 
 
+_MOST_GROWTH: Final = 8
+"""How many times longer a long value may be when it is written again, with spaces and escapes."""
+_LONG: Final = 1 << 16
+
+
 def _mean_the_same(written: str, arguments: str) -> bool:
     """Whether both are JSON texts of one value; clients parse arguments and write them again."""
+    if len(arguments) > max(_LONG, len(written) * _MOST_GROWTH):
+        return False  # to parse it could stall the process, and no model wrote it
     try:
         return json.loads(written) == json.loads(arguments)
     except (ValueError, RecursionError):
@@ -484,5 +499,7 @@ class _Asked(msgspec.Struct):
 
 
 _ASKED = msgspec.json.Decoder(_Asked)
+_KEPT: Final = _Asked.__struct_fields__
+_ENCODER: Final = msgspec.json.Encoder()
 _ITEM: Final = msgspec.json.Decoder(JsonObject)
 _SAID = msgspec.json.Decoder(_Said)

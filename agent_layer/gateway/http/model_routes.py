@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from aiohttp import web
 
-from agent_layer.gateway.calls import Calls, in_background, read_text
+from agent_layer.gateway.calls import Calls, body_size, in_background, read_text
 from agent_layer.gateway.dialects import Completions, Dialect, Messages, Responses
 from agent_layer.gateway.http.auth import Access
 from agent_layer.gateway.http.errors import as_json
@@ -44,6 +44,9 @@ class ModelRoutes:
 
     async def _count_tokens(self, request: web.Request) -> web.Response:
         rollout = self.access.enter(request)
-        body, dialect = await read_text(request), self.dialects["/v1/messages"]
-        asked = await in_background(body, lambda: dialect.read(body, rollout.trajectory_id))
-        return as_json({"input_tokens": await self.calls.count_tokens(rollout, asked)})
+        dialect = self.dialects["/v1/messages"]
+        async with self.calls.hold_body(rollout, body_size(request)) as held:
+            body = await read_text(request)
+            held.shrink(len(body))
+            asked = await in_background(len(body), lambda: dialect.read(body, rollout.trajectory_id))
+            return as_json({"input_tokens": await self.calls.count_tokens(rollout, asked)})

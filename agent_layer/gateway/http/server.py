@@ -13,7 +13,7 @@ from ssl import SSLContext
 from typing import Any, Final, TypeAlias
 
 from aiohttp import web
-from aiohttp.http_exceptions import ContentEncodingError, HttpProcessingError
+from aiohttp.http_exceptions import HttpProcessingError
 
 from agent_layer.gateway.dialects import refusal, refuse_unread
 from agent_layer.gateway.rollouts import Counters
@@ -55,7 +55,13 @@ class GuardedRunner(web.AppRunner):
     """
 
     def __init__(self, app: web.Application, header_seconds: float, *, shutdown_timeout: float) -> None:
-        super().__init__(app, access_log=None, keepalive_timeout=header_seconds, shutdown_timeout=shutdown_timeout)
+        super().__init__(
+            app,
+            access_log=None,
+            keepalive_timeout=header_seconds,
+            shutdown_timeout=shutdown_timeout,
+            auto_decompress=False,  # it would unpack on the event loop, and all that a client sends: read_text does it
+        )
 
     async def setup(self) -> None:
         """Start the application."""
@@ -101,10 +107,7 @@ class _Connection(web.RequestHandler):
     ) -> web.StreamResponse:
         """Answer what no route could; the log has the reason."""
         plain = super().handle_error(request, status, exc, message)  # logs, and ends a connection that was answered
-        if isinstance(exc, ContentEncodingError):
-            sentence = "expected a body that is plain, gzip or deflate, found another Content-Encoding; send it plain"
-            answer = self._refuse(415, "unsupported_encoding", f"request: {sentence}")
-        elif isinstance(exc, HttpProcessingError):
+        if isinstance(exc, HttpProcessingError):
             found = " ".join(exc.message.split())
             sentence = f"request: expected HTTP with a URL in ASCII, found {found}; correct the client"
             answer = self._refuse(exc.code, "bad_request", sentence)

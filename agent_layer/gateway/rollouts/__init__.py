@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from agent_layer.lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from agent_layer.gateway.rollouts.body_quota import HeldBytes as HeldBytes
     from agent_layer.gateway.rollouts.counters import (
         Counters as Counters,
     )
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from agent_layer.gateway.rollouts.counters import (
         SettlingLog as SettlingLog,
     )
+    from agent_layer.gateway.rollouts.divergence import HashedAnswer as HashedAnswer
     from agent_layer.gateway.rollouts.divergence import History as History
     from agent_layer.gateway.rollouts.divergence import cause_of_break as cause_of_break
     from agent_layer.gateway.rollouts.expiry import abort_all as abort_all
@@ -53,6 +55,7 @@ else:
     __getattr__ = lazy_exports(
         __name__,
         {
+            "agent_layer.gateway.rollouts.body_quota": ("HeldBytes",),
             "agent_layer.gateway.rollouts.counters": (
                 "Counters",
                 "CountingLog",
@@ -60,6 +63,7 @@ else:
                 "SettlingLog",
             ),
             "agent_layer.gateway.rollouts.divergence": (
+                "HashedAnswer",
                 "History",
                 "cause_of_break",
             ),

@@ -7,6 +7,7 @@ from collections import Counter
 from typing import Protocol, TypeAlias
 
 from agent_layer.gateway.rollouts.log_protocol import Log
+from agent_layer.recorder import PreparedRecords
 from agent_layer.schema import LogRecord, StepPart, is_empty_answer, prefix_break_cause
 
 Sample: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]
@@ -47,13 +48,18 @@ class CountingLog:
     def __init__(self, log: SettlingLog, counters: Counters) -> None:
         self._log = log
         self._counters = counters
+        self.prepare = log.prepare
         self.has_room = log.has_room
         self.is_settled = log.is_settled
 
     def append(self, *records: LogRecord) -> str:
         """Append to the log, then count: what was refused did not happen."""
-        name = self._log.append(*records)
-        for record in records:
+        return self.append_prepared(self.prepare(*records))
+
+    def append_prepared(self, prepared: PreparedRecords) -> str:
+        """Append to the log, then count."""
+        name = self._log.append_prepared(prepared)
+        for record in prepared.records:
             if isinstance(record, StepPart) and record.source == "gateway":
                 self._count(record)
         return name

@@ -6,7 +6,7 @@ what the model wrote, and does it stand where it stood?
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias, cast
+from typing import Final, Literal, TypeAlias, cast
 
 import msgspec
 
@@ -61,6 +61,23 @@ def cause_of_break(seen: History) -> BreakCause | None:
     return "edited_history" if at_fork else None
 
 
+class HashedAnswer(msgspec.Struct, frozen=True):
+    """An assistant message of a request's history, by hashes."""
+
+    index: int
+    exact: int
+    """Of its text, and of its tool calls as they are written."""
+    meaning: int
+    """Of its text, and of its tool calls, however their arguments are written."""
+
+
+def hash_answer(index: int, message: JsonObject) -> HashedAnswer:
+    """Hash the assistant message that stands here in a history."""
+    text, calls = _text_of(message), _calls_of(message)
+    exact = hash((text, *calls))
+    return HashedAnswer(index, exact, hash((text, *[(name, _canonical(arguments)) for name, arguments in calls])))
+
+
 @dataclass(slots=True)
 class AnsweredMessages:
     """Messages that a rollout's model wrote, by hashes."""
@@ -73,28 +90,21 @@ class AnsweredMessages:
 
     def add(self, message: JsonObject, conversation: str, num_messages: int) -> None:
         """Remember an answer to this number of messages."""
-        self._exact.add(_exact(message))
-        self._places[_meaning(message)] = num_messages
+        hashed = hash_answer(num_messages, message)
+        self._exact.add(hashed.exact)
+        self._places[hashed.meaning] = num_messages
         self._longest[conversation] = max(num_messages, self._longest.get(conversation, 0))
 
-    def returned(self, index: int, message: JsonObject) -> Returned:
-        """Recognise an assistant message of a history."""
-        stood_at = self._places.get(_meaning(message))
-        if _exact(message) in self._exact:
-            return Returned(index, "same", stood_at)
-        return Returned(index, "unknown" if stood_at is None else "reserialised", stood_at)
+    def recognise(self, answer: HashedAnswer) -> Returned:
+        """Return whether the model wrote an assistant message of a history, and where that stood."""
+        stood_at = self._places.get(answer.meaning)
+        if answer.exact in self._exact:
+            return Returned(answer.index, "same", stood_at)
+        return Returned(answer.index, "unknown" if stood_at is None else "reserialised", stood_at)
 
     def longest(self, conversation: str) -> int:
         """Messages of the longest request that was answered in a conversation."""
         return self._longest.get(conversation, 0)
-
-
-def _exact(message: JsonObject) -> int:
-    return hash((_text_of(message), *[(name, arguments) for name, arguments in _calls_of(message)]))
-
-
-def _meaning(message: JsonObject) -> int:
-    return hash((_text_of(message), *[(name, _canonical(arguments)) for name, arguments in _calls_of(message)]))
 
 
 def _text_of(message: JsonObject) -> str:
@@ -111,8 +121,14 @@ def _calls_of(message: JsonObject) -> list[tuple[str, str]]:
     return [(str(function.get("name")), str(function.get("arguments"))) for function in functions]
 
 
+_LONGEST_COMPARED: Final = 1 << 16
+"""Letters of arguments. Longer ones are taken as written, because to parse them could stall the process."""
+
+
 def _canonical(arguments: str) -> bytes:
     """One text for all JSON texts that mean the same."""
+    if len(arguments) > _LONGEST_COMPARED:
+        return arguments.encode()
     try:
         return msgspec.json.encode(msgspec.json.decode(arguments), order="deterministic")
     except UNREADABLE:

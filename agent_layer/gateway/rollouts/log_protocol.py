@@ -2,9 +2,8 @@
 
 from typing import Protocol
 
-from agent_layer.schema import (
-    LogRecord,
-)
+from agent_layer.recorder import PreparedRecords
+from agent_layer.schema import LogRecord
 
 
 class Log(Protocol):
@@ -12,6 +11,14 @@ class Log(Protocol):
 
     def append(self, *records: LogRecord) -> str:
         """Write records; give the name of the log file."""
+        ...
+
+    def prepare(self, *records: LogRecord) -> PreparedRecords:
+        """Do all of ``append`` but the write; in any thread."""
+        ...
+
+    def append_prepared(self, prepared: PreparedRecords) -> str:
+        """Write prepared records; give the name of the log file."""
         ...
 
     def has_room(self) -> bool:

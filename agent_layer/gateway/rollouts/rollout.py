@@ -12,7 +12,8 @@ import msgspec
 
 from agent_layer.errors import BadInputError
 from agent_layer.gateway.dialects import ChatRequest, RefusedError
-from agent_layer.gateway.rollouts.divergence import AnsweredMessages
+from agent_layer.gateway.rollouts.body_quota import BodyQuota
+from agent_layer.gateway.rollouts.divergence import AnsweredMessages, HashedAnswer, hash_answer
 from agent_layer.gateway.rollouts.media import Part, stored_part
 from agent_layer.gateway.rollouts.prefix import Hashed, PrefixTable
 from agent_layer.gateway.rollouts.retries import CallTable
@@ -108,10 +109,10 @@ class PromptContents(msgspec.Struct, frozen=True, kw_only=True):
     """Of everything that was asked."""
     request: ChatRequest
 
-    def answers(self) -> list[tuple[int, JsonObject]]:
-        """The assistant messages of the history, and where they stand."""
-        indices = range(self.last_answer + 1)
-        return [(index, self.request.message(index)) for index in indices if self.request.roles[index] == _ANSWERER]
+    def hash_answers(self) -> list[HashedAnswer]:
+        """Hash the assistant messages of the history."""
+        indices = [index for index in range(self.last_answer + 1) if self.request.roles[index] == _ANSWERER]
+        return [hash_answer(index, self.request.message(index)) for index in indices]
 
 
 @dataclass(kw_only=True, slots=True)
@@ -162,6 +163,7 @@ class LiveRollout:
     """Address of the engine that answered last: its cache holds the conversation."""
     logs: set[str] = field(default_factory=set[str])
     """Names of the log files in which its records lie."""
+    bodies: BodyQuota = field(default_factory=BodyQuota)
     calls: CallTable = field(default_factory=CallTable)
     sequences: PrefixTable[PrefixAnchor] = field(default_factory=PrefixTable[PrefixAnchor])
     """Token sequences, prompt and answer."""

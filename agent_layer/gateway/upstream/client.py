@@ -89,8 +89,9 @@ class Upstream:
         """
         place, opening = _target_of(url)
         more = "".join([f"{name}: {value}\r\n" for name, value in (headers or {}).items()]).encode("latin-1")
-        request = b"%b%bContent-Length: %d\r\n\r\n%b" % (opening, more, len(body), body)
-        connection = await self._ask(place, request, url)
+        head = b"%b%bContent-Length: %d\r\n\r\n" % (opening, more, len(body))
+        connection = await self._ask(place, head, body, url)
+        del body  # it may be large, and the answer take long
         try:
             yield Reply(connection, url)
         finally:
@@ -103,11 +104,11 @@ class Upstream:
                 connection.transport.abort()
         self._idle.clear()
 
-    async def _ask(self, place: _Place, request: bytes, url: str) -> Connection:
+    async def _ask(self, place: _Place, head: bytes, body: bytes, url: str) -> Connection:
         """Send on a connection that is kept, if the server has not just closed it, or else on a new one."""
         while kept := self._take_idle(place):
             try:
-                await self._ask_on(kept, request)
+                await self._ask_on(kept, head, body)
             except ClosedUnheardError:
                 continue
             except WireError as error:
@@ -115,16 +116,16 @@ class Upstream:
             return kept
         connection = await self._connect(place, url)
         try:
-            await self._ask_on(connection, request)
+            await self._ask_on(connection, head, body)
         except WireError as error:
             raise _told(url, error) from error
         return connection
 
-    async def _ask_on(self, connection: Connection, request: bytes) -> None:
+    async def _ask_on(self, connection: Connection, head: bytes, body: bytes) -> None:
         late = WireError(f"expected the whole answer within {self._answer_seconds:g} s, found it still coming")
         connection.deadline = asyncio.get_running_loop().call_later(self._answer_seconds, connection.fail, late)
         try:
-            await connection.ask(request)
+            await connection.ask(head, body)
         except BaseException:
             connection.deadline.cancel()
             connection.transport.abort()

@@ -7,6 +7,8 @@ from agent_layer.gateway.upstream.wire import Body, Counted, Head, WireError, bo
 
 _PAUSE_BYTES = 1 << 20
 """A stream whose reader is so far behind is not read from the socket for now."""
+_WRITE_BYTES = 1 << 18
+"""A request is given to the socket in pieces of this size."""
 _NO_HEAD = Head(0, {}, is_last=True)
 
 
@@ -21,21 +23,27 @@ class Connection(asyncio.Protocol):
     """One socket. Only one reader at a time."""
 
     def __init__(self) -> None:
-        self.is_closed = False
+        self.is_closed = self._is_full = False
         self.idle_since = 0.0
         self.deadline: asyncio.TimerHandle | None = None
         """Ends the wait for an answer."""
         self._begin()
 
-    async def ask(self, request: bytes) -> Head:
-        """Send a request, and wait for the head of its answer.
+    async def ask(self, head: bytes, body: bytes) -> Head:
+        """Send a request, and wait for the head of its answer. What the server does not take yet is not copied.
 
         Raises: ClosedUnheardError: it was closed without a word. WireError: the answer cannot be read.
         """
         self._begin()
         if self.is_closed:
             raise ClosedUnheardError
-        self.transport.write(request)
+        rest = memoryview(body)
+        self.transport.write(head + rest[:_WRITE_BYTES])
+        while (rest := rest[_WRITE_BYTES:]) and not self.head.status:
+            while self._is_full and not self.head.status:
+                await self._wait()
+            self.transport.write(rest[:_WRITE_BYTES])
+        self._is_sent = not rest  # an answer may come before the request has left
         while not self.head.status:
             await self._wait()
         return self.head
@@ -63,7 +71,7 @@ class Connection(asyncio.Protocol):
     def is_free(self) -> bool:
         """The answer was read to its end, and the server waits for another request."""
         is_clean = self._body.is_done and not self._body.rest and self._error is None
-        return is_clean and not self.head.is_last and not self.is_closed
+        return is_clean and self._is_sent and not self.head.is_last and not self.is_closed
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See asyncio.Protocol."""
@@ -78,6 +86,15 @@ class Connection(asyncio.Protocol):
             self.transport.abort()
         if self._body.is_done or not self._wants_all:
             self._wake()
+
+    def pause_writing(self) -> None:
+        """See asyncio.Protocol."""
+        self._is_full = True
+
+    def resume_writing(self) -> None:
+        """See asyncio.Protocol."""
+        self._is_full = False
+        self._wake()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.Protocol."""
@@ -97,7 +114,7 @@ class Connection(asyncio.Protocol):
         self._pieces: list[bytes] = []
         self._num_waiting = 0
         """Bytes of the pieces."""
-        self._wants_all = self._is_paused = False
+        self._wants_all = self._is_paused = self._is_sent = False
         self._error: WireError | None = None
         self._waiter: asyncio.Future[None] | None = None
 

@@ -19,6 +19,7 @@ from agent_layer.gateway.app import build_app
 from agent_layer.gateway.http import GuardedRunner
 from agent_layer.local.scripted.engine import ScriptedEngine
 from agent_layer.local.scripted.serving import serve
+from agent_layer.recorder.log import PreparedRecords
 from agent_layer.schema.segment import ENDED, STARTED
 from agent_layer.schema.step import StepPart
 from agent_layer.schema.trajectory import Trajectory, assemble_trajectory
@@ -39,6 +40,12 @@ class MemoryLog:
     def append(self, *records):
         self.records.extend(records)
         return "memory"
+
+    def prepare(self, *records):
+        return PreparedRecords(records, b"")
+
+    def append_prepared(self, prepared):
+        return self.append(*prepared.records)
 
     def has_room(self):
         return self.has_space

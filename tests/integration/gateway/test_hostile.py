@@ -7,7 +7,9 @@ import zlib
 
 import pytest
 
+from agent_layer.gateway.calls import delivery
 from agent_layer.gateway.calls.requests import _LARGE_BODIES as LARGE_BODIES
+from agent_layer.gateway.rollouts.rollout import PromptContents
 
 SAID = b'{"messages": [{"role": "user", "content": "x"}], "input": "x", "max_tokens": 5}'
 DIALECTS = ("chat/completions", "messages", "responses")
@@ -133,11 +135,20 @@ async def test_limits_of_bodies_are_settings(settings, run_gateway):
     assert statuses == [200, 400, 400, 400]
 
 
-async def test_a_large_body_is_read_beside_the_event_loop(gateway, until):
+def in_large_message(text=b"x" * 300_000):
+    return b'{"messages": [{"role": "user", "content": "%b"}]}' % text
+
+
+PACKED = zlib.compress(SAID)
+
+
+@pytest.mark.parametrize(
+    ("body", "headers"), [(in_large_message(), {}), (PACKED, {"content_encoding": "gzip"})], ids=["large", "packed"]
+)
+async def test_a_large_body_is_read_beside_the_event_loop(gateway, until, body, headers):
     opened, is_free = await gateway.open(), threading.Event()
     LARGE_BODIES.submit(is_free.wait)  # whatever is read there takes its time
-    large = b'{"messages": [{"role": "user", "content": "%b"}]}' % (b"x" * 300_000)
-    asked = asyncio.create_task(send_bytes(gateway, request_of(opened, DIALECTS[0], large)))
+    asked = asyncio.create_task(send_bytes(gateway, request_of(opened, DIALECTS[0], body, **headers)))
     try:
         await until(LARGE_BODIES._work_queue.qsize)
 
@@ -147,3 +158,106 @@ async def test_a_large_body_is_read_beside_the_event_loop(gateway, until):
     finally:
         is_free.set()
     assert (await asked)[0] == 200
+
+
+@pytest.mark.parametrize("body", [in_large_message(), SAID])
+async def test_what_grows_with_a_body_is_done_beside_the_event_loop(settings, run_gateway, log, monkeypatch, body):
+    threads = {}
+
+    def watch(owner, name):
+        work = getattr(owner, name)
+
+        def watched(*arguments, **options):
+            threads.setdefault(name, set()).add(threading.current_thread().name.partition("_")[0])
+            return work(*arguments, **options)
+
+        monkeypatch.setattr(owner, name, watched)
+
+    watch(log, "prepare")
+    watch(PromptContents, "hash_answers")
+    watch(delivery, "read_answer")
+    async with run_gateway(settings.model_copy(update={"api_key": "operator-key"})) as gateway:
+        opened = await gateway.open()
+        threads.clear()
+        assert (await send_bytes(gateway, request_of(opened, DIALECTS[0], body)))[0] == 200
+
+    beside = {name for name, names in threads.items() if "large bodies" in names}
+    assert beside == (set() if body is SAID else {"prepare", "hash_answers", "read_answer"})
+
+
+async def test_a_body_that_unpacks_to_more_than_the_limit_is_refused(settings, run_gateway):
+    limits = {"api_key": "operator-key", "max_body_bytes": 100_000}
+    async with run_gateway(settings.model_copy(update=limits)) as gateway:
+        opened = await gateway.open()
+        answers = []
+        for padding in (99_900, 200_000, 50_000_000):
+            packed = zlib.compress(SAID + b" " * (padding - len(SAID)))
+            answers.append(await send_bytes(gateway, request_of(opened, "messages", packed, content_encoding="gzip")))
+
+    assert [status for status, _ in answers] == [200, 413, 413]
+    assert "AGENT_LAYER_MAX_BODY_BYTES" in answers[-1][1]["error"]["message"]
+
+
+@pytest.mark.parametrize("packed", [PACKED[:-3], PACKED + PACKED])
+async def test_a_packed_body_that_ends_elsewhere_is_refused(gateway, packed):
+    opened = await gateway.open()
+
+    assert (await send_bytes(gateway, request_of(opened, "messages", packed, content_encoding="gzip")))[0] == 400
+
+
+async def test_the_large_bodies_of_one_rollout_wait_for_each_other_and_for_no_others(
+    settings, run_gateway, hold, until
+):
+    limits = {"api_key": "operator-key", "max_body_bytes": 400_000}
+    async with run_gateway(settings.model_copy(update=limits)) as gateway:
+        opened, other = await gateway.open(), await gateway.open()
+        go_on, large = hold(gateway.engine), in_large_message()
+        asking = [
+            asyncio.create_task(send_bytes(gateway, request_of(one, DIALECTS[0], large)))
+            for one in (opened, opened, opened, other)
+        ]
+        await until(lambda: gateway.engine.num_running == 3)
+
+        asking.append(asyncio.create_task(gateway.chat(opened, "short")))
+        await until(lambda: gateway.engine.num_running == 4)
+        assert not any(one.done() for one in asking)
+        go_on.set()
+
+        assert [(await one)[0] for one in asking] == [200] * 5
+    assert len(gateway.engine.calls) == 5
+
+
+async def test_a_body_of_unknown_length_holds_no_more_than_it_has(settings, run_gateway, hold, until):
+    async with run_gateway(settings.model_copy(update={"api_key": "operator-key"})) as gateway:
+        opened, go_on = await gateway.open(), hold(gateway.engine)
+        head, _, body = request_of(opened, "messages", transfer_encoding="chunked").partition(b"\r\n\r\n")
+        head = b"\r\n".join(line for line in head.split(b"\r\n") if not line.startswith(b"Content-Length"))
+        chunked = b"%b\r\n\r\n%x\r\n%b\r\n0\r\n\r\n" % (head, len(body), body)
+        asking = [asyncio.create_task(send_bytes(gateway, chunked)) for _ in range(4)]
+        await until(lambda: gateway.engine.num_running == 4)
+        go_on.set()
+
+        assert [(await one)[0] for one in asking] == [200] * 4
+
+
+async def test_a_conversation_that_is_remembered_may_hold_no_more_messages_than_one_that_is_sent(settings, run_gateway):
+    async with run_gateway(settings.model_copy(update={"api_key": "operator-key", "max_messages": 3})) as gateway:
+        opened = await gateway.open()
+        path = f"/r/{opened['trajectory_id']}/v1/responses"
+        asked = {"input": [{"role": "user", "content": text} for text in "ab"]}
+        _, before = await gateway.post(path, asked, opened["api_key"])
+
+        status, answer = await gateway.post(path, {"input": "c", "previous_response_id": before["id"]})
+
+    assert (status, "AGENT_LAYER_MAX_MESSAGES" in answer["error"]["message"]) == (400, True)
+
+
+async def test_a_response_does_not_repeat_megabytes_of_its_request(gateway):
+    opened, long, told = await gateway.open(), "x" * (1 << 20), []
+
+    for instructions in ("be brief", long):
+        body = json.dumps({"input": "a", "instructions": instructions}).encode()
+        told.append((await send_bytes(gateway, request_of(opened, "responses", body)))[1]["instructions"])
+
+    assert told == ["be brief", None]
+    assert gateway.engine.calls[1].body["messages"][0] == {"role": "system", "content": long}

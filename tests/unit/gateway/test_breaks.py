@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_layer.gateway.rollouts.divergence import AnsweredMessages, History, Returned, cause_of_break
+from agent_layer.gateway.rollouts.divergence import AnsweredMessages, History, Returned, cause_of_break, hash_answer
 
 
 def calls(arguments):
@@ -97,9 +97,9 @@ def test_another_text_of_the_same_arguments_is_recognised(arguments, is_escaped)
     recall.add(calls({"name": "add", "arguments": written}), "talk", 1)
     again = json.dumps(dict(reversed(arguments.items())), indent=1)
 
-    assert recall.returned(1, calls({"name": "add", "arguments": written})).form == "same"
-    assert recall.returned(1, calls({"name": "add", "arguments": again})).form == "reserialised"
-    assert recall.returned(1, calls({"name": "sub", "arguments": written})).form == "unknown"
+    assert recall.recognise(hash_answer(1, calls({"name": "add", "arguments": written}))).form == "same"
+    assert recall.recognise(hash_answer(1, calls({"name": "add", "arguments": again}))).form == "reserialised"
+    assert recall.recognise(hash_answer(1, calls({"name": "sub", "arguments": written}))).form == "unknown"
 
 
 def test_the_form_of_a_text_does_not_matter():
@@ -107,6 +107,14 @@ def test_the_form_of_a_text_does_not_matter():
     recall.add(said("hello"), "talk", 3)
 
     parts = {"role": "assistant", "content": [{"type": "text", "text": "hello"}], "refusal": None}
-    assert recall.returned(1, parts) == Returned(1, "same", 3)
-    assert recall.returned(1, said("hello!")) == Returned(1, "unknown", None)
+    assert recall.recognise(hash_answer(1, parts)) == Returned(1, "same", 3)
+    assert recall.recognise(hash_answer(1, said("hello!"))) == Returned(1, "unknown", None)
     assert (recall.longest("talk"), recall.longest("other")) == (3, 0)
+
+
+def test_long_arguments_are_compared_as_they_are_written():
+    recall, written = AnsweredMessages(), json.dumps({"text": "x" * (1 << 16)})
+    recall.add(calls({"name": "add", "arguments": written}), "talk", 1)
+
+    assert recall.recognise(hash_answer(1, calls({"name": "add", "arguments": written}))).form == "same"
+    assert recall.recognise(hash_answer(1, calls({"name": "add", "arguments": f" {written}"}))).form == "unknown"

@@ -1,7 +1,7 @@
 """Requests reach engines over kept connections; whatever these do, the caller gets an answer or an EngineError."""
 
 import asyncio
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 import pytest
@@ -91,6 +91,37 @@ async def test_a_request_says_what_it_is(client):
     assert head.startswith(b"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1:")
     assert b"authorization: Bearer k" in head
     assert body == b'{"a":1}'
+
+
+async def test_a_request_of_many_pieces_arrives_whole(client):
+    body = bytes(range(256)) * 20_000
+    async with serving([WHOLE], [WHOLE]) as server:
+        answers = [await ask(client, server, body) for _ in range(2)]
+
+        assert answers == [(200, b"{}")] * 2
+        assert [request.partition(b"\r\n\r\n")[2] for request in server.requests] == [body] * 2
+        assert server.num_connections == 1
+
+
+async def test_an_engine_may_answer_before_it_has_read_a_request(client, until):
+    ends = []
+
+    async def refuse(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(WHOLE.replace(b"200 OK", b"413 Too Large"))
+        await writer.drain()
+        with suppress(ConnectionError):
+            await reader.read()
+        ends.append("closed")
+        writer.close()
+
+    listening = await asyncio.start_server(refuse, "127.0.0.1", 0, limit=1 << 12)
+    url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/"
+    async with listening:
+        for _ in range(2):
+            async with client.post(url, b"x" * 50_000_000) as reply:
+                assert (reply.status, await reply.read()) == (413, b"{}")
+        await until(lambda: len(ends) == 2)  # neither was kept: the rest of its request would be taken for another
 
 
 async def test_a_connection_is_used_again(client):

@@ -1,0 +1,62 @@
+"""Body quota: how many bytes of large requests one rollout holds at once, so that its key cannot fill the memory.
+
+A request is copied on its way: as it came, as it is recorded, as its engine reads it. What exceeds the quota waits, and
+is not read from its connection before.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from agent_layer.errors import BackPressureError
+
+
+@dataclass(slots=True)
+class BodyQuota:
+    """Bytes that one rollout holds."""
+
+    num_bytes: int = 0
+    _released: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @asynccontextmanager
+    async def hold(self, num_bytes: int, most: int, wait_seconds: float) -> AsyncGenerator["HeldBytes"]:
+        """Hold this many bytes inside the block; more than the quota only alone.
+
+        Raises: BackPressureError: others hold them for ``wait_seconds``.
+        """
+        try:
+            async with asyncio.timeout(wait_seconds):
+                while self.num_bytes and self.num_bytes + num_bytes > most:
+                    self._released.clear()
+                    await self._released.wait()
+        except TimeoutError:
+            raise BackPressureError(
+                f"gateway: expected room for a request of {num_bytes} bytes, found {self.num_bytes} of {most} bytes"
+                f" held by other requests of its rollout for {wait_seconds:g} s; send fewer large requests at once"
+            ) from None
+        self.num_bytes += num_bytes
+        held = HeldBytes(self, num_bytes)
+        try:
+            yield held
+        finally:
+            held.shrink(0)
+
+    def release(self, num_bytes: int) -> None:
+        """Release bytes, for a request that waits."""
+        self.num_bytes -= num_bytes
+        self._released.set()
+
+
+@dataclass(slots=True)
+class HeldBytes:
+    """The part of a quota that one request holds."""
+
+    quota: BodyQuota
+    num_bytes: int
+
+    def shrink(self, num_bytes: int) -> None:
+        """Hold no more than this: the request is shorter than it might have been, or it is over."""
+        surplus = max(0, self.num_bytes - num_bytes)
+        self.num_bytes -= surplus
+        self.quota.release(surplus)
