@@ -30,7 +30,7 @@ from agent_layer.schema import Accepted, Cause, JsonObject, Limits, Outcome, Rew
 from agent_layer.schema.wire import EndStatus, OpenRequest, TraceContext, make_attempt_started
 from tracer.core import Rollout, Scope, add_failure_note, current, enter_scope, safe_repr
 from tracer.integrations import instrument
-from tracer.session import Session, active_session
+from tracer.session import Session, active_session, warn_once
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -229,7 +229,9 @@ def _end(session: Session, rollout: Rollout, error: BaseException | None) -> Non
         return
     if status in ("completed", "truncated"):
         _wait_until_settled(session, rollout)
-    gateway.end(rollout.rollout_id, attempt=rollout.attempt, status=status)
+    ended = gateway.end(rollout.rollout_id, attempt=rollout.attempt, status=status)
+    if ended.error is not None:
+        warn_once("tracer.rollout", f"no reward counts, {ended.error}")
 
 
 def _classify_ending(error: BaseException | None) -> tuple[EndStatus, Cause | None]:

@@ -46,8 +46,8 @@ class _Process:
     """Session of the whole process, set by ``init``."""
 
     session: Session | None = None
-    shown_errors: ClassVar[set[str]] = set()
-    """Reasons that stderr has shown."""
+    warned: ClassVar[set[str]] = set()
+    """Subjects that stderr has shown a sentence about."""
 
 
 _OVERRIDE: ContextVar[Session | None] = ContextVar("tracer_tracing", default=None)
@@ -109,8 +109,14 @@ def flush(timeout: float | None = None) -> "FlushReport":
     """
     session = active_session()
     report = session.sink.flush(timeout)
-    if report.error is not None and report.error not in _Process.shown_errors:
-        _Process.shown_errors.add(report.error)
+    if report.error is not None:
         where = f"{report.pending} records wait in {session.settings.log_dir} until it is mended"
-        sys.stderr.write(f"tracer.flush: {report.error}; {where}\n")
+        warn_once("tracer.flush", f"{report.error}; {where}")
     return report
+
+
+def warn_once(subject: str, sentence: str) -> None:
+    """Write a sentence to stderr, unless this process wrote one about this subject before."""
+    if subject not in _Process.warned:
+        _Process.warned.add(subject)
+        sys.stderr.write(f"{subject}: {sentence}\n")

@@ -7,6 +7,7 @@ import typer
 from rich.console import Console
 
 from agent_layer.errors import BadInputError, CorruptRecordError, NotFoundError
+from agent_layer.infra import install_command
 from agent_layer.schema import TrainedBatch
 from agent_layer.settings import Settings
 from agent_layer.store import Store, open_store
@@ -34,7 +35,7 @@ def train(
     except ModuleNotFoundError as error:
         raise BadInputError(
             f"command 'train': expected torch and veRL to be installed, found no {error.name!r}; install torch first,"
-            " then agent-layer[train]"
+            f" then: {install_command('train')}"
         ) from error
     console = Console()
     with stop_on_signals() as stop:

@@ -84,8 +84,8 @@ def missing_package(subject: str, package: str | None) -> BadInputError:
     """Return the error of a command that needs an extra."""
     from agent_layer.infra import find_extra, install_command  # noqa: PLC0415  # '--help' needs no metadata
 
-    extra = find_extra(package.partition(".")[0]) if package else None
-    remedy = install_command(extra) if extra else f"pip install {package}"
+    extra = find_extra(package) if package else None
+    remedy = install_command(extra) if extra else "install the distribution that has it"
     return BadInputError(f"{subject}: needs the package {package!r}, which is not installed; {remedy}")
 
 

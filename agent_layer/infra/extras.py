@@ -43,10 +43,16 @@ def install_command(extra: str) -> str:
             return f"pip install '{_OURS}[{extra}]'"
 
 
-def find_extra(package: str) -> str | None:
-    """Return the first extra that brings a package; None: no extra of ours does."""
-    found = [match for line in _requirements() if (match := _OF_EXTRA.match(line))]
-    return next((extra for name, extra in (match.groups() for match in found) if _plain(name) == _plain(package)), None)
+def find_extra(module: str) -> str | None:
+    """Return the first extra that brings a module; None: no extra of ours does.
+
+    A package of several that share a name, such as opentelemetry, belongs to the extra that adds to the name.
+    """
+    name = _plain(module.partition(".")[0])
+    found = [match.groups() for line in _requirements() if (match := _OF_EXTRA.match(line))]
+    named = [extra for package, extra in found if _plain(package) == name]
+    inside = [extra for package, extra in found if _plain(package).startswith(f"{name}-")]
+    return next(iter([*named, *inside]), None)
 
 
 def _plain(name: str) -> str:

@@ -142,7 +142,7 @@ class Recorder:
     def flush(self, timeout: float | None = None) -> FlushReport:
         """Wait until every record of this process so far is indexed, at most ``timeout`` (default: flush_seconds).
 
-        Where no shipper can start, for example without Redis, this does not wait; the report has the reason.
+        Where no shipper can start, for example without a Redis server, this does not wait; the report has the reason.
         """
         began_at, error = time.time(), None
         deadline = time.monotonic() + (self._settings.flush_seconds if timeout is None else timeout)

@@ -50,7 +50,7 @@ def read_shipper_error(directory: Path, *, since: float) -> str | None:
     """Return why a shipper of this directory could not start since a time (epoch seconds); None: none has failed."""
     path = directory / SHIPPER_ERROR
     try:
-        return path.read_text() if path.stat().st_mtime >= since else None
+        return path.read_text() or None if path.stat().st_mtime >= since else None
     except FileNotFoundError:
         return None
 

@@ -33,7 +33,7 @@ def parse_json_text(value: object) -> object:
     """Decode a value that may be JSON text; other text, or JSON nested too deeply, stays text."""
     try:
         return msgspec.json.decode(value) if isinstance(value, str) else value
-    except (msgspec.DecodeError, RecursionError):
+    except (*UNREADABLE, UnicodeEncodeError):
         return value
 
 

@@ -14,12 +14,12 @@ is normal; alarms point out what makes training on a rollout doubtful.
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, Literal, TypeAlias, TypeVar
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
 from agent_layer.errors import CorruptRecordError
-from agent_layer.schema.messages import as_json_object, as_json_objects, parse_json_text, resolve
+from agent_layer.schema.messages import UNREADABLE, as_json_object, as_json_objects, parse_json_text, resolve
 from agent_layer.schema.record import JsonObject, Record, TokenIds, current_version
 from agent_layer.schema.reward import Reward, rollout_reward
 from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome, Resumed
@@ -248,52 +248,91 @@ def infer_observations(
 ) -> Iterator[Observation]:
     """Yield the tool answers that no layer recorded, from the messages of the prompts that followed.
 
-    A tool message names the call that it answers. Frameworks that write prompts without tool messages, such as
-    smolagents, put the answer into a text that begins with ``Observation:``; it counts where one call was open.
+    The answers to a step stand behind its own prompt in the first prompt that goes on from there. A tool message names
+    the call that it answers. Frameworks without tool messages, such as smolagents, put the answer into a text that
+    begins with ``Observation:``; it counts where the step asked for one tool.
 
     Args:
         steps: of one attempt, in their order.
-        contents: of their messages; a message that is not here is passed over.
-        recorded: observations of all layers. A tool that one of them names at a step is not inferred there.
+        contents: of their messages; a message that is not here, or is no JSON, is passed over.
+        recorded: observations of all layers. Nothing is inferred at a step that has one, nor an answer that is one.
     """
-    known = {(one.call_id, one.name) for one in recorded}
-    open_calls: dict[str, tuple[Step, JsonObject]] = {}
+    seen = list(recorded)
+    seen_calls = {one.call_id for one in seen}
+    seen_answers = {(one.name, str(one.output)) for one in seen}
+    asking: list[_Asking] = []
     for step in steps:
-        answers = _tool_answers(step, contents, list(open_calls))
-        for name in [name for name in open_calls if name in answers]:
-            asking, call = open_calls.pop(name)
-            if (asking.call_id, call["name"]) not in known:
+        messages = step.state.messages or []
+        if found := next((one for one in reversed(asking) if one.goes_on_in(messages)), None):
+            asking.remove(found)
+            for call_id, output in _tool_answers(found, messages, contents):
+                function = found.functions[call_id]
+                if (function["name"], str(output)) in seen_answers:
+                    continue
                 yield Observation(
-                    trajectory_id=asking.trajectory_id,
-                    observation_id=f"{asking.call_id}/{name}",
-                    run=asking.run,
-                    name=str(call["name"]),
+                    trajectory_id=step.trajectory_id,
+                    observation_id=f"{found.step.call_id}/{call_id}",
+                    run=step.run,
+                    name=str(function["name"]),
                     at=step.started_at,
-                    call_id=asking.call_id,
-                    agent=asking.agent,
-                    arguments=parse_json_text(call.get("arguments")),
-                    output=answers[name],
+                    call_id=found.step.call_id,
+                    agent=found.step.agent,
+                    arguments=parse_json_text(function.get("arguments")),
+                    output=output,
                 )
-        for call in as_json_objects((step.action.message or {}).get("tool_calls")):
-            function = as_json_object(call.get("function"))
-            if isinstance(function.get("name"), str):
-                open_calls[str(call.get("id"))] = step, function
+        functions = _requested_functions(step)
+        if functions and step.call_id not in seen_calls:
+            asking.append(_Asking(step, messages, functions))
 
 
-def _tool_answers(step: Step, contents: Mapping[str, bytes], open_calls: Sequence[str]) -> dict[str, object]:
-    """Return the answers in the messages of a step, by id of the tool call; the last of each id counts."""
-    messages = step.state.messages or []
-    if not open_calls or not messages:
-        return {}
-    answered = [as_json_object(resolve(contents, one)) for one in messages if b'"tool"' in contents.get(one, b"")]
-    answers = {
-        str(one.get("tool_call_id")): _plain(one.get("content")) for one in answered if one.get("role") == "tool"
+class _Asking(NamedTuple):
+    """A step that asked for tools, whose answers no prompt has shown yet."""
+
+    step: Step
+    messages: Sequence[str]
+    functions: Mapping[str, JsonObject]
+    """By id of the tool call."""
+
+    def goes_on_in(self, messages: Sequence[str]) -> bool:
+        """Whether a prompt begins with this step's own, and says more."""
+        num = len(self.messages)
+        return len(messages) > num > 0 and messages[:num] == self.messages
+
+
+def _requested_functions(step: Step) -> dict[str, JsonObject]:
+    calls = as_json_objects((step.action.message or {}).get("tool_calls"))
+    named = [(call.get("id"), as_json_object(call.get("function"))) for call in calls]
+    return {
+        name: function for name, function in named if isinstance(name, str) and isinstance(function.get("name"), str)
     }
-    if not answers and len(open_calls) == 1 and _OBSERVED.encode() in contents.get(messages[-1], b""):
-        said = _plain(as_json_object(resolve(contents, messages[-1])).get("content"))
-        if isinstance(said, str) and said.startswith(_OBSERVED):
-            answers[open_calls[0]] = said.removeprefix(_OBSERVED).lstrip("\n")
-    return answers
+
+
+def _tool_answers(
+    asking: _Asking, messages: Sequence[str], contents: Mapping[str, bytes]
+) -> Iterator[tuple[str, object]]:
+    """Yield (id of a tool call, its answer), for the calls of one step."""
+    left = dict(asking.functions)
+    observed: str | None = None
+    for name in messages[len(asking.messages) :]:
+        message = _read_message(contents, name)
+        content = _plain(message.get("content"))
+        call_id = message.get("tool_call_id")
+        if message.get("role") == "tool" and isinstance(call_id, str) and left.pop(call_id, None) is not None:
+            yield call_id, content
+        elif observed is None and isinstance(content, str) and content.startswith(_OBSERVED):
+            observed = content.removeprefix(_OBSERVED).lstrip("\n")
+    if observed is not None and len(left) == len(asking.functions) == 1:
+        yield next(iter(left)), observed
+
+
+def _read_message(contents: Mapping[str, bytes], name: str) -> JsonObject:
+    body = contents.get(name, b"")
+    if b'"tool"' not in body and _OBSERVED.encode() not in body:
+        return {}
+    try:
+        return as_json_object(resolve(contents, name))
+    except UNREADABLE:
+        return {}
 
 
 def _plain(content: object) -> object:

@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 
 from agent_layer.errors import AgentLayerError
 from agent_layer.infra import make_private
@@ -35,7 +36,8 @@ def main(arguments: Sequence[str]) -> int:
     except AgentLayerError as error:
         log.critical("shipper ended error=%s", error)
         if settings is not None:
-            (settings.log_dir / SHIPPER_ERROR).write_text(str(error))
+            with suppress(OSError):  # the log has it, too
+                (settings.log_dir / SHIPPER_ERROR).write_text(str(error))
         return 1
 
 

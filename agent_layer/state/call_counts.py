@@ -43,9 +43,13 @@ def explain_no_policy_call(closed: ClosedRollout, split: Split, *, calls_optiona
     """
     if split != "train" or calls_optional or closed.policy_calls != 0:
         return None
+    found, remedy = "no call", "let the agent use OPENAI_BASE_URL (rollout.base_url), or set calls_optional in the task"
+    if closed.started:
+        found = f"none of its {closed.started} calls"
+        remedy = f"'agent-layer show {closed.trajectory_id}' has their errors, or the other models that answered"
     return (
-        f"rollout {closed.trajectory_id}: the policy answered no call, so its reward says nothing about the policy; let"
-        " the agent use OPENAI_BASE_URL (rollout.base_url), or set calls_optional in the task"
+        f"rollout {closed.trajectory_id}: the policy answered {found}, so its reward says nothing about the policy;"
+        f" {remedy}"
     )
 
 

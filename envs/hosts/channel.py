@@ -8,6 +8,8 @@ from typing import Generic, TypeVar
 
 import msgspec
 
+from agent_layer.errors import AgentLayerError
+
 T = TypeVar("T")
 
 _LENGTH_BYTES = 4
@@ -17,8 +19,11 @@ _ENCODER = msgspec.msgpack.Encoder()
 _log = logging.getLogger(__name__)
 
 
-class ChannelClosedError(Exception):
+class ChannelClosedError(AgentLayerError):
     """The process at the other end is gone."""
+
+    def __init__(self) -> None:
+        super().__init__("channel of a host process: the process at its other end is gone")
 
 
 class Channel(asyncio.Protocol, Generic[T]):

@@ -256,8 +256,10 @@ def _is_known(store: Store, trajectory_id: str) -> bool:
 
 
 def _flush(recorder: Recorder) -> None:
-    if pending := recorder.flush().pending:
+    flushed = recorder.flush()
+    if flushed.pending:
+        why = flushed.error or "see 'agent-layer doctor'"
         raise BackPressureError(
-            f"import: expected all records to be stored by now, but {pending} are still in the local log; nothing is"
-            " lost, see 'agent-layer doctor', and import the file again"
+            f"import: expected all records to be stored by now, but {flushed.pending} are still in the local log,"
+            f" {why}; nothing is lost, import the file again"
         )

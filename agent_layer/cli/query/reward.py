@@ -49,10 +49,12 @@ def _read_score(text: str) -> float | None:
 
 
 def _await_stored(settings: Settings, trajectory_id: str) -> None:
-    if open_recorder(settings).flush(settings.flush_seconds).pending:
+    flushed = open_recorder(settings).flush(settings.flush_seconds)
+    if flushed.pending:
+        why = flushed.error or f"nothing took it within {settings.flush_seconds:g} s, see shipper.log"
         raise NotWholeError(
-            f"reward of trajectory {trajectory_id!r}: expected it to be stored within {settings.flush_seconds:g} s, but"
-            " it waits in the log; it will count once the store can be reached, see shipper.log"
+            f"reward of trajectory {trajectory_id!r}: expected it to be stored, but it waits in the log: {why}; it will"
+            " count once the store can be reached"
         )
 
 

@@ -236,9 +236,9 @@ class ModelCall:
         rollout.num_ended += 1
         sampled = sum(len(action.response_token_ids or ()) for action in part.actions or ())
         is_policy = self.start.role != "aux"
-        is_answered = is_policy and (is_whole or sampled > 0)
-        rollout.ended.append(EndedCall(entry.call_id, sampled, is_answered))
-        rollout.num_policy_calls += is_answered
+        is_of_policy = is_policy and (ending.status != "error" or sampled > 0)
+        rollout.ended.append(EndedCall(entry.call_id, sampled, is_of_policy))
+        rollout.num_policy_calls += is_of_policy
         rollout.record_activity()
         entry.is_good = is_whole
         if is_whole and is_policy and part.capture_level != "tokens":

@@ -1,11 +1,14 @@
 """Errors as HTTP answers: with a status, and in the shape of the dialect that the client uses.
 
-Each leaves a trace: a count by reason in the metrics, a line in the log, and a finding of the rollout that asked.
+Each leaves a trace: a count by reason in the metrics, a line in the log, and, unless it is how rollouts end, a finding
+of the rollout that asked. Errors of the gateway itself are counted and logged by the server below.
 """
 
 import logging
+import math
+import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 import msgspec
@@ -41,6 +44,9 @@ _STATUS: dict[type[AgentLayerError], int] = {
 _log = logging.getLogger(__name__)
 _LONGEST_SENTENCE = 300
 """Of what the log quotes."""
+_REPEAT_LOG_SECONDS, _MOST_LOGGED = 60.0, 1024
+_ENDINGS = frozenset({"rollout_limit", "rollout_paused", "rollout_closed"})
+"""Reasons that are the normal end of a rollout for its agent."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +57,9 @@ class ErrorAnswers:
     counters: Counters
     mask_keys: Callable[[str], str]
     """Removes keys from a text."""
+    clock: Callable[[], float] = time.monotonic
+    logged_at: dict[tuple[str, str], float] = field(default_factory=dict[tuple[str, str], float])
+    """When a reason was last logged for an address."""
 
     @web.middleware
     async def answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -59,16 +68,23 @@ class ErrorAnswers:
             return await handler(request)
         except (RefusedError, AgentLayerError, web.HTTPException) as error:
             refused = _refused(request, error)
-        self.record(refused.reason, f"{request.method} {request.path}", refused.message, refused.status)
-        if rollout := self.access.identify(request):
+        self._record(refused, f"{request.method} {request.path}")
+        if refused.reason not in _ENDINGS and (rollout := self.access.identify(request)):
             rollout.refusals.add(refused.reason)
         return refusal(request.path, refused.status, refused.code, refused.message)
 
-    def record(self, reason: str, address: str, sentence: str, status: int) -> None:
-        """Count a request that is answered with an error, and log it."""
-        self.counters.add("refused_requests", reason=reason)
-        quoted = self.mask_keys(f"{address}: {sentence}" if address not in sentence else sentence)[:_LONGEST_SENTENCE]
-        _log.info("request refused reason=%s status=%d error=%r", reason, status, quoted)
+    def _record(self, refused: "_Refused", address: str) -> None:
+        """Count the request, and log it at most once a minute: a log must not fill the disk."""
+        self.counters.add("refused_requests", reason=refused.reason)
+        now, about = self.clock(), (refused.reason, address)
+        if now < self.logged_at.get(about, -math.inf) + _REPEAT_LOG_SECONDS:
+            return
+        if len(self.logged_at) >= _MOST_LOGGED:
+            self.logged_at.clear()
+        self.logged_at[about] = now
+        sentence = refused.message if address in refused.message else f"{address}: {refused.message}"
+        quoted = self.mask_keys(sentence)[:_LONGEST_SENTENCE]
+        _log.info("request refused reason=%s status=%d error=%r", refused.reason, refused.status, quoted)
 
 
 class _Refused(NamedTuple):

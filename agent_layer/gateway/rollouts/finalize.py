@@ -155,7 +155,7 @@ class Finalizer:
             reward=await asyncio.to_thread(self._reward_of, rollout),
             started=closed.started,
             ended=closed.ended,
-            error=rollout.outcome.error if rollout.outcome else None,
+            error=rollout.outcome.error if rollout.outcome and rollout.is_accepted else None,
         )
 
     def _judge(self, rollout: LiveRollout, request: EndRequest, closed: ClosedRollout) -> None:

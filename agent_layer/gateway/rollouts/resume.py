@@ -115,7 +115,7 @@ def _successor_of(held: LiveRollout, left: list[EndedCall], seconds: float) -> L
         is_marked=True,
         is_resumed=True,
         num_sampled=held.num_sampled - sum(one.num_sampled for one in left),
-        num_policy_calls=held.num_policy_calls - sum(one.is_answered for one in left),
+        num_policy_calls=held.num_policy_calls - sum(one.is_of_policy for one in left),
         abandoned=held.abandoned | {one.call_id for one in left},
         running=set(),
         num_asking=0,

@@ -90,8 +90,8 @@ class EndedCall(msgspec.Struct, frozen=True):
 
     call_id: str
     num_sampled: int
-    is_answered: bool
-    """By the policy, in whole or in part."""
+    is_of_policy: bool
+    """The policy answered it, or was cut off; False where the call failed."""
 
 
 class PromptContents(msgspec.Struct, frozen=True, kw_only=True):
@@ -145,7 +145,7 @@ class LiveRollout:
     num_sampled: int = 0
     """Without the tokens of abandoned calls: a holder's death uses up nothing of the budget."""
     num_policy_calls: int = 0
-    """Ended calls that the policy answered, in whole or in part, without abandoned ones."""
+    """Ended calls that the policy answered or in which it was cut off, without abandoned ones."""
     refusals: set[str] = field(default_factory=set[str])
     """Codes with which requests of its agent were refused."""
     calls_optional: bool = False

@@ -123,7 +123,7 @@ def load_script(place: str) -> Script:
     try:
         spec.loader.exec_module(module)
     except Exception as error:  # whatever the user's file raises
-        raise BadInputError(f"script {place!r}: {_describe(error)}; correct the file") from error
+        raise BadInputError(f"script {place!r}: {_describe(error, path)}; correct the file") from error
     if not callable(script := getattr(module, name, None)):
         raise BadInputError(f"script {place!r}: the file has no function {name!r}; check the name")
     return cast("Script", script)
@@ -137,25 +137,25 @@ def ask_script(script: Script, asked: ScriptPrompt) -> "ScriptedChoice":
             iterator can, too.
         web.HTTPException: the script answers with a status.
     """
-    name = getattr(script, "__name__", "script")
+    name, path = getattr(script, "__name__", "script"), _script_path(script)
     try:
         answer: object = script(asked)
     except (BadInputError, web.HTTPException):
         raise
     except Exception as error:  # whatever the user's function raises
-        raise BadInputError(f"script {name!r}: {_describe(error)}; correct it") from error
+        raise BadInputError(f"script {name!r}: {_describe(error, path)}; correct it") from error
     match answer:
         case str():
             return ScriptedChoice({"content": answer})
         case dict():
-            return ScriptedChoice(_check_message(name, cast("JsonObject", answer)))
+            return ScriptedChoice(_check_message(name, path, cast("JsonObject", answer)))
         case Iterable():
-            return ScriptedChoice({"content": _checked_words(name, cast("Iterable[object]", answer))})
+            return ScriptedChoice({"content": _checked_words(name, path, cast("Iterable[object]", answer))})
         case _:
             raise _no_answer(name, "a text, a message or words one by one", answer)
 
 
-def _check_message(name: str, message: JsonObject) -> JsonObject:
+def _check_message(name: str, path: str, message: JsonObject) -> JsonObject:
     for call in as_json_objects(message.get("tool_calls")):
         function = as_json_object(call.get("function"))
         if not isinstance(function.get("name"), str):
@@ -166,19 +166,19 @@ def _check_message(name: str, message: JsonObject) -> JsonObject:
         case str() | None:
             return message
         case Iterable():
-            return {**message, "content": _checked_words(name, cast("Iterable[object]", message["content"]))}
+            return {**message, "content": _checked_words(name, path, cast("Iterable[object]", message["content"]))}
         case other:
             raise _no_answer(name, "text or words at content", other)
 
 
-def _checked_words(name: str, words: Iterable[object]) -> Iterator[str]:
+def _checked_words(name: str, path: str, words: Iterable[object]) -> Iterator[str]:
     try:
         for word in words:
             yield _checked_word(name, word)
     except BadInputError:
         raise
     except Exception as error:  # whatever the user's iterator raises
-        raise BadInputError(f"script {name!r}: {_describe(error)}; correct it") from error
+        raise BadInputError(f"script {name!r}: {_describe(error, path)}; correct it") from error
 
 
 def _checked_word(name: str, word: object) -> str:
@@ -191,11 +191,17 @@ def _no_answer(name: str, expected: str, found: object) -> BadInputError:
     return BadInputError(f"script {name!r}: expected {expected}, found {found!r:.100}; correct it")
 
 
-def _describe(error: Exception) -> str:
-    """Name an error, and the line of the user's file that raised it."""
-    frames = extract_tb(error.__traceback__)
-    place = f" in line {frames[-1].lineno} of {frames[-1].filename}" if frames else ""
-    return f"{type(error).__name__}: {error}{place}"
+def _script_path(script: Script) -> str:
+    """Return the file of a script; empty for one that has none."""
+    code = getattr(script, "__code__", None)
+    return getattr(code, "co_filename", "")
+
+
+def _describe(error: Exception, path: str) -> str:
+    """Name an error, and the line of the script that led to it."""
+    frames = [frame for frame in extract_tb(error.__traceback__) if frame.filename == path]
+    number = error.lineno if isinstance(error, SyntaxError) else frames[-1].lineno if frames else None
+    return f"{type(error).__name__}: {error}" + (f" in line {number} of {path}" if number else "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -173,7 +173,7 @@ class ClosedRollout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     untokened: list[str] = []
     """Calls of the policy that were answered without token ids or log-probabilities."""
     policy_calls: int | None = None
-    """Calls that the policy answered, in whole or in part, without abandoned ones; None: not known."""
+    """Calls that the policy answered or in which it was cut off, without abandoned ones; None: not known."""
     findings: list[str] = []
     """``refused: CODE`` for each reason for which the gateway refused requests of the agent."""
 
@@ -196,7 +196,7 @@ class EndedRollout(msgspec.Struct, frozen=True, kw_only=True):
     started: int
     ended: int
     error: str | None = None
-    """Why it has no reward although it is accepted."""
+    """Why it has no reward although it is accepted; None: it has one, or its opener gave none."""
 
 
 class RecordedReward(msgspec.Struct, frozen=True, kw_only=True):

@@ -159,6 +159,9 @@ def _check(filters: Filters) -> None:
             raise BadInputError(
                 f"{name} {filters.get(name)!r}: expected one of {', '.join(field.choices)}; choose one of these"
             )
+    if ":" in (finding := filters.get("finding") or ""):
+        kind = finding.partition(":")[0]
+        raise BadInputError(f"finding {finding!r}: expected a kind, without a colon; ask for {kind!r}, and see 'show'")
     match filters.get("step"):
         case None | "last" | ("tool", str()):
             pass

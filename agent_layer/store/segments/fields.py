@@ -119,7 +119,7 @@ FIELDS = (
         bitmap="finding",
         is_listed=True,
         filter="finding",
-        help="Kind of a finding, such as prefix_break or no_policy_call.",
+        help="Kind of a finding: prefix_break, no_policy_call, refused, ….",
     ),
 )
 """Segments store fields, and blocks store the ends of columns, in this order: it never changes, new ones come last."""

@@ -168,7 +168,10 @@ def read_footer(objects: ObjectStore, key: str) -> SealedSegment:
     if len(tail) < size + _TRAILER.size:
         tail = objects.get(key, -size - _TRAILER.size)
     packed = tail[-size - _TRAILER.size : -_TRAILER.size]
-    footer = decode_footer(unpack(packed, size, f"footer of segment {key}")[0])
+    found = unpack(packed, size, f"footer of segment {key}")
+    if len(found) != 1:
+        raise CorruptRecordError(f"footer of segment {key}: expected one record, found {len(found)}; it is no segment")
+    footer = decode_footer(found[0])
     stored = max((chunk.offset + chunk.size_bytes for chunk in footer.chunks), default=0)
     return SealedSegment(footer, stored + size + _TRAILER.size)
 

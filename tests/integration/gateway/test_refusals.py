@@ -1,4 +1,4 @@
-"""A request that is refused leaves a trace: in the metrics by reason, in the log, and at the rollout that asked."""
+"""A request that is refused leaves a trace: in the metrics, in the log, and at the rollout that goes on."""
 
 import logging
 
@@ -35,11 +35,11 @@ async def test_each_reason_is_counted_logged_and_a_finding(gateway, caplog):
 
     _, outcome = await end(gateway, opened)
 
-    assert outcome.findings == ["refused: BadInputError", "refused: not_found", "refused: rollout_limit"]
+    assert outcome.findings == ["refused: BadInputError", "refused: not_found"]
     for reason, number in {"BadInputError": 2, "not_found": 1, "rollout_limit": 1}.items():
         assert await gateway.figure(f'refused_requests_total{{reason="{reason}"}}') == number
     lines = [line.message for line in caplog.records if "request refused" in line.message]
-    assert len(lines) == 4
+    assert len(lines) == 3  # the same within a minute is one
     assert opened["trajectory_id"] in lines[0]
 
 

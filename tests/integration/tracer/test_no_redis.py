@@ -32,4 +32,4 @@ def test_flush_says_what_is_missing_and_keeps_the_records(tmp_path):
     assert "lost=0" in second
     assert "pending=0" not in ended.stdout
     assert list((tmp_path / "data").rglob("*.log"))
-    assert time.monotonic() - began < 25  # flush_seconds is 30
+    assert time.monotonic() - began < 25  # as long as one wait for flush_seconds (30) would be, beside any load

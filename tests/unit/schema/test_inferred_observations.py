@@ -5,7 +5,7 @@ import pytest
 
 from agent_layer.schema.ids import content_hash
 from agent_layer.schema.step import Action, Content, Observation, StepState
-from agent_layer.schema.trajectory import assemble_trajectory
+from agent_layer.schema.trajectory import assemble_trajectory, infer_observations
 
 from ...builders import call
 
@@ -54,24 +54,47 @@ def test_each_tool_message_is_an_observation_of_the_step_that_asked():
     assert [one.at for one in trajectory.observations] == [10.0, 10.0, 20.0]
 
 
-def test_a_tool_that_a_layer_saw_is_not_seen_twice():
-    first = answer(tool_call(), tool_call("c2", "look"))
-    ran = Observation(
-        trajectory_id=NAME, observation_id="o", run="r", name="add", at=5.0, call_id=f"{NAME}/0", output=4
-    )
+@pytest.mark.parametrize(
+    ("name", "call_id"), [("add", f"{NAME}/0"), ("CalcEnv", f"{NAME}/0"), ("add", "a span's own"), ("add", None)]
+)
+def test_a_tool_that_a_layer_saw_is_not_seen_twice(name, call_id):
+    ran = Observation(trajectory_id=NAME, observation_id="o", run="r", name=name, at=5.0, call_id=call_id, output="4")
+    first = answer(tool_call())
 
-    trajectory = turns(([QUESTION], first), ([QUESTION, first, told("4"), told("x", "c2")], answer()), extra=[ran])
+    trajectory = turns(([QUESTION], first), ([QUESTION, first, told("4")], answer()), extra=[ran])
 
-    assert [(one.name, one.output) for one in trajectory.observations] == [("add", 4), ("look", "x")]
+    assert [(one.name, one.output) for one in trajectory.observations] == [(name, "4")]
 
 
-def test_an_id_that_a_model_uses_again_means_its_last_answer():
+def test_an_id_that_a_model_uses_again_never_means_an_earlier_answer():
     first, second = answer(tool_call()), answer(tool_call(tool="look"))
     prompt = [QUESTION, first, told("4")]
 
-    trajectory = turns(([QUESTION], first), (prompt, second), ([*prompt, second, told("a bird")], answer()))
+    trajectory = turns(
+        ([QUESTION], first), (prompt, second), (prompt, answer()), ([*prompt, second, told("a bird")], answer())
+    )
 
     assert [(one.name, one.output) for one in trajectory.observations] == [("add", "4"), ("look", "a bird")]
+
+
+def test_a_tool_that_failed_without_an_answer_hides_no_later_one():
+    prompts = [[QUESTION]]
+    for text in ("Error:\nboom", "Observation:\n5", "Observation:\n6"):
+        said = {"role": "assistant", "content": "Calling tools"}
+        prompts.append([*prompts[-1], said, {"role": "user", "content": text}])
+
+    trajectory = turns(*((prompt, answer(tool_call(f"c{at}"))) for at, prompt in enumerate(prompts)))
+
+    assert [one.output for one in trajectory.observations] == ["5", "6"]
+
+
+def test_a_message_that_is_no_json_is_passed_over():
+    body = b'{"role": "tool", "tool_call_id": "c1", "content": "\\ud800"}'
+    trajectory, name = turns(([QUESTION], answer(tool_call()))), content_hash(body)
+    (asking,) = trajectory.steps
+    later = msgspec.structs.replace(asking, call_id="b", state=StepState(messages=[*asking.state.messages, name]))
+
+    assert list(infer_observations([asking, later], {**trajectory.contents, name: body}, [])) == []
 
 
 @pytest.mark.parametrize("said", ["Observation:\n4", [{"type": "text", "text": "Observation:\n4"}]])

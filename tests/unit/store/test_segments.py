@@ -1,8 +1,10 @@
 """Segments: records survive a round trip, a changed byte is detected, whole chunks of a torn one stay readable."""
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from zstandard import ZstdCompressor
 
 from agent_layer.errors import BadInputError, CorruptRecordError
 from agent_layer.infra.objects.filesystem import DirectoryObjects
@@ -135,3 +137,12 @@ def test_a_chunk_of_another_program_is_corrupt_whatever_size_it_claims(claimed):
 
     with pytest.raises(CorruptRecordError, match="another program wrote it"):
         unpack(packed, len(packed), "chunk")
+
+
+@pytest.mark.parametrize("records", [[], [b"one", b"other"]])
+def test_a_footer_that_is_not_one_record_is_corrupt(records):
+    packed = frame(ZstdCompressor().compress(msgspec.msgpack.encode(records)))
+    content = packed + len(packed).to_bytes(4, "little") + (1).to_bytes(4, "little") + b"ALSEGMNT"
+
+    with pytest.raises(CorruptRecordError, match=f"expected one record, found {len(records)}"):
+        read_footer(OneObject(content), "key")
