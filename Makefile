@@ -12,9 +12,12 @@ PEERS := .venv/peers/installed-$(shell cksum < tests/benchmarks/peers.txt | cut 
 LIGHTNING := .venv/lightning/installed-$(shell cksum < tests/benchmarks/lightning.txt | cut -d' ' -f1)
 DEMO_ARGS ?=
 PARTS ?=
+# Hundreds of processes start in these; 'make test-rest' runs them.
+REST := tests/integration/faults tests/integration/placement
+IGNORED := $(addprefix --ignore ,$(REST))
 PARALLEL ?= -n 4 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help setup demo test test-servers test-all soak check format bench clean
+.PHONY: help setup demo test test-rest test-all soak check format bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -56,12 +59,12 @@ demo: setup ## train the guessing agent for real: LangGraph, vLLM, Redis, veRL (
 
 # What measures durations runs first and alone; all else shares the machine, a file to a process.
 test: setup $(SERVERS) $(NODE) ## unit and integration tests, a smoke test of each make of server, a short main job
-	$(BIN)/pytest -m serial --servers smoke --ignore tests/soak
-	$(BIN)/pytest -m 'not serial and not long' --servers smoke --ignore tests/soak $(PARALLEL)
+	$(BIN)/pytest -m serial --servers smoke --ignore tests/soak $(IGNORED)
+	$(BIN)/pytest -m 'not serial and not long' --servers smoke --ignore tests/soak $(IGNORED) $(PARALLEL)
 
-test-servers: setup $(SERVERS) ## the store's tests over real servers: the first make of each
-	$(BIN)/pytest -m serial tests/servers
-	$(BIN)/pytest -m 'not serial and not smoke' $(PARALLEL) tests/servers
+test-rest: setup $(SERVERS) ## what 'make test' leaves to CI: killed and moved processes, the store over real servers
+	$(BIN)/pytest -m serial tests/servers $(REST)
+	$(BIN)/pytest -m 'not serial and not smoke' $(PARALLEL) tests/servers $(REST)
 
 test-all: setup $(SERVERS) $(NODE) ## all tests: also all makes of servers, the soaks, long training runs, more examples of each property
 	$(BIN)/pytest -m serial --servers all
