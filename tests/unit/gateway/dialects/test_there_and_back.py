@@ -28,11 +28,11 @@ arguments = objects | st.sampled_from(["", "{", '{"a": 1e5}', '{"a": 1, "a": 2}'
 
 
 @st.composite
-def answers(draw):
-    """An assistant message as an engine sends it."""
+def answers(draw, prefix="c"):
+    """An assistant message as an engine sends it; ids of its tool calls begin with the prefix."""
     wanted = draw(st.lists(arguments, max_size=3))
     calls = [
-        {"id": f"c{number}", "type": "function", "function": {"name": draw(st.sampled_from("fg")), "arguments": one}}
+        {"id": f"{prefix}{number}", "type": "function", "function": {"name": draw(st.sampled_from("fg")), "arguments": one}}
         for number, one in enumerate(wanted)
     ]
     text = draw(st.text(max_size=12))
@@ -67,7 +67,7 @@ def canonical(message):
     return join_blocks(split_blocks(message))
 
 
-@given(answers(), answers())
+@given(answers(), answers("d"))
 def test_responses(first, second):
     dialect = Responses()
     asked = [{"role": "user", "content": "hi"}]
@@ -79,7 +79,7 @@ def test_responses(first, second):
     assert reread(dialect, {"input": asked})[1:] == [canonical(first), user, canonical(second), user]
 
 
-@given(answers(), answers())
+@given(answers(), answers("d"))
 def test_responses_that_name_the_one_before(first, second):
     dialect, before = Responses(), None
     for number, message in enumerate((first, second)):
