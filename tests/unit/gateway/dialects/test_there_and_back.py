@@ -32,8 +32,12 @@ def answers(draw, prefix="c"):
     """An assistant message as an engine sends it; ids of its tool calls begin with the prefix."""
     wanted = draw(st.lists(arguments, max_size=3))
     calls = [
-        {"id": f"{prefix}{number}", "type": "function", "function": {"name": draw(st.sampled_from("fg")), "arguments": one}}
-        for number, one in enumerate(wanted)
+        {
+            "id": f"{prefix}{number}",
+            "type": "function",
+            "function": {"name": draw(st.sampled_from("fg")), "arguments": one},
+        }
+        for at, one in enumerate(wanted)
     ]
     text = draw(st.text(max_size=12))
     message = {"role": "assistant", "content": text if text or not calls else None, "refusal": None}
