@@ -57,11 +57,10 @@ $(NODE): $(STAMP)
 demo: setup ## train the guessing agent for real: LangGraph, vLLM, Redis, veRL (about 5 minutes; DEMO_ARGS="--seed 1")
 	$(BIN)/agent-layer demo $(DEMO_ARGS)
 
-# What measures durations runs first and alone; all else shares the machine, a file to a process.
 test: setup $(SERVERS) $(NODE) ## unit and integration tests, a smoke test of each make of server, a short main job
-	$(BIN)/pytest -m serial --servers smoke --ignore tests/soak $(IGNORED)
 	$(BIN)/pytest -m 'not serial and not long' --servers smoke --ignore tests/soak $(IGNORED) $(PARALLEL)
 
+# What measures durations runs first and alone; all else shares the machine, a file to a process.
 test-rest: setup $(SERVERS) ## what 'make test' leaves to CI: killed and moved processes, the store over real servers
 	$(BIN)/pytest -m serial tests/servers $(REST)
 	$(BIN)/pytest -m 'not serial and not smoke' $(PARALLEL) tests/servers $(REST)

@@ -33,7 +33,7 @@ def answers(draw, prefix="c"):
     wanted = draw(st.lists(arguments, max_size=3))
     calls = [
         {
-            "id": f"{prefix}{number}",
+            "id": f"{prefix}{at}",
             "type": "function",
             "function": {"name": draw(st.sampled_from("fg")), "arguments": one},
         }
