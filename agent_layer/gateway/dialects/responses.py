@@ -3,7 +3,6 @@
 One answer has several items (reasoning, message, function calls); together they are one assistant message.
 """
 
-import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
@@ -18,6 +17,7 @@ from agent_layer.gateway.dialects.chat_answer import ChatAnswer
 from agent_layer.gateway.dialects.stream import Block, Events, TranslatedStream, join_blocks, split_blocks
 from agent_layer.gateway.dialects.turns import (
     Format,
+    are_equal_json,
     assistant_message,
     content_of,
     encoded,
@@ -457,7 +457,7 @@ class Responses:
                 return _ITEM.decode(found)
             case {"type": "function_call", "call_id": str(call_id), "arguments": str(arguments)}:
                 written = (self.shelf.find((trajectory_id, f"call {call_id}")) or b"").decode()
-                return {**item, "arguments": written} if _mean_the_same(written, arguments) else item
+                return {**item, "arguments": written} if are_equal_json(written, arguments) else item
             case _:
                 return item
 
@@ -475,21 +475,6 @@ class Responses:
             turns.append(said.messages)
             name = said.before
         return [message for turn in reversed(turns) for message in turn]
-
-
-_MOST_GROWTH: Final = 8
-"""How many times longer a long value may be when it is written again, with spaces and escapes."""
-_LONG: Final = 1 << 16
-
-
-def _mean_the_same(written: str, arguments: str) -> bool:
-    """Whether both are JSON texts of one value; clients parse arguments and write them again."""
-    if len(arguments) > max(_LONG, len(written) * _MOST_GROWTH):
-        return False  # to parse it could stall the process, and no model wrote it
-    try:
-        return json.loads(written) == json.loads(arguments)
-    except (ValueError, RecursionError):
-        return False
 
 
 class _Asked(msgspec.Struct):
