@@ -30,6 +30,10 @@ PUBLIC = {
         *("reward", "rollout", "state", "step", "testing", "tool"),
     ),
     "envs": ("Environment", "Rollout", "Scorer", "StepResult", "Task", "Trajectory", "resumable"),
+    "envs.sandbox": (
+        *("Entry", "ExecResult", "ExecStatus", "Isolation", "Process", "Resources", "Sandbox", "SandboxKind"),
+        *("SandboxSpec", "Snapshot", "Support"),
+    ),
     "trainer_adapter": (*("TrainConfig", "TrainingSample", "group_advantages", "load_config", "samples_of", "train"),),
 }
 
