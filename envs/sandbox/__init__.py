@@ -1,16 +1,61 @@
-"""Sandboxes: where code that is not trusted runs."""
+"""Sandboxes: where code that is not trusted runs.
+
+``__all__`` names what users import; the other names serve the kinds.
+"""
 
 from typing import TYPE_CHECKING
 
 from agent_layer.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from envs.sandbox.sandbox import Entry, ExecResult, ExecStatus, Process, Sandbox, SandboxKind, Snapshot, Support
-    from envs.sandbox.spec import Isolation, Resources, SandboxSpec
+    from envs.sandbox.cgroups import Cgroup as Cgroup
+    from envs.sandbox.cgroups import CgroupTree as CgroupTree
+    from envs.sandbox.cgroups import CgroupUsage as CgroupUsage
+    from envs.sandbox.cgroups import make_cgroup_tree as make_cgroup_tree
+    from envs.sandbox.connection import BoxConnection as BoxConnection
+    from envs.sandbox.connection import check_ready as check_ready
+    from envs.sandbox.launch import Program as Program
+    from envs.sandbox.launch import launch_program as launch_program
+    from envs.sandbox.pool import PoolOptions as PoolOptions
+    from envs.sandbox.pool import PoolStats as PoolStats
+    from envs.sandbox.pool import SandboxPool as SandboxPool
+    from envs.sandbox.pool import open_pool as open_pool
+    from envs.sandbox.sandbox import Entry as Entry
+    from envs.sandbox.sandbox import ExecResult as ExecResult
+    from envs.sandbox.sandbox import ExecStatus as ExecStatus
+    from envs.sandbox.sandbox import Process as Process
+    from envs.sandbox.sandbox import Sandbox as Sandbox
+    from envs.sandbox.sandbox import SandboxKind as SandboxKind
+    from envs.sandbox.sandbox import Snapshot as Snapshot
+    from envs.sandbox.sandbox import Support as Support
+    from envs.sandbox.served import BoxLife as BoxLife
+    from envs.sandbox.served import ServedSandbox as ServedSandbox
+    from envs.sandbox.spec import Isolation as Isolation
+    from envs.sandbox.spec import Resources as Resources
+    from envs.sandbox.spec import SandboxSpec as SandboxSpec
+    from envs.sandbox.spec import box_variables as box_variables
+    from envs.sandbox.spec import check_spec as check_spec
 else:
     __getattr__ = lazy_exports(
         __name__,
         {
+            "envs.sandbox.cgroups": (
+                "Cgroup",
+                "CgroupTree",
+                "CgroupUsage",
+                "make_cgroup_tree",
+            ),
+            "envs.sandbox.connection": ("BoxConnection", "check_ready"),
+            "envs.sandbox.launch": (
+                "Program",
+                "launch_program",
+            ),
+            "envs.sandbox.pool": (
+                "PoolOptions",
+                "PoolStats",
+                "SandboxPool",
+                "open_pool",
+            ),
             "envs.sandbox.sandbox": (
                 "Entry",
                 "ExecResult",
@@ -21,10 +66,16 @@ else:
                 "Snapshot",
                 "Support",
             ),
+            "envs.sandbox.served": (
+                "BoxLife",
+                "ServedSandbox",
+            ),
             "envs.sandbox.spec": (
                 "Isolation",
                 "Resources",
                 "SandboxSpec",
+                "box_variables",
+                "check_spec",
             ),
         },
     )
@@ -34,11 +85,15 @@ __all__ = [
     "ExecResult",
     "ExecStatus",
     "Isolation",
+    "PoolOptions",
+    "PoolStats",
     "Process",
     "Resources",
     "Sandbox",
     "SandboxKind",
+    "SandboxPool",
     "SandboxSpec",
     "Snapshot",
     "Support",
+    "open_pool",
 ]

@@ -161,6 +161,10 @@ class Sandbox(Protocol):
         """Return these files and folders, which lie below the work directory."""
         ...
 
+    async def restore(self, snapshot: Snapshot) -> None:
+        """Add the files of a snapshot to the work directory, replacing those of the same names."""
+        ...
+
     async def fork(self) -> "Sandbox":
         """Return another box of the same spec and owner with the same work directory; processes stay behind."""
         ...

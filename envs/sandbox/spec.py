@@ -23,7 +23,7 @@ HOST_IMAGE: Final = "host"
 """The host's programs and libraries, read-only; never its homes, its keys or its configuration."""
 
 
-class Resources(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Resources(msgspec.Struct, frozen=True, kw_only=True):
     """What all processes of a sandbox may use up together."""
 
     cpus: float = 1.0
@@ -40,7 +40,7 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Descriptors of one process."""
 
 
-class SandboxSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class SandboxSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that decides how a sandbox is made. Sandboxes of equal specs replace each other in a pool."""
 
     kind: str | None = None
@@ -57,8 +57,14 @@ class SandboxSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     def hash(self) -> str:
         """Return 32 hexadecimal digits that equal specs share, on every machine; a field left at its default is out."""
-        fields = {name: value for name, value in msgspec.to_builtins(self).items() if value}
+        fields = _differences(self, SandboxSpec())
+        fields["resources"] = _differences(self.resources, Resources())
         return content_hash(msgspec.msgpack.encode(fields, order="deterministic"))
+
+
+def _differences(spec: msgspec.Struct, default: msgspec.Struct) -> dict[str, object]:
+    defaults = msgspec.structs.asdict(default)
+    return {name: value for name, value in msgspec.structs.asdict(spec).items() if value != defaults[name]}
 
 
 def check_spec(spec: SandboxSpec) -> SandboxSpec:
@@ -78,3 +84,12 @@ def check_spec(spec: SandboxSpec) -> SandboxSpec:
     if any("\0" in text for text in texts) or any(not name or "=" in name for name in spec.env):
         raise BadInputError("sandbox: expected variables without NUL, and names without '='; correct env")
     return spec
+
+
+PATH: Final = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
+
+
+def box_variables(spec: SandboxSpec, *, home: str, tmp: str) -> dict[str, str]:
+    """Return the whole environment of commands in a box."""
+    own = {"PATH": PATH, "HOME": home, "TMPDIR": tmp, "USER": "agent", "LOGNAME": "agent", "LANG": "C.UTF-8"}
+    return {**own, **spec.env}
