@@ -25,6 +25,8 @@ from envs.sandbox.inside.jobs import run_job
 from envs.sandbox.inside.lockdown import Limits
 from envs.sandbox.inside.packets import Packet, receive_packet, send_packet
 
+_DEFAULT = (signal.SIGCHLD, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP)
+"""Signals that a shell may have had this process's ancestors ignore."""
 _WATCH_SECONDS = 0.1
 _LONGEST_REAP_SECONDS = 2.0
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -113,7 +115,8 @@ class Server:
         code = 125
         try:
             signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            for number in _DEFAULT:
+                signal.signal(number, signal.SIG_DFL)
             os.setsid()
             for number in (0, 1, 2):
                 os.dup2(descriptors[min(number, len(descriptors) - 1)], number)

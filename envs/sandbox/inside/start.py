@@ -137,14 +137,9 @@ def _serve_alone(end: socket.socket, config: dict[str, object]) -> None:
         variables=cast("dict[str, str]", config["variables"]),
         limits=Limits(**cast("dict[str, int]", config["limits"])),
         watched_bytes=cast("int | None", config["watched_bytes"]),
-        give_up_rights=_restore_signals,
+        give_up_rights=lambda: None,
         kill_others=kill_descendants,
         list_processes=lambda: list_descendants(os.getpid()),
     )
     send_packet(end, {"ready": []})
     Server(end, rules).serve()
-
-
-def _restore_signals() -> None:
-    for number in _SERVE_SIGNALS:
-        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)

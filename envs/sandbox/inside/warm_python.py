@@ -6,12 +6,15 @@ the program itself.
 
 import atexit
 import os
+import signal
 import sys
 import threading
 import types
 from typing import NamedTuple
 
 _PROGRAMS = {"python3", "python", "/usr/bin/python3"}
+_INTERRUPTED = 256
+"""No exit code: the program ends by SIGINT."""
 _PLAIN_OPTIONS = {"-I", "-S", "-s", "-E", "-B"}
 
 
@@ -46,6 +49,7 @@ def run_snippet(snippet: Snippet, variables: dict[str, str]) -> int:
     """Run a snippet as ``__main__`` and return its exit code."""
     os.environ.clear()
     os.environ.update(variables)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     main = types.ModuleType("__main__")
     sys.modules["__main__"] = main
     sys.argv = snippet.argv
@@ -76,7 +80,7 @@ def _run(text: str | bytes, name: str, main: types.ModuleType) -> int:
     except BaseException as error:  # noqa: BLE001  # any error ends a program so
         inner = error.__traceback__.tb_next if error.__traceback__ else None  # without this function
         sys.excepthook(type(error), error.with_traceback(inner), inner)
-        return 1
+        return _INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
     return 0
 
 
@@ -88,4 +92,7 @@ def _finish(code: int) -> int:
         sys.stdout.flush()
     except BaseException:  # noqa: BLE001  # for example a closed output
         return code or 120
+    if code == _INTERRUPTED:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
     return code

@@ -5,13 +5,15 @@ import errno
 import os
 import signal
 import time
-from pathlib import Path
 
 import msgspec
 import pytest
 
 from agent_layer.errors import BadInputError, SandboxError
 from envs.sandbox import Resources, SandboxSpec
+
+from ...waiting import until
+from .leftovers import list_descendants
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -22,28 +24,6 @@ async def run_python(box, code, **options):
 
 async def run_shell(box, script, **options):
     return await box.exec(["sh", "-c", script], **options)
-
-
-def list_descendants():
-    """Process ids below this process, by the children that each thread lists."""
-    found, waiting = set(), [os.getpid()]
-    while waiting:
-        for children in Path(f"/proc/{waiting.pop()}/task").glob("*/children"):
-            try:
-                pids = [int(one) for one in children.read_text().split()]
-            except OSError:
-                continue
-            found.update(pids)
-            waiting += pids
-    return found
-
-
-async def wait_until(condition, seconds=10.0):
-    deadline = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < deadline, "the condition did not come true"
-        await asyncio.sleep(0.01)
-    return found
 
 
 async def test_a_command_exits_with_its_output(box):
@@ -296,8 +276,9 @@ async def test_a_live_process_ends_with_its_context(box):
 
 
 async def test_a_terminal_is_one(box):
-    async with box.open(["sh", "-c", "test -t 0 && test -t 1 && echo terminal; cat > /dev/null"], pty=True) as process:
-        assert (await asyncio.wait_for(process.stdout.readline(), 10)).strip() == b"terminal"
+    code = "import os, time; print(os.isatty(0), os.isatty(1), flush=True); time.sleep(60)"
+    async with box.open(["python3", "-c", code], pty=True) as process:
+        assert (await asyncio.wait_for(process.stdout.readline(), 10)).strip() == b"True True"
         process.stdin.write(b"\x03")
         assert (await asyncio.wait_for(process.wait(), 10)).signal == signal.SIGINT
 
@@ -383,7 +364,7 @@ async def test_closing_a_box_ends_what_runs_in_it(kind, spec):
     await box.close()
 
     assert (await running).status == "gone"
-    await wait_until(lambda: not list_descendants() - before)
+    await until(lambda: not list_descendants() - before)
 
 
 @pytest.mark.parametrize("changes", [{"image": "debian:12"}, {"workdir": "relative"}, {"resources": Resources(cpus=0)}])
