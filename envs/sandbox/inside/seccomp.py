@@ -96,6 +96,7 @@ _NOT_IMPLEMENTED: Final = {
 _CLONE, _IOCTL = (56, 220), (16, 29)
 _SOCKET, _SOCKETPAIR = (41, 198), (53, 199)
 _MKNOD, _MKNODAT = (133, None), (259, 33)
+_PRLIMIT: Final = (302, 261)
 _NAMESPACES: Final = 0x7E020080
 """Bits of ``clone`` that make namespaces."""
 _TERMINAL_INPUT: Final = (0x5412, 0x541C)
@@ -148,6 +149,9 @@ def _rules(column: int) -> Iterator[_Instruction]:
     yield from _on_call(_CLONE[column], [_argument(0), *_when(_JUMP_ANY_BIT, _NAMESPACES, [_refuse(errno.EPERM)])])
     typing = [_when(_JUMP_EQUAL, request, [_refuse(errno.EPERM)]) for request in _TERMINAL_INPUT]
     yield from _on_call(_IOCTL[column], [_argument(1), *(one for part in typing for one in part)])
+    # without privileges, the server of the box has the same user as what it runs
+    of_others = _unless(_JUMP_EQUAL, 0, [_refuse(errno.EPERM)])
+    yield from _on_call(_PRLIMIT[column], [_argument(0), *of_others])
     for call in (_SOCKET[column], _SOCKETPAIR[column]):
         yield from _on_call(call, _socket_rules())
     for calls, mode in ((_MKNOD, 1), (_MKNODAT, 2)):

@@ -50,6 +50,8 @@ def run_snippet(snippet: Snippet, variables: dict[str, str]) -> int:
     os.environ.clear()
     os.environ.update(variables)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    for name in [name for name in sys.modules if name.partition(".")[0] == "envs"]:
+        del sys.modules[name]  # a snippet may have its own package of this name
     main = types.ModuleType("__main__")
     sys.modules["__main__"] = main
     sys.argv = snippet.argv
