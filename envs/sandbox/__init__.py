@@ -8,18 +8,13 @@ from typing import TYPE_CHECKING
 from agent_layer.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from envs.sandbox.cgroups import Cgroup as Cgroup
-    from envs.sandbox.cgroups import CgroupTree as CgroupTree
-    from envs.sandbox.cgroups import CgroupUsage as CgroupUsage
-    from envs.sandbox.cgroups import make_cgroup_tree as make_cgroup_tree
-    from envs.sandbox.connection import BoxConnection as BoxConnection
-    from envs.sandbox.connection import check_ready as check_ready
-    from envs.sandbox.launch import Program as Program
-    from envs.sandbox.launch import launch_program as launch_program
     from envs.sandbox.pool import PoolOptions as PoolOptions
     from envs.sandbox.pool import PoolStats as PoolStats
     from envs.sandbox.pool import SandboxPool as SandboxPool
     from envs.sandbox.pool import open_pool as open_pool
+    from envs.sandbox.sandbox import EXEC_SECONDS as EXEC_SECONDS
+    from envs.sandbox.sandbox import MAX_FILE as MAX_FILE
+    from envs.sandbox.sandbox import MAX_OUTPUT as MAX_OUTPUT
     from envs.sandbox.sandbox import Entry as Entry
     from envs.sandbox.sandbox import ExecResult as ExecResult
     from envs.sandbox.sandbox import ExecStatus as ExecStatus
@@ -28,8 +23,7 @@ if TYPE_CHECKING:
     from envs.sandbox.sandbox import SandboxKind as SandboxKind
     from envs.sandbox.sandbox import Snapshot as Snapshot
     from envs.sandbox.sandbox import Support as Support
-    from envs.sandbox.served import BoxLife as BoxLife
-    from envs.sandbox.served import ServedSandbox as ServedSandbox
+    from envs.sandbox.spec import PATH as PATH
     from envs.sandbox.spec import Isolation as Isolation
     from envs.sandbox.spec import Resources as Resources
     from envs.sandbox.spec import SandboxSpec as SandboxSpec
@@ -39,17 +33,6 @@ else:
     __getattr__ = lazy_exports(
         __name__,
         {
-            "envs.sandbox.cgroups": (
-                "Cgroup",
-                "CgroupTree",
-                "CgroupUsage",
-                "make_cgroup_tree",
-            ),
-            "envs.sandbox.connection": ("BoxConnection", "check_ready"),
-            "envs.sandbox.launch": (
-                "Program",
-                "launch_program",
-            ),
             "envs.sandbox.pool": (
                 "PoolOptions",
                 "PoolStats",
@@ -57,6 +40,9 @@ else:
                 "open_pool",
             ),
             "envs.sandbox.sandbox": (
+                "EXEC_SECONDS",
+                "MAX_FILE",
+                "MAX_OUTPUT",
                 "Entry",
                 "ExecResult",
                 "ExecStatus",
@@ -66,11 +52,8 @@ else:
                 "Snapshot",
                 "Support",
             ),
-            "envs.sandbox.served": (
-                "BoxLife",
-                "ServedSandbox",
-            ),
             "envs.sandbox.spec": (
+                "PATH",
                 "Isolation",
                 "Resources",
                 "SandboxSpec",

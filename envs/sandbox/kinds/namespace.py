@@ -12,24 +12,19 @@ from typing import Final
 
 from agent_layer.errors import BadInputError, SandboxError
 from agent_layer.schema import new_id
-from envs.sandbox import (
+from envs.sandbox import Isolation, Sandbox, SandboxSpec, Support, box_variables, check_spec
+from envs.sandbox.inside import receive_packet, send_packet
+from envs.sandbox.served import (
     BoxConnection,
     Cgroup,
     CgroupTree,
     CgroupUsage,
-    Isolation,
     Program,
-    Sandbox,
-    SandboxSpec,
     ServedSandbox,
-    Support,
-    box_variables,
     check_ready,
-    check_spec,
     launch_program,
     make_cgroup_tree,
 )
-from envs.sandbox.inside import receive_packet, send_packet
 
 _START_SECONDS: Final = 10.0
 _PYTHONS: Final = ("/usr/bin/python3", "/usr/local/bin/python3")

@@ -10,20 +10,8 @@ from typing import Final
 
 from agent_layer.errors import SandboxError, UnsupportedSandboxError
 from agent_layer.schema import new_id
-from envs.sandbox import (
-    BoxConnection,
-    CgroupUsage,
-    Isolation,
-    Program,
-    Sandbox,
-    SandboxSpec,
-    ServedSandbox,
-    Support,
-    box_variables,
-    check_ready,
-    check_spec,
-    launch_program,
-)
+from envs.sandbox import Isolation, Sandbox, SandboxSpec, Support, box_variables, check_spec
+from envs.sandbox.served import BoxConnection, CgroupUsage, Program, ServedSandbox, check_ready, launch_program
 
 _START_SECONDS: Final = 10.0
 

@@ -6,9 +6,9 @@ from typing import Literal
 
 import msgspec
 
-from envs.sandbox.cgroups import CgroupUsage
-from envs.sandbox.connection import BoxReply
-from envs.sandbox.sandbox import ExecResult, ExecStatus
+from envs.sandbox import ExecResult, ExecStatus
+from envs.sandbox.served.cgroups import CgroupUsage
+from envs.sandbox.served.connection import BoxReply
 
 _CANNOT_EXECUTE = 126
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 
 from agent_layer.errors import SandboxError
-from envs.sandbox.connection import BoxConnection, BoxReply
-from envs.sandbox.outcome import Outcome, make_result
-from envs.sandbox.sandbox import ExecResult
+from envs.sandbox import ExecResult
+from envs.sandbox.served.connection import BoxConnection, BoxReply
+from envs.sandbox.served.outcome import Outcome, make_result
 
 KILL_SECONDS = 5.0
 """For the server to report the end of a child that it was asked to kill; then the box is lost."""

@@ -17,22 +17,12 @@ from typing import Protocol
 import msgspec
 
 from agent_layer.errors import SandboxError
-from envs.sandbox.cgroups import CgroupUsage
-from envs.sandbox.connection import BoxConnection, BoxReply
-from envs.sandbox.live import KILL_SECONDS, LONGEST_CPU_SECONDS, LiveProcess
-from envs.sandbox.outcome import Outcome, make_result
-from envs.sandbox.pipes import InputFeeder, OutputCollector
-from envs.sandbox.sandbox import (
-    EXEC_SECONDS,
-    MAX_FILE,
-    MAX_OUTPUT,
-    Entry,
-    ExecResult,
-    Process,
-    Sandbox,
-    Snapshot,
-)
-from envs.sandbox.spec import SandboxSpec
+from envs.sandbox import EXEC_SECONDS, MAX_FILE, MAX_OUTPUT, Entry, ExecResult, Process, Sandbox, SandboxSpec, Snapshot
+from envs.sandbox.served.cgroups import CgroupUsage
+from envs.sandbox.served.connection import BoxConnection, BoxReply
+from envs.sandbox.served.live import KILL_SECONDS, LONGEST_CPU_SECONDS, LiveProcess
+from envs.sandbox.served.outcome import Outcome, make_result
+from envs.sandbox.served.pipes import InputFeeder, OutputCollector
 
 _FILE_SECONDS = 30.0
 _ALIVE_SECONDS = 1.0
@@ -78,7 +68,9 @@ class ServedSandbox:
         max_output: int = MAX_OUTPUT,
     ) -> ExecResult:
         """Run a command to its end."""
-        cpu_seconds = max(1, math.ceil(seconds))
+        if not 0 < seconds <= LONGEST_CPU_SECONDS:
+            raise ValueError(f"sandbox: expected seconds above 0 and at most a week, found {seconds}")
+        cpu_seconds = math.ceil(seconds)
         before = self._life.usage()
         outcome = await self._run(_command(argv, cwd, env, cpu_seconds), stdin, seconds, max_output)
         return make_result(outcome, cpu_seconds, before, self._life.usage())

@@ -9,8 +9,8 @@ from contextlib import ExitStack, suppress
 from typing import Final, Literal
 
 from agent_layer.errors import SandboxError
+from envs.sandbox import PATH
 from envs.sandbox.inside import pack_programs
-from envs.sandbox.spec import PATH
 
 _END_SECONDS: Final = 10.0
 

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from agent_layer.schema import new_id
-from envs.sandbox.spec import Resources
+from envs.sandbox import Resources
 
 _NEEDED: Final = ("memory", "pids")
 _OPTIONAL: Final = ("cpu", "cpuacct")
