@@ -16,7 +16,7 @@ import termios
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, cast
 
-from envs.sandbox.inside.lockdown import set_limits
+from envs.sandbox.inside.lockdown import limit_cpu, set_limits
 from envs.sandbox.inside.warm_python import find_snippet, run_snippet
 
 if TYPE_CHECKING:
@@ -27,12 +27,17 @@ _CHUNK = 1 << 16
 _MOST_ENTRIES = 100_000
 
 
-def run_job(fields: dict[str, object], rules: "Rules") -> int:
-    """Do what a request asks; return the exit code."""
-    set_limits(rules.limits, cast("int", fields["cpu_seconds"]))
+def become_user(rules: "Rules") -> None:
+    """Take on the limits and the rights of the box's user, for good."""
+    set_limits(rules.limits)
     rules.give_up_rights()
     with open("/proc/self/oom_score_adj", "r+b", buffering=0) as score:
         score.write(b"1000")  # to be killed before the server of the box, which reports the end
+
+
+def run_job(fields: dict[str, object], rules: "Rules") -> int:
+    """Do what a request asks, as the box's user; return the exit code."""
+    limit_cpu(cast("int", fields["cpu_seconds"]))
     if fields["job"] == "exec":
         return _execute(fields, rules)
     os.chdir(rules.workdir)
@@ -51,7 +56,7 @@ def _execute(fields: dict[str, object], rules: "Rules") -> int:
         os.chdir(os.path.join(rules.workdir, cast("str", fields["cwd"])))
         if fields.get("pty"):
             _take_terminal()
-        if (snippet := find_snippet(argv)) is not None:
+        if (snippet := find_snippet(argv, variables)) is not None:
             return run_snippet(snippet, variables)
         for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and so would what it becomes
             signal.signal(number, signal.SIG_DFL)
@@ -145,6 +150,7 @@ def _add(archive: tarfile.TarFile, path: str) -> None:
 
 def _unpack(_: dict[str, object]) -> None:
     with os.fdopen(os.dup(0), "rb") as source, tarfile.open(fileobj=source, mode="r|") as archive:
+        archive.extraction_filter = getattr(tarfile, "fully_trusted_filter", None)  # the box is what contains it
         for member in archive:
             member.uid, member.gid = os.getuid(), os.getgid()
             archive.extract(member, ".", numeric_owner=True)

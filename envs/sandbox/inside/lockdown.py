@@ -60,7 +60,7 @@ def _restrict_by_landlock(writable: list[str]) -> bool:
     return True
 
 
-def set_limits(limits: Limits, cpu_seconds: int) -> None:
+def set_limits(limits: Limits) -> None:
     """Limit this process and its children."""
     values = {
         resource.RLIMIT_NOFILE: limits.open_files,
@@ -78,7 +78,11 @@ def set_limits(limits: Limits, cpu_seconds: int) -> None:
     for number, value in values.items():
         lowest = min(value, *(one for one in resource.getrlimit(number) if one != resource.RLIM_INFINITY), value)
         resource.setrlimit(number, (lowest, lowest))
-    resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds + 1))
+
+
+def limit_cpu(seconds: int) -> None:
+    """Limit the CPU time of this process, and of each of its children: SIGXCPU, and SIGKILL a second later."""
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
 
 
 def give_up_rights(user: int) -> None:

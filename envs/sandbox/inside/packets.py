@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, cast
 
 LONGEST_PACKET = 1 << 16
+_LONGEST_INLINE = 4096
+"""Larger ones travel as files, so that a busy receiver can have dozens of requests waiting in its socket."""
 _MOST_DESCRIPTORS = 8
 _IN_A_FILE = b"@"
 
@@ -27,7 +29,7 @@ def send_packet(end: socket.socket, fields: Mapping[str, object], descriptors: S
     Raises: OSError: the other end is closed, or has not read for a long time.
     """
     body = json.dumps(fields).encode()
-    if len(body) <= LONGEST_PACKET:
+    if len(body) <= _LONGEST_INLINE:
         socket.send_fds(end, [body], list(descriptors))
         return
     file = os.memfd_create("packet", os.MFD_CLOEXEC)

@@ -9,6 +9,9 @@ The worker sends requests as packets, with the descriptors of the child's stdin,
 and gets one answer for each job, when its child has ended: ``{"id": 1, "status": …, "oom": false, "cpu_seconds": …,
 "peak_memory_kb": …}``, where ``status`` is what ``waitpid`` reports. When the last running child has ended, all other
 processes of the box are killed before the answer leaves, so that nothing writes into its pipes any more.
+
+A spare child waits for the first command, which most boxes run alone: it then costs no fork. Later commands get no spare,
+because an earlier one could have changed it.
 """
 
 import os
@@ -19,9 +22,9 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import NamedTuple, NoReturn, cast
+from typing import NamedTuple, cast
 
-from envs.sandbox.inside.jobs import run_job
+from envs.sandbox.inside.jobs import become_user, run_job
 from envs.sandbox.inside.lockdown import Limits
 from envs.sandbox.inside.packets import Packet, receive_packet, send_packet
 
@@ -62,6 +65,10 @@ class Server:
         self._rules = rules
         self._jobs: dict[int, _Job] = {}
         """By process id."""
+        self._is_clean = True
+        """No command has run, so that none has left anything."""
+        self._spare: int | None = None
+        self._spare_end: socket.socket | None = None
         self._base_bytes = _resident_bytes(os.getpid())
         self._exits, self._exits_writer = os.pipe()
         os.set_blocking(self._exits, False)
@@ -71,6 +78,7 @@ class Server:
         """Serve until the connection closes; the children end with this process's caller."""
         signal.signal(signal.SIGCHLD, _ring)
         signal.set_wakeup_fd(self._exits_writer, warn_on_full_buffer=False)
+        self._fork_spare()
         poll = select.poll()
         poll.register(self._end, select.POLLIN)
         poll.register(self._exits, select.POLLIN)
@@ -102,26 +110,29 @@ class Server:
 
     def _start(self, fields: dict[str, object], descriptors: list[int]) -> None:
         number = cast("int", fields["id"])
+        is_command = fields["job"] == "exec"
         try:
-            pid = os.fork()
+            pid = self._use_spare(fields, descriptors) if is_command else None
+            pid = pid or self._fork(lambda: _run(fields, descriptors, self._rules))
         except OSError as error:
             send_packet(self._end, {"id": number, "error": error.errno})
             return
-        if pid == 0:
-            self._become_child(fields, descriptors)
+        self._is_clean = self._is_clean and not is_command
         self._jobs[pid] = _Job(number, [])
 
-    def _become_child(self, fields: dict[str, object], descriptors: list[int]) -> NoReturn:
+    def _fork(self, run: Callable[[], int]) -> int:
+        """Fork a child that runs a function as the box's user, and exits with what it returns; return its id."""
+        if (pid := os.fork()) != 0:
+            return pid
         code = 125
         try:
             signal.set_wakeup_fd(-1)
             for number in _DEFAULT:
                 signal.signal(number, signal.SIG_DFL)
             os.setsid()
-            for number in (0, 1, 2):
-                os.dup2(descriptors[min(number, len(descriptors) - 1)], number)
-            os.closerange(3, os.sysconf("SC_OPEN_MAX"))
-            code = run_job(fields, self._rules)
+            self._end.close()
+            become_user(self._rules)
+            code = run()
         except BaseException as error:  # noqa: BLE001  # the end of a forked process, whatever it was
             with suppress(Exception):
                 sys.stderr.write(f"sandbox: {error}\n")
@@ -129,6 +140,31 @@ class Server:
             with suppress(Exception):
                 sys.stderr.flush()
             os._exit(code)
+
+    def _fork_spare(self) -> None:
+        """Fork the child that waits for the first command."""
+        self._spare_end, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
+        ours = self._spare_end
+
+        def wait() -> int:
+            ours.close()
+            packet = receive_packet(theirs)
+            return _run(packet.fields, packet.descriptors, self._rules) if packet else 0
+
+        self._spare = self._fork(wait)
+        theirs.close()
+
+    def _use_spare(self, fields: dict[str, object], descriptors: list[int]) -> int | None:
+        """Hand a command to the spare child; None: there is none."""
+        pid, end, self._spare, self._spare_end = self._spare, self._spare_end, None, None
+        if pid is None or end is None:
+            return None
+        with end:
+            try:
+                send_packet(end, fields, descriptors)
+            except OSError:  # it was killed
+                return None
+        return pid
 
     def _reap(self) -> None:
         with suppress(BlockingIOError):
@@ -141,7 +177,7 @@ class Server:
                 if (job := self._jobs.pop(pid, None)) is None:
                     continue
                 cpu_seconds = usage.ru_utime + usage.ru_stime
-                if not self._jobs:
+                if not self._jobs and not self._is_clean:
                     cpu_seconds += self._kill_leftovers()
                 answer = {"id": job.number, "status": status, "oom": bool(job.killed_for_memory)}
                 send_packet(self._end, {**answer, "cpu_seconds": cpu_seconds, "peak_memory_kb": usage.ru_maxrss})
@@ -169,6 +205,14 @@ class Server:
                 job.killed_for_memory.append(used)
                 _kill_group(pid)
             self._rules.kill_others()
+
+
+def _run(fields: dict[str, object], descriptors: list[int], rules: Rules) -> int:
+    """Run a job on its own descriptors, and no other."""
+    for number in (0, 1, 2):
+        os.dup2(descriptors[number], number)
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+    return run_job(fields, rules)
 
 
 def _ring(_signal: int, _frame: object) -> None:

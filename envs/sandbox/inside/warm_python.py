@@ -5,14 +5,15 @@ the program itself.
 """
 
 import atexit
+import io
 import os
 import signal
 import sys
 import threading
 import types
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
-_PROGRAMS = {"python3", "python", "/usr/bin/python3"}
+_PROGRAMS = {"python3", "python", sys.executable}
 _INTERRUPTED = 256
 """No exit code: the program ends by SIGINT."""
 _PLAIN_OPTIONS = {"-I", "-S", "-s", "-E", "-B"}
@@ -29,9 +30,10 @@ class Snippet(NamedTuple):
     """The current directory, or that of the file, is not searched for modules."""
 
 
-def find_snippet(argv: list[str]) -> Snippet | None:
-    """Return what a command line runs; None: start the program."""
-    if argv[0] not in _PROGRAMS:
+def find_snippet(argv: list[str], variables: dict[str, str]) -> Snippet | None:
+    """Return what a command line runs; None: start the program, which may be another Python, or be told to differ."""
+    is_other = variables.get("PATH") != os.environ.get("PATH") or any(name.startswith("PYTHON") for name in variables)
+    if argv[0] not in _PROGRAMS or is_other:
         return None
     at, is_isolated = 1, False
     while at < len(argv) and argv[at] in _PLAIN_OPTIONS:
@@ -50,6 +52,8 @@ def run_snippet(snippet: Snippet, variables: dict[str, str]) -> int:
     os.environ.clear()
     os.environ.update(variables)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    if os.isatty(1):
+        cast("io.TextIOWrapper", sys.stdout).reconfigure(line_buffering=True)
     for name in [name for name in sys.modules if name.partition(".")[0] == "envs"]:
         del sys.modules[name]  # a snippet may have its own package of this name
     main = types.ModuleType("__main__")

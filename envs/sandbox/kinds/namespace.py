@@ -24,11 +24,12 @@ from envs.sandbox.served import (
     check_ready,
     launch_program,
     make_cgroup_tree,
+    remove_cgroup,
 )
 
 _START_SECONDS: Final = 10.0
-_PYTHONS: Final = ("/usr/bin/python3", "/usr/local/bin/python3")
-"""Interpreters that boxes can see, and that no user but root can change."""
+_PYTHONS: Final = ("/usr/local/bin/python3", "/usr/bin/python3")
+"""Interpreters that boxes can see, in the order in which commands find them."""
 _FIRST_USER: Final = 0x70000000
 """First of the 65,536 users that boxes have when the worker is root: beyond what machines give to people."""
 _MOST_SLOTS: Final = 32000
@@ -42,6 +43,10 @@ _REMEDIES: Final = {
     "mount": "run the worker where mounts are allowed: outside a container, or with"
     " --security-opt systempaths=unconfined --security-opt apparmor=unconfined",
 }
+
+
+class _ZygoteLostError(SandboxError):
+    """The zygote has ended; another one can be started."""
 
 
 class NamespaceKind:
@@ -79,14 +84,19 @@ class NamespaceKind:
     async def start(self, spec: SandboxSpec, *, owner: str) -> Sandbox:
         """Make a box."""
         _check(spec)
-        zygote = await self._running_zygote()
+        try:
+            return await self._start(await self._running_zygote(), spec, owner)
+        except _ZygoteLostError:  # for example killed since its last box
+            return await self._start(await self._running_zygote(), spec, owner)
+
+    async def _start(self, zygote: "_Zygote", spec: SandboxSpec, owner: str) -> Sandbox:
         try:
             async with asyncio.timeout(_START_SECONDS):
-                return await self._start(zygote, spec, owner)
+                return await self._make_box(zygote, spec, owner)
         except OSError as error:  # a time-out too
             raise SandboxError(f"sandbox: no box could be made, {error or 'it takes too long'}; try again") from error
 
-    async def _start(self, zygote: "_Zygote", spec: SandboxSpec, owner: str) -> Sandbox:
+    async def _make_box(self, zygote: "_Zygote", spec: SandboxSpec, owner: str) -> Sandbox:
         box_id = new_id()
         async with AsyncExitStack() as undo:
             cgroup = zygote.add_cgroup(box_id, spec)
@@ -113,8 +123,7 @@ class NamespaceKind:
 
     async def close(self) -> None:
         """End all boxes and the zygote."""
-        for box in list(self._open):
-            await box.close()
+        await asyncio.gather(*(box.close() for box in list(self._open)))
         if self._zygote is not None:
             await self._zygote.stop()
             self._zygote = None
@@ -163,7 +172,7 @@ class _Zygote:
         """Have the first process of a box forked; return its id and descriptor."""
         async with self._lock:
             if self._is_broken:
-                raise SandboxError("sandbox: the zygote is gone; try again")
+                raise _ZygoteLostError("sandbox: its zygote has ended; try again")
             try:
                 async with asyncio.timeout(_START_SECONDS):
                     send_packet(self._program.end, {"spawn": config}, [box_end.fileno()])
@@ -225,7 +234,7 @@ async def _receive(end: socket.socket) -> tuple[dict[str, object], list[int]]:
     except OSError:
         packet = None
     if packet is None:
-        raise SandboxError("sandbox: its zygote has ended; it needs Python 3.10 or newer, and memory")
+        raise _ZygoteLostError("sandbox: its zygote has ended; it needs Python 3.10 or newer, and memory")
     return packet.fields, packet.descriptors
 
 
@@ -250,7 +259,7 @@ class _Life:
             loop.remove_reader(self._pidfd)
             os.close(self._pidfd)
         if self._cgroup is not None:
-            self._cgroup.remove()
+            await remove_cgroup(self._cgroup)
         self.on_end()
 
     def usage(self) -> CgroupUsage:

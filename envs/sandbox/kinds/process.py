@@ -10,7 +10,7 @@ from typing import Final
 
 from agent_layer.errors import SandboxError, UnsupportedSandboxError
 from agent_layer.schema import new_id
-from envs.sandbox import Isolation, Sandbox, SandboxSpec, Support, box_variables, check_spec
+from envs.sandbox import PATH, Isolation, Sandbox, SandboxSpec, Support, box_variables, check_spec
 from envs.sandbox.served import BoxConnection, CgroupUsage, Program, ServedSandbox, check_ready, launch_program
 
 _START_SECONDS: Final = 10.0
@@ -54,7 +54,7 @@ class ProcessKind:
             undo.callback(shutil.rmtree, home, ignore_errors=True)
             for name in ("work", "tmp"):
                 (home / name).mkdir()
-            life = _Life(await launch_program("server", sys.executable, _config(spec, home)))
+            life = _Life(await launch_program("server", _find_python(), _config(spec, home)))
             undo.push_async_callback(life.end)
             connection = BoxConnection(life.program.end)
             undo.callback(connection.close)
@@ -72,8 +72,7 @@ class ProcessKind:
 
     async def close(self) -> None:
         """End all boxes."""
-        for box in list(self._open):
-            await box.close()
+        await asyncio.gather(*(box.close() for box in list(self._open)))
 
 
 class _Life:
@@ -91,6 +90,11 @@ class _Life:
     def usage(self) -> CgroupUsage:
         """Return nothing: there is no cgroup."""
         return CgroupUsage()
+
+
+def _find_python() -> str:
+    """Return the Python that commands in the box find too."""
+    return shutil.which("python3", path=PATH) or sys.executable
 
 
 def _config(spec: SandboxSpec, home: Path) -> dict[str, object]:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from envs.sandbox.served.cgroups import CgroupTree as CgroupTree
     from envs.sandbox.served.cgroups import CgroupUsage as CgroupUsage
     from envs.sandbox.served.cgroups import make_cgroup_tree as make_cgroup_tree
+    from envs.sandbox.served.cgroups import remove_cgroup as remove_cgroup
     from envs.sandbox.served.connection import BoxConnection as BoxConnection
     from envs.sandbox.served.connection import check_ready as check_ready
     from envs.sandbox.served.launch import Program as Program
@@ -28,6 +29,7 @@ else:
                 "CgroupTree",
                 "CgroupUsage",
                 "make_cgroup_tree",
+                "remove_cgroup",
             ),
             "envs.sandbox.served.connection": (
                 "BoxConnection",

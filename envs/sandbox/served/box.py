@@ -24,6 +24,8 @@ from envs.sandbox.served.live import KILL_SECONDS, LONGEST_CPU_SECONDS, LiveProc
 from envs.sandbox.served.outcome import Outcome, make_result
 from envs.sandbox.served.pipes import InputFeeder, OutputCollector
 
+_MOST_JOBS = 32
+"""Jobs of one box at the same time; further ones wait."""
 _FILE_SECONDS = 30.0
 _ALIVE_SECONDS = 1.0
 _LONGEST_LIST = 16 << 20
@@ -53,6 +55,7 @@ class ServedSandbox:
         self.owner = owner
         self._connection = connection
         self._life = life
+        self._jobs = asyncio.Semaphore(_MOST_JOBS)
         self._ending: asyncio.Task[None] | None = None
         self.start_sibling: Callable[[SandboxSpec, str], Awaitable[Sandbox]] | None = None
         """Makes another box, for ``fork``."""
@@ -152,6 +155,10 @@ class ServedSandbox:
         return outcome.stdout
 
     async def _run(self, job: Mapping[str, object], stdin: bytes, seconds: float, max_output: int) -> Outcome:
+        async with self._jobs:
+            return await self._run_now(job, stdin, seconds, max_output)
+
+    async def _run_now(self, job: Mapping[str, object], stdin: bytes, seconds: float, max_output: int) -> Outcome:
         began, cut = time.monotonic(), None
         with ExitStack() as ends:
             collector = OutputCollector(max_output)

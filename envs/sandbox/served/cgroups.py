@@ -3,6 +3,7 @@
 A worker's boxes have cgroups below its own, in one folder per version 2 tree or version 1 controller.
 """
 
+import asyncio
 import os
 import time
 from collections.abc import Iterator, Mapping
@@ -21,7 +22,8 @@ _PERIOD_US: Final = 100_000
 _OWN_PROCESSES: Final = 3
 """Of the box itself, beside what the spec allows."""
 _PREFIX: Final = "agent-layer-"
-_LONGEST_REMOVAL_SECONDS: Final = 2.0
+_LONGEST_REMOVAL_SECONDS: Final = 5.0
+_POLL_SECONDS: Final = 0.002
 
 
 class CgroupUsage(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,15 +82,12 @@ class Cgroup:
             peak_memory_mb=None if peak is None else peak / (1 << 20),
         )
 
-    def remove(self) -> None:
-        """Remove it, once its processes have ended."""
-        deadline = time.monotonic() + _LONGEST_REMOVAL_SECONDS
+    def remove(self) -> bool:
+        """Remove it; return whether nothing is left: the kernel refuses while it still accounts for a process."""
         for directory in self.directories:
-            while directory.exists() and time.monotonic() < deadline:
-                try:
-                    directory.rmdir()
-                except OSError:  # the kernel still accounts for the last process
-                    time.sleep(0.001)
+            with suppress(OSError):
+                directory.rmdir()
+        return not any(directory.exists() for directory in self.directories)
 
     @property
     def _is_version_2(self) -> bool:
@@ -113,6 +112,13 @@ class Cgroup:
         with suppress(OSError, KeyError):
             return (self._folders[controller] / name).read_text()
         return ""
+
+
+async def remove_cgroup(cgroup: Cgroup) -> None:
+    """Remove a cgroup as soon as the kernel lets go of its last process, which has ended."""
+    deadline = time.monotonic() + _LONGEST_REMOVAL_SECONDS
+    while not cgroup.remove() and time.monotonic() < deadline:  # noqa: ASYNC110  # the kernel gives no notice
+        await asyncio.sleep(_POLL_SECONDS)
 
 
 class CgroupTree:
