@@ -10,8 +10,8 @@ and gets one answer for each job, when its child has ended: ``{"id": 1, "status"
 "peak_memory_kb": …}``, where ``status`` is what ``waitpid`` reports. When the last running child has ended, all other
 processes of the box are killed before the answer leaves, so that nothing writes into its pipes any more.
 
-A spare child waits for the first command, which most boxes run alone: it then costs no fork. Later commands get no spare,
-because an earlier one could have changed it.
+A spare child waits for the first command, which most boxes run alone: it then costs no fork. Later commands get no
+spare, because an earlier one could have changed it.
 """
 
 import os
