@@ -8,7 +8,7 @@ import asyncio
 import os
 import time
 from collections import OrderedDict, deque
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import msgspec
@@ -95,6 +95,8 @@ class SandboxPool:
         self._room = asyncio.Semaphore(options.max_running)
         self._start_gate = asyncio.Semaphore(options.max_starts)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._choices: dict[str, asyncio.Task[None]] = {}
+        """Choices of a kind that are under way, by hash of the spec."""
         self._is_closing = False
         self._hits = self._misses = self._dead = self._failed = self._num_waiting = 0
         self._start_seconds: deque[float] = deque(maxlen=_RECENT)
@@ -205,7 +207,12 @@ class SandboxPool:
     async def _next_box(self, shelf: _Shelf) -> Sandbox:
         while shelf.ready:
             box = shelf.ready.popleft()
-            if await box.is_alive():
+            try:
+                is_alive = await box.is_alive()
+            except asyncio.CancelledError:
+                shelf.ready.appendleft(box)
+                raise
+            if is_alive:
                 self._hits += 1
                 return box
             self._dead += 1
@@ -229,19 +236,37 @@ class SandboxPool:
         return lent
 
     async def _shelf_of(self, spec: SandboxSpec) -> _Shelf:
+        """Return the shelf of a spec. Its kind is chosen once, whatever becomes of the take that needed it."""
         key = spec.hash()
         if key not in self._shelves:
-            kind = await choose_kind(spec, self._kinds)
-            self._shelves.setdefault(key, _Shelf(spec, kind))
+            if key not in self._choices:
+                self._choices[key] = self._run(self._choose(key, spec))
+            await asyncio.shield(self._choices[key])
         return self._shelves[key]
+
+    async def _choose(self, key: str, spec: SandboxSpec) -> None:
+        try:
+            self._shelves[key] = _Shelf(spec, await choose_kind(spec, self._kinds))
+        finally:
+            del self._choices[key]
+
+    def _run(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
+        """Run work that belongs to the pool."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._forget)
+        return task
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # who waits for it gets it too
 
     def _fill(self, shelf: _Shelf) -> None:
         """Start the boxes that are missing."""
         while shelf.num_missing > 0 and not self._is_closing:
             shelf.num_starting += 1
-            task = asyncio.create_task(self._start(shelf))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._run(self._start(shelf))
 
     async def _start(self, shelf: _Shelf) -> None:
         box = error = None
@@ -280,9 +305,7 @@ class SandboxPool:
                 self._discard(shelf)
 
     def _discard(self, shelf: _Shelf) -> None:
-        task = asyncio.create_task(shelf.ready.popleft().close())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._run(shelf.ready.popleft().close())
 
 
 class PooledSandbox:

@@ -57,3 +57,10 @@ def receive_packet(end: socket.socket) -> Packet | None:
     if not isinstance(fields, dict):
         raise ValueError(f"expected a JSON object, found {type(fields).__name__}")  # noqa: TRY004  # like broken JSON
     return Packet(cast("dict[str, object]", fields), descriptors)
+
+
+def describe_error(error: Exception) -> str:
+    """Return what failed and why, without the number of the error."""
+    if not isinstance(error, OSError) or error.strerror is None:
+        return str(error)
+    return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"

@@ -74,11 +74,16 @@ class Server:
         os.set_blocking(self._exits, False)
         os.set_blocking(self._exits_writer, False)
 
-    def serve(self) -> None:
-        """Serve until the connection closes; the children end with this process's caller."""
+    def serve(self, missing: list[str]) -> None:
+        """Report that the box is up, and serve until the connection closes; the children end with the caller.
+
+        Args:
+            missing: what the kernel has no means for.
+        """
         signal.signal(signal.SIGCHLD, _ring)
         signal.set_wakeup_fd(self._exits_writer, warn_on_full_buffer=False)
         self._fork_spare()
+        send_packet(self._end, {"ready": missing})
         poll = select.poll()
         poll.register(self._end, select.POLLIN)
         poll.register(self._exits, select.POLLIN)

@@ -18,7 +18,7 @@ from typing import cast
 from envs.sandbox.inside import kernel
 from envs.sandbox.inside.keeper import keep, kill_descendants, list_descendants
 from envs.sandbox.inside.lockdown import Limits
-from envs.sandbox.inside.packets import send_packet
+from envs.sandbox.inside.packets import describe_error, send_packet
 from envs.sandbox.inside.server import Rules, Server
 from envs.sandbox.inside.zygote import serve_zygote
 
@@ -122,7 +122,7 @@ def _reporting(end: socket.socket, serve: Callable[[], None]) -> Callable[[], No
         try:
             serve()
         except OSError as error:
-            send_packet(end, {"error": str(error)})
+            send_packet(end, {"error": describe_error(error)})
 
     return run
 
@@ -141,5 +141,4 @@ def _serve_alone(end: socket.socket, config: dict[str, object]) -> None:
         kill_others=kill_descendants,
         list_processes=lambda: list_descendants(os.getpid()),
     )
-    send_packet(end, {"ready": []})
-    Server(end, rules).serve()
+    Server(end, rules).serve([])

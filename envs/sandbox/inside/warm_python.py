@@ -31,7 +31,7 @@ class Snippet(NamedTuple):
 
 
 def find_snippet(argv: list[str], variables: dict[str, str]) -> Snippet | None:
-    """Return what a command line runs; None: start the program, which may be another Python, or be told to differ."""
+    """Return what a command line runs; None: start the program, which may be or behave as another Python."""
     is_other = variables.get("PATH") != os.environ.get("PATH") or any(name.startswith("PYTHON") for name in variables)
     if argv[0] not in _PROGRAMS or is_other:
         return None

@@ -21,7 +21,7 @@ from typing import NoReturn, cast
 
 from envs.sandbox.inside import kernel
 from envs.sandbox.inside.lockdown import Limits, give_up_rights, seal_server
-from envs.sandbox.inside.packets import Packet, receive_packet, send_packet
+from envs.sandbox.inside.packets import Packet, describe_error, receive_packet, send_packet
 from envs.sandbox.inside.server import Rules, Server
 from envs.sandbox.inside.skeleton import WRITABLE, build_skeleton, enter_box
 
@@ -55,7 +55,7 @@ def serve_zygote(end: socket.socket, top: str, hidden: list[str]) -> None:
         try:
             pid, pidfd = _spawn(end, packet)
         except (OSError, ValueError, KeyError) as error:
-            send_packet(end, {"error": str(error)})
+            send_packet(end, {"error": describe_error(error)})
         else:
             send_packet(end, {"pid": pid}, [pidfd])
             os.close(pidfd)
@@ -105,12 +105,11 @@ def _become_box(zygote_end: socket.socket, box_end: int, mapped: int, config: di
             if os.read(mapped, 1) and receive_packet(end) is not None:
                 rules = _set_up(config)
                 missing = seal_server([WRITABLE, cast("str", config["workdir"]), "/tmp", "/dev/shm"])
-                send_packet(end, {"ready": missing})
-                Server(end, rules).serve()
+                Server(end, rules).serve(missing)
                 code = 0
         except OSError as error:
             with suppress(OSError):
-                send_packet(end, {"error": str(error)})
+                send_packet(end, {"error": describe_error(error)})
     finally:
         os._exit(code)  # the kernel kills all other processes of the box
 

@@ -6,6 +6,7 @@ import signal
 import socket
 from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
+from functools import cache
 from itertools import count
 from pathlib import Path
 from typing import Final
@@ -31,13 +32,14 @@ _START_SECONDS: Final = 10.0
 _PYTHONS: Final = ("/usr/local/bin/python3", "/usr/bin/python3")
 """Interpreters that boxes can see, in the order in which commands find them."""
 _FIRST_USER: Final = 0x70000000
-"""First of the 65,536 users that boxes have when the worker is root: beyond what machines give to people."""
-_MOST_SLOTS: Final = 32000
+"""First of the users that boxes have when the worker is root: beyond what machines give to people."""
+_NUM_USERS: Final = 65536
+_MOST_SLOTS: Final = _NUM_USERS // 2 - 1
 _USER: Final = 1000
 """Number inside the box."""
 _OWN_PACKAGES: Final = ("agent_layer", "envs", "tracer", "trainer_adapter")
 _TAKEN: Final = ("bin", "dev", "etc", "lib", "lib32", "lib64", "libx32", "old", "proc", "run", "sbin", "tmp", "usr")
-_REMEDIES: Final = {
+_REMEDIES: Final = {  # by how the error of the system call begins
     "unshare": "allow user namespaces (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone or"
     " kernel.apparmor_restrict_unprivileged_userns), or run the container with --security-opt seccomp=unconfined",
     "mount": "run the worker where mounts are allowed: outside a container, or with"
@@ -62,6 +64,7 @@ class NamespaceKind:
     )
 
     def __init__(self) -> None:
+        self._probing = asyncio.Lock()
         self._lock = asyncio.Lock()
         self._zygote: _Zygote | None = None
         self._support: Support | None = None
@@ -70,16 +73,18 @@ class NamespaceKind:
 
     async def probe(self) -> Support:
         """Start a box and end it."""
-        if self._support is None:
-            try:
-                box = await self.start(SandboxSpec(), owner="probe")
-            except (SandboxError, BadInputError) as error:
-                self._support = Support(works=False, reason=str(error).removeprefix("sandbox: "))
-            else:
-                await box.close()
-                zygote = self._zygote
-                self._support = Support(works=True, reason=zygote.describe() if zygote else "")
+        async with self._probing:
+            if self._support is None:
+                self._support = await self._try_one()
         return self._support
+
+    async def _try_one(self) -> Support:
+        try:
+            box = await self.start(SandboxSpec(), owner="probe")
+        except SandboxError as error:
+            return Support(works=False, reason=str(error).removeprefix("sandbox: "))
+        await box.close()
+        return Support(works=True, reason=self._zygote.describe() if self._zygote else "")
 
     async def start(self, spec: SandboxSpec, *, owner: str) -> Sandbox:
         """Make a box."""
@@ -105,7 +110,7 @@ class NamespaceKind:
             ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
             undo.callback(ours.close)
             with theirs:
-                slot = next(self._slots) % _MOST_SLOTS
+                slot = 1 + next(self._slots) % _MOST_SLOTS
                 pid, pidfd = await zygote.spawn(_box_config(spec, slot, has_cgroup=cgroup is not None), theirs)
             life = _Life(pidfd, cgroup)
             undo.push_async_callback(life.end)
@@ -160,7 +165,7 @@ class _Zygote:
             if isinstance(self._tree, CgroupTree)
             else f"memory by a watch and process limits, no cgroup ({self._tree})"
         )
-        users = "users of their own" if os.geteuid() == 0 else f"the user {os.geteuid()} alone, unprivileged"
+        users = "users of their own" if _has_own_users() else f"the user {os.geteuid()} alone"
         lacking = f"; this kernel lacks {', '.join(self.missing)}" if self.missing else ""
         return f"{users}, {limits}, seccomp{'' if self.missing else ', landlock'}{lacking}"
 
@@ -200,7 +205,7 @@ async def _start_zygote() -> _Zygote:
         raise SandboxError(f"sandbox: expected Python at {' or '.join(_PYTHONS)}, which boxes can see; install python3")
     tree = make_cgroup_tree()
     config: dict[str, object] = {
-        "outside_user": _FIRST_USER if os.geteuid() == 0 else None,
+        "outside_user": _FIRST_USER if _has_own_users() else None,
         "hidden": _own_folders(),
         "left": [str(one) for one in tree.directories] if isinstance(tree, CgroupTree) else [],
     }
@@ -280,25 +285,34 @@ def _check(spec: SandboxSpec) -> None:
 
 
 def _box_config(spec: SandboxSpec, slot: int, *, has_cgroup: bool) -> dict[str, object]:
-    is_root = os.geteuid() == 0
+    has_own_users = _has_own_users()
     resources = spec.resources
     memory_bytes = resources.memory_mb << 20
     return {
         # numbers inside, and in the zygote's own namespace
-        "users": [[0, 2 * slot], [_USER, 2 * slot + 1]] if is_root else [[_USER, 0]],
+        "users": [[0, 2 * slot], [_USER, 2 * slot + 1]] if has_own_users else [[_USER, 0]],
         "user": _USER,
         "workdir": spec.workdir,
         "disk_mb": resources.disk_mb,
         "files": resources.files,
         "variables": box_variables(spec, home=spec.workdir, tmp="/tmp"),
         "limits": {
-            "processes": resources.processes + (0 if is_root else 1),  # the server of the box has the same user
+            "processes": resources.processes + (0 if has_own_users else 1),  # the server of the box has the same user
             "open_files": resources.open_files,
             "file_bytes": resources.disk_mb << 20,
             "memory_bytes": None if has_cgroup else memory_bytes,
         },
         "watched_bytes": None if has_cgroup else memory_bytes,
     }
+
+
+@cache
+def _has_own_users() -> bool:
+    """Whether boxes can have users that nothing else has: the worker is root, and not of a namespace without them."""
+    ranges = [line.split() for line in Path("/proc/self/uid_map").read_text().splitlines()]
+    last = _FIRST_USER + _NUM_USERS
+    has_range = any(int(first) <= _FIRST_USER and last <= int(first) + int(number) for first, _, number in ranges)
+    return os.geteuid() == 0 and has_range
 
 
 def _own_folders() -> list[str]:

@@ -30,17 +30,22 @@ class ProcessKind:
     def __init__(self) -> None:
         self._open: set[ServedSandbox] = set()
         self._support: Support | None = None
+        self._probing = asyncio.Lock()
 
     async def probe(self) -> Support:
         """Start a box and end it."""
-        if self._support is None:
-            try:
-                await (await self.start(SandboxSpec(isolation="process"), owner="probe")).close()
-            except SandboxError as error:
-                self._support = Support(works=False, reason=str(error).removeprefix("sandbox: "))
-            else:
-                self._support = Support(works=True, reason="process limits only; trusted code only")
+        async with self._probing:
+            if self._support is None:
+                self._support = await self._try_one()
         return self._support
+
+    async def _try_one(self) -> Support:
+        try:
+            box = await self.start(SandboxSpec(), owner="probe")
+        except SandboxError as error:
+            return Support(works=False, reason=str(error).removeprefix("sandbox: "))
+        await box.close()
+        return Support(works=True, reason="process limits only; trusted code only")
 
     async def start(self, spec: SandboxSpec, *, owner: str) -> Sandbox:
         """Make a box."""

@@ -56,8 +56,10 @@ async def launch_program(role: Literal["zygote", "server"], python: str, config:
         python: an interpreter that boxes may see.
         config: as ``envs.sandbox.inside.start`` describes it.
     """
-    ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
     with ExitStack() as stack:
+        ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
+        keep_ours = stack.enter_context(ExitStack())
+        keep_ours.callback(ours.close)
         stack.callback(theirs.close)
         archive = os.memfd_create("agent-layer-boxes", 0)
         stack.callback(os.close, archive)
@@ -72,7 +74,7 @@ async def launch_program(role: Literal["zygote", "server"], python: str, config:
                 start_new_session=True,
             )
         except OSError as error:
-            ours.close()
             raise SandboxError(f"sandbox: {python} does not start, {error}; look at the machine's limits") from error
+        keep_ours.pop_all()
     ours.setblocking(False)  # noqa: FBT003  # its only argument
     return Program(process, ours)

@@ -67,12 +67,12 @@ async def test_replies_that_no_request_waits_for_are_ignored(ends):
 async def test_descriptors_that_a_box_sends_are_not_received(ends):
     connection, theirs = ends
     _, reply = connection.request({"job": "exec"}, [])
-    before = len(list(Path("/proc/self/fd").iterdir()))
+    before = _count_descriptors()
 
     socket.send_fds(theirs, [b'{"id": 1, "status": 0}'], [0, 1, 2])
 
     await reply
-    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    assert _count_descriptors() == before
 
 
 async def test_a_request_after_the_end_fails_at_once(ends):
@@ -85,3 +85,7 @@ async def test_a_request_after_the_end_fails_at_once(ends):
     _, second = connection.request({"job": "exec"}, [])
     with pytest.raises(SandboxError, match="take another"):
         await second
+
+
+def _count_descriptors():
+    return len(list(Path("/proc/self/fd").iterdir()))
