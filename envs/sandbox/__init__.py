@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from envs.sandbox.sandbox import SandboxKind as SandboxKind
     from envs.sandbox.sandbox import Snapshot as Snapshot
     from envs.sandbox.sandbox import Support as Support
+    from envs.sandbox.spec import ADDRESS_SPACE as ADDRESS_SPACE
     from envs.sandbox.spec import PATH as PATH
     from envs.sandbox.spec import Isolation as Isolation
     from envs.sandbox.spec import Resources as Resources
@@ -53,6 +54,7 @@ else:
                 "Support",
             ),
             "envs.sandbox.spec": (
+                "ADDRESS_SPACE",
                 "PATH",
                 "Isolation",
                 "Resources",

@@ -9,7 +9,7 @@ import os
 import time
 from collections import OrderedDict, deque
 from collections.abc import AsyncGenerator, Coroutine, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 
 import msgspec
 
@@ -32,6 +32,8 @@ TAKE_SECONDS = 60.0
 _RECENT = 512
 """Starts and takes whose durations ``stats`` reports."""
 _UNOWNED = "pool"
+_REFILL_SECONDS = 0.02
+"""Between a take and the start of the box that replaces it: most snippets have ended by then."""
 
 
 class PoolOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,9 +80,25 @@ class _Shelf:
         self.target = 0
         """Ready boxes to keep."""
 
+        self._is_wanted = asyncio.Event()
+
     @property
     def num_missing(self) -> int:
         return len(self.waiting) + self.target - len(self.ready) - self.num_starting
+
+    def add_waiter(self) -> asyncio.Future[Sandbox]:
+        """Return the box that a take waits for."""
+        waiter: asyncio.Future[Sandbox] = asyncio.get_running_loop().create_future()
+        self.waiting.append(waiter)
+        self._is_wanted.set()
+        return waiter
+
+    async def wait_for_quiet(self) -> None:
+        """Let the box that was just taken run first, unless a take waits for the next one already."""
+        if not self.waiting:
+            self._is_wanted.clear()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._is_wanted.wait(), _REFILL_SECONDS)
 
 
 class SandboxPool:
@@ -218,10 +236,9 @@ class SandboxPool:
             self._dead += 1
             await box.close()
         self._misses += 1
-        waiter: asyncio.Future[Sandbox] = asyncio.get_running_loop().create_future()
         if self._is_closing:
             raise SandboxError("sandbox: the pool is closed; open another")
-        shelf.waiting.append(waiter)
+        waiter = shelf.add_waiter()
         self._fill(shelf)
         try:
             return await waiter
@@ -271,6 +288,7 @@ class SandboxPool:
     async def _start(self, shelf: _Shelf) -> None:
         box = error = None
         try:
+            await shelf.wait_for_quiet()
             async with self._start_gate:
                 began = time.monotonic()
                 box = await shelf.kind.start(shelf.spec, owner=_UNOWNED)

@@ -86,6 +86,8 @@ def check_spec(spec: SandboxSpec) -> SandboxSpec:
     return spec
 
 
+ADDRESS_SPACE: Final = 2
+"""Times ``memory_mb`` that one process may reserve where no cgroup limits memory; a watch counts what all use."""
 PATH: Final = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 
 

@@ -19,8 +19,8 @@ _LONGEST_END_SECONDS = 5.0
 _POLL_SECONDS = 0.005
 
 
-def keep(serve: Callable[[], None], prepare: Callable[[int], None], left: list[str]) -> int:
-    """Run a function in a child until it returns or the lifeline is cut; then kill all below and remove what is left.
+def keep(serve: Callable[[], None], prepare: Callable[[int], None], left: list[str]) -> None:
+    """Run a function in a child until it returns or the lifeline is cut; then end everything.
 
     Args:
         serve: what the child does.
@@ -28,14 +28,11 @@ def keep(serve: Callable[[], None], prepare: Callable[[int], None], left: list[s
         left: directories, of cgroups or of files, that are to be gone afterwards.
     """
     kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1, "subreaper")
-    parent = os.getpid()
     if (child := os.fork()) == 0:
         code = 1
         try:
-            kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL, "parent death signal")
-            if os.getppid() == parent:
-                serve()
-                code = 0
+            serve()
+            code = 0
         finally:
             os._exit(code)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # the worker decides when to end
@@ -45,10 +42,14 @@ def keep(serve: Callable[[], None], prepare: Callable[[int], None], left: list[s
     poll.register(ended, select.POLLIN)
     poll.register(0, select.POLLIN)
     poll.poll()
+    end_everything(left)
+
+
+def end_everything(left: list[str]) -> None:
+    """Kill and reap all processes below this one, then remove directories."""
     _kill_family()
     for directory in left:
         _remove(directory)
-    return 0
 
 
 def kill_descendants() -> None:

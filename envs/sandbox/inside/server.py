@@ -27,6 +27,7 @@ from typing import NamedTuple, cast
 from envs.sandbox.inside.jobs import become_user, run_job
 from envs.sandbox.inside.lockdown import Limits
 from envs.sandbox.inside.packets import Packet, receive_packet, send_packet
+from envs.sandbox.inside.warm_python import rehearse
 
 _DEFAULT = (signal.SIGCHLD, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP)
 """Signals that a shell may have had this process's ancestors ignore."""
@@ -153,6 +154,7 @@ class Server:
 
         def wait() -> int:
             ours.close()
+            rehearse()
             packet = receive_packet(theirs)
             return _run(packet.fields, packet.descriptors, self._rules) if packet else 0
 

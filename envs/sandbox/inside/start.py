@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import cast
 
 from envs.sandbox.inside import kernel
-from envs.sandbox.inside.keeper import keep, kill_descendants, list_descendants
+from envs.sandbox.inside.keeper import end_everything, keep, kill_descendants, list_descendants
 from envs.sandbox.inside.lockdown import Limits
 from envs.sandbox.inside.packets import describe_error, send_packet
 from envs.sandbox.inside.server import Rules, Server
@@ -141,4 +141,7 @@ def _serve_alone(end: socket.socket, config: dict[str, object]) -> None:
         kill_others=kill_descendants,
         list_processes=lambda: list_descendants(os.getpid()),
     )
-    Server(end, rules).serve([])
+    try:
+        Server(end, rules).serve([])
+    finally:
+        end_everything(cast("list[str]", config["left"]))  # as the keeper does, unless it was killed

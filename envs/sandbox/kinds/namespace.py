@@ -13,7 +13,7 @@ from typing import Final
 
 from agent_layer.errors import BadInputError, SandboxError
 from agent_layer.schema import new_id
-from envs.sandbox import Isolation, Sandbox, SandboxSpec, Support, box_variables, check_spec
+from envs.sandbox import ADDRESS_SPACE, Isolation, Sandbox, SandboxSpec, Support, box_variables, check_spec
 from envs.sandbox.inside import receive_packet, send_packet
 from envs.sandbox.served import (
     BoxConnection,
@@ -300,7 +300,7 @@ def _box_config(spec: SandboxSpec, slot: int, *, has_cgroup: bool) -> dict[str, 
             "processes": resources.processes + (0 if has_own_users else 1),  # the server of the box has the same user
             "open_files": resources.open_files,
             "file_bytes": resources.disk_mb << 20,
-            "memory_bytes": None if has_cgroup else memory_bytes,
+            "memory_bytes": None if has_cgroup else ADDRESS_SPACE * memory_bytes,
         },
         "watched_bytes": None if has_cgroup else memory_bytes,
     }

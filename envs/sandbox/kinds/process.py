@@ -1,6 +1,7 @@
 """Kind ``process``: a directory and limits. For code that is trusted, and for machines where nothing else works."""
 
 import asyncio
+import os
 import shutil
 import sys
 import tempfile
@@ -10,7 +11,7 @@ from typing import Final
 
 from agent_layer.errors import SandboxError, UnsupportedSandboxError
 from agent_layer.schema import new_id
-from envs.sandbox import PATH, Isolation, Sandbox, SandboxSpec, Support, box_variables, check_spec
+from envs.sandbox import ADDRESS_SPACE, PATH, Isolation, Sandbox, SandboxSpec, Support, box_variables, check_spec
 from envs.sandbox.served import BoxConnection, CgroupUsage, Program, ServedSandbox, check_ready, launch_program
 
 _START_SECONDS: Final = 10.0
@@ -55,7 +56,7 @@ class ProcessKind:
                 f"sandbox: kind process has the image 'host' only, found {spec.image!r}; name another kind"
             )
         async with AsyncExitStack() as undo:
-            home = Path(tempfile.mkdtemp(prefix="agent-layer-box-"))
+            home = Path(tempfile.mkdtemp(prefix=f"agent-layer-box-{os.getpid()}-"))
             undo.callback(shutil.rmtree, home, ignore_errors=True)
             for name in ("work", "tmp"):
                 (home / name).mkdir()
@@ -112,7 +113,7 @@ def _config(spec: SandboxSpec, home: Path) -> dict[str, object]:
             "processes": unlimited,  # the kernel counts all processes of the worker's user
             "open_files": resources.open_files,
             "file_bytes": resources.disk_mb << 20,
-            "memory_bytes": resources.memory_mb << 20,
+            "memory_bytes": ADDRESS_SPACE * resources.memory_mb << 20,
         },
         "watched_bytes": resources.memory_mb << 20,
         "left": [str(home)],

@@ -1,6 +1,7 @@
 """What sandboxes could leave on a machine: processes below one, cgroups, mounts, directories."""
 
 import os
+import tempfile
 from pathlib import Path
 
 
@@ -23,8 +24,8 @@ def list_cgroups(pid):
     return {folder for folder, _, _ in os.walk("/sys/fs/cgroup") if f"/agent-layer-{pid}-" in folder}
 
 
-def list_directories():
-    return set(Path(os.environ.get("TMPDIR", "/tmp")).glob("agent-layer-box-*"))
+def list_directories(pid):
+    return set(Path(tempfile.gettempdir()).glob(f"agent-layer-box-{pid}-*"))
 
 
 def list_mounts():
