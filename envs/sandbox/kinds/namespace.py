@@ -38,6 +38,8 @@ _MOST_SLOTS: Final = _NUM_USERS // 2 - 1
 _USER: Final = 1000
 """Number inside the box."""
 _OWN_PACKAGES: Final = ("agent_layer", "envs", "tracer", "trainer_adapter")
+_NO_PROGRAMS: Final = ("/usr/src", "/usr/home", "/usr/local/src", "/usr/local/etc")
+_PROGRAMS: Final = ("/usr/bin", "/usr/lib", "/usr/share", "/usr/local/bin", "/usr/local/lib", "/usr/local/share")
 _TAKEN: Final = ("bin", "dev", "etc", "lib", "lib32", "lib64", "libx32", "old", "proc", "run", "sbin", "tmp", "usr")
 _REMEDIES: Final = {  # by how the error of the system call begins
     "unshare": "allow user namespaces (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone or"
@@ -206,7 +208,7 @@ async def _start_zygote() -> _Zygote:
     tree = make_cgroup_tree()
     config: dict[str, object] = {
         "outside_user": _FIRST_USER if _has_own_users() else None,
-        "hidden": _own_folders(),
+        "hidden": _hidden_folders(),
         "left": [str(one) for one in tree.directories] if isinstance(tree, CgroupTree) else [],
     }
     program = await launch_program("zygote", python, config)
@@ -315,10 +317,14 @@ def _has_own_users() -> bool:
     return os.geteuid() == 0 and has_range
 
 
-def _own_folders() -> list[str]:
-    """Return where this project is installed below /usr: task sets with their solutions, for example."""
-    homes = {Path(__file__).resolve().parents[3] / name for name in _OWN_PACKAGES}
-    return sorted(str(home) for home in homes if home.is_relative_to("/usr"))
+def _hidden_folders() -> list[str]:
+    """Return folders below /usr that are no programs: this project with its task sets, applications, configuration."""
+    here = Path(__file__).resolve().parents[3]
+    folders = {*map(Path, _NO_PROGRAMS), *(here / name for name in _OWN_PACKAGES)}
+    working = Path.cwd()
+    if not any(Path(one).is_relative_to(working) for one in _PROGRAMS):
+        folders.add(working)  # an image may have its application there, with its keys
+    return sorted(str(folder) for folder in folders if folder.is_relative_to("/usr"))
 
 
 def _advise(error: str) -> str:

@@ -21,7 +21,7 @@ import pytest
 import pytest_asyncio
 
 from envs.sandbox import Snapshot
-from envs.sandbox.registry import list_kind_names
+from envs.sandbox.registry import list_kind_names, make_kind
 
 from .conftest import REQUIRED
 
@@ -206,3 +206,17 @@ async def test_this_project_is_not_in_the_box(isolated):
     for package in ("envs", "agent_layer", "trainer_adapter"):
         result = await isolated.exec(["/usr/bin/python3", "-c", f"import {package}"])
         assert b"ModuleNotFoundError" in result.stderr
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_applications_below_usr_are_not_in_the_box(isolated, spec, monkeypatch):
+    """Images like to have their application in /usr/src/app, with its keys."""
+    monkeypatch.chdir("/usr/share/doc")
+    kind = make_kind(isolated.kind)
+    try:
+        box = await kind.start(spec, owner="test")
+        found = await box.exec(["sh", "-c", "ls -A /usr/src /usr/share/doc /usr/local/etc 2>/dev/null"])
+    finally:
+        await kind.close()
+
+    assert set(found.stdout.decode().split()) <= {"/usr/src:", "/usr/share/doc:", "/usr/local/etc:"}
