@@ -122,10 +122,10 @@ async def test_a_signal_is_reported(box):
 
 
 async def test_output_before_a_timeout_is_kept_and_the_box_goes_on(box):
-    result = await run_shell(box, "trap '' TERM INT HUP; echo before; sleep 60", seconds=0.3)
+    result = await run_shell(box, "trap '' TERM INT HUP; echo before; sleep 60", seconds=1)
 
     assert (result.status, result.stdout, result.truncated) == ("timeout", b"before\n", True)
-    assert result.seconds < 5
+    assert result.seconds < 20
     assert (await run_shell(box, "echo after")).stdout == b"after\n"
 
 
@@ -133,7 +133,7 @@ async def test_cpu_time_is_limited_too(box):
     result = await run_python(box, "while True: pass", seconds=1)
 
     assert result.status == "timeout"
-    assert result.seconds < 5
+    assert result.seconds < 20
 
 
 @pytest.mark.parametrize("descriptor", [1, 2])
@@ -162,7 +162,7 @@ async def test_a_process_that_takes_too_much_memory_fails_and_the_box_goes_on(bo
 async def test_what_a_command_leaves_running_is_killed(box):
     began = time.monotonic()
     result = await run_shell(box, "(setsid sleep 60 &) ; sleep 60 & echo $!")
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 30
 
     assert result.status == "exited"
     assert (await run_shell(box, f"kill -0 {int(result.stdout)}")).exit_code != 0
@@ -260,16 +260,16 @@ async def test_a_live_process_answers_line_by_line(box):
     async with box.open(["cat"]) as process:
         for line in (b"one\n", b"two\n"):
             process.stdin.write(line)
-            assert await asyncio.wait_for(process.stdout.readline(), 10) == line
+            assert await asyncio.wait_for(process.stdout.readline(), 30) == line
         process.stdin.close()
-        result = await asyncio.wait_for(process.wait(), 10)
+        result = await asyncio.wait_for(process.wait(), 30)
 
     assert (result.status, result.exit_code) == ("exited", 0)
 
 
 async def test_a_live_process_ends_with_its_context(box):
     async with box.open(["sh", "-c", "echo $$; exec sleep 60"]) as process:
-        pid = int(await asyncio.wait_for(process.stdout.readline(), 10))
+        pid = int(await asyncio.wait_for(process.stdout.readline(), 30))
 
     assert (await process.wait()).status == "signalled"
     assert (await run_shell(box, f"kill -0 {pid}")).exit_code != 0
@@ -278,9 +278,9 @@ async def test_a_live_process_ends_with_its_context(box):
 async def test_a_terminal_is_one(box):
     code = "import os, time; print(os.isatty(0), os.isatty(1), flush=True); time.sleep(60)"
     async with box.open(["python3", "-c", code], pty=True) as process:
-        assert (await asyncio.wait_for(process.stdout.readline(), 10)).strip() == b"True True"
+        assert (await asyncio.wait_for(process.stdout.readline(), 30)).strip() == b"True True"
         process.stdin.write(b"\x03")
-        assert (await asyncio.wait_for(process.wait(), 10)).signal == signal.SIGINT
+        assert (await asyncio.wait_for(process.wait(), 30)).signal == signal.SIGINT
 
 
 async def test_equal_files_have_equal_snapshots(kind, spec, box):

@@ -275,8 +275,8 @@ async def test_nothing_is_left_of_a_worker_that_was_killed(kind, number):
         worker.send_signal(number)
         worker.wait(10)
 
-        await until(lambda: not any(map(is_alive, pids)), seconds=5)
-        await until(lambda: not list_directories(worker.pid) | list_cgroups(worker.pid), seconds=5)
+        await until(lambda: not any(map(is_alive, pids)), seconds=10)
+        await until(lambda: not list_directories(worker.pid) | list_cgroups(worker.pid), seconds=10)
         assert list_mounts() == before
     finally:
         worker.kill()
