@@ -2,6 +2,7 @@
 
 AgentLayerError
 ├── BadInputError          what a person typed or sent cannot be used      (command line: exit 2)
+│   └── UnsupportedSandboxError   no sandbox of this kind can do what was asked
 ├── UnreachableError       a required server does not answer               (command line: exit 2)
 ├── CorruptRecordError     stored bytes are not what their checksum says
 ├── NotFoundError          no record has this id
@@ -12,6 +13,7 @@ AgentLayerError
 ├── CaptureError           a step lacks what training needs (no token ids, no log-probabilities)
 ├── RedactionError         the user's redaction failed, so nothing was recorded
 ├── EmptyGroupError        no rollout of a group has a reward
+├── SandboxError           a sandbox could not be started, or was lost    (infrastructure, never the policy)
 └── AgentFailedError       the agent's own code or command failed
 
 Messages name the subject, what failed, why, and what to do. All arguments are positional and passed to
@@ -31,7 +33,9 @@ __all__ = [
     "NotFoundError",
     "NotWholeError",
     "RedactionError",
+    "SandboxError",
     "UnreachableError",
+    "UnsupportedSandboxError",
 ]
 
 
@@ -41,6 +45,10 @@ class AgentLayerError(Exception):
 
 class BadInputError(AgentLayerError):
     """What a person typed or a client sent cannot be used as it is."""
+
+
+class UnsupportedSandboxError(BadInputError):
+    """No sandbox of this kind can do what was asked, on any machine; another kind may."""
 
 
 class UnreachableError(AgentLayerError):
@@ -81,6 +89,10 @@ class RedactionError(AgentLayerError):
 
 class EmptyGroupError(AgentLayerError):
     """No rollout of the group has a reward, so there is no baseline."""
+
+
+class SandboxError(AgentLayerError):
+    """A sandbox could not be started, or was lost: the infrastructure failed, not the code inside."""
 
 
 class AgentFailedError(AgentLayerError):

@@ -5,7 +5,7 @@ from typing import cast
 
 import msgspec
 
-from agent_layer.errors import AgentFailedError, BadInputError, UnreachableError
+from agent_layer.errors import AgentFailedError, BadInputError, SandboxError, UnreachableError
 from agent_layer.recorder import KeyScrubber
 from agent_layer.schema import Cause, RolloutStatus
 
@@ -55,8 +55,8 @@ class EndedError(AgentFailedError):
 def classify_failure(error: BaseException) -> Ending:
     """Classify an agent's error, including the errors that caused it.
 
-    Out of turns or tokens: the policy used them up, and the attempt is scored. No answer, or status 500 and above: the
-    infrastructure failed. Everything else is the agent's own fault.
+    Out of turns or tokens: the policy used them up, and the attempt is scored. No answer, status 500 and above, or
+    a lost sandbox: the infrastructure failed. Everything else is the agent's own fault.
     """
     if isinstance(error, EndedError):
         return error.ending
@@ -96,4 +96,4 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 def _is_infrastructure(error: BaseException) -> bool:
     status = getattr(error, "status_code", None)
     is_refusal = isinstance(status, int) and status >= 500
-    return is_refusal or isinstance(error, ConnectionError | TimeoutError | UnreachableError)
+    return is_refusal or isinstance(error, ConnectionError | TimeoutError | UnreachableError | SandboxError)

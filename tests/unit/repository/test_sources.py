@@ -17,6 +17,7 @@ MAY_REACH_ENVIRONMENT = {
     "agent_layer/infra/processes/supervised.py": "hands it to a child, with more",
     "agent_layer/recorder/shipping.py": "hands it to the shipper, with its settings",
     "agent_layer/infra/redis/embedded.py": "hands it to Redis",
+    "envs/sandbox/inside/warm_python.py": "sets it for a snippet, in the box",
     "trainer_adapter/verl/platform.py": "sets what torch reads",
 }
 

@@ -1,0 +1,165 @@
+"""Jobs of a box: what the child of a request does, with the rights of the box's user.
+
+Results leave through the child's standard output. A job on files that fails writes ``{"errno": …}`` to standard error
+and exits with 1.
+"""
+
+import errno
+import fcntl
+import json
+import os
+import signal
+import stat
+import sys
+import tarfile
+import termios
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, cast
+
+from envs.sandbox.inside.lockdown import limit_cpu, set_limits
+from envs.sandbox.inside.warm_python import find_snippet, run_snippet
+
+if TYPE_CHECKING:
+    from envs.sandbox.inside.server import Rules
+
+_NOT_FOUND, _NOT_EXECUTABLE = 127, 126
+_CHUNK = 1 << 16
+_MOST_ENTRIES = 100_000
+
+
+def become_user(rules: "Rules") -> None:
+    """Take on the limits and the rights of the box's user, for good."""
+    set_limits(rules.limits)
+    rules.give_up_rights()
+    with open("/proc/self/oom_score_adj", "r+b", buffering=0) as score:
+        score.write(b"1000")  # to be killed before the server of the box, which reports the end
+
+
+def run_job(fields: dict[str, object], rules: "Rules") -> int:
+    """Do what a request asks, as the box's user; return the exit code."""
+    limit_cpu(cast("int", fields["cpu_seconds"]))
+    if fields["job"] == "exec":
+        return _execute(fields, rules)
+    os.chdir(rules.workdir)
+    try:
+        _FILE_JOBS[cast("str", fields["job"])](fields)
+    except OSError as error:
+        os.write(2, json.dumps({"errno": error.errno or errno.EIO}).encode())
+        return 1
+    return 0
+
+
+def _execute(fields: dict[str, object], rules: "Rules") -> int:
+    argv = cast("list[str]", fields["argv"])
+    variables = {**rules.variables, **cast("dict[str, str]", fields["env"])}
+    try:
+        os.chdir(os.path.join(rules.workdir, cast("str", fields["cwd"])))
+        if fields.get("pty"):
+            _take_terminal()
+        if (snippet := find_snippet(argv, variables)) is not None:
+            return run_snippet(snippet, variables)
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and so would what it becomes
+            signal.signal(number, signal.SIG_DFL)
+        os.execvpe(argv[0], argv, variables)
+    except OSError as error:
+        sys.stderr.write(f"{argv[0]}: {os.strerror(error.errno or errno.EIO)}\n")
+        return _NOT_FOUND if error.errno == errno.ENOENT else _NOT_EXECUTABLE
+
+
+def _take_terminal() -> None:
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
+def _read(fields: dict[str, object]) -> None:
+    left = cast("int", fields["max_bytes"])
+    file = os.open(cast("str", fields["path"]), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    kind = os.fstat(file).st_mode
+    if stat.S_ISDIR(kind):
+        raise OSError(errno.EISDIR, "a directory")
+    if not stat.S_ISREG(kind):
+        raise OSError(errno.EINVAL, "no regular file")
+    while chunk := os.read(file, min(_CHUNK, left + 1)):
+        if len(chunk) > left:
+            raise OSError(errno.EFBIG, "larger than asked for")
+        left -= len(chunk)
+        _write_all(1, chunk)
+
+
+def _write(fields: dict[str, object]) -> None:
+    path = cast("str", fields["path"])
+    if parent := os.path.dirname(path):
+        os.makedirs(parent, exist_ok=True)
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        raise OSError(errno.EINVAL, "no regular file")
+    while chunk := os.read(0, _CHUNK):
+        _write_all(file, chunk)
+    os.fchmod(file, cast("int", fields["mode"]))
+
+
+def _write_all(file: int, chunk: bytes) -> None:
+    rest = memoryview(chunk)
+    while rest:
+        rest = rest[os.write(file, rest) :]
+
+
+def _list(fields: dict[str, object]) -> None:
+    found: list[tuple[str, str, int, int]] = []
+    with os.scandir(cast("str", fields["path"])) as entries:
+        for entry in entries:
+            try:
+                about = entry.stat(follow_symlinks=False)
+            except FileNotFoundError:  # removed meanwhile
+                continue
+            found.append((entry.name, _kind_of(about.st_mode), about.st_size, stat.S_IMODE(about.st_mode)))
+            if len(found) > _MOST_ENTRIES:
+                raise OSError(errno.EFBIG, "too many entries")
+    _write_all(1, json.dumps(sorted(found)).encode())
+
+
+def _kind_of(mode: int) -> str:
+    kinds = {stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "link"}
+    return kinds.get(stat.S_IFMT(mode), "other")
+
+
+def _pack(fields: dict[str, object]) -> None:
+    """Write files as a tar, the same bytes for the same files: sorted, without times and owners."""
+    top = os.path.realpath(".")
+    with os.fdopen(os.dup(1), "wb") as output, tarfile.open(fileobj=output, mode="w|") as archive:
+        for path in cast("list[str]", fields["paths"]):
+            whole = os.path.realpath(path)
+            if whole != top and not whole.startswith(f"{top}/"):
+                raise OSError(errno.EXDEV, "not below the work directory")
+            _add(archive, os.path.relpath(whole, top))
+
+
+def _add(archive: tarfile.TarFile, path: str) -> None:
+    member: tarfile.TarInfo | None = archive.gettarinfo(path, path)
+    if not (member and (member.isreg() or member.isdir() or member.issym() or member.islnk())):
+        return  # a socket, pipe or device
+    member.mtime, member.uid, member.gid, member.uname, member.gname = 0, 0, 0, "", ""
+    if member.isreg():
+        with open(path, "rb") as content:
+            archive.addfile(member, content)
+        return
+    archive.addfile(member)
+    if member.isdir():
+        for name in sorted(os.listdir(path)):
+            _add(archive, os.path.normpath(os.path.join(path, name)))
+
+
+def _unpack(_: dict[str, object]) -> None:
+    with os.fdopen(os.dup(0), "rb") as source, tarfile.open(fileobj=source, mode="r|") as archive:
+        archive.extraction_filter = getattr(tarfile, "fully_trusted_filter", None)  # the box is what contains it
+        for member in archive:
+            member.uid, member.gid = os.getuid(), os.getgid()
+            archive.extract(member, ".", numeric_owner=True)
+
+
+_FILE_JOBS: Final[dict[str, Callable[[dict[str, object]], None]]] = {
+    "read": _read,
+    "write": _write,
+    "list": _list,
+    "pack": _pack,
+    "unpack": _unpack,
+}

@@ -1,0 +1,95 @@
+"""Lockdown: what a process of a box gives up, in an order in which each step is still allowed.
+
+A server locks itself down as far as it can still start children; each child then gives up the rest.
+"""
+
+import os
+import pkgutil
+import resource
+from typing import NamedTuple
+
+from envs.sandbox.inside import kernel
+
+_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIRECTORY, _TRUNCATE, _DEVICE_CONTROL = 1, 2, 4, 8, 1 << 14, 1 << 15
+_RIGHTS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 5: (1 << 16) - 1}
+"""Rights over files that landlock knows, by the version that added them."""
+_SCOPES_SINCE, _ALL_SCOPES = 6, 3
+_READ = _EXECUTE | _READ_FILE | _READ_DIRECTORY
+
+_FILTER = pkgutil.get_data("envs.sandbox.inside", f"filters/{kernel.MACHINE}.bpf") or b""
+"""Read while the archive can be; empty, and refused by the kernel, on a machine that this project has none for."""
+
+
+class Limits(NamedTuple):
+    """Limits of each process of a box."""
+
+    processes: int
+    open_files: int
+    file_bytes: int
+    memory_bytes: int | None
+    """Address space; None: a cgroup limits memory."""
+
+
+def seal_server(writable: list[str]) -> list[str]:
+    """Lock this process and all its future children down, except what starting children takes.
+
+    Args:
+        writable: directories that stay writable.
+
+    Returns: what this kernel has no means for.
+    """
+    missing: list[str] = []
+    kernel.drop_bounding_set()
+    kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1, "no_new_privs")
+    if not _restrict_by_landlock(writable):
+        missing.append("landlock")
+    kernel.keep_capabilities((kernel.CAP_KILL, kernel.CAP_SETUID, kernel.CAP_SETGID))
+    kernel.prctl(kernel.PR_SET_DUMPABLE, 0, "not dumpable")
+    kernel.install_filter(_FILTER)
+    return missing
+
+
+def _restrict_by_landlock(writable: list[str]) -> bool:
+    version = kernel.landlock_version()
+    if not version:
+        return False
+    rights = _RIGHTS[max(known for known in _RIGHTS if known <= version)]
+    rules = {"/": _READ, "/dev": _READ | _WRITE_FILE | _TRUNCATE | _DEVICE_CONTROL, "/proc": _READ | _WRITE_FILE}
+    rules |= dict.fromkeys(writable, rights)
+    kernel.restrict_files(rights, _ALL_SCOPES if version >= _SCOPES_SINCE else 0, rules)
+    return True
+
+
+def set_limits(limits: Limits) -> None:
+    """Limit this process and its children."""
+    values = {
+        resource.RLIMIT_NOFILE: limits.open_files,
+        resource.RLIMIT_FSIZE: limits.file_bytes,
+        resource.RLIMIT_NPROC: limits.processes,
+        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_MEMLOCK: 0,
+        resource.RLIMIT_MSGQUEUE: 0,
+        resource.RLIMIT_NICE: 0,
+        resource.RLIMIT_RTPRIO: 0,
+        resource.RLIMIT_STACK: 8 << 20,
+    }
+    if limits.memory_bytes is not None:
+        values[resource.RLIMIT_AS] = limits.memory_bytes
+    for number, value in values.items():
+        lowest = min(value, *(one for one in resource.getrlimit(number) if one != resource.RLIM_INFINITY), value)
+        resource.setrlimit(number, (lowest, lowest))
+
+
+def limit_cpu(seconds: int) -> None:
+    """Limit the CPU time of this process, and of each of its children: SIGXCPU, and SIGKILL a second later."""
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
+
+
+def give_up_rights(user: int) -> None:
+    """Become the box's user, without any capability; irrevocable."""
+    if os.getuid() != user:
+        os.setgroups([])
+        os.setresgid(user, user, user)
+        os.setresuid(user, user, user)
+    kernel.keep_capabilities(())
+    kernel.prctl(kernel.PR_SET_DUMPABLE, 1, "dumpable")  # its own /proc/self, and nothing above it

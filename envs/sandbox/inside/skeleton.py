@@ -1,0 +1,120 @@
+"""Root directory of boxes: the host's programs and libraries read-only, and hardly anything else.
+
+The zygote builds it once, in a mount namespace of its own; each box adds its own ``/proc``, ``/work`` and ``/tmp``.
+Homes, keys, configuration, logs and sockets of the host are not in it, because they were never put there.
+"""
+
+import os
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+
+from envs.sandbox.inside import kernel
+
+WRITABLE = "/run"
+"""File system of a box's own; parts of it appear in other places."""
+USER = 1000
+_LINKS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
+_DEVICES = ("null", "zero", "full", "random", "urandom")
+_FOLDERS = ("dev", "dev/shm", "etc", "old", "proc", "run", "tmp", "usr")
+_HOST_FILES = ("etc/alternatives", "etc/ld.so.cache", "etc/localtime", "etc/ssl/certs")
+"""Which programs, libraries and time zones are chosen; public on every machine."""
+_FILES = {
+    "etc/passwd": f"root:x:0:0:root:/:/bin/sh\nagent:x:{USER}:{USER}:agent:/work:/bin/sh\n"
+    "nobody:x:65534:65534:nobody:/:/bin/false\n",
+    "etc/group": f"root:x:0:\nagent:x:{USER}:\nnogroup:x:65534:\n",
+    "etc/hosts": "127.0.0.1 localhost box\n::1 localhost\n",
+    "etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
+    "etc/resolv.conf": "",
+    "etc/hostname": "box\n",
+}
+
+
+def build_skeleton(top: str, hidden: Sequence[str]) -> None:
+    """Make the root directory of boxes, and make it this process's own.
+
+    Args:
+        top: an empty directory, on which it is mounted.
+        hidden: directories below /usr that boxes must not see, such as this project's own code.
+    """
+    kernel.mount("none", "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
+    kernel.mount("tmpfs", top, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "size=4m,mode=755")
+    os.chdir(top)
+    for folder in _FOLDERS:
+        os.makedirs(folder, exist_ok=True)
+    for name, text in _FILES.items():
+        with open(name, "w", encoding="utf-8") as file:
+            file.write(text)
+    _bind_read_only("usr")
+    _add_top_level(name for name in _LINKS if os.path.lexists(f"/{name}"))
+    for name in _HOST_FILES:
+        if os.path.exists(f"/{name}"):
+            _bind_read_only(name)
+    for name in _DEVICES:
+        _make_like(f"/dev/{name}", f"dev/{name}")
+        kernel.bind(f"/dev/{name}", f"dev/{name}")
+    for name, target in {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"}.items():
+        os.symlink(target, f"dev/{name}")
+    kernel.bind("/proc", "proc")  # the kernel lets a namespace mount its own only where it sees one; boxes cover it
+    for path in hidden:
+        _hide(path)
+    kernel.pivot_root(".", "old")
+    os.chdir("/")
+    kernel.unmount("/old")
+    os.rmdir("/old")
+
+
+def _add_top_level(names: Iterable[str]) -> None:
+    """Add ``/bin`` and the like as the host has them: links into /usr, or directories."""
+    for name in names:
+        if os.path.islink(f"/{name}"):
+            os.symlink(os.readlink(f"/{name}"), name)
+        else:
+            _bind_read_only(name)
+
+
+def _bind_read_only(name: str) -> None:
+    _make_like(f"/{name}", name)
+    kernel.bind(f"/{name}", name)
+    kernel.make_read_only(name)
+
+
+def _make_like(source: str, target: str) -> None:
+    """Create an empty directory or file to mount on."""
+    if os.path.isdir(source):
+        os.makedirs(target, exist_ok=True)
+        return
+    os.makedirs(os.path.dirname(target), exist_ok=True)
+    with open(target, "ab"):
+        pass
+
+
+def _hide(path: str) -> None:
+    """Cover a directory of the host with an empty one."""
+    below = os.path.relpath(path, "/")
+    if below.startswith("usr/") and os.path.isdir(below):
+        kernel.mount("tmpfs", below, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_RDONLY, "size=4k,mode=555")
+
+
+def enter_box(workdir: str, disk_mb: int, files: int, *, user: int) -> None:
+    """Add what is a box's own, and make everything else read-only; runs in the first process of the box."""
+    flags = kernel.MS_NOSUID | kernel.MS_NODEV
+    kernel.mount("tmpfs", WRITABLE, "tmpfs", flags, f"size={disk_mb}m,nr_inodes={files},mode=755")
+    for place, mode in ((workdir, 0o755), ("/tmp", 0o1777), ("/dev/shm", 0o1777)):
+        source = f"{WRITABLE}/{place.strip('/').replace('/', '-')}"
+        os.mkdir(source)
+        os.chown(source, user, user)
+        os.chmod(source, mode)
+        kernel.bind(source, place)
+    _mount_proc(flags | kernel.MS_NOEXEC)
+    kernel.mount("none", "/", None, kernel.MS_BIND | kernel.MS_REMOUNT | kernel.MS_RDONLY | flags)
+    kernel.set_host_name("box")
+    os.chdir(workdir)
+
+
+def _mount_proc(flags: int) -> None:
+    """Mount a view of the box's own processes, without what is the machine's where the kernel can leave it out."""
+    for options in ("subset=pid,hidepid=invisible", "hidepid=2", None):
+        with suppress(OSError):
+            kernel.mount("proc", "/proc", "proc", flags, options)
+            return
+    kernel.mount("proc", "/proc", "proc", flags)

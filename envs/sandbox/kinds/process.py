@@ -1,0 +1,120 @@
+"""Kind ``process``: a directory and limits. For code that is trusted, and for machines where nothing else works."""
+
+import asyncio
+import os
+import shutil
+import sys
+import tempfile
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Final
+
+from agent_layer.errors import SandboxError, UnsupportedSandboxError
+from agent_layer.schema import new_id
+from envs.sandbox import ADDRESS_SPACE, PATH, Isolation, Sandbox, SandboxSpec, Support, box_variables, check_spec
+from envs.sandbox.served import BoxConnection, CgroupUsage, Program, ServedSandbox, check_ready, launch_program
+
+_START_SECONDS: Final = 10.0
+
+
+class ProcessKind:
+    """Makes boxes that are directories. Contract: ``SandboxKind``."""
+
+    name = "process"
+    isolation: Isolation = "process"
+    cost = 0
+    stops = (
+        "For trusted code only. Stops: runaway memory of one process, CPU time, output, open files, and processes that"
+        " are left behind. Does not stop: anything that the worker's user may do, such as reading its keys."
+    )
+
+    def __init__(self) -> None:
+        self._open: set[ServedSandbox] = set()
+        self._support: Support | None = None
+        self._probing = asyncio.Lock()
+
+    async def probe(self) -> Support:
+        """Start a box and end it."""
+        async with self._probing:
+            if self._support is None:
+                self._support = await self._try_one()
+        return self._support
+
+    async def _try_one(self) -> Support:
+        try:
+            box = await self.start(SandboxSpec(), owner="probe")
+        except SandboxError as error:
+            return Support(works=False, reason=str(error).removeprefix("sandbox: "))
+        await box.close()
+        return Support(works=True, reason="process limits only; trusted code only")
+
+    async def start(self, spec: SandboxSpec, *, owner: str) -> Sandbox:
+        """Make a box."""
+        check_spec(spec)
+        if spec.image != "host":
+            raise UnsupportedSandboxError(
+                f"sandbox: kind process has the image 'host' only, found {spec.image!r}; name another kind"
+            )
+        async with AsyncExitStack() as undo:
+            home = Path(tempfile.mkdtemp(prefix=f"agent-layer-box-{os.getpid()}-"))
+            undo.callback(shutil.rmtree, home, ignore_errors=True)
+            for name in ("work", "tmp"):
+                (home / name).mkdir()
+            life = _Life(await launch_program("server", _find_python(), _config(spec, home)))
+            undo.push_async_callback(life.end)
+            connection = BoxConnection(life.program.end)
+            undo.callback(connection.close)
+            try:
+                async with asyncio.timeout(_START_SECONDS):
+                    check_ready(await connection.ask("ready", {"ping": True}))
+            except TimeoutError as error:
+                raise SandboxError(f"sandbox: the box was not up within {_START_SECONDS:g} s; try again") from error
+            undo.pop_all()
+        box = ServedSandbox(new_id(), self.name, spec, owner=owner, connection=connection, life=life)
+        box.start_sibling = lambda spec, owner: self.start(spec, owner=owner)
+        self._open.add(box)
+        life.on_end = lambda: self._open.discard(box)
+        return box
+
+    async def close(self) -> None:
+        """End all boxes."""
+        await asyncio.gather(*(box.close() for box in list(self._open)))
+
+
+class _Life:
+    """The keeper of a box, which removes its directory too."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.on_end = lambda: None
+
+    async def end(self) -> None:
+        """Have the keeper kill and remove everything."""
+        await self.program.stop()
+        self.on_end()
+
+    def usage(self) -> CgroupUsage:
+        """Return nothing: there is no cgroup."""
+        return CgroupUsage()
+
+
+def _find_python() -> str:
+    """Return the Python that commands in the box find too."""
+    return shutil.which("python3", path=PATH) or sys.executable
+
+
+def _config(spec: SandboxSpec, home: Path) -> dict[str, object]:
+    resources = spec.resources
+    unlimited = 1 << 20
+    return {
+        "workdir": str(home / "work"),
+        "variables": box_variables(spec, home=str(home / "work"), tmp=str(home / "tmp")),
+        "limits": {
+            "processes": unlimited,  # the kernel counts all processes of the worker's user
+            "open_files": resources.open_files,
+            "file_bytes": resources.disk_mb << 20,
+            "memory_bytes": ADDRESS_SPACE * resources.memory_mb << 20,
+        },
+        "watched_bytes": resources.memory_mb << 20,
+        "left": [str(home)],
+    }

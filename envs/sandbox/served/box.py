@@ -1,0 +1,215 @@
+"""Boxes with a server inside: the worker's side of every kind that reaches its boxes over a socket.
+
+Output travels through pipes that the worker made, so a command can neither pretend to have written more or less than it
+did, nor make the worker wait: the worker stops reading at the limit, and kills.
+"""
+
+import asyncio
+import errno
+import json
+import math
+import os
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager, suppress
+from typing import Protocol
+
+import msgspec
+
+from agent_layer.errors import SandboxError
+from envs.sandbox import EXEC_SECONDS, MAX_FILE, MAX_OUTPUT, Entry, ExecResult, Process, Sandbox, SandboxSpec, Snapshot
+from envs.sandbox.served.cgroups import CgroupUsage
+from envs.sandbox.served.connection import BoxConnection, BoxReply
+from envs.sandbox.served.live import KILL_SECONDS, LONGEST_CPU_SECONDS, LiveProcess
+from envs.sandbox.served.outcome import Outcome, make_result
+from envs.sandbox.served.pipes import InputFeeder, OutputCollector
+
+_MOST_JOBS = 32
+"""Jobs of one box at the same time; further ones wait."""
+_FILE_SECONDS = 30.0
+_ALIVE_SECONDS = 1.0
+_LONGEST_LIST = 16 << 20
+
+
+class BoxLife(Protocol):
+    """What a kind knows of the processes and files of a box."""
+
+    async def end(self) -> None:
+        """Kill every process of the box, and remove everything else."""
+        ...
+
+    def usage(self) -> CgroupUsage:
+        """Return what the box has used so far."""
+        ...
+
+
+class ServedSandbox:
+    """A box whose server answers over a socket. Contract: ``Sandbox``."""
+
+    def __init__(
+        self, box_id: str, kind: str, spec: SandboxSpec, *, owner: str, connection: BoxConnection, life: BoxLife
+    ) -> None:
+        self.id = box_id
+        self.kind = kind
+        self.spec = spec
+        self.owner = owner
+        self._connection = connection
+        self._life = life
+        self._jobs = asyncio.Semaphore(_MOST_JOBS)
+        self._ending: asyncio.Task[None] | None = None
+        self.start_sibling: Callable[[SandboxSpec, str], Awaitable[Sandbox]] | None = None
+        """Makes another box, for ``fork``."""
+
+    async def exec(  # the protocol's own signature
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: bytes = b"",
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        seconds: float = EXEC_SECONDS,
+        max_output: int = MAX_OUTPUT,
+    ) -> ExecResult:
+        """Run a command to its end."""
+        if not 0 < seconds <= LONGEST_CPU_SECONDS:
+            raise ValueError(f"sandbox: expected seconds above 0 and at most a week, found {seconds}")
+        cpu_seconds = math.ceil(seconds)
+        before = self._life.usage()
+        outcome = await self._run(_command(argv, cwd, env, cpu_seconds), stdin, seconds, max_output)
+        return make_result(outcome, cpu_seconds, before, self._life.usage())
+
+    @asynccontextmanager
+    async def open(
+        self, argv: Sequence[str], *, cwd: str | None = None, env: Mapping[str, str] | None = None, pty: bool = False
+    ) -> AsyncGenerator[Process]:
+        """Start a command with live stdio."""
+        command = {**_command(argv, cwd, env, LONGEST_CPU_SECONDS), "pty": pty}
+        process = await LiveProcess.start(self._connection, command, pty=pty)
+        try:
+            yield process
+        finally:
+            await process.kill()
+            process.close()
+
+    async def read(self, path: str, *, max_bytes: int = MAX_FILE) -> bytes:
+        """Return the content of a regular file."""
+        return await self._touch({"job": "read", "path": path, "max_bytes": max_bytes}, max_output=max_bytes + 1)
+
+    async def write(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
+        """Create or replace a file."""
+        await self._touch({"job": "write", "path": path, "mode": mode}, data)
+
+    async def list(self, path: str = ".") -> Sequence[Entry]:
+        """Return what a directory contains."""
+        found = msgspec.json.decode(await self._touch({"job": "list", "path": path}, max_output=_LONGEST_LIST))
+        keys = ("name", "type", "size_bytes", "mode")
+        return msgspec.convert([dict(zip(keys, one, strict=True)) for one in found], type=tuple[Entry, ...])
+
+    async def snapshot(self, paths: Sequence[str] = (".",)) -> Snapshot:
+        """Return files below the work directory."""
+        limit = 2 * (self.spec.resources.disk_mb << 20) + _LONGEST_LIST
+        return Snapshot(archive=await self._touch({"job": "pack", "paths": list(paths)}, max_output=limit))
+
+    async def restore(self, snapshot: Snapshot) -> None:
+        """Add the files of a snapshot to the work directory."""
+        await self._touch({"job": "unpack"}, snapshot.archive)
+
+    async def fork(self) -> Sandbox:
+        """Return another box with the same work directory."""
+        if self.start_sibling is None:
+            raise SandboxError(f"sandbox {self.id}: the box is closed; fork it before")
+        snapshot = await self.snapshot()
+        other = await self.start_sibling(self.spec, self.owner)
+        try:
+            await other.restore(snapshot)
+        except BaseException:
+            await other.close()
+            raise
+        return other
+
+    async def is_alive(self) -> bool:
+        """Whether the server answers within a second."""
+        with suppress(SandboxError, TimeoutError):
+            async with asyncio.timeout(_ALIVE_SECONDS):
+                return (await self._connection.ask("pong", {"ping": True})).pong
+        return False
+
+    async def close(self) -> None:
+        """End the box."""
+        if self._ending is None:
+            self.start_sibling = None
+            self._connection.close()
+            self._ending = asyncio.create_task(self._life.end())
+        await asyncio.shield(self._ending)
+
+    async def _touch(self, job: Mapping[str, object], stdin: bytes = b"", max_output: int = 1 << 16) -> bytes:
+        """Run a job on files and return its output. Raises: OSError: as the box met it. SandboxError: no answer."""
+        outcome = await self._run({**job, "cpu_seconds": int(_FILE_SECONDS)}, stdin, _FILE_SECONDS, max_output)
+        if outcome.cut == "output_limit":
+            raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), job.get("path"))
+        if outcome.reply is None or outcome.cut or outcome.reply.error is not None:
+            raise SandboxError(f"sandbox {self.id}: {job['job']} got no answer; the box is gone or full, take another")
+        if outcome.reply.status:
+            number = _errno_in(outcome.stderr)
+            raise OSError(number, os.strerror(number), job.get("path"))
+        return outcome.stdout
+
+    async def _run(self, job: Mapping[str, object], stdin: bytes, seconds: float, max_output: int) -> Outcome:
+        async with self._jobs:
+            return await self._run_now(job, stdin, seconds, max_output)
+
+    async def _run_now(self, job: Mapping[str, object], stdin: bytes, seconds: float, max_output: int) -> Outcome:
+        began, cut = time.monotonic(), None
+        with ExitStack() as ends:
+            collector = OutputCollector(max_output)
+            ends.callback(collector.close)
+            feeder = InputFeeder(stdin)
+            ends.callback(feeder.close)
+            try:
+                number, reply = self._connection.request(job, [feeder.reader, *collector.writers])
+            finally:
+                collector.close_writers()
+                feeder.close_reader()
+            try:
+                await asyncio.wait({reply, collector.overflow}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+                if not reply.done():
+                    cut = "output_limit" if collector.overflow.done() else "timeout"
+                    await self._kill(number, reply)
+            except asyncio.CancelledError:
+                self._connection.send({"kill": number})
+                raise
+            collector.drain()
+            cut = cut or ("output_limit" if collector.overflow.done() else None)
+            return Outcome(
+                reply=None if reply.exception() else reply.result(),
+                cut=cut,
+                stdout=bytes(collector.outputs[0]),
+                stderr=bytes(collector.outputs[1]),
+                seconds=time.monotonic() - began,
+            )
+
+    async def _kill(self, number: int, reply: asyncio.Future[BoxReply]) -> None:
+        """Have a child killed; a server that cannot is ended with its box."""
+        self._connection.send({"kill": number})
+        await asyncio.wait({reply}, timeout=KILL_SECONDS)
+        if not reply.done():
+            await self.close()
+
+
+def _command(
+    argv: Sequence[str], cwd: str | None, env: Mapping[str, str] | None, cpu_seconds: int
+) -> dict[str, object]:
+    """Return the request of a command. Raises: ValueError: it cannot be one on any system."""
+    if not argv or isinstance(argv, str):
+        raise ValueError(f"sandbox: expected a command as a list of program and arguments, found {argv!r}")
+    if any("\0" in one for one in (*argv, *(env or {}).values())):
+        raise ValueError("sandbox: a command has a NUL in an argument or variable; no program can receive it")
+    return {"job": "exec", "argv": list(argv), "cwd": cwd or ".", "env": dict(env or {}), "cpu_seconds": cpu_seconds}
+
+
+def _errno_in(stderr: bytes) -> int:
+    """Return what a job on files reported; EIO: something else, for example its death."""
+    try:
+        return int(json.loads(stderr)["errno"])
+    except (ValueError, KeyError, TypeError):
+        return errno.EIO

