@@ -1,8 +1,10 @@
 """A request that is refused leaves a trace: in the metrics, in the log, and at the rollout that goes on."""
 
+import asyncio
 import logging
 
 import pytest
+from aiohttp import web
 
 from agent_layer.schema.rollout import Outcome
 
@@ -108,3 +110,29 @@ async def test_a_call_that_a_resume_abandoned_is_no_call(gateway):
     ended, _ = await end(gateway, opened)
 
     assert ended.get("reward") is None
+
+
+async def test_an_answer_that_is_cut_off_is_the_policys_own(gateway, until):
+    """A policy that never stops is at fault: its rollout is not without a call."""
+    gateway.engine.token_seconds = 60
+    opened = await gateway.open()
+    calling = asyncio.create_task(gateway.chat(opened, "hello"))
+    await until(lambda: gateway.engine.num_running)
+
+    _, closed = await gateway.post(f"/rollouts/{opened['rollout_id']}/close", {"attempt": 0, "abort": True})
+    await calling
+
+    assert (closed["started"], closed["policy_calls"]) == (1, 1)
+
+
+async def test_a_call_that_failed_is_none(gateway):
+    def fail(_):
+        raise web.HTTPBadRequest
+
+    gateway.engine.script = fail
+    opened = await gateway.open()
+    assert (await gateway.chat(opened, "hello"))[0] == 400
+
+    _, closed = await gateway.post(f"/rollouts/{opened['rollout_id']}/close", {"attempt": 0})
+
+    assert (closed["started"], closed["policy_calls"]) == (1, 0)
