@@ -29,13 +29,18 @@ _BAD_REQUEST = (HttpProcessingError, web.RequestPayloadError)
 
 
 async def serve_until_stopped(
-    app: web.Application, listeners: Sequence[socket], tls: SSLContext | None, header_seconds: float
+    app: web.Application,
+    listeners: Sequence[socket],
+    tls: SSLContext | None,
+    header_seconds: float,
+    *,
+    unpacks: bool = False,
 ) -> None:
-    """Serve an application until SIGINT or SIGTERM."""
+    """Serve an application until SIGINT or SIGTERM; see ``GuardedRunner``."""
     stop = asyncio.Event()
     for number in (SIGINT, SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    runner = GuardedRunner(app, header_seconds, shutdown_timeout=_SHUTDOWN_SECONDS)
+    runner = GuardedRunner(app, header_seconds, shutdown_timeout=_SHUTDOWN_SECONDS, unpacks=unpacks)
     await runner.setup()
     try:
         for listener in listeners:
@@ -52,15 +57,19 @@ class GuardedRunner(web.AppRunner):
         app: what is served.
         header_seconds: longest wait for the whole head of a connection's next request.
         shutdown_timeout: seconds that running requests may go on at the end.
+        unpacks: whether the server undoes gzip and deflate, on the event loop, before the application sees a body. The
+            gateway does it itself, beside the loop (``read_text``).
     """
 
-    def __init__(self, app: web.Application, header_seconds: float, *, shutdown_timeout: float) -> None:
+    def __init__(
+        self, app: web.Application, header_seconds: float, *, shutdown_timeout: float, unpacks: bool = False
+    ) -> None:
         super().__init__(
             app,
             access_log=None,
             keepalive_timeout=header_seconds,
             shutdown_timeout=shutdown_timeout,
-            auto_decompress=False,  # it would unpack on the event loop, and all that a client sends: read_text does it
+            auto_decompress=unpacks,
         )
 
     async def setup(self) -> None:
