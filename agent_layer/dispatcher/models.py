@@ -16,10 +16,10 @@ lease. ``retry`` counts as a failure, ``release`` does not, and ``dead`` is neve
 
 
 class HeldRollout(msgspec.Struct, frozen=True, kw_only=True):
-    """One holding of one rollout by one worker: what every change names."""
+    """A rollout as one worker holds it by one lease: what every change names."""
 
     token: str
-    """Carried by every change; no other holding ever has the same."""
+    """Carried by every change; no other lease ever has the same."""
     rollout_id: str
     attempt: int
     group_id: str

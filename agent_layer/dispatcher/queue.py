@@ -91,10 +91,10 @@ class WorkerQueue:
         Returns: what to do with each lease, and whether the worker drains.
         """
         pages = list(batched(leases, _ROWS_PER_CALL)) or [[]]
-        told = [self._scripts.heartbeat(worker, about, page, self.settings.lease_seconds) for page in pages]
+        answers = [self._scripts.heartbeat(worker, about, page, self.settings.lease_seconds) for page in pages]
         return HeartbeatAnswer(
-            is_draining=any(beats.is_draining for beats in told),
-            leases=[beat for beats in told for beat in beats.leases],
+            is_draining=any(answer.is_draining for answer in answers),
+            leases=[lease for answer in answers for lease in answer.leases],
         )
 
     def listen(self, worker: str, after_id: str, seconds: float) -> str:
