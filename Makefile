@@ -14,7 +14,9 @@ DEMO_ARGS ?=
 PARTS ?=
 # Hundreds of processes start in these; 'make test-rest' runs them.
 REST := tests/integration/faults tests/integration/placement
-IGNORED := $(addprefix --ignore ,$(REST))
+# These compare what a process has open before and after, so they have one for themselves.
+SANDBOXES := tests/integration/sandbox
+IGNORED := $(addprefix --ignore ,$(REST) $(SANDBOXES))
 PARALLEL ?= -n 4 --dist loadfile --no-loadscope-reorder
 
 .PHONY: help setup demo test test-rest test-all soak check format bench clean
@@ -61,8 +63,9 @@ test: setup $(SERVERS) $(NODE) ## unit and integration tests, a smoke test of ea
 	$(BIN)/pytest -m 'not serial and not long' --servers smoke --ignore tests/soak $(IGNORED) $(PARALLEL)
 
 # What measures durations runs first and alone; all else shares the machine, a file to a process.
-test-rest: setup $(SERVERS) ## what 'make test' leaves to CI: killed and moved processes, the store over real servers
+test-rest: setup $(SERVERS) ## what 'make test' leaves to CI: killed and moved processes, sandboxes, the store over real servers
 	$(BIN)/pytest -m serial tests/servers $(REST)
+	$(BIN)/pytest $(SANDBOXES)
 	$(BIN)/pytest -m 'not serial and not smoke' $(PARALLEL) tests/servers $(REST)
 
 test-all: setup $(SERVERS) $(NODE) ## all tests: also all makes of servers, the soaks, long training runs, more examples of each property
