@@ -45,4 +45,11 @@ def list_descriptors():
 
 
 def find_by_argument(pids, argument):
-    return [pid for pid in pids if f"\0{argument}\0" in Path(f"/proc/{pid}/cmdline").read_text()]
+    return [pid for pid in pids if f"\0{argument}\0" in _read_command(pid)]
+
+
+def _read_command(pid):
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    except OSError:  # it has ended
+        return ""

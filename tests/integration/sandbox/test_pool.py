@@ -234,13 +234,14 @@ async def test_a_killed_zygote_costs_its_boxes_and_is_started_again():
         pytest.skip(support.reason)
     async with open_pool(kinds=[kind]) as pool:
         box = await pool.take(SandboxSpec(), owner="me")
-        before = list_descendants()
-        for pid in find_by_argument(before, "zygote"):
+        zygotes = find_by_argument(list_descendants(), "zygote")
+        family = {*zygotes, *(one for pid in zygotes for one in list_descendants(pid))}
+        for pid in zygotes:
             with contextlib.suppress(ProcessLookupError):  # it died of another's death
                 os.kill(pid, signal.SIGKILL)
 
         assert (await box.exec(["true"])).status == "gone"
-        await until(lambda: not any(map(is_alive, before)))
+        await until(lambda: not any(map(is_alive, family)), seconds=60)
         again = await pool.take(SandboxSpec(), owner="me")
         assert (await again.exec(["true"])).status == "exited"
 
@@ -275,8 +276,8 @@ async def test_nothing_is_left_of_a_worker_that_was_killed(kind, number):
         worker.send_signal(number)
         worker.wait(10)
 
-        await until(lambda: not any(map(is_alive, pids)), seconds=10)
-        await until(lambda: not list_directories(worker.pid) | list_cgroups(worker.pid), seconds=10)
+        await until(lambda: not any(map(is_alive, pids)), seconds=60)
+        await until(lambda: not list_directories(worker.pid) | list_cgroups(worker.pid), seconds=60)
         assert not set(list_mounts()) - set(before)
     finally:
         worker.kill()
