@@ -27,6 +27,7 @@ from agent_layer.settings import Settings
 from agent_layer.shipper.direct import DirectDestination
 from agent_layer.shipper.ship import Shipper
 
+from .processes import stop_shippers
 from .profiles import register_profiles
 from .waiting import until, wait_until
 from .working import dispatcher, pace, said, stack, start_worker, write_module
@@ -243,16 +244,6 @@ def _wait_until() -> Callable[..., object]:
 def _until() -> Callable[..., Awaitable[object]]:
     """``await until(condition, seconds=60)``, see there."""
     return until
-
-
-def stop_shippers(directory: Path) -> None:
-    """End the shippers of all namespaces below a directory; their locks name them."""
-    for lock in directory.glob("logs/*/shipper.lock"):
-        if pid := lock.read_text().strip():
-            try:
-                os.kill(int(pid), signal.SIGTERM)
-            except ProcessLookupError:
-                continue
 
 
 def _forget(settings: Settings) -> None:

@@ -1,12 +1,14 @@
 """Processes as Linux shows them from outside."""
 
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 from agent_layer.infra.processes.reaper import list_children
 from agent_layer.infra.processes.supervised import SupervisedProcess
 
-__all__ = ["command_of", "family_of", "is_running", "parent_of", "pid_of"]
+__all__ = ["command_of", "family_of", "is_running", "parent_of", "pid_of", "stop_shippers"]
 
 
 def is_running(pid: int) -> bool:
@@ -43,3 +45,13 @@ def _told_by(pid: int, file: str) -> str:
         return Path(f"/proc/{pid}/{file}").read_text()
     except OSError:
         return ""
+
+
+def stop_shippers(directory: Path) -> None:
+    """End the shippers of all namespaces below a directory; their locks name them."""
+    for lock in directory.glob("logs/*/shipper.lock"):
+        if pid := lock.read_text().strip():
+            try:
+                os.kill(int(pid), signal.SIGTERM)
+            except ProcessLookupError:
+                continue

@@ -15,6 +15,7 @@ from agent_layer.dispatcher import Dispatcher, connect
 from agent_layer.engines.policies import register_policy
 from agent_layer.engines.registry import EngineRegistry
 from agent_layer.errors import UnreachableError
+from agent_layer.infra.processes.locks import is_locked
 from agent_layer.infra.redis.client import open_redis
 from agent_layer.infra.redis.keys import Keys
 from agent_layer.local.scripted.engine import ScriptedEngine
@@ -31,6 +32,8 @@ from agent_layer.store.consumers.trained_batches import list_batches
 from agent_layer.store.maintenance.gc import Grace
 from agent_layer.store.maintenance.merge_plan import Limits
 
+from ...processes import stop_shippers
+from ...waiting import wait_until
 from .conftest import WorkerHarness, serve_gateway
 
 NAMESPACE = "roles"
@@ -72,6 +75,10 @@ def settings_of(guarded, tmp_path):
 
     guarded.acl_log_reset()
     yield choose
+    for role in ROLES:  # a shipper that lives on would index what the next test does not have
+        stop_shippers(tmp_path / role)
+        for lock in (tmp_path / role).glob("logs/*/shipper.lock"):
+            wait_until(lambda lock=lock: not is_locked(lock), 60)
     for key in guarded.scan_iter("*"):
         guarded.delete(key)
 
