@@ -75,7 +75,7 @@ def settings_of(guarded, tmp_path):
 
     guarded.acl_log_reset()
     yield choose
-    for role in ROLES:  # a shipper that lives on would index what the next test does not have
+    for role in ROLES:  # a shipper that goes on would index what the next test does not have
         stop_shippers(tmp_path / role)
         for lock in (tmp_path / role).glob("logs/*/shipper.lock"):
             wait_until(lambda lock=lock: not is_locked(lock), 60)
