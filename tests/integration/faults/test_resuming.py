@@ -7,6 +7,7 @@ import pytest
 
 from agent_layer.schema.task import Task
 from agent_layer.state.checkpoints import checkpoint_prefix
+from agent_layer.store.maintenance.gc import Grace
 from agent_layer.store.store import open_store
 from trainer_adapter.data.samples import samples_of
 
@@ -108,6 +109,8 @@ def test_killed_between_two_steps_of_a_graph(dispatcher, store, start_worker, tm
     assert len(trajectory.resumes) == 1
     assert (trajectory.outcome.status, trajectory.reward) == ("completed", 1.0)
     check_kept(trajectory)
+    wait_until(lambda: [one.status for one in dispatcher.rollouts(groups)] == ["completed"])
+    store.admin.collect_garbage(grace=Grace(seconds=0.0))  # of a worker that was killed before it named its last one
     wait_until(lambda: not list(store.objects.list(checkpoint_prefix(store.keys))))
 
 
