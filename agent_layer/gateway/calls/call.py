@@ -30,6 +30,8 @@ NOT_APPLIED: Final = "not_applied"
 """Finding of a field that was asked and that nothing applied: its name follows."""
 RAW_LOGPROBS: Final = "raw_logprobs"
 """Finding of log-probabilities before the temperature, which is not 1: the step cannot be trained on."""
+_LONGEST_NAME, _MOST_NAMES = 64, 8
+"""Of the fields that nothing applied."""
 
 
 class Phase(StrEnum):
@@ -62,7 +64,6 @@ class Ending(msgspec.Struct, frozen=True):
     error: str | None = None
 
 
-_LONGEST_NAME, _MOST_NAMES = 64, 8
 CUT_OFF: Final = Ending("aborted", error="the call was cut off")
 
 
