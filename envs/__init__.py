@@ -6,9 +6,10 @@ from agent_layer.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from agent_layer.schema import Task, Trajectory
-    from envs.environment import Environment, StepResult
+    from envs.env_context import EnvContext, ToolCalls, ToolDefinition, ToolResult, make_context
+    from envs.environment import Environment, StepResult, ToolEnvironment
+    from envs.grading import Scorer, ScoringContext, Verdict
     from envs.resume import resumable
-    from envs.scorers import Scorer
     from tracer import Rollout
 else:
     __getattr__ = lazy_exports(
@@ -18,14 +19,42 @@ else:
                 "Task",
                 "Trajectory",
             ),
+            "envs.env_context": (
+                "EnvContext",
+                "ToolCalls",
+                "ToolDefinition",
+                "ToolResult",
+                "make_context",
+            ),
             "envs.environment": (
                 "Environment",
                 "StepResult",
+                "ToolEnvironment",
+            ),
+            "envs.grading": (
+                "Scorer",
+                "ScoringContext",
+                "Verdict",
             ),
             "envs.resume": ("resumable",),
-            "envs.scorers": ("Scorer",),
             "tracer": ("Rollout",),
         },
     )
 
-__all__ = ["Environment", "Rollout", "Scorer", "StepResult", "Task", "Trajectory", "resumable"]
+__all__ = [
+    "EnvContext",
+    "Environment",
+    "Rollout",
+    "Scorer",
+    "ScoringContext",
+    "StepResult",
+    "Task",
+    "ToolCalls",
+    "ToolDefinition",
+    "ToolEnvironment",
+    "ToolResult",
+    "Trajectory",
+    "Verdict",
+    "make_context",
+    "resumable",
+]

@@ -21,12 +21,14 @@ import msgspec
 from agent_layer.errors import AgentFailedError, BadInputError
 from agent_layer.infra.processes import KILL_NOW, REAPER_PROGRAM
 from agent_layer.schema import Task, TaskView
-from agent_layer.settings import agent_environment
+from agent_layer.settings import SANDBOX_VARIABLE, agent_environment
 from envs.checkpoints import check_graph, run_graph
-from envs.environment import Environment, play
+from envs.environment import Environment
+from envs.episode import play
 from envs.progress import current_progress
 from envs.registry import find_object
 from envs.resume import is_resumable, resumable
+from envs.sandbox.supervisor import AttemptSandbox
 from tracer import rollout_variables
 from tracer.core import Rollout, json_value
 
@@ -166,7 +168,9 @@ def command_variables(task: Task, rollout: Rollout) -> dict[str, str]:
     """Return the variables that describe the attempt to a command; they hold nothing of the grading."""
     view = task.view()
     visible = {"id": view.id, "task_type": view.task_type, "input": view.input, "seed": view.seed}
-    return rollout_variables(rollout) | {"AGENT_LAYER_TASK": msgspec.json.encode(visible).decode()}
+    box = rollout.box
+    reach = {SANDBOX_VARIABLE: box.address} if isinstance(box, AttemptSandbox) else {}
+    return rollout_variables(rollout) | reach | {"AGENT_LAYER_TASK": msgspec.json.encode(visible).decode()}
 
 
 async def _tail(stream: asyncio.StreamReader | None) -> bytes:

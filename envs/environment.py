@@ -1,27 +1,26 @@
-"""Environments: worlds that answer the model, and the loop that lets a model play in one."""
+"""Environments: worlds that answer the model, in text or by tools."""
 
-import time
-from collections.abc import Callable
-from typing import Protocol, runtime_checkable
+from collections.abc import Sequence
+from typing import ClassVar, Protocol, TypeAlias, cast, runtime_checkable
 
 import msgspec
-from aiohttp import ClientSession, ClientTimeout
 
-from agent_layer.schema import JsonObject, Observation, StepPart, StepState, Task, new_id
-from agent_layer.schema.wire import CALL_HEADER
-from envs.failures import ModelCallError
-from envs.progress import current_progress
-from tracer.core import ContentWriter, Rollout, json_value
+from agent_layer.errors import BadInputError
+from agent_layer.schema import Task
+from agent_layer.schema.sandbox import SandboxSpec
+from envs.env_context import EnvContext, Tool, ToolCalls, ToolDefinition
 
-_NO_LIMIT = ClientTimeout(total=None)
-"""The gateway limits how long a call takes, the task how long the attempt does."""
+DeclaredTool: TypeAlias = Tool | ToolDefinition | str
+"""A tool, or the name of one that is registered or ``module:attribute``."""
 
 
 class StepResult(msgspec.Struct, frozen=True, kw_only=True):
     """What an environment answers to one action."""
 
     observation: object = None
-    """Next message to the model; any JSON value."""
+    """Next message to the model; any JSON value. After ``ToolCalls``, a list with one value per call answers each."""
+    images: list[str] = []
+    """Data URLs, shown with the observation."""
     reward: float | None = None
     """Reward of this step; None: none. The rewards of all steps add up to that of the rollout."""
     done: bool = False
@@ -31,16 +30,23 @@ class StepResult(msgspec.Struct, frozen=True, kw_only=True):
 class Environment(Protocol):
     """One world for one attempt. It sees the task without its grading, which only scorers see.
 
-    A class may declare a ``version`` (text or number); raise it when the environment's answers change. Without one, the
-    hash of its file is its version. Trajectories record it.
+    A class may declare what it needs, as attributes:
+
+    * ``sandbox`` (SandboxSpec): the box that each attempt gets, unless the task names one.
+    * ``tools``: what the model may call. Tools run by themselves; calls of a ``ToolDefinition`` go to ``step``.
+    * ``artifacts``: files and folders that scorers get, unless the task names some.
+    * ``version`` (text or number): raise it when the environment's answers change. Without one, the hash of its file is
+      its version. Trajectories record it.
+
+    A constructor, ``reset`` or ``step`` with a parameter named ``context`` gets the attempt's ``EnvContext``.
     """
 
     async def reset(self, task: Task) -> object:
-        """Begin; return the first message to the model."""
+        """Begin; return the first message to the model: any JSON value, or a ``StepResult`` with images."""
         ...
 
     async def step(self, action: str) -> StepResult:
-        """Apply the model's answer."""
+        """Apply the model's answer: its text, or the ``ToolCalls`` that the environment carries out itself."""
         ...
 
     def state(self) -> object:
@@ -52,99 +58,39 @@ class Environment(Protocol):
         ...
 
 
-async def play(make: Callable[[], Environment], task: Task, rollout: Rollout) -> float | None:
-    """Let the model play one attempt: each observation is a user message, each answer an action.
+class ToolEnvironment:
+    """An environment in which the model acts by tools: it begins with the task's input, and ends at a plain text.
 
-    Returns: sum of the rewards; None when the environment gave none.
+    Subclasses declare tools, and change what differs.
     """
-    environment = make()
-    try:
-        async with ClientSession(timeout=_NO_LIMIT) as client:
-            return await _play(environment, task, rollout, client)
-    finally:
-        await environment.close()
+
+    sandbox: ClassVar[SandboxSpec | None] = None
+    tools: ClassVar[Sequence[DeclaredTool]] = ()
+    artifacts: ClassVar[Sequence[str]] = ()
+
+    async def reset(self, task: Task, context: EnvContext) -> object:  # noqa: ARG002  # for subclasses
+        """Return the task's input."""
+        return task.input
+
+    async def step(self, action: str | ToolCalls) -> StepResult:  # noqa: ARG002  # for subclasses
+        """End the attempt."""
+        return StepResult(done=True)
+
+    def state(self) -> object:
+        """Return None: not known."""
+        return None
+
+    async def close(self) -> None:
+        """Release nothing."""
 
 
-async def _play(environment: Environment, task: Task, rollout: Rollout, client: ClientSession) -> float | None:
-    messages: list[JsonObject] = []
-    total: float | None = None
-    result = StepResult(observation=await environment.reset(task))
-    current_progress().mark_prepared()
-    while not result.done:
-        messages.append({"role": "user", "content": _text(result.observation)})
-        call_id = new_id()
-        _record_state(rollout, call_id, environment)
-        action = await _ask(client, rollout, call_id, messages)
-        messages.append({"role": "assistant", "content": action})
-        began = time.time()
-        result = await environment.step(action)
-        _record_answer(rollout, call_id, environment, action, result, began=began)
-        if result.reward is not None:
-            total = (total or 0.0) + result.reward
-    return total
+def declared_tools(environment: object) -> Sequence[DeclaredTool]:
+    """Return the tools that an environment, or its class, declares.
 
-
-async def _ask(client: ClientSession, rollout: Rollout, call_id: str, messages: list[JsonObject]) -> str:
-    """Return the model's answer.
-
-    Raises: ModelCallError: the gateway refused, for example because the task's limits are reached.
+    Raises: BadInputError: they are no list.
     """
-    headers = {"Authorization": f"Bearer {rollout.api_key}", CALL_HEADER: call_id}
-    body = {"model": rollout.model or "policy", "messages": messages}
-    async with client.post(f"{rollout.base_url}/chat/completions", json=body, headers=headers) as response:
-        answer = await response.read()
-    if response.status != 200:
-        reason = answer[:1000].decode("utf-8", "replace")
-        raise ModelCallError(f"model call {call_id}: the gateway answered {response.status} {reason}", response.status)
-    return msgspec.json.decode(answer, type=_Completion).choices[0].message.content or ""
-
-
-def _record_state(rollout: Rollout, call_id: str, environment: Environment) -> None:
-    """Record the state of the world before a model call."""
-    contents = ContentWriter(rollout)
-    state = StepState(environment=contents.add(environment.state()))
-    part = StepPart(
-        trajectory_id=rollout.trajectory_id,
-        call_id=call_id,
-        run=rollout.run,
-        source="handler",
-        phase="start",
-        at=time.time(),
-        state=state,
-    )
-    contents.write(part)
-
-
-def _record_answer(
-    rollout: Rollout, call_id: str, environment: Environment, action: str, result: StepResult, *, began: float
-) -> None:
-    now = time.time()
-    observation = Observation(
-        trajectory_id=rollout.trajectory_id,
-        observation_id=new_id(),
-        run=rollout.run,
-        name=type(environment).__name__,
-        at=now,
-        call_id=call_id,
-        arguments=action,
-        output=json_value(result.observation),
-        status="ok",
-        duration_seconds=now - began,
-    )
-    rollout.append(observation)
-
-
-def _text(observation: object) -> str:
-    return observation if isinstance(observation, str) else msgspec.json.encode(observation).decode()
-
-
-class _Message(msgspec.Struct):
-    content: str | None = None
-
-
-class _Choice(msgspec.Struct):
-    message: _Message
-
-
-class _Completion(msgspec.Struct):
-    choices: list[_Choice]
+    found: object = getattr(environment, "tools", ())
+    if not isinstance(found, list | tuple):
+        name = getattr(environment, "__qualname__", repr(environment))
+        raise BadInputError(f"environment {name}: expected a list of tools, found {found!r:.100}; write a list")
+    return cast("Sequence[DeclaredTool]", found)

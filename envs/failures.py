@@ -1,7 +1,7 @@
 """Classifies failures of agents: by the policy, the infrastructure or the user's code."""
 
 from collections.abc import Iterator
-from typing import cast
+from typing import Final, cast
 
 import msgspec
 
@@ -9,8 +9,10 @@ from agent_layer.errors import AgentFailedError, BadInputError, SandboxError, Un
 from agent_layer.recorder import KeyScrubber
 from agent_layer.schema import Cause, RolloutStatus
 
-_LIMIT_CODE = "rollout_limit"
-"""Error code with which the gateway refuses calls when the task's turns or tokens are used up."""
+CONTEXT_FULL: Final = "context_length_exceeded"
+"""Error code of a call that does not fit into the model's context, or into the task's ``context_tokens``."""
+_LIMIT_CODES: Final = ("rollout_limit", CONTEXT_FULL)
+"""Error codes of calls that the gateway refuses because the policy used up what it has. The first: turns or tokens."""
 _LONGEST_ERROR = 2000
 _SCRUBBER = KeyScrubber(())
 
@@ -26,8 +28,12 @@ class ModelCallError(AgentFailedError):
         return str(self.args[0])
 
 
+class ContextFullError(ModelCallError):
+    """A model call does not fit into the context, and nothing can make room."""
+
+
 class RefusedTaskError(BadInputError):
-    """The gateway refuses every attempt at this task."""
+    """Every attempt at this task would be refused, by the gateway or because no sandbox can be as it asks."""
 
 
 class Ending(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,18 +61,34 @@ class EndedError(AgentFailedError):
 def classify_failure(error: BaseException) -> Ending:
     """Classify an agent's error, including the errors that caused it.
 
-    Out of turns or tokens: the policy used them up, and the attempt is scored. No answer, status 500 and above, or
-    a lost sandbox: the infrastructure failed. Everything else is the agent's own fault.
+    Out of turns, tokens or context: the policy used them up, and the attempt is scored. No answer, status 500 and
+    above, or a lost sandbox: the infrastructure failed. Everything else is the agent's own fault.
     """
     if isinstance(error, EndedError):
         return error.ending
     chain = list(_chain(error))
     text = describe_error(error)
-    if any(getattr(one, "code", None) == _LIMIT_CODE or _LIMIT_CODE in describe_error(one) for one in chain):
+    if any(is_out_of_budget(one) for one in chain):
         return Ending(status="truncated", cause="policy", error=text)
     if any(_is_infrastructure(one) for one in chain):
         return Ending(status="lost", cause="infra", error=text)
     return Ending(status="failed", cause="user", error=text)
+
+
+def is_out_of_budget(error: BaseException) -> bool:
+    """Whether a model call was refused because the policy used up turns, tokens or context."""
+    text = describe_error(error)
+    return any(getattr(error, "code", None) == code or code in text for code in _LIMIT_CODES)
+
+
+def blame_full_context(ending: Ending) -> Ending:
+    """Return how an attempt ended whose last model call did not fit into the context.
+
+    An agent that failed then did so because of the policy. One that went on ended as it says.
+    """
+    if (ending.status, ending.cause) != ("failed", "user"):
+        return ending
+    return msgspec.structs.replace(ending, status="truncated", cause="policy")
 
 
 def describe_error(error: BaseException) -> str:

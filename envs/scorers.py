@@ -1,65 +1,93 @@
 """Scorers: turn the outcome of an attempt into rewards, outside of the agent.
 
-A scorer is ``async def score(task, trajectory, result) -> float | dict | None``. It sees the grading and the stored
-trajectory, and runs after the agent has ended. With the scorer ``agent`` no scorer runs: the agent's own report counts,
-for tasks that trust it.
+A scorer is ``async def score(task, trajectory, result) -> float | dict | None``, or a ``Scorer`` with
+``async def score(self, context)``. It sees the grading and the stored trajectory, and runs after the agent has ended.
+With the scorer ``agent`` no scorer runs: the agent's own report counts, for tasks that trust it.
 """
 
 import asyncio
-import inspect
-import math
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from numbers import Real
-from typing import TypeAlias, cast
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Final, cast
 
 import msgspec
 
 from agent_layer.errors import BadInputError
-from agent_layer.schema import Reward, RewardSource, RewardSpec, RewardStatus, Task, Trajectory, current_rewards, new_id
-from envs.failures import describe_error
+from agent_layer.schema import (
+    TAMPERING,
+    Reward,
+    RewardSource,
+    RewardSpec,
+    RewardStatus,
+    Task,
+    current_rewards,
+    new_id,
+)
+from envs.grading import AnyScorer, GroupScorer, ScoringRun, Verdict, call_scorer, can_score, only_reward, read_scores
 from envs.registry import find_object, hash_scorer
+from tracer.core import json_text
 
 AGENT = "agent"
 """Name of the scorer with which the agent reports its own scores."""
+FAILED_STATUSES: Final[frozenset[RewardStatus]] = frozenset({"verifier_error", "infra_error", "timeout"})
+"""The scorer, or what it stands on, failed: no judgement, and it is asked again."""
+_LONGEST_EVIDENCE = 4000
+"""Characters of evidence that a reward keeps."""
+_LONGEST_ERROR = 2000
 
-Scorer: TypeAlias = Callable[[Task, Trajectory, object], Awaitable[object]]
 
+def load_scorer(name: str) -> AnyScorer | None:
+    """Find the scorer of this name; None for the agent itself. A class is made into one object per process.
 
-def load_scorer(name: str) -> Scorer | None:
-    """Find the scorer of this name; None for the agent itself.
-
-    Raises: BadInputError: no such scorer exists, or it is no coroutine function.
+    Raises: BadInputError: no such scorer exists, or it has no form that can score.
     """
     if name == AGENT:
         return None
     found = find_object(name, "scorer")
-    if not inspect.iscoroutinefunction(found):
+    if isinstance(found, type):
+        found = _make_scorer(name, cast("type[object]", found))
+    if not can_score(found):
         raise BadInputError(
-            f"scorer {name!r}: is a {type(found).__name__}, not 'async def score(task, trajectory, result)';"
-            " make it a coroutine function"
+            f"scorer {name!r}: is a {type(found).__name__}, neither 'async def score(task, trajectory, result)' nor an"
+            " object with 'async def score(self, context)'; make it one of these"
         )
-    return cast("Scorer", found)
+    return cast("AnyScorer", found)
 
 
-def declared_rewards(task: Task, scorer: Scorer | str | None) -> dict[str, RewardSpec]:
+@cache
+def _make_scorer(name: str, kind: type[object]) -> object:
+    try:
+        return kind()
+    except Exception as error:  # its constructor may raise anything
+        raise BadInputError(
+            f"scorer {name!r}: {kind.__name__}() failed with {error!r}; name an object of it, or give its arguments"
+            " defaults"
+        ) from error
+
+
+def load_group_scorer(name: str) -> GroupScorer | None:
+    """Find the scorer of this name if it judges whole groups; None: it judges single attempts, or is the agent.
+
+    Raises: BadInputError: no such scorer exists.
+    """
+    found = None if name == AGENT else find_object(name, "scorer")
+    if isinstance(found, type) and hasattr(cast("type[object]", found), "score_group"):
+        found = _make_scorer(name, cast("type[object]", found))
+    return found if isinstance(found, GroupScorer) and not isinstance(found, type) else None
+
+
+def declared_rewards(task: Task, scorer: object) -> dict[str, RewardSpec]:
     """Return the rewards that count. With a scorer, undeclared ones never do: the agent could have reported them."""
     return task.rewards or ({"reward": RewardSpec()} if scorer else {})
 
 
 def reported_scores(task: Task, result: object) -> dict[str, float]:
-    """Parse the return value of an agent or scorer as scores by name; empty when it has none.
+    """Parse the return value of an agent as scores by name; empty when it has none.
 
     A plain number is the score of the only declared reward, else of ``reward``.
     """
-    if isinstance(result, Mapping):
-        found = {str(name): _score(value) for name, value in cast("Mapping[object, object]", result).items()}
-        scores = {name: score for name, score in found.items() if score is not None}
-        return scores if len(scores) == len(found) else {}
-    score = _score(result)
-    if score is None:
-        return {}
-    return {next(iter(task.rewards)) if len(task.rewards) == 1 else "reward": score}
+    return read_scores(result, only_reward(task))
 
 
 def missing_scores(task: Task, rewards: Iterable[Reward]) -> dict[str, float]:
@@ -75,38 +103,61 @@ def missing_scores(task: Task, rewards: Iterable[Reward]) -> dict[str, float]:
     return {name: 0.0 for name, spec in task.rewards.items() if spec.required and name not in given}
 
 
-async def run_scorer(
-    scorer: Scorer, task: Task, trajectory: Trajectory, result: object, seconds: float
-) -> list[Reward]:
-    """Run the scorer and return its rewards with its version. A missing reward is null and says why.
+async def run_scorer(scorer: AnyScorer, run: ScoringRun, seconds: float) -> list[Reward]:
+    """Run the scorer, close what it took, and return its rewards with its version.
+
+    A missing reward is null and says why. When a box was lost every reward is null, whatever the scorer answers.
 
     Args:
         scorer: the scorer.
-        task: the task, with its grading.
-        trajectory: the stored trajectory.
-        result: what the agent returned.
-        seconds: longest time for the scorer.
+        run: what it sees.
+        seconds: its longest time.
     """
-    rewards = await _call_scorer(scorer, task, trajectory, result, seconds)
+    try:
+        verdict = await _ask_scorer(scorer, run, seconds)
+    finally:
+        await run.close()
+    if run.lost is not None:
+        verdict = Verdict(status="infra_error", evidence={"error": run.lost})
+    rewards = _make_verdict_rewards(run, declared_rewards(run.task, scorer), verdict)
     return [msgspec.structs.replace(reward, verifier_hash=hash_scorer(scorer)) for reward in rewards]
 
 
-async def _call_scorer(
-    scorer: Scorer, task: Task, trajectory: Trajectory, result: object, seconds: float
-) -> list[Reward]:
-    declared, trajectory_id = declared_rewards(task, scorer), trajectory.trajectory_id
+async def _ask_scorer(scorer: AnyScorer, run: ScoringRun, seconds: float) -> Verdict:
     try:
         async with asyncio.timeout(seconds):
-            given = await scorer(task, trajectory, result)
+            return await call_scorer(scorer, run)
     except TimeoutError:
         error = f"the scorer took longer than score_seconds ({seconds:g})"
-        return null_rewards(task, trajectory_id, declared, "timeout", error)
-    except Exception as error:  # noqa: BLE001  # a scorer may raise anything, and must not fail the worker
-        return null_rewards(task, trajectory_id, declared, "verifier_error", describe_error(error))
-    scores = _total(task, reported_scores(task, given))
-    absent = [name for name in declared if name not in scores]
-    rewards = make_rewards(task, trajectory_id, scores, "verifier")
-    return rewards + null_rewards(task, trajectory_id, absent, "missing", "the scorer did not give it")
+        return Verdict(status="timeout", evidence={"error": error})
+
+
+def _make_verdict_rewards(run: ScoringRun, declared: Mapping[str, RewardSpec], verdict: Verdict) -> list[Reward]:
+    task, trajectory_id = run.task, run.trajectory.trajectory_id
+    match verdict.status:
+        case "ok":
+            scores = _total(task, verdict.scores)
+            absent = [name for name in declared if name not in scores]
+            rewards = make_rewards(task, trajectory_id, scores, "verifier")
+            rewards += null_rewards(task, trajectory_id, absent, "missing", "the scorer did not give it")
+            rewards += [
+                msgspec.structs.replace(reward, scope="step", step=step)
+                for step, given in verdict.step_scores.items()
+                for reward in make_rewards(task, trajectory_id, given, "verifier")
+            ]
+        case "tampering":
+            found = "; ".join(verdict.tampering)[:_LONGEST_ERROR] or "the scorer found tampering"
+            rewards = [
+                msgspec.structs.replace(reward, status=TAMPERING, error=found)
+                for reward in make_rewards(task, trajectory_id, dict.fromkeys(declared, 0.0), "verifier")
+            ]
+        case status:
+            error = str(verdict.evidence.get("error", f"the scorer answered {status}"))[:_LONGEST_ERROR]
+            return null_rewards(task, trajectory_id, declared, status, error)
+    if verdict.evidence and rewards:
+        evidence = json_text(verdict.evidence).decode()[:_LONGEST_EVIDENCE]
+        rewards[0] = msgspec.structs.replace(rewards[0], comment=evidence)
+    return rewards
 
 
 def make_rewards(task: Task, trajectory_id: str, scores: Mapping[str, float], source: RewardSource) -> list[Reward]:
@@ -149,14 +200,3 @@ def _total(task: Task, scores: dict[str, float]) -> dict[str, float]:
     if task.rewards or "reward" in scores or not scores:
         return scores
     return {**scores, "reward": sum(scores.values())}
-
-
-def _score(value: object) -> float | None:
-    """Return the value as a float, NumPy's scalars included; None: not a number, or not finite."""
-    if not isinstance(value, Real):
-        return None
-    try:
-        number = float(value)
-    except OverflowError:
-        return None
-    return number if math.isfinite(number) else None

@@ -34,7 +34,8 @@ from tracer.session import Session, active_session, warn_once
 
 P = ParamSpec("P")
 T = TypeVar("T")
-_LIMIT_CODE = "rollout_limit"
+_LIMIT_CODES = ("rollout_limit", "context_length_exceeded")
+"""Of calls that were refused because the policy used up turns, tokens or context."""
 _POLL_SECONDS = 0.01
 _INFRA_ERRORS = (BackPressureError, EngineError, NotWholeError, RedactionError, UnreachableError)
 """Errors of this project that are no fault of the code in the block."""
@@ -237,9 +238,8 @@ def _end(session: Session, rollout: Rollout, error: BaseException | None) -> Non
 def _classify_ending(error: BaseException | None) -> tuple[EndStatus, Cause | None]:
     if error is None:
         return "completed", None
-    if getattr(error, "code", None) == _LIMIT_CODE or _LIMIT_CODE in safe_repr(
-        error
-    ):  # Anthropic's error has it in its text
+    text = safe_repr(error)  # Anthropic's error has it in its text
+    if any(getattr(error, "code", None) == code or code in text for code in _LIMIT_CODES):
         return "truncated", "policy"
     cause: Cause = "infra" if isinstance(error, _INFRA_ERRORS) else "user"
     return ("failed" if isinstance(error, Exception) else "cancelled"), cause

@@ -6,12 +6,14 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from agent_layer.dispatcher import read_tasks
 from agent_layer.errors import BadInputError, CorruptRecordError, NotFoundError
 from agent_layer.infra import install_command
 from agent_layer.schema import TrainedBatch
 from agent_layer.settings import Settings
 from agent_layer.store import Store, open_store
 from agent_layer.store.consumers import list_batches
+from envs.tasksets.gate import check_trainable
 from trainer_adapter.config import load_config
 from trainer_adapter.data import Replay, rebuild_batch
 from trainer_adapter.loop import StepProgress
@@ -22,6 +24,10 @@ def train(
     config: Annotated[
         Path, typer.Argument(help="YAML, TOML or JSON file; every knob is in trainer_adapter/config.py.")
     ],
+    *,
+    unchecked: Annotated[
+        bool, typer.Option("--unchecked", help="Train on task sets that failed 'tasksets check', or never ran it.")
+    ] = False,
 ) -> None:
     """Train a policy on the rollouts of running workers; continue from the newest checkpoint.
 
@@ -30,6 +36,8 @@ def train(
     """
     loaded = load_config(config)
     settings: Settings = context.obj
+    if not unchecked:
+        check_trainable(settings.dir, read_tasks(loaded.tasks, run=loaded.run or settings.run))
     try:
         from trainer_adapter.loop import stop_on_signals, train_run  # noqa: PLC0415  # torch and veRL take seconds
     except ModuleNotFoundError as error:

@@ -24,6 +24,7 @@ _QUERY = "agent_layer.cli.query"
 _STORE = "agent_layer.cli.store"
 _SERVICES = "agent_layer.cli.services"
 _SANDBOX = "envs.sandbox.cli"
+_TASKSETS = "envs.tasksets.cli"
 
 PANELS: Final[dict[str, tuple[Command, ...]]] = {
     "Run agents": (
@@ -32,6 +33,27 @@ PANELS: Final[dict[str, tuple[Command, ...]]] = {
             "submit", "Queue tasks for workers. Submitting a file twice queues it once.", f"{_QUEUE}.submit:submit"
         ),
         Command("work", "Run agents on queued tasks: work TARGET, or work -- COMMAND ARGUMENTS... .", "envs.cli:app"),
+        Command(
+            "eval",
+            "Evaluate an agent and a model: eval [AGENT] TASKS, or eval TASKS -- COMMAND ARGUMENTS... .",
+            "envs.evaluation.cli:app",
+        ),
+        Command(
+            "tasksets",
+            "List task sets with their version, their levels and the last check.",
+            f"{_TASKSETS}:list_tasksets",
+            (
+                Command(
+                    "write", "Write tasks of a set into a file, one JSON object on each line.", f"{_TASKSETS}:write"
+                ),
+                Command(
+                    "check",
+                    "Check that a task set may train: right solutions score 1, all others 0, and everything is the"
+                    " same twice.",
+                    f"{_TASKSETS}:check",
+                ),
+            ),
+        ),
         Command(
             "trace", "Run a program and record it as one trajectory: trace -- python agent.py … .", "tracer.cli:app"
         ),
@@ -90,6 +112,11 @@ PANELS: Final[dict[str, tuple[Command, ...]]] = {
                 ),
                 Command("share", "Change a run's share beside others of the same priority.", f"{_QUEUE}.runs:share"),
             ),
+        ),
+        Command(
+            "sandboxes",
+            "List the sandboxes that this user's workers have taken on this machine, oldest first.",
+            f"{_SANDBOX}:list_boxes",
         ),
         Command(
             "workers",

@@ -52,6 +52,9 @@ if TYPE_CHECKING:
         PlacedTask as PlacedTask,
     )
     from agent_layer.dispatcher.tasks import (
+        check_lifetime as check_lifetime,
+    )
+    from agent_layer.dispatcher.tasks import (
         check_task,
         parse_tasks,
         read_tasks,
@@ -105,6 +108,7 @@ else:
                 "Known",
                 "PlacedTask",
                 "check_task",
+                "check_lifetime",
                 "read_placed_tasks",
                 "new_tasks",
                 "num_launched",

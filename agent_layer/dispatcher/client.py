@@ -88,7 +88,7 @@ class Dispatcher:
         changes = {name: value for name, value in changes.items() if value is not None}
         asked = [check_task(msgspec.structs.replace(task, **changes)) for task in tasks]
         for task in asked:
-            check_lifetime(task, self.settings.score_seconds)
+            check_lifetime(task, self.settings)
         groups = [(make_group_id(task.run, task.id, round), task) for task in asked]
         add_groups(self._scripts, groups)
         return [group_id for group_id, _ in groups]

@@ -48,6 +48,8 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     """Holdings whose task this version cannot read, and why."""
     is_due: bool = False
     """Nothing was leased: leases lapsed or back-offs ended, and must be reaped first."""
+    lacking: list[str] = []
+    """Needs of sandboxes that keep this worker from rollouts which wait."""
     wake_id: str = "0-0"
     """Newest entry of the wake stream when the look found nothing."""
     due_seconds: float | None = None
@@ -77,8 +79,12 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def required_capabilities(task: Task) -> list[str]:
-    """Return what a worker must be capable of: the task's needs, its agent, its environment. Sorted, no duplicates."""
+    """Return what a worker must be capable of: the task's needs, its agent, environment and sandbox. Sorted, no
+    duplicates.
+    """
     implied = [f"{kind}:{name}" for kind, name in (("agent", task.agent), ("env", task.env)) if name is not None]
+    if (spec := task.sandbox) is not None:
+        implied.append(f"isolation:{spec.isolation}" if spec.kind is None else f"sandbox:{spec.kind}")
     return sorted({*task.needs, *implied})
 
 

@@ -20,11 +20,11 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from agent_layer.dispatcher.models import HeartbeatAnswer, HeldRollout, Lease, LeaseEnding, Report
 from agent_layer.dispatcher.scripts import Refusal, Scripts
-from agent_layer.errors import BadInputError, LeaseLostError
+from agent_layer.errors import BadInputError, CorruptRecordError, LeaseLostError
 from agent_layer.infra import batched
 from agent_layer.infra.redis import Keys
 from agent_layer.recorder import KeyScrubber
-from agent_layer.schema import Cause, Outcome
+from agent_layer.schema import Cause, Outcome, Task, decode
 from agent_layer.settings import Settings
 
 _MOST_DOUBLINGS = 6
@@ -53,8 +53,15 @@ class WorkerQueue:
         self._jitter = jitter
         self._scrubber = KeyScrubber(settings.secrets)
 
-    def claim(
-        self, worker: str, num: int, capabilities: Iterable[str] = (), *, run: str = "", wait_seconds: float = 0.0
+    def claim(  # what it may lease, and how it waits
+        self,
+        worker: str,
+        num: int,
+        capabilities: Iterable[str] = (),
+        *,
+        run: str = "",
+        wait_seconds: float = 0.0,
+        on_lack: Callable[[list[str]], object] | None = None,
     ) -> list[Lease]:
         """Lease up to ``num`` rollouts, and wait for the first one if there is none.
 
@@ -64,6 +71,8 @@ class WorkerQueue:
             capabilities: what the worker can do; rollouts that need more are left to other workers.
             run: only rollouts of this run; empty: of any run.
             wait_seconds: longest wait for the first one.
+            on_lack: called with the needs of sandboxes that keep this worker from rollouts which wait; then the call
+                waits no longer.
         """
         deadline = time.monotonic() + wait_seconds
         offered = list(capabilities)
@@ -76,9 +85,27 @@ class WorkerQueue:
                 claim = look(is_reaped=True)
             self._pass_over(claim.unreadable)
             left = deadline - time.monotonic()
+            if claim.lacking and on_lack is not None:
+                on_lack(claim.lacking)
+                return claim.leases
             if claim.leases or left <= 0:
                 return claim.leases
             self._wait(claim.wake_id, min(left, claim.due_seconds or left))
+
+    def peek(self, num: int, capabilities: Iterable[str] = (), *, run: str = "") -> list[Task]:
+        """Return the tasks of the rollouts that a worker is likely to lease next, without leasing them.
+
+        Args:
+            num: most tasks to return.
+            capabilities: what the worker can do.
+            run: only rollouts of this run; empty: of any run.
+        """
+        found = self._scripts.upcoming(min(num, _ROWS_PER_CALL), capabilities, run)
+        tasks: list[Task] = []
+        for encoded in found:
+            with suppress(CorruptRecordError):  # a claim reports it
+                tasks.append(cast("Task", decode(encoded)))
+        return tasks
 
     def heartbeat(self, worker: str, about: bytes, leases: Sequence[tuple[Lease, str]]) -> HeartbeatAnswer:
         """Renew leases and show the worker. Many leases take several calls, so that Redis serves others in between.

@@ -23,8 +23,8 @@ from agent_layer.schema import Task, decode, encode, new_id
 from agent_layer.settings import Settings
 
 _LeaseFields: TypeAlias = tuple[bytes, bytes, int, bytes, bytes, int, bytes]
-_Leased: TypeAlias = tuple[list[_LeaseFields]]
-_NothingToLease: TypeAlias = tuple[list[_LeaseFields], bytes, int]
+_Leased: TypeAlias = tuple[list[_LeaseFields], list[bytes]]
+_NothingToLease: TypeAlias = tuple[list[_LeaseFields], list[bytes], bytes, int]
 _Answer: TypeAlias = tuple[bytes, bytes, bytes, int]
 
 _LUA = Path(__file__).parent / "lua"
@@ -64,6 +64,7 @@ CLAIM = _script(
     "exists hget hkeys hmget hset sismember smembers srem time xrevrange zadd zrange zrem zremrangebyrank",
     reads="t:* policies:*",
 )
+UPCOMING = _script("upcoming", "prelude", "hexists hget smembers time zrange", reads="q:*", writes="")
 HEARTBEAT = _script("heartbeat", "prelude", "hdel hmget hset sismember smembers srem time zadd zrangebyscore zrem")
 CHECKPOINT = _script("checkpoint", "prelude", "hmget hset time")
 SETTLE = _script("settle", _END_PRELUDES, _END_COMMANDS, writes="q:* outbox")
@@ -80,7 +81,7 @@ INSPECT = _script(
     writes="",
 )
 
-LEASE_SCRIPTS = (CLAIM, HEARTBEAT, CHECKPOINT, SETTLE, REAP)
+LEASE_SCRIPTS = (CLAIM, UPCOMING, HEARTBEAT, CHECKPOINT, SETTLE, REAP)
 """What a worker runs."""
 SUBMIT_SCRIPTS = (ADD, CANCEL, REAP, DEAD, RUN, DRAIN, INSPECT)
 """What a client of the queue runs."""
@@ -117,6 +118,7 @@ class Scripts:
         self._rules = Rules(settings.max_attempts, settings.stop_failure_window, settings.stop_failure_rate)
         self._add = ADD.load(redis)
         self._claim = CLAIM.load(redis)
+        self._upcoming = UPCOMING.load(redis)
         self._heartbeat = HEARTBEAT.load(redis)
         self._checkpoint = CHECKPOINT.load(redis)
         self._settle = SETTLE.load(redis)
@@ -151,10 +153,16 @@ class Scripts:
         told = cast("_Leased | _NothingToLease | tuple[()]", self._claim(self._keys, arguments))
         if len(told) == 0:
             return Claim(leases=[], is_due=True)
-        if len(told) == 1:
-            return _claim(told[0])
-        _, wake_id, due_ms = told
-        return Claim(leases=[], wake_id=wake_id.decode(), due_seconds=due_ms / 1000 if due_ms >= 0 else None)
+        lacking = [need.decode() for need in told[1]]
+        if len(told) == 2:  # leases, and what is lacking
+            return _claim(told[0], lacking)
+        _, _, wake_id, due_ms = told
+        due_seconds = due_ms / 1000 if due_ms >= 0 else None
+        return Claim(leases=[], lacking=lacking, wake_id=wake_id.decode(), due_seconds=due_seconds)
+
+    def upcoming(self, num: int, capabilities: Iterable[str], run: str) -> list[bytes]:
+        """Return the encoded tasks of up to ``num`` rollouts that are likely to be leased next."""
+        return cast("list[bytes]", self._upcoming(self._keys, [num, run, *capabilities]))
 
     def heartbeat(
         self, worker: str, about: bytes, leases: Iterable[tuple[Lease, str]], lease_seconds: float
@@ -248,7 +256,7 @@ def _report_fields(report: Report, *, delay_seconds: float) -> tuple[str | int, 
     return (lease.rollout_id, lease.token, *what, _ms(delay_seconds), int(report.usable))
 
 
-def _claim(rows: Iterable[_LeaseFields]) -> Claim:
+def _claim(rows: Iterable[_LeaseFields], lacking: list[str]) -> Claim:
     leases: list[Lease] = []
     unreadable: list[tuple[HeldRollout, str]] = []
     for rollout_id, token, attempt, group_id, task, queued_ms, checkpoint in rows:
@@ -265,7 +273,7 @@ def _claim(rows: Iterable[_LeaseFields]) -> Claim:
             unreadable.append((held, str(error.__cause__)[:_LONGEST_WHY]))
         else:
             leases.append(Lease(**msgspec.structs.asdict(held), task=known, queued_seconds=queued_ms / 1000))
-    return Claim(leases=leases, unreadable=unreadable)
+    return Claim(leases=leases, unreadable=unreadable, lacking=lacking)
 
 
 def _refusal(answer: bytes, status: bytes, worker: bytes, attempt: int) -> Refusal | None:

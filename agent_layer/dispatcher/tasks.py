@@ -5,7 +5,7 @@ A task that repeats an input of the same run and split is kept, left out or refu
 
 import codecs
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Literal, NamedTuple, TypeAlias, cast
 
 import msgspec
@@ -13,6 +13,7 @@ import msgspec
 from agent_layer.errors import BadInputError
 from agent_layer.schema import (
     NOT_SAMPLING,
+    History,
     JsonObject,
     Limits,
     Partial,
@@ -23,6 +24,8 @@ from agent_layer.schema import (
     content_hash,
     hash_input,
 )
+from agent_layer.schema.sandbox import HOST_IMAGE, Isolation, check_spec
+from agent_layer.settings import Settings
 
 _LONGEST_ID = 96
 """Leaves room for what group, member and attempt add."""
@@ -54,6 +57,26 @@ class _LimitsLine(_Strict, frozen=True):
     idle_seconds: float | None = None
     score_seconds: float | None = None
     sandbox_seconds: float | None = None
+    context_tokens: int | None = None
+    observation_tokens: int | None = None
+
+
+class _ResourcesLine(_Strict, frozen=True):
+    cpus: float = 1.0
+    memory_mb: int = 512
+    disk_mb: int = 256
+    processes: int = 64
+    files: int = 4096
+    open_files: int = 256
+
+
+class _SandboxLine(_Strict, frozen=True):
+    kind: str | None = None
+    isolation: Isolation = "namespace"
+    image: str = HOST_IMAGE
+    workdir: str = "/work"
+    env: dict[str, str] = {}
+    resources: _ResourcesLine = _ResourcesLine()
 
 
 class _TaskLine(_Strict, frozen=True):
@@ -76,6 +99,10 @@ class _TaskLine(_Strict, frozen=True):
     expected_seconds: float | None = None
     seed: int | None = None
     labels: dict[str, str] = {}
+    sandbox: _SandboxLine | None = None
+    files: dict[str, str] = {}
+    artifacts: list[str] = []
+    history: History = "full"
     calls_optional: bool = False
 
 
@@ -163,6 +190,7 @@ def check_task(task: Task, subject: str | None = None) -> Task:
     _check_bounds(where, "from_policy", task.from_policy or 0, 0, _LARGEST_VERSION)
     _check_bounds(where, "expected_seconds", task.expected_seconds or 1, 0, _LONGEST_SECONDS)
     _check_limits(where, task.limits)
+    _check_sandbox(where, task)
     _check_sampling(where, task)
     for what, value in {"input": task.input, "grading": task.grading, "sampling": task.sampling}.items():
         _check_depth(value, f"{where}: {what}")
@@ -175,16 +203,17 @@ def num_launched(task: Task) -> int:
     return task.group_size if task.launch is None else task.launch
 
 
-def check_lifetime(task: Task, score_seconds: float) -> None:
-    """Check that agent and scorer can finish within the lifetime of the task's sandbox.
+def check_lifetime(task: Task, settings: Settings, subject: str | None = None) -> None:
+    """Check that start, agent, scorer and grace fit into the lifetime of the task's sandbox.
 
     Args:
         task: with its limits.
-        score_seconds: for tasks that name no limit of their own.
+        settings: longest start and grace, and the limit of scorers for tasks that name none.
+        subject: where the task comes from; None: its id is enough.
 
-    Raises: BadInputError: they cannot.
+    Raises: BadInputError: they do not.
     """
-    limits, where = task.limits, f"task {task.id!r}"
+    limits, where = task.limits, subject or f"task {task.id!r}"
     if limits.sandbox_seconds is None:
         return
     if limits.wall_seconds is None:
@@ -192,12 +221,14 @@ def check_lifetime(task: Task, score_seconds: float) -> None:
             f"{where}: expected limits.wall_seconds beside sandbox_seconds ({limits.sandbox_seconds:g}), found none;"
             " say how long the agent may take, or the sandbox may end before it"
         )
-    score = score_seconds if limits.score_seconds is None else limits.score_seconds
-    if limits.wall_seconds + score > limits.sandbox_seconds:
+    score = settings.score_seconds if limits.score_seconds is None else limits.score_seconds
+    start, grace = settings.sandbox_start_seconds, settings.close_seconds
+    if (needed := start + limits.wall_seconds + score + grace) > limits.sandbox_seconds:
         raise BadInputError(
-            f"{where}: expected wall_seconds ({limits.wall_seconds:g}) and score_seconds ({score:g}) to fit into"
-            f" sandbox_seconds ({limits.sandbox_seconds:g}), but together they are longer; give the"
-            " sandbox more time or agent and scorer less"
+            f"{where}: expected sandbox_start_seconds ({start:g}), wall_seconds ({limits.wall_seconds:g}),"
+            f" score_seconds ({score:g}) and close_seconds ({grace:g}) to fit into sandbox_seconds"
+            f" ({limits.sandbox_seconds:g}), but together they are longer ({needed:g}); give the sandbox more time or"
+            " agent and scorer less"
         )
 
 
@@ -209,9 +240,32 @@ def _check_limits(where: str, limits: Limits) -> None:
         "sandbox_seconds": limits.sandbox_seconds,
         "turns": limits.turns,
         "tokens": limits.tokens,
+        "context_tokens": limits.context_tokens,
+        "observation_tokens": limits.observation_tokens,
     }.items():
         if value is not None and not value > 0:
             raise BadInputError(f"{where}: expected limits.{name} above 0, found {value:g}; correct it or leave it out")
+
+
+def _check_sandbox(where: str, task: Task) -> None:
+    """Check what the task asks of its sandbox; whether a kind can make it shows on the worker."""
+    if task.sandbox is not None:
+        try:
+            check_spec(task.sandbox)
+        except BadInputError as error:
+            raise BadInputError(f"{where}: {error}") from error
+        if task.sandbox.kind is not None:
+            check_name(task.sandbox.kind, f"{where}: sandbox.kind")
+    for path in task.files:
+        if not path or "\0" in path or path.endswith("/"):
+            raise BadInputError(f"{where}: expected files by path, found the path {path!r}; name a file")
+    for path in task.artifacts:
+        parts = PurePosixPath(path).parts
+        if not path or "\0" in path or path.startswith("/") or ".." in parts:
+            raise BadInputError(
+                f"{where}: expected artifacts below the sandbox's work directory, found {path!r}; write a path such as"
+                " result.json"
+            )
 
 
 def _check_sampling(where: str, task: Task) -> None:

@@ -7,6 +7,7 @@ from agent_layer.lazy import lazy_exports
 if TYPE_CHECKING:
     from agent_layer.engines.control import EngineControl as EngineControl
     from agent_layer.engines.control import EngineReport as EngineReport
+    from agent_layer.engines.control import read_model_list as read_model_list
     from agent_layer.engines.join import (
         join_engine as join_engine,
     )
@@ -46,6 +47,7 @@ else:
             "agent_layer.engines.control": (
                 "EngineControl",
                 "EngineReport",
+                "read_model_list",
             ),
             "agent_layer.engines.join": (
                 "open_engine_registry",

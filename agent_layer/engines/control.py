@@ -20,8 +20,8 @@ from urllib.request import (
 
 import msgspec
 
-from agent_layer.errors import EngineError, UnreachableError
-from agent_layer.schema import JsonObject
+from agent_layer.errors import BadInputError, EngineError, UnreachableError
+from agent_layer.schema import JsonObject, as_json_object, as_json_objects
 
 
 def _opener() -> OpenerDirector:
@@ -121,6 +121,34 @@ class EngineControl:
                 f"engine {self.url}: expected an answer to {method} {path}, found {error}; is it running?"
             ) from error
         return _as_object(answer)
+
+
+def read_model_list(url: str, api_key: str | None, timeout_seconds: float = 30.0) -> list[str]:
+    """Return the names of the models that an OpenAI-compatible server lists; empty where it has no list.
+
+    Args:
+        url: without /v1.
+        api_key: of the server; None: it needs none.
+        timeout_seconds: longest wait.
+
+    Raises: BadInputError: it refuses the key. UnreachableError: it does not answer.
+    """
+    headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+    try:
+        with _OPENER.open(Request(f"{url}/v1/models", headers=headers), timeout=timeout_seconds) as response:
+            listed = _as_object(response.read())
+    except HTTPError as error:
+        if error.code not in (401, 403):
+            return []
+        found = "refused this key" if api_key else "asks for a key"
+        raise BadInputError(
+            f"model {url}: expected access, but the server {found} (status {error.code}); set AGENT_LAYER_POLICY_KEY"
+            " or OPENAI_API_KEY to a key of that server"
+        ) from error
+    except OSError as error:
+        raise UnreachableError(f"model {url}: expected an answer, found {error}; check the address") from error
+    names = [as_json_object(one).get("id") for one in as_json_objects(listed.get("data"))]
+    return [name for name in names if isinstance(name, str)]
 
 
 def _as_object(answer: bytes) -> JsonObject:

@@ -9,6 +9,9 @@ if TYPE_CHECKING:
     from agent_layer.local.gateway_processes import GatewayProcesses as GatewayProcesses
     from agent_layer.local.providers import run_provider_proxy as run_provider_proxy
     from agent_layer.local.stack import (
+        ReportPhase as ReportPhase,
+    )
+    from agent_layer.local.stack import (
         Stack as Stack,
     )
     from agent_layer.local.stack import (
@@ -29,6 +32,7 @@ else:
             "agent_layer.local.gateway_processes": ("GatewayProcesses",),
             "agent_layer.local.providers": ("run_provider_proxy",),
             "agent_layer.local.stack": (
+                "ReportPhase",
                 "Stack",
                 "ensure_api_key",
                 "run_stack",

@@ -30,7 +30,8 @@ class Stack:
     """The running processes, and the settings with their addresses."""
 
     settings: Settings
-    engine: Engine
+    engine: Engine | None
+    """None: it was started without one."""
     processes: dict[str, SupervisedProcess]
 
     def check(self) -> None:
@@ -44,13 +45,14 @@ class Stack:
 
 @contextmanager
 def run_stack(
-    settings: Settings, engine: VllmServer | str, port: int = 0, report_phase: ReportPhase = lambda _: None
+    settings: Settings, engine: VllmServer | str | None, port: int = 0, report_phase: ReportPhase = lambda _: None
 ) -> Generator[Stack]:
     """Run everything during the block.
 
     Args:
         settings: places and addresses; a missing operator key is minted.
-        engine: a vLLM to start, or the address of a running one.
+        engine: a vLLM to start, or the address of a running one; None where another party's model answers as the
+            policy (``policy_url``), or agents call none.
         port: of the gateway; 0 means a free port.
         report_phase: receives a description of what the call waits for, several times a second.
 
@@ -69,16 +71,18 @@ def run_stack(
         redis = cleanup.enter_context(open_redis(settings))
         processes: dict[str, SupervisedProcess] = {}
         remove_ended_engines(settings, redis)
+        known = None
         if isinstance(engine, VllmServer):
             cleanup.callback(remove_ended_engines, settings, redis)
             cleanup.callback(engine.stop)
             processes["vLLM"] = engine.start()
             engine.wait(lambda seconds: report_phase(f"vLLM is starting ({seconds:.0f} s)"))
             known = register_engine(settings, redis, engine.url, location=str(engine.model), logprobs_mode="processed")
-        else:
+        elif engine is not None:
             report_phase(f"asking {engine}")
             known = register_engine(settings, redis, engine)
-        settings = settings.model_copy(update={"vllm_urls": known.url})
+        if known is not None:
+            settings = settings.model_copy(update={"vllm_urls": known.url})
         settings = cleanup.enter_context(run_provider_proxy(settings))
         settings, processes["gateway"] = start_gateway(settings, port)
         cleanup.callback(processes["gateway"].stop)

@@ -83,6 +83,9 @@ if TYPE_CHECKING:
     from agent_layer.schema.record import Logprobs, TokenIds
     from agent_layer.schema.record import Record as Record
     from agent_layer.schema.reward import (
+        TAMPERING as TAMPERING,
+    )
+    from agent_layer.schema.reward import (
         Reward,
     )
     from agent_layer.schema.reward import (
@@ -93,6 +96,9 @@ if TYPE_CHECKING:
     )
     from agent_layer.schema.reward import (
         RewardTopic as RewardTopic,
+    )
+    from agent_layer.schema.reward import (
+        counted_score as counted_score,
     )
     from agent_layer.schema.reward import (
         current_rewards as current_rewards,
@@ -204,6 +210,9 @@ if TYPE_CHECKING:
         NOT_SAMPLING as NOT_SAMPLING,
     )
     from agent_layer.schema.task import (
+        History as History,
+    )
+    from agent_layer.schema.task import (
         Limits,
         RewardSpec,
         Task,
@@ -307,6 +316,8 @@ else:
                 "RewardSource",
                 "RewardStatus",
                 "RewardTopic",
+                "TAMPERING",
+                "counted_score",
                 "current_rewards",
                 "reward_topic",
                 "rollout_reward",
@@ -353,6 +364,7 @@ else:
                 "tool_names",
             ),
             "agent_layer.schema.task": (
+                "History",
                 "Limits",
                 "NOT_SAMPLING",
                 "Partial",

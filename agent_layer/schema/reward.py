@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
@@ -12,7 +12,10 @@ from agent_layer.schema.task import RewardSpec
 
 RewardScope: TypeAlias = Literal["rollout", "step", "agent"]
 RewardSource: TypeAlias = Literal["rule", "verifier", "judge", "human", "env", "agent"]
-RewardStatus: TypeAlias = Literal["ok", "missing", "verifier_error", "infra_error", "timeout"]
+RewardStatus: TypeAlias = Literal["ok", "missing", "verifier_error", "infra_error", "timeout", "tampering"]
+"""``tampering``: the judged code tried to forge its judgement. Its score is 0, and counts."""
+TAMPERING: Final = "tampering"
+"""Status of such a reward, and the finding and alarm of its trajectory."""
 RewardTopic: TypeAlias = tuple[RewardScope, str, int | None, str | None]
 
 
@@ -60,6 +63,14 @@ def reward_topic(reward: Reward) -> RewardTopic:
     return reward.scope, reward.name, reward.step, reward.agent
 
 
+def counted_score(reward: Reward) -> float | None:
+    """Return the score with which a judgement counts: 0 for tampering; None: it has no finite score."""
+    if reward.status == TAMPERING:
+        return 0.0
+    score = reward.score if reward.status == "ok" else None
+    return score if score is not None and math.isfinite(score) else None
+
+
 def rollout_reward(
     declared: Mapping[str, RewardSpec], rewards: Sequence[Reward], outcome: Outcome | None
 ) -> float | None:
@@ -71,7 +82,7 @@ def rollout_reward(
         outcome: how the attempt ended; None while it runs.
 
     Returns:
-        None when a required reward is absent, not ok or not a finite number, when there is none at all, or when the
+        None when a required reward is absent or has no score that counts, when there is none at all, or when the
         attempt failed for a cause other than the policy. After a failure of the verifier only
         judgements that supersede others count. Never NaN or infinite.
     """
@@ -84,8 +95,8 @@ def rollout_reward(
     total, num_counted = 0.0, 0
     for name, spec in specs.items():
         reward = standing.get(name)
-        score = reward.score if reward is not None and reward.status == "ok" else None
-        if score is not None and math.isfinite(score):
+        score = None if reward is None else counted_score(reward)
+        if score is not None:
             total += spec.weight * score
             num_counted += 1
         elif spec.required:

@@ -5,6 +5,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from agent_layer.schema.record import JsonObject, Record, current_version
+from agent_layer.schema.sandbox import SandboxUsage
 from agent_layer.schema.task import RewardSpec, Split, Task
 from agent_layer.schema.wire import TraceContext
 
@@ -103,6 +104,10 @@ class Outcome(Record, frozen=True, kw_only=True, tag="outcome"):
     findings: list[str] = []
     """What was noticed of the attempt as a whole: ``no_policy_call``, and ``refused: CODE`` for each reason for which
     the gateway refused requests of the agent."""
+    sandbox: SandboxUsage | None = None
+    """What its sandboxes took; None: it had none."""
+    artifacts: str | None = None
+    """Content hash of the declared artifacts, a tar in base64 as a JSON string; None: none were taken."""
 
 
 class Accepted(Record, frozen=True, kw_only=True, tag="accepted"):

@@ -6,6 +6,7 @@ import msgspec
 
 from agent_layer.schema.ids import content_hash
 from agent_layer.schema.record import JsonObject, Record, current_version
+from agent_layer.schema.sandbox import SandboxSpec
 
 Split: TypeAlias = Literal["train", "eval"]
 
@@ -13,6 +14,14 @@ Partial: TypeAlias = Literal["deliver", "refill", "drop"]
 """What happens to a group with too few usable rollouts: it is delivered; it is filled up with new rollouts, three times
 at most, and then delivered; or nothing of it is delivered."""
 
+
+History: TypeAlias = Literal["full", "drop_observations", "summarise"]
+"""What an environment's loop does when the messages outgrow ``context_tokens``.
+
+full               end the attempt as truncated
+drop_observations  replace the oldest observations by a note that they were dropped
+summarise          let the policy summarise the oldest turns; the summary is a step of its own and is trained
+"""
 
 NOT_SAMPLING: Final = frozenset(
     {"messages", "tools", "model", "stream", "stream_options", "logprobs", "top_logprobs", "return_token_ids", "user"}
@@ -43,6 +52,11 @@ class Limits(Record, frozen=True, kw_only=True):
     """Time limit of its scorer; None: the setting of this name."""
     sandbox_seconds: float | None = None
     """Lifetime of its sandbox. Submission checks that the limits of agent and scorer fit into it."""
+    context_tokens: int | None = None
+    """Prompt and answer of one call together; a call that would need more ends the attempt as truncated, unless
+    ``history`` makes room."""
+    observation_tokens: int | None = None
+    """Longest observation in a prompt; the middle of a longer one is cut out."""
 
 
 class TaskView(Record, frozen=True, kw_only=True):
@@ -93,6 +107,14 @@ class Task(Record, frozen=True, kw_only=True, tag="task"):
     earlier attempts."""
     seed: int | None = None
     labels: dict[str, str] = {}
+    sandbox: SandboxSpec | None = None
+    """Sandbox that each attempt gets; None: none, unless its environment declares one."""
+    files: dict[str, str] = {}
+    """Texts of the files that the sandbox has when the agent begins, by path; a relative one is below its workdir."""
+    artifacts: list[str] = []
+    """Files and folders below the sandbox's work directory that are taken when the agent has ended. Scorers see these,
+    and nothing else of the sandbox."""
+    history: History = "full"
     calls_optional: bool = False
     """Whether a rollout of split train is usable without any call to the policy."""
 
@@ -102,9 +124,11 @@ class Task(Record, frozen=True, kw_only=True, tag="task"):
 
 
 def hash_input(task: Task) -> str:
-    """Return a hash of type, environment, input and seed of the task. The order of fields does not matter.
+    """Return a hash of type, environment, input, files and seed of the task. The order of fields does not matter.
 
     Its id, its grading and its limits do not count.
     """
     asked = {"task_type": task.task_type, "env": task.env, "input": task.input, "seed": task.seed}
+    if task.files:
+        asked["files"] = task.files
     return content_hash(msgspec.json.encode(asked, order="deterministic"))

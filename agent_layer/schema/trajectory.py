@@ -21,7 +21,7 @@ import msgspec
 from agent_layer.errors import CorruptRecordError
 from agent_layer.schema.messages import UNREADABLE, as_json_object, as_json_objects, parse_json_text, resolve
 from agent_layer.schema.record import JsonObject, Record, TokenIds, current_version
-from agent_layer.schema.reward import Reward, rollout_reward
+from agent_layer.schema.reward import TAMPERING, Reward, rollout_reward
 from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome, Resumed
 from agent_layer.schema.step import Action, Content, ContentRef, Observation, Step, StepPart, StepState
 from agent_layer.schema.task import Task
@@ -411,10 +411,10 @@ BREAK: Final = "prefix_break"
 _HIGHEST_FORK_RATE = 0.2
 """Share of the steps of one trajectory; above it, samples repeat too much prompt."""
 
-AlarmKind: TypeAlias = Literal["zero_tokens", "no_tokens", "forks", "turns"]
+AlarmKind: TypeAlias = Literal["zero_tokens", "no_tokens", "forks", "turns", "tampering"]
 """``zero_tokens``: the model answered nothing. ``no_tokens``: trained steps without ids or log-probabilities.
 ``forks``: too many prompts do not continue earlier tokens. ``turns``: the agent's framework
-reports calls that bypassed the gateway."""
+reports calls that bypassed the gateway. ``tampering``: what the agent left behind tried to forge its judgement."""
 
 
 class Alarm(msgspec.Struct, frozen=True, kw_only=True):
@@ -430,6 +430,7 @@ def find_alarms(trajectory: Trajectory) -> list[Alarm]:
     empty = [step for step in good if _has_nothing(step.action)]
     untokened = [step for step in good if step.role == "policy" and step.capture_level != "tokens"]
     broken = [step for step in trajectory.steps if any(prefix_break_cause(one) for one in step.findings)]
+    forged = [reward.error or reward.name for reward in trajectory.rewards if reward.status == TAMPERING]
     found = [
         Alarm(kind="zero_tokens", detail=f"{_name_steps(empty)} answered nothing") if empty else None,
         Alarm(kind="no_tokens", detail=f"{_name_steps(untokened)} without token ids") if untokened else None,
@@ -437,6 +438,7 @@ def find_alarms(trajectory: Trajectory) -> list[Alarm]:
         if len(broken) > _HIGHEST_FORK_RATE * len(trajectory.steps)
         else None,
         _disagreement(good),
+        Alarm(kind=TAMPERING, detail=f"the judged code tried to forge its reward: {forged[0]}") if forged else None,
     ]
     return [alarm for alarm in found if alarm is not None]
 
@@ -461,6 +463,8 @@ def finding_kinds(record: Record) -> Iterator[str]:
                 yield finding.partition(":")[0]
         case Resumed():
             yield from [ABANDONED] if record.abandoned else []
+        case Reward():
+            yield from [TAMPERING] if record.status == TAMPERING else []
         case _:
             return
 

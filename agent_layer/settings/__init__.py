@@ -6,6 +6,9 @@ from agent_layer.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from agent_layer.settings.environment import (
+        SANDBOX_VARIABLE as SANDBOX_VARIABLE,
+    )
+    from agent_layer.settings.environment import (
         Inheritance as Inheritance,
     )
     from agent_layer.settings.environment import (
@@ -18,6 +21,12 @@ if TYPE_CHECKING:
         read_inheritance as read_inheritance,
     )
     from agent_layer.settings.environment import (
+        read_model_key as read_model_key,
+    )
+    from agent_layer.settings.environment import (
+        read_sandbox_address as read_sandbox_address,
+    )
+    from agent_layer.settings.environment import (
         set_temporary_directory as set_temporary_directory,
     )
     from agent_layer.settings.settings import Settings as Settings
@@ -28,9 +37,12 @@ else:
         {
             "agent_layer.settings.environment": (
                 "Inheritance",
+                "SANDBOX_VARIABLE",
                 "agent_environment",
                 "program_environment",
                 "read_inheritance",
+                "read_model_key",
+                "read_sandbox_address",
                 "set_temporary_directory",
             ),
             "agent_layer.settings.settings": (

@@ -4,9 +4,15 @@ import os
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agent_layer.errors import BadInputError
+
+if TYPE_CHECKING:
+    from agent_layer.settings.settings import Settings
+
+SANDBOX_VARIABLE: Final = "AGENT_LAYER_SANDBOX"
+"""Address of the sandbox of the attempt that a command is for."""
 
 
 class Inheritance(NamedTuple):
@@ -52,9 +58,19 @@ def read_inheritance(variables: Mapping[str, str] | None = None) -> Inheritance 
     )
 
 
+def read_sandbox_address() -> str | None:
+    """Return the address of the sandbox of the attempt that this process is for; None: there is none."""
+    return os.environ.get(SANDBOX_VARIABLE) or None
+
+
 def agent_environment() -> dict[str, str]:
     """Return the variables of this process without the operator's secrets; for agents that it starts."""
     return {name: value for name, value in os.environ.items() if not name.startswith(("AGENT_LAYER_", "AWS_"))}
+
+
+def read_model_key(settings: "Settings") -> str | None:
+    """Return the key of an endpoint that is evaluated: ``policy_key``, else OPENAI_API_KEY; None: neither is set."""
+    return settings.policy_key or os.environ.get("OPENAI_API_KEY") or None
 
 
 def set_temporary_directory(path: Path) -> None:

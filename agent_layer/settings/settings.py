@@ -47,6 +47,13 @@ class Settings(BaseSettings):
     """Where ``export otlp`` sends spans, such as http://localhost:4318."""
     otlp_seconds: float = 10.0
     """Time limit of one request with spans."""
+    docker_host: str = Field(
+        default="unix:///var/run/docker.sock",
+        validation_alias=AliasChoices("docker_host", "AGENT_LAYER_DOCKER_HOST", "DOCKER_HOST"),
+    )
+    """Address of the Docker daemon that makes sandboxes, a Unix socket of this machine."""
+    oci_runtime: str | None = None
+    """Runtime of sandboxes of kind ``oci``: a name or path; None: runc, or else crun."""
     namespace: str = "default"
     run: str = "default"
     gateway_url: str | None = None
@@ -93,6 +100,11 @@ class Settings(BaseSettings):
     provider_url: str | None = None
     """OpenAI-compatible server for models that are not the policy; None: ``serve`` and ``up`` start LiteLLM."""
     provider_key: str | None = None
+    """Key of that server."""
+    policy_url: str | None = None
+    """OpenAI-compatible server of another party whose model, named by ``model``, answers as the policy; for
+    evaluations, because its answers have no token ids. None: engines do."""
+    policy_key: str | None = None
     """Key of that server."""
     logprobs_mode: Literal["raw", "processed"] = "raw"
     """Log-probabilities of engines that this project did not start; vLLM's default is raw, without temperature."""
@@ -155,6 +167,10 @@ class Settings(BaseSettings):
     trajectory."""
     max_starts: int = Field(default=8, ge=1)
     """Attempts that a worker opens, forks or resets at the same time, however many run."""
+    sandbox_start_seconds: float = Field(default=60.0, gt=0)
+    """Longest wait of an attempt for its sandbox; then the attempt is lost, and is made again."""
+    artifact_bytes: int = Field(default=16 << 20, ge=1, le=64 << 20)
+    """Largest archive of the declared artifacts of an attempt; above it the attempt ends as truncated."""
     request_seconds: float = 600.0
     """Longest model call."""
     close_seconds: float = 10.0
@@ -239,7 +255,7 @@ class Settings(BaseSettings):
             return value
         return _check_url(value, ("redis", "rediss", "unix"), "redis://HOST:PORT, rediss://HOST:PORT or unix:///SOCKET")
 
-    @field_validator("ingest_url", "s3_endpoint_url", "otlp_endpoint", "provider_url")
+    @field_validator("ingest_url", "s3_endpoint_url", "otlp_endpoint", "provider_url", "policy_url")
     @classmethod
     def _http(cls, value: str | None) -> str | None:
         return value and _check_url(value, _HTTP, "http://HOST:PORT or https://HOST:PORT")
@@ -295,7 +311,8 @@ class Settings(BaseSettings):
     def secrets(self) -> list[str]:
         """Keys and passwords among the settings; no record, error or log may contain them."""
         password = urlsplit(self.redis_url or "").password
-        named = (self.api_key, self.ingest_key, self.metrics_key, self.provider_key, password and unquote(password))
+        models = (self.provider_key, self.policy_key)
+        named = (self.api_key, self.ingest_key, self.metrics_key, *models, password and unquote(password))
         return [secret for secret in (*named, *self.former_keys) if secret]
 
     @cached_property

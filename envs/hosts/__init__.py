@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from envs.hosts.agent_run import AgentRun as AgentRun
     from envs.hosts.agent_run import StopReason as StopReason
     from envs.hosts.host import HostDiedError as HostDiedError
-    from envs.hosts.mains import raise_file_limit as raise_file_limit
     from envs.hosts.pools import SharedHost as SharedHost
     from envs.hosts.protocol import Check as Check
     from envs.hosts.protocol import Checked as Checked
@@ -31,7 +30,6 @@ else:
                 "STOPPED",
                 "StopReason",
             ),
-            "envs.hosts.mains": ("raise_file_limit",),
             "envs.hosts.host": ("HostDiedError",),
             "envs.hosts.pools": ("SharedHost",),
             "envs.hosts.protocol": (

@@ -5,7 +5,7 @@ import sys
 from contextlib import suppress
 from typing import Final
 
-from envs.hosts.channel import ChannelClosedError
+from envs.channel import ChannelClosedError
 from envs.hosts.fork_server import serve_fork_server
 from envs.hosts.mains import serve_agents, serve_scorers
 

@@ -10,12 +10,13 @@ from agent_layer.recorder import FlushReport
 from agent_layer.schema import LogRecord
 from agent_layer.settings import Settings
 from envs.agents import Target
+from envs.channel import Channel
 from envs.checkpoints import RemoteCheckpointer
 from envs.failures import describe_error
 from envs.hosts.agent_run import AgentRun, RunResult, StopReason
-from envs.hosts.channel import Channel
 from envs.hosts.protocol import Active, Ended, FromHost, Save, Saved, Start, Started, Stop, Stopping, ToHost
 from envs.progress import Progress
+from envs.sandbox.supervisor import AttemptSandbox
 from tracer.core import Rollout, Sink
 
 _REPORT_SECONDS = 0.2
@@ -121,6 +122,7 @@ class AgentRunner:
             sink=sink,
             keeper=checkpointer if start.is_resumable else None,
             kept=start.kept,
+            box=None if start.sandbox is None else AttemptSandbox(start.sandbox.facts, start.sandbox.address),
         )
         progress = Progress(lambda: self._send(Started(token=start.token)))
         run = AgentRun(self._target, start.task, rollout, None, progress)
@@ -132,6 +134,8 @@ class AgentRunner:
             ran = await self._runs[start.token].run.wait(self._settings.close_seconds)
         finally:
             del self._runs[start.token]
+            if isinstance(rollout.box, AttemptSandbox):
+                await rollout.box.disconnect()
         if self._complete is not None:
             await asyncio.to_thread(self._complete)
         self._report_end(start.token, ran, sorted(rollout.logs))

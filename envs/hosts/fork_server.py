@@ -34,7 +34,7 @@ from agent_layer.infra.processes import (
     reap,
 )
 from agent_layer.settings import set_temporary_directory
-from envs.hosts.channel import ChannelClosedError
+from envs.channel import ChannelClosedError
 from envs.hosts.mains import Agent, load_agent, serve_agent
 from envs.hosts.protocol import LONGEST_PACKET, Begin, Died, Fork, Kill
 

@@ -7,7 +7,7 @@ from typing import TypeAlias
 import msgspec
 
 from agent_layer.errors import AgentFailedError
-from envs.hosts.channel import Channel
+from envs.channel import Channel
 from envs.hosts.protocol import Active, FromHost, Ready, Reply, Request, Save, Started, Stopping, ToHost
 
 FROM_HOST: msgspec.msgpack.Decoder[FromHost] = msgspec.msgpack.Decoder(FromHost)

@@ -15,7 +15,7 @@ import msgspec
 from agent_layer.errors import BadInputError
 from agent_layer.infra import Backoff
 from agent_layer.infra.processes import KILL_NOW, REAPER_PROGRAM, RestartHistory, RestartPolicy
-from envs.hosts.channel import ChannelClosedError, receive_first, send_blocking
+from envs.channel import ChannelClosedError, receive_first, send_blocking
 from envs.hosts.protocol import LONGEST_PACKET, Begin, Ready
 
 Kind: TypeAlias = Literal["agents", "scorers", "fork-server"]

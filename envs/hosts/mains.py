@@ -1,11 +1,9 @@
 """Main functions of host processes: load what the worker names, then serve its requests."""
 
 import asyncio
-import resource
 import socket
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -13,14 +11,15 @@ import msgspec
 
 import tracer
 from agent_layer.errors import BadInputError
+from agent_layer.infra.processes import raise_file_limit
 from agent_layer.recorder import Recorder, open_recorder
 from agent_layer.settings import Settings, load_settings
 from envs.agents import Target, load_target
+from envs.channel import Channel, connect, receive_blocking, send_blocking
 from envs.hosts.agent_runner import AgentRunner
-from envs.hosts.channel import Channel, connect, receive_blocking, send_blocking
 from envs.hosts.protocol import Begin, Ready, ToHost
 from envs.hosts.scorer_runner import load_scorer_runner
-from envs.registry import describe_environment
+from envs.registry import declared_artifacts, declared_sandbox, describe_environment
 from envs.resume import is_resumable
 
 _FOR_AGENTS = frozenset(
@@ -29,7 +28,6 @@ _FOR_AGENTS = frozenset(
         *("log_wait_seconds", "blob_bytes", "media_blob_bytes", "flush_seconds", "close_seconds", "seal_seconds"),
     }
 )
-_MOST_FILES = 65_536
 _LONGEST_ERROR = 4000
 
 
@@ -59,19 +57,17 @@ def load_agent(begin: Begin) -> tuple[Ready, Agent | None]:
     try:
         target = load_target(begin.target)
         env, env_version = describe_environment(begin.target)
+        sandbox, artifacts = declared_sandbox(begin.target), declared_artifacts(begin.target)
     except BadInputError as error:
         return Ready(error=str(error)[:_LONGEST_ERROR]), None
-    ready = Ready(env=env, env_version=env_version, is_resumable=is_resumable(target))
+    ready = Ready(
+        env=env,
+        env_version=env_version,
+        is_resumable=is_resumable(target),
+        sandbox=sandbox,
+        artifacts=artifacts,
+    )
     return ready, Agent(target=target, settings=settings, recorder=recorder)
-
-
-def raise_file_limit() -> None:
-    """Raise the limit of open files as far as allowed: one host has thousands of connections."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        with suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 _TO_HOST: msgspec.msgpack.Decoder[ToHost] = msgspec.msgpack.Decoder(ToHost)

@@ -8,7 +8,7 @@ from itertools import count
 
 import msgspec
 
-from envs.hosts.channel import connect
+from envs.channel import connect
 from envs.hosts.host import FROM_HOST, Host
 from envs.hosts.launch import HostProcess, Launcher, describe_exit
 from envs.hosts.protocol import LONGEST_PACKET, Died, Fork, Kill, Ready

@@ -5,7 +5,9 @@ from typing import TypeAlias
 import msgspec
 
 from agent_layer.schema import Cause, Reward, RolloutStatus, Task
+from agent_layer.schema.sandbox import SandboxSpec
 from agent_layer.schema.wire import TraceContext
+from envs.sandbox.supervisor import BoxFacts
 
 LONGEST_PACKET = 1 << 17
 """Bytes of one message to or from a fork server; each is a packet, so that a socket can be passed along."""
@@ -35,6 +37,17 @@ class Ready(_Message, frozen=True, kw_only=True):
     env_version: str | None = None
     is_resumable: bool = False
     """Whether the target can pause, and resume from a checkpoint."""
+    sandbox: SandboxSpec | None = None
+    """What the target declares for tasks that ask for no sandbox; None: nothing."""
+    artifacts: list[str] = []
+    """What the target declares for tasks that name no artifacts."""
+
+
+class StartedBox(msgspec.Struct, frozen=True, kw_only=True):
+    """The attempt's sandbox, with what reaches it."""
+
+    facts: BoxFacts
+    address: str
 
 
 class Start(_Message, frozen=True, kw_only=True):
@@ -55,6 +68,8 @@ class Start(_Message, frozen=True, kw_only=True):
     """Whether states that the agent saves are stored."""
     kept: bytes | None = None
     """State from which the attempt resumes; None: it begins."""
+    sandbox: StartedBox | None = None
+    """The attempt's sandbox; None: it has none."""
 
 
 class Stop(_Message, frozen=True, kw_only=True):
@@ -129,6 +144,8 @@ class Checked(_Message, frozen=True, kw_only=True):
     token: str
     error: str | None = None
     """Why it cannot be loaded; None: it is loaded."""
+    takes_boxes: bool = False
+    """Whether it may ask for sandboxes: it is a ``Scorer``, no function."""
 
 
 class Judge(_Message, frozen=True, kw_only=True):
@@ -142,6 +159,10 @@ class Judge(_Message, frozen=True, kw_only=True):
     result: object
     seconds: float
     """Longest time for the scorer."""
+    sandbox: str | None = None
+    """Address and capability for fresh sandboxes; None: the worker has none."""
+    artifacts: bytes | None = None
+    """Archive of the files that the agent left; None: none were declared."""
 
 
 class Judged(_Message, frozen=True, kw_only=True):

@@ -3,32 +3,40 @@
 import asyncio
 import sys
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 
 from redis.exceptions import RedisError
 
 from agent_layer.errors import AgentLayerError, BadInputError
+from agent_layer.schema.sandbox import Sandbox, SandboxSpec, Snapshot
 from agent_layer.settings import load_settings
 from agent_layer.store import Store, open_store
-from envs.hosts.channel import Channel
+from envs.channel import Channel
+from envs.grading import JudgeCalls, Scorer, ScoringRun, TakeBox
 from envs.hosts.protocol import Begin, Check, Checked, Judge, Judged, Ready, Started, ToHost
+from envs.sandbox import SandboxConnection, connect_sandbox
 from envs.scorers import declared_rewards, load_scorer, null_rewards, run_scorer
+from tracer.transport import GatewayClient, connect_gateway
 
 
 def load_scorer_runner(begin: Begin) -> tuple[Ready, Callable[[], "ScorerRunner"] | None]:
     """Open the store; return the answer to the worker, and what makes the runner."""
     sys.path[:] = begin.path
     try:
-        store = open_store(load_settings(**begin.settings))
+        settings = load_settings(**begin.settings)
+        store = open_store(settings)
+        gateway = connect_gateway(settings.gateway_urls, settings.api_key) if settings.gateway_urls else None
     except AgentLayerError as error:
         return Ready(error=str(error)), None
-    return Ready(), lambda: ScorerRunner(store)
+    return Ready(), lambda: ScorerRunner(store, gateway)
 
 
 class ScorerRunner:
     """Scores stored trajectories side by side, each read from the store."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, gateway: GatewayClient | None) -> None:
         self._store = store
+        self._gateway = gateway
         self._channel: Channel[ToHost] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -40,7 +48,7 @@ class ScorerRunner:
         """Carry out a request of the worker."""
         match message:
             case Check():
-                self._send(Checked(token=message.token, error=_check(message.scorer)))
+                self._send(_check(message))
             case Judge():
                 task = asyncio.create_task(self._score(message))
                 self._tasks.add(task)
@@ -67,7 +75,26 @@ class ScorerRunner:
             self._send(Judged(token=request.token, error=f"{type(error).__name__}: {error}"))
             return
         self._send(Started(token=request.token))
-        rewards = await run_scorer(scorer, task, trajectory, request.result, request.seconds)
+        async with AsyncExitStack() as ended_with_it:
+            judge = None
+            if self._gateway is not None:
+                judge = JudgeCalls(
+                    self._gateway,
+                    run=task.run,
+                    trajectory_id=trajectory_id,
+                    task_id=task.id,
+                    seconds=request.seconds,
+                )
+                ended_with_it.push_async_callback(judge.close)
+            run = ScoringRun(
+                task,
+                trajectory,
+                request.result,
+                artifacts=None if request.artifacts is None else Snapshot(archive=request.artifacts),
+                take_box=None if request.sandbox is None else _take_boxes(request.sandbox, ended_with_it),
+                ask_judge=None if judge is None else judge.ask,
+            )
+            rewards = await run_scorer(scorer, run, request.seconds)
         self._send(Judged(token=request.token, rewards=rewards))
 
     def _send(self, message: Checked | Started | Judged) -> None:
@@ -75,10 +102,25 @@ class ScorerRunner:
             self._channel.send(message)
 
 
-def _check(name: str) -> str | None:
-    """Return what is wrong with a scorer; None: nothing."""
+def _take_boxes(address: str, ended_with_it: AsyncExitStack) -> TakeBox:
+    """Return what takes fresh boxes of the worker's supervisor; the first box opens the connection."""
+    opening = asyncio.Lock()
+    connection: SandboxConnection | None = None
+
+    async def take_box(spec: SandboxSpec | None) -> Sandbox:
+        nonlocal connection
+        async with opening:
+            if connection is None:
+                connection = await ended_with_it.enter_async_context(connect_sandbox(address))
+        return await connection.take(spec)
+
+    return take_box
+
+
+def _check(message: Check) -> Checked:
+    """Load a scorer."""
     try:
-        load_scorer(name)
+        scorer = load_scorer(message.scorer)
     except BadInputError as error:
-        return str(error)
-    return None
+        return Checked(token=message.token, error=str(error))
+    return Checked(token=message.token, takes_boxes=isinstance(scorer, Scorer))

@@ -16,8 +16,22 @@ from envs.hosts.host import Host, HostDiedError
 from envs.hosts.launch import Launcher
 from envs.hosts.mains import agent_values
 from envs.hosts.pools import ForkedHosts, SharedHost
-from envs.hosts.protocol import Active, Begin, Ended, Ready, Reply, Save, Saved, Start, Started, Stop, Stopping
+from envs.hosts.protocol import (
+    Active,
+    Begin,
+    Ended,
+    Ready,
+    Reply,
+    Save,
+    Saved,
+    Start,
+    Started,
+    StartedBox,
+    Stop,
+    Stopping,
+)
 from envs.progress import current_progress
+from envs.sandbox.supervisor import AttemptSandbox
 from tracer.core import Rollout
 
 _MARGIN_SECONDS = 2.0
@@ -127,6 +141,7 @@ def _describe(error: HostDiedError) -> str:
 
 
 def _make_start(task: Task, rollout: Rollout, token: str) -> Start:
+    box = rollout.box
     return Start(
         token=token,
         task=msgspec.structs.replace(task, grading=None),
@@ -140,6 +155,7 @@ def _make_start(task: Task, rollout: Rollout, token: str) -> Start:
         trace=rollout.trace,
         is_resumable=rollout.keeper is not None,
         kept=rollout.kept,
+        sandbox=StartedBox(facts=box.facts, address=box.address) if isinstance(box, AttemptSandbox) else None,
     )
 
 

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -17,7 +18,9 @@ from agent_layer.store import Store, open_store, takes_filters
 from agent_layer.store.index import Filters
 from envs.registry import hash_scorer
 from envs.rescoring.rescore import RescoreOptions, Tally, Verdict, rescore
-from envs.scorers import AGENT, load_scorer
+from envs.sandbox import PoolOptions, Sandbox, SandboxSpec, open_pool
+from envs.scorers import AGENT, load_group_scorer, load_scorer
+from tracer.transport import connect_gateway
 
 _STOPPED_BY_KEYBOARD = 130
 
@@ -50,7 +53,7 @@ def rescore_stored(
 
 def _make_options(name: str, reward_name: str | None, settings: Settings, *, is_dry_run: bool) -> RescoreOptions:
     sys.path.insert(0, str(Path.cwd()))
-    scorer = load_scorer(name)
+    scorer = load_group_scorer(name) or load_scorer(name)
     if scorer is None:
         raise BadInputError(
             f"rescore: {AGENT!r} is no scorer that can run again, an agent that has ended reports nothing more; name a"
@@ -60,6 +63,7 @@ def _make_options(name: str, reward_name: str | None, settings: Settings, *, is_
         scorer=scorer,
         verifier_hash=hash_scorer(scorer),
         seconds=settings.score_seconds,
+        gateway=connect_gateway(settings.gateway_urls, settings.api_key) if settings.gateway_urls else None,
         name=None if reward_name is None else check_name(reward_name, "reward name"),
         is_dry_run=is_dry_run,
     )
@@ -75,8 +79,17 @@ def _score_all(store: Store, filters: Filters, options: RescoreOptions, slots: i
             tally.add(verdict)
             progress.advance(bar)
 
+        async def score() -> None:
+            async with open_pool(PoolOptions(max_running=4 * slots)) as pool:
+
+                async def take_box(spec: SandboxSpec | None) -> Sandbox:
+                    return await pool.take(spec or SandboxSpec(), owner="rescore")
+
+                with_boxes = msgspec.structs.replace(options, take_box=take_box)
+                await rescore(store, store.scan(**filters), with_boxes, slots, report)
+
         try:
-            asyncio.run(rescore(store, store.scan(**filters), options, slots, report))
+            asyncio.run(score())
         except KeyboardInterrupt:
             return True
     return False

@@ -8,59 +8,81 @@ from typing import TYPE_CHECKING
 from agent_layer.lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from agent_layer.schema.sandbox import EXEC_SECONDS as EXEC_SECONDS
+    from agent_layer.schema.sandbox import MAX_FILE as MAX_FILE
+    from agent_layer.schema.sandbox import MAX_OUTPUT as MAX_OUTPUT
+    from agent_layer.schema.sandbox import Entry as Entry
+    from agent_layer.schema.sandbox import ExecResult as ExecResult
+    from agent_layer.schema.sandbox import ExecStatus as ExecStatus
+    from agent_layer.schema.sandbox import Isolation as Isolation
+    from agent_layer.schema.sandbox import Process as Process
+    from agent_layer.schema.sandbox import Resources as Resources
+    from agent_layer.schema.sandbox import Sandbox as Sandbox
+    from agent_layer.schema.sandbox import SandboxSpec as SandboxSpec
+    from agent_layer.schema.sandbox import Snapshot as Snapshot
+    from agent_layer.schema.sandbox import check_spec as check_spec
+    from envs.sandbox.archive import pack_programs as pack_programs
+    from envs.sandbox.kind import SandboxKind as SandboxKind
+    from envs.sandbox.kind import Support as Support
+    from envs.sandbox.pool import TAKE_SECONDS as TAKE_SECONDS
     from envs.sandbox.pool import PoolOptions as PoolOptions
     from envs.sandbox.pool import PoolStats as PoolStats
     from envs.sandbox.pool import SandboxPool as SandboxPool
     from envs.sandbox.pool import open_pool as open_pool
-    from envs.sandbox.sandbox import EXEC_SECONDS as EXEC_SECONDS
-    from envs.sandbox.sandbox import MAX_FILE as MAX_FILE
-    from envs.sandbox.sandbox import MAX_OUTPUT as MAX_OUTPUT
-    from envs.sandbox.sandbox import Entry as Entry
-    from envs.sandbox.sandbox import ExecResult as ExecResult
-    from envs.sandbox.sandbox import ExecStatus as ExecStatus
-    from envs.sandbox.sandbox import Process as Process
-    from envs.sandbox.sandbox import Sandbox as Sandbox
-    from envs.sandbox.sandbox import SandboxKind as SandboxKind
-    from envs.sandbox.sandbox import Snapshot as Snapshot
-    from envs.sandbox.sandbox import Support as Support
+    from envs.sandbox.registry import list_kind_names as list_kind_names
+    from envs.sandbox.registry import make_kind as make_kind
     from envs.sandbox.spec import ADDRESS_SPACE as ADDRESS_SPACE
     from envs.sandbox.spec import PATH as PATH
-    from envs.sandbox.spec import Isolation as Isolation
-    from envs.sandbox.spec import Resources as Resources
-    from envs.sandbox.spec import SandboxSpec as SandboxSpec
+    from envs.sandbox.spec import ImageForm as ImageForm
     from envs.sandbox.spec import box_variables as box_variables
-    from envs.sandbox.spec import check_spec as check_spec
+    from envs.sandbox.spec import image_form as image_form
+    from envs.sandbox.supervisor import SandboxConnection as SandboxConnection
+    from envs.sandbox.supervisor import connect_sandbox as connect_sandbox
 else:
     __getattr__ = lazy_exports(
         __name__,
         {
+            "envs.sandbox.archive": ("pack_programs",),
+            "envs.sandbox.supervisor": (
+                "SandboxConnection",
+                "connect_sandbox",
+            ),
+            "envs.sandbox.registry": (
+                "list_kind_names",
+                "make_kind",
+            ),
             "envs.sandbox.pool": (
+                "TAKE_SECONDS",
                 "PoolOptions",
                 "PoolStats",
                 "SandboxPool",
                 "open_pool",
             ),
-            "envs.sandbox.sandbox": (
+            "agent_layer.schema.sandbox": (
                 "EXEC_SECONDS",
                 "MAX_FILE",
                 "MAX_OUTPUT",
                 "Entry",
                 "ExecResult",
                 "ExecStatus",
+                "Isolation",
                 "Process",
+                "Resources",
                 "Sandbox",
-                "SandboxKind",
+                "SandboxSpec",
                 "Snapshot",
+                "check_spec",
+            ),
+            "envs.sandbox.kind": (
+                "SandboxKind",
                 "Support",
             ),
             "envs.sandbox.spec": (
                 "ADDRESS_SPACE",
                 "PATH",
-                "Isolation",
-                "Resources",
-                "SandboxSpec",
+                "ImageForm",
                 "box_variables",
-                "check_spec",
+                "image_form",
             ),
         },
     )
@@ -75,10 +97,12 @@ __all__ = [
     "Process",
     "Resources",
     "Sandbox",
+    "SandboxConnection",
     "SandboxKind",
     "SandboxPool",
     "SandboxSpec",
     "Snapshot",
     "Support",
+    "connect_sandbox",
     "open_pool",
 ]

@@ -5,6 +5,7 @@ import math
 import signal
 import sys
 import textwrap
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Annotated, TypeVar
@@ -12,10 +13,12 @@ from typing import Annotated, TypeVar
 import typer
 
 from agent_layer.errors import AgentFailedError, BadInputError, SandboxError
+from agent_layer.schema.sandbox import ISOLATIONS, ExecResult, Sandbox, SandboxSpec
+from agent_layer.settings import read_sandbox_address
+from envs.sandbox.kind import SandboxKind, Support
 from envs.sandbox.pool import open_pool
 from envs.sandbox.registry import list_kind_names, make_kind
-from envs.sandbox.sandbox import ExecResult, Sandbox, SandboxKind, Support
-from envs.sandbox.spec import ISOLATIONS, SandboxSpec
+from envs.sandbox.supervisor import connect_sandbox, read_lists
 
 _T = TypeVar("_T")
 _MAX_OUTPUT = 64 << 20
@@ -85,6 +88,8 @@ def execute(
 ) -> int:
     """Run a command in a fresh box: sandbox exec -- COMMAND … . Output and exit status are its.
 
+    Inside an attempt that has a sandbox, the command runs in the attempt's own box, where its files stay.
+
     agent-layer sandbox exec --seconds 5 -- sh -c 'id; ls /'
     """
     _check_seconds(seconds)
@@ -92,7 +97,19 @@ def execute(
     async def run_command(box: Sandbox) -> ExecResult:
         return await box.exec(command, stdin=_read_input(), seconds=seconds, max_output=_MAX_OUTPUT)
 
-    return _report(command[0], asyncio.run(_in_fresh_box(kind, run_command)), seconds)
+    address = read_sandbox_address() if kind is None else None
+    running = _in_fresh_box(kind, run_command) if address is None else _in_attempt(address, run_command)
+    return _report(command[0], asyncio.run(running), seconds)
+
+
+def list_boxes() -> None:
+    """List the sandboxes that this user's workers have taken on this machine, oldest first."""
+    columns = ("task", "role", "kind", "age_seconds", "lease", "box")
+    now = time.time()
+    rows = [(one.task, one.role, one.kind, f"{now - one.taken_at:.0f}", one.owner, one.box) for one in read_lists()]
+    widths = [max(map(len, cells)) for cells in zip(columns, *rows, strict=True)]
+    for row in (columns, *rows):
+        typer.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
 execute_app = typer.Typer(add_completion=False)
@@ -108,6 +125,11 @@ async def _in_fresh_box(kind: str | None, use: Callable[[Sandbox], Awaitable[_T]
     kinds = None if kind is None else [make_kind(kind)]
     async with open_pool(kinds=kinds) as pool:
         return await use(await pool.take(SandboxSpec(kind=kind), owner=_OWNER))
+
+
+async def _in_attempt(address: str, use: Callable[[Sandbox], Awaitable[_T]]) -> _T:
+    async with connect_sandbox(address) as connection:
+        return await use(connection.box)
 
 
 async def _probe_all() -> list[tuple[SandboxKind, Support]]:

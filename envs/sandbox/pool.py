@@ -14,8 +14,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 import msgspec
 
 from agent_layer.errors import AgentLayerError, SandboxError
-from envs.sandbox.registry import choose_kind, list_kind_names, make_kind
-from envs.sandbox.sandbox import (
+from agent_layer.schema.sandbox import (
     EXEC_SECONDS,
     MAX_FILE,
     MAX_OUTPUT,
@@ -23,10 +22,12 @@ from envs.sandbox.sandbox import (
     ExecResult,
     Process,
     Sandbox,
-    SandboxKind,
+    SandboxSpec,
     Snapshot,
+    check_spec,
 )
-from envs.sandbox.spec import SandboxSpec, check_spec
+from envs.sandbox.kind import SandboxKind
+from envs.sandbox.registry import choose_kind, list_kind_names, make_kind
 
 TAKE_SECONDS = 60.0
 _RECENT = 512
@@ -198,10 +199,16 @@ class SandboxPool:
         await asyncio.gather(*(box.close() for box in (*boxes, *self._taken)), return_exceptions=True)
         await asyncio.gather(*(kind.close() for kind in self._kinds))
 
-    async def adopt(self, box: Sandbox) -> Sandbox:
-        """Count a box as taken."""
+    async def fork(self, box: Sandbox, owner: str) -> Sandbox:
+        """Fork a taken box when there is room for one more."""
         await self._room.acquire()
-        return self._lend(box, box.owner)
+        try:
+            other = await box.fork()
+        except BaseException:
+            self._room.release()
+            raise
+        other.owner = owner
+        return self._lend(other, owner)
 
     def give_back(self, box: "PooledSandbox") -> None:
         """Make room for another one."""
@@ -378,9 +385,7 @@ class PooledSandbox:
 
     async def fork(self) -> Sandbox:
         """Return another box with the same work directory, which the pool counts as taken."""
-        box = await self._box.fork()
-        box.owner = self.owner
-        return await self._pool.adopt(box)
+        return await self._pool.fork(self._box, self.owner)
 
     async def is_alive(self) -> bool:
         """Whether the box still answers."""

@@ -6,12 +6,16 @@ from importlib.metadata import entry_points
 from typing import Final, cast
 
 from agent_layer.errors import BadInputError, SandboxError
-from envs.sandbox.sandbox import SandboxKind
-from envs.sandbox.spec import ISOLATIONS, SandboxSpec
+from agent_layer.schema.sandbox import ISOLATIONS, SandboxSpec
+from envs.sandbox.kind import SandboxKind
+from envs.sandbox.spec import image_form
 
 _OURS: Final = {
     "process": "envs.sandbox.kinds.process:ProcessKind",
     "namespace": "envs.sandbox.kinds.namespace:NamespaceKind",
+    "session": "envs.sandbox.kinds.session:SessionKind",
+    "oci": "envs.sandbox.kinds.oci:OciKind",
+    "docker": "envs.sandbox.kinds.docker:DockerKind",
 }
 _GROUP: Final = "agent_layer.sandboxes"
 
@@ -38,13 +42,17 @@ def make_kind(name: str) -> SandboxKind:
 
 
 async def choose_kind(spec: SandboxSpec, kinds: Iterable[SandboxKind]) -> SandboxKind:
-    """Return the kind that a spec names, or else the cheapest one that works here and isolates well enough.
+    """Return the kind that a spec names, or else the cheapest one that works here, isolates well enough
+    and has its image.
 
     Raises: SandboxError: it, or each of them, does not work on this machine.
     """
     candidates = sorted(_candidates(spec, kinds), key=lambda kind: (ISOLATIONS.index(kind.isolation), kind.cost))
     if not candidates:
-        raise BadInputError(f"sandbox: no kind isolates as {spec.isolation!r} does; ask for less, or install one")
+        raise BadInputError(
+            f"sandbox: no kind isolates as {spec.isolation!r} does and has the image {spec.image!r}; ask for less, or"
+            " install one"
+        )
     reasons: list[str] = []
     for kind in candidates:
         support = await kind.probe()
@@ -55,7 +63,8 @@ async def choose_kind(spec: SandboxSpec, kinds: Iterable[SandboxKind]) -> Sandbo
 
 
 def _candidates(spec: SandboxSpec, kinds: Iterable[SandboxKind]) -> Iterator[SandboxKind]:
-    weakest = ISOLATIONS.index(spec.isolation)
+    weakest, form = ISOLATIONS.index(spec.isolation), image_form(spec)
     for kind in kinds:
-        if kind.name == spec.kind or (spec.kind is None and ISOLATIONS.index(kind.isolation) >= weakest):
+        is_fit = ISOLATIONS.index(kind.isolation) >= weakest and (form == "host" or form in kind.images)
+        if kind.name == spec.kind or (spec.kind is None and is_fit):
             yield kind

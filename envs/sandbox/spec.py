@@ -1,89 +1,18 @@
-"""What a sandbox has to be: how well it isolates, what it may use up, what it contains."""
+"""What every kind derives from a spec."""
 
 from typing import Final, Literal, TypeAlias
 
-import msgspec
+from agent_layer.schema.sandbox import HOST_IMAGE, SandboxSpec
 
-from agent_layer.errors import BadInputError
-from agent_layer.schema import content_hash
-
-Isolation: TypeAlias = Literal["none", "process", "namespace", "instruction", "kernel", "machine"]
-"""What stands between the code in a sandbox and its host, weakest first.
-
-none         nothing
-process      limits of a process; the code sees what its user sees
-namespace    a view of its own of files, processes, users and network, on the host's kernel
-instruction  an interpreter that lets no system call through (WebAssembly)
-kernel       a kernel of its own in user space (gVisor)
-machine      virtual hardware
-"""
-ISOLATIONS: Final[tuple[Isolation, ...]] = ("none", "process", "namespace", "instruction", "kernel", "machine")
-"""Weakest first."""
-HOST_IMAGE: Final = "host"
-"""The host's programs and libraries, read-only; never its homes, its keys or its configuration."""
+ImageForm: TypeAlias = Literal["host", "directory", "reference"]
+"""The host's programs, a root directory of this machine, or a name that a registry or daemon knows."""
 
 
-class Resources(msgspec.Struct, frozen=True, kw_only=True):
-    """What all processes of a sandbox may use up together."""
-
-    cpus: float = 1.0
-    """Shares of one core. Where the machine offers no writable cgroup, only the CPU seconds of an exec are limited."""
-    memory_mb: int = 512
-    """Beyond it, processes of the sandbox are killed, and the exec ends as ``oom``."""
-    disk_mb: int = 256
-    """Bytes that can be written, temporary files included."""
-    processes: int = 64
-    """Processes and threads."""
-    files: int = 4096
-    """Files and folders that can be created."""
-    open_files: int = 256
-    """Descriptors of one process."""
-
-
-class SandboxSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that decides how a sandbox is made. Sandboxes of equal specs replace each other in a pool."""
-
-    kind: str | None = None
-    """Name of a kind; None: the cheapest kind of this machine that isolates well enough."""
-    isolation: Isolation = "namespace"
-    """Weakest isolation that will do, for ``kind=None``."""
-    image: str = HOST_IMAGE
-    """``host``, a root directory, or an OCI reference; not every kind takes all three."""
-    workdir: str = "/work"
-    """Absolute path in the box. Commands start there, relative paths begin there, and it is writable."""
-    env: dict[str, str] = {}
-    """Variables that commands get beside PATH, HOME, LANG, TMPDIR and USER. The host's variables never enter."""
-    resources: Resources = Resources()
-
-    def hash(self) -> str:
-        """Return 32 hexadecimal digits that equal specs share, on every machine; a field left at its default is out."""
-        fields = _differences(self, SandboxSpec())
-        fields["resources"] = _differences(self.resources, Resources())
-        return content_hash(msgspec.msgpack.encode(fields, order="deterministic"))
-
-
-def _differences(spec: msgspec.Struct, default: msgspec.Struct) -> dict[str, object]:
-    defaults = msgspec.structs.asdict(default)
-    return {name: value for name, value in msgspec.structs.asdict(spec).items() if value != defaults[name]}
-
-
-def check_spec(spec: SandboxSpec) -> SandboxSpec:
-    """Return the spec if a sandbox can be made from it.
-
-    Raises: BadInputError: a limit is not positive, or the work directory is not a plain absolute path.
-    """
-    limits = msgspec.structs.asdict(spec.resources)
-    if wrong := [name for name, limit in limits.items() if not limit > 0]:
-        raise BadInputError(
-            f"sandbox: expected a positive {wrong[0]}, found {limits[wrong[0]]}; every resource has a limit"
-        )
-    parts = spec.workdir.split("/")[1:]
-    if not spec.workdir.startswith("/") or not all(part and part not in (".", "..") for part in parts):
-        raise BadInputError(f"sandbox: expected workdir as an absolute path such as /work, found {spec.workdir!r}")
-    texts = [text for pair in spec.env.items() for text in pair]
-    if any("\0" in text for text in texts) or any(not name or "=" in name for name in spec.env):
-        raise BadInputError("sandbox: expected variables without NUL, and names without '='; correct env")
-    return spec
+def image_form(spec: SandboxSpec) -> ImageForm:
+    """Return what the image of a spec is."""
+    if spec.image == HOST_IMAGE:
+        return "host"
+    return "directory" if spec.image.startswith("/") else "reference"
 
 
 ADDRESS_SPACE: Final = 2

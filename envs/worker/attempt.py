@@ -11,6 +11,8 @@ with the cause that decides whether the attempt may teach the model anything.
     Closing | Scoring | Sealing → Done          nothing to score, a failure, or not stored in time
 """
 
+import asyncio
+import dataclasses
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -27,20 +29,24 @@ from agent_layer.errors import (
     CaptureError,
     LeaseLostError,
     RedactionError,
+    SandboxError,
     UnreachableError,
 )
 from agent_layer.schema import NO_POLICY_CALL, Outcome, PhaseTimes, Reward, rollout_reward
+from agent_layer.schema.sandbox import SandboxUsage
 from agent_layer.schema.wire import ClosedRollout
 from agent_layer.state import explain_no_policy_call
 from agent_layer.store.reading import read_rewards
-from envs.failures import Ending, RefusedTaskError
+from envs.failures import Ending, RefusedTaskError, blame_full_context
 from envs.hosts import STOPPED, AgentRun, StopReason
 from envs.progress import Progress
-from envs.scorers import AGENT, declared_rewards, make_rewards, missing_scores, reported_scores
+from envs.sandbox.supervisor import AttemptSandbox
+from envs.scorers import AGENT, FAILED_STATUSES, declared_rewards, make_rewards, missing_scores, reported_scores
 from envs.worker.context import WorkerContext
-from envs.worker.gateway_attempts import close_attempt, open_attempt
+from envs.worker.gateway_attempts import close_attempt, open_attempt, record_start
 from envs.worker.heartbeat import LeasePhase
 from envs.worker.resumability import Resumability
+from envs.worker.sandbox_stage import judge_files, make_content
 from tracer.core import Rollout
 
 
@@ -56,6 +62,10 @@ class RunEnd:
     times: PhaseTimes
     findings: tuple[str, ...] = ()
     """What was noticed of the attempt as a whole."""
+    artifacts: bytes | None = None
+    """Archive of the declared files that the agent left; None: none were declared."""
+    sandbox: SandboxUsage | None = None
+    """What its boxes have used; None: it had none, or it is not known."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,6 +159,9 @@ class Attempt:
         """First reason to end the attempt early; it may arrive in any phase."""
         self._outcome: Outcome | None = None
         """The recorded end; the first one stands, so there is never a second."""
+        self._lost_box: Ending | None = None
+        """How the attempt ends because its box was lost; None: it was not."""
+        self._ending_boxes: asyncio.Task[SandboxUsage | None] | None = None
 
     async def run(self) -> None:
         """Open the attempt and run the agent to its end."""
@@ -159,6 +172,8 @@ class Attempt:
         """Close, score and seal the attempt; None when the lease is gone, because its report would be refused."""
         while not isinstance(self._phase, Done):
             await self._advance()
+        if self._context.sandboxes.spec_for(self.lease.task) is not None:
+            await self._context.sandboxes.end(self.lease)
         return report_attempt(self.lease, self._phase, self._stop)
 
     async def clear(self) -> None:
@@ -186,6 +201,8 @@ class Attempt:
         self._stop = self._stop or why
         if isinstance(self._phase, Running):
             self._phase.agent_run.stop(why, ending)
+        if why in ("cancel", "lost"):
+            self._ending_boxes = asyncio.create_task(self._context.sandboxes.end(self.lease))
 
     def request_pause(self) -> bool:
         """Ask the agent to pause at its next step boundary; False: it cannot, and goes on."""
@@ -238,7 +255,7 @@ class Attempt:
                 assert_never(self._phase)
 
     async def _prepare(self, preparing: Preparing) -> Running | Closing | HandingOver:
-        """Check the scorer, wait for room to start, and open the attempt at the gateway."""
+        """Check the scorer, wait for room to start, take a sandbox, and open the attempt at the gateway."""
         self._on_phase(self.lease, "running")
         began = time.monotonic()
         progress = None
@@ -250,23 +267,23 @@ class Attempt:
             progress = await context.start_limiter.acquire()
             rewards = declared_rewards(task, self._scorer)
             checkpoint = await self._resumability.read_checkpoint()
-            opened = await context.call(open_attempt, context, self.lease, rewards, checkpoint)
-            rollout = self._resumability.attach(opened, checkpoint)
+            opening = await context.call(record_start, context, self.lease, rewards, checkpoint)
+            box = await context.sandboxes.take(self.lease, self._lose_box)
+            opened = await context.call(open_attempt, context, self.lease, opening, checkpoint)
+            rollout = dataclasses.replace(self._resumability.attach(opened, checkpoint), box=box)
         except AgentLayerError as error:
             if progress is not None:
                 progress.mark_prepared()
+            await context.sandboxes.end(self.lease)
             is_resumed = self._resumability.is_resumed
             ending, lease_ending = classify_refusal(error, is_resumed=is_resumed)
             end = RunEnd(ending=ending, lease_ending=lease_ending, times=times)
             goes_back = is_resumed and lease_ending == "release"
             return HandingOver(rollout=None, end=end) if goes_back else Closing(rollout=None, end=end)
-        wall_seconds = task.limits.wall_seconds
-        if wall_seconds is not None:
-            wall_seconds = max(0.0, wall_seconds - self._resumability.used_seconds)
-        agent_run = AgentRun(context.target, task, rollout, wall_seconds, progress)
+        agent_run = AgentRun(context.target, task, rollout, self._resumability.left_seconds, progress)
         progress.record_activity()
         if self._stop is not None:
-            agent_run.stop(self._stop)
+            agent_run.stop(self._stop, self._lost_box)
         times = msgspec.structs.replace(times, prepare_seconds=time.monotonic() - began)
         return Running(rollout=rollout, agent_run=agent_run, progress=progress, times=times)
 
@@ -278,9 +295,33 @@ class Attempt:
             result=ran.result,
             times=msgspec.structs.replace(running.times, run_seconds=ran.seconds),
         )
+        end = await self._close_box(running.rollout, end)
         if self._resumability.continues_elsewhere(ran.ending.status, self._stop):
             return HandingOver(rollout=running.rollout, end=end)
         return Closing(rollout=running.rollout, end=end)
+
+    async def _close_box(self, rollout: Rollout, end: RunEnd) -> RunEnd:
+        """Freeze the agent's box, take the artifacts of an attempt that may count, and end the box.
+
+        A box that was lost hides what the agent did in it, so the attempt is lost, whatever the agent returned.
+        """
+        if not isinstance(rollout.box, AttemptSandbox):
+            return end
+        await rollout.box.disconnect()
+        if end.ending.status not in ("completed", "truncated", "failed"):  # a full context makes a failure count
+            return replace(end, sandbox=await self._context.sandboxes.end(self.lease))
+        try:
+            files = await self._context.sandboxes.collect(self.lease)
+        except (SandboxError, OSError) as error:
+            ending = Ending(status="lost", cause="infra", error=str(error))
+            usage = await self._context.sandboxes.end(self.lease)
+            return replace(end, ending=ending, lease_ending=_choose_lease_ending(ending, self._stop), sandbox=usage)
+        ending, findings = judge_files(end.ending, files)
+        return replace(end, ending=ending, findings=findings, artifacts=files.archive, sandbox=files.usage)
+
+    def _lose_box(self, why: str) -> None:
+        self._lost_box = Ending(status="lost", cause="infra", error=why)
+        self.stop("limit", self._lost_box)
 
     async def _hand_over(self, phase: HandingOver) -> Done:
         if phase.rollout is not None:
@@ -317,7 +358,8 @@ class Attempt:
             return Done(end=end)
         is_cancelled = self._stop == "cancel"
         closed = await self._context.call(close_attempt, self._context, rollout, task.split, abort=is_cancelled)
-        end = replace(end, findings=tuple(closed.findings))
+        ending = blame_full_context(end.ending) if closed.is_context_full else end.ending
+        end = replace(end, ending=ending, findings=(*end.findings, *closed.findings))
         if end.ending.status not in ("completed", "truncated"):
             self._record_outcome(end, closed.started)
             return Done(end=end)
@@ -340,7 +382,7 @@ class Attempt:
             await self._wait_stored(scoring)
             rewards = []
             if self._scorer is not None:
-                rewards = await self._context.scoring.score(self._scorer, task, trajectory_id, end.result)
+                rewards, end = await self._run_scorer(self._scorer, end)
             ending = _blame_scorer(ending, rewards)
             if is_truncated and ending.cause == "policy":
                 known = rewards if self._scorer else await self._context.call(self._read_rewards, trajectory_id)
@@ -348,6 +390,19 @@ class Attempt:
         times = msgspec.structs.replace(end.times, score_seconds=time.monotonic() - began)
         end = replace(end, ending=ending, times=times)
         return Sealing(rollout=scoring.rollout, closed=scoring.closed, rewards=tuple(rewards), end=end)
+
+    async def _run_scorer(self, scorer: str, end: RunEnd) -> tuple[list[Reward], RunEnd]:
+        """Return the scorer's rewards, and the end with what its boxes have used; they end with it."""
+        sandboxes = self._context.sandboxes
+        takes_boxes = self._context.scoring.takes_boxes(scorer)
+        address = await sandboxes.allow_scoring(self.lease) if takes_boxes else None
+        try:
+            rewards = await self._context.scoring.score(
+                scorer, self.lease.task, self.lease.trajectory_id, end.result, sandbox=address, artifacts=end.artifacts
+            )
+        finally:
+            usage = await sandboxes.end(self.lease)
+        return rewards, replace(end, sandbox=usage or end.sandbox)
 
     async def _seal(self, sealing: Sealing) -> Done:
         """Record how the attempt ended, and wait until all of it is stored."""
@@ -371,6 +426,7 @@ class Attempt:
         """Record how the attempt ended, unless that is recorded; num_calls is None where it was not closed."""
         if self._outcome is not None:
             return self._outcome
+        artifacts = None if end.artifacts is None else make_content(self.lease.trajectory_id, end.artifacts)
         outcome = self._outcome = Outcome(
             trajectory_id=self.lease.trajectory_id,
             run=self.lease.task.run,
@@ -382,8 +438,11 @@ class Attempt:
             num_calls=num_calls,
             times=end.times,
             findings=list(end.findings),
+            sandbox=end.sandbox,
+            artifacts=None if artifacts is None else artifacts.hash,
         )
-        log = self._context.recorder.append(*rewards, outcome)
+        contents = [] if artifacts is None else [artifacts]
+        log = self._context.recorder.append(*contents, *rewards, outcome)
         if self.rollout is not None:
             self.rollout.logs.add(log)
         return outcome
@@ -412,11 +471,14 @@ def report_attempt(lease: Lease, done: Done, stop: StopReason | None) -> Report 
 def classify_refusal(error: AgentLayerError, *, is_resumed: bool) -> tuple[Ending, LeaseEnding]:
     """Return how an attempt ends that could not begin.
 
-    A task that no gateway accepts is dead. Otherwise the rollout goes back to the queue unharmed, unless a resumed
-    attempt was refused for good: it would return to its place and come first again.
+    A task that no gateway accepts is dead. A sandbox that could not be made counts as a failure. Otherwise the rollout
+    goes back to the queue unharmed, unless a resumed attempt was refused for good: it would return to its place and
+    come first again.
     """
     if isinstance(error, RefusedTaskError | RedactionError):
         return Ending(status="failed", cause="user", error=str(error)), "dead"
+    if isinstance(error, SandboxError):  # this host may never make it, so that it counts
+        return Ending(status="lost", cause="infra", error=str(error)), "retry"
     is_over = is_resumed and not isinstance(error, UnreachableError)
     return Ending(status="lost", cause="infra", error=str(error)), "retry" if is_over else "release"
 
@@ -428,5 +490,5 @@ def _choose_lease_ending(ending: Ending, stop: StopReason | None) -> LeaseEnding
 
 
 def _blame_scorer(ending: Ending, rewards: list[Reward]) -> Ending:
-    failed = [reward for reward in rewards if reward.status in ("verifier_error", "timeout")]
+    failed = [reward for reward in rewards if reward.status in FAILED_STATUSES]
     return msgspec.structs.replace(ending, cause="verifier", error=failed[0].error) if failed else ending

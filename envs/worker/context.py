@@ -13,6 +13,7 @@ from agent_layer.store import Store
 from envs.agents import Target
 from envs.checkpoints import CheckpointStore
 from envs.progress import StartLimiter
+from envs.worker.sandbox_stage import SandboxStage
 from envs.worker.scoring_stage import ScoringStage
 from envs.worker.stored_waiter import StoredWaiter
 from tracer.transport import GatewayClient
@@ -45,6 +46,7 @@ class WorkerContext:
     """Threads for calls that block."""
     scoring: ScoringStage
     start_limiter: StartLimiter
+    sandboxes: SandboxStage
     checkpoints: CheckpointStore | None = None
     """Where saved states are stored; None: the target is not resumable."""
 

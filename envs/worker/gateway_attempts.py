@@ -4,6 +4,7 @@ import logging
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import NamedTuple
 
 from agent_layer.dispatcher import Lease
 from agent_layer.errors import AgentLayerError, BadInputError, NotFoundError, NotWholeError, UnreachableError
@@ -17,10 +18,18 @@ from tracer.core import Rollout
 _log = logging.getLogger(__name__)
 
 
-def open_attempt(
+class AttemptOpening(NamedTuple):
+    """An attempt whose start is recorded, and that the gateway has not opened yet."""
+
+    request: OpenRequest
+    log: str
+    """Name of the log with its start."""
+
+
+def record_start(
     context: WorkerContext, lease: Lease, rewards: dict[str, RewardSpec], checkpoint: Checkpoint | None = None
-) -> Rollout:
-    """Record the start of an attempt, then open it at the gateway.
+) -> AttemptOpening:
+    """Record the start of an attempt.
 
     Args:
         context: the worker that makes the attempt.
@@ -28,11 +37,6 @@ def open_attempt(
         rewards: the rewards that the task declares.
         checkpoint: where the attempt resumes. Its start is recorded again: the machine with the first record may be
             gone.
-
-    Raises:
-        RefusedTaskError: the gateway refuses the task. BadInputError: it refuses the checkpoint.
-        UnreachableError: it does not answer.
-        NotFoundError: it no longer holds the attempt to resume.
     """
     task = lease.task
     request = OpenRequest(
@@ -54,11 +58,29 @@ def open_attempt(
         lease_seconds=context.settings.lease_seconds,
         resume=checkpoint and Resumption(calls=checkpoint.calls, seconds=checkpoint.seconds, worker=context.worker),
     )
-    log = context.recorder.append(
-        make_attempt_started(
-            request, rollout_id=lease.rollout_id, run=task.run, at=time.time(), worker=context.worker, task=task
-        )
+    started = make_attempt_started(
+        request, rollout_id=lease.rollout_id, run=task.run, at=time.time(), worker=context.worker, task=task
     )
+    return AttemptOpening(request, context.recorder.append(started))
+
+
+def open_attempt(
+    context: WorkerContext, lease: Lease, opening: AttemptOpening, checkpoint: Checkpoint | None = None
+) -> Rollout:
+    """Open an attempt at the gateway.
+
+    Args:
+        context: the worker that makes the attempt.
+        lease: permission to make it.
+        opening: its recorded start.
+        checkpoint: where it resumes.
+
+    Raises:
+        RefusedTaskError: the gateway refuses the task. BadInputError: it refuses the checkpoint.
+        UnreachableError: it does not answer.
+        NotFoundError: it no longer holds the attempt to resume.
+    """
+    request = opening.request
     if lease.attempt > 0:
         with suppress(NotFoundError, UnreachableError):  # the previous attempt may make no more calls
             context.gateway.close(lease.rollout_id, lease.attempt - 1)
@@ -68,8 +90,8 @@ def open_attempt(
         if request.resume is not None:
             raise
         raise RefusedTaskError(*error.args) from error
-    rollout = Rollout.of(opened, run=task.run, sink=context.recorder)
-    rollout.logs.update([log, *(checkpoint.logs if checkpoint else ())])
+    rollout = Rollout.of(opened, run=lease.task.run, sink=context.recorder)
+    rollout.logs.update([opening.log, *(checkpoint.logs if checkpoint else ())])
     return rollout
 
 

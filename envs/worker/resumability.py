@@ -18,6 +18,8 @@ _log = logging.getLogger(__name__)
 class Resumability:
     """One worker's part of a resumable attempt; if the agent is not resumable, the attempt ends with the worker.
 
+    An attempt with a sandbox is not resumable: another holder would find none of its files. It begins again.
+
     Args:
         lease: permission to make the attempt.
         context: the worker that makes it.
@@ -27,16 +29,24 @@ class Resumability:
     def __init__(self, lease: Lease, context: WorkerContext, on_paused: Callable[[], None]) -> None:
         self._lease = lease
         self._context = context
+        has_sandbox = context.sandboxes.spec_for(lease.task) is not None
+        self._checkpoints = None if has_sandbox else context.checkpoints
         self._on_paused = on_paused
         self._checkpointer: LeaseCheckpointer | None = None
         self._is_pausing = False
-        self.used_seconds = 0.0
+        self._used_seconds = 0.0
         """Part of the attempt's time that earlier holders used."""
 
     @property
     def is_resumed(self) -> bool:
         """Whether another holder began the attempt."""
         return self._lease.checkpoint is not None
+
+    @property
+    def left_seconds(self) -> float | None:
+        """Time that the task's limit leaves to this holder; None: there is no limit."""
+        limit = self._lease.task.limits.wall_seconds
+        return None if limit is None else max(0.0, limit - self._used_seconds)
 
     async def read_checkpoint(self) -> Checkpoint | None:
         """Return the state from which the attempt resumes; None: it begins.
@@ -47,18 +57,18 @@ class Resumability:
         """
         if self._lease.checkpoint is None:
             return None
-        if (checkpoints := self._context.checkpoints) is None:
+        if (checkpoints := self._checkpoints) is None:
             raise BadInputError(
                 f"attempt {self._lease.trajectory_id}: cannot resume, {self._context.agent} is not declared resumable"
                 " in this worker; run the same code in all workers"
             )
         found = await self._context.call(read_checkpoint, checkpoints.keys, checkpoints.objects, self._lease.checkpoint)
-        self.used_seconds = found.seconds
+        self._used_seconds = found.seconds
         return found
 
     def attach(self, rollout: Rollout, checkpoint: Checkpoint | None) -> Rollout:
         """Return the rollout with which the agent can save states and find the one saved before."""
-        if (checkpoints := self._context.checkpoints) is None:
+        if (checkpoints := self._checkpoints) is None:
             return rollout
         gateway = self._context.gateway
         self._checkpointer = LeaseCheckpointer(
@@ -76,7 +86,7 @@ class Resumability:
         self._is_pausing = True
         if self._checkpointer is not None:
             self._checkpointer.is_pausing = True
-        return self._context.checkpoints is not None
+        return self._checkpoints is not None
 
     def continues_elsewhere(self, status: RolloutStatus, stop: str | None) -> bool:
         """Whether another holder goes on with an attempt that ended here with this status, for this reason."""
@@ -93,5 +103,5 @@ class Resumability:
     async def remove_checkpoint(self) -> None:
         """Remove the newest checkpoint of an attempt that has ended for good."""
         name = self._checkpointer.newest if self._checkpointer is not None else self._lease.checkpoint
-        if (checkpoints := self._context.checkpoints) is not None and name is not None:
+        if (checkpoints := self._checkpoints) is not None and name is not None:
             await self._context.call(checkpoints.remove, name)

@@ -5,6 +5,7 @@ reward is null and says why.
 """
 
 import asyncio
+import logging
 import random
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,10 +15,12 @@ import msgspec
 
 from agent_layer.dispatcher import retry_delay
 from agent_layer.errors import UnreachableError
-from agent_layer.schema import Reward, RewardStatus, Task
+from agent_layer.schema import TAMPERING, Reward, RewardStatus, Task
 from agent_layer.settings import Settings
 from envs.hosts import Check, Checked, HostDiedError, Judge, Judged, SharedHost
-from envs.scorers import declared_rewards, null_rewards
+from envs.scorers import FAILED_STATUSES, declared_rewards, null_rewards
+
+_log = logging.getLogger(__name__)
 
 _MARGIN_SECONDS = 2.0
 """A process that has not answered this long after its scorer's time is up is stuck."""
@@ -49,6 +52,7 @@ class ScoringStage:
         self._tokens = count()
         self._checked: dict[str, str | None] = {}
         """Scorers by name, with what is wrong with them; None: nothing."""
+        self._with_boxes: set[str] = set()
 
     async def check(self, scorer: str) -> str | None:
         """Return what is wrong with a scorer; None: it can be loaded. Known answers are kept.
@@ -70,7 +74,20 @@ class ScoringStage:
             self._checked[scorer] = f"scorer {scorer!r}: {wrong}"
             return self._checked[scorer]
 
-    async def score(self, scorer: str, task: Task, trajectory_id: str, result: object) -> list[Reward]:
+    def takes_boxes(self, scorer: str) -> bool:
+        """Whether a scorer that passed the check may ask for sandboxes."""
+        return scorer in self._with_boxes
+
+    async def score(
+        self,
+        scorer: str,
+        task: Task,
+        trajectory_id: str,
+        result: object,
+        *,
+        sandbox: str | None = None,
+        artifacts: bytes | None = None,
+    ) -> list[Reward]:
         """Return the scorer's rewards; null rewards with the reason when every try fails.
 
         Args:
@@ -78,6 +95,8 @@ class ScoringStage:
             task: the task, with its grading.
             trajectory_id: the attempt, which must be stored.
             result: what the agent returned.
+            sandbox: address and capability for fresh sandboxes; None: there are none.
+            artifacts: archive of the files that the agent left; None: the task declares none.
 
         Raises: UnreachableError: the trajectory cannot be read.
         """
@@ -88,6 +107,8 @@ class ScoringStage:
             trajectory_id=trajectory_id,
             result=result,
             seconds=self._settings.score_seconds if (own := task.limits.score_seconds) is None else own,
+            sandbox=sandbox,
+            artifacts=artifacts,
         )
         judged = await self._score_once(request)
         for number in range(1, self._settings.score_attempts):
@@ -97,6 +118,8 @@ class ScoringStage:
             judged = await self._score_once(request)
         if judged.error is not None:
             raise UnreachableError(judged.error)
+        if forged := next((one for one in judged.rewards if one.status == TAMPERING), None):
+            _log.warning("tampering trajectory=%s scorer=%s found=%s", trajectory_id, scorer, forged.error)
         return judged.rewards
 
     async def close(self) -> None:
@@ -116,6 +139,8 @@ class ScoringStage:
         assert isinstance(found, Checked)
         if found.error is None:
             self._checked[scorer] = None
+        if found.takes_boxes:
+            self._with_boxes.add(scorer)
         return found.error
 
     async def _score_once(self, request: Judge) -> Judged:
@@ -162,7 +187,7 @@ class ScoringStage:
 
 
 def _has_failed(judged: Judged) -> bool:
-    return judged.error is not None or any(one.status in ("verifier_error", "timeout") for one in judged.rewards)
+    return judged.error is not None or any(one.status in FAILED_STATUSES for one in judged.rewards)
 
 
 def _null_judgement(request: Judge, status: RewardStatus, error: str) -> Judged:

@@ -8,7 +8,7 @@ import asyncio
 import signal
 import sys
 from collections import Counter
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -19,19 +19,23 @@ import msgspec
 import tracer
 from agent_layer.dispatcher import WorkerQueue
 from agent_layer.errors import BadInputError
+from agent_layer.infra.processes import raise_file_limit
 from agent_layer.infra.redis import Keys
 from agent_layer.recorder import open_recorder
 from agent_layer.schema import new_id
+from agent_layer.schema.sandbox import SandboxSpec
 from agent_layer.settings import Settings
 from agent_layer.state import count_calls
 from agent_layer.store import open_store
 from envs.agents import Target
 from envs.checkpoints import CheckpointStore
-from envs.hosts import HostTarget, make_hosts, make_scorers, raise_file_limit
+from envs.hosts import HostTarget, make_hosts, make_scorers
 from envs.progress import StartLimiter
 from envs.resume import is_resumable
+from envs.sandbox.supervisor import SupervisorHandle
 from envs.scorers import AGENT
 from envs.worker.context import WorkerContext
+from envs.worker.sandbox_stage import SandboxStage
 from envs.worker.scoring_stage import ScoringStage
 from envs.worker.stored_waiter import StoredWaiter
 from envs.worker.worker import Worker
@@ -56,6 +60,10 @@ class WorkOptions(msgspec.Struct, frozen=True, kw_only=True):
     env: str | None = None
     """Name of the environment that the target is; None: it is none, or the host sets it."""
     env_version: str | None = None
+    sandbox: SandboxSpec | None = None
+    """For tasks that ask for none; None: none, or the host sets it."""
+    artifacts: Sequence[str] = ()
+    """For tasks that name none; the host sets them for targets in hosts."""
     slots: int = 16
     score_slots: int = 16
     """Scorers that run at the same time; they occupy no slot of the agents."""
@@ -73,6 +81,7 @@ async def serve_worker(settings: Settings, options: WorkOptions) -> None:
     Raises:
         UnreachableError: Redis does not answer.
         BadInputError: no gateway is named, or the agent or scorer does not exist.
+        SandboxError: the sandbox that the agent declares does not work here.
     """
     raise_file_limit()
     with ThreadPoolExecutor(_NUM_THREADS, thread_name_prefix="worker") as pool:
@@ -97,25 +106,39 @@ async def open_worker(settings: Settings, options: WorkOptions, pool: ThreadPool
         ended_with_it.push_async_callback(scoring.close)
         if options.scorer != AGENT and (error := await scoring.check(options.scorer)) is not None:
             raise BadInputError(error)
+        supervisor = SupervisorHandle(settings)
+        ended_with_it.push_async_callback(supervisor.close)
         if options.target is not None:
-            yield _make_worker(settings, options, pool, scoring, options.target)
+            yield _make_worker(settings, options, pool, scoring, options.target, supervisor)
             return
         hosts = make_hosts(settings, options.agent, is_isolated=options.is_isolated)
         ended_with_it.push_async_callback(hosts.close)
         ready = await hosts.prepare()
         options = msgspec.structs.replace(
-            options, env=ready.env, env_version=ready.env_version, is_resumable=ready.is_resumable
+            options,
+            env=ready.env,
+            env_version=ready.env_version,
+            is_resumable=ready.is_resumable,
+            sandbox=ready.sandbox,
+            artifacts=ready.artifacts,
         )
+        if options.sandbox is not None:
+            await supervisor.require(options.sandbox)
         target = HostTarget(hosts, settings.close_seconds)
-        worker = _make_worker(settings, options, pool, scoring, target)
+        worker = _make_worker(settings, options, pool, scoring, target, supervisor)
         target.failed.add_done_callback(lambda _: worker.stop())
         yield worker
         if target.failed.done():
             raise target.failed.result()
 
 
-def _make_worker(
-    settings: Settings, options: WorkOptions, pool: ThreadPoolExecutor, scoring: ScoringStage, target: Target
+def _make_worker(  # each with its own end
+    settings: Settings,
+    options: WorkOptions,
+    pool: ThreadPoolExecutor,
+    scoring: ScoringStage,
+    target: Target,
+    supervisor: SupervisorHandle,
 ) -> Worker:
     """Open what the worker needs; raises as ``serve_worker`` does."""
     recorder = open_recorder(settings)
@@ -147,6 +170,7 @@ def _make_worker(
         pool=pool,
         scoring=scoring,
         start_limiter=StartLimiter(settings.max_starts),
+        sandboxes=SandboxStage(settings, supervisor, options.sandbox, options.artifacts),
         checkpoints=checkpoints if options.is_resumable or is_resumable(target) else None,
     )
     return Worker(

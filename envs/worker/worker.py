@@ -13,6 +13,7 @@ from contextlib import suppress
 from redis.exceptions import RedisError
 
 from agent_layer.dispatcher import Lease, LeaseAnswer, Report, WorkerQueue
+from agent_layer.errors import SandboxError
 from agent_layer.schema import JsonObject
 from envs.worker.attempt import Attempt
 from envs.worker.context import WorkerContext
@@ -49,6 +50,7 @@ class Worker:
         self._slots = slots
         self._capabilities = list(capabilities)
         self._run = run
+        self._is_asked_for_sandboxes = self._has_tried_sandboxes = False
         self._running: dict[str, Attempt] = {}
         """By lease token; their agents run."""
         self._finishing: dict[str, Attempt] = {}
@@ -100,8 +102,11 @@ class Worker:
                 background = (self._context.stored_waiter, self._reporter, liveness)
                 services = [group.create_task(one.run()) for one in background]
                 while not self._stopping.is_set():
-                    for lease in await self._claim():
+                    leases = await self._claim()
+                    for lease in leases:
                         self._start(lease, group)
+                    if self._num_free() == 0 or not leases:
+                        await self._expect_sandboxes()
                 await self._wait_for_attempts()
                 await self._return_running()
                 for service in services:
@@ -122,6 +127,8 @@ class Worker:
             free = self._num_free()
         if free == 0 or self._stopping.is_set():
             return []
+        if self._is_asked_for_sandboxes:
+            await self._offer_sandboxes()
         try:
             return await self._context.call(
                 self._queue.claim,
@@ -130,11 +137,38 @@ class Worker:
                 self._capabilities,
                 run=self._run,
                 wait_seconds=_CLAIM_SECONDS,
+                on_lack=None if self._has_tried_sandboxes else self._on_lack,
             )
         except RedisError as error:
             _log.warning("claiming waits for redis error=%s", error)
             await wait_within(self._stopping, _CLAIM_SECONDS)
             return []
+
+    def _on_lack(self, _needs: list[str]) -> None:
+        """In the thread of a claim: rollouts wait for sandboxes that were not tried on this host."""
+        self._is_asked_for_sandboxes = True
+
+    async def _offer_sandboxes(self) -> None:
+        """Try once what kinds of sandbox work on this host, and offer them from now on."""
+        self._is_asked_for_sandboxes = False
+        try:
+            offers = await self._context.sandboxes.supervisor.list_offers()
+        except SandboxError as error:  # the next claim asks again
+            _log.warning("sandboxes are not offered error=%s", error)
+            return
+        self._has_tried_sandboxes = True
+        self._capabilities = sorted({*self._capabilities, *offers})
+        await self._context.call(self._heartbeat.announce, offers=" ".join(self._capabilities))
+
+    async def _expect_sandboxes(self) -> None:
+        """Have boxes ready for what the queue holds for this worker next; none once nothing waits there."""
+        sandboxes = self._context.sandboxes
+        if not sandboxes.supervisor.is_running:
+            return
+        with suppress(RedisError):  # claims say so
+            peek = self._queue.peek
+            upcoming = await self._context.call(peek, self._slots, self._capabilities, run=self._run)
+            sandboxes.expect(upcoming)
 
     def _num_free(self) -> int:
         """Number of rollouts that the worker may claim now."""

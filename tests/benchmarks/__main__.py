@@ -19,6 +19,7 @@ from bench_gateway_peers import measure_gateway_peers
 from bench_langgraph import measure_langgraph
 from bench_long_tail import measure_long_tail
 from bench_rollouts import measure_rollouts
+from bench_sandbox import measure_sandbox
 from bench_store_beats import measure_store_beats
 from bench_store_ingest import measure_store_ingest
 from bench_store_live import measure_store_live
@@ -51,6 +52,7 @@ def _parts(most: int) -> dict[str, Callable[[Path], list[Figure]]]:
         "LangGraph": measure_langgraph,
         "rollouts": lambda directory: measure_rollouts(directory, _write_model(directory / "model")),
         "long tail": measure_long_tail,
+        "sandbox": measure_sandbox,
         "dispatch": measure_dispatch,
         "dispatch live": measure_dispatch_live,
         "dispatch rollouts": measure_dispatch_rollouts,

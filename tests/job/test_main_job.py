@@ -75,6 +75,20 @@ def test_a_second_run_goes_on_where_the_first_ended(directory):
     assert steps[-1].policy_version > steps[-2].policy_version
 
 
+def test_scripted_agents_are_evaluated_at_its_end(directory):
+    listed = command(directory, "eval", "--list", "--format", "jsonl")
+    rounds = [json.loads(line) for line in listed.stdout.splitlines()]
+    if not rounds and "ok   namespace" not in command(directory, "sandbox", "doctor").stdout:
+        pytest.skip("no kind of sandbox that isolates works here")
+
+    found = {one["agent"]["target"].rpartition(":")[2]: one["figures"]["pass_at"][0] for one in rounds}
+    assert {agent: one["estimate"]["value"] for agent, one in found.items()} == {
+        "reference": 1.0,
+        "independent": 1.0,
+        "near_miss": 0.0,
+    }
+
+
 def test_the_store_is_whole_and_its_index_can_be_rebuilt(directory):
     before = rows(directory, "--limit", "1000")
 

@@ -14,6 +14,7 @@ from tracer.core.clock import SYSTEM, ClockAndIds, new_trace
 
 if TYPE_CHECKING:
     from agent_layer.recorder import FlushReport
+    from agent_layer.schema.sandbox import Sandbox
     from agent_layer.schema.wire import OpenedRollout
 
 
@@ -98,6 +99,8 @@ class Rollout:
     """None: the attempt cannot be resumed by another holder."""
     kept: bytes | None = field(default=None, repr=False, compare=False)
     """Encoded state from which this holder resumes; None: the attempt begins."""
+    box: "Sandbox | None" = field(default=None, repr=False, compare=False)
+    """None: the attempt has no sandbox."""
 
     @classmethod
     def of(cls, opened: "OpenedRollout", *, run: str, sink: Sink, trace: TraceContext | None = None) -> "Rollout":
@@ -123,6 +126,20 @@ class Rollout:
     def span_id(self) -> str:
         """16 hexadecimal digits: span of the attempt when it is exported."""
         return derive_span_id(self.trajectory_id)
+
+    @property
+    def sandbox(self) -> "Sandbox":
+        """The attempt's own sandbox, where model-written code may run. The worker takes the declared artifacts out of
+        it when the agent has ended, and closes it.
+
+        Raises: BadInputError: the attempt has none.
+        """
+        if self.box is None:
+            raise BadInputError(
+                f"attempt {self.trajectory_id}: has no sandbox; ask for one with 'sandbox' in its task, or declare one"
+                " as the attribute 'sandbox' of the agent or environment"
+            )
+        return self.box
 
     def abandon_unfinished(self) -> None:
         """Record calls and tools that are still open as abandoned: garbage collection of a stream may never come."""

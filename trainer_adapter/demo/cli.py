@@ -17,7 +17,8 @@ def demo(
     """Train a LangGraph agent on this machine: vLLM, gateway, worker, veRL trainer, Redis and objects.
 
     The agent learns to find a hidden number from 1 to 6 in four guesses from 'higher' and 'lower'. Ctrl-C stops
-    everything and loses nothing; the same command goes on from weights, optimizer and cursor.
+    everything and loses nothing; the same command goes on from weights, optimizer and cursor. At the end, scripted
+    agents repair code in a sandbox and are evaluated.
     """
     from trainer_adapter.demo.demo import run_demo  # noqa: PLC0415  # needs the extras that a plain install lacks
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from agent_layer.errors import AgentLayerError
 from agent_layer.settings import Settings
 from trainer_adapter.demo.display import Display
+from trainer_adapter.demo.evaluation import evaluate_repair
 from trainer_adapter.demo.job import RECIPE, make_config, write_tasks
 from trainer_adapter.demo.report import print_report
 from trainer_adapter.launch import Job, RunningJob, run_job
@@ -19,7 +20,7 @@ _LOOK_SECONDS = 0.25
 
 
 def run_demo(settings: Settings, steps: int, seed: int, *, fresh: bool) -> None:
-    """Train until the run has ``steps`` steps, then report.
+    """Train until the run has ``steps`` steps, report, and evaluate scripted agents that repair code.
 
     Args:
         settings: locations of state.
@@ -41,6 +42,8 @@ def run_demo(settings: Settings, steps: int, seed: int, *, fresh: bool) -> None:
         with suppress(KeyboardInterrupt):
             _run(settings, Job(config=config, target=RECIPE.target, slots=RECIPE.slots, max_model_len=64), display)
     print_report(settings, display, home, time.monotonic() - began)
+    if display.steps and display.steps[-1].step >= steps:
+        evaluate_repair(settings, display.console)
 
 
 def _run(settings: Settings, job: Job, display: Display) -> None:

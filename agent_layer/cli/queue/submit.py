@@ -19,6 +19,7 @@ from agent_layer.dispatcher import (
     Known,
     PlacedTask,
     RunState,
+    check_lifetime,
     connect,
     new_tasks,
     num_launched,
@@ -154,7 +155,8 @@ def submit(
 
     Each line of the file is a task. It needs only an input, which goes to the agent; 'grading' goes to the scorer
     alone. Further fields: id, task_type, env, agent, scorer, rewards, group_size, launch, partial, sampling,
-    limits, priority, needs, from_policy, expected_seconds, seed, labels and calls_optional.
+    limits, priority, needs, from_policy, expected_seconds, seed, labels, sandbox, files, artifacts, history and
+    calls_optional.
 
         agent-layer submit TASKS.jsonl --run nightly --group-size 8 --wait
         a line:  {"input": "6 times 7"}
@@ -164,6 +166,8 @@ def submit(
     changes = {"launch": launch, "partial": partial, "priority": priority}
     changes = {name: value for name, value in changes.items() if value is not None}
     asked = [one._replace(task=msgspec.structs.replace(one.task, **changes)) for one in found]
+    for one in asked:
+        check_lifetime(one.task, context.obj, one.place)
     new = [one.task for one in asked] if known == "all" else _leave_out_known(context.obj, asked, known)
     new_run = found[0].task.run
     with connect(context.obj) as dispatcher:

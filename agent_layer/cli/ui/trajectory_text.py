@@ -8,6 +8,7 @@ import msgspec
 from agent_layer.cli.ui.output import format_count, open_console
 from agent_layer.cli.ui.tables import Column, TableView, draw
 from agent_layer.schema import JsonObject, as_json_object
+from agent_layer.schema.sandbox import SandboxUsage
 
 _HEADER = ("run", "task_id", "task_type", "group_id", "status", "cause", "accepted", "reward", "policy", "started_at")
 _COLUMNS = (
@@ -44,10 +45,7 @@ def describe_trajectory(shown: JsonObject) -> Iterator[str]:
     for name in _HEADER:
         yield f"  {name:<11} {_cell(shown, name)}"
     outcome = cast("JsonObject", shown.get("outcome") or {})
-    if outcome.get("error"):
-        yield from _labelled("  error: ", outcome["error"])
-    for finding in cast("list[str]", outcome.get("findings", [])):
-        yield f"  finding: {finding}"
+    yield from _describe_outcome(outcome)
     earlier: list[object] = []
     for step in cast("list[JsonObject]", shown.get("steps", [shown.get("step")])):
         yield ""
@@ -62,6 +60,33 @@ def describe_trajectory(shown: JsonObject) -> Iterator[str]:
         yield f"resumed {resume['at']} by {_text(resume['worker'])}, {format_count(num_abandoned, 'call')} abandoned"
     for alarm in cast("list[JsonObject]", shown.get("alarms", [])):
         yield f"alarm: {alarm['detail']}"
+
+
+def _describe_outcome(outcome: JsonObject) -> Iterator[str]:
+    if outcome.get("error"):
+        yield from _labelled("  error: ", outcome["error"])
+    for finding in cast("list[str]", outcome.get("findings", [])):
+        yield f"  finding: {finding}"
+    if used := cast("JsonObject | None", outcome.get("sandbox")):
+        yield f"  {'sandbox':<11} {_describe_sandbox(used)}"
+
+
+def _describe_sandbox(used: JsonObject) -> str:
+    """Describe what the sandboxes of an attempt took; what is not known is left out."""
+    usage = msgspec.convert(used, SandboxUsage)
+    said = [usage.kind or "unknown kind"]
+    if usage.boot_seconds is not None:
+        said.append(f"ready after {usage.boot_seconds:.3g} s")
+    said.append(f"{format_count(usage.num_execs, 'command')} in {usage.exec_seconds:.3g} s")
+    if usage.cpu_seconds is not None:
+        said.append(f"{usage.cpu_seconds:.3g} s of CPU")
+    if usage.peak_memory_mb is not None:
+        said.append(f"at most {usage.peak_memory_mb:.3g} MB")
+    said.append(f"{usage.output_bytes:,} bytes of output")
+    if usage.num_scoring_boxes:
+        boxes = f"{usage.num_scoring_boxes} fresh {'box' if usage.num_scoring_boxes == 1 else 'boxes'}"
+        said.append(f"scored in {boxes}, {usage.scoring_seconds or 0:.3g} s")
+    return ", ".join(said)
 
 
 def _describe_reward(reward: JsonObject) -> str:

@@ -3,12 +3,13 @@
 --
 -- ARGV: num, lease_ms, worker, run or '' for any, 1 where reap.lua was just called, id of this claim, then what the
 -- worker is capable of. A claim that is repeated with its id, because its answer was lost, returns the same leases.
--- Returns {leases}; or {} when reap.lua is to be called first; or, where there is nothing to lease, {{}, newest id of the
--- wake stream, ms until a back-off or a lease ends, or -1 when there is neither}. A lease is {rollout_id, token, attempt,
+-- Returns {leases, lacking}; or {} when reap.lua is to be called first; or, where there is nothing to lease, {{}, lacking,
+-- newest id of the wake stream, ms until a back-off or a lease ends, or -1 when there is neither}. Lacking are the needs
+-- of sandboxes for which rollouts are left to others: this worker may not have tried yet what it can do. A lease is {rollout_id, token, attempt,
 -- group_id, task, ms in the queue, checkpoint or ''}.
 
 local NUM, WORKER, RUN, IS_REAPED = tonumber(ARGV[1]), ARGV[3], ARGV[4], ARGV[5] == '1'
-local capable, newest, shares, paused = {}, {}, {}, {}
+local capable, newest, shares, paused, lacking = {}, {}, {}, {}, {}
 local CLAIM_ID = ARGV[6]
 for at = 7, #ARGV do
   capable[ARGV[at]] = true
@@ -42,6 +43,9 @@ local function may_take(run, from_policy, needs)
   end
   for need in needs:gmatch('[^,]+') do
     if not capable[need] then
+      if need:match('^sandbox:') or need:match('^isolation:') then
+        lacking[need] = true
+      end
       return false
     end
   end
@@ -236,9 +240,17 @@ local function remember_claim(leases)
   redis.call('HSET', key('claims'), WORKER, cjson.encode(made))
 end
 
+local function names_of(set)
+  local names = {}
+  for name in pairs(set) do
+    names[#names + 1] = name
+  end
+  return names
+end
+
 local again = repeat_claim()
 if #again > 0 then
-  return { again }
+  return { again, {} }
 end
 local due = math.min(first_at('delayed'), lapses_at('leases'))
 if not IS_REAPED and math.min(due, lapses_at('parting')) <= NOW then
@@ -267,7 +279,7 @@ end
 write_down(heads)
 if #leases > 0 then
   remember_claim(leases)
-  return { leases }
+  return { leases, names_of(lacking) }
 end
 local woken = redis.call('XREVRANGE', key('wake'), '+', '-', 'COUNT', 1)[1]
-return { leases, woken and woken[1] or '0-0', due < math.huge and math.max(due - NOW, 1) or -1 }
+return { leases, names_of(lacking), woken and woken[1] or '0-0', due < math.huge and math.max(due - NOW, 1) or -1 }

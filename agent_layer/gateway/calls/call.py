@@ -23,7 +23,7 @@ from agent_layer.gateway.dialects import ChatAnswer, ChatRequest, Dialect, Excha
 from agent_layer.gateway.engines import ExternalModel
 from agent_layer.gateway.rollouts import Call, EndedCall, HashedAnswer, LiveRollout, Log, PromptContents, RetryKey
 from agent_layer.recorder import PreparedRecords
-from agent_layer.schema import Action, JsonObject, PolicyRun, StepPart, StepStatus
+from agent_layer.schema import Action, JsonObject, PolicyRun, Role, StepPart, StepStatus
 from agent_layer.schema.wire import parse_trace
 
 NOT_APPLIED: Final = "not_applied"
@@ -62,6 +62,8 @@ class Ending(msgspec.Struct, frozen=True):
     status: StepStatus
     answer: ChatAnswer | None = None
     error: str | None = None
+    is_context_full: bool = False
+    """The engine refused a prompt that does not fit into the model's context."""
 
 
 CUT_OFF: Final = Ending("aborted", error="the call was cut off")
@@ -87,6 +89,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     """Policy version of the answer; 0 for an external model, whose answers no policy samples."""
     engine: Engine | None
     """Holds a place for the call; None: an external model answers."""
+    role: Role | None
+    """None: what the agent's name implies."""
     headers: Mapping[str, str]
     express: Callable[[], bytes]
     """Builds the body, which is not kept for as long as its answer takes."""
@@ -95,28 +99,37 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     recorded: RecordedTarget
 
 
-def route_call(parsed: ParsedCall, target: Engine | ExternalModel) -> Route:
-    """Express a request for its target: the policy's engine, or a model that another party serves."""
+def route_call(parsed: ParsedCall, target: Engine | ExternalModel, num_prompt: int | None = None) -> Route:
+    """Express a request for its target: the policy's engine, or a model that another party serves.
+
+    Args:
+        parsed: the request.
+        target: where it goes.
+        num_prompt: tokens of the prompt; None: not known.
+    """
     request = parsed.request
     match target:
         case ExternalModel():
+            overrides = parsed.rollout.sampling_for(request.sampling) if target.is_policy else {}
             return Route(
                 url=target.url,
                 model=target.model,
                 version=0,
                 engine=None,
+                role=read_role(parsed.headers) if target.is_policy else "aux",
                 headers=target.headers,
-                express=lambda: request.for_provider(target.model),
-                sampling=request.sampling,
-                recorded=RecordedTarget(engine="litellm", model=target.model),
+                express=lambda: request.for_provider(target.model, overrides),
+                sampling=request.sampling | overrides,
+                recorded=RecordedTarget(engine=target.url if target.is_policy else "litellm", model=target.model),
             )
         case Engine():
-            overrides = parsed.rollout.sampling_for(request.sampling)
+            overrides = parsed.rollout.sampling_for(request.sampling, num_prompt)
             return Route(
                 url=target.url,
                 model=target.model,
                 version=target.version,
                 engine=target,
+                role=read_role(parsed.headers),
                 headers={},
                 express=lambda: request.for_engine(target.model, overrides),
                 sampling=request.sampling | overrides,
@@ -146,6 +159,8 @@ class ModelCall:
     phase: Phase = Phase.ADMITTED
     route: Route = field(init=False)
     """The last target."""
+    num_prompt: int | None = None
+    """Tokens of the prompt, where the task limits the context; None: not counted."""
     held: Engine | None = None
     """The engine at which the call has a place; None: it waits for one, or an external model answers."""
     start: StepPart = field(init=False)
@@ -173,14 +188,14 @@ class ModelCall:
     def assign(self, target: Engine | ExternalModel) -> None:
         """Hold a place at a target, and express the request for it."""
         self.hold_place(target)
-        self.route = route_call(self.parsed, target)
+        self.route = route_call(self.parsed, target, self.num_prompt)
 
     def prepare(self, target: Engine | ExternalModel) -> PreparedRecords:
         """Do everything before ``begin`` that takes the longer the more was asked; in any thread.
 
         Raises: RedactionError: the function that the setting ``redact`` names failed.
         """
-        self.route = route_call(self.parsed, target)
+        self.route = route_call(self.parsed, target, self.num_prompt)
         self.start = self._start_part()
         if is_large(self.parsed.size_bytes):
             self.history = self.parsed.prompt.hash_answers()
@@ -240,6 +255,8 @@ class ModelCall:
         is_of_policy = is_policy and (ending.status != "error" or sampled > 0)
         rollout.ended.append(EndedCall(entry.call_id, sampled, is_of_policy))
         rollout.num_policy_calls += is_of_policy
+        if is_policy and (is_whole or ending.is_context_full):
+            rollout.is_context_full = ending.is_context_full
         rollout.record_activity()
         entry.is_good = is_whole
         if is_whole and is_policy and part.capture_level != "tokens":
@@ -272,7 +289,7 @@ class ModelCall:
             phase="start",
             at=time.time(),
             agent=read_agent(parsed.headers),
-            role=read_role(parsed.headers) if route.engine else "aux",
+            role=route.role,
             conversation=prompt.before.conversation if prompt.before else self.entry.call_id,
             parent_call=prompt.before.call_id if prompt.before else None,
             trace_id=trace and trace.trace_id,

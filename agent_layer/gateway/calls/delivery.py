@@ -15,11 +15,13 @@ from agent_layer.errors import BadInputError, EngineError
 from agent_layer.gateway.calls.call import Ending, ModelCall
 from agent_layer.gateway.calls.requests import in_background
 from agent_layer.gateway.dialects import (
+    CONTEXT_FULL,
     AnswerStream,
     ChatAnswer,
     ChatRequest,
     RefusedError,
     error_shape,
+    is_context_full,
     is_openai_error,
     openai_error,
     read_answer,
@@ -215,6 +217,9 @@ def _refuse(call: ModelCall, path: str, status: int, body: bytes) -> WholeAnswer
     found = body[:_LONGEST_ERROR].decode("utf-8", "replace")
     if status < _FIRST_ERROR:
         raise EngineError(f"engine {call.route.url}: expected an answer or an error, found status {status} {found}")
+    if is_context_full(status, body[:_LONGEST_ERROR]):
+        call.ending = Ending("error", error=f"{status} {found}", is_context_full=True)
+        return WholeAnswer(refusal(path, _FIRST_ERROR, CONTEXT_FULL, read_engine_error(body[:_LONGEST_ERROR])[1]), body)
     call.ending = Ending("error", error=f"{status} {found}")
     if error_shape(path) is openai_error and is_openai_error(body):
         return WholeAnswer(web.Response(status=status, body=body, content_type=_JSON), body)

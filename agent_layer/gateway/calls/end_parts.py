@@ -149,8 +149,10 @@ def _capture_level(answer: ChatAnswer) -> CaptureLevel:
 
 
 def _count_usage(answer: ChatAnswer) -> Usage | None:
+    """Count the recorded tokens; without ids, the server's own count, which a stream has only if it was asked for."""
     if answer.prompt_token_ids is None:
-        return None
+        told = answer.usage
+        return told and Usage(prompt_tokens=told.prompt_tokens, response_tokens=told.completion_tokens)
     sampled = sum(len(action.response_token_ids or ()) for action in answer.actions)
     return Usage(prompt_tokens=len(answer.prompt_token_ids), response_tokens=sampled)
 

@@ -27,7 +27,15 @@ from agent_layer.gateway.calls.call import Ending, ModelCall, ParsedCall
 from agent_layer.gateway.calls.continuation import can_continue, post_continued
 from agent_layer.gateway.calls.delivery import Delivery, Reply, read_reply, repeat_response
 from agent_layer.gateway.calls.disconnects import DisconnectWatcher, WatchedClient
-from agent_layer.gateway.calls.requests import BODY_BOUNDS, body_size, in_background, is_large, read_text, retry_key
+from agent_layer.gateway.calls.requests import (
+    BODY_BOUNDS,
+    body_size,
+    in_background,
+    is_large,
+    read_role,
+    read_text,
+    retry_key,
+)
 from agent_layer.gateway.dialects import ChatRequest, Dialect, read_count, tokenize_body
 from agent_layer.gateway.engines import EnginePool, ExternalModel
 from agent_layer.gateway.rollouts import HeldBytes, LiveRollout, Log, PromptContents, ResponseCache, wait_until
@@ -95,8 +103,7 @@ class Calls:
         """
         engine = await self.pool.acquire(rollout)
         try:
-            async with self.upstream.post(f"{engine.url}/tokenize", tokenize_body(request, engine.model)) as reply:
-                return read_count(engine.url, reply.status, await reply.read())
+            return await self._count_at(engine, request)
         finally:
             self.pool.release(engine)
 
@@ -105,6 +112,7 @@ class Calls:
         target = await self._find_target(call)
         call.hold_place(target)
         try:
+            await self._count_prompt(call, target)
             call.begin(await in_background(call.parsed.size_bytes, lambda: call.prepare(target)))
             with call.rollout.running_task():  # from here on, closing the rollout cancels the call
                 async with AsyncExitStack() as upstream:
@@ -118,6 +126,25 @@ class Calls:
                 return response
         finally:
             self._release(call)
+
+    async def _count_prompt(self, call: ModelCall, target: Engine | ExternalModel) -> None:
+        """Count the tokens of a prompt of the policy, where the task limits its context and the engine can count.
+
+        Raises: RefusedError: there is no room for an answer.
+        """
+        rollout, parsed = call.rollout, call.parsed
+        is_limited = rollout.budget.limits.context_tokens is not None
+        if not is_limited or isinstance(target, ExternalModel) or read_role(parsed.headers) == "aux":
+            return
+        try:
+            call.num_prompt = await self._count_at(target, parsed.request)
+        except EngineError:  # it has no /tokenize; then its own context is the limit
+            return
+        rollout.check_fits(call.num_prompt)
+
+    async def _count_at(self, engine: Engine, request: ChatRequest) -> int:
+        async with self.upstream.post(f"{engine.url}/tokenize", tokenize_body(request, engine.model)) as reply:
+            return read_count(engine.url, reply.status, await reply.read())
 
     async def _exchange(self, call: ModelCall, http: web.Request, upstream: AsyncExitStack) -> Delivery:
         """Ask one engine after the other, until one answers or the client has seen part of an answer.

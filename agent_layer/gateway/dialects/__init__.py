@@ -35,10 +35,16 @@ if TYPE_CHECKING:
     )
     from agent_layer.gateway.dialects.messages import Messages as Messages
     from agent_layer.gateway.dialects.refusals import (
+        CONTEXT_FULL as CONTEXT_FULL,
+    )
+    from agent_layer.gateway.dialects.refusals import (
         RefusedError as RefusedError,
     )
     from agent_layer.gateway.dialects.refusals import (
         error_shape as error_shape,
+    )
+    from agent_layer.gateway.dialects.refusals import (
+        is_context_full as is_context_full,
     )
     from agent_layer.gateway.dialects.refusals import (
         is_openai_error as is_openai_error,
@@ -89,6 +95,8 @@ else:
                 "openai_error",
                 "refusal",
                 "refuse_unread",
+                "CONTEXT_FULL",
+                "is_context_full",
                 "read_engine_error",
                 "error_shape",
             ),

@@ -69,16 +69,12 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     def for_engine(self, model: str, sampling: Mapping[str, object]) -> bytes:
         """Body for the engine: its model name, token ids and log-probabilities asked for, sampling overridden."""
         pieces = {**self.pieces, "model": _raw(model), "return_token_ids": _TRUE, "logprobs": _TRUE}
-        for name, value in sampling.items():
-            pieces[name] = _raw(value)
-            if (other := _LENGTHS.get(name)) and other not in sampling:
-                pieces.pop(other, None)
-        return _ENCODER.encode(pieces)
+        return _ENCODER.encode(_override(pieces, sampling))
 
-    def for_provider(self, model: str) -> bytes:
-        """Body for a server of another model: what the client asked, nothing added for the record."""
+    def for_provider(self, model: str, sampling: Mapping[str, object]) -> bytes:
+        """Body for a server of another party: sampling overridden, nothing added for the record."""
         pieces = {name: piece for name, piece in self.pieces.items() if name != "return_token_ids"}
-        return _ENCODER.encode({**pieces, "model": _raw(model)})
+        return _ENCODER.encode(_override({**pieces, "model": _raw(model)}, sampling))
 
     @property
     def model(self) -> str:
@@ -171,6 +167,15 @@ def build_request(
         wants_token_ids=pieces.get("return_token_ids") == _TRUE,
         wants_experts="routed_experts_prompt_start" in pieces,
     )
+
+
+def _override(pieces: Pieces, sampling: Mapping[str, object]) -> Pieces:
+    """Put sampling in place of what a client asks."""
+    overridden = pieces | {name: _raw(value) for name, value in sampling.items()}
+    for name in sampling:
+        if (other := _LENGTHS.get(name)) and other not in sampling:
+            overridden.pop(other, None)
+    return overridden
 
 
 def _raw(value: object) -> msgspec.Raw:

@@ -1,5 +1,6 @@
 """Errors in the shape of each dialect, so that every SDK raises its own class with our sentence."""
 
+import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final, TypeAlias
@@ -93,6 +94,21 @@ def read_engine_error(body: bytes) -> tuple[str, str]:
         return "engine_error", body.decode("utf-8", "replace")
     error = told.error if isinstance(told.error, _Error) else _Error(message=told.error or told.message)
     return error.type or "engine_error", error.message or body.decode("utf-8", "replace")
+
+
+CONTEXT_FULL: Final = "context_length_exceeded"
+"""OpenAI's code of a request that does not fit into the model's context; clients know it."""
+_CONTEXT_FULL: Final = re.compile(
+    rb"context_length_exceeded|maximum context length|(?:longer|larger|greater) than the (?:maximum )?model(?:'s)?"
+    rb" (?:context )?length|exceeds? the (?:available |model's )?(?:maximum )?context|prompt is too long",
+    re.IGNORECASE,
+)
+"""As OpenAI, vLLM, SGLang, llama.cpp and Anthropic write it."""
+
+
+def is_context_full(status: int, body: bytes) -> bool:
+    """Whether an engine refused a request because it does not fit into the model's context."""
+    return status in (400, 413, 422) and _CONTEXT_FULL.search(body) is not None
 
 
 class _Error(msgspec.Struct):

@@ -70,11 +70,13 @@ class ExternalModel(msgspec.Struct, frozen=True, kw_only=True):
     """A model that another party serves. Its answers are never trained on: its weights are not the run's."""
 
     url: str
-    """Of the LiteLLM server, without /v1."""
+    """Of its server, or of LiteLLM, without /v1."""
     model: str
-    """As LiteLLM names it."""
+    """As that server names it."""
     api_key: str | None
     """None: the server needs none."""
+    is_policy: bool = False
+    """It answers as the policy: sampling overrides of tasks apply, and its calls are not ``aux``."""
 
     @property
     def headers(self) -> Mapping[str, str]:

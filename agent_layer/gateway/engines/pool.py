@@ -50,15 +50,16 @@ class EnginePool:
         self._policies = policies
         self._names: ModelNames = read_model_names(settings.models)
         self._has_external = self._names.needs_provider
+        self._policy = _external_policy(settings)
 
     def find_external(self, request: ChatRequest) -> ExternalModel | None:
-        """Find the external model that a request names; None: it asks for the policy.
+        """Find the external model that a request names; None: it asks for the policy, and engines serve it.
 
         Raises: BadInputError: no LiteLLM server is set up.
         """
         model = self._names.provider_model(request.model) if self._has_external else None
         if model is None:
-            return None
+            return self._policy
         if (url := self._settings.provider_url) is None:
             raise BadInputError(
                 f"model {model!r}: expected a LiteLLM server for it, found none; 'agent-layer serve' and 'up' start"
@@ -94,6 +95,22 @@ class EnginePool:
     def preemptions(self) -> Preemptions:
         """Requests that end early when their engine leaves the service."""
         return self._engines.preemptions
+
+
+def _external_policy(settings: Settings) -> ExternalModel | None:
+    """Return the model of another party that answers as the policy; None: engines do.
+
+    Raises: BadInputError: its server is named, but not its model.
+    """
+    if settings.policy_url is None:
+        return None
+    if settings.model is None:
+        raise BadInputError(
+            f"setting policy_url: expected the name of a model at {settings.policy_url}, found none; set"
+            " AGENT_LAYER_MODEL"
+        )
+    url = settings.policy_url.rstrip("/").removesuffix("/v1")
+    return ExternalModel(url=url, model=settings.model, api_key=settings.policy_key, is_policy=True)
 
 
 class EngineWatcher:

@@ -24,7 +24,7 @@ from agent_layer.errors import (
     NotWholeError,
     UnreachableError,
 )
-from agent_layer.gateway.dialects import RefusedError, refusal
+from agent_layer.gateway.dialects import CONTEXT_FULL, RefusedError, refusal
 from agent_layer.gateway.http.auth import Access
 from agent_layer.gateway.rollouts import Counters
 
@@ -45,7 +45,7 @@ _log = logging.getLogger(__name__)
 _LONGEST_SENTENCE = 300
 """Of what the log quotes."""
 _REPEAT_LOG_SECONDS, _MOST_LOGGED = 60.0, 1024
-_ENDINGS = frozenset({"rollout_limit", "rollout_paused", "rollout_closed"})
+_ENDINGS = frozenset({"rollout_limit", "rollout_paused", "rollout_closed", CONTEXT_FULL})
 """Reasons that are the normal end of a rollout for its agent."""
 
 

@@ -116,6 +116,7 @@ class Finalizer:
             untokened=[call_id for call_id in rollout.untokened if call_id not in rollout.abandoned],
             policy_calls=rollout.num_policy_calls,
             findings=rollout.findings,
+            is_context_full=rollout.is_context_full,
         )
 
     async def cut_off(self, rollout: LiveRollout) -> None:
@@ -142,6 +143,8 @@ class Finalizer:
         """
         self._refuse_overtaken(rollout)
         closed = await self.close(rollout)
+        if request.status == "failed" and closed.is_context_full:
+            request = msgspec.structs.replace(request, status="truncated")
         await self._wait_stored(rollout)
         await self._check_whole(closed)
         if request.status in _ACCEPTABLE:

@@ -2,6 +2,7 @@
 
 import asyncio
 import hmac
+import math
 import secrets
 import time
 from collections.abc import Callable, Generator
@@ -11,7 +12,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from agent_layer.errors import BadInputError
-from agent_layer.gateway.dialects import ChatRequest, RefusedError
+from agent_layer.gateway.dialects import CONTEXT_FULL, ChatRequest, RefusedError
 from agent_layer.gateway.rollouts.body_quota import BodyQuota
 from agent_layer.gateway.rollouts.divergence import AnsweredMessages, HashedAnswer, hash_answer
 from agent_layer.gateway.rollouts.media import Part, stored_part
@@ -60,19 +61,22 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
         wall = self.limits.wall_seconds
         return None if wall is None else max(0.0, self.opened_at + wall - self.clock())
 
-    def cap(self, asked: JsonObject, num_sampled: int) -> JsonObject:
+    def cap(self, asked: JsonObject, num_sampled: int, num_prompt: int | None = None) -> JsonObject:
         """What to change so that an answer's length stays within the tokens that are left.
 
-        A request that names no length gets none: a cap above what fits in the engine's context would be refused there.
-        Calls that run side by side are capped each for itself.
+        A request that names no length gets none, unless its prompt was counted: a cap above what fits in the engine's
+        context would be refused there. Calls that run side by side are capped each for itself.
         """
-        if self.limits.tokens is None:
-            return {}
-        num_choices = asked.get("n")
-        num_shares = max(1, num_choices) if isinstance(num_choices, int) else 1
-        share = max(1, (self.limits.tokens - num_sampled) // num_shares)
         named = {name: value for name in _CAPS if isinstance(value := asked.get(name), int | float)}
-        return {name: share for name, value in named.items() if value > share}
+        most: list[int] = []
+        if self.limits.tokens is not None:
+            num_choices = asked.get("n")
+            num_shares = max(1, num_choices) if isinstance(num_choices, int) else 1
+            most.append(max(1, (self.limits.tokens - num_sampled) // num_shares))
+        if self.limits.context_tokens is not None and num_prompt is not None:
+            most.append(max(1, self.limits.context_tokens - num_prompt))
+            named = named or {_CAPS[0]: math.inf}
+        return {name: min(most) for name, value in named.items() if most and value > min(most)}
 
 
 class PrefixAnchor(msgspec.Struct, frozen=True):
@@ -146,6 +150,8 @@ class LiveRollout:
     """Without the tokens of abandoned calls: a holder's death uses up nothing of the budget."""
     num_policy_calls: int = 0
     """Ended calls that the policy answered or in which it was cut off, without abandoned ones."""
+    is_context_full: bool = False
+    """The last call of the policy that an engine decided did not fit into the model's context."""
     refusals: set[str] = field(default_factory=set[str])
     """Codes with which requests of its agent were refused."""
     calls_optional: bool = False
@@ -228,9 +234,21 @@ class LiveRollout:
                 429, "rollout_limit", f"rollout {self.trajectory_id}: its limit of {spent} is used up; end here"
             )
 
-    def sampling_for(self, asked: JsonObject) -> JsonObject:
-        """What is put in place of the sampling that a request asks for."""
-        return self.sampling | self.budget.cap(asked | self.sampling, self.num_sampled)
+    def check_fits(self, num_prompt: int) -> None:
+        """Raise RefusedError when a prompt leaves no room for an answer in the task's context."""
+        most = self.budget.limits.context_tokens
+        if most is not None and num_prompt >= most:
+            self.is_context_full = True
+            raise RefusedError(
+                400,
+                CONTEXT_FULL,
+                f"rollout {self.trajectory_id}: its prompt has {num_prompt} tokens, its context is limited to {most};"
+                " shorten the messages, or end here",
+            )
+
+    def sampling_for(self, asked: JsonObject, num_prompt: int | None = None) -> JsonObject:
+        """What is put in place of the sampling that a request asks for; see ``Budget.cap``."""
+        return self.sampling | self.budget.cap(asked | self.sampling, self.num_sampled, num_prompt)
 
     @contextmanager
     def asking(self) -> Generator[None]:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from agent_layer.infra.processes.detached import (
         start_detached as start_detached,
     )
+    from agent_layer.infra.processes.file_limit import raise_file_limit as raise_file_limit
     from agent_layer.infra.processes.locks import is_locked as is_locked
     from agent_layer.infra.processes.locks import share_lock as share_lock
     from agent_layer.infra.processes.locks import try_lock as try_lock
@@ -89,6 +90,7 @@ else:
                 "LOCK_DESCRIPTOR",
                 "start_detached",
             ),
+            "agent_layer.infra.processes.file_limit": ("raise_file_limit",),
             "agent_layer.infra.processes.locks": (
                 "is_locked",
                 "share_lock",

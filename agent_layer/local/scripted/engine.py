@@ -44,6 +44,8 @@ class ScriptedEngine:
     """False: the engine returns no token ids."""
     token_seconds: float = 0.0
     """Pause before each word, so that a test can interrupt an answer."""
+    context_tokens: int | None = None
+    """Longest prompt and answer; longer ones are refused as vLLM does. None: not limited."""
     prefill_seconds: float = 0.0
     """Pause before the first event of a stream."""
     weights: str = "initial"
@@ -104,9 +106,23 @@ class ScriptedEngine:
         if body.get("model") != self.model:
             return _refuse(404, f"The model `{body.get('model')}` does not exist.")
         prompt = [word_token_id(word) for word in render_prompt(_messages(body), body.get("tools"))]
+        if (refusal := self._refuse_long(len(prompt), _length_asked(body))) is not None:
+            return refusal
         call = ReceivedCall(body=body, headers=dict(request.headers), prompt_token_ids=prompt)
         call.token_ids.extend([] for _ in range(_num_choices(body)))
         return await self._run_call(call, self._stream(request, call) if body.get("stream") else self._answer(call))
+
+    def _refuse_long(self, num_prompt: int, num_asked: int) -> web.Response | None:
+        """Refuse what does not fit into the context, in vLLM's words."""
+        most = self.context_tokens
+        if most is None or num_prompt + num_asked <= most:
+            return None
+        return _refuse(
+            400,
+            f"This model's maximum context length is {most} tokens. However, you requested {num_prompt + num_asked}"
+            f" tokens ({num_prompt} in the messages, {num_asked} in the completion). Please reduce the length of the"
+            " messages or completion.",
+        )
 
     async def _complete(self, request: web.Request) -> web.StreamResponse:
         await self._open.wait()
@@ -297,6 +313,11 @@ def _messages(body: JsonObject) -> list[JsonObject]:
 
 def _num_choices(body: JsonObject) -> int:
     return cast("int | None", body.get("n")) or 1
+
+
+def _length_asked(body: JsonObject) -> int:
+    """Return the longest answer that is asked; 1 where none is named."""
+    return cast("int | None", body.get("max_completion_tokens") or body.get("max_tokens")) or 1
 
 
 def _usage(call: ReceivedCall) -> dict[str, int]:

@@ -176,6 +176,8 @@ class ClosedRollout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """Calls that the policy answered or in which it was cut off, without abandoned ones; None: not known."""
     findings: list[str] = []
     """``refused: CODE`` for each reason for which the gateway refused requests of the agent."""
+    is_context_full: bool = False
+    """The last call of the policy did not fit into the model's context: a failure that follows is the policy's."""
 
 
 class EndRequest(_Request, frozen=True, kw_only=True):
@@ -185,6 +187,7 @@ class EndRequest(_Request, frozen=True, kw_only=True):
     """None: the newest."""
     reward: float | None = None
     status: EndStatus = "completed"
+    """``failed`` counts as ``truncated`` where the last call of the policy did not fit into the model's context."""
 
 
 class EndedRollout(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,6 +19,7 @@ from agent_layer.schema import (
     StepState,
     TokenIds,
     Trajectory,
+    counted_score,
     current_rewards,
     find_alarms,
     resolve,
@@ -92,9 +93,9 @@ def show_step(trajectory: Trajectory, step: Step, contents: Mapping[str, bytes] 
 def step_reward(rewards: Sequence[Reward], step: Step) -> float | None:
     """Sum the current rewards of the step; None when it has none."""
     scores = [
-        reward.score
+        score
         for reward in current_rewards(rewards)
-        if reward.scope == "step" and reward.step == step.index and reward.status == "ok" and reward.score is not None
+        if reward.scope == "step" and reward.step == step.index and (score := counted_score(reward)) is not None
     ]
     return sum(scores) if scores else None
 

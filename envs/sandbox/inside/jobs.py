@@ -56,7 +56,7 @@ def _execute(fields: dict[str, object], rules: "Rules") -> int:
         os.chdir(os.path.join(rules.workdir, cast("str", fields["cwd"])))
         if fields.get("pty"):
             _take_terminal()
-        if (snippet := find_snippet(argv, variables)) is not None:
+        if rules.has_warm_python and (snippet := find_snippet(argv, variables)) is not None:
             return run_snippet(snippet, variables)
         for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and so would what it becomes
             signal.signal(number, signal.SIG_DFL)
@@ -111,7 +111,8 @@ def _list(fields: dict[str, object]) -> None:
                 about = entry.stat(follow_symlinks=False)
             except FileNotFoundError:  # removed meanwhile
                 continue
-            found.append((entry.name, _kind_of(about.st_mode), about.st_size, stat.S_IMODE(about.st_mode)))
+            name = os.fsencode(entry.name).decode(errors="replace")  # names may be any bytes, messages are text
+            found.append((name, _kind_of(about.st_mode), about.st_size, stat.S_IMODE(about.st_mode)))
             if len(found) > _MOST_ENTRIES:
                 raise OSError(errno.EFBIG, "too many entries")
     _write_all(1, json.dumps(sorted(found)).encode())

@@ -25,7 +25,11 @@ _NUMBERS: Final = {
     "aarch64": {"pivot_root": 41, "clone": 220, "seccomp": 277, "capset": 91},
 }
 """Of system calls that C libraries have no function for; later ones have the same number on every machine."""
-_MOUNT_SETATTR: Final = 442
+_OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442
+_AT_EMPTY_PATH, _AT_RECURSIVE, _CLONE_TREE, _CLOSE_ON_EXEC = 0x1000, 0x8000, 1, os.O_CLOEXEC
+_MOVE_FROM_EMPTY_PATH: Final = 4
+_ATTRIBUTE_MAPPED_USERS: Final = 0x100000
+_HERE: Final = -100
 _LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc_with_gil = ctypes.PyDLL(None, use_errno=True)
@@ -101,9 +105,43 @@ def bind(source: str, target: str) -> None:
 def make_read_only(target: str) -> None:
     """Make a mount and all mounts below read-only, without programs that change their user, and without devices."""
     attributes = (ctypes.c_uint64 * 4)(MS_RDONLY | MS_NOSUID | MS_NODEV, 0, 0, 0)  # set, clear, propagation, user space
-    path, recursive = ctypes.c_char_p(os.fsencode(target)), ctypes.c_uint(0x8000)
+    path, recursive = ctypes.c_char_p(os.fsencode(target)), ctypes.c_uint(_AT_RECURSIVE)
     size = ctypes.c_size_t(ctypes.sizeof(attributes))
-    _syscall(f"mount_setattr {target}", _MOUNT_SETATTR, ctypes.c_int(-100), path, recursive, attributes, size)
+    _syscall(f"mount_setattr {target}", _MOUNT_SETATTR, ctypes.c_int(_HERE), path, recursive, attributes, size)
+
+
+def clone_tree(path: str) -> int:
+    """Return a descriptor of a mount that is nowhere yet, of a directory without what is mounted below."""
+    flags = ctypes.c_uint(_CLONE_TREE | _CLOSE_ON_EXEC)
+    return _syscall(f"open_tree {path}", _OPEN_TREE, ctypes.c_int(_HERE), ctypes.c_char_p(os.fsencode(path)), flags)
+
+
+def map_users(tree: int, namespace: int) -> None:
+    """Have the files of a cloned tree appear with the users that a user namespace maps theirs to; make it read-only.
+
+    Needs root outside any user namespace.
+
+    Args:
+        tree: descriptor from ``clone_tree``.
+        namespace: descriptor of a user namespace.
+    """
+    flags = MS_RDONLY | MS_NOSUID | MS_NODEV | _ATTRIBUTE_MAPPED_USERS
+    attributes = (ctypes.c_uint64 * 4)(flags, 0, 0, namespace)
+    size = ctypes.c_size_t(ctypes.sizeof(attributes))
+    path, at = ctypes.c_char_p(b""), ctypes.c_uint(_AT_EMPTY_PATH)
+    _syscall("map users of the image", _MOUNT_SETATTR, ctypes.c_int(tree), path, at, attributes, size)
+
+
+def attach_tree(tree: int, target: str) -> None:
+    """Mount a cloned tree."""
+    here, flags = ctypes.c_int(_HERE), ctypes.c_uint(_MOVE_FROM_EMPTY_PATH)
+    names = ctypes.c_char_p(b""), ctypes.c_char_p(os.fsencode(target))
+    _syscall(f"mount {target}", _MOVE_MOUNT, ctypes.c_int(tree), names[0], here, names[1], flags)
+
+
+def enter_namespaces(pidfd: int, flags: int) -> None:
+    """Move this process into namespaces of another one."""
+    _checked(_libc.setns(ctypes.c_int(pidfd), ctypes.c_int(flags)), "setns")
 
 
 def unmount(target: str) -> None:

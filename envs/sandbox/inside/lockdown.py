@@ -16,7 +16,7 @@ _RIGHTS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 5: (1 << 16) - 
 _SCOPES_SINCE, _ALL_SCOPES = 6, 3
 _READ = _EXECUTE | _READ_FILE | _READ_DIRECTORY
 
-_FILTER = pkgutil.get_data("envs.sandbox.inside", f"filters/{kernel.MACHINE}.bpf") or b""
+FILTER = pkgutil.get_data("envs.sandbox.inside", f"filters/{kernel.MACHINE}.bpf") or b""
 """Read while the archive can be; empty, and refused by the kernel, on a machine that this project has none for."""
 
 
@@ -30,11 +30,15 @@ class Limits(NamedTuple):
     """Address space; None: a cgroup limits memory."""
 
 
-def seal_server(writable: list[str]) -> list[str]:
+_STARTING_CHILDREN = (kernel.CAP_KILL, kernel.CAP_SETUID, kernel.CAP_SETGID)
+
+
+def seal_server(writable: list[str], kept: tuple[int, ...] = _STARTING_CHILDREN) -> list[str]:
     """Lock this process and all its future children down, except what starting children takes.
 
     Args:
         writable: directories that stay writable.
+        kept: capabilities that starting children takes; none where they have this process's user.
 
     Returns: what this kernel has no means for.
     """
@@ -43,9 +47,9 @@ def seal_server(writable: list[str]) -> list[str]:
     kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1, "no_new_privs")
     if not _restrict_by_landlock(writable):
         missing.append("landlock")
-    kernel.keep_capabilities((kernel.CAP_KILL, kernel.CAP_SETUID, kernel.CAP_SETGID))
+    kernel.keep_capabilities(kept)
     kernel.prctl(kernel.PR_SET_DUMPABLE, 0, "not dumpable")
-    kernel.install_filter(_FILTER)
+    kernel.install_filter(FILTER)
     return missing
 
 

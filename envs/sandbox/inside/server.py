@@ -50,6 +50,8 @@ class Rules(NamedTuple):
     kill_others: Callable[[], None]
     """Kill every process of the box but this one."""
     list_processes: Callable[[], Iterator[int]]
+    has_warm_python: bool = True
+    """This interpreter is what commands of the box find as ``python3``."""
 
 
 class _Job(NamedTuple):
@@ -240,3 +242,17 @@ def _resident_bytes(pid: int) -> int:
             return int(sizes.read().split()[1]) * _PAGE
     except (OSError, IndexError):
         return 0
+
+
+def kill_others() -> None:
+    """Kill every other process of a box whose first process this one is."""
+    with suppress(ProcessLookupError):
+        os.kill(-1, signal.SIGKILL)
+
+
+def list_processes() -> Iterator[int]:
+    """Yield every other process of a box whose first process this one is."""
+    own = os.getpid()
+    for name in os.listdir("/proc"):
+        if name.isdigit() and int(name) != own:
+            yield int(name)

@@ -12,13 +12,14 @@ from envs.sandbox.inside import kernel
 
 WRITABLE = "/run"
 """File system of a box's own; parts of it appear in other places."""
+IMAGE = "/image"
 USER = 1000
-_LINKS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
+HOST_LINKS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 _FOLDERS = ("dev", "dev/shm", "etc", "old", "proc", "run", "tmp", "usr")
-_HOST_FILES = ("etc/alternatives", "etc/ld.so.cache", "etc/localtime", "etc/ssl/certs")
+HOST_FILES = ("etc/alternatives", "etc/ld.so.cache", "etc/localtime", "etc/ssl/certs")
 """Which programs, libraries and time zones are chosen; public on every machine."""
-_FILES = {
+ROOT_FILES = {
     "etc/passwd": f"root:x:0:0:root:/:/bin/sh\nagent:x:{USER}:{USER}:agent:/work:/bin/sh\n"
     "nobody:x:65534:65534:nobody:/:/bin/false\n",
     "etc/group": f"root:x:0:\nagent:x:{USER}:\nnogroup:x:65534:\n",
@@ -29,38 +30,63 @@ _FILES = {
 }
 
 
-def build_skeleton(top: str, hidden: Sequence[str]) -> None:
+def build_skeleton(top: str, hidden: Sequence[str], image: str | int | None = None) -> None:
     """Make the root directory of boxes, and make it this process's own.
 
     Args:
         top: an empty directory, on which it is mounted.
         hidden: directories below /usr that boxes must not see, such as this project's own code.
+        image: root directory of boxes, or the descriptor of its mount; ``enter_session`` finds it at ``IMAGE``.
     """
     kernel.mount("none", "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
+    tree = os.open(image, os.O_PATH) if isinstance(image, str) else image  # it may be below what is covered now
     kernel.mount("tmpfs", top, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "size=4m,mode=755")
     os.chdir(top)
     for folder in _FOLDERS:
         os.makedirs(folder, exist_ok=True)
-    for name, text in _FILES.items():
+    for name, text in ROOT_FILES.items():
         with open(name, "w", encoding="utf-8") as file:
             file.write(text)
     _bind_read_only("usr")
-    _add_top_level(name for name in _LINKS if os.path.lexists(f"/{name}"))
-    for name in _HOST_FILES:
+    _add_top_level(name for name in HOST_LINKS if os.path.lexists(f"/{name}"))
+    for name in HOST_FILES:
         if os.path.exists(f"/{name}"):
             _bind_read_only(name)
+    _add_devices()
+    kernel.bind("/proc", "proc")  # the kernel lets a namespace mount its own only where it sees one; boxes cover it
+    for path in hidden:
+        _hide(path)
+    if tree is not None:
+        _attach_image(tree, is_tree=isinstance(image, int))
+    kernel.pivot_root(".", "old")
+    os.chdir("/")
+    kernel.unmount("/old")
+    os.rmdir("/old")
+
+
+def _attach_image(image: int, *, is_tree: bool) -> None:
+    """Mount the image.
+
+    Args:
+        image: descriptor of a mount that is nowhere yet, or of a directory.
+        is_tree: which of both.
+    """
+    below = IMAGE.lstrip("/")
+    os.mkdir(below)
+    if is_tree:
+        kernel.attach_tree(image, below)
+    else:
+        kernel.bind(f"/proc/self/fd/{image}", below)
+        kernel.make_read_only(below)
+    os.close(image)
+
+
+def _add_devices() -> None:
     for name in _DEVICES:
         _make_like(f"/dev/{name}", f"dev/{name}")
         kernel.bind(f"/dev/{name}", f"dev/{name}")
     for name, target in {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"}.items():
         os.symlink(target, f"dev/{name}")
-    kernel.bind("/proc", "proc")  # the kernel lets a namespace mount its own only where it sees one; boxes cover it
-    for path in hidden:
-        _hide(path)
-    kernel.pivot_root(".", "old")
-    os.chdir("/")
-    kernel.unmount("/old")
-    os.rmdir("/old")
 
 
 def _add_top_level(names: Iterable[str]) -> None:
@@ -98,23 +124,37 @@ def _hide(path: str) -> None:
 def enter_box(workdir: str, disk_mb: int, files: int, *, user: int) -> None:
     """Add what is a box's own, and make everything else read-only; runs in the first process of the box."""
     flags = kernel.MS_NOSUID | kernel.MS_NODEV
-    kernel.mount("tmpfs", WRITABLE, "tmpfs", flags, f"size={disk_mb}m,nr_inodes={files},mode=755")
-    for place, mode in ((workdir, 0o755), ("/tmp", 0o1777), ("/dev/shm", 0o1777)):
-        source = f"{WRITABLE}/{place.strip('/').replace('/', '-')}"
-        os.mkdir(source)
-        os.chown(source, user, user)
-        os.chmod(source, mode)
+    for place, source in make_writable(workdir, disk_mb, files, user=user).items():
         kernel.bind(source, place)
-    _mount_proc(flags | kernel.MS_NOEXEC)
+    mount_proc("/proc")
     kernel.mount("none", "/", None, kernel.MS_BIND | kernel.MS_REMOUNT | kernel.MS_RDONLY | flags)
     kernel.set_host_name("box")
     os.chdir(workdir)
 
 
-def _mount_proc(flags: int) -> None:
+def make_writable(workdir: str, disk_mb: int, files: int, *, user: int) -> dict[str, str]:
+    """Mount the file system of a box's own; return the directories in it that belong to places of the box."""
+    flags = kernel.MS_NOSUID | kernel.MS_NODEV
+    kernel.mount("tmpfs", WRITABLE, "tmpfs", flags, f"size={disk_mb}m,nr_inodes={files},mode=755")
+    sources: dict[str, str] = {}
+    for place, mode in ((workdir, 0o755), ("/tmp", 0o1777), ("/dev/shm", 0o1777)):
+        sources[place] = f"{WRITABLE}/{place.strip('/').replace('/', '-')}"
+        make_owned(sources[place], mode, user)
+    return sources
+
+
+def make_owned(path: str, mode: int, user: int) -> None:
+    """Make a directory of the box's user."""
+    os.mkdir(path)
+    os.chown(path, user, user)
+    os.chmod(path, mode)
+
+
+def mount_proc(target: str) -> None:
     """Mount a view of the box's own processes, without what is the machine's where the kernel can leave it out."""
+    flags = kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC
     for options in ("subset=pid,hidepid=invisible", "hidepid=2", None):
         with suppress(OSError):
-            kernel.mount("proc", "/proc", "proc", flags, options)
+            kernel.mount("proc", target, "proc", flags, options)
             return
-    kernel.mount("proc", "/proc", "proc", flags)
+    kernel.mount("proc", target, "proc", flags)

@@ -1,9 +1,11 @@
-"""Entry of the archive: ``python3 ARCHIVE zygote|server DESCRIPTOR CONFIG``.
+"""Entry of the archive: ``python3 ARCHIVE ROLE DESCRIPTOR CONFIG`` or ``python3 ARCHIVE container SOCKET``.
 
-DESCRIPTOR is that of a socket to the worker. CONFIG is a JSON object:
+DESCRIPTOR is that of a socket to the worker, SOCKET its path or descriptor. CONFIG is a JSON object:
 
-    zygote   {"outside_user": first of a range of users or null, "hidden": […], "left": […]}
+    zygote   {"outside_user": first of a range of users or null, "hidden": […], "image": path or null, "left": […]}
     server   {"workdir": …, "variables": {…}, "limits": {…}, "watched_bytes": …, "left": […]}
+    oci      {"outside_user": …, "image": …, "runtime": command, "name": …, "workdir": …, "programs": descriptor, …}
+    reaper   {"daemon": path, "label": …, "left": […]}
 """
 
 import json
@@ -16,10 +18,12 @@ from contextlib import suppress
 from typing import cast
 
 from envs.sandbox.inside import kernel
-from envs.sandbox.inside.keeper import end_everything, keep, kill_descendants, list_descendants
-from envs.sandbox.inside.lockdown import Limits
-from envs.sandbox.inside.packets import describe_error, send_packet
-from envs.sandbox.inside.server import Rules, Server
+from envs.sandbox.inside.keeper import end_everything, keep, kill_descendants, list_descendants, serve_reaper
+from envs.sandbox.inside.lockdown import Limits, give_up_rights, seal_server
+from envs.sandbox.inside.oci import run_container
+from envs.sandbox.inside.packets import describe_error, receive_packet, send_packet
+from envs.sandbox.inside.server import Rules, Server, kill_others, list_processes
+from envs.sandbox.inside.skeleton import USER
 from envs.sandbox.inside.zygote import serve_zygote
 
 RANGE = 65536
@@ -29,15 +33,24 @@ _SERVE_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 def main() -> None:
     """Run what the command line names."""
-    role, descriptor, text = sys.argv[1:]
-    sys.path.pop(0)  # the archive
+    role = sys.argv[1]
+    sys.path.pop(0)  # the archive, which nothing in a box may import
+    if role == "container":
+        _serve_container(sys.argv[2])
+        os._exit(0)
+    descriptor, text = sys.argv[2:]
     end = socket.socket(fileno=int(descriptor))
-    for first, behind in ((3, end.fileno()), (end.fileno() + 1, os.sysconf("SC_OPEN_MAX"))):
-        os.closerange(first, behind)
     config = cast("dict[str, object]", json.loads(text))
+    kept = sorted({end.fileno(), cast("int", config.get("programs", end.fileno()))})
+    for first, behind in zip((2, *kept), (*kept, os.sysconf("SC_OPEN_MAX")), strict=True):
+        os.closerange(first + 1, behind)
     left = cast("list[str]", config["left"])
     if role == "zygote":
         _run_zygote(end, config, left)
+    elif role == "oci":
+        _run_oci(end, config, left)
+    elif role == "reaper":
+        serve_reaper(end, cast("str", config["daemon"]), cast("str", config["label"]), left)
     else:
         keep(_reporting(end, lambda: _serve_alone(end, config)), lambda _: end.close(), left)
     os._exit(0)
@@ -46,19 +59,15 @@ def main() -> None:
 def _run_zygote(end: socket.socket, config: dict[str, object], left: list[str]) -> None:
     outside = cast("int | None", config["outside_user"])
     handshake = None if outside is None else _Handshake(outside)
+    image = cast("str | int | None", config["image"])
+    if outside is not None and isinstance(image, str):
+        image = _open_image(end, image, outside)
 
     def serve() -> None:
         kernel.unshare(kernel.CLONE_NEWUSER | kernel.CLONE_NEWNS)
-        if handshake is None:
-            _map_own_user()
-        else:
-            handshake.ask()
-            os.setgroups([])
-        os.setresgid(0, 0, 0)
-        os.setresuid(0, 0, 0)
-        kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL, "parent death signal")  # changing users cleared it
+        _become_root(handshake)
         kernel.prctl(kernel.PR_SET_DUMPABLE, 1, "dumpable")  # or it could not map the users of boxes
-        serve_zygote(end, "/tmp", cast("list[str]", config["hidden"]))
+        serve_zygote(end, "/tmp", cast("list[str]", config["hidden"]), image)
 
     def prepare(child: int) -> None:
         end.close()
@@ -66,6 +75,42 @@ def _run_zygote(end: socket.socket, config: dict[str, object], left: list[str]) 
             handshake.answer(child)
 
     keep(_reporting(end, serve), prepare, left)
+
+
+def _run_oci(end: socket.socket, config: dict[str, object], left: list[str]) -> None:
+    outside, image = cast("int | None", config["outside_user"]), cast("str | None", config["image"])
+    handshake = None if outside is None else _Handshake(outside)
+    tree = None if outside is None or image is None else _open_image(end, image, outside)
+    programs = os.dup(cast("int", config["programs"]))
+
+    def serve() -> None:
+        report = socket.fromfd(end.fileno(), socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        kernel.unshare(kernel.CLONE_NEWUSER | kernel.CLONE_NEWNS)
+        _become_root(handshake)
+        root = os.open(image, os.O_PATH) if tree is None and image is not None else tree
+        try:
+            run_container(end.detach(), programs, {**config, "is_tree": tree is not None}, root)
+        except OSError as error:
+            send_packet(report, {"error": describe_error(error)})
+
+    def prepare(child: int) -> None:
+        end.close()
+        if handshake is not None:
+            handshake.answer(child)
+
+    keep(_reporting(end, serve), prepare, left, cast("list[str]", config["inherited"]))
+
+
+def _become_root(handshake: "_Handshake | None") -> None:
+    """Have the users of this process's new namespace mapped, and become its root."""
+    if handshake is None:
+        _map_own_user()
+    else:
+        handshake.ask()
+        os.setgroups([])
+    os.setresgid(0, 0, 0)
+    os.setresuid(0, 0, 0)
+    kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL, "parent death signal")  # changing users cleared it
 
 
 class _Handshake:
@@ -98,6 +143,44 @@ class _Handshake:
                 os.write(self._confirm, b"!")
         os.close(self._asked)
         os.close(self._confirm)
+
+
+def _open_image(end: socket.socket, image: str, first_user: int) -> int:
+    """Return the descriptor of a mount of an image, whose files belong to users of boxes.
+
+    What belongs to root in the image belongs to the box's user, and the other way round.
+    """
+    lines = f"0 {first_user + USER} 1\n1 {first_user + 1} {USER - 1}\n{USER} {first_user} 1\n"
+    rest = USER + 1
+    lines += f"{rest} {first_user + rest} {RANGE - rest}\n"
+    holder_end, keeper_end = os.pipe()
+    entered, enter = os.pipe()
+    if (holder := os.fork()) == 0:
+        os.close(keeper_end)
+        with suppress(OSError):
+            kernel.unshare(kernel.CLONE_NEWUSER)
+            os.write(enter, b"!")
+            os.read(holder_end, 1)
+        os._exit(0)
+    os.close(enter)
+    try:
+        os.read(entered, 1)
+        for name in ("uid_map", "gid_map"):
+            with open(f"/proc/{holder}/{name}", "w", encoding="ascii") as file:
+                file.write(lines)
+        namespace = os.open(f"/proc/{holder}/ns/user", os.O_RDONLY)
+        tree = kernel.clone_tree(image)
+        kernel.map_users(tree, namespace)
+        os.close(namespace)
+    except OSError as error:
+        send_packet(end, {"error": describe_error(error)})
+        os._exit(1)
+    else:
+        return tree
+    finally:
+        for one in (holder_end, keeper_end, entered):
+            os.close(one)
+        os.waitpid(holder, 0)
 
 
 def _map_own_user() -> None:
@@ -145,3 +228,59 @@ def _serve_alone(end: socket.socket, config: dict[str, object]) -> None:
         Server(end, rules).serve([])
     finally:
         end_everything(cast("list[str]", config["left"]))  # as the keeper does, unless it was killed
+
+
+def _serve_container(address: str) -> None:
+    """Serve the box that a container runtime has made, as its first process, until the worker closes the connection.
+
+    The worker sends the rules of the box as the first packet: ``{"workdir": …, "user": …, "limits": {…}, …}``.
+
+    Args:
+        address: path of the worker's socket, or an inherited descriptor, on which it announces itself.
+    """
+    for number in _SERVE_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+    end = _connect(address)
+    packet = receive_packet(end)
+    if packet is None:
+        return
+    fields = packet.fields
+    user = cast("int", fields["user"])
+    rules = Rules(
+        workdir=cast("str", fields["workdir"]),
+        variables=cast("dict[str, str]", fields["variables"]),
+        limits=Limits(**cast("dict[str, int]", fields["limits"])),
+        watched_bytes=cast("int | None", fields["watched_bytes"]),
+        give_up_rights=lambda: give_up_rights(user),
+        kill_others=kill_others,
+        list_processes=list_processes,
+        has_warm_python=not fields["has_image"],
+    )
+    try:
+        if fields.get("is_alone"):
+            _become_other(user)
+        os.chdir(rules.workdir)
+        kept = () if user == os.getuid() else (kernel.CAP_KILL, kernel.CAP_SETUID, kernel.CAP_SETGID)
+        missing = seal_server(cast("list[str]", fields["writable"]), kept)
+    except OSError as error:
+        send_packet(end, {"error": describe_error(error)})
+        return
+    Server(end, rules).serve(missing)
+
+
+def _connect(address: str) -> socket.socket:
+    if address.isdecimal():
+        end = socket.socket(fileno=int(address))
+        send_packet(end, {"up": True})  # from which the worker learns its process id
+        return end
+    end = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    end.connect(address)
+    return end
+
+
+def _become_other(user: int) -> None:
+    """Appear as a user without privileges, in a namespace that has no other: the runtime's container has root only."""
+    kernel.unshare(kernel.CLONE_NEWUSER)
+    for name, text in (("setgroups", "deny"), ("uid_map", f"{user} 0 1"), ("gid_map", f"{user} 0 1")):
+        with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
+            file.write(text)

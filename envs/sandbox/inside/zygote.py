@@ -4,7 +4,7 @@ It runs beneath the keeper, in a user namespace that maps either a range of user
 privileges, only the worker's own. Each box has user, process, mount, network, IPC and host name namespaces of its own.
 Requests come as packets with the socket of the box as descriptor:
 
-    {"spawn": {"users": [[inside, outside], …], "user": …, "workdir": …, …}}
+    {"spawn": {"users": [[inside, outside, number], …], "user": …, "workdir": …, "bubblewrap": path or none, …}}
 
 and are answered with ``{"pid": …}`` and a descriptor of the process, or ``{"error": …}``. The box itself reports
 ``{"ready": […]}`` or ``{"error": …}`` on its own socket, once it has got ``{"go": true}`` there.
@@ -15,15 +15,15 @@ import importlib
 import os
 import signal
 import socket
-from collections.abc import Iterator
 from contextlib import suppress
 from typing import NoReturn, cast
 
 from envs.sandbox.inside import kernel
+from envs.sandbox.inside.bubblewrap import enter_session
 from envs.sandbox.inside.lockdown import Limits, give_up_rights, seal_server
 from envs.sandbox.inside.packets import Packet, describe_error, receive_packet, send_packet
-from envs.sandbox.inside.server import Rules, Server
-from envs.sandbox.inside.skeleton import WRITABLE, build_skeleton, enter_box
+from envs.sandbox.inside.server import Rules, Server, kill_others, list_processes
+from envs.sandbox.inside.skeleton import build_skeleton, enter_box
 
 _WARM = (
     *("argparse", "ast", "base64", "bisect", "collections", "contextlib", "copy", "csv", "dataclasses", "datetime"),
@@ -32,21 +32,16 @@ _WARM = (
     *("tempfile", "textwrap", "threading", "time", "traceback", "types", "typing", "unittest", "uuid"),
 )
 """What snippets import most."""
-_NAMESPACES = (
-    kernel.CLONE_NEWUSER
-    | kernel.CLONE_NEWPID
-    | kernel.CLONE_NEWNS
-    | kernel.CLONE_NEWNET
-    | kernel.CLONE_NEWIPC
-    | kernel.CLONE_NEWUTS
-)
+_NAMESPACES = kernel.CLONE_NEWUSER | kernel.CLONE_NEWPID | kernel.CLONE_NEWNS
+_MORE_NAMESPACES = kernel.CLONE_NEWNET | kernel.CLONE_NEWIPC | kernel.CLONE_NEWUTS
+"""Those of sessions are bubblewrap's."""
 
 
-def serve_zygote(end: socket.socket, top: str, hidden: list[str]) -> None:
+def serve_zygote(end: socket.socket, top: str, hidden: list[str], image: str | int | None) -> None:
     """Serve until the worker closes the connection; runs as root of its own user namespace."""
     for name in _WARM:
         importlib.import_module(name)
-    build_skeleton(top, hidden)
+    build_skeleton(top, hidden, image)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps boxes; who waits for one has its descriptor
     gc.collect()
     gc.freeze()
@@ -67,10 +62,13 @@ def serve_zygote(end: socket.socket, top: str, hidden: list[str]) -> None:
 def _spawn(zygote_end: socket.socket, packet: Packet) -> tuple[int, int]:
     config = cast("dict[str, object]", packet.fields["spawn"])
     workdir = cast("str", config["workdir"])
-    os.makedirs(workdir, exist_ok=True)
+    namespaces = _NAMESPACES
+    if "bubblewrap" not in config:
+        namespaces |= _MORE_NAMESPACES
+        os.makedirs(workdir, exist_ok=True)
     reader, writer = os.pipe()
     try:
-        pid, pidfd = kernel.clone(_NAMESPACES)
+        pid, pidfd = kernel.clone(namespaces)
         if pid == 0:
             os.close(writer)
             _become_box(zygote_end, packet.descriptors[0], reader, config)
@@ -88,7 +86,7 @@ def _spawn(zygote_end: socket.socket, packet: Packet) -> tuple[int, int]:
 
 
 def _map_users(pid: int, users: list[list[int]]) -> None:
-    lines = "".join(f"{inside} {outside} 1\n" for inside, outside in users)
+    lines = "".join(f"{inside} {outside} {number}\n" for inside, outside, number in users)
     for name in ("uid_map", "gid_map"):
         with open(f"/proc/{pid}/{name}", "w", encoding="ascii") as file:
             file.write(lines)
@@ -100,11 +98,15 @@ def _become_box(zygote_end: socket.socket, box_end: int, mapped: int, config: di
     try:
         zygote_end.close()
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Python's handler would let commands of the same user end the box
         end = socket.socket(fileno=box_end)
         try:
             if os.read(mapped, 1) and receive_packet(end) is not None:
                 rules = _set_up(config)
-                missing = seal_server([WRITABLE, cast("str", config["workdir"]), "/tmp", "/dev/shm"])
+                writable = (
+                    ["/"] if config.get("has_image") else [cast("str", config["workdir"]), "/tmp", "/dev/shm", "/run"]
+                )
+                missing = seal_server(writable)
                 Server(end, rules).serve(missing)
                 code = 0
         except OSError as error:
@@ -120,29 +122,21 @@ def _set_up(config: dict[str, object]) -> Rules:
     os.setresgid(root, root, root)
     os.setresuid(root, root, root)
     kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL, "parent death signal")  # after what would clear it
-    workdir = cast("str", config["workdir"])
-    enter_box(workdir, cast("int", config["disk_mb"]), cast("int", config["files"]), user=user)
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
-        kernel.raise_loopback(any_socket.fileno())
+    workdir, disk_mb = cast("str", config["workdir"]), cast("int", config["disk_mb"])
+    files, has_image = cast("int", config["files"]), bool(config.get("has_image"))
+    if "bubblewrap" in config:
+        enter_session(cast("str", config["bubblewrap"]), workdir, disk_mb, files, user=user, has_image=has_image)
+    else:
+        enter_box(workdir, disk_mb, files, user=user)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+            kernel.raise_loopback(any_socket.fileno())
     return Rules(
         workdir=workdir,
         variables=cast("dict[str, str]", config["variables"]),
         limits=Limits(**cast("dict[str, int]", config["limits"])),
         watched_bytes=cast("int | None", config["watched_bytes"]),
         give_up_rights=lambda: give_up_rights(user),
-        kill_others=_kill_others,
-        list_processes=_list_processes,
+        kill_others=kill_others,
+        list_processes=list_processes,
+        has_warm_python=not has_image,
     )
-
-
-def _kill_others() -> None:
-    """Kill every process that this one sees: all of its box."""
-    with suppress(ProcessLookupError):
-        os.kill(-1, signal.SIGKILL)
-
-
-def _list_processes() -> Iterator[int]:
-    own = os.getpid()
-    for name in os.listdir("/proc"):
-        if name.isdigit() and int(name) != own:
-            yield int(name)

@@ -11,42 +11,27 @@ from typing import Final
 
 from agent_layer.errors import SandboxError, UnsupportedSandboxError
 from agent_layer.schema import new_id
-from envs.sandbox import ADDRESS_SPACE, PATH, Isolation, Sandbox, SandboxSpec, Support, box_variables, check_spec
-from envs.sandbox.served import BoxConnection, CgroupUsage, Program, ServedSandbox, check_ready, launch_program
+from envs.sandbox import ADDRESS_SPACE, PATH, ImageForm, Isolation, Sandbox, SandboxSpec, box_variables, check_spec
+from envs.sandbox.served import BoxConnection, CgroupUsage, Program, ServedKind, check_ready, launch_program
 
 _START_SECONDS: Final = 10.0
 
 
-class ProcessKind:
+class ProcessKind(ServedKind):
     """Makes boxes that are directories. Contract: ``SandboxKind``."""
 
     name = "process"
     isolation: Isolation = "process"
     cost = 0
+    images: frozenset[ImageForm] = frozenset({"host"})
     stops = (
         "For trusted code only. Stops: runaway memory of one process, CPU time, output, open files, and processes that"
         " are left behind. Does not stop: anything that the worker's user may do, such as reading its keys."
     )
 
-    def __init__(self) -> None:
-        self._open: set[ServedSandbox] = set()
-        self._support: Support | None = None
-        self._probing = asyncio.Lock()
-
-    async def probe(self) -> Support:
-        """Start a box and end it."""
-        async with self._probing:
-            if self._support is None:
-                self._support = await self._try_one()
-        return self._support
-
-    async def _try_one(self) -> Support:
-        try:
-            box = await self.start(SandboxSpec(), owner="probe")
-        except SandboxError as error:
-            return Support(works=False, reason=str(error).removeprefix("sandbox: "))
-        await box.close()
-        return Support(works=True, reason="process limits only; trusted code only")
+    def describe(self) -> str:
+        """Return what boxes use."""
+        return "process limits only; trusted code only"
 
     async def start(self, spec: SandboxSpec, *, owner: str) -> Sandbox:
         """Make a box."""
@@ -70,15 +55,7 @@ class ProcessKind:
             except TimeoutError as error:
                 raise SandboxError(f"sandbox: the box was not up within {_START_SECONDS:g} s; try again") from error
             undo.pop_all()
-        box = ServedSandbox(new_id(), self.name, spec, owner=owner, connection=connection, life=life)
-        box.start_sibling = lambda spec, owner: self.start(spec, owner=owner)
-        self._open.add(box)
-        life.on_end = lambda: self._open.discard(box)
-        return box
-
-    async def close(self) -> None:
-        """End all boxes."""
-        await asyncio.gather(*(box.close() for box in list(self._open)))
+        return self.add_box(new_id(), spec, owner=owner, connection=connection, life=life)
 
 
 class _Life:
@@ -86,12 +63,10 @@ class _Life:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.on_end = lambda: None
 
     async def end(self) -> None:
         """Have the keeper kill and remove everything."""
         await self.program.stop()
-        self.on_end()
 
     def usage(self) -> CgroupUsage:
         """Return nothing: there is no cgroup."""

@@ -6,13 +6,12 @@ did, nor make the worker wait: the worker stops reading at the limit, and kills.
 
 import asyncio
 import errno
-import json
 import math
 import os
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, suppress
-from typing import Protocol
+from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
@@ -29,6 +28,8 @@ _MOST_JOBS = 32
 _FILE_SECONDS = 30.0
 _ALIVE_SECONDS = 1.0
 _LONGEST_LIST = 16 << 20
+_Row: TypeAlias = tuple[str, Literal["file", "directory", "link", "other"], int, int]
+"""Name, type, size and mode of a directory's entry."""
 
 
 class BoxLife(Protocol):
@@ -59,6 +60,8 @@ class ServedSandbox:
         self._ending: asyncio.Task[None] | None = None
         self.start_sibling: Callable[[SandboxSpec, str], Awaitable[Sandbox]] | None = None
         """Makes another box, for ``fork``."""
+        self.on_end: Callable[[], None] = lambda: None
+        """Called once, when nothing of the box is left."""
 
     async def exec(  # the protocol's own signature
         self,
@@ -101,9 +104,12 @@ class ServedSandbox:
 
     async def list(self, path: str = ".") -> Sequence[Entry]:
         """Return what a directory contains."""
-        found = msgspec.json.decode(await self._touch({"job": "list", "path": path}, max_output=_LONGEST_LIST))
-        keys = ("name", "type", "size_bytes", "mode")
-        return msgspec.convert([dict(zip(keys, one, strict=True)) for one in found], type=tuple[Entry, ...])
+        found = await self._touch({"job": "list", "path": path}, max_output=_LONGEST_LIST)
+        try:
+            rows = msgspec.json.decode(found, type=list[_Row])
+        except msgspec.DecodeError as error:  # commands of the box can write into its pipes
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path) from error
+        return tuple(Entry(name=name, type=kind, size_bytes=size, mode=mode) for name, kind, size, mode in rows)
 
     async def snapshot(self, paths: Sequence[str] = (".",)) -> Snapshot:
         """Return files below the work directory."""
@@ -131,7 +137,7 @@ class ServedSandbox:
         """Whether the server answers within a second."""
         with suppress(SandboxError, TimeoutError):
             async with asyncio.timeout(_ALIVE_SECONDS):
-                return (await self._connection.ask("pong", {"ping": True})).pong
+                return (await asyncio.shield(self._connection.ask("pong", {"ping": True}))).pong
         return False
 
     async def close(self) -> None:
@@ -139,8 +145,12 @@ class ServedSandbox:
         if self._ending is None:
             self.start_sibling = None
             self._connection.close()
-            self._ending = asyncio.create_task(self._life.end())
+            self._ending = asyncio.create_task(self._end())
         await asyncio.shield(self._ending)
+
+    async def _end(self) -> None:
+        await self._life.end()
+        self.on_end()
 
     async def _touch(self, job: Mapping[str, object], stdin: bytes = b"", max_output: int = 1 << 16) -> bytes:
         """Run a job on files and return its output. Raises: OSError: as the box met it. SandboxError: no answer."""
@@ -176,7 +186,7 @@ class ServedSandbox:
                     cut = "output_limit" if collector.overflow.done() else "timeout"
                     await self._kill(number, reply)
             except asyncio.CancelledError:
-                self._connection.send({"kill": number})
+                await self._kill(number, reply)  # when the cancellation is over, so is the command
                 raise
             collector.drain()
             cut = cut or ("output_limit" if collector.overflow.done() else None)
@@ -210,6 +220,7 @@ def _command(
 def _errno_in(stderr: bytes) -> int:
     """Return what a job on files reported; EIO: something else, for example its death."""
     try:
-        return int(json.loads(stderr)["errno"])
-    except (ValueError, KeyError, TypeError):
+        number = msgspec.json.decode(stderr, type=dict[str, int])["errno"]
+    except (msgspec.DecodeError, KeyError):
         return errno.EIO
+    return number if number in errno.errorcode else errno.EIO

@@ -114,6 +114,17 @@ class Cgroup:
         return ""
 
 
+def find_cgroup(pid: int, root: Path = Path("/")) -> Cgroup | None:
+    """Return the cgroup in which a process is, to read what it uses; None: this process cannot see it.
+
+    Args:
+        pid: of the process.
+        root: where ``proc`` and ``sys`` are.
+    """
+    folders = dict(_places_of(root, str(pid)))
+    return Cgroup(folders) if "memory" in folders and all(place.is_dir() for place in folders.values()) else None
+
+
 async def remove_cgroup(cgroup: Cgroup) -> None:
     """Remove a cgroup as soon as the kernel lets go of its last process, which has ended."""
     deadline = time.monotonic() + _LONGEST_REMOVAL_SECONDS
@@ -162,7 +173,7 @@ def make_cgroup_tree(root: Path = Path("/")) -> CgroupTree | str:
     Args:
         root: where ``proc`` and ``sys`` are.
     """
-    places = dict(_own_places(root))
+    places = dict(_places_of(root))
     if missing := [name for name in _NEEDED if name not in places]:
         return f"no cgroup controller {' or '.join(missing)} is mounted"
     _sweep(places)
@@ -173,6 +184,7 @@ def make_cgroup_tree(root: Path = Path("/")) -> CgroupTree | str:
             _delegate(place)
         for directory in tree.directories:
             directory.mkdir()
+            _delegate(directory)
         tree.add_cgroup("probe", Resources()).remove()
     except OSError as error:
         tree.remove()
@@ -180,11 +192,11 @@ def make_cgroup_tree(root: Path = Path("/")) -> CgroupTree | str:
     return tree
 
 
-def _own_places(root: Path) -> Iterator[tuple[str, Path]]:
-    """Yield this process's directory for each controller that boxes can use."""
+def _places_of(root: Path, process: str = "self") -> Iterator[tuple[str, Path]]:
+    """Yield a process's directory for each controller that boxes can use."""
     own: dict[str, str] = {}
     with suppress(OSError):
-        for line in (root / "proc/self/cgroup").read_text().splitlines():
+        for line in (root / f"proc/{process}/cgroup").read_text().splitlines():
             _, controllers, path = line.split(":", 2)
             own |= dict.fromkeys(controllers.split(","), path)
     for controllers, within, mounted in _cgroup_mounts(root):

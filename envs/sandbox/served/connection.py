@@ -50,7 +50,9 @@ class BoxConnection:
         return self._last_id, reply
 
     def ask(self, what: Literal["ready", "pong"], fields: Mapping[str, object]) -> asyncio.Future[BoxReply]:
-        """Send a question; return its answer."""
+        """Send a question; return its answer, which all who ask at the same time share: shield it."""
+        if (asked := self._waiting.get(what)) is not None and not asked.done():
+            return asked
         reply = self._expect(what)
         self.send(fields)
         return reply

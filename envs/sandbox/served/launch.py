@@ -9,10 +9,10 @@ from contextlib import ExitStack, suppress
 from typing import Final, Literal
 
 from agent_layer.errors import SandboxError
-from envs.sandbox import PATH
-from envs.sandbox.inside import pack_programs
+from envs.sandbox import PATH, pack_programs
 
-_END_SECONDS: Final = 10.0
+_END_SECONDS: Final = 30.0
+"""A keeper waits 5 s for its processes, and as long for each directory."""
 
 
 class Program:
@@ -48,7 +48,9 @@ class Program:
             ) from error
 
 
-async def launch_program(role: Literal["zygote", "server"], python: str, config: Mapping[str, object]) -> Program:
+async def launch_program(
+    role: Literal["zygote", "server", "oci", "reaper"], python: str, config: Mapping[str, object]
+) -> Program:
     """Start a keeper with what it keeps.
 
     Args:
@@ -61,12 +63,15 @@ async def launch_program(role: Literal["zygote", "server"], python: str, config:
         keep_ours = stack.enter_context(ExitStack())
         keep_ours.callback(ours.close)
         stack.callback(theirs.close)
+        if role == "oci":  # before the first packet: its sender is the process to limit
+            ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         archive = os.memfd_create("agent-layer-boxes", 0)
         stack.callback(os.close, archive)
         os.write(archive, pack_programs())
         try:
             process = await asyncio.create_subprocess_exec(
-                *(python, "-I", f"/proc/self/fd/{archive}", role, str(theirs.fileno()), json.dumps(config)),
+                *(python, "-I", f"/proc/self/fd/{archive}", role, str(theirs.fileno())),
+                json.dumps({**config, "programs": archive} if role == "oci" else config),
                 env={"PATH": PATH, "LANG": "C.UTF-8"},  # whole: nothing of the worker's reaches a box
                 cwd="/",
                 stdin=asyncio.subprocess.PIPE,

@@ -21,14 +21,25 @@ from agent_layer.schema.trajectory import assemble_trajectory
 from agent_layer.store import open_store
 from envs.rescoring.rescore import RescoreOptions, rescore_trajectory
 
+from ...builders import closed_group
 
-def attempt_of(number, score=0.0, *, run="r", status="completed", cause=None, rewards=("correct",), **about):
+
+def attempt_of(
+    number, score=0.0, *, run="r", status="completed", cause=None, rewards=("correct",), group=None, **about
+):
     tid = f"{run}{number}.0-0"
     own = {"trajectory_id": tid, "run": run}
     specs = {name: RewardSpec() for name in rewards}
     task = Task(id=f"t{number}", run=run, input=number, grading=2 * number, rewards=specs)
     yield AttemptStarted(
-        **own, rollout_id=tid[:-2], attempt=0, task_id=task.id, started_at=100.0 + number, rewards=specs, task=task
+        **own,
+        rollout_id=tid[:-2],
+        attempt=0,
+        task_id=task.id,
+        started_at=100.0 + number,
+        rewards=specs,
+        task=task,
+        group_id=group,
     )
     yield Reward(**own, reward_id=f"{tid}/r", at=200.0, name=(*rewards, "reward")[0], score=score, **about)
     if status != "running":
@@ -254,3 +265,22 @@ async def test_the_last_scorer_that_had_something_to_say_stands_unless_a_person_
         trajectory = assemble_trajectory("r1.0-0", records)
         assert trajectory.reward == expected
     assert len(trajectory.rewards) == len({one.reward_id for one in records if isinstance(one, Reward)})
+
+
+def test_a_scorer_of_groups_compares_the_attempts_of_closed_groups(store, put, rescore, write_module):
+    put(*attempt_of(1, group="g"), *attempt_of(2, group="g"), *attempt_of(3))
+    put(closed_group("g", "r1.0-0", "r2.0-0"))
+    write_module(
+        "late_ranking",
+        "class Ranks:\n"
+        "    async def score_group(self, contexts):\n"
+        "        order = sorted(context.result['said'] for context in contexts)\n"
+        "        return [float(order.index(context.result['said'])) for context in contexts]\n",
+    )
+
+    said = rescore("late_ranking:Ranks", "--run", "r")
+
+    assert "judged 2, changed 1" in said
+    assert "1 have not ended" in said
+    assert [store.row(f"r{number}.0-0").reward for number in (1, 2, 3)] == [0.0, 1.0, 0.0]
+    assert "judged 0" in rescore("late_ranking:Ranks", "--run", "r")

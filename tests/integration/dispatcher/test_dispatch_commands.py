@@ -200,3 +200,14 @@ def test_a_look_goes_through_more_than_one_page(harness, rows_of):
         sum(row["rollouts"]["leased"] for row in rows_of("tasks", "--limit", "9999") if "leased" in row["rollouts"])
         == 512
     )
+
+
+def test_a_sandbox_that_ends_too_early_is_refused_with_the_number_of_its_line(harness, agent_layer, tmp_path):
+    path = tmp_path / "tasks.jsonl"
+    path.write_text('{"input":1}\n{"input":2,"limits":{"sandbox_seconds":60,"wall_seconds":50}}\n')
+
+    status, _, err = agent_layer("submit", str(path))
+
+    assert status == 2
+    assert "tasks.jsonl line 2: expected sandbox_start_seconds (60), wall_seconds (50)" in " ".join(err.split())
+    assert harness.dispatcher.stats().num_queued == 0

@@ -228,7 +228,7 @@ def test_as_many_as_are_leased_are_cancelled_at_once_group_by_group(harness):
     ("limits", "finding"),
     [
         (Limits(sandbox_seconds=60), "wall_seconds"),
-        (Limits(sandbox_seconds=60, wall_seconds=50, score_seconds=20), "together they are longer"),
+        (Limits(sandbox_seconds=139, wall_seconds=50, score_seconds=20), "together they are longer \\(140\\)"),
         (Limits(sandbox_seconds=60, wall_seconds=50), "together they are longer"),
         (Limits(wall_seconds=0), "above 0"),
     ],

@@ -43,6 +43,17 @@ def test_a_task_travels_whole(queue):
     assert claim_one(queue, capabilities=["gpu"]).task.grading == "secret"
 
 
+def test_a_worker_sees_what_it_leases_next_without_leasing_it(queue):
+    asked = [task("later"), task("sooner", priority=1), task("twice", group_size=2), task("other", needs=["gpu"])]
+    queue.add(asked)
+
+    assert [one.id for one in queue.peek(3)] == ["sooner", "later", "twice"]
+    assert [one.id for one in queue.peek(9, ["gpu"])] == ["sooner", "later", "twice", "twice", "other"]
+    assert queue.peek(9, run="another") == []
+    assert [lease.task.id for lease in queue.claim("w", 9)] == ["sooner", "later", "twice", "twice"]
+    assert queue.peek(9) == []
+
+
 def test_submitting_again_queues_nothing_and_another_round_does(queue):
     first = queue.add([task(group_size=2)])
     again = queue.add([task(group_size=2)])

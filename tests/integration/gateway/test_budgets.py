@@ -43,6 +43,28 @@ async def test_the_engine_is_asked_for_no_more_than_is_left(gateway, name):
     assert (step.sampling_asked[name], step.sampling_applied[name]) == (8, 6)
 
 
+async def test_prompt_and_answer_stay_within_the_tasks_context(gateway):
+    opened = await gateway.open(limits={"context_tokens": 10})  # a prompt of "hello" has 4 tokens, and an echo has 4
+
+    assert (await gateway.chat(opened, "hello"))[0] == 200
+    assert (await gateway.chat(opened, "hello again", max_completion_tokens=9))[0] == 200
+    assert (await gateway.chat(opened, "hello", max_tokens=2))[0] == 200
+    status, answer = await gateway.chat(opened, "one two three four five six seven")
+
+    assert (status, answer["error"]["code"]) == (400, "context_length_exceeded")
+    bodies = [call.body for call in gateway.engine.calls]
+    assert [body.get("max_tokens") for body in bodies] == [6, None, 2]
+    assert bodies[1]["max_completion_tokens"] == 5
+
+
+async def test_a_judge_is_not_limited_by_the_policys_context(gateway):
+    opened = await gateway.open(limits={"context_tokens": 4})
+
+    status, _ = await gateway.chat(opened, "a long question to a judge", headers={"x-agent-layer-role": "aux"})
+
+    assert status == 200
+
+
 async def test_time_runs_from_the_opening(gateway):
     opened = await gateway.open(limits={"wall_seconds": 60.0})
     gateway.clock.advance(59.0)

@@ -88,3 +88,37 @@ async def test_a_provider_that_fails_is_not_replaced_by_the_policy(gateway_with_
     assert status == 404
     assert gateway_with_judge.engine.calls == []
     assert gateway_with_judge.step(opened).status == "error"
+
+
+@pytest.fixture
+async def gateway_of_endpoint(run_gateway, settings, judge):
+    found = {"policy_url": f"{judge.url}/v1", "policy_key": "theirs", "model": "judge", "api_key": "operator-key"}
+    async with run_gateway(settings.model_copy(update=found)) as gateway:
+        yield gateway
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_an_endpoint_of_another_party_answers_as_the_policy(gateway_of_endpoint, judge, stream):
+    opened = await gateway_of_endpoint.open(split="eval", sampling={"temperature": 0.2})
+    usage = {"stream_options": {"include_usage": True}} if stream else {}
+
+    status, _ = await gateway_of_endpoint.chat(opened, "is it right", stream=stream, temperature=0.9, **usage)
+
+    assert status == 200
+    step = gateway_of_endpoint.step(opened)
+    assert (step.role, step.capture_level, step.model, step.engine) == ("policy", "text", "judge", judge.url)
+    assert step.sampling_applied["temperature"] == 0.2
+    assert (step.usage.prompt_tokens, step.usage.response_tokens) == (6, 2)
+    (call,) = judge.calls
+    assert call.headers["Authorization"] == "Bearer theirs"
+    assert call.body["temperature"] == 0.2
+    assert "return_token_ids" not in call.body
+    assert gateway_of_endpoint.engine.calls == []
+
+
+async def test_an_endpoint_without_the_name_of_a_model_is_refused(run_gateway, settings):
+    found = {"policy_url": "http://127.0.0.1:9", "api_key": "operator-key"}
+
+    with pytest.raises(BadInputError, match="AGENT_LAYER_MODEL"):
+        async with run_gateway(settings.model_copy(update=found)):
+            pass

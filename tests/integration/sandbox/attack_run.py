@@ -146,13 +146,13 @@ async def attack_all(kind_name: str, directory: Path, secret: str, names: list[s
             print(json.dumps({"failed_starts": stats.failed_starts, "dead": stats.dead_at_hand_out}), flush=True)
 
 
-async def warm_up() -> None:
+async def warm_up(kind_name: str) -> None:
     """Import what is imported late, while this user can read it."""
     async with open_pool(kinds=[make_kind("process")]) as pool:
         box = await pool.take(SandboxSpec(kind="process"), owner="warm-up")
         async with box.open(["echo", "up"]) as process:
             await process.stdout.readline()
-    make_kind("namespace")
+    make_kind(kind_name)
 
 
 def become(user: int) -> None:
@@ -168,11 +168,12 @@ def main() -> None:
     """Run everything."""
     kind_name, user, directory, secret, *names = sys.argv[1:]
     os.environ["SECRET_OF_THE_WORKER"] = secret
-    signal.alarm(120)
+    signal.alarm(300)
     if user != "-":
-        asyncio.run(warm_up())
+        asyncio.run(warm_up(kind_name))
         become(int(user))
     asyncio.run(attack_all(kind_name, Path(directory), secret, names or list(SNIPPETS)))
 
 
-main()
+if __name__ == "__main__":
+    main()

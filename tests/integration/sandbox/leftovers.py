@@ -19,6 +19,13 @@ def list_descendants(pid=None):
     return found
 
 
+def list_box_processes(kind_name, pid=None):
+    """Process ids of a worker's boxes and what is beneath them; those of a daemon's boxes are not below the worker."""
+    if kind_name != "docker":
+        return list_descendants(pid)
+    return {int(path.parent.name) for path in Path("/proc").glob("[0-9]*/cgroup") if "/docker/" in _read(path)}
+
+
 def list_cgroups(pid):
     """Folders in which the boxes of a worker have cgroups."""
     return {folder for folder, _, _ in os.walk("/sys/fs/cgroup") if f"/agent-layer-{pid}-" in folder}
@@ -45,11 +52,11 @@ def list_descriptors():
 
 
 def find_by_argument(pids, argument):
-    return [pid for pid in pids if f"\0{argument}\0" in _read_command(pid)]
+    return [pid for pid in pids if f"\0{argument}\0" in _read(Path(f"/proc/{pid}/cmdline"))]
 
 
-def _read_command(pid):
+def _read(path):
     try:
-        return Path(f"/proc/{pid}/cmdline").read_text()
+        return path.read_text()
     except OSError:  # it has ended
         return ""

@@ -1,10 +1,12 @@
-"""What every kind of sandbox promises (envs/sandbox/sandbox.py), over each kind that works on this machine."""
+"""What every kind of sandbox promises (agent_layer/schema/sandbox/box.py), over each kind that works here."""
 
 import asyncio
 import errno
 import os
 import signal
+import tempfile
 import time
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -24,6 +26,10 @@ async def run_python(box, code, **options):
 
 async def run_shell(box, script, **options):
     return await box.exec(["sh", "-c", script], **options)
+
+
+def list_box_directories():
+    return set(Path(tempfile.gettempdir()).glob("agent-layer-box-*"))
 
 
 async def test_a_command_exits_with_its_output(box):
@@ -159,6 +165,10 @@ async def test_a_process_that_takes_too_much_memory_fails_and_the_box_goes_on(bo
     assert (await run_shell(box, "echo after")).stdout == b"after\n"
 
 
+async def test_questions_at_the_same_time_all_get_their_answer(box):
+    assert await asyncio.gather(*(box.is_alive() for _ in range(8))) == [True] * 8
+
+
 async def test_what_a_command_leaves_running_is_killed(box):
     began = time.monotonic()
     result = await run_shell(box, "(setsid sleep 60 &) ; sleep 60 & echo $!")
@@ -166,6 +176,25 @@ async def test_what_a_command_leaves_running_is_killed(box):
 
     assert result.status == "exited"
     assert (await run_shell(box, f"kill -0 {int(result.stdout)}")).exit_code != 0
+
+
+async def test_a_tree_of_any_depth_goes_with_its_box(kind, spec):
+    before = list_box_directories()
+    box = await kind.start(spec, owner="test")
+    await run_python(box, "import os\nfor _ in range(2000): os.mkdir('d'); os.chdir('d')")
+    await box.close()
+
+    assert list_box_directories() <= before
+
+
+async def test_a_box_leaves_the_limits_of_its_worker_alone(kind, spec):
+    groups = Path("/proc/self/cgroup")
+    before = groups.read_text()  # noqa: ASYNC240  # the kernel answers at once
+    boxes = await asyncio.gather(*(kind.start(spec, owner="test") for _ in range(3)))
+    after = groups.read_text()  # noqa: ASYNC240  # the kernel answers at once
+    await asyncio.gather(*(box.close() for box in boxes))
+
+    assert after == before
 
 
 async def test_execs_of_one_box_may_overlap(box):
@@ -220,6 +249,12 @@ async def test_a_directory_is_listed_by_name_and_links_are_named_as_such(box):
     assert [(entry.name, entry.type) for entry in found] == [
         *(("a", "link"), ("b", "file"), ("d", "directory"), ("f", "other"), ("name \u00fc\n", "file"))
     ]
+
+
+async def test_a_name_that_is_no_text_is_listed_with_marks_in_its_place(box):
+    await box.exec(["python3", "-c", "open(b'a\\xff', 'w').close()"])
+
+    assert [entry.name for entry in await box.list()] == ["a\N{REPLACEMENT CHARACTER}"]
 
 
 @pytest.mark.parametrize(
@@ -367,7 +402,9 @@ async def test_closing_a_box_ends_what_runs_in_it(kind, spec):
     await until(lambda: not list_descendants() - before)
 
 
-@pytest.mark.parametrize("changes", [{"image": "debian:12"}, {"workdir": "relative"}, {"resources": Resources(cpus=0)}])
+@pytest.mark.parametrize(
+    "changes", [{"image": "/no/such/directory"}, {"workdir": "relative"}, {"resources": Resources(cpus=0)}]
+)
 async def test_a_spec_that_the_kind_cannot_make_is_refused(kind, changes):
     with pytest.raises(BadInputError, match="sandbox: "):
         await kind.start(SandboxSpec(kind=kind.name, **changes), owner="test")

@@ -17,6 +17,7 @@ from ...waiting import until
 from .leftovers import (
     find_by_argument,
     is_alive,
+    list_box_processes,
     list_cgroups,
     list_descendants,
     list_descriptors,
@@ -35,7 +36,7 @@ def pool_spec(kind):
 class SlowKind:
     """A kind whose starts end when the test lets them, and that counts them."""
 
-    name, isolation, cost, stops = "slow", "machine", 0, ""
+    name, isolation, cost, images, stops = "slow", "machine", 0, frozenset({"host"}), ""
 
     def __init__(self, behind):
         self.behind = behind
@@ -107,10 +108,10 @@ async def test_a_box_is_never_handed_out_twice(pool_spec):
 @pytest.mark.parametrize(("num_killed", "num_dead"), [(1, 0), (2, 1)], ids=["spare", "server"])
 async def test_a_box_that_died_waiting_is_not_handed_out(pool_spec, num_killed, num_dead):
     async with open_pool() as pool:
-        before = list_descendants()
+        before = list_box_processes(pool_spec.kind)
         await pool.expect([(pool_spec, 1)])
         await until(lambda: pool.stats().ready == 1)
-        youngest = sorted(list_descendants() - before, reverse=True)
+        youngest = sorted(list_box_processes(pool_spec.kind) - before, reverse=True)
         for pid in youngest[:num_killed]:  # the spare child of the server, which is not needed, then the server
             os.kill(pid, signal.SIGKILL)
             await until(lambda pid=pid: not is_alive(pid))
@@ -270,7 +271,7 @@ async def test_nothing_is_left_of_a_worker_that_was_killed(kind, number):
     worker = _start_worker(kind.name)
     try:
         assert worker.stdout.readline() == b"up\n"
-        pids = list_descendants(worker.pid)
+        pids = list_box_processes(kind.name, worker.pid)
         assert len(pids) >= 9
 
         worker.send_signal(number)
@@ -278,7 +279,7 @@ async def test_nothing_is_left_of_a_worker_that_was_killed(kind, number):
 
         await until(lambda: not any(map(is_alive, pids)), seconds=60)
         await until(lambda: not list_directories(worker.pid) | list_cgroups(worker.pid), seconds=60)
-        assert not set(list_mounts()) - set(before)
+        await until(lambda: not set(list_mounts()) - set(before), seconds=60)
     finally:
         worker.kill()
         worker.wait()

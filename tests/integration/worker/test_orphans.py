@@ -7,7 +7,7 @@ import sys
 import msgspec
 import pytest
 
-from envs.hosts.channel import send_blocking
+from envs.channel import send_blocking
 from envs.hosts.protocol import Begin
 
 BEGIN = Begin(target="os:getcwd", path=[], settings={})

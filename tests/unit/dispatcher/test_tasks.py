@@ -2,10 +2,12 @@
 
 import pytest
 
+from agent_layer.dispatcher.models import required_capabilities
 from agent_layer.dispatcher.tasks import check_task, parse_tasks, read_tasks
 from agent_layer.errors import BadInputError
 from agent_layer.schema.codec import decode, encode
 from agent_layer.schema.ids import content_hash
+from agent_layer.schema.sandbox import Resources, SandboxSpec
 from agent_layer.schema.task import Limits, RewardSpec, Task
 
 
@@ -91,6 +93,16 @@ def test_what_measures_a_run_does_not_delay_it_unless_its_line_says_so():
         ('{"input":1,"seed":99999999999999999999}', "64 bits"),
         ('{"input":99999999999999999999}', "64 bits"),
         ('{"input":0,"id":"first"}', "id 'first' of line 1"),
+        ('{"input":1,"sandbox":{"isolation":"strong"}}', "strong"),
+        ('{"input":1,"sandbox":{"memory_mb":64}}', "memory_mb"),
+        ('{"input":1,"sandbox":{"resources":{"memory_mb":0}}}', "a positive memory_mb"),
+        ('{"input":1,"sandbox":{"workdir":"work"}}', "an absolute path such as /work"),
+        ('{"input":1,"files":{"":"x"}}', "name a file"),
+        ('{"input":1,"artifacts":["../secret"]}', "below the sandbox's work directory"),
+        ('{"input":1,"artifacts":["/work/out"]}', "below the sandbox's work directory"),
+        ('{"input":1,"history":"none"}', "none"),
+        ('{"input":1,"limits":{"context_tokens":0}}', "limits.context_tokens above 0"),
+        ('{"input":1,"limits":{"observation_tokens":-1}}', "limits.observation_tokens above 0"),
     ],
 )
 def test_a_bad_line_is_named_by_its_number(line, finding):
@@ -98,6 +110,20 @@ def test_a_bad_line_is_named_by_its_number(line, finding):
         parse('{"input":1,"id":"first"}', "", line)
 
     assert finding in str(caught.value)
+
+
+def test_a_line_names_its_sandbox_files_artifacts_and_context():
+    (task,) = parse(
+        '{"input":1,"sandbox":{"isolation":"process","resources":{"memory_mb":64}},"files":{"a.py":"x"},'
+        '"artifacts":["out"],"history":"summarise","limits":{"context_tokens":2000,"observation_tokens":100}}'
+    )
+
+    assert task.sandbox == SandboxSpec(isolation="process", resources=Resources(memory_mb=64))
+    assert (task.files, task.artifacts, task.history) == ({"a.py": "x"}, ["out"], "summarise")
+    assert (task.limits.context_tokens, task.limits.observation_tokens) == (2000, 100)
+    assert required_capabilities(task) == ["isolation:process"]
+    (named,) = parse('{"input":1,"needs":["gpu"],"sandbox":{"kind":"docker","image":"python:3"}}')
+    assert required_capabilities(named) == ["gpu", "sandbox:docker"]
 
 
 def test_a_missing_or_empty_file_is_said_to_be_one(tmp_path):

@@ -29,10 +29,18 @@ PUBLIC = {
         *("Rollout", "agent", "current", "enter_rollout", "extract", "flush", "init", "inject", "instrument"),
         *("reward", "rollout", "state", "step", "testing", "tool"),
     ),
-    "envs": ("Environment", "Rollout", "Scorer", "StepResult", "Task", "Trajectory", "resumable"),
+    "envs": (
+        *("EnvContext", "Environment", "Rollout", "Scorer", "ScoringContext", "StepResult", "Task", "ToolCalls"),
+        *("ToolDefinition", "ToolEnvironment", "ToolResult", "Trajectory", "Verdict", "make_context", "resumable"),
+    ),
     "envs.sandbox": (
         *("Entry", "ExecResult", "ExecStatus", "Isolation", "PoolOptions", "PoolStats", "Process", "Resources"),
-        *("Sandbox", "SandboxKind", "SandboxPool", "SandboxSpec", "Snapshot", "Support", "open_pool"),
+        *("Sandbox", "SandboxConnection", "SandboxKind", "SandboxPool", "SandboxSpec", "Snapshot", "Support"),
+        *("connect_sandbox", "open_pool"),
+    ),
+    "envs.tools": (
+        *("FunctionTool", "Tool", "ToolDefinition", "ToolError", "ToolResult", "calculator", "edit_file"),
+        *("list_files", "python", "read_file", "shell", "tool", "write_file"),
     ),
     "trainer_adapter": (*("TrainConfig", "TrainingSample", "group_advantages", "load_config", "samples_of", "train"),),
 }

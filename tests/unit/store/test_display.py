@@ -2,11 +2,14 @@
 
 import json
 
+import msgspec
+
 from agent_layer.cli.ui.trajectory_text import describe_trajectory
 from agent_layer.schema.ids import content_hash
 from agent_layer.schema.record import Logprobs, TokenIds
 from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import Outcome
+from agent_layer.schema.sandbox import SandboxUsage
 from agent_layer.schema.step import Action, Content, Observation, PromptDelta, StepPart, StepState
 from agent_layer.schema.trajectory import assemble_trajectory
 from agent_layer.store.index.rows import TrajectoryRow
@@ -173,6 +176,20 @@ def test_as_text_errors_of_steps_and_of_the_attempt_are_shown():
 
     assert "  error: ValueError('no move')" in text.partition("step 0")[0]
     assert "  error: engine: answered 500" in text.partition("step 0")[2]
+
+
+def test_as_text_what_the_sandboxes_took_is_one_line():
+    row = TrajectoryRow(trajectory_id=TID, run="r", status="completed")
+    usage = SandboxUsage(kind="session", boot_seconds=0.25, exec_seconds=1.5, num_execs=3, output_bytes=1200)
+    scored = msgspec.structs.replace(usage, cpu_seconds=0.5, peak_memory_mb=64, scoring_seconds=2, num_scoring_boxes=1)
+    begin = "session, ready after 0.25 s, 3 commands in 1.5 s,"
+    end = "at most 64 MB, 1,200 bytes of output, scored in 1 fresh box, 2 s"
+    for used, line in [(usage, f"{begin} 1,200 bytes of output"), (scored, f"{begin} 0.5 s of CPU, {end}")]:
+        outcome = Outcome(trajectory_id=TID, run="r", status="completed", ended_at=4.0, sandbox=used)
+
+        text = "\n".join(describe_trajectory(show_trajectory(row, trajectory(outcome))))
+
+        assert f"  sandbox     {line}\n" in text
 
 
 def test_as_text_a_content_of_parts_is_its_texts():

@@ -37,13 +37,14 @@ def version_2(tmp_path):
 
 def test_version_2_is_used_below_the_workers_own_cgroup(version_2, monkeypatch):
     root, place = version_2
-    _let_files_appear(monkeypatch, "memory.max")
+    _let_files_appear(monkeypatch, "memory.max", "cgroup.subtree_control")
 
     tree = make_cgroup_tree(root)
 
     assert isinstance(tree, CgroupTree)
     assert tree.version == 2
     (folder,) = tree.directories
+    assert (folder / "cgroup.subtree_control").read_text() == "+memory +pids +cpu"
     assert folder.parent == place
     assert (place / "cgroup.subtree_control").read_text() == "+pids +cpu"
     cgroup = tree.add_cgroup("box", RESOURCES)
@@ -91,12 +92,13 @@ def test_without_usable_cgroups_the_reason_is_named(tmp_path, own, mounts, words
     assert words in make_cgroup_tree(tmp_path)
 
 
-def _let_files_appear(monkeypatch, name):
-    """Have new folders contain a file, as those of the kernel do."""
+def _let_files_appear(monkeypatch, *names):
+    """Have new folders contain files, as those of the kernel do."""
     make = Path.mkdir
 
     def make_with_file(self, *arguments, **options):
         make(self, *arguments, **options)
-        (self / name).touch()
+        for name in names:
+            (self / name).touch()
 
     monkeypatch.setattr(Path, "mkdir", make_with_file)

@@ -6,7 +6,7 @@ from importlib import resources
 
 import pytest
 
-from envs.sandbox.inside.seccomp import assemble_filter
+from envs.sandbox.inside.filters import assemble_filter
 
 ALLOW, KILL = 0x7FFF0000, 0x80000000
 MACHINES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
@@ -46,7 +46,7 @@ def run_filter(program, call, *arguments, machine):
 def test_what_boxes_load_is_what_the_generator_writes(machine):
     shipped = resources.files("envs.sandbox.inside").joinpath(f"filters/{machine}.bpf").read_bytes()
 
-    assert shipped == assemble_filter(machine), "run: python -m envs.sandbox.inside.seccomp"
+    assert shipped == assemble_filter(machine), "run: python -m envs.sandbox.inside.filters.assembler"
 
 
 @pytest.mark.parametrize("machine", MACHINES)

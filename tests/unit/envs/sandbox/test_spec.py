@@ -3,8 +3,7 @@
 import pytest
 
 from agent_layer.errors import BadInputError
-from envs.sandbox import Resources, SandboxSpec
-from envs.sandbox.spec import box_variables, check_spec
+from envs.sandbox import Resources, SandboxSpec, box_variables, check_spec
 
 
 def test_equal_specs_have_equal_hashes():

@@ -1,4 +1,4 @@
-"""Channel between two processes of one worker: messages over a stream socket, each behind its length."""
+"""Channel between two processes of one machine: messages over a stream socket, each behind its length."""
 
 import asyncio
 import logging
@@ -13,7 +13,7 @@ from agent_layer.errors import AgentLayerError
 T = TypeVar("T")
 
 _LENGTH_BYTES = 4
-_LONGEST = 1 << 28
+LONGEST_MESSAGE = 1 << 28
 """Bytes of one message; a larger announcement is not this protocol, and would fill the receiver's memory."""
 _ENCODER = msgspec.msgpack.Encoder()
 _log = logging.getLogger(__name__)
@@ -27,16 +27,22 @@ class ChannelClosedError(AgentLayerError):
 
 
 class Channel(asyncio.Protocol, Generic[T]):
-    """One end of a connection between two processes of one worker, in an event loop.
+    """One end of a connection between two processes of one machine, in an event loop.
 
     Args:
         decoder: decodes messages of the other end.
         on_message: called with each message.
+        longest: bytes of a message of the other end; a larger one ends the connection.
     """
 
-    def __init__(self, decoder: msgspec.msgpack.Decoder[T], on_message: Callable[[T], None]) -> None:
+    def __init__(
+        self, decoder: msgspec.msgpack.Decoder[T], on_message: Callable[[T], None], longest: int = LONGEST_MESSAGE
+    ) -> None:
         self._decoder = decoder
         self._on_message = on_message
+        self.longest = longest
+        self._has_room = asyncio.Event()
+        self._has_room.set()
         self._received = bytearray()
         self._transport: asyncio.Transport | None = None
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -48,10 +54,27 @@ class Channel(asyncio.Protocol, Generic[T]):
         Raises: OverflowError, TypeError, ValueError: the message cannot be encoded, or is too large.
         """
         body = _ENCODER.encode(message)
-        if len(body) > _LONGEST:
-            raise ValueError(f"a message of {len(body):,} bytes is larger than {_LONGEST:,}")
+        if len(body) > LONGEST_MESSAGE:
+            raise ValueError(f"a message of {len(body):,} bytes is larger than {LONGEST_MESSAGE:,}")
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(len(body).to_bytes(_LENGTH_BYTES, "big") + body)
+
+    async def drain(self) -> None:
+        """Wait until the other end has read most of what was sent, or is gone."""
+        await self._has_room.wait()
+
+    def pause_writing(self) -> None:
+        """See asyncio.Protocol."""
+        self._has_room.clear()
+
+    def resume_writing(self) -> None:
+        """See asyncio.Protocol."""
+        self._has_room.set()
+
+    def abort(self) -> None:
+        """Close the connection at once, and drop what has not been sent."""
+        if self._transport is not None:
+            self._transport.abort()
 
     def close(self) -> None:
         """Close the connection after all messages have been sent."""
@@ -87,13 +110,14 @@ class Channel(asyncio.Protocol, Generic[T]):
         if len(self._received) < begin + _LENGTH_BYTES:
             return None
         length = int.from_bytes(self._received[begin : begin + _LENGTH_BYTES], "big")
-        if length > _LONGEST:
-            raise ValueError(f"an announced message of {length:,} bytes is larger than {_LONGEST:,}")
+        if length > self.longest:
+            raise ValueError(f"an announced message of {length:,} bytes is larger than {self.longest:,}")
         end = begin + _LENGTH_BYTES + length
         return end if end <= len(self._received) else None
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  # for whatever reason
         """See asyncio.Protocol."""
+        self._has_room.set()
         if not self.closed.done():
             self.closed.set_result(None)
 

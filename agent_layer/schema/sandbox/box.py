@@ -1,4 +1,4 @@
-"""Sandboxes: one protocol over every way to run code that is not trusted.
+"""The protocol of sandboxes: one for every way to run code that is not trusted.
 
 A **kind** is one such way (namespaces, containers, …), a **box** is one running sandbox. Contract of every kind:
 
@@ -12,15 +12,17 @@ A **kind** is one such way (namespaces, containers, …), a **box** is one runni
 * When ``close`` returns, no process, mount, cgroup, socket or file of the box is left. Closing twice is fine.
 """
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 import msgspec
 
 from agent_layer.schema import content_hash
-from envs.sandbox.spec import Isolation, SandboxSpec
+from agent_layer.schema.sandbox.spec import SandboxSpec
+
+if TYPE_CHECKING:
+    import asyncio
 
 ExecStatus: TypeAlias = Literal["exited", "signalled", "timeout", "oom", "output_limit", "gone"]
 """How an exec ended.
@@ -82,10 +84,10 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 class Process(Protocol):
     """A long process in the box, with live stdio: a shell, a language server, an MCP server."""
 
-    stdin: asyncio.StreamWriter
-    stdout: asyncio.StreamReader
+    stdin: "asyncio.StreamWriter"
+    stdout: "asyncio.StreamReader"
     """With a terminal, everything that appears on it."""
-    stderr: asyncio.StreamReader
+    stderr: "asyncio.StreamReader"
     """Empty with a terminal."""
 
     async def wait(self) -> ExecResult:
@@ -175,43 +177,4 @@ class Sandbox(Protocol):
 
     async def close(self) -> None:
         """End the box; nothing of it is left when this returns."""
-        ...
-
-
-class Support(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether a kind works on this machine."""
-
-    works: bool
-    reason: str
-    """What it uses here and what it has to do without; or why it does not work, and what to do."""
-
-
-class SandboxKind(Protocol):
-    """One way to make sandboxes. An installed package adds its own under ``agent_layer.sandboxes``.
-
-    A kind is made without arguments, and at most one event loop uses it.
-    """
-
-    name: str
-    isolation: Isolation
-    cost: int
-    """Rank among kinds of equal isolation; the cheapest is chosen."""
-    stops: str
-    """What it stops and what it does not, in plain words."""
-
-    async def probe(self) -> Support:
-        """Try it, within seconds; a second call returns what the first one found."""
-        ...
-
-    async def start(self, spec: SandboxSpec, *, owner: str) -> Sandbox:
-        """Make a box.
-
-        Raises:
-            BadInputError: this kind cannot make a box of this spec.
-            SandboxError: the machine failed to; another try may succeed.
-        """
-        ...
-
-    async def close(self) -> None:
-        """End everything that it holds, open boxes included."""
         ...

@@ -1,6 +1,6 @@
 """Filter of system calls: what code in a box may ask of the kernel, as a program of the classic Berkeley filter.
 
-``python -m envs.sandbox.inside.seccomp`` writes ``filters/MACHINE.bpf``, which boxes load; a test compares them.
+``python -m envs.sandbox.inside.filters.assembler`` writes ``MACHINE.bpf``, which boxes load; a test compares them.
 Refused are calls that reach other processes, mounts, namespaces, kernel modules, tracing and devices, and every call
 that is newer than this list. A refused call reports "not permitted", or "not implemented" where programs then try an
 older way.
@@ -86,6 +86,7 @@ _NOT_IMPLEMENTED: Final = {
     "io_uring_enter": (426, 426),
     "io_uring_register": (427, 427),
     "io_uring_setup": (425, 425),
+    "io_setup": (206, 0),  # the machine has one stock of requests, for all users
     # memory that belongs to no process, so that only a cgroup could count it
     "memfd_create": (319, 279),
     "memfd_secret": (447, 447),
@@ -99,8 +100,8 @@ _MKNOD, _MKNODAT = (133, None), (259, 33)
 _PRLIMIT: Final = (302, 261)
 _NAMESPACES: Final = 0x7E020080
 """Bits of ``clone`` that make namespaces."""
-_TERMINAL_INPUT: Final = (0x5412, 0x541C)
-"""TIOCSTI and TIOCLINUX, which type into a terminal."""
+_TERMINAL_REQUESTS: Final = (0x5412, 0x541C, 0x5423)
+"""TIOCSTI and TIOCLINUX, which type into a terminal; TIOCSETD, which has the kernel load a line discipline."""
 _UNIX, _INET, _INET6 = 1, 2, 10
 _STREAM, _DATAGRAM = 1, 2
 _DEFAULT_PROTOCOL, _TCP, _UDP = 0, 6, 17
@@ -147,8 +148,8 @@ def _rules(column: int) -> Iterator[_Instruction]:
         for call in sorted(numbers[column] or 0 for numbers in names.values() if numbers[column] is not None):
             yield from _when(_JUMP_EQUAL, call, [_refuse(number)])
     yield from _on_call(_CLONE[column], [_argument(0), *_when(_JUMP_ANY_BIT, _NAMESPACES, [_refuse(errno.EPERM)])])
-    typing = [_when(_JUMP_EQUAL, request, [_refuse(errno.EPERM)]) for request in _TERMINAL_INPUT]
-    yield from _on_call(_IOCTL[column], [_argument(1), *(one for part in typing for one in part)])
+    refused = [_when(_JUMP_EQUAL, request, [_refuse(errno.EPERM)]) for request in _TERMINAL_REQUESTS]
+    yield from _on_call(_IOCTL[column], [_argument(1), *(one for part in refused for one in part)])
     # without privileges, the server of the box has the same user as what it runs
     of_others = _unless(_JUMP_EQUAL, 0, [_refuse(errno.EPERM)])
     yield from _on_call(_PRLIMIT[column], [_argument(0), *of_others])
@@ -219,7 +220,7 @@ def _refuse(number: int) -> _Instruction:
 def write_filters() -> None:
     """Write the filter of each machine beside this file."""
     for machine in _MACHINES:
-        (Path(__file__).parent / "filters" / f"{machine}.bpf").write_bytes(assemble_filter(machine))
+        (Path(__file__).parent / f"{machine}.bpf").write_bytes(assemble_filter(machine))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The programs of this folder as one archive, which Python runs from memory.
+"""The programs of folder ``inside`` as one archive, which Python runs from memory.
 
 So a box needs no file of this project, a worker's directory may be private, and what runs beneath boxes can be read by
 any user that they have.
@@ -9,7 +9,7 @@ import zipfile
 from functools import cache
 from pathlib import Path
 
-_FOLDER = Path(__file__).parent
+_FOLDER = Path(__file__).parent / "inside"
 _PACKAGES = ("envs", "envs/sandbox", "envs/sandbox/inside")
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 

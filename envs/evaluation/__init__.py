@@ -1,0 +1,35 @@
+"""Evaluation: rounds of rollouts that measure an agent and a model, and comparisons of rounds."""
+
+from typing import TYPE_CHECKING
+
+from agent_layer.lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from envs.evaluation.evaluator import (
+        EvalRequest as EvalRequest,
+    )
+    from envs.evaluation.evaluator import (
+        RoundResult as RoundResult,
+    )
+    from envs.evaluation.evaluator import (
+        evaluate as evaluate,
+    )
+    from envs.evaluation.evaluator import (
+        list_rounds as list_rounds,
+    )
+    from envs.evaluation.evaluator import (
+        show_round as show_round,
+    )
+else:
+    __getattr__ = lazy_exports(
+        __name__,
+        {
+            "envs.evaluation.evaluator": (
+                "EvalRequest",
+                "RoundResult",
+                "evaluate",
+                "list_rounds",
+                "show_round",
+            ),
+        },
+    )

@@ -1,0 +1,318 @@
+"""One evaluation from what was asked to its figures: tasks, model, round, rollouts, record."""
+
+import os
+import time
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from agent_layer.dispatcher import connect
+from agent_layer.errors import BadInputError
+from agent_layer.infra import make_private
+from agent_layer.infra.processes import try_lock
+from agent_layer.recorder import ensure_shipper
+from agent_layer.schema import JsonObject, Task
+from agent_layer.settings import Settings
+from agent_layer.store import Store, open_store
+from envs.evaluation.driver import Driver, Stopped, start_worker
+from envs.evaluation.figures import Comparison, Figures, TaskResult, Yardstick, compare_results, compute_figures
+from envs.evaluation.identity import describe_command, describe_target
+from envs.evaluation.measure import AttemptReader
+from envs.evaluation.models import ServedModel, serve_model
+from envs.evaluation.prices import Price, Prices
+from envs.evaluation.rounds import (
+    EvaluatedAgent,
+    EvaluatedModel,
+    Round,
+    RoundStore,
+    TaskSource,
+    check_round_name,
+    check_same,
+)
+from envs.evaluation.tasks import LoadedTasks, hash_tasks, load_tasks, prepare_task, reference_task
+from envs.evaluation.view import LiveView
+
+_ROLLOUTS = 8
+
+
+class EvalRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What is asked for. None: as the stored round that is resumed, else the default."""
+
+    tasks: str | None = None
+    """Task set, file or folder."""
+    agent: str | None = None
+    command: list[str] = []
+    model: str | None = None
+    model_name: str | None = None
+    n: int | None = None
+    level: int | None = None
+    split: str | None = None
+    seed: int | None = None
+    limit: int | None = None
+    slots: int = 16
+    sampling: JsonObject | None = None
+    scorer: str | None = None
+    threshold: float | None = None
+    name: str | None = None
+    is_resumed: bool = False
+    max_cost: float | None = None
+    price: Price | None = None
+
+
+class RoundResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What came out."""
+
+    round: Round
+    figures: Figures
+    results: list[TaskResult]
+    stopped: Stopped | None = None
+    """Why it lacks rollouts that were asked for; None: it did not stop early."""
+
+
+def evaluate(settings: Settings, request: EvalRequest) -> RoundResult:
+    """Run a round, or what a stored one lacks, and store it.
+
+    Raises:
+        BadInputError: agent, tasks, model or an option cannot be used; or a resumed round began with others.
+        AgentLayerError: a process ended, or a server does not answer.
+    """
+    store = open_store(settings)
+    rounds = RoundStore(store.objects, settings.namespace)
+    stored = _find_stored(rounds, request)
+    if stored is not None and stored.state == "complete":
+        _check_complete(request, stored)
+        return show_round(settings, stored.name)
+    request = _complete(request, stored)
+    loaded, agent = _load(request, stored)
+    name = stored.name if stored else check_round_name(request.name or _make_name(loaded.source))
+    with _locked(settings, name), LiveView() as view:
+        ensure_shipper(settings)  # for logs of processes that were killed
+        needs_model = any(not task.calls_optional for task in loaded.tasks)
+        serving = serve_model(
+            settings, request.model, request.model_name, needs_model=needs_model, report_phase=view.set_phase
+        )
+        with serving as served:
+            asked = _make_round(name, request, loaded, agent, served.model)
+            if stored is not None:
+                check_same(stored, asked)
+                asked = msgspec.structs.replace(
+                    asked, started_at=stored.started_at, num_passes=stored.num_passes, price=asked.price or stored.price
+                )
+            _check_price(asked, request.max_cost)
+            view.begin(asked)
+            evaluation = _Evaluation(store=store, rounds=rounds, served=served, request=request, view=view)
+            return evaluation.run(asked, loaded.tasks)
+
+
+def show_round(settings: Settings, name: str) -> RoundResult:
+    """Measure a stored round again: later judgements of its trajectories count.
+
+    Where trajectories were deleted since, the stored figures stand.
+
+    Raises: BadInputError: there is no such round.
+    """
+    store = open_store(settings)
+    rounds = RoundStore(store.objects, settings.namespace)
+    one = rounds.get(name)
+    attempts = AttemptReader(store, one.run, Prices(one.price)).read()
+    figures, results = compute_figures(one.tasks, attempts, one.yardstick)
+    if one.figures is not None and len(attempts) < one.figures.num_attempts:
+        return RoundResult(round=one, figures=one.figures, results=one.results)
+    if figures != one.figures and one.ended_at is not None:
+        one = msgspec.structs.replace(one, figures=figures, results=results)
+        rounds.write(one)
+    return RoundResult(round=one, figures=figures, results=results)
+
+
+def list_rounds(settings: Settings) -> list[Round]:
+    """Return all rounds, oldest first."""
+    return RoundStore(open_store(settings).objects, settings.namespace).list()
+
+
+def compare_with(settings: Settings, result: RoundResult, earlier: str) -> Comparison:
+    """Compare a round with an earlier one, task by task.
+
+    Raises: BadInputError: there is no such round, or it shares no task that has rewards in both.
+    """
+    before = show_round(settings, earlier)
+    if comparison := compare_results(result.results, before.results, result.round.yardstick):
+        return comparison
+    raise BadInputError(
+        f"round {earlier!r}: expected tasks with the same inputs as round {result.round.name!r}, with rewards in both,"
+        " found none; compare rounds of the same task set, seed and level"
+    )
+
+
+def _find_stored(rounds: RoundStore, request: EvalRequest) -> Round | None:
+    if request.is_resumed:
+        if request.name is None:
+            raise BadInputError("eval: expected --round NAME beside --resume, found none; 'eval --list' shows rounds")
+        return rounds.get(request.name)
+    if request.name is not None and (known := rounds.find(check_round_name(request.name))):
+        raise BadInputError(
+            f"round {known.name!r}: expected a new name, found a stored round ({known.state}); add --resume to go on"
+            " with it, or choose another name"
+        )
+    return None
+
+
+def _complete(request: EvalRequest, stored: Round | None) -> EvalRequest:
+    """Fill what the caller left out, from the stored round or the defaults."""
+    if stored is None:
+        return request
+    source, yardstick = stored.source, stored.yardstick
+    has_agent = request.agent is not None or request.command
+    known = {
+        "tasks": source.name,
+        "model": stored.asked_model,
+        "model_name": stored.model.name if stored.model.kind == "endpoint" else None,
+        "n": yardstick.n,
+        "level": source.level,
+        "split": source.split,
+        "seed": source.seed,
+        "limit": source.limit,
+        "sampling": stored.sampling,
+        "scorer": stored.scorer,
+        "threshold": yardstick.threshold,
+        "price": stored.price,
+        **({} if has_agent else {"agent": stored.agent.target, "command": stored.agent.command}),
+    }
+    missing = {name: value for name, value in known.items() if getattr(request, name) in (None, [])}
+    return msgspec.structs.replace(request, **missing)
+
+
+def _check_complete(request: EvalRequest, stored: Round) -> None:
+    """Check what the caller named against a round that lacks nothing, without serving its model.
+
+    Raises: BadInputError: it is another.
+    """
+    if request.model not in (None, stored.asked_model):
+        raise BadInputError(
+            f"round {stored.name!r}: expected --model {stored.asked_model}, with which it is complete, found"
+            f" {request.model}; begin another round with --round NAME"
+        )
+    named = _complete(request, stored)
+    if request.tasks is not None:
+        loaded, agent = _load(named, stored)
+        check_same(stored, _make_round(stored.name, named, loaded, agent, stored.model))
+
+
+def _load(request: EvalRequest, stored: Round | None) -> tuple[LoadedTasks, EvaluatedAgent]:
+    """Read the tasks, and find the agent."""
+    if request.tasks is None:
+        raise BadInputError(
+            "eval: expected tasks (a task set, TASKS.jsonl or a folder), found none; see 'agent-layer eval -h'"
+        )
+    source = TaskSource(
+        name=request.tasks,
+        split=request.split or "eval",
+        seed=request.seed or 0,
+        level=request.level or 0,
+        limit=request.limit,
+    )
+    loaded = load_tasks(source, stored.run if stored else "eval")
+    if request.command:
+        return loaded, describe_command(request.command)
+    if target := request.agent or loaded.agent:
+        return loaded, describe_target(target)
+    raise BadInputError(
+        f"eval: expected an agent before {request.tasks!r} or a command behind '--', found neither, and the tasks name"
+        " none; name it as module:attribute"
+    )
+
+
+def _make_round(
+    name: str, request: EvalRequest, loaded: LoadedTasks, agent: EvaluatedAgent, model: EvaluatedModel
+) -> Round:
+    threshold = 1.0 if request.threshold is None else request.threshold
+    return Round(
+        name=name,
+        agent=agent,
+        model=model,
+        asked_model=request.model,
+        source=loaded.source,
+        tasks=[reference_task(task) for task in loaded.tasks],
+        tasks_hash=hash_tasks(loaded.tasks),
+        yardstick=Yardstick(n=request.n or _ROLLOUTS, threshold=threshold, seed=loaded.source.seed),
+        sampling=request.sampling or {},
+        scorer=request.scorer or "agent",
+        price=request.price,
+        started_at=time.time(),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Evaluation:
+    """A round about to run, and what it needs."""
+
+    store: Store
+    rounds: RoundStore
+    served: ServedModel
+    request: EvalRequest
+    view: LiveView
+
+    def run(self, one: Round, tasks: Sequence[Task]) -> RoundResult:
+        """Run what the round lacks. Its record is stored before the first rollout, and again with the figures."""
+        ours = [_submittable(task, one) for task in tasks]
+        reader = AttemptReader(self.store, one.run, Prices(one.price))
+        with connect(self.served.settings) as dispatcher:
+            driver = Driver(one, ours, dispatcher=dispatcher, reader=reader, max_cost=self.request.max_cost)
+            missing, waited = driver.plan()
+            stopped = None
+            if missing or waited:
+                worker = start_worker(self.served.settings, one, ours, self.request.slots)
+                try:
+                    if missing:
+                        one = driver.begin_pass()
+                    self.rounds.write(one)
+                    checks = [self.served.check, worker.check]
+                    stopped = driver.run(missing, waited, checks=checks, show=self.view.show)
+                finally:
+                    worker.stop()
+        figures, results = compute_figures(one.tasks, driver.attempts, one.yardstick)
+        one = msgspec.structs.replace(one, figures=figures, results=results, ended_at=time.time())
+        self.rounds.write(one)
+        return RoundResult(round=one, figures=figures, results=results, stopped=stopped)
+
+
+def _submittable(task: Task, one: Round) -> Task:
+    agent = one.agent.target or "command"
+    prepared = prepare_task(task, group_size=one.yardstick.n, agent=agent, sampling=one.sampling)
+    return msgspec.structs.replace(prepared, run=one.run)
+
+
+def _check_price(one: Round, max_cost: float | None) -> None:
+    """Check that a limit of cost can be kept.
+
+    Raises: BadInputError: an endpoint's price is not known.
+    """
+    if max_cost is None or one.model.kind != "endpoint":
+        return
+    if Prices(one.price).find(one.model.name, is_policy=True) is None:
+        raise BadInputError(
+            f"eval: expected a price of {one.model.name!r} to keep --max-cost, found none in LiteLLM's table; give"
+            " --price-in and --price-out, in US dollars per million tokens"
+        )
+
+
+def _make_name(source: TaskSource) -> str:
+    stem = "".join(letter if letter.isalnum() else "-" for letter in Path(source.name).stem).strip("-") or "tasks"
+    return f"{stem[:48]}-{datetime.now(UTC):%Y%m%d-%H%M%S-%f}"[:-3]
+
+
+@contextmanager
+def _locked(settings: Settings, name: str) -> Generator[None]:
+    """Hold the round, so that no other process on this machine runs it."""
+    path = settings.dir.absolute() / "runs" / f"eval.{name}" / "lock"
+    make_private(path.parent)
+    descriptor = try_lock(path)
+    if descriptor is None:
+        raise BadInputError(f"round {name!r}: another process runs it; wait for its end, or choose another name")
+    try:
+        yield
+    finally:
+        os.close(descriptor)

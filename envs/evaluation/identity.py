@@ -1,0 +1,56 @@
+"""Versions of agents and models: what tells two rounds apart that have the same names."""
+
+from collections.abc import Sequence
+from hashlib import blake2b
+from importlib.metadata import entry_points
+from importlib.util import find_spec
+from pathlib import Path
+
+from agent_layer.schema import content_hash
+from envs.evaluation.rounds import EvaluatedAgent
+
+_SAMPLED_BYTES = 1 << 20
+"""Read at both ends of each file of weights: hashing all of a large model would take minutes."""
+
+
+def describe_target(target: str) -> EvaluatedAgent:
+    """Describe an agent by the file of its module, which is not imported; the worker reports what is wrong with it."""
+    module = _module_of(target)
+    try:
+        spec = find_spec(module) if module else None
+    except (ImportError, ValueError):
+        spec = None
+    file = Path(spec.origin) if spec and spec.origin else None
+    version = content_hash(file.read_bytes()) if file is not None and file.is_file() else None
+    return EvaluatedAgent(target=target, version=version)
+
+
+def describe_command(command: Sequence[str]) -> EvaluatedAgent:
+    """Describe a command by the files that it names."""
+    files = [Path(word) for word in command if "/" in word or "." in word]
+    contents = [file.read_bytes() for file in files if file.is_file()]
+    return EvaluatedAgent(
+        target=None, command=list(command), version=content_hash(b"\0".join(contents)) if contents else None
+    )
+
+
+def fingerprint_weights(directory: Path) -> str:
+    """Hash a model's configuration and weights: name and size of each file, and the bytes at its ends."""
+    digest = blake2b(digest_size=16)
+    for file in sorted(directory.iterdir()):
+        if file.suffix in (".json", ".safetensors", ".bin", ".jinja", ".model") and file.is_file():
+            size = file.stat().st_size
+            digest.update(f"{file.name}\n{size}\n".encode())
+            with file.open("rb") as opened:
+                digest.update(opened.read(_SAMPLED_BYTES))
+                if size > _SAMPLED_BYTES:
+                    opened.seek(max(_SAMPLED_BYTES, size - _SAMPLED_BYTES))
+                    digest.update(opened.read())
+    return digest.hexdigest()
+
+
+def _module_of(target: str) -> str | None:
+    if ":" in target:
+        return target.partition(":")[0]
+    point = next((one for one in entry_points(group="agent_layer.agents") if one.name == target), None)
+    return point.module if point else None

@@ -1,0 +1,110 @@
+"""Attempts of a round as the store has them, each read once."""
+
+from collections.abc import Iterable
+
+from agent_layer.schema import Step, Trajectory, current_rewards
+from agent_layer.store import Store
+from agent_layer.store.index import TrajectoryRow
+from envs.evaluation.figures import MeasuredAttempt
+from envs.evaluation.prices import Prices
+
+
+class AttemptReader:
+    """Measures the attempts of one run. What has ended and counts is read once, the rest again.
+
+    Args:
+        store: has the trajectories.
+        run: of the round.
+        prices: of models.
+    """
+
+    def __init__(self, store: Store, run: str, prices: Prices) -> None:
+        self._store = store
+        self._run = run
+        self._prices = prices
+        self._known: dict[tuple[str, float | None], MeasuredAttempt] = {}
+        """By id and reward, which a later judgement changes."""
+
+    def read(self) -> list[MeasuredAttempt]:
+        """Return all attempts that have ended, oldest first.
+
+        Raises: UnreachableError: Redis or the objects do not answer. CorruptRecordError: stored bytes are damaged.
+        """
+        rows = [row for row in self._store.scan(run=self._run) if row.status is not None]
+        unread = [row for row in rows if (row.trajectory_id, row.reward) not in self._known]
+        measured = dict(self._known)
+        for row, trajectory in self._store.read(unread, contents=False):
+            measured[row.trajectory_id, row.reward] = measure_attempt(row, trajectory, self._prices)
+        self._known = {key: one for key, one in measured.items() if one.is_accepted}
+        return [measured[key] for row in rows if (key := (row.trajectory_id, row.reward)) in measured]
+
+
+def measure_attempt(row: TrajectoryRow, trajectory: Trajectory, prices: Prices) -> MeasuredAttempt:
+    """Measure one attempt.
+
+    Args:
+        row: what the index knows; its reward and acceptance count.
+        trajectory: without contents.
+        prices: of models.
+    """
+    started, outcome = trajectory.started, trajectory.outcome
+    spent = _Spending(prices)
+    for choices in _calls_of(trajectory.steps):
+        spent.add(choices)
+    return MeasuredAttempt(
+        trajectory_id=row.trajectory_id,
+        rollout_id=row.rollout_id or row.trajectory_id,
+        task_id=row.task_id or "",
+        is_accepted=row.accepted,
+        status=row.status or "lost",
+        cause=row.cause,
+        reward=row.reward,
+        error=outcome.error if outcome is not None else None,
+        is_tampered=any(reward.status == "tampering" for reward in current_rewards(trajectory.rewards)),
+        num_calls=spent.num_calls,
+        prompt_tokens=spent.prompt_tokens,
+        response_tokens=spent.response_tokens,
+        num_uncounted=spent.num_uncounted,
+        cost=spent.cost,
+        unpriced=sorted(spent.unpriced),
+        seconds=outcome.ended_at - started.started_at if started is not None and outcome is not None else None,
+    )
+
+
+def _calls_of(steps: Iterable[Step]) -> list[list[Step]]:
+    """Return the choices of each call."""
+    calls: dict[str, list[Step]] = {}
+    for step in steps:
+        calls.setdefault(step.call_id, []).append(step)
+    return list(calls.values())
+
+
+class _Spending:
+    """Tokens and cost of an attempt's calls."""
+
+    def __init__(self, prices: Prices) -> None:
+        self._prices = prices
+        self.num_calls = self.prompt_tokens = self.response_tokens = self.num_uncounted = 0
+        self.cost = 0.0
+        self.unpriced: set[str] = set()
+
+    def add(self, choices: list[Step]) -> None:
+        """Add one call."""
+        step = choices[0]
+        is_policy = step.role == "policy"
+        answered = step.status != "error"
+        self.num_calls += is_policy and answered
+        if not answered:
+            return  # refused: nothing was sampled
+        if step.usage is None or step.usage.prompt_tokens is None or step.usage.response_tokens is None:
+            self.num_uncounted += 1
+            return
+        num_prompt, num_response = step.usage.prompt_tokens, step.usage.response_tokens
+        if is_policy:
+            self.prompt_tokens += num_prompt
+            self.response_tokens += num_response
+        price = self._prices.find(step.model, is_policy=is_policy)
+        if price is not None:
+            self.cost += price.cost(num_prompt, num_response)
+        elif step.model is not None:
+            self.unpriced.add(step.model)

@@ -1,0 +1,197 @@
+"""Rounds: one evaluation of one model on one set of tasks, stored as one small object beside the trajectories."""
+
+import msgspec
+
+from agent_layer.errors import BadInputError, CorruptRecordError, NotFoundError
+from agent_layer.infra.objects import ObjectStore
+from agent_layer.schema import JsonObject, check_name
+from envs.evaluation.figures import Figures, TaskRef, TaskResult, Yardstick
+from envs.evaluation.prices import Price
+
+_RUN_PREFIX = "eval."
+_LONGEST_NAME = 96
+"""Leaves room for the prefix within the name of a run."""
+
+
+class EvaluatedAgent(msgspec.Struct, frozen=True, kw_only=True):
+    """What ran."""
+
+    target: str | None
+    """``module:attribute`` or a registered name; None: a command."""
+    command: list[str] = []
+    version: str | None = None
+    """Hash of its file, or of the files that the command names; None: not known."""
+
+
+class EvaluatedModel(msgspec.Struct, frozen=True, kw_only=True):
+    """What answered."""
+
+    kind: str
+    """``none``: the agent calls no model. ``engine``: with token ids. ``endpoint``: of another party, as text."""
+    name: str | None = None
+    """As its server names it."""
+    location: str | None = None
+    """Directory of its weights, address of an endpoint, or script."""
+    fingerprint: str | None = None
+    """Hash of weights or script; None: they cannot be read from here."""
+    policy_version: int | None = None
+
+
+class TaskSource(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the tasks come from."""
+
+    name: str
+    """Name of a task set, or path of a file or folder."""
+    version: str | None = None
+    """Of a task set."""
+    split: str = "eval"
+    seed: int = 0
+    level: int = 0
+    limit: int | None = None
+
+
+class Round(msgspec.Struct, frozen=True, kw_only=True):
+    """A round as it is stored."""
+
+    name: str
+    agent: EvaluatedAgent
+    model: EvaluatedModel
+    asked_model: str | None = None
+    """As the caller named it; None: what was configured."""
+    source: TaskSource
+    tasks: list[TaskRef]
+    tasks_hash: str
+    """Of ids, inputs and gradings."""
+    yardstick: Yardstick
+    sampling: JsonObject
+    scorer: str
+    """For tasks that name none."""
+    price: Price | None
+    """Of the model, as the caller gave it."""
+    started_at: float
+    """Seconds since the epoch, UTC."""
+    version: int = 1
+    """Of this form."""
+    ended_at: float | None = None
+    num_passes: int = 0
+    """How often rollouts were submitted: each pass asks for what is missing."""
+    figures: Figures | None = None
+    results: list[TaskResult] = []
+    """[num_tasks]; empty before the first figures."""
+
+    @property
+    def run(self) -> str:
+        """Run of its rollouts."""
+        return f"{_RUN_PREFIX}{self.name}"
+
+    @property
+    def state(self) -> str:
+        """``complete``, ``incomplete``, or ``running``, which a killed one remains."""
+        if self.figures is None or self.ended_at is None:
+            return "running"
+        return "complete" if self.figures.is_complete else "incomplete"
+
+
+class RoundStore:
+    """The rounds of one namespace.
+
+    Args:
+        objects: of the store.
+        namespace: of the settings.
+    """
+
+    def __init__(self, objects: ObjectStore, namespace: str) -> None:
+        self._objects = objects
+        self._prefix = f"{namespace}/rounds/"
+
+    def write(self, one: Round) -> None:
+        """Store a round; replaces what is stored of it."""
+        self._objects.put(self._key(one.name), msgspec.json.encode(one))
+
+    def find(self, name: str) -> Round | None:
+        """Return a round; None: there is none of this name.
+
+        Raises: CorruptRecordError: what is stored is no round.
+        """
+        try:
+            stored = self._objects.get(self._key(name))
+        except NotFoundError:
+            return None
+        try:
+            return msgspec.json.decode(stored, type=Round)
+        except msgspec.DecodeError as error:
+            raise CorruptRecordError(
+                f"round {name!r}: expected the record of a round, found {error}; evaluate again under another name"
+            ) from error
+
+    def get(self, name: str) -> Round:
+        """Return a round.
+
+        Raises: BadInputError: there is none of this name.
+        """
+        if found := self.find(name):
+            return found
+        raise BadInputError(f"round {name!r}: expected a stored one, found none; 'agent-layer eval --list' shows them")
+
+    def list(self) -> list[Round]:
+        """Return all rounds, oldest first."""
+        names = [key.removeprefix(self._prefix).removesuffix(".json") for key in self._objects.list(self._prefix)]
+        return sorted((self.get(name) for name in names), key=lambda one: (one.started_at, one.name))
+
+    def _key(self, name: str) -> str:
+        return f"{self._prefix}{name}.json"
+
+
+def check_round_name(name: str) -> str:
+    """Return the name of a round if it can be one.
+
+    Raises: BadInputError: it cannot.
+    """
+    if len(name) > _LONGEST_NAME:
+        raise BadInputError(f"round {name[:20]}…: expected at most {_LONGEST_NAME} characters; choose a shorter name")
+    return check_name(name, "round")
+
+
+def check_same(stored: Round, asked: Round) -> None:
+    """Check that a round can go on as it is asked for now.
+
+    Raises: BadInputError: it is another; the error names the first difference.
+    """
+    for what, before, now in _differences(stored, asked):
+        if before != now:
+            raise BadInputError(
+                f"round {stored.name!r}: expected {what} {_shown(before)}, with which it began, found {_shown(now)};"
+                " repeat that, or begin another round with --round NAME"
+            )
+
+
+def _differences(stored: Round, asked: Round) -> list[tuple[str, object, object]]:
+    before, now = stored.model, asked.model
+    has_both = before.fingerprint is not None and now.fingerprint is not None
+    return [
+        ("the agent", _agent_of(stored), _agent_of(asked)),
+        ("the agent in version", stored.agent.version, asked.agent.version),
+        ("a model of kind", before.kind, now.kind),
+        ("the model", before.name, now.name),
+        *(
+            [("the model with fingerprint", before.fingerprint, now.fingerprint)]
+            if has_both
+            else [("the model at", before.location, now.location)]
+        ),
+        ("policy version", before.policy_version, now.policy_version),
+        ("-n", stored.yardstick.n, asked.yardstick.n),
+        ("--threshold", stored.yardstick.threshold, asked.yardstick.threshold),
+        ("sampling", stored.sampling, asked.sampling),
+        ("--scorer", stored.scorer, asked.scorer),
+        ("the task set in version", stored.source.version, asked.source.version),
+        ("the number of tasks", len(stored.tasks), len(asked.tasks)),
+        ("tasks with hash", stored.tasks_hash, asked.tasks_hash),
+    ]
+
+
+def _agent_of(one: Round) -> str:
+    return one.agent.target or " ".join(one.agent.command)
+
+
+def _shown(value: object) -> str:
+    return "none" if value is None else value if isinstance(value, str) else msgspec.json.encode(value).decode()

@@ -1,0 +1,136 @@
+"""Tasks of a round, from a task set, a file or a folder, with what identifies them."""
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+import msgspec
+
+from agent_layer.dispatcher import check_task, read_tasks
+from agent_layer.errors import BadInputError
+from agent_layer.schema import JsonObject, Task, content_hash, hash_input
+from envs.evaluation.figures import TaskRef
+from envs.evaluation.rounds import TaskSource
+from envs.tasksets import open_taskset
+
+GENERATED_TASKS = 50
+"""Tasks of a task set where the caller names no limit: a generated set has no end."""
+_HARBOR_FILE = "task.toml"
+
+
+class LoadedTasks(msgspec.Struct, frozen=True, kw_only=True):
+    """Tasks, and where they come from."""
+
+    tasks: list[Task]
+    source: TaskSource
+    agent: str | None = None
+    """Agent that plays them where the caller names none."""
+
+
+def load_tasks(source: TaskSource, run: str) -> LoadedTasks:
+    """Read the tasks of a source; all become tasks of split eval in this run.
+
+    Raises: BadInputError: there is no such source, or a task in it cannot be queued.
+    """
+    path = Path(source.name)
+    if path.is_dir():
+        tasks = list(islice(_read_folder(path, run), source.limit))
+        return LoadedTasks(tasks=tasks, source=source, agent=_common_agent(tasks))
+    if path.is_file() or path.suffix == ".jsonl":
+        tasks = read_tasks(path, run=run, split="eval")[: source.limit]
+        return LoadedTasks(tasks=tasks, source=source, agent=_common_agent(tasks))
+    return _read_taskset(source, run)
+
+
+def prepare_task(task: Task, *, group_size: int, agent: str | None, sampling: JsonObject) -> Task:
+    """Return a task as the round submits it.
+
+    Args:
+        task: as its source has it.
+        group_size: rollouts to ask for.
+        agent: the worker's target, which plays it whatever agent the task names; None: the one that it names.
+        sampling: put in place of the task's.
+    """
+    changed = msgspec.structs.replace(
+        task,
+        group_size=group_size,
+        launch=None,
+        partial="deliver",
+        from_policy=None,
+        sampling={**task.sampling, **sampling},
+    )
+    if agent is None:
+        return changed
+    return msgspec.structs.replace(changed, agent=None, env=task.env if task.env == agent else None)
+
+
+def reference_task(task: Task) -> TaskRef:
+    """Return what identifies a task in its round and in others."""
+    return TaskRef(
+        id=task.id,
+        input_hash=hash_input(task),
+        task_type=task.task_type,
+        labels=task.labels,
+        calls_optional=task.calls_optional,
+    )
+
+
+def hash_tasks(tasks: list[Task]) -> str:
+    """Return a hash of ids, inputs, gradings and scorers; the order does not matter."""
+    parts = sorted(
+        msgspec.json.encode([task.id, hash_input(task), task.grading, task.scorer], order="deterministic")
+        for task in tasks
+    )
+    return content_hash(b"\n".join(parts))
+
+
+def _read_taskset(source: TaskSource, run: str) -> LoadedTasks:
+    taskset = open_taskset(source.name)
+    if source.level not in taskset.levels:
+        levels = taskset.levels
+        raise BadInputError(
+            f"task set {source.name!r}: expected a level from {levels[0]} to {levels[-1]}, found {source.level};"
+            " choose one with --level"
+        )
+    limit = GENERATED_TASKS if source.limit is None else source.limit
+    split = "train" if source.split == "train" else "eval"
+    found = islice(taskset.tasks(split=split, seed=source.seed, level=source.level, count=limit), limit)
+    tasks = [check_task(msgspec.structs.replace(task, run=run, split="eval")) for task in found]
+    if not tasks:
+        raise BadInputError(
+            f"task set {source.name!r}: expected tasks of split {split}, found none; try another --split"
+        )
+    named = msgspec.structs.replace(source, version=taskset.version, limit=limit)
+    return LoadedTasks(tasks=tasks, source=named, agent=taskset.agent or None)
+
+
+def _read_folder(folder: Path, run: str) -> Iterator[Task]:
+    """Yield the tasks of all files below a folder, in order of their paths."""
+    files = sorted(folder.rglob("*.jsonl"))
+    if not files:
+        raise BadInputError(_explain_empty(folder))
+    places: dict[str, Path] = {}
+    for file in files:
+        for task in read_tasks(file, run=run, split="eval"):
+            if task.id in places:
+                raise BadInputError(
+                    f"{file}: expected a task that is not in the folder yet, found the id {task.id!r} of"
+                    f" {places[task.id]}; give each task its own id"
+                )
+            places[task.id] = file
+            yield task
+
+
+def _explain_empty(folder: Path) -> str:
+    if next(folder.rglob(_HARBOR_FILE), None) is not None:
+        return (
+            f"folder {folder}: expected files of tasks (*.jsonl), found a Harbor directory ({_HARBOR_FILE}), which"
+            " cannot be evaluated yet; write its tasks as TASKS.jsonl, one JSON object on each line"
+        )
+    return f"folder {folder}: expected files of tasks (*.jsonl), found none; name another folder, a file or a task set"
+
+
+def _common_agent(tasks: list[Task]) -> str | None:
+    """Return the agent or environment that all tasks name; None: they name none, or several."""
+    named = {task.agent or task.env for task in tasks}
+    return next(iter(named)) if len(named) == 1 else None

@@ -1,0 +1,65 @@
+"""What kinds whose boxes have a server inside share: the probe, and the list of open boxes."""
+
+import asyncio
+from abc import ABC, abstractmethod
+
+from agent_layer.errors import SandboxError
+from envs.sandbox import ImageForm, Isolation, Sandbox, SandboxSpec, Support
+from envs.sandbox.served.box import BoxLife, ServedSandbox
+from envs.sandbox.served.connection import BoxConnection
+
+
+class ServedKind(ABC):
+    """Base of kinds. Contract: ``SandboxKind``."""
+
+    name: str
+    isolation: Isolation
+    cost: int
+    images: frozenset[ImageForm]
+    stops: str
+
+    def __init__(self) -> None:
+        self._probing = asyncio.Lock()
+        self._support: Support | None = None
+        self.open_boxes: set[ServedSandbox] = set()
+
+    async def probe(self) -> Support:
+        """Start a box and end it."""
+        async with self._probing:
+            if self._support is None:
+                self._support = await self._try_one()
+        return self._support
+
+    async def _try_one(self) -> Support:
+        try:
+            box = await self.start(self.sample_spec(), owner="probe")
+        except SandboxError as error:
+            return Support(works=False, reason=str(error).removeprefix("sandbox: "))
+        await box.close()
+        return Support(works=True, reason=self.describe())
+
+    def sample_spec(self) -> SandboxSpec:
+        """Return the spec of the box that the probe starts."""
+        return SandboxSpec()
+
+    @abstractmethod
+    async def start(self, spec: SandboxSpec, *, owner: str) -> Sandbox:
+        """Make a box."""
+
+    @abstractmethod
+    def describe(self) -> str:
+        """Return what boxes use on this machine, after one has been made."""
+
+    def add_box(
+        self, box_id: str, spec: SandboxSpec, *, owner: str, connection: BoxConnection, life: BoxLife
+    ) -> ServedSandbox:
+        """Return a box that is up, as one of this kind's."""
+        box = ServedSandbox(box_id, self.name, spec, owner=owner, connection=connection, life=life)
+        box.start_sibling = lambda spec, owner: self.start(spec, owner=owner)
+        box.on_end = lambda: self.open_boxes.discard(box)
+        self.open_boxes.add(box)
+        return box
+
+    async def close(self) -> None:
+        """End all boxes."""
+        await asyncio.gather(*(box.close() for box in list(self.open_boxes)))

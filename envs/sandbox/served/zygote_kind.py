@@ -1,0 +1,127 @@
+"""What kinds share whose boxes a warm zygote forks."""
+
+import asyncio
+import socket
+from abc import abstractmethod
+from contextlib import AsyncExitStack
+from itertools import count
+from typing import ClassVar, Final
+
+from agent_layer.errors import SandboxError
+from agent_layer.schema import new_id
+from agent_layer.schema.sandbox import HOST_IMAGE
+from envs.sandbox import Sandbox, SandboxSpec, check_spec
+from envs.sandbox.served.connection import BoxConnection, check_ready
+from envs.sandbox.served.kind import ServedKind
+from envs.sandbox.served.rules import box_rules
+from envs.sandbox.served.zygote import (
+    NUM_USERS,
+    START_SECONDS,
+    ForkedLife,
+    Zygote,
+    ZygoteLostError,
+    advise,
+    start_zygote,
+)
+
+_MOST_SLOTS: Final = NUM_USERS // 2 - 1
+_MOST_ZYGOTES: Final = 4
+"""That stay without a box, one for each image."""
+
+
+class ZygoteKind(ServedKind):
+    """Base of kinds that have a zygote for each image. Contract: ``SandboxKind``."""
+
+    first_user: ClassVar[int]
+    """First of the users that its boxes have when the worker is root."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lock = asyncio.Lock()
+        self._zygotes: dict[str, Zygote] = {}
+        """By image, used longest ago first."""
+        self._slots = count(1)
+
+    def describe(self) -> str:
+        """Return what boxes use on this machine."""
+        return next(iter(self._zygotes.values())).describe() if self._zygotes else ""
+
+    @abstractmethod
+    def check(self, spec: SandboxSpec) -> None:
+        """Raise an error when this kind cannot make a box of this spec."""
+
+    @abstractmethod
+    def complete_config(self, config: dict[str, object]) -> None:
+        """Add to what the zygote gets to know of a box; ``users`` at least."""
+
+    def next_slot(self) -> int:
+        """Return a number that no other open box has."""
+        return 1 + next(self._slots) % _MOST_SLOTS
+
+    async def start(self, spec: SandboxSpec, *, owner: str) -> Sandbox:
+        """Make a box."""
+        check_spec(spec)
+        self.check(spec)
+        try:
+            return await self._start(await self._running_zygote(spec.image), spec, owner)
+        except ZygoteLostError:  # for example killed since its last box
+            return await self._start(await self._running_zygote(spec.image), spec, owner)
+
+    async def _start(self, zygote: Zygote, spec: SandboxSpec, owner: str) -> Sandbox:
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                return await self._make_box(zygote, spec, owner)
+        except OSError as error:  # a time-out too
+            raise SandboxError(f"sandbox: no box could be made, {error or 'it takes too long'}; try again") from error
+
+    async def _make_box(self, zygote: Zygote, spec: SandboxSpec, owner: str) -> Sandbox:
+        box_id = new_id()
+        async with AsyncExitStack() as undo:
+            cgroup = zygote.add_cgroup(box_id, spec)
+            if cgroup is not None:
+                undo.callback(cgroup.remove)
+            ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
+            undo.callback(ours.close)
+            with theirs:
+                config = {
+                    **box_rules(spec, has_cgroup=cgroup is not None),
+                    "disk_mb": spec.resources.disk_mb,
+                    "files": spec.resources.files,
+                }
+                self.complete_config(config)
+                pid, pidfd = await zygote.spawn(config, theirs)
+            life = ForkedLife(pidfd, cgroup)
+            undo.push_async_callback(life.end)
+            if cgroup is not None:
+                cgroup.add_process(pid)
+            connection = BoxConnection(ours)
+            undo.callback(connection.close)
+            zygote.missing = check_ready(await connection.ask("ready", {"go": True}), advise=advise)
+            undo.pop_all()
+        return self.add_box(box_id, spec, owner=owner, connection=connection, life=life)
+
+    async def close(self) -> None:
+        """End all boxes and zygotes."""
+        await super().close()
+        while self._zygotes:
+            await self._zygotes.popitem()[1].stop()
+
+    async def _running_zygote(self, image: str) -> Zygote:
+        async with self._lock:
+            zygote = self._zygotes.pop(image, None)
+            if zygote is not None and not zygote.is_running:
+                await zygote.stop()
+                zygote = None
+            if zygote is None:
+                await self._stop_idle_zygotes()
+                zygote = await start_zygote(self.first_user, None if image == HOST_IMAGE else image)
+            self._zygotes[image] = zygote
+            return zygote
+
+    async def _stop_idle_zygotes(self) -> None:
+        """Make room for another one: stop those without a box, used longest ago first."""
+        used = {box.spec.image for box in self.open_boxes}
+        for image in [one for one in self._zygotes if one not in used]:
+            if len(self._zygotes) < _MOST_ZYGOTES:
+                return
+            await self._zygotes.pop(image).stop()

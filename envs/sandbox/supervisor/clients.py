@@ -1,0 +1,258 @@
+"""One connected client of the supervisor: agents, scorers and commands, each with a capability."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import assert_never
+
+import msgspec
+
+from agent_layer.errors import AgentLayerError, BadInputError, SandboxError
+from agent_layer.schema.sandbox import ExecResult, Sandbox, SandboxSpec, Snapshot
+from envs.channel import LONGEST_MESSAGE, Channel
+from envs.sandbox.supervisor.live import LiveStdio
+from envs.sandbox.supervisor.messages import (
+    LONGEST_HELLO,
+    Answer,
+    BoxCall,
+    Call,
+    Cancel,
+    CloseBox,
+    Exec,
+    Feed,
+    Fork,
+    Hello,
+    Kill,
+    ListFolder,
+    Open,
+    Pack,
+    Ping,
+    Read,
+    TakeFresh,
+    ToSupervisor,
+    Unpack,
+    Valve,
+    Welcome,
+    Write,
+    make_failure,
+)
+from envs.sandbox.supervisor.owners import Grant, describe_box
+
+_HELLO_SECONDS = 10.0
+"""For a client to present its capability."""
+_MOST_CALLS = 256
+"""Calls of one client at the same time; one more ends the connection."""
+_FROM_CLIENT: msgspec.msgpack.Decoder[ToSupervisor] = msgspec.msgpack.Decoder(ToSupervisor)
+_NOTHING = msgspec.Raw(msgspec.msgpack.encode(None))
+_log = logging.getLogger(__name__)
+
+
+class Client:
+    """A connection, from its capability to its end.
+
+    Args:
+        find_grant: returns what a capability opens.
+        take: makes a fresh box: spec, owner, seconds.
+    """
+
+    def __init__(
+        self,
+        find_grant: Callable[[str], Grant | None],
+        take: Callable[[SandboxSpec, str, float], Coroutine[object, object, Sandbox]],
+    ) -> None:
+        self._find_grant = find_grant
+        self._take = take
+        self.channel: Channel[ToSupervisor] = Channel(_FROM_CLIENT, self._on_message, LONGEST_HELLO)
+        self._grant: Grant | None = None
+        self._calls: dict[int, asyncio.Task[None]] = {}
+        self._live: dict[int, LiveStdio] = {}
+        self._fresh: set[str] = set()
+        """Boxes that end with this connection."""
+        self.channel.closed.add_done_callback(lambda _: self._on_closed())
+        self._deadline = asyncio.get_running_loop().call_later(_HELLO_SECONDS, self.channel.abort)
+
+    def _on_message(self, message: ToSupervisor) -> None:
+        if isinstance(message, Hello):
+            self._open(message.capability)
+        elif self._grant is None or self._grant.is_revoked:
+            self.channel.abort()
+        else:
+            self._on_request(message, self._grant)
+
+    def _on_request(self, message: Call | Cancel | Kill | Feed | Valve, grant: Grant) -> None:
+        match message:
+            case Call(number=number):
+                if len(self._calls) >= _MOST_CALLS or number in self._calls:
+                    raise ValueError("too many calls at the same time")
+                task = self._calls[number] = grant.run(self._answer(message, grant))
+                task.add_done_callback(lambda _: self._calls.pop(number, None))
+            case Cancel(number=number):
+                if (task := self._calls.get(number)) is not None:
+                    task.cancel()
+            case Kill() | Feed() | Valve():
+                if (live := self._live.get(message.number)) is not None:
+                    _on_live_message(live, message, grant)
+            case _:
+                assert_never(message)
+
+    def _open(self, capability: str) -> None:
+        """Find out what the client may reach; a wrong capability ends the connection."""
+        self._deadline.cancel()
+        grant = self._find_grant(capability)
+        if grant is None or self._grant is not None:
+            self.channel.abort()
+            return
+        self._grant = grant
+        grant.watch(self.channel.close)
+        self.channel.longest = LONGEST_MESSAGE
+        box = grant.owner.box if grant.role == "agent" else None
+        self.channel.send(Welcome(box=None if box is None else describe_box(box)))
+
+    def _on_closed(self) -> None:
+        self._deadline.cancel()
+        for task in list(self._calls.values()):
+            task.cancel()
+        if self._grant is not None:
+            self._grant.unwatch(self.channel.close)
+            for box_id in self._fresh & set(self._grant.boxes):
+                self._grant.run(self._grant.remove_box(box_id))
+
+    async def _answer(self, call: Call, grant: Grant) -> None:
+        """Carry out a call, and send what it returned or raised."""
+        try:
+            request = call.request
+            if isinstance(request, Open):
+                await self._run_live(call.number, request, grant)
+                return
+            value = await self._carry_out(request, grant)
+            raw = _NOTHING if value is None else msgspec.Raw(msgspec.msgpack.encode(value))
+            self.channel.send(Answer(number=call.number, value=raw))
+            await self.channel.drain()
+        except (AgentLayerError, OSError, ValueError) as error:
+            await self._fail(call, error)
+        except Exception as error:  # noqa: BLE001  # the client waits for an answer
+            _log.exception("a call of a sandbox failed")
+            await self._fail(call, error)
+
+    async def _fail(self, call: Call, error: Exception) -> None:
+        self.channel.send(make_failure(call.number, error))
+        await self.channel.drain()  # a client that does not read runs out of calls
+
+    async def _carry_out(self, request: BoxCall | TakeFresh, grant: Grant) -> object:
+        if isinstance(request, TakeFresh):
+            return describe_box(await self._take_fresh(request, grant))
+        box = grant.boxes.get(request.box)
+        if box is None:
+            raise BadInputError("sandbox: this capability does not reach that box, or it was closed; take another")
+        try:
+            return await self._use(box, request, grant)
+        except SandboxError as error:
+            if box.id in grant.boxes and not await box.is_alive():
+                grant.owner.lose(str(error))
+            raise
+
+    async def _use(self, box: Sandbox, request: BoxCall, grant: Grant) -> object:
+        match request:
+            case Exec():
+                return self._note_result(box, grant, await _execute(box, request))
+            case Fork():
+                return describe_box(await self._add_box(grant, box.fork()))
+            case Ping():
+                return await box.is_alive()
+            case CloseBox():
+                return await self._close_box(box, grant)
+            case _:
+                return await _use_files(box, request)
+
+    async def _close_box(self, box: Sandbox, grant: Grant) -> None:
+        if box is not grant.owner.box:  # that one ends with the attempt, which takes its artifacts first
+            self._fresh.discard(box.id)
+            await grant.remove_box(box.id)
+
+    async def _take_fresh(self, request: TakeFresh, grant: Grant) -> Sandbox:
+        if grant.role != "scorer":
+            raise BadInputError("sandbox: an agent has its own box only; fork it, or have the task ask for another")
+        spec = request.spec or grant.spec
+        if spec is None:
+            raise BadInputError("sandbox: the attempt had no box, so there is no spec to repeat; name one")
+        return await self._add_box(grant, self._take(spec, grant.owner.token, request.seconds))
+
+    async def _add_box(self, grant: Grant, make: Coroutine[object, object, Sandbox]) -> Sandbox:
+        box = await grant.add_box(make)
+        if grant.role == "scorer":
+            grant.owner.count_scoring_box()
+            self._fresh.add(box.id)
+            if self.channel.closed.done():
+                await grant.remove_box(box.id)
+        return box
+
+    def _note_result(self, box: Sandbox, grant: Grant, result: ExecResult) -> ExecResult:
+        grant.owner.count_exec(grant.role, result)
+        if result.status == "gone" and box.id in grant.boxes:
+            grant.owner.lose(f"sandbox {box.id}: the box was lost while a command ran")
+        return result
+
+    async def _run_live(self, number: int, request: Open, grant: Grant) -> None:
+        """Run a live process; its result goes out when it has ended, the rest of its output after that."""
+        box = grant.boxes.get(request.box)
+        if box is None:
+            raise BadInputError("sandbox: this capability does not reach that box, or it was closed; take another")
+        async with box.open(request.argv, cwd=request.cwd, env=request.env, pty=request.pty) as process:
+            live = self._live[number] = LiveStdio(process, number, self.channel)
+            live.start()
+            try:
+                result = self._note_result(box, grant, await live.wait())
+                self.channel.send(Answer(number=number, value=msgspec.Raw(msgspec.msgpack.encode(result))))
+                await live.wait_for_output()
+            finally:
+                del self._live[number]
+                await live.stop()
+
+
+def _on_live_message(live: LiveStdio, message: Kill | Feed | Valve, grant: Grant) -> None:
+    match message:
+        case Kill():
+            grant.run(live.kill())
+        case Feed():
+            live.on_feed(message)
+        case Valve():
+            live.on_valve(message)
+        case _:
+            assert_never(message)
+
+
+async def _use_files(box: Sandbox, request: Read | Write | ListFolder | Pack | Unpack) -> object:
+    match request:
+        case Read():
+            return await box.read(request.path, max_bytes=min(request.max_bytes, LONGEST_MESSAGE >> 1))
+        case Write():
+            return await box.write(request.path, request.content, mode=request.mode)
+        case ListFolder():
+            return await box.list(request.path)
+        case Pack():
+            return await _pack(box, request.paths)
+        case Unpack():
+            return await box.restore(Snapshot(archive=request.archive))
+        case _:
+            assert_never(request)
+
+
+async def _execute(box: Sandbox, request: Exec) -> ExecResult:
+    return await box.exec(
+        request.argv,
+        stdin=request.stdin,
+        cwd=request.cwd,
+        env=request.env,
+        seconds=request.seconds,
+        max_output=min(request.max_output, LONGEST_MESSAGE >> 1),
+    )
+
+
+async def _pack(box: Sandbox, paths: list[str]) -> bytes:
+    archive = (await box.snapshot(paths)).archive
+    if len(archive) > LONGEST_MESSAGE >> 1:
+        raise BadInputError(
+            f"sandbox {box.id}: a snapshot of {len(archive) >> 20} MB is larger than {LONGEST_MESSAGE >> 21} MB;"
+            " name fewer paths"
+        )
+    return archive

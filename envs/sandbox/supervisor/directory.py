@@ -1,0 +1,66 @@
+"""The directory of a supervisor: its socket, a lock that shows whether it is in use, and a list for people."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from agent_layer.infra.processes import is_locked, share_lock
+from envs.sandbox.supervisor.messages import TakenRow
+
+_PREFIX: Final = "agent-layer-supervisor-"
+_LOCK: Final = "lock"
+_LIST: Final = "boxes"
+_LONGEST_PLACE: Final = 60
+"""Letters; the whole path of a socket may have 107."""
+_SHORT_PLACE: Final = "/tmp"  # directories in it are private
+
+
+def make_directory() -> Path:
+    """Make a directory that only this user can enter, whose path leaves room for the name of a socket."""
+    place = tempfile.gettempdir() if len(tempfile.gettempdir()) <= _LONGEST_PLACE else _SHORT_PLACE
+    return Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=place))
+
+
+def hold_directory(directory: Path) -> int:
+    """Show that a directory is in use, for as long as any process has the descriptor that this returns."""
+    return share_lock(directory / _LOCK)
+
+
+def remove_stale_directories() -> None:
+    """Remove what workers have left that were killed together with their supervisors."""
+    for directory in _find_directories():
+        pid = directory.name.removeprefix(_PREFIX).partition("-")[0]
+        if not Path(f"/proc/{pid}").exists() and not is_locked(directory / _LOCK):
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def write_list(directory: Path, rows: list[TakenRow]) -> None:
+    """Replace the list of taken boxes."""
+    fresh = directory / f"{_LIST}.new"
+    with suppress(OSError):  # a full disk, or the supervisor ends
+        fresh.write_bytes(msgspec.json.encode(rows))
+        fresh.replace(directory / _LIST)
+
+
+def read_lists() -> list[TakenRow]:
+    """Return the boxes that all workers of this user have taken on this machine, oldest first."""
+    rows: list[TakenRow] = []
+    for directory in _find_directories():
+        with suppress(OSError, msgspec.DecodeError):
+            if is_locked(directory / _LOCK):
+                rows += msgspec.json.decode((directory / _LIST).read_bytes(), type=list[TakenRow])
+    return sorted(rows, key=lambda row: row.taken_at)
+
+
+def _find_directories() -> Iterator[Path]:
+    for place in {tempfile.gettempdir(), _SHORT_PLACE}:
+        for directory in Path(place).glob(f"{_PREFIX}*"):
+            with suppress(OSError):  # it ends
+                if directory.stat().st_uid == os.getuid():
+                    yield directory

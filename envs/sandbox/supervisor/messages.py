@@ -1,0 +1,364 @@
+"""Messages between a supervisor of sandboxes and who uses them.
+
+A connection carries calls by number; answers come in any order. The worker has a connection of its own. Every other
+client first presents a capability, which decides what it can reach.
+"""
+
+from typing import Literal, NoReturn, TypeAlias
+
+import msgspec
+
+from agent_layer.errors import BadInputError, SandboxError, UnsupportedSandboxError
+from agent_layer.schema.sandbox import EXEC_SECONDS, MAX_FILE, MAX_OUTPUT, SandboxSpec, SandboxUsage
+from envs.sandbox import PoolOptions
+
+LONGEST_HELLO = 1 << 10
+"""Bytes of a client's first message."""
+STDIN_WINDOW = 1 << 18
+"""Bytes of standard input that a client may send to a live process before the process has taken them."""
+
+
+class _Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
+    """Parent of all messages; the class name is sent with each."""
+
+
+class BoxFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What a client knows of a box without asking it."""
+
+    id: str
+    kind: str
+    spec: SandboxSpec
+    owner: str
+
+
+class TakenBox(msgspec.Struct, frozen=True, kw_only=True):
+    """The box of an attempt, with what reaches it."""
+
+    facts: BoxFacts
+    address: str = ""
+    """Socket and capability of the attempt's client; the capability reaches this box and its forks."""
+    boot_seconds: float
+
+
+class Exec(_Message, frozen=True, kw_only=True):
+    """Run a command to its end."""
+
+    box: str
+    argv: list[str]
+    stdin: bytes = b""
+    cwd: str | None = None
+    env: dict[str, str] | None = None
+    seconds: float = EXEC_SECONDS
+    max_output: int = MAX_OUTPUT
+
+
+class Open(_Message, frozen=True, kw_only=True):
+    """Start a command with live stdio; the answer comes when it has ended."""
+
+    box: str
+    argv: list[str]
+    cwd: str | None = None
+    env: dict[str, str] | None = None
+    pty: bool = False
+
+
+class Read(_Message, frozen=True, kw_only=True):
+    """Return a file."""
+
+    box: str
+    path: str
+    max_bytes: int = MAX_FILE
+
+
+class Write(_Message, frozen=True, kw_only=True):
+    """Create or replace a file."""
+
+    box: str
+    path: str
+    content: bytes
+    mode: int = 0o644
+
+
+class ListFolder(_Message, frozen=True, kw_only=True):
+    """Return what a folder contains."""
+
+    box: str
+    path: str
+
+
+class Pack(_Message, frozen=True, kw_only=True):
+    """Return an archive of files."""
+
+    box: str
+    paths: list[str]
+
+
+class Unpack(_Message, frozen=True, kw_only=True):
+    """Add the files of an archive."""
+
+    box: str
+    archive: bytes
+
+
+class Fork(_Message, frozen=True, kw_only=True):
+    """Return another box with the same work directory."""
+
+    box: str
+
+
+class Ping(_Message, frozen=True, kw_only=True):
+    """Return whether the box still answers."""
+
+    box: str
+
+
+class CloseBox(_Message, frozen=True, kw_only=True):
+    """End a box; that of the attempt itself ends with the attempt."""
+
+    box: str
+
+
+class TakeFresh(_Message, frozen=True, kw_only=True):
+    """Return a box that nothing has run in; for scorers."""
+
+    spec: SandboxSpec | None = None
+    """None: that of the attempt's own box."""
+    seconds: float
+
+
+BoxCall: TypeAlias = Exec | Read | Write | ListFolder | Pack | Unpack | Fork | Ping | CloseBox
+ClientRequest: TypeAlias = BoxCall | Open | TakeFresh
+
+
+class TakeBox(_Message, frozen=True, kw_only=True):
+    """Make the box of an attempt, with its files."""
+
+    owner: str
+    """Lease token of the attempt."""
+    task: str
+    """Id of its task, for people."""
+    spec: SandboxSpec
+    files: dict[str, str] = {}
+    """Texts of the files that it begins with, by path."""
+    seconds: float
+    """Longest wait for it."""
+    lifetime_seconds: float | None = None
+    """After which the box is lost; None: it ends with the attempt."""
+
+
+class Collect(_Message, frozen=True, kw_only=True):
+    """Freeze the box of an attempt, take files out of it, and end it."""
+
+    owner: str
+    paths: list[str] = []
+    max_bytes: int
+
+
+class AllowScoring(_Message, frozen=True, kw_only=True):
+    """Return the address at which a scorer of this attempt gets fresh boxes."""
+
+    owner: str
+    task: str
+    spec: SandboxSpec | None = None
+    """For boxes without a spec."""
+    most_boxes: int
+
+
+class EndScoring(_Message, frozen=True, kw_only=True):
+    """End the boxes of an attempt's scorers, and what reaches them."""
+
+    owner: str
+
+
+class EndOwner(_Message, frozen=True, kw_only=True):
+    """End everything that an attempt has."""
+
+    owner: str
+
+
+class GetUsage(_Message, frozen=True, kw_only=True):
+    """Return what an attempt has used."""
+
+    owner: str
+
+
+class Expect(_Message, frozen=True, kw_only=True):
+    """Keep boxes of these specs ready."""
+
+    wanted: list[tuple[SandboxSpec, int]]
+
+
+class GetStats(_Message, frozen=True, kw_only=True):
+    """Return the counts of the pool."""
+
+
+class ListBoxes(_Message, frozen=True, kw_only=True):
+    """Return the boxes that are taken."""
+
+
+class ListOffers(_Message, frozen=True, kw_only=True):
+    """Return the needs of tasks that this machine's kinds meet."""
+
+
+OwnerRequest: TypeAlias = (
+    TakeBox | Collect | AllowScoring | EndScoring | EndOwner | GetUsage | Expect | GetStats | ListBoxes | ListOffers
+)
+
+
+class Begin(_Message, frozen=True, kw_only=True):
+    """First message of the worker."""
+
+    options: PoolOptions
+
+
+class Hello(_Message, frozen=True, kw_only=True):
+    """First message of a client."""
+
+    capability: str
+
+
+class Welcome(_Message, frozen=True, kw_only=True):
+    """Answer to ``Hello`` and ``Begin``."""
+
+    box: BoxFacts | None = None
+    """The attempt's box; None: the capability takes fresh ones."""
+
+
+class Call(_Message, frozen=True, kw_only=True):
+    """A client's call."""
+
+    number: int
+    request: ClientRequest
+
+
+class OwnerCall(_Message, frozen=True, kw_only=True):
+    """A call of the worker."""
+
+    number: int
+    request: OwnerRequest
+
+
+class Cancel(_Message, frozen=True, kw_only=True):
+    """The caller no longer waits; a command of that call is killed."""
+
+    number: int
+
+
+class Kill(_Message, frozen=True, kw_only=True):
+    """Kill a live process; its call is answered when it has ended."""
+
+    number: int
+
+
+class Feed(_Message, frozen=True, kw_only=True):
+    """Standard input of a live process; empty: its end."""
+
+    number: int
+    chunk: bytes = b""
+
+
+class Fed(_Message, frozen=True, kw_only=True):
+    """The process has taken this much of its standard input; 0: it has started."""
+
+    number: int
+    num_bytes: int = 0
+
+
+class Valve(_Message, frozen=True, kw_only=True):
+    """Stop sending a live process's output, or go on."""
+
+    number: int
+    stream: Literal["stdout", "stderr"]
+    is_open: bool
+
+
+class Output(_Message, frozen=True, kw_only=True):
+    """Output of a live process; empty: its end."""
+
+    number: int
+    stream: Literal["stdout", "stderr"]
+    chunk: bytes = b""
+
+
+class Answer(_Message, frozen=True, kw_only=True):
+    """What a call returned."""
+
+    number: int
+    value: msgspec.Raw
+
+
+class Failure(_Message, frozen=True, kw_only=True):
+    """What a call raised."""
+
+    number: int
+    kind: Literal["bad_input", "unsupported", "sandbox", "os", "value"]
+    message: str
+    errno: int | None = None
+    path: str | None = None
+
+
+class BoxLost(_Message, frozen=True, kw_only=True):
+    """The box of an attempt was lost before the attempt ended."""
+
+    owner: str
+    error: str
+
+
+ToSupervisor: TypeAlias = Hello | Call | Cancel | Kill | Feed | Valve
+FromSupervisor: TypeAlias = Welcome | Answer | Failure | Output | Fed
+OwnerToSupervisor: TypeAlias = Begin | OwnerCall | Cancel
+SupervisorToOwner: TypeAlias = Welcome | Answer | Failure | BoxLost
+
+
+class CollectedFiles(msgspec.Struct, frozen=True, kw_only=True):
+    """What was taken out of a frozen box."""
+
+    archive: bytes | None = None
+    """None: nothing was asked for."""
+    missing: list[str] = []
+    """Paths that the agent did not leave."""
+    too_large: bool = False
+    """They were larger than allowed, so that there is no archive."""
+    usage: SandboxUsage
+
+
+class TakenRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One taken box, for people."""
+
+    box: str
+    kind: str
+    owner: str
+    task: str
+    role: Literal["agent", "scorer"]
+    taken_at: float
+    """When the attempt got its first box; seconds since the epoch."""
+
+
+_ERRORS = {"bad_input": BadInputError, "unsupported": UnsupportedSandboxError, "sandbox": SandboxError}
+
+
+def make_failure(number: int, error: Exception) -> Failure:
+    """Return an error as a message."""
+    match error:
+        case UnsupportedSandboxError():
+            return Failure(number=number, kind="unsupported", message=str(error))
+        case BadInputError():
+            return Failure(number=number, kind="bad_input", message=str(error))
+        case OSError():
+            path = error.filename if isinstance(error.filename, str) else None
+            return Failure(number=number, kind="os", message=error.strerror or "", errno=error.errno, path=path)
+        case ValueError():
+            return Failure(number=number, kind="value", message=str(error))
+        case _:
+            return Failure(number=number, kind="sandbox", message=str(error) or type(error).__name__)
+
+
+def raise_failure(failure: Failure) -> NoReturn:
+    """Raise the error that a message describes."""
+    match failure.kind:
+        case "os":
+            raise OSError(failure.errno, failure.message, failure.path)
+        case "value":
+            raise ValueError(failure.message)
+        case kind:
+            raise _ERRORS[kind](failure.message)

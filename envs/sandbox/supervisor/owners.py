@@ -1,0 +1,308 @@
+"""Owners of boxes: what the supervisor holds for one attempt, and what a capability of it reaches."""
+
+import asyncio
+import errno
+import hashlib
+import hmac
+import secrets
+import tarfile
+import time
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from contextlib import suppress
+from pathlib import PurePosixPath
+from typing import Literal, TypeAlias, TypeVar
+
+from agent_layer.errors import BadInputError, SandboxError
+from agent_layer.schema.sandbox import ExecResult, Sandbox, SandboxSpec, SandboxUsage
+from envs.sandbox.supervisor.messages import BoxFacts, CollectedFiles
+
+T = TypeVar("T")
+Role: TypeAlias = Literal["agent", "scorer"]
+
+_CAPABILITY_BYTES = 16
+_MOST_FORKS = 8
+"""Boxes that an agent may have beside its own."""
+_EMPTY_ARCHIVE = bytes(tarfile.RECORDSIZE)
+_ALIVE_TRIES = 5
+"""A box that is starved of CPU may miss the second that ``is_alive`` waits."""
+
+
+class Grant:
+    """What one capability reaches.
+
+    Args:
+        owner: the attempt that it belongs to.
+        role: an agent reaches its own box and the forks of it, a scorer takes fresh ones.
+        spec: of a scorer's boxes that name none.
+        most_boxes: boxes that it may have at the same time.
+    """
+
+    def __init__(self, owner: "Owner", role: Role, spec: SandboxSpec | None, most_boxes: int) -> None:
+        self.owner = owner
+        self.role: Role = role
+        self.spec = spec
+        self.boxes: dict[str, Sandbox] = {}
+        self.num_starting = 0
+        self.most_boxes = most_boxes
+        self.is_revoked = False
+        self._calls: set[asyncio.Task[None]] = set()
+        self._on_revoked: set[Callable[[], None]] = set()
+
+    def run(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
+        """Run a call, which ends with the grant."""
+        task = asyncio.create_task(work)
+        self._calls.add(task)
+        task.add_done_callback(self._calls.discard)
+        return task
+
+    def watch(self, on_revoked: Callable[[], None]) -> None:
+        """Call this when the grant is revoked."""
+        self._on_revoked.add(on_revoked)
+
+    def unwatch(self, on_revoked: Callable[[], None]) -> None:
+        """End a ``watch``."""
+        self._on_revoked.discard(on_revoked)
+
+    async def add_box(self, make: Coroutine[object, object, Sandbox]) -> Sandbox:
+        """Make a box that the capability reaches from now on.
+
+        Raises: BadInputError: there are as many as it may have. SandboxError: the grant was revoked meanwhile.
+        """
+        if len(self.boxes) + self.num_starting >= self.most_boxes:
+            make.close()
+            raise BadInputError(f"sandbox: at most {self.most_boxes} boxes at the same time; close one before")
+        self.num_starting += 1
+        try:
+            box = await make
+        finally:
+            self.num_starting -= 1
+        if self.is_revoked:
+            await box.close()
+            raise SandboxError("sandbox: its attempt has ended")
+        self.boxes[box.id] = box
+        return box
+
+    async def remove_box(self, box_id: str) -> None:
+        """End a box."""
+        if (box := self.boxes.pop(box_id, None)) is not None:
+            await box.close()
+
+    async def revoke(self) -> None:
+        """Accept no further call, and end those that run; commands are killed."""
+        self.is_revoked = True
+        for task in list(self._calls):
+            task.cancel()
+        if self._calls:
+            await asyncio.wait(self._calls)
+        for on_revoked in list(self._on_revoked):
+            on_revoked()
+
+    async def close(self) -> None:
+        """Revoke it, and end its boxes."""
+        await self.revoke()
+        boxes, self.boxes = list(self.boxes.values()), {}
+        await asyncio.gather(*(box.close() for box in boxes))
+
+
+class Owner:
+    """One attempt, by its lease token.
+
+    Args:
+        token: the lease token.
+        task: id of its task, for people.
+        on_lost: called once when its box is lost before the attempt has ended.
+    """
+
+    def __init__(self, token: str, task: str, on_lost: Callable[["Owner"], None]) -> None:
+        self.token = token
+        self.task = task
+        self.agent: Grant | None = None
+        self.box: Sandbox | None = None
+        self.scorers: set[Grant] = set()
+        self.why_lost: str | None = None
+        """None: the box is there, or has ended with the agent."""
+        self.taken_at = time.time()
+        self.timer: asyncio.TimerHandle | None = None
+        self._on_lost = on_lost
+        self._kind: str | None = None
+        self._spec_hash: str | None = None
+        self._boot_seconds: float | None = None
+        self._agent_meter, self._scorer_meter = _Meter(), _Meter()
+        self._num_scoring_boxes = 0
+
+    def give_box(self, box: Sandbox, grant: Grant, boot_seconds: float) -> None:
+        """Make this the attempt's box."""
+        self.box, self.agent = box, grant
+        self._kind, self._spec_hash, self._boot_seconds = box.kind, box.spec.hash(), boot_seconds
+
+    def count_scoring_box(self) -> None:
+        """Count a box of a scorer."""
+        self._num_scoring_boxes += 1
+
+    def count_exec(self, role: Role, result: ExecResult) -> None:
+        """Count what a command used."""
+        (self._agent_meter if role == "agent" else self._scorer_meter).add(result)
+
+    def lose(self, why: str) -> None:
+        """Note that the attempt's box is lost."""
+        if self.why_lost is None and self.agent is not None and not self.agent.is_revoked:
+            self.why_lost = why
+            self._on_lost(self)
+
+    async def collect(self, paths: Iterable[str], max_bytes: int) -> CollectedFiles:
+        """Freeze the box, take files out of it, and end it.
+
+        Raises: SandboxError: it was lost; what it held is not known.
+        """
+        if self.agent is None or self.box is None:
+            raise SandboxError("sandbox: the attempt has no box any more")
+        await self.agent.revoke()
+        try:
+            if self.why_lost is not None or not await _is_alive(self.box):
+                raise SandboxError(self.why_lost or f"sandbox {self.box.id}: the box was lost")
+            return await self._take_files(self.box, list(paths), max_bytes)
+        finally:
+            await self.close_agent()
+
+    async def close_agent(self) -> None:
+        """End the agent's boxes."""
+        if self.timer is not None:
+            self.timer.cancel()
+        if self.agent is not None:
+            await self.agent.close()
+        self.box = None
+
+    async def close_scorers(self) -> None:
+        """End the boxes of scorers."""
+        grants, self.scorers = list(self.scorers), set()
+        await asyncio.gather(*(grant.close() for grant in grants))
+
+    def usage(self) -> SandboxUsage:
+        """Return what its boxes have used."""
+        agent, scorer = self._agent_meter, self._scorer_meter
+        return SandboxUsage(
+            kind=self._kind,
+            spec_hash=self._spec_hash,
+            boot_seconds=self._boot_seconds,
+            exec_seconds=agent.seconds,
+            num_execs=agent.num,
+            cpu_seconds=agent.cpu_seconds,
+            peak_memory_mb=agent.peak_memory_mb,
+            output_bytes=agent.output_bytes,
+            scoring_seconds=scorer.seconds if self._num_scoring_boxes else None,
+            num_scoring_boxes=self._num_scoring_boxes,
+        )
+
+    async def _take_files(self, box: Sandbox, paths: list[str], max_bytes: int) -> CollectedFiles:
+        if not paths:
+            return CollectedFiles(usage=self.usage())
+        left = [path for path in paths if await _has_left(box, path)]
+        try:
+            archive = await _pack(box, left)
+        except OSError:  # the agent left what its own user cannot read, or a tree that is too deep for paths
+            left = [path for path in left if await _is_readable(box, path)]
+            archive = await _pack(box, left)
+        if archive is None or len(archive) > max_bytes:
+            return CollectedFiles(archive=_EMPTY_ARCHIVE, too_large=True, usage=self.usage())
+        missing = [path for path in paths if path not in left]
+        return CollectedFiles(archive=archive, missing=missing, usage=self.usage())
+
+
+class _Meter:
+    """What commands have used."""
+
+    def __init__(self) -> None:
+        self.num = 0
+        self.seconds = 0.0
+        self.cpu_seconds: float | None = None
+        self.peak_memory_mb: float | None = None
+        self.output_bytes = 0
+
+    def add(self, result: ExecResult) -> None:
+        self.num += 1
+        self.seconds += result.seconds
+        self.output_bytes += len(result.stdout) + len(result.stderr)
+        if result.cpu_seconds is not None:
+            self.cpu_seconds = (self.cpu_seconds or 0.0) + result.cpu_seconds
+        if result.peak_memory_mb is not None:
+            self.peak_memory_mb = max(self.peak_memory_mb or 0.0, result.peak_memory_mb)
+
+
+class Capabilities:
+    """Capabilities that open something, by their hash, so that how long a search takes tells nothing of them."""
+
+    def __init__(self) -> None:
+        self._grants: dict[bytes, tuple[str, Grant]] = {}
+
+    def mint(self, grant: Grant) -> str:
+        """Return a new capability, of 128 random bits."""
+        capability = secrets.token_hex(_CAPABILITY_BYTES)
+        self._grants[_hash(capability)] = capability, grant
+        return capability
+
+    def find(self, capability: str) -> Grant | None:
+        """Return what a capability opens; None: nothing."""
+        known, grant = self._grants.get(_hash(capability), (None, None))
+        if known is None or grant is None or grant.is_revoked:
+            return None
+        return grant if hmac.compare_digest(known.encode(), capability.encode()) else None
+
+    def forget(self, owner: Owner) -> None:
+        """Forget the capabilities of an attempt."""
+        self._grants = {key: one for key, one in self._grants.items() if one[1].owner is not owner}
+
+
+def make_agent_grant(owner: Owner) -> Grant:
+    """Return what an agent reaches."""
+    return Grant(owner, "agent", None, 1 + _MOST_FORKS)
+
+
+def describe_box(box: Sandbox) -> BoxFacts:
+    """Return what a client knows of a box."""
+    return BoxFacts(id=box.id, kind=box.kind, spec=box.spec, owner=box.owner)
+
+
+def _hash(capability: str) -> bytes:
+    return hashlib.sha256(capability.encode()).digest()
+
+
+async def _is_alive(box: Sandbox) -> bool:
+    for _ in range(_ALIVE_TRIES):
+        began = time.monotonic()
+        if await box.is_alive():
+            return True
+        if time.monotonic() - began < 0.5:  # it refused rather than missed the second
+            return False
+    return False
+
+
+async def _pack(box: Sandbox, paths: Sequence[str]) -> bytes | None:
+    """Return an archive; None: it is larger than a box should be. Raises: OSError: a path cannot be read."""
+    if not paths:
+        return _EMPTY_ARCHIVE
+    try:
+        return (await box.snapshot(paths)).archive
+    except OSError as error:
+        if error.errno == errno.EFBIG:
+            return None
+        raise
+
+
+async def _is_readable(box: Sandbox, path: str) -> bool:
+    with suppress(OSError):
+        await _pack(box, [path])
+        return True
+    return False
+
+
+async def _has_left(box: Sandbox, path: str) -> bool:
+    """Whether a path is there and no link is on the way: a link would bring files that the task does not declare."""
+    folder = "."
+    for name in PurePosixPath(path).parts:
+        with suppress(OSError):
+            kinds = {entry.name: entry.type for entry in await box.list(folder)}
+            folder = f"{folder}/{name}"
+            if kinds.get(name) in ("file", "directory"):
+                continue
+        return False
+    return True

@@ -1,0 +1,177 @@
+"""Commands ``tasksets``: what is registered, tasks as a file, and the gate of a task set."""
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as ProgressBar
+from rich.table import Table
+
+from agent_layer.errors import AgentFailedError, BadInputError
+from agent_layer.schema import JsonObject, Split, Task
+from agent_layer.settings import Settings
+from envs.tasksets.gate import (
+    CHECKS,
+    TASKSET_LABEL,
+    VERSION_LABEL,
+    GateOptions,
+    Progress,
+    Report,
+    check_taskset,
+    find_report,
+    save_report,
+)
+from envs.tasksets.registry import list_taskset_names, open_taskset
+from envs.tasksets.taskset import TaskSet
+
+_NUM_SHOWN = 20
+"""Failures that the table shows."""
+_LONGEST_EVIDENCE = 400
+
+Seed = Annotated[int, typer.Option(min=0, help="Another seed gives other tasks.")]
+
+
+def list_tasksets(context: typer.Context) -> None:
+    """List task sets with their version, their levels and the last check."""
+    if context.invoked_subcommand is not None:
+        return
+    settings: Settings = context.obj
+    table = Table(box=None, pad_edge=False)
+    for column in ("name", "version", "levels", "checked", "what"):
+        table.add_column(column, no_wrap=column != "what")
+    for name in list_taskset_names():
+        taskset = open_taskset(name)
+        levels = f"{taskset.levels[0]}-{taskset.levels[-1]}"
+        table.add_row(name, taskset.version, levels, _describe_check(settings, taskset), _describe(taskset))
+    Console().print(table)
+
+
+def write(  # noqa: PLR0913  # options of a command are its arguments
+    taskset: Annotated[str, typer.Argument(metavar="SET", help="Registered name, or module:attribute.")],
+    file: Annotated[Path, typer.Argument(help="TASKS.jsonl, for 'submit' and 'eval'.")],
+    *,
+    seed: Seed = 0,
+    level: Annotated[int, typer.Option(min=0, help="Difficulty.")] = 0,
+    count: Annotated[int, typer.Option(min=1, help="Number of tasks.")] = 100,
+    split: Annotated[Split, typer.Option(help="Tasks of eval are never among those of train.")] = "train",
+    force: Annotated[bool, typer.Option("--force", help="Replace the file.")] = False,
+) -> None:
+    """Write tasks of a set into a file, one JSON object on each line.
+
+    agent-layer tasksets write repair tasks.jsonl --level 1 --count 200
+    """
+    sys.path.insert(0, str(Path.cwd()))
+    if file.exists() and not force:
+        raise BadInputError(f"tasks file {file}: expected a new file, found one; choose another name or use --force")
+    opened = open_taskset(taskset)
+    _check_level(opened, level)
+    tasks = opened.tasks(split=split, seed=seed, level=level, count=count)
+    lines = [msgspec.json.encode(_as_line(task, opened)) for task in tasks]
+    new = file.with_name(f"{file.name}.new")
+    try:
+        new.write_bytes(b"\n".join([*lines, b""]))
+        new.replace(file)
+    except OSError as error:
+        raise BadInputError(f"tasks file {file}: cannot be written, {error.strerror}; choose another place") from error
+    typer.echo(f"{len(lines)} tasks of {opened.name} in {file}")
+
+
+def check(
+    context: typer.Context,
+    taskset: Annotated[str, typer.Argument(metavar="SET", help="Registered name, or module:attribute.")],
+    *,
+    seed: Seed = 0,
+    level: Annotated[int | None, typer.Option(min=0, help="Only this level; else all.")] = None,
+    count: Annotated[int, typer.Option(min=1, help="Tasks of each level; 1 takes about a minute on 2 cores.")] = 1,
+) -> None:
+    """Check that a task set may train: right solutions score 1, all others 0, and everything is the same twice.
+
+    For each task: the reference and 20 rewrites that keep the behaviour score 1; at least 95 % of the mutants that
+    change it, an empty answer and every cheat score 0. Tasks and verdicts are equal twice, and the splits disjoint.
+    The result is stored: 'train' refuses a set that failed or was never checked. Exit status 1 if it fails.
+
+    agent-layer tasksets check repair --count 2
+    """
+    settings: Settings = context.obj
+    sys.path.insert(0, str(Path.cwd()))
+    options = GateOptions(seed=seed, levels=None if level is None else [level], count=count)
+    report = _run_gate(taskset, options)
+    _print_report(report)
+    is_whole = level is None
+    if is_whole or not report.is_passed:
+        save_report(settings.dir, report)
+    if not report.is_passed:
+        raise AgentFailedError(
+            f"task set {report.taskset!r}: failed its check, {len(report.failures)} findings; see above"
+        )
+    kept = "stored: it may train" if is_whole else "not stored: only a check of all levels lets it train"
+    typer.echo(f"passed in {report.seconds:.0f} s; {kept}")
+
+
+def _run_gate(name: str, options: GateOptions) -> Report:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with ProgressBar(*columns, console=Console(stderr=True)) as bar:
+        row = bar.add_task("check", total=None)
+
+        def tell(progress: Progress) -> None:
+            bar.update(row, description=progress.subject, completed=progress.done, total=progress.total or None)
+
+        return asyncio.run(check_taskset(name, options, tell))
+
+
+def _print_report(report: Report) -> None:
+    counts = Table(box=None, pad_edge=False)
+    for column in ("check", "as it must be", "of", ""):
+        counts.add_column(column, justify="right" if column in ("as it must be", "of") else "left")
+    failed = {failure.check for failure in report.failures}
+    for name in CHECKS:
+        right, total = report.counts.get(name, ("", ""))
+        counts.add_row(name, str(right), str(total), "failed" if name in failed else "ok")
+    console = Console()
+    console.print(f"{report.taskset} version {report.version}, seed {report.seed}, {report.num_tasks} tasks")
+    console.print(counts)
+    if report.failures:
+        console.print(_failures_table(report))
+
+
+def _failures_table(report: Report) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for column in ("failed", "task", "script", "evidence"):
+        table.add_column(column, overflow="fold")
+    for failure in report.failures[:_NUM_SHOWN]:
+        table.add_row(failure.check, failure.task, failure.script, failure.evidence[:_LONGEST_EVIDENCE])
+    if (more := len(report.failures) - _NUM_SHOWN) > 0:
+        table.add_row(f"{more} more", "", "", "")
+    return table
+
+
+def _check_level(taskset: TaskSet, level: int) -> None:
+    if level not in taskset.levels:
+        raise BadInputError(
+            f"task set {taskset.name!r}: expected a level from {taskset.levels[0]} to {taskset.levels[-1]}, found"
+            f" {level}; choose one with --level"
+        )
+
+
+def _as_line(task: Task, taskset: TaskSet) -> JsonObject:
+    """Return a task as ``submit`` reads it; run and split are of the submission."""
+    labels = {**task.labels, TASKSET_LABEL: taskset.name, VERSION_LABEL: taskset.version}
+    line: JsonObject = msgspec.to_builtins(msgspec.structs.replace(task, labels=labels))
+    left_out = ("run", "split", "type", "schema_version")
+    return {name: value for name, value in line.items() if name not in left_out and value is not None}
+
+
+def _describe_check(settings: Settings, taskset: TaskSet) -> str:
+    report = find_report(settings.dir, taskset.name, taskset.version)
+    if report is None:
+        return "never"
+    return "passed" if report.is_passed else f"failed: {report.failures[0].check}"
+
+
+def _describe(taskset: TaskSet) -> str:
+    return (type(taskset).__doc__ or "").strip().splitlines()[0].replace(" Contract: ``TaskSet``.", "")

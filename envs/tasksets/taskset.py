@@ -1,0 +1,60 @@
+"""The protocol of task sets: tasks by seed and level, with what must score 1 and what must score 0."""
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+import msgspec
+
+from agent_layer.schema import JsonObject, Split, Task
+
+
+class Script(msgspec.Struct, frozen=True, kw_only=True):
+    """What a scripted agent does in place of a model."""
+
+    name: str
+    replies: list[JsonObject] = []
+    """Assistant messages, in order, as a model would answer them: ``content``, ``tool_calls``."""
+    files: dict[str, str | None] = {}
+    """Files below the work directory that these leave behind, by path; None: removed. For judging without an agent."""
+    links: dict[str, str] = {}
+    """Symbolic links that these leave behind, by path, with their targets."""
+    result: object = None
+    """What the agent returns."""
+
+
+class TaskSet(Protocol):
+    """Tasks of one kind. Equal arguments give equal bytes, on every machine."""
+
+    name: str
+    version: str
+    levels: range
+    """Difficulties, easiest first."""
+    agent: str
+    """Agent or environment that plays them where the user names none, as ``module:attribute``."""
+
+    def tasks(self, *, split: Split, seed: int = 0, level: int = 0, count: int | None = None) -> Iterator[Task]:
+        """Yield tasks; those of the splits never overlap.
+
+        Args:
+            split: tasks of ``eval`` are never trained.
+            seed: another seed gives other tasks.
+            level: one of ``levels``.
+            count: None: all; a generated set yields for ever.
+        """
+        ...
+
+    def solve(self, task: Task) -> Script:
+        """Return the reference, which scores 1."""
+        ...
+
+    def rewrites(self, task: Task) -> Sequence[Script]:
+        """Return other right solutions, which score 1 too."""
+        ...
+
+    def mutants(self, task: Task) -> Sequence[Script]:
+        """Return solutions that are wrong in their behaviour: they score 0."""
+        ...
+
+    def cheats(self, task: Task) -> Sequence[Script]:
+        """Return forgeries, which score 0."""
+        ...

@@ -1,0 +1,130 @@
+"""Arguments of a tool call, compared with the tool's JSON Schema.
+
+Covers what schemas of tools use: types, properties, items, enumerations, alternatives, references and bounds. What it
+does not know, it lets pass: the tool itself decides then.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final, cast
+
+from agent_layer.schema import JsonObject, as_json_object, as_json_objects
+
+_DEEPEST: Final = 64
+_LONGEST_VALUE: Final = 80
+_WHOLE: Final = "the arguments"
+_TYPES: Final[Mapping[str, Callable[[object], bool]]] = {
+    "object": lambda value: isinstance(value, dict),
+    "array": lambda value: isinstance(value, list),
+    "string": lambda value: isinstance(value, str),
+    "boolean": lambda value: isinstance(value, bool),
+    "null": lambda value: value is None,
+    "integer": lambda value: (
+        not isinstance(value, bool) and (isinstance(value, int) or (isinstance(value, float) and value.is_integer()))
+    ),
+    "number": lambda value: isinstance(value, int | float) and not isinstance(value, bool),
+}
+_BOUNDS: Final[Mapping[str, tuple[Callable[[float, float], bool], str]]] = {
+    "minimum": (lambda value, bound: value >= bound, "at least"),
+    "exclusiveMinimum": (lambda value, bound: value > bound, "more than"),
+    "maximum": (lambda value, bound: value <= bound, "at most"),
+    "exclusiveMaximum": (lambda value, bound: value < bound, "less than"),
+}
+_SIZES: Final[Mapping[str, tuple[type, str]]] = {
+    "minLength": (str, "minimum"),
+    "maxLength": (str, "maximum"),
+    "minItems": (list, "minimum"),
+    "maxItems": (list, "maximum"),
+}
+
+
+def find_misfit(schema: JsonObject, value: object) -> str | None:
+    """Return the first way in which a value does not fit a schema, as a sentence; None: it fits."""
+    return next(_misfits(schema, value, "", schema, 0), None)
+
+
+def _misfits(schema: JsonObject, value: object, place: str, root: JsonObject, depth: int) -> Iterator[str]:
+    if depth > _DEEPEST:
+        yield f"expected {place or _WHOLE} to be nested at most {_DEEPEST} deep, found more"
+        return
+    schema = _follow(schema, root)
+    if (misfit := _type_misfit(schema, value, place)) is not None:
+        yield misfit
+        return
+    yield from _value_misfits(schema, value, place or _WHOLE)
+    alternatives = as_json_objects(schema.get("anyOf") or schema.get("oneOf"))
+    found = [next(_misfits(one, value, place, root, depth + 1), None) for one in alternatives]
+    if found and None not in found:
+        yield found[0] or ""
+    if isinstance(value, dict):
+        yield from _object_misfits(schema, cast("JsonObject", value), place, root, depth)
+    elif isinstance(value, list) and isinstance(schema.get("items"), dict):
+        for index, item in enumerate(cast("list[object]", value)):
+            yield from _misfits(as_json_object(schema["items"]), item, f"{place}[{index}]", root, depth + 1)
+
+
+def _type_misfit(schema: JsonObject, value: object, place: str) -> str | None:
+    found = schema.get("type")
+    kinds = cast("list[str]", found if isinstance(found, list) else [found] if found else [])
+    if not kinds or any(_TYPES.get(kind, _is_anything)(value) for kind in kinds):
+        return None
+    return f"expected {place or _WHOLE} to be {' or '.join(kinds)}, found {_quote(value)}"
+
+
+def _object_misfits(schema: JsonObject, value: JsonObject, place: str, root: JsonObject, depth: int) -> Iterator[str]:
+    properties = as_json_object(schema.get("properties"))
+    prefix = f"{place}." if place else ""
+    for name in cast("list[str]", schema.get("required") or []):
+        if name not in value:
+            yield f"expected {prefix}{name}, found none"
+    others = schema.get("additionalProperties", True)
+    for name, item in value.items():
+        if name in properties:
+            yield from _misfits(as_json_object(properties[name]), item, f"{prefix}{name}", root, depth + 1)
+        elif others is False:
+            yield f"there is no {prefix}{name}; known: {', '.join(properties) or 'none'}"
+        elif isinstance(others, dict):
+            yield from _misfits(cast("JsonObject", others), item, f"{prefix}{name}", root, depth + 1)
+
+
+def _value_misfits(schema: JsonObject, value: object, about: str) -> Iterator[str]:
+    choices = cast("list[object] | None", schema.get("enum"))
+    if choices is not None and value not in choices:
+        yield f"expected {about} to be one of {', '.join(map(repr, choices))}, found {_quote(value)}"
+    if "const" in schema and value != schema["const"]:
+        yield f"expected {about} to be {_quote(schema['const'])}, found {_quote(value)}"
+    yield from _bound_misfits(schema, value, about)
+    for name, (kind, end) in _SIZES.items():
+        if isinstance(value, kind) and isinstance(bound := schema.get(name), int):
+            holds, words = _BOUNDS[end]
+            if not holds(len(cast("Sequence[object]", value)), bound):
+                yield f"expected {about} to have {words} {bound} {'characters' if kind is str else 'items'}"
+
+
+def _bound_misfits(schema: JsonObject, value: object, about: str) -> Iterator[str]:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        for name, (holds, words) in _BOUNDS.items():
+            bound = schema.get(name)
+            if isinstance(bound, int | float) and not isinstance(bound, bool) and not holds(value, bound):
+                yield f"expected {about} to be {words} {bound:g}, found {_quote(value)}"
+
+
+def _follow(schema: JsonObject, root: JsonObject) -> JsonObject:
+    """Return what a schema refers to: ``#/$defs/NAME``, relative to the whole."""
+    for _ in range(_DEEPEST):
+        reference = schema.get("$ref")
+        if not isinstance(reference, str) or not reference.startswith("#/"):
+            return schema
+        found = root
+        for name in reference.removeprefix("#/").split("/"):
+            found = as_json_object(found.get(name))
+        schema = found
+    return {}
+
+
+def _is_anything(_: object) -> bool:
+    return True
+
+
+def _quote(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…"

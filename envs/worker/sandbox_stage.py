@@ -1,0 +1,136 @@
+"""Sandboxes of a worker's attempts: taken before the agent runs, frozen and emptied of artifacts when it has ended."""
+
+import asyncio
+import base64
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+
+from agent_layer.dispatcher import Lease
+from agent_layer.errors import BadInputError
+from agent_layer.schema import Content, Task, content_hash
+from agent_layer.schema.sandbox import SandboxSpec, SandboxUsage
+from agent_layer.settings import Settings
+from envs.failures import Ending, RefusedTaskError
+from envs.sandbox.supervisor import AttemptSandbox, CollectedFiles, SupervisorHandle, TakeBox
+
+_SCORING_BOXES = 16
+"""Boxes that the scorer of one attempt may have at the same time."""
+_MOST_READY = 8
+"""Boxes of one spec that wait for the attempts to come."""
+_MISSING = "artifact_missing"
+"""Finding of an attempt whose agent did not leave a declared artifact."""
+
+
+class SandboxStage:
+    """Takes boxes for attempts, and ends them.
+
+    Args:
+        settings: longest wait for a box, and largest artifacts.
+        supervisor: makes the boxes; it starts when the first one is needed.
+        declared: what the agent or environment declares for tasks that ask for no sandbox; None: nothing.
+        artifacts: what it declares for tasks that name no artifacts.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        supervisor: SupervisorHandle,
+        declared: SandboxSpec | None = None,
+        artifacts: Sequence[str] = (),
+    ) -> None:
+        self._settings = settings
+        self.supervisor = supervisor
+        self._declared = declared
+        self._artifacts = list(artifacts)
+        self._wanted: dict[str, int] = {}
+        """Boxes to have ready, by hash of their spec, as the supervisor knows it."""
+        self._expecting: asyncio.Task[None] | None = None
+
+    def spec_for(self, task: Task) -> SandboxSpec | None:
+        """Return what an attempt's box has to be; None: it has none."""
+        return task.sandbox or self._declared
+
+    def expect(self, tasks: Iterable[Task]) -> None:
+        """Have boxes ready for these tasks, which the queue holds next; none for any other."""
+        specs = [spec for task in tasks if (spec := self.spec_for(task)) is not None]
+        by_hash = {spec.hash(): spec for spec in specs}
+        counts = Counter(spec.hash() for spec in specs)
+        wanted = {key: min(number, _MOST_READY) for key, number in counts.items()}
+        if wanted != self._wanted and self.supervisor.is_running:
+            self._wanted = wanted
+            self._expecting = asyncio.create_task(
+                self.supervisor.expect((by_hash[key], number) for key, number in wanted.items())
+            )
+
+    async def take(self, lease: Lease, on_lost: Callable[[str], None]) -> AttemptSandbox | None:
+        """Return the attempt's box with the task's files; None: it has none.
+
+        Args:
+            lease: of the attempt.
+            on_lost: called with the reason when the box is lost before the agent has ended.
+
+        Raises:
+            RefusedTaskError: no box can be made as the task asks.
+            SandboxError: the machine could not make one.
+        """
+        task = lease.task
+        if (spec := self.spec_for(task)) is None:
+            return None
+        request = TakeBox(
+            owner=lease.token,
+            task=task.id,
+            spec=spec,
+            files=task.files,
+            seconds=self._settings.sandbox_start_seconds,
+            lifetime_seconds=task.limits.sandbox_seconds,
+        )
+        try:
+            taken = await self.supervisor.take_box(request, on_lost)
+        except BadInputError as error:
+            raise RefusedTaskError(*error.args) from error
+        return AttemptSandbox(taken.facts, taken.address)
+
+    async def collect(self, lease: Lease) -> CollectedFiles:
+        """Freeze the attempt's box, take its artifacts, and end it.
+
+        Raises: SandboxError: the box was lost, so what the agent did in it is not known.
+        """
+        paths = lease.task.artifacts or self._artifacts
+        return await self.supervisor.collect(lease.token, paths, self._settings.artifact_bytes)
+
+    async def allow_scoring(self, lease: Lease) -> str:
+        """Return the address at which the attempt's scorer gets fresh boxes, as a rule like the agent's.
+
+        Raises: SandboxError: the supervisor cannot be started.
+        """
+        spec = self.spec_for(lease.task) or SandboxSpec()
+        return await self.supervisor.allow_scoring(lease.token, lease.task.id, spec, _SCORING_BOXES)
+
+    async def end(self, lease: Lease) -> SandboxUsage | None:
+        """End what is left of an attempt's boxes; return what all have used, None: nothing, or it is not known."""
+        usage = await self.supervisor.end_scoring(lease.token)
+        await self.supervisor.end_owner(lease.token)
+        has_used = usage is not None and (usage.kind is not None or usage.num_scoring_boxes > 0)
+        return usage if has_used else None
+
+
+def judge_files(ending: Ending, files: CollectedFiles) -> tuple[Ending, tuple[str, ...]]:
+    """Return the ending of an attempt with its files taken, and what was noticed.
+
+    A missing artifact is an empty one. Artifacts that are too large count as not left, and end the attempt as
+    truncated: the policy wrote more than it may, as with tokens.
+    """
+    findings = tuple(f"{_MISSING}: {path}" for path in files.missing)
+    if not files.too_large:
+        return ending, findings
+    error = "the declared artifacts are larger than artifact_bytes; none was taken"
+    is_policy = ending.status == "completed"
+    return (Ending(status="truncated", cause="policy", error=error) if is_policy else ending), findings
+
+
+def make_content(trajectory_id: str, archive: bytes) -> Content:
+    """Return an archive of artifacts as a content: in base64, as a JSON string."""
+    body = msgspec.json.encode(base64.b64encode(archive).decode())
+    return Content(trajectory_id=trajectory_id, hash=content_hash(body), body=body)

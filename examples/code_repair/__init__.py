@@ -1,0 +1,1 @@
+"""Agents that repair code in the attempt's sandbox."""

@@ -1,0 +1,1 @@
+"""Evaluation of an endpoint that another party serves."""

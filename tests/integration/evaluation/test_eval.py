@@ -1,0 +1,142 @@
+"""Rounds over a real gateway, queue, worker and engine."""
+
+import signal
+import sys
+from collections import Counter
+
+import msgspec
+import pytest
+
+from agent_layer.dispatcher import connect
+from agent_layer.local.scripted.engine import ScriptedEngine
+from agent_layer.local.scripted.serving import serve_in_thread
+from agent_layer.store import open_store
+
+pytestmark = pytest.mark.timeout(300)
+
+
+def accepted(settings, run):
+    """Number of rollouts that count, by task."""
+    return Counter(row.task_id for row in open_store(settings).scan(run=run, accepted=True, reward=(0.0, None)))
+
+
+def test_a_round_is_stored_and_a_command_that_does_worse_is_a_regression(
+    settings, folder, run_eval, agent_layer, monkeypatch
+):
+    with serve_in_thread(ScriptedEngine()) as engine:
+        model = ("--model", f"{engine.url}/v1", "-n", "2")
+        status, (good, *tasks), said = run_eval(settings, "eval_agents:agent", "tasks.jsonl", *model, "--round", "good")
+        assert status == 0, said
+        worse = ("tasks.jsonl", *model, "--round", "bad", "--against", "good", "--max-drop", "0.1")
+        status, (bad, *_, comparison), said = run_eval(settings, *worse, "--", sys.executable, "command.py")
+
+    assert (good["state"], good["run"], good["model"]["name"]) == ("complete", "eval.good", "scripted")
+    figures = good["figures"]
+    assert [(one["k"], one["estimate"]["value"]) for one in figures["pass_at"]] == [(1, 1.0), (2, 1.0)]
+    assert (figures["num_rewards"], figures["num_asked"], figures["causes"]) == (6, 6, {})
+    assert figures["response_tokens"] > 0
+    assert [(one["id"], one["rewards"]) for one in tasks] == [(f"t{number}", [1.0, 1.0]) for number in range(3)]
+    assert accepted(settings, "eval.good") == {"t0": 2, "t1": 2, "t2": 2}
+
+    assert status == 1
+    assert "pass@1 fell by 0.333 against 'good'" in said
+    assert (comparison["kind"], comparison["num_losses"], comparison["num_ties"]) == ("comparison", 1, 2)
+    assert [one["id"] for one in comparison["worse"]] == ["t0"]
+    assert bad["figures"]["num_without_call"] == 6
+
+    monkeypatch.chdir(folder)
+    check_stored_rounds(agent_layer, figures)
+
+
+def check_stored_rounds(agent_layer, figures):
+    """Show, resume and compare the rounds 'good' and 'bad' without running anything."""
+    again = ("eval", "eval_agents:agent", "tasks.jsonl", "--round", "good")
+    status, _, said = agent_layer(*again)
+    assert (status, "add --resume to go on" in said) == (2, True)
+    assert agent_layer("eval", "--round", "good", "--resume")[0] == 0
+    status, _, said = agent_layer(*again, "--resume", "-n", "3")
+    assert (status, "expected -n 2, with which it began, found 3" in said) == (2, True)
+    status, printed, _ = agent_layer("eval", "--list", "--format", "jsonl")
+    assert [msgspec.json.decode(line)["name"] for line in printed.splitlines()] == ["good", "bad"]
+    status, printed, _ = agent_layer("eval", "--round", "good", "--fail-below", "0.9", "--format", "jsonl")
+    assert (status, msgspec.json.decode(printed.splitlines()[0])["figures"]) == (0, figures)
+    assert agent_layer("eval", "--round", "bad", "--fail-below", "0.9")[0] == 1
+    assert agent_layer("eval", "--round", "bad", "--against", "good", "--max-drop", "0.1")[0] == 1
+    status, printed, _ = agent_layer("eval", "--round", "bad", "--against", "good", "--max-drop", "0.5")
+    assert (status, "t0  1.00 → 0.00" in printed) == (0, True)
+
+
+def test_a_killed_round_goes_on_and_nothing_counts_twice(stack, folder, start_eval, run_eval, wait_until):
+    settings = stack.settings
+    asked = ("eval_agents:gated", "tasks.jsonl", "-n", "3", "--round", "killed", "--slots", "9")
+    killed = start_eval(settings, *asked)
+    wait_until(lambda: accepted(settings, "eval.killed") == {"t0": 3})
+    killed.kill()
+    killed.communicate()
+    (folder / "gate").touch()
+
+    status, _, said = run_eval(settings, *asked, "--resume", "--temperature", "0.5")
+    assert status == 2
+    assert "expected sampling {}, with which it began, found {" in said
+    status, (round_, *tasks), said = run_eval(settings, "--round", "killed", "--resume")
+
+    assert status == 0, said
+    assert accepted(settings, "eval.killed") == {"t0": 3, "t1": 3, "t2": 3}
+    assert [len(one["rewards"]) for one in tasks] == [3, 3, 3]
+    assert round_["figures"]["num_rewards"] == 9
+    with connect(settings) as dispatcher:
+        (state,) = dispatcher.runs(["eval.killed"])
+    assert (state.num_accepted, state.num_queued, state.num_leased) == (9, 0, 0)
+
+
+def test_rollouts_without_a_reward_make_a_round_incomplete_and_are_tried_again(stack, folder, run_eval):
+    settings = stack.settings
+    (folder / "broken").touch()
+    status, (round_, *tasks), said = run_eval(settings, "eval_agents:broken", "tasks.jsonl", "-n", "2", "--round", "r")
+
+    assert status == 1
+    assert "incomplete, 2 of 6 rollouts have no reward; the last error: RuntimeError: no such tool" in said
+    assert round_["state"] == "incomplete"
+    assert [len(one["rewards"]) for one in tasks] == [2, 0, 2]
+    assert round_["figures"]["causes"] == {"user": 6}
+    assert round_["figures"]["pass_at"][0]["estimate"]["value"] == 1.0
+
+    (folder / "broken").unlink()
+    status, (round_, *tasks), said = run_eval(settings, "--round", "r", "--resume")
+
+    assert status == 0, said
+    assert [one["rewards"] for one in tasks] == [[1.0, 1.0]] * 3
+    assert accepted(settings, "eval.r") == {"t0": 2, "t1": 2, "t2": 2}
+
+
+def test_an_endpoint_is_evaluated_until_its_cost_is_reached(settings, folder, start_eval, wait_until):
+    with serve_in_thread(ScriptedEngine(model="theirs", token_ids=False)) as engine, connect(settings) as dispatcher:
+        prices = ("--price-in", "1000000", "--price-out", "0")  # a dollar for each token
+        asked = ("eval_agents:gated", "tasks.jsonl", "--model", f"{engine.url}/v1", *prices, "--max-cost", "5")
+        process = start_eval(settings, "-n", "2", "--slots", "3", "--round", "paid", "--format", "jsonl", *asked)
+        wait_until(lambda: (state := dispatcher.runs(["eval.paid"])) and state[0].paused is not None)
+        (folder / "gate").touch()
+        printed, said = process.communicate(timeout=120)
+
+    assert process.returncode == 1, said
+    assert "stopped, it cost" in said
+    stopped = msgspec.json.decode(printed.splitlines()[0])
+    assert stopped["model"] == {**stopped["model"], "kind": "endpoint", "name": "theirs", "location": engine.url}
+    figures = stopped["figures"]
+    assert 3 <= figures["num_rewards"] <= 5  # those that ran in three slots when the limit was reached have ended
+    assert figures["cost"] == figures["prompt_tokens"] == 4 * figures["num_rewards"]
+    assert figures["num_without_call"] == 0
+
+
+def test_an_interrupted_round_lets_rollouts_end_and_says_how_to_go_on(stack, folder, start_eval, wait_until):
+    settings = stack.settings
+    process = start_eval(settings, "eval_agents:gated", "tasks.jsonl", "-n", "1", "--slots", "2", "--round", "stopped")
+    wait_until(lambda: accepted(settings, "eval.stopped") == {"t0": 1})
+    process.send_signal(signal.SIGINT)
+    with connect(settings) as dispatcher:
+        wait_until(lambda: dispatcher.runs(["eval.stopped"])[0].paused is not None)
+    (folder / "gate").touch()
+    _, said = process.communicate(timeout=120)
+
+    assert process.returncode == 130
+    assert "'agent-layer eval --round stopped --resume' goes on" in said

@@ -1,0 +1,138 @@
+"""Data-only scorer in real boxes: what is right scores 1, and nothing else does."""
+
+import pytest
+
+from envs.grading import ValueScorer
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+MEAN = """
+def mean(numbers):
+    print("computing")
+    if not numbers:
+        raise ValueError("empty")
+    return sum(numbers) / len(numbers)
+
+
+def order(items):
+    items.sort()
+
+
+class Stack:
+    def __init__(self):
+        self.items = []
+
+    def push(self, item):
+        self.items.append(item)
+
+    def pop(self):
+        return self.items.pop()
+"""
+CASES = [
+    {"call": "stats:mean", "args": [[1, 2, 3, 4]], "expected": 2.5},
+    {"call": "stats:mean", "kwargs": {"numbers": [0.1, 0.2]}, "expected": 0.15, "tolerance": 1e-9},
+    {"call": "stats:mean", "args": [[]], "raises": "ValueError"},
+    {"call": "stats:order", "args": [[3, 1, 2]], "mutates": True, "expected": [None, [1, 2, 3]]},
+    {"call": "stats:Stack", "then": [["push", [5]], ["pop", []], ["items", None]], "expected": [None, 5, []]},
+]
+
+
+@pytest.mark.parametrize("scorer", [ValueScorer(), ValueScorer(isolated=True)])
+async def test_right_code_scores_1_though_it_prints(judge, scorer):
+    assert (await judge(scorer, CASES, {"stats.py": MEAN})).score == 1.0
+
+
+async def test_wrong_code_scores_0_or_its_share(judge):
+    wrong = MEAN.replace("items.sort()", "return sorted(items)")
+
+    whole = await judge(ValueScorer(), CASES, {"stats.py": wrong})
+    share = await judge(ValueScorer(partial=True), CASES, {"stats.py": wrong})
+
+    assert (whole.score, whole.status, share.score) == (0.0, "ok", 0.8)
+    assert '"found":"[[1, 2, 3], [3, 1, 2]]"' in whole.comment
+
+
+@pytest.mark.parametrize(
+    "files",
+    [{}, {"stats.py": "def mean(:"}, {"stats.py": "import os; os._exit(0)"}, {"stats.py": "while True: pass"}],
+)
+async def test_code_that_gives_no_answer_scores_0(judge, files):
+    reward = await judge(ValueScorer(call_seconds=0.5), CASES, files)
+
+    assert (reward.score, reward.status) == (0.0, "ok")
+
+
+async def test_slow_code_scores_0_before_its_scorer_is_too_slow(judge):
+    slow = "import time\n\ndef f():\n    time.sleep(0.4)\n"
+    scorer = ValueScorer(isolated=True, call_seconds=0.5, seconds=1.0)
+
+    reward = await judge(scorer, [{"call": "slow:f", "expected": None}] * 40, {"slow.py": slow}, seconds=10)
+
+    assert (reward.score, reward.status) == (0.0, "ok")
+
+
+async def test_an_answer_that_no_file_can_hold_scores_0(judge):
+    grading = [{"call": "answer:f", "expected": 1}]
+
+    reward = await judge(ValueScorer(answer_path="answer.py"), grading, result="\ud800")
+
+    assert (reward.score, reward.status) == (0.0, "ok")
+
+
+async def test_a_forged_answer_with_a_lone_surrogate_is_tampering(judge):
+    forged = """
+import os
+BODY = b'{"\\\\ud800": 1}'
+def f():
+    for descriptor in range(3, 40):
+        try:
+            os.write(descriptor, b"%08d" % len(BODY) + BODY)
+        except OSError:
+            pass
+    os._exit(0)
+"""
+
+    reward = await judge(ValueScorer(), [{"call": "forged:f", "expected": 1}], {"forged.py": forged})
+
+    assert (reward.score, reward.status) == (0.0, "tampering")
+
+
+async def test_a_check_sees_plain_values(judge, write_module):
+    write_module("value_checks", "def is_sorted(arguments, value): return value == (sorted(arguments[0]), None)\n")
+    case = {"call": "own:sort", "args": [[2, 1]], "check": "value_checks:is_sorted"}
+
+    assert (await judge(ValueScorer(), [case], {"own.py": "def sort(x): return sorted(x), None"})).score == 1.0
+    assert (await judge(ValueScorer(), [case], {"own.py": "def sort(x): return sorted(x)"})).score == 0.0
+
+
+async def test_what_the_agent_returned_is_judged_with_the_files_of_task_and_grading(judge):
+    grading = {"cases": [{"call": "answer:f", "expected": [1, 3]}], "files": {"kept.py": "B = 3\n"}}
+    answer = "import given, kept\n\ndef f():\n    return [given.A, kept.B]\n"
+
+    reward = await judge(
+        ValueScorer(answer_path="answer.py"),
+        grading,
+        {"kept.py": "B = 2\n"},
+        result=answer,
+        own_files={"given.py": "A = 1\n"},
+    )
+
+    assert reward.score == 1.0
+
+
+@pytest.mark.parametrize(
+    "grading",
+    [
+        None,
+        [],
+        [{"call": "f", "expected": 1}],
+        [{"call": "m:f"}],
+        [{"call": "m:f", "expected": 1, "raises": "E"}],
+        [{"call": "m:f", "expect": 1}],
+    ],
+)
+async def test_a_grading_of_another_form_is_null(judge, grading):
+    reward = await judge(ValueScorer(), grading, {})
+
+    assert (reward.score, reward.status) == (None, "verifier_error")
+    assert "correct it" in reward.error

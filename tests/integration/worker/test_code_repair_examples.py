@@ -1,0 +1,47 @@
+"""The examples of code repair: a scripted model repairs a task of the set in a real box, and its scorer judges."""
+
+from importlib.util import find_spec
+
+import msgspec
+import pytest
+
+from envs.tasksets.repair import Repair
+
+from ...documents import ROOT
+from .conftest import RUN
+from .test_environments_in_boxes import _box_works, call
+
+__all__ = ["_box_works"]  # a fixture
+
+
+def turns_of(reference):
+    """Return the tool calls of each turn: look, a wrong edit, the reference's edit, the tests."""
+    edit = reference.replies[0]["tool_calls"]
+    return [
+        [call("list_files", "c1"), call("read_file", "c2", path="nothing.py")],
+        [call("edit_file", "c3", path="nothing.py", old="a", new="b")],
+        edit,
+        [call("shell", "c5", command="python3 -m unittest -q 2>&1 | tail -1")],
+    ]
+
+
+@pytest.mark.parametrize("framework", ["langgraph_agent", "openai_agent"])
+async def test_an_agent_of_a_framework_repairs_code_in_its_sandbox(harness, framework, monkeypatch):
+    package = "agents" if framework == "openai_agent" else "langgraph"
+    if find_spec(package) is None:
+        pytest.skip(f"{package} is not installed; the extra 'agents' brings it")
+    monkeypatch.syspath_prepend(ROOT)
+    task = msgspec.structs.replace(next(Repair().tasks(split="train", level=1, count=1)), run=RUN)
+    turns = turns_of(Repair().solve(task))
+    harness.engine.script = lambda asked: {"tool_calls": turns[asked.turn]} if asked.turn < len(turns) else "repaired"
+
+    (trajectory,) = await harness.run(f"examples.code_repair.{framework}:agent", task)
+
+    assert (trajectory.outcome.status, trajectory.outcome.result) == ("completed", "repaired")
+    told = [one["content"] for one in harness.engine.calls[-1].body["messages"] if one["role"] == "tool"]
+    assert task.artifacts[0] in told[0]
+    assert told[1:3] == ["nothing.py: No such file or directory"] * 2
+    assert told[3].startswith(f"edited {task.artifacts[0]}:")
+    assert told[4] == "OK"
+    assert [step.capture_level for step in trajectory.steps] == ["tokens"] * 5
+    assert trajectory.reward == 1.0

@@ -1,0 +1,110 @@
+"""Environments whose tools act in the attempt's own box, and what they leave there."""
+
+import base64
+import io
+import json
+import os
+import tarfile
+from typing import ClassVar
+
+import pytest
+
+from agent_layer.schema.sandbox import SandboxSpec
+from agent_layer.schema.task import Limits
+from envs import ToolEnvironment
+from envs.sandbox.registry import make_kind
+from envs.tools import edit_file, python, read_file, shell
+
+from ...documents import blocks
+
+KIND = "namespace"
+REQUIRED = os.environ.get("AGENT_LAYER_REQUIRE", "").split(",")
+BROKEN = "def add(a, b):\n    return a - b\n"
+
+
+@pytest.fixture(autouse=True)
+async def _box_works():
+    made = make_kind(KIND)
+    support = await made.probe()
+    await made.close()
+    if not support.works:
+        (pytest.fail if KIND in REQUIRED else pytest.skip)(f"kind {KIND}: {support.reason}")
+
+
+class Repair(ToolEnvironment):
+    """A file with a mistake."""
+
+    sandbox: ClassVar = SandboxSpec(kind=KIND)
+    tools: ClassVar = [shell, read_file, edit_file, python]
+    artifacts: ClassVar = ["ops.py"]
+
+
+def call(name, /, call_id="c0", **arguments):
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
+
+
+CALLS = [
+    [call("read_file", "c1", path="ops.py"), call("shell", "c2", command="cd /tmp && export A=b")],
+    [call("edit_file", path="ops.py", old="a - b", new="a + b")],
+    [call("python", "c1", code="import ops; print(ops.add(1, 2))"), call("shell", "c2", command="echo $PWD $A")],
+]
+
+
+async def test_a_model_repairs_a_file_with_tools_and_the_file_is_kept(harness, task):
+    harness.engine.script = lambda asked: {"tool_calls": CALLS[asked.turn]} if asked.turn < len(CALLS) else "repaired"
+    asked = task(files={"ops.py": BROKEN}, limits=Limits(observation_tokens=500), scorer="agent")
+    options = {"sandbox": Repair.sandbox, "artifacts": Repair.artifacts}  # what a host reports of a target by name
+
+    (trajectory,) = await harness.run(Repair, asked, **options)
+
+    assert trajectory.outcome.status == "completed", trajectory.outcome
+    assert [one.output for one in trajectory.observations[:5]] == [
+        "1  def add(a, b):\n2      return a - b",
+        "[no output]",
+        "edited ops.py:\n1  def add(a, b):\n2      return a + b",
+        "3",
+        "/tmp b",
+    ]
+    archive = base64.b64decode(json.loads(trajectory.contents[trajectory.outcome.artifacts]))
+    with tarfile.open(fileobj=io.BytesIO(archive)) as files:
+        assert files.extractfile("ops.py").read().decode() == BROKEN.replace("-", "+")
+    assert trajectory.outcome.sandbox.num_execs >= 3
+
+
+async def test_a_tool_without_a_sandbox_is_the_users_mistake(harness, task, until):
+    harness.engine.script = lambda _: {"tool_calls": [call("shell", command="true")]}
+
+    async with harness.worker(Repair):
+        harness.dispatcher.submit([task()])
+        await until(lambda: any(row.status == "failed" for row in harness.store.query().items))
+
+    outcome = harness.store.get(harness.store.query(order="oldest").items[0].trajectory_id).outcome
+    assert outcome.cause == "user"
+    assert "ask for one with 'sandbox' in its task" in outcome.error
+
+
+def count_late(asked):
+    """Look at one minute, then at one that there is not, then count."""
+    match asked.turn:
+        case 0:
+            return {"tool_calls": [call("state_at", "c1", minute=3), call("state_at", "c2", minute=60)]}
+        case 1:
+            return {"tool_calls": [call("shell", command="grep -c late day.log | tee notes.txt")]}
+        case _:
+            return f"it is {asked.text}"
+
+
+async def test_the_environment_of_the_guide_runs_as_shown(harness, task, tmp_path, monkeypatch):
+    (program,) = [text for path, text in blocks("python") if path == "docs/how-to/environments.md"]
+    assert len(program.splitlines()) <= 40
+    (tmp_path / "logs_of_the_guide.py").write_text(program)
+    monkeypatch.syspath_prepend(tmp_path)
+    harness.engine.script = count_late
+
+    (trajectory,) = await harness.run("logs_of_the_guide:LogQuestion", task(input="late", seed=7))
+
+    assert trajectory.reward == 1.0
+    first, second = trajectory.observations[:2]
+    assert first.output in ("ok", "late", "lost")
+    assert second.output == "IndexError: list index out of range"
+    assert trajectory.outcome.artifacts is not None

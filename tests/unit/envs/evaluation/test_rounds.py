@@ -1,0 +1,86 @@
+"""Rounds as they are stored, and what may go on with one."""
+
+import msgspec
+import pytest
+
+from agent_layer.errors import BadInputError
+from agent_layer.infra.objects import MemoryObjects
+from envs.evaluation.figures import TaskRef, Yardstick
+from envs.evaluation.prices import Price, Prices
+from envs.evaluation.rounds import (
+    EvaluatedAgent,
+    EvaluatedModel,
+    Round,
+    RoundStore,
+    TaskSource,
+    check_round_name,
+    check_same,
+)
+
+ROUND = Round(
+    name="r1",
+    agent=EvaluatedAgent(target="my_agent:agent", version="1"),
+    model=EvaluatedModel(kind="engine", name="policy", location="/models/a", fingerprint="f1"),
+    source=TaskSource(name="tasks.jsonl"),
+    tasks=[TaskRef(id="t1", input_hash="h1")],
+    tasks_hash="h",
+    yardstick=Yardstick(n=4, threshold=1.0, seed=0),
+    sampling={"temperature": 0.5},
+    scorer="agent",
+    price=None,
+    started_at=1_700_000_000.0,
+)
+
+
+def changed(**fields):
+    return msgspec.structs.replace(ROUND, **fields)
+
+
+def test_a_stored_round_reads_back_equal():
+    rounds = RoundStore(MemoryObjects(), "default")
+    rounds.write(ROUND)
+    rounds.write(changed(name="r0", started_at=1.0))
+
+    assert rounds.get("r1") == ROUND
+    assert [one.name for one in rounds.list()] == ["r0", "r1"]
+    with pytest.raises(BadInputError, match="eval --list"):
+        rounds.get("r2")
+
+
+def test_the_same_model_may_be_at_another_place():
+    check_same(ROUND, changed(model=msgspec.structs.replace(ROUND.model, location="/elsewhere")))
+
+
+@pytest.mark.parametrize(
+    ("fields", "difference"),
+    [
+        ({"agent": EvaluatedAgent(target="other:agent", version="1")}, "the agent my_agent:agent"),
+        ({"agent": EvaluatedAgent(target="my_agent:agent", version="2")}, "the agent in version 1"),
+        ({"model": msgspec.structs.replace(ROUND.model, fingerprint="f2")}, "the model with fingerprint f1"),
+        ({"model": EvaluatedModel(kind="endpoint", name="policy")}, "a model of kind engine"),
+        ({"yardstick": Yardstick(n=8, threshold=1.0, seed=0)}, "-n 4"),
+        ({"sampling": {}}, "sampling"),
+        ({"tasks_hash": "i"}, "tasks with hash h"),
+        ({"tasks": []}, "the number of tasks 1"),
+    ],
+)
+def test_a_resumed_round_names_what_differs(fields, difference):
+    with pytest.raises(BadInputError) as refused:
+        check_same(ROUND, changed(**fields))
+
+    assert f"expected {difference}" in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["", "a b", "x/y", "n" * 97])
+def test_a_name_that_cannot_stand_in_keys_is_refused(name):
+    with pytest.raises(BadInputError):
+        check_round_name(name)
+
+
+def test_prices_come_from_the_caller_or_the_table():
+    table, own = Prices(), Prices(Price(prompt=1.0, response=10.0))
+
+    assert own.find("anything", is_policy=True).cost(500_000, 100_000) == pytest.approx(1.5)
+    assert own.find("openai/gpt-4o-mini", is_policy=False) == table.find("gpt-4o-mini", is_policy=True)
+    assert table.find("gpt-4o-mini", is_policy=True).cost(1_000_000, 1_000_000) > 0
+    assert table.find("no such model", is_policy=True) is None
