@@ -98,10 +98,13 @@ _CLONE, _IOCTL = (56, 220), (16, 29)
 _SOCKET, _SOCKETPAIR = (41, 198), (53, 199)
 _MKNOD, _MKNODAT = (133, None), (259, 33)
 _PRLIMIT: Final = (302, 261)
+_SETSOCKOPT: Final = (54, 208)
 _NAMESPACES: Final = 0x7E020080
 """Bits of ``clone`` that make namespaces."""
 _TERMINAL_REQUESTS: Final = (0x5412, 0x541C, 0x5423)
 """TIOCSTI and TIOCLINUX, which type into a terminal; TIOCSETD, which has the kernel load a line discipline."""
+_SOCKET_LEVEL, _BUFFER_SIZES = 1, (7, 8)
+"""SO_SNDBUF and SO_RCVBUF."""
 _UNIX, _INET, _INET6 = 1, 2, 10
 _STREAM, _DATAGRAM = 1, 2
 _DEFAULT_PROTOCOL, _TCP, _UDP = 0, 6, 17
@@ -155,6 +158,10 @@ def _rules(column: int) -> Iterator[_Instruction]:
     yield from _on_call(_PRLIMIT[column], [_argument(0), *of_others])
     for call in (_SOCKET[column], _SOCKETPAIR[column]):
         yield from _on_call(call, _socket_rules())
+    # only a cgroup counts buffers of sockets; the kernel too takes sizes that are too large without an error
+    ignored = [*_unless_any(_BUFFER_SIZES, [_return(_ALLOW)]), _refuse(0)]
+    of_sockets = [_argument(1), *_when(_JUMP_EQUAL, _SOCKET_LEVEL, [_argument(2), *ignored])]
+    yield from _on_call(_SETSOCKOPT[column], of_sockets)
     for calls, mode in ((_MKNOD, 1), (_MKNODAT, 2)):
         if (call := calls[column]) is not None:
             devices = [_when(_JUMP_EQUAL, kind, [_refuse(errno.EPERM)]) for kind in (_CHARACTER_DEVICE, _BLOCK_DEVICE)]

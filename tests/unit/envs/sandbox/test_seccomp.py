@@ -11,8 +11,26 @@ from envs.sandbox.inside.filters import assemble_filter
 ALLOW, KILL = 0x7FFF0000, 0x80000000
 MACHINES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 NUMBERS = {
-    "x86_64": {"read": 0, "clone": 56, "socket": 41, "ioctl": 16, "mknodat": 259, "ptrace": 101, "mount": 165},
-    "aarch64": {"read": 63, "clone": 220, "socket": 198, "ioctl": 29, "mknodat": 33, "ptrace": 117, "mount": 40},
+    "x86_64": {
+        "read": 0,
+        "clone": 56,
+        "socket": 41,
+        "ioctl": 16,
+        "mknodat": 259,
+        "ptrace": 101,
+        "mount": 165,
+        "setsockopt": 54,
+    },
+    "aarch64": {
+        "read": 63,
+        "clone": 220,
+        "socket": 198,
+        "ioctl": 29,
+        "mknodat": 33,
+        "ptrace": 117,
+        "mount": 40,
+        "setsockopt": 208,
+    },
 }
 
 
@@ -71,6 +89,9 @@ def test_what_boxes_load_is_what_the_generator_writes(machine):
         ("socket", (10, 1, 262), errno.EAFNOSUPPORT),  # MPTCP
         ("socket", (2, 3, 1), errno.EAFNOSUPPORT),  # raw
         *(("socket", (family, 1, 0), errno.EAFNOSUPPORT) for family in (16, 17, 38, 40)),
+        ("setsockopt", (3, 1, 2), None),
+        ("setsockopt", (3, 6, 7), None),  # another level
+        *(("setsockopt", (3, 1, buffer), 0) for buffer in (7, 8)),  # nothing happens, and no error is reported
         ("mknodat", (-100 & (1 << 64) - 1, 0, 0o010644), None),
         ("mknodat", (0, 0, 0o020644, 0), errno.EPERM),
         ("mknodat", (0, 0, 0o060644, 0), errno.EPERM),
