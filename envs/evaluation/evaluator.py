@@ -118,7 +118,7 @@ def show_round(settings: Settings, name: str) -> RoundResult:
     store = open_store(settings)
     rounds = RoundStore(store.objects, settings.namespace)
     one = rounds.get(name)
-    attempts = AttemptReader(store, one.run, Prices(one.price)).read()
+    attempts = AttemptReader(store, one.run, Prices(one.price, one.model.name)).read()
     figures, results = compute_figures(one.tasks, attempts, one.yardstick)
     if one.figures is not None and len(attempts) < one.figures.num_attempts:
         return RoundResult(round=one, figures=one.figures, results=one.results)
@@ -258,7 +258,7 @@ class _Evaluation:
     def run(self, one: Round, tasks: Sequence[Task]) -> RoundResult:
         """Run what the round lacks. Its record is stored before the first rollout, and again with the figures."""
         ours = [_submittable(task, one) for task in tasks]
-        reader = AttemptReader(self.store, one.run, Prices(one.price))
+        reader = AttemptReader(self.store, one.run, Prices(one.price, one.model.name))
         with connect(self.served.settings) as dispatcher:
             driver = Driver(one, ours, dispatcher=dispatcher, reader=reader, max_cost=self.request.max_cost)
             missing, waited = driver.plan()

@@ -2,11 +2,14 @@
 
 from collections.abc import Iterable
 
+import msgspec
+
 from agent_layer.schema import Step, Trajectory, current_rewards
 from agent_layer.store import Store
 from agent_layer.store.index import TrajectoryRow
 from envs.evaluation.figures import MeasuredAttempt
 from envs.evaluation.prices import Prices
+from envs.grading import JUDGED, judge_run
 
 
 class AttemptReader:
@@ -24,9 +27,11 @@ class AttemptReader:
         self._prices = prices
         self._known: dict[tuple[str, float | None], MeasuredAttempt] = {}
         """By id and reward, which a later judgement changes."""
+        self._judges: dict[str, dict[str, MeasuredAttempt]] = {}
+        """By the judged trajectory, then by the judge's own."""
 
     def read(self) -> list[MeasuredAttempt]:
-        """Return all attempts that have ended, oldest first.
+        """Return all attempts that have ended, oldest first, each with what its judges took.
 
         Raises: UnreachableError: Redis or the objects do not answer. CorruptRecordError: stored bytes are damaged.
         """
@@ -36,7 +41,30 @@ class AttemptReader:
         for row, trajectory in self._store.read(unread, contents=False):
             measured[row.trajectory_id, row.reward] = measure_attempt(row, trajectory, self._prices)
         self._known = {key: one for key, one in measured.items() if one.is_accepted}
-        return [measured[key] for row in rows if (key := (row.trajectory_id, row.reward)) in measured]
+        self._read_judges()
+        attempts = [measured[key] for row in rows if (key := (row.trajectory_id, row.reward)) in measured]
+        return [_add_judges(one, self._judges.get(one.trajectory_id, {}).values()) for one in attempts]
+
+    def _read_judges(self) -> None:
+        known = {judge_id for judges in self._judges.values() for judge_id in judges}
+        rows = [row for row in self._store.scan(run=judge_run(self._run)) if row.status is not None]
+        unread = [row for row in rows if row.trajectory_id not in known]
+        for row, trajectory in self._store.read(unread, contents=False):
+            judged = trajectory.started.labels.get(JUDGED, "") if trajectory.started is not None else ""
+            judge = measure_attempt(row, trajectory, self._prices)
+            self._judges.setdefault(judged, {})[row.trajectory_id] = judge
+
+
+def _add_judges(attempt: MeasuredAttempt, judges: Iterable[MeasuredAttempt]) -> MeasuredAttempt:
+    """Add what judges took of an attempt to its cost; its calls and tokens stay those of its agent."""
+    for judge in judges:
+        attempt = msgspec.structs.replace(
+            attempt,
+            cost=attempt.cost + judge.cost,
+            num_uncounted=attempt.num_uncounted + judge.num_uncounted,
+            unpriced=sorted({*attempt.unpriced, *judge.unpriced}),
+        )
+    return attempt
 
 
 def measure_attempt(row: TrajectoryRow, trajectory: Trajectory, prices: Prices) -> MeasuredAttempt:

@@ -26,14 +26,16 @@ class Prices:
 
     Args:
         policy: of the evaluated model, instead of the table's; None: the table's.
+        model: name of the evaluated model, which judges and simulators may ask too.
     """
 
-    def __init__(self, policy: Price | None = None) -> None:
+    def __init__(self, policy: Price | None = None, model: str | None = None) -> None:
         self._policy = policy
+        self._model = model
 
     def find(self, model: str | None, *, is_policy: bool) -> Price | None:
         """Return the price of a model; None: not known."""
-        if is_policy and self._policy is not None:
+        if self._policy is not None and (is_policy or (model is not None and model == self._model)):
             return self._policy
         if model is None:
             return None

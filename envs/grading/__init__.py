@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from envs.grading.calling import only_reward as only_reward
     from envs.grading.forgeries import common_cheats as common_cheats
     from envs.grading.hidden_tests import HiddenTests as HiddenTests
+    from envs.grading.judge_calls import JUDGED as JUDGED
     from envs.grading.judge_calls import JudgeCalls as JudgeCalls
+    from envs.grading.judge_calls import judge_run as judge_run
     from envs.grading.plain import ForgedJsonError as ForgedJsonError
     from envs.grading.plain import equal_values as equal_values
     from envs.grading.prepared_box import UnfitArtifactsError as UnfitArtifactsError
@@ -53,7 +55,7 @@ else:
             ),
             "envs.grading.forgeries": ("common_cheats",),
             "envs.grading.hidden_tests": ("HiddenTests",),
-            "envs.grading.judge_calls": ("JudgeCalls",),
+            "envs.grading.judge_calls": ("JUDGED", "JudgeCalls", "judge_run"),
             "envs.grading.plain": (
                 "ForgedJsonError",
                 "equal_values",

@@ -22,6 +22,8 @@ from tracer.transport import GatewayClient
 
 JUDGE = "judge"
 """Type of a judge's task, and name of the agent that asks."""
+JUDGED = "judges"
+"""Label of a judge's rollout: the trajectory that is judged."""
 _MAX_CALLS = 64
 """Questions of one scorer about one attempt."""
 _GRACE_SECONDS = 60.0
@@ -29,6 +31,11 @@ _GRACE_SECONDS = 60.0
 _LONGEST_RUN = 120
 
 _log = logging.getLogger(__name__)
+
+
+def judge_run(run: str) -> str:
+    """Return the run of the judges of a run's attempts."""
+    return f"{run[:_LONGEST_RUN]}:{JUDGE}"
 
 
 class JudgeCalls:
@@ -57,10 +64,10 @@ class JudgeCalls:
         self._request = OpenRequest(
             task_id=task_id,
             task_type=JUDGE,
-            run=f"{run[:_LONGEST_RUN]}:{JUDGE}",
+            run=judge_run(run),
             split="eval",
             agent=JUDGE,
-            labels={"judges": trajectory_id},
+            labels={JUDGED: trajectory_id},
             limits=Limits(turns=max_calls, wall_seconds=seconds),
             lease_seconds=seconds + _GRACE_SECONDS,
             calls_optional=True,

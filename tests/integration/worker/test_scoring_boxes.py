@@ -8,6 +8,8 @@ from agent_layer.recorder import open_recorder
 from agent_layer.schema import find_alarms
 from agent_layer.schema.sandbox import Resources, SandboxSpec
 from agent_layer.schema.task import RewardSpec
+from envs.evaluation.measure import AttemptReader
+from envs.evaluation.prices import Price, Prices
 from envs.grading import ValueScorer
 from envs.registry import hash_scorer
 from envs.rescoring.rescore import RescoreOptions, rescore
@@ -115,6 +117,27 @@ async def test_a_judge_is_asked_through_the_gateway_and_enters_neither_trajector
         "judge",
     )
     assert judge.reward is None
+
+
+async def test_what_a_judge_takes_is_priced_with_the_attempt_that_it_judges(harness, task, chatter, write_module):
+    write_module(
+        "asking_twice",
+        "class Judge:\n"
+        "    async def score(self, context):\n"
+        "        for _ in range(2):\n"
+        "            await context.ask([{'role': 'user', 'content': 'yes?'}])\n"
+        "        return 1.0\n",
+    )
+
+    trajectories = await harness.run(chatter, task(scorer="asking_twice:Judge", rewards={"polite": RewardSpec()}))
+
+    (judge,) = [one for one in trajectories if one.started.run == "default:judge"]
+    price = Price(prompt=1e6, response=0.0)  # a dollar a token
+    (attempt,) = AttemptReader(harness.store, "default", Prices(price, judge.steps[0].model)).read()
+    (without,) = AttemptReader(harness.store, "default", Prices(price, "another")).read()
+    assert (without.cost, without.unpriced) == (attempt.prompt_tokens, [judge.steps[0].model])
+    assert attempt.cost - without.cost == sum(step.usage.prompt_tokens for step in judge.steps) > 0
+    assert (attempt.num_calls, attempt.unpriced) == (2, [])
 
 
 async def test_a_judge_that_the_gateway_refuses_is_null(harness, task, chatter, write_module):
