@@ -147,6 +147,9 @@ def _notes_of(one: Round, figures: Figures) -> Iterable[str]:
             f"note: in {figures.num_without_call} rollouts the agent did not call the model; let it use OPENAI_BASE_URL"
             " (rollout.base_url), or set calls_optional in the tasks"
         )
+    threshold = one.yardstick.threshold
+    if figures.mean_reward and figures.mean_reward.value > 0 and figures.pass_at_1 and not figures.pass_at_1.value:
+        yield f"note: there are rewards above 0, but none reaches {threshold:g}, so none passes; see --threshold"
     if unpriced := _unpriced(one, figures):
         yield f"note: no price is known for {', '.join(unpriced)}; --price-in and --price-out give the model's"
     if figures.num_uncounted and figures.cost:

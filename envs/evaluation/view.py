@@ -44,18 +44,23 @@ class LiveView:
     def set_phase(self, phase: str) -> None:
         """Show what is waited for."""
         self._phase = phase
+        self._print_line(f"{phase} …")
 
     def begin(self, one: Round) -> None:
         """Show a round from now on."""
-        self._round, self._phase = one, "rollouts"
+        self._round, self._phase, self._line_at = one, "rollouts", 0.0
 
     def show(self, progress: Progress) -> None:
         """Show a look at the round."""
         self._progress = progress
+        fields = ", ".join(f"{name} {value}" for name, value in self._cells())
+        self._print_line(f"{self._round.name if self._round else ''}: {fields}")
+
+    def _print_line(self, line: str) -> None:
+        """Print a line now and then where there is no terminal."""
         if not self._console.is_terminal and time.monotonic() >= self._line_at:
             self._line_at = time.monotonic() + _LINE_SECONDS
-            fields = [f"{name} {value}" for name, value in self._cells()]
-            self._console.print(f"{self._round.name if self._round else ''}: {', '.join(fields)}", soft_wrap=True)
+            self._console.print(line, soft_wrap=True)
 
     def _cells(self) -> list[tuple[str, str]]:
         progress, one = self._progress, self._round
