@@ -42,25 +42,22 @@ class LiveView:
             self._live.stop()
 
     def set_phase(self, phase: str) -> None:
-        """Show what is waited for."""
+        """Show what is waited for; where there is no terminal, each phase is a line."""
         self._phase = phase
-        self._print_line(f"{phase} …")
+        if not self._console.is_terminal:
+            self._console.print(f"{phase} …", soft_wrap=True)
 
     def begin(self, one: Round) -> None:
         """Show a round from now on."""
-        self._round, self._phase, self._line_at = one, "rollouts", 0.0
+        self._round, self._phase = one, "rollouts"
 
     def show(self, progress: Progress) -> None:
         """Show a look at the round."""
         self._progress = progress
-        fields = ", ".join(f"{name} {value}" for name, value in self._cells())
-        self._print_line(f"{self._round.name if self._round else ''}: {fields}")
-
-    def _print_line(self, line: str) -> None:
-        """Print a line now and then where there is no terminal."""
         if not self._console.is_terminal and time.monotonic() >= self._line_at:
             self._line_at = time.monotonic() + _LINE_SECONDS
-            self._console.print(line, soft_wrap=True)
+            fields = [f"{name} {value}" for name, value in self._cells()]
+            self._console.print(f"{self._round.name if self._round else ''}: {', '.join(fields)}", soft_wrap=True)
 
     def _cells(self) -> list[tuple[str, str]]:
         progress, one = self._progress, self._round
