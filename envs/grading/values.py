@@ -19,6 +19,7 @@ import msgspec
 from agent_layer.errors import BadInputError
 from agent_layer.schema import JsonObject
 from agent_layer.schema.sandbox import ExecResult, Sandbox, SandboxSpec
+from envs.failures import describe_error
 from envs.grading.plain import ForgedJsonError, check_plain, equal_values, read_json, read_value
 from envs.grading.prepared_box import UnfitArtifactsError, allow_seconds, prepare_box
 from envs.grading.scorer import ScoringContext, Verdict
@@ -136,18 +137,18 @@ class ValueScorer(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             return Verdict(scores={name: 0.0}, evidence={"error": str(error)})
         except ForgedJsonError as error:
             return Verdict(status="tampering", tampering=[str(error)])
-        failed = [
-            index
-            for index, (case, answer) in enumerate(zip(grading.cases, answers, strict=True))
-            if not _holds(case, answer)
-        ]
+        misses = [_miss(case, answer) for case, answer in zip(grading.cases, answers, strict=True)]
+        failed = [index for index, miss in enumerate(misses) if miss]
         share = 1 - len(failed) / len(grading.cases)
         return Verdict(
             scores={name: share if self.partial else float(not failed)},
             evidence={
                 "cases": len(grading.cases),
                 "failed": len(failed),
-                "shown": [_show(index, grading.cases[index], answers[index]) for index in failed[:_NUM_SHOWN]],
+                "shown": [
+                    _show(index, grading.cases[index], answers[index]) | {"why": misses[index]}
+                    for index in failed[:_NUM_SHOWN]
+                ],
             },
         )
 
@@ -226,16 +227,18 @@ def _read_answer(text: str) -> Answer:
         raise ForgedJsonError(f"claim: the judged code wrote its own answer, {error!r}") from error
 
 
-def _holds(case: Case, answer: Answer) -> bool:
+def _miss(case: Case, answer: Answer) -> str | None:
+    """Return why an answer is not what its case expects; None: it is."""
     if case.raises is not None:
-        return answer.raised == case.raises
+        return None if answer.raised == case.raises else "differs"
     if case.check is None:
-        return equal_values(case.expected, answer.value, case.tolerance)
+        return None if equal_values(case.expected, answer.value, case.tolerance) else "differs"
     check = cast("Check", find_object(case.check, "scorer"))
     try:
-        return check(cast("list[object]", read_value(case.args)), read_value(answer.value)) is True
-    except Exception:  # noqa: BLE001  # a check may stumble over any value, which then will not do
-        return False
+        holds = check(cast("list[object]", read_value(case.args)), read_value(answer.value)) is True
+    except Exception as error:  # noqa: BLE001  # a check may stumble over any value, which then will not do
+        return f"the check raised {describe_error(error)}"[:_LONGEST_SHOWN]
+    return None if holds else "the check did not hold"
 
 
 def _show(index: int, case: Case, answer: Answer) -> JsonObject:

@@ -105,6 +105,17 @@ async def test_a_check_sees_plain_values(judge, write_module):
     assert (await judge(ValueScorer(), [case], {"own.py": "def sort(x): return sorted(x)"})).score == 0.0
 
 
+async def test_a_check_that_raises_fails_the_case_and_the_evidence_names_its_error(judge, write_module):
+    write_module("broken_checks", "def holds(arguments, value): return value['key'] == 1\n")
+
+    reward = await judge(
+        ValueScorer(), [{"call": "own:f", "check": "broken_checks:holds"}], {"own.py": "def f(): return 1"}
+    )
+
+    assert reward.score == 0.0
+    assert "the check raised TypeError" in (reward.comment or "")
+
+
 async def test_what_the_agent_returned_is_judged_with_the_files_of_task_and_grading(judge):
     grading = {"cases": [{"call": "answer:f", "expected": [1, 3]}], "files": {"kept.py": "B = 3\n"}}
     answer = "import given, kept\n\ndef f():\n    return [given.A, kept.B]\n"
