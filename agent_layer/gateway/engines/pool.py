@@ -129,6 +129,8 @@ class EngineWatcher:
         self._reported_epochs: dict[str, int] = {}
         self._changed = asyncio.Event()
         self._drained = asyncio.Event()
+        self._reading = asyncio.Lock()
+        """Readings of the registry take turns: no older one replaces a newer one."""
 
     async def run(self) -> None:
         """Follow the registry until cancelled."""
@@ -145,14 +147,15 @@ class EngineWatcher:
 
     async def refresh(self) -> None:
         """Announce this gateway, then read the registry: in this order no trainer misses it."""
-        began = self._clock()
-        engines, newest = await asyncio.to_thread(self._show_and_read)
-        self.rotation.update(engines, newest)
-        self.preemptions.apply(engines)
-        self._seen_at = began
-        self._changed.set()
-        self._changed = asyncio.Event()
-        self._drained.set()
+        async with self._reading:
+            began = self._clock()
+            engines, newest = await asyncio.to_thread(self._show_and_read)
+            self.rotation.update(engines, newest)
+            self.preemptions.apply(engines)
+            self._seen_at = began
+            self._changed.set()
+            self._changed = asyncio.Event()
+            self._drained.set()
 
     async def acquire(self, run: str, kept: str | None, seconds: float) -> Engine:
         """Take a place at an engine. ``release`` must follow.

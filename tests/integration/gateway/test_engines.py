@@ -1,12 +1,15 @@
 """Engines come, go and die while rollouts talk; each call is one step all the same."""
 
 import asyncio
+import threading
 from contextlib import AsyncExitStack
 
 import pytest
 from aiohttp import web
 
+from agent_layer.engines.registry import EngineRegistry
 from agent_layer.errors import BadInputError
+from agent_layer.gateway.engines.pool import EngineWatcher
 from agent_layer.local.scripted.engine import ScriptedEngine
 from agent_layer.local.scripted.serving import serve
 
@@ -235,3 +238,28 @@ async def test_an_engine_that_ended_with_the_weights_it_starts_from_comes_back(g
         while await home_of(gateway) != url:
             pass
     assert gateway.registry.read(url).state == "serving"
+
+
+async def test_a_slow_reading_of_the_registry_replaces_no_newer_one(settings, register_engine, engine, monkeypatch):
+    """Else a gateway that has reported an engine as drained would send to it while it loads."""
+    async with serve(engine):
+        registry = register_engine(engine, settings)
+    watch, read = EngineWatcher(registry, "gateway", settings), EngineRegistry.engines
+    has_read, newer_is_known = threading.Event(), threading.Event()
+
+    def read_slowly(registry):
+        engines = read(registry)
+        if not has_read.is_set():
+            has_read.set()
+            newer_is_known.wait(0.5)  # readings that take turns never set it
+        return engines
+
+    monkeypatch.setattr(EngineRegistry, "engines", read_slowly)
+    older = asyncio.create_task(watch.refresh())
+    await asyncio.to_thread(has_read.wait)
+    registry.forget(engine.url)
+    newer = asyncio.create_task(watch.refresh())
+    newer.add_done_callback(lambda _: newer_is_known.set())
+    await asyncio.gather(older, newer)
+
+    assert watch.engines == []
