@@ -104,11 +104,11 @@ async def _rescore_row(store: Store, row: TrajectoryRow, options: RescoreOptions
     """Score a trajectory, or the group that it belongs to unless that was ``seen``."""
     if not isinstance(options.scorer, GroupScorer):
         return [await _rescore_one(store, row, options)]
-    if row.group_id in seen:
-        return []
     closed: object = row.group_id and await asyncio.to_thread(store.redis.get, store.keys.group(row.group_id))
     if row.group_id is None or not isinstance(closed, bytes):
         return [Verdict(trajectory_id=row.trajectory_id, kind="open", before=row.reward, after=row.reward)]
+    if row.group_id in seen:  # nothing is awaited between this and the next line: slots share ``seen``
+        return []
     seen.add(row.group_id)
     group = decode(closed)
     assert isinstance(group, Group)
