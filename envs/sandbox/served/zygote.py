@@ -71,8 +71,10 @@ class Zygote:
                 async with asyncio.timeout(START_SECONDS):
                     send_packet(self._program.end, {"spawn": config}, [box_end.fileno()])
                     fields, descriptors = await _receive(self._program.end)
-            except BaseException:
+            except BaseException as error:
                 self._is_broken = True  # the answer of this box would be taken for that of the next
+                if isinstance(error, ConnectionError):
+                    raise ZygoteLostError("sandbox: its zygote has ended; try again") from error
                 raise
         if not descriptors:
             raise SandboxError(advise(str(fields.get("error"))))

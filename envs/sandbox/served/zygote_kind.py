@@ -3,7 +3,7 @@
 import asyncio
 import socket
 from abc import abstractmethod
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from itertools import count
 from typing import ClassVar, Final
 
@@ -25,6 +25,8 @@ from envs.sandbox.served.zygote import (
 )
 
 _MOST_SLOTS: Final = NUM_USERS // 2 - 1
+_MOST_LOST: Final = 2
+"""Starts that may fail with a killed zygote: the box that it was making, and the next, which finds it gone."""
 _MOST_ZYGOTES: Final = 4
 """That stay without a box, one for each image."""
 
@@ -62,10 +64,10 @@ class ZygoteKind(ServedKind):
         """Make a box."""
         check_spec(spec)
         self.check(spec)
-        try:
-            return await self._start(await self._running_zygote(spec.image), spec, owner)
-        except ZygoteLostError:  # for example killed since its last box
-            return await self._start(await self._running_zygote(spec.image), spec, owner)
+        for _ in range(_MOST_LOST):
+            with suppress(ZygoteLostError):
+                return await self._start(await self._running_zygote(spec.image), spec, owner)
+        return await self._start(await self._running_zygote(spec.image), spec, owner)
 
     async def _start(self, zygote: Zygote, spec: SandboxSpec, owner: str) -> Sandbox:
         try:
@@ -92,11 +94,15 @@ class ZygoteKind(ServedKind):
                 pid, pidfd = await zygote.spawn(config, theirs)
             life = ForkedLife(pidfd, cgroup)
             undo.push_async_callback(life.end)
-            if cgroup is not None:
-                cgroup.add_process(pid)
             connection = BoxConnection(ours)
             undo.callback(connection.close)
-            zygote.missing = check_ready(await connection.ask("ready", {"go": True}), advise=advise)
+            try:
+                if cgroup is not None:
+                    cgroup.add_process(pid)
+                reply = await connection.ask("ready", {"go": True})
+            except (SandboxError, ProcessLookupError) as error:
+                raise ZygoteLostError("sandbox: the box ended before it was up; try again") from error
+            zygote.missing = check_ready(reply, advise=advise)
             undo.pop_all()
         return self.add_box(box_id, spec, owner=owner, connection=connection, life=life)
 

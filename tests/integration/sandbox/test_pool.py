@@ -247,6 +247,22 @@ async def test_a_killed_zygote_costs_its_boxes_and_is_started_again():
         assert (await again.exec(["true"])).status == "exited"
 
 
+async def test_a_zygote_killed_while_a_box_starts_costs_no_start():
+    kind = make_kind("namespace")
+    try:
+        if not (support := await kind.probe()).works:
+            pytest.skip(support.reason)
+        for tenths_of_ms in range(0, 60, 3):
+            starting = asyncio.create_task(kind.start(SandboxSpec(), owner="me"))
+            await asyncio.sleep(tenths_of_ms / 10_000)
+            for pid in find_by_argument(list_descendants(), "zygote"):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            await (await starting).close()
+    finally:
+        await kind.close()
+
+
 WORKER = """
 import asyncio, sys
 from envs.sandbox import SandboxSpec, open_pool
