@@ -8,6 +8,7 @@ from rich.console import Console
 
 from agent_layer.dispatcher import read_tasks
 from agent_layer.errors import BadInputError, CorruptRecordError, NotFoundError
+from agent_layer.health import StepProgress
 from agent_layer.infra import install_command
 from agent_layer.schema import TrainedBatch
 from agent_layer.settings import Settings
@@ -16,7 +17,6 @@ from agent_layer.store.consumers import list_batches
 from envs.tasksets.gate import check_trainable
 from trainer_adapter.config import load_config
 from trainer_adapter.data import Replay, rebuild_batch
-from trainer_adapter.loop import StepProgress
 
 
 def train(

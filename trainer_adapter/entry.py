@@ -8,11 +8,11 @@ import msgspec
 
 from agent_layer.dispatcher import parse_tasks, read_tasks
 from agent_layer.errors import AgentLayerError, BadInputError
+from agent_layer.health import StepProgress, progress_path, read_progress
 from agent_layer.infra import make_private
 from agent_layer.settings import Settings, load_settings
 from trainer_adapter.config import AlgorithmConfig, OptimizerConfig, RetentionConfig, RolloutConfig, TrainConfig
 from trainer_adapter.launch import Job, run_job
-from trainer_adapter.loop import StepProgress, progress_path, read_progress
 
 
 class TrainOptions(TypedDict, total=False):

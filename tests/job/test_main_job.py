@@ -9,10 +9,10 @@ import msgspec
 import pytest
 import requests
 
+from agent_layer.health.progress import progress_path, read_progress
 from agent_layer.local.vllm import VllmServer
 from agent_layer.settings import Settings
 from agent_layer.store import open_store
-from trainer_adapter.loop.checkpoint import progress_path, read_progress
 
 pytestmark = pytest.mark.timeout(600)
 

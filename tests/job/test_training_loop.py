@@ -14,12 +14,13 @@ import pytest
 from agent_layer.dispatcher import Report
 from agent_layer.engines.policies import list_policies
 from agent_layer.errors import BadInputError, EngineError
+from agent_layer.health.progress import progress_path, read_progress
 from agent_layer.recorder import open_recorder
 from agent_layer.store import open_store
 from agent_layer.store.consumers.trained_batches import list_batches
 from trainer_adapter.config import write_config
 from trainer_adapter.data.replay import rebuild_batch
-from trainer_adapter.loop.checkpoint import CheckpointDirectory, progress_path, read_progress
+from trainer_adapter.loop.checkpoint import CheckpointDirectory
 
 from .conftest import RUN, acknowledged, train
 

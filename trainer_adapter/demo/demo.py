@@ -8,13 +8,13 @@ from contextlib import suppress
 from pathlib import Path
 
 from agent_layer.errors import AgentLayerError
+from agent_layer.health import progress_path, read_progress
 from agent_layer.settings import Settings
 from trainer_adapter.demo.display import Display
 from trainer_adapter.demo.evaluation import evaluate_repair
 from trainer_adapter.demo.job import RECIPE, make_config, write_tasks
 from trainer_adapter.demo.report import print_report
 from trainer_adapter.launch import Job, RunningJob, run_job
-from trainer_adapter.loop import progress_path, read_progress
 
 _LOOK_SECONDS = 0.25
 

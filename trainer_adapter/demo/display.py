@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from agent_layer.health import StepProgress
 from agent_layer.infra.processes import SupervisedProcess
-from trainer_adapter.loop import StepProgress
 
 
 class Display:

@@ -11,11 +11,11 @@ import matplotlib as mpl
 from matplotlib import pyplot as plt
 from rich.table import Table
 
+from agent_layer.health import StepProgress
 from agent_layer.settings import Settings
 from agent_layer.store import open_store
 from envs.tasksets.guess_number import chance_without_hints, chance_without_repeats
 from trainer_adapter.demo.display import Display, calls_per_second, mean_success
-from trainer_adapter.loop import StepProgress
 
 mpl.use("Agg")  # before pyplot chooses a screen
 

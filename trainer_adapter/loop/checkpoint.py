@@ -1,7 +1,4 @@
-"""Checkpoints: directories that appear whole or not at all, with a cursor; and the progress file.
-
-The progress file has one JSON line per step, for displays, plots and people.
-"""
+"""Checkpoints: directories that appear whole or not at all, with a cursor."""
 
 import os
 import shutil
@@ -86,80 +83,3 @@ def _sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-class StepProgress(Record, frozen=True, kw_only=True):
-    """One update of the policy."""
-
-    run: str
-    step: int
-    """Updates so far, this one included; the first is 1."""
-    policy_version: int
-    """Version that this update produced."""
-    ended_at: float
-    """Seconds since the epoch, UTC."""
-    num_rollouts: int
-    num_samples: int
-    num_calls: int
-    num_tokens: int
-    """Trained tokens."""
-    reward_mean: float | None
-    """Over rollouts with a reward; None when there was none."""
-    success: float | None
-    """Share of rollouts with a reward above 0, as a mean over tasks."""
-    success_by_task: dict[str, float] = {}
-    num_null_rewards: int = 0
-    """Rollouts that failed for a cause other than the policy; they are in no baseline."""
-    num_dead_groups: int = 0
-    """Groups whose rewards are all equal: they teach nothing."""
-    num_whole_groups: int = 0
-    """Groups with as many usable rollouts as requested."""
-    num_short_groups: int = 0
-    """Groups with fewer; those with at least two rewards are trained, too."""
-    num_dropped_groups: int = 0
-    """Groups that came empty because too few rollouts were usable; others were submitted in their place."""
-    num_surplus_rollouts: int = 0
-    """Rollouts that were cancelled because enough others of their group had ended."""
-    kept_seconds: float | None = None
-    """Mean time of the usable rollouts of groups that had a surplus; None: there were none."""
-    surplus_seconds: float | None = None
-    """Mean running time of that surplus. Much longer than ``kept_seconds``: learning favours rollouts that end
-    early."""
-    num_stale_rollouts: int = 0
-    """Rollouts left out because a token was older than ``max_staleness`` allows."""
-    num_dropped_steps: int = 0
-    staleness_mean: float = 0.0
-    """Versions between sampling and training, averaged over trained tokens."""
-    staleness_max: int = 0
-    wait_seconds: float = 0.0
-    """Waiting for whole groups."""
-    update_seconds: float = 0.0
-    switch_seconds: float = 0.0
-    """Writing weights, and switching each engine."""
-    checkpoint_seconds: float = 0.0
-    metrics: dict[str, float] = {}
-    """Metrics of veRL, and ``logprob_gap``: largest difference of a log-probability between trainer and engine."""
-
-
-def progress_path(settings: Settings, run: str) -> Path:
-    """Return the progress file of a run."""
-    return settings.dir / "runs" / run / "progress.jsonl"
-
-
-def append_progress(path: Path, progress: StepProgress) -> None:
-    """Append one line, in one write."""
-    make_private(path.parent)
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    try:
-        os.write(descriptor, msgspec.json.encode(progress) + b"\n")
-    finally:
-        os.close(descriptor)
-
-
-def read_progress(path: Path) -> list[StepProgress]:
-    """Read all complete lines; a step that was repeated after a restart keeps its last line."""
-    if not path.exists():
-        return []
-    lines = path.read_bytes().split(b"\n")[:-1]
-    steps = [msgspec.json.decode(line, type=StepProgress) for line in lines]
-    return sorted({progress.step: progress for progress in steps}.values(), key=lambda progress: progress.step)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 
 from agent_layer.errors import AgentLayerError
+from agent_layer.health import StepProgress
 from agent_layer.store.consumers import GroupDelivery
 from trainer_adapter.config import TrainConfig
 from trainer_adapter.data import (
@@ -22,7 +23,7 @@ from trainer_adapter.data import (
     select_batch,
     success_by_task,
 )
-from trainer_adapter.loop.checkpoint import CheckpointDirectory, Cursor, StepProgress
+from trainer_adapter.loop.checkpoint import CheckpointDirectory, Cursor
 from trainer_adapter.loop.feed import GroupFeed
 from trainer_adapter.verl import EmbeddedTrainer, UpdateReport, WeightPublisher
 

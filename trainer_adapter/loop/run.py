@@ -10,6 +10,7 @@ import msgspec
 
 from agent_layer.dispatcher import Dispatcher, read_tasks
 from agent_layer.errors import BadInputError
+from agent_layer.health import StepProgress, append_progress, progress_path
 from agent_layer.infra import make_private
 from agent_layer.infra.redis import open_redis
 from agent_layer.recorder import open_recorder
@@ -17,7 +18,7 @@ from agent_layer.schema import Task
 from agent_layer.settings import Settings
 from agent_layer.store import open_store
 from trainer_adapter.config import TrainConfig
-from trainer_adapter.loop.checkpoint import CheckpointDirectory, Cursor, StepProgress, append_progress, progress_path
+from trainer_adapter.loop.checkpoint import CheckpointDirectory, Cursor
 from trainer_adapter.loop.feed import GroupFeed
 from trainer_adapter.loop.loop import TrainingLoop
 from trainer_adapter.verl import EmbeddedTrainer, WeightPublisher
