@@ -51,7 +51,9 @@ class StepProgress(Record, frozen=True, kw_only=True):
     """Mean running time of that surplus. Much longer than ``kept_seconds``: learning favours rollouts that end
     early."""
     num_stale_rollouts: int = 0
-    """Rollouts left out because a token was older than ``max_staleness`` allows."""
+    """Rollouts with a token older than ``max_staleness`` allows; their groups were redone."""
+    redone_by_task: dict[str, int] = {}
+    """Groups that were redone because one of their rollouts was too old, by task id."""
     num_dropped_steps: int = 0
     staleness_mean: float = 0.0
     """Versions between sampling and training, averaged over trained tokens."""

@@ -92,7 +92,9 @@ class Player:
         self.stop = threading.Event()
         self.equal = False
         self.fate = lambda lease: Report(lease=lease, ending="completed")
-        """Called with each lease; None holds it as long as it is not cancelled."""
+        """Called with each lease until it is final; None holds it, as long as it is not cancelled."""
+        self.sampled_by = lambda _, version: version
+        """Policy version that samples the rollout of a lease, from the version that serves."""
         self.played = {}
         """Version that served when the first rollout of a group was given out, by group id."""
         self.starts = {}
@@ -108,14 +110,16 @@ class Player:
         self._queue = queue_of(connect(settings))
 
     def play_all(self):
+        held = []
         while not self.stop.is_set():
-            leases = self._queue.claim("player", 64, run=RUN, wait_seconds=0.2)
-            reports = [report for lease in leases if (report := self.fate(lease))]
+            claimed = self._queue.claim("player", 64, run=RUN, wait_seconds=0.2)
+            fates = [(lease, self.fate(lease)) for lease in [*held, *claimed]]
+            held = [lease for lease, report in fates if report is None]
             version = self._registry.read(self._engine.url).version
-            for lease in leases:
+            for lease in claimed:
                 self.played.setdefault(lease.group_id, version)
                 self.starts[lease.group_id] = lease.task.from_policy
-            self._end(reports, version)
+            self._end([report for _, report in fates if report], version)
 
     def _end(self, reports, version):
         accepted = [report for report in reports if report.ending == "completed"]
@@ -134,7 +138,9 @@ class Player:
         lease, number = report.lease, int(report.lease.rollout_id.rpartition(".")[2])
         own = {"trajectory_id": lease.trajectory_id, "run": RUN}
         action = Action(
-            response_token_ids=TokenIds([12 + number]), logprobs=Logprobs([-3.0]), policy_versions=[(version, 1)]
+            response_token_ids=TokenIds([12 + number]),
+            logprobs=Logprobs([-3.0]),
+            policy_versions=[(self.sampled_by(lease, version), 1)],
         )
         score = 1.0 if self.equal else float(number == 0)
         return [

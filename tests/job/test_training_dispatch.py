@@ -54,6 +54,47 @@ def test_a_dropped_group_is_replaced_acknowledged_and_never_trained(configure, s
     assert [one.num_null_rewards for one in reports] == [1, 0, 0]
 
 
+def test_a_step_trains_the_groups_of_its_positions_though_later_ones_close_first(configure, settings, player):
+    def hold_the_first_until_the_second_step_has_closed(lease):
+        order.setdefault(lease.group_id, len(order))
+        if order[lease.group_id] == 0 and len(ended) < 3:
+            return None
+        ended.add(lease.group_id)
+        return completed(lease)
+
+    order, ended = {}, set()
+    player.fate = hold_the_first_until_the_second_step_has_closed
+    reports = train(configure(2, max_staleness=1), settings)
+
+    store = open_store(settings)
+    batches = list_batches(store.redis, store.keys, RUN)
+    trained = [list(dict.fromkeys(one.group_id for one in batch.rollouts)) for batch in batches]
+    assert trained == [list(order)[:2], list(order)[2:4]]
+    assert all(report.success_by_task.keys() == {"a", "b"} for report in reports)
+
+
+def test_a_group_with_a_rollout_that_is_too_old_is_redone_whole(configure, settings, player, redis):
+    late = set()
+
+    def one_is_late(lease, version):
+        if version == 2 and lease.task.id == "a" and lease.rollout_id.endswith(".1") and late <= {lease.group_id}:
+            late.add(lease.group_id)
+            return 0
+        return version
+
+    player.sampled_by = one_is_late
+    reports = train(configure(4, max_staleness=1), settings)
+
+    store = open_store(settings)
+    batches = list_batches(store.redis, store.keys, RUN)
+    (redone,) = [report for report in reports if report.num_stale_rollouts]
+    assert (redone.redone_by_task, redone.num_stale_rollouts) == ({"a": 1}, 1)
+    assert [report.num_samples for report in reports] == [6] * 4
+    assert all(report.success_by_task.keys() == {"a", "b"} for report in reports)
+    assert late < acknowledged(redis, player.keys)
+    assert late.isdisjoint(one.group_id for batch in batches for one in batch.rollouts)
+
+
 def test_a_short_group_is_trained_on_the_rewards_that_it_has(configure, settings, player):
     def judge_two(lease):
         return Report(lease=lease, ending="completed", usable=not lease.rollout_id.endswith(".2"))

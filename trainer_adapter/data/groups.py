@@ -1,4 +1,8 @@
-"""Closed groups as samples without stale rollouts, counts of a step, and the start versions of new groups. Pure.
+"""Closed groups as samples, counts of a step, and the start versions of new groups. Pure.
+
+A group is trained whole or not at all: without its late rollouts, its baseline would be that of the fast ones. Since a
+step waits for the groups of its own positions, no rollout is late as long as each version follows the one before. It
+happens when a killed trainer has left later versions, or when an engine falls back to earlier weights.
 
 Start versions. Let a step train g groups, and let each step make a version. Of the groups that are submitted and not
 yet trained, in training order, the one at index k is trained by version V + k // g, where V trains next. Its tokens
@@ -31,19 +35,20 @@ class GroupIntake(msgspec.Struct, frozen=True, kw_only=True):
 
     group: Group
     samples: GroupSamples
-    """Samples of the rollouts that are not stale; a stale one is in no baseline."""
+    """Empty when the group is stale."""
     rewards: list[float | None]
-    """[num_accepted], stale rollouts included."""
+    """[num_accepted]."""
     ages: list[int]
     """[num_trained_tokens] versions between the sampling of each token and the weights that train on it."""
     num_stale_rollouts: int
+    """Rollouts with a token that is too old."""
     num_calls: int
     num_dropped_steps: int
 
     @property
     def is_stale(self) -> bool:
-        """Whether all its rollouts are stale."""
-        return self.num_stale_rollouts > 0 and not self.samples.rollouts
+        """Whether one of its rollouts is too old; none of it is trained then, and it is redone."""
+        return self.num_stale_rollouts > 0
 
     @property
     def is_void(self) -> bool:
@@ -91,6 +96,8 @@ class StepCounts(msgspec.Struct, frozen=True, kw_only=True):
     """Mean over the usable rollouts of groups with a surplus."""
     surplus_seconds: float | None
     num_stale_rollouts: int
+    redone_by_task: dict[str, int]
+    """Stale groups by task id."""
     num_dropped_steps: int
     num_calls: int
     num_tokens: int
@@ -105,23 +112,24 @@ def read_group(delivery: GroupDelivery, policy_version: int, max_staleness: int)
     Args:
         delivery: the group.
         policy_version: of the weights that train on it.
-        max_staleness: largest age of a token in versions; rollouts with an older token are left out.
+        max_staleness: largest age of a token in versions; a rollout with an older token makes the group stale.
 
     Raises:
         CaptureError: a step that should be trained lacks ids, log-probabilities or versions.
     """
     read = [(trajectory, samples_of(trajectory)) for trajectory in delivery.trajectories]
-    young = [(one, found) for one, found in read if max(_ages(found, policy_version), default=0) <= max_staleness]
+    num_stale = sum(max(_ages(found, policy_version), default=0) > max_staleness for _, found in read)
+    trained = [] if num_stale else read
     return GroupIntake(
         group=delivery.group,
         samples=GroupSamples(
             group_id=delivery.group.group_id,
             task_id=delivery.group.task_id,
-            rollouts=[make_rollout_samples(trajectory, found) for trajectory, found in young],
+            rollouts=[make_rollout_samples(trajectory, found) for trajectory, found in trained],
         ),
         rewards=[trajectory.reward for trajectory, _ in read],
-        ages=[age for _, found in young for age in _ages(found, policy_version)],
-        num_stale_rollouts=len(read) - len(young),
+        ages=[age for _, found in trained for age in _ages(found, policy_version)],
+        num_stale_rollouts=num_stale,
         num_calls=sum(len({step.call_id for step in trajectory.steps}) for trajectory, _ in read),
         num_dropped_steps=sum(len(found.drops) for _, found in read),
     )
@@ -136,7 +144,7 @@ def count_step(groups: Sequence[GroupIntake]) -> StepCounts:
     return StepCounts(
         num_rollouts=sum(group.num_rollouts for group in groups),
         num_null_rewards=sum(group.num_null_rewards for group in groups),
-        num_dead_groups=sum(not group.teaches for group in groups),
+        num_dead_groups=sum(not group.teaches and not group.is_stale for group in groups),
         num_whole_groups=fills["whole"],
         num_short_groups=fills["short"],
         num_dropped_groups=fills["dropped"],
@@ -144,6 +152,7 @@ def count_step(groups: Sequence[GroupIntake]) -> StepCounts:
         kept_seconds=_mean((group.num_usable or 0, group.kept_seconds) for group in cut),
         surplus_seconds=_mean((group.num_surplus, group.surplus_seconds) for group in cut),
         num_stale_rollouts=sum(group.num_stale_rollouts for group in groups),
+        redone_by_task=dict(Counter(group.group.task_id for group in groups if group.is_stale)),
         num_dropped_steps=sum(group.num_dropped_steps for group in groups),
         num_calls=sum(group.num_calls for group in groups),
         num_tokens=len(ages),

@@ -27,6 +27,8 @@ class Cursor(Record, frozen=True, kw_only=True):
     """Positions of those not trained or dropped yet, counted from 0 in order of submission."""
     open_starts: list[int] = []
     """[num_open] policy version from which each may begin; empty in checkpoints of older trainers."""
+    open_tries: list[int] = []
+    """[num_open] how often each was redone; empty in checkpoints of older trainers."""
     success_rates: dict[str, float] = {}
     """By task id, for the curriculum."""
     taken: list[str] = []

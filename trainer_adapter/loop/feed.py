@@ -1,4 +1,7 @@
-"""Feed of the trainer: submits as many groups as cannot become too stale, and yields them as they close.
+"""Feed of the trainer: submits as many groups as cannot become too stale, and yields them in order of their positions.
+
+What a step trains depends on positions alone, never on which groups close first: otherwise the tasks that are quick,
+and the rollouts that end early, would decide what is learned.
 
 Also the curriculum: how many rollouts of a round each task gets. A task that always succeeds, or never does, teaches
 nothing, because its rewards are equal. Tasks that still fail get more rollouts, so that one success among many attempts
@@ -67,12 +70,18 @@ CONSUMER = "trainer"
 """Name under which groups are acknowledged."""
 
 
+_ROUNDS_PER_TRY = 2**32
+"""Keeps the round of a group that is redone apart from the rounds of later epochs."""
+
+
 class _OpenGroup(NamedTuple):
-    """One submitted group."""
+    """One submitted group. Groups are trained in this order."""
 
     position: int
     start: int
     """Policy version from which it may begin."""
+    tries: int = 0
+    """How often it was redone."""
 
 
 class GroupFeed:
@@ -80,7 +89,9 @@ class GroupFeed:
 
     Groups have positions: position p is task p mod n, in that epoch's order, of epoch p div n. The same position is the
     same group, so that a submission after a restart repeats nothing. ``plan_start_versions`` decides how many are
-    submitted, and when each may begin.
+    submitted, and when each may begin. They are trained in order of position: one that closes early waits.
+
+    Groups of the run that the feed did not submit, such as those of retried dead rollouts, are not yielded.
     """
 
     def __init__(
@@ -97,9 +108,12 @@ class GroupFeed:
         self._num_asked = cursor.num_asked
         self._open: dict[str, _OpenGroup] = {}
         """By group id: submitted, and neither trained nor dropped."""
+        self._yielded: set[str] = set()
+        """Those of the open groups that ``follow`` has yielded."""
         self.acknowledge(cursor.taken)
-        starts = cursor.open_starts or [0] * len(cursor.open_positions)
-        self._submit(map(_OpenGroup, cursor.open_positions, starts))
+        num_open = len(cursor.open_positions)
+        starts, tries = cursor.open_starts or [0] * num_open, cursor.open_tries or [0] * num_open
+        self._submit(map(_OpenGroup, cursor.open_positions, starts, tries))
 
     @property
     def groups_per_step(self) -> int:
@@ -123,26 +137,24 @@ class GroupFeed:
         self._num_asked += len(starts)
 
     def follow(self, stop: Callable[[], bool]) -> Iterator[GroupDelivery]:
-        """Yield groups as they close, until ``stop`` returns True.
+        """Yield groups in order of their positions, each once it is closed, until ``stop`` returns True.
+
+        There must be an open group that was not yielded; ``submit_groups`` sees to it.
 
         Raises:
             AgentLayerError: the run was paused because too many attempts fail, or no group closed for
                 ``patience_seconds``.
         """
-        patience = self._plan.patience_seconds
-        self._control.begin_wait()
-        # no limit of unacknowledged groups: checkpoints acknowledge them, and training limits their number
-        for delivery in self._store.follow(
-            CONSUMER,
-            self._run,
-            wait_seconds=patience,
-            stop=lambda: stop() or self._control.is_failing(),
-            max_unacked=None,
-        ):
-            yield delivery
-            self._control.begin_wait()
-        if not stop():
-            raise self._control.explain_missing_group(patience)
+        closings = self._follow_closings(stop)
+        closed: dict[str, GroupDelivery] = {}
+        while True:
+            awaited = min(self._open.keys() - self._yielded, key=lambda group_id: self._open[group_id])
+            while awaited not in closed:
+                if (delivery := next(closings, None)) is None:
+                    return
+                closed[delivery.group.group_id] = delivery
+            self._yielded.add(awaited)
+            yield closed.pop(awaited)
 
     def pause_for_switch(self, policy_version: int) -> AbstractContextManager[None]:
         """Context manager around a switch of the engines; see RunControl."""
@@ -159,6 +171,13 @@ class GroupFeed:
         """Mark groups as trained or dropped, so that others may be submitted. Idempotent."""
         for group_id in group_ids:
             self._open.pop(group_id, None)
+            self._yielded.discard(group_id)
+
+    def redo_group(self, group_id: str) -> None:
+        """Submit a group again under the weights that serve now; it keeps its position. Idempotent."""
+        if asked := self._open.get(group_id):
+            self.close_groups([group_id])
+            self._submit([asked._replace(tries=asked.tries + 1)])
 
     def update_success_rates(self, observed: Mapping[str, float]) -> None:
         """Update the curriculum with success rates by task id."""
@@ -178,20 +197,38 @@ class GroupFeed:
             num_asked=self._num_asked,
             open_positions=[asked.position for asked in waiting],
             open_starts=[asked.start for asked in waiting],
+            open_tries=[asked.tries for asked in waiting],
             success_rates=self._rates,
             taken=list(taken),
         )
 
+    def _follow_closings(self, stop: Callable[[], bool]) -> Iterator[GroupDelivery]:
+        """Yield groups in the order in which they close."""
+        patience = self._plan.patience_seconds
+        self._control.begin_wait()
+        # no limit of unacknowledged groups: checkpoints acknowledge them, and training limits their number
+        for delivery in self._store.follow(
+            CONSUMER,
+            self._run,
+            wait_seconds=patience,
+            stop=lambda: stop() or self._control.is_failing(),
+            max_unacked=None,
+        ):
+            yield delivery
+            self._control.begin_wait()
+        if not stop():
+            raise self._control.explain_missing_group(patience)
+
     def _submit(self, wanted: Iterable[_OpenGroup]) -> None:
         num_tasks = len(self._tasks)
-        for epoch, members in groupby(wanted, lambda asked: asked.position // num_tasks):
+        for (epoch, tries), members in groupby(wanted, lambda asked: (asked.position // num_tasks, asked.tries)):
             places, order = list(members), task_order(num_tasks, self._seed, epoch)
             tasks = [self._tasks[order[asked.position % num_tasks]] for asked in places]
             asking = zip(tasks, self._shares(tasks), places, strict=True)
             group_ids = self._dispatcher.submit(
                 [_configure_task(task, share, asked.start, self._plan) for task, share, asked in asking],
                 run=self._run,
-                round=epoch,
+                round=epoch + tries * _ROUNDS_PER_TRY,
             )
             self._open |= dict(zip(group_ids, places, strict=True))
 

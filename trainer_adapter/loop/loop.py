@@ -89,8 +89,8 @@ class TrainingLoop:
     def _collect_groups(self, deliveries: Iterator[GroupDelivery]) -> list[GroupIntake] | None:
         """Wait for the groups of one step; None when ``stop`` ended the wait.
 
-        Groups with too few usable rollouts are replaced. For groups that teach nothing, up to ``extra_groups`` others
-        are added.
+        A group with a rollout that is too old is redone under the present weights. Groups with too few usable rollouts
+        are replaced. For groups that teach nothing, up to ``extra_groups`` others are added.
         """
         groups: list[GroupIntake] = []
         while not self._has_enough(groups):
@@ -99,10 +99,16 @@ class TrainingLoop:
             group = read_group(delivery, self._version, self._config.rollouts.max_staleness)
             groups.append(group)
             if group.is_stale:
-                self._publisher.serve(self._version)
-            if group.is_void or (self._config.rollouts.extra_groups and not group.teaches):
+                self._redo(group)
+            elif group.is_void or (self._config.rollouts.extra_groups and not group.teaches):
                 self._request_replacement(groups)
         return groups
+
+    def _redo(self, group: GroupIntake) -> None:
+        """Have the rollouts of a group sampled again by the present weights."""
+        self._publisher.serve(self._version)  # an engine may have fallen back
+        self._taken.append(group.group.group_id)  # never trained, so it need not wait for an update
+        self._feed.redo_group(group.group.group_id)
 
     def _request_replacement(self, groups: Sequence[GroupIntake]) -> None:
         """Submit another group in place of the last, unless too many failed."""
@@ -209,6 +215,7 @@ class TrainingLoop:
             kept_seconds=counts.kept_seconds,
             surplus_seconds=counts.surplus_seconds,
             num_stale_rollouts=counts.num_stale_rollouts,
+            redone_by_task=counts.redone_by_task,
             num_dropped_steps=counts.num_dropped_steps,
             staleness_mean=counts.staleness_mean,
             staleness_max=counts.staleness_max,

@@ -90,6 +90,27 @@ def test_a_feed_that_starts_again_asks_for_nothing_twice(make, dispatcher):
     assert again.cursor(3, 3, ["g"]) == cursor
 
 
+def test_a_group_that_is_redone_keeps_its_position_and_is_asked_for_once(make, dispatcher):
+    feed = make(groups_per_step=2, max_staleness=0)
+    feed.submit_groups(0)
+    before = feed.cursor(0, 0, [])
+    (first, task) = next((group.group_id, group.task_id) for group in dispatcher.groups())
+
+    feed.redo_group(first)
+    feed.redo_group(first)
+    feed.submit_groups(0)
+
+    (again,) = {group.group_id for group in dispatcher.groups() if group.task_id == task} - {first}
+    cursor = feed.cursor(0, 0, [])
+    assert cursor.open_positions == before.open_positions
+    assert sorted(cursor.open_tries) == [0, 1]
+    num_asked = len(asked(dispatcher))
+    resumed = make(cursor=cursor, groups_per_step=2, max_staleness=0)
+    resumed.redo_group(again)
+    assert len(asked(dispatcher)) == num_asked + 1
+    assert sorted(resumed.cursor(0, 0, []).open_tries) == [0, 2]
+
+
 def test_what_the_dispatcher_lost_is_asked_for_again(make, dispatcher, redis, keys):
     feed = make(groups_per_step=2, max_staleness=0)
     feed.submit_groups(0)
@@ -203,6 +224,7 @@ def test_no_group_is_given_out_too_early_for_its_step(make, dispatcher, redis, k
 
 def test_a_run_without_workers_ends_with_a_sentence(make):
     feed = make(patience_seconds=0.01)
+    feed.submit_groups(0)
 
     with pytest.raises(AgentLayerError, match="is a worker running"):
         next(feed.follow(lambda: False))

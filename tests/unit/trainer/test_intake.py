@@ -51,22 +51,25 @@ def with_group(one, **fields):
     return GroupDelivery(msgspec.structs.replace(one.group, **fields), one.trajectories, one.ack)
 
 
-def test_a_rollout_that_is_too_old_leaves_its_group_and_its_baseline():
+def test_one_rollout_that_is_too_old_makes_its_group_stale_and_none_of_it_is_trained():
     old, young, younger = trajectory("a", version=1), trajectory("b", version=2, score=0.0), trajectory("c", version=3)
 
     group = read_group(delivery(old, young, younger), policy_version=3, max_staleness=1)
 
-    assert [rollout.trajectory_id for rollout in group.samples.rollouts] == ["b-0", "c-0"]
-    assert (group.num_stale_rollouts, group.is_stale, group.teaches) == (1, False, True)
+    assert (group.is_stale, group.num_stale_rollouts, group.samples.rollouts, group.ages) == (True, 1, [], [])
     counts = count_step([group])
-    assert (counts.num_stale_rollouts, counts.staleness_max, counts.staleness_mean) == (1, 1, 0.5)
+    assert (counts.num_stale_rollouts, counts.redone_by_task, counts.num_tokens) == (1, {"t": 1}, 0)
+    assert counts.num_dead_groups == 0
 
 
-def test_a_group_of_old_rollouts_only_is_stale():
-    group = read_group(delivery(trajectory("a"), trajectory("b", score=0.0)), policy_version=5, max_staleness=4)
+def test_a_group_of_rollouts_young_enough_is_not_stale():
+    young, younger = trajectory("b", version=2, score=0.0), trajectory("c", version=3)
 
-    assert group.is_stale
-    assert not group.teaches
+    group = read_group(delivery(young, younger), policy_version=3, max_staleness=1)
+
+    assert (group.is_stale, group.teaches) == (False, True)
+    counts = count_step([group])
+    assert (counts.redone_by_task, counts.staleness_max, counts.staleness_mean) == ({}, 1, 0.5)
 
 
 def test_on_policy_takes_nothing_older():
@@ -144,5 +147,6 @@ def test_an_empty_step_counts_nothing():
     counts = msgspec.structs.asdict(count_step([]))
 
     assert [counts.pop(name) for name in ("reward_mean", "kept_seconds", "surplus_seconds")] == [None] * 3
+    assert counts.pop("redone_by_task") == {}
     assert set(counts.values()) == {0}
     assert counts["staleness_mean"] == pytest.approx(0.0)
