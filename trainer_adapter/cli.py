@@ -1,10 +1,11 @@
-"""Commands of this package: ``train``, and ``replay``, which rebuilds what was trained."""
+"""Commands of this package: ``train``, ``replay``, which rebuilds what was trained, and ``checkpoint``."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
 from agent_layer.dispatcher import read_tasks
 from agent_layer.errors import BadInputError, CorruptRecordError, NotFoundError
@@ -17,6 +18,9 @@ from agent_layer.store.consumers import list_batches
 from envs.tasksets.gate import check_trainable
 from trainer_adapter.config import load_config
 from trainer_adapter.data import Replay, rebuild_batch
+from trainer_adapter.loop import CheckpointDirectory
+
+Run = Annotated[str | None, typer.Option(help="Else AGENT_LAYER_RUN.")]
 
 
 def train(
@@ -81,7 +85,7 @@ _OUT = "Directory for the batches, one msgpack file each; none for a batch with 
 def replay(
     context: typer.Context,
     *,
-    run: Annotated[str | None, typer.Option(help="Else AGENT_LAYER_RUN.")] = None,
+    run: Run = None,
     step: Annotated[int | None, typer.Option(min=1, help="This update only; the first is 1.")] = None,
     out: Annotated[Path | None, typer.Option(help=_OUT)] = None,
 ) -> None:
@@ -131,3 +135,48 @@ def _replay_line(replayed: Replay) -> str:
 def _write(directory: Path, replayed: Replay) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     (directory / f"step-{replayed.record.step:06d}.msgpack").write_bytes(replayed.content)
+
+
+def list_checkpoints(context: typer.Context, *, run: Run = None) -> None:
+    """List the checkpoints of a run."""
+    settings: Settings = context.obj
+    typer.echo(f"{'step':>6} {'version':>8} {'size':>12}  directory")
+    for directory, cursor in CheckpointDirectory(settings, run or settings.run).all():
+        megabytes = sum(path.stat().st_size for path in directory.rglob("*") if path.is_file()) / 1e6
+        version = "-" if cursor.policy_version is None else cursor.policy_version
+        typer.echo(f"{cursor.step:>6} {version:>8} {megabytes:>9,.1f} MB  {directory}")
+
+
+def export(
+    context: typer.Context,
+    step: Annotated[int, typer.Argument(min=0, help="Of 'agent-layer checkpoint list'.")],
+    directory: Annotated[Path, typer.Argument(help="New or empty; it appears once everything is in it.")],
+    *,
+    run: Run = None,
+    precision: Annotated[
+        Literal["float32", "bfloat16"], typer.Option(help="Of the written weights; the trained ones are float32.")
+    ] = "float32",
+) -> None:
+    """Write the weights of a checkpoint as a model directory in Hugging Face's form.
+
+    Shards of any number of processes become one model. In float32 it computes the logits of the trained model to the
+    last bit.
+
+    agent-layer checkpoint export 200 ./my-model --precision bfloat16
+    """
+    settings: Settings = context.obj
+    run = run or settings.run
+    checkpoint = CheckpointDirectory(settings, run).find(step)
+    from trainer_adapter.verl import export_checkpoint  # noqa: PLC0415  # torch takes seconds
+
+    console = Console(stderr=True)
+    columns = ("tensors", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("export", total=None)
+        export_checkpoint(
+            checkpoint,
+            directory.absolute(),
+            precision=precision,
+            progress=lambda num_done, num_all: bar.update(task, completed=num_done, total=num_all),
+        )
+    typer.echo(f"step {step} of run {run} is in {directory}")

@@ -188,6 +188,18 @@ PANELS: Final[dict[str, tuple[Command, ...]]] = {
             "trainer_adapter.cli:replay",
         ),
         Command(
+            "checkpoint",
+            "Checkpoints of training runs.",
+            parts=(
+                Command("list", "List the checkpoints of a run.", "trainer_adapter.cli:list_checkpoints"),
+                Command(
+                    "export",
+                    "Write the weights of a checkpoint as a model directory in Hugging Face's form.",
+                    "trainer_adapter.cli:export",
+                ),
+            ),
+        ),
+        Command(
             "demo",
             "Train a LangGraph agent on this machine: vLLM, gateway, worker, veRL trainer, Redis and objects.",
             "trainer_adapter.demo.cli:demo",

@@ -5,12 +5,14 @@ from typing import TYPE_CHECKING
 from agent_layer.lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from trainer_adapter.loop.checkpoint import CheckpointDirectory as CheckpointDirectory
     from trainer_adapter.loop.run import stop_on_signals as stop_on_signals
     from trainer_adapter.loop.run import train_run as train_run
 else:
     __getattr__ = lazy_exports(
         __name__,
         {
+            "trainer_adapter.loop.checkpoint": ("CheckpointDirectory",),
             "trainer_adapter.loop.run": (
                 "stop_on_signals",
                 "train_run",

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from agent_layer.errors import NotFoundError
 from agent_layer.infra import make_private
 from agent_layer.schema import Record
 from agent_layer.settings import Settings
@@ -43,8 +44,29 @@ class CheckpointDirectory:
 
     def newest(self) -> tuple[Path, Cursor] | None:
         """Find the newest checkpoint; None when there is none."""
-        found = self._all()
-        return (found[-1], msgspec.json.decode((found[-1] / _CURSOR).read_bytes(), type=Cursor)) if found else None
+        found = self.all()
+        return found[-1] if found else None
+
+    def all(self) -> list[tuple[Path, Cursor]]:
+        """Find all checkpoints, oldest first."""
+        return [
+            (directory, msgspec.json.decode((directory / _CURSOR).read_bytes(), type=Cursor))
+            for directory in sorted(self._directory.glob("step-*"))
+        ]
+
+    def find(self, step: int) -> Path:
+        """Find the checkpoint of a step.
+
+        Raises: NotFoundError: there is none.
+        """
+        found = {cursor.step: directory for directory, cursor in self.all()}
+        if step not in found:
+            others = f"those of the steps {', '.join(map(str, found))}" if found else "no checkpoint"
+            raise NotFoundError(
+                f"step {step} of run {self._directory.name}: expected it in {self._directory}, found {others};"
+                " choose one of 'agent-layer checkpoint list', or another --run"
+            )
+        return found[step]
 
     def save(self, cursor: Cursor, write: Callable[[Path], None]) -> None:
         """Write the checkpoint of ``cursor.step``; a crash in between leaves the earlier one in place.
@@ -66,11 +88,8 @@ class CheckpointDirectory:
 
     def keep_newest(self, num_kept: int) -> None:
         """Delete all but the newest checkpoints."""
-        for directory in self._all()[:-num_kept]:
+        for directory, _ in self.all()[:-num_kept]:
             shutil.rmtree(directory)
-
-    def _all(self) -> list[Path]:
-        return sorted(self._directory.glob("step-*"))
 
 
 def _sync_tree(directory: Path) -> None:

@@ -1,10 +1,11 @@
-"""The only importers of torch and veRL: trainer, tensors, platform, weights."""
+"""The only importers of torch and veRL: trainer, tensors, platform, weights, export."""
 
 from typing import TYPE_CHECKING
 
 from agent_layer.lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from trainer_adapter.verl.export import export_checkpoint as export_checkpoint
     from trainer_adapter.verl.trainer import EmbeddedTrainer as EmbeddedTrainer
     from trainer_adapter.verl.trainer import UpdateReport as UpdateReport
     from trainer_adapter.verl.weights import WeightPublisher as WeightPublisher
@@ -12,6 +13,7 @@ else:
     __getattr__ = lazy_exports(
         __name__,
         {
+            "trainer_adapter.verl.export": ("export_checkpoint",),
             "trainer_adapter.verl.trainer": (
                 "EmbeddedTrainer",
                 "UpdateReport",

@@ -1,0 +1,164 @@
+"""Checkpoints as Hugging Face directories: the same weights to the last bit, whole or absent, from any world size.
+
+torch and veRL take ten seconds to import, so they are imported inside tests: collection stays fast.
+"""
+# ruff: noqa: PLC0415  # so the imports stand where they are needed
+
+import json
+import subprocess
+import sys
+from functools import partial
+
+import pytest
+
+from trainer_adapter.config import TrainConfig
+from trainer_adapter.loop.checkpoint import CheckpointDirectory, Cursor
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore"),  # torch, ray and veRL warn of each other
+    pytest.mark.timeout(300),
+]
+
+PROMPT = [3, 12, 14, 4]
+
+TWO_RANKS = """
+import os, sys
+import torch
+from torch.distributed import init_process_group
+from trainer_adapter.verl.platform import enter_platform
+
+model, checkpoint, rank, rendezvous = sys.argv[1:]
+os.environ |= {"RANK": rank, "WORLD_SIZE": "2", "LOCAL_RANK": rank}
+init_process_group("gloo", init_method=rendezvous, rank=int(rank), world_size=2)
+enter_platform()
+from trainer_adapter.config import TrainConfig
+from trainer_adapter.verl import EmbeddedTrainer
+
+trainer = EmbeddedTrainer(TrainConfig(model=model, tasks="none", steps=1))
+trainer.save(checkpoint)
+"""
+
+
+@pytest.fixture
+def checkpoints(settings):
+    return CheckpointDirectory(settings, "r")
+
+
+@pytest.fixture
+def trainer(model):
+    """A trainer whose weights are not those of the model's directory any more."""
+    import torch
+
+    from trainer_adapter.verl import EmbeddedTrainer
+
+    trainer = EmbeddedTrainer(TrainConfig(model=model, tasks=model / "none.jsonl", steps=1))
+    with torch.no_grad():
+        for number, parameter in enumerate(
+            trainer._worker.engine.module.parameters()
+        ):  # moves weights without an update
+            parameter.mul_(1 + 0.01 * number)
+    return trainer
+
+
+def logits_of(model):
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    reader = model if isinstance(model, torch.nn.Module) else AutoModelForCausalLM.from_pretrained(model, dtype="auto")
+    with torch.no_grad():
+        return reader.eval()(torch.tensor([PROMPT])).logits
+
+
+def trained_logits(model, trainer):
+    from transformers import AutoModelForCausalLM
+
+    reader = AutoModelForCausalLM.from_pretrained(model)
+    reader.load_state_dict(dict(trainer.weights()))
+    return logits_of(reader)
+
+
+def test_an_exported_model_computes_the_trained_logits_to_the_last_bit(
+    checkpoints, model, trainer, agent_layer, tmp_path
+):
+    import torch
+    from transformers import AutoTokenizer
+
+    checkpoints.save(Cursor(step=7), trainer.save)
+
+    status, out, err = agent_layer("checkpoint", "export", "7", tmp_path / "hf", "--run", "r")
+
+    assert status == 0, err
+    assert f"step 7 of run r is in {tmp_path / 'hf'}" in out
+    exported = logits_of(tmp_path / "hf")
+    assert torch.equal(exported, trained_logits(model, trainer))
+    assert not torch.equal(exported, logits_of(model))
+    text = "guess 5 higher"
+    assert AutoTokenizer.from_pretrained(tmp_path / "hf")(text) == AutoTokenizer.from_pretrained(model)(text)
+    assert [path.name for path in tmp_path.iterdir() if "hf" in path.name] == ["hf"]
+
+
+def test_an_export_in_bfloat16_is_half_the_size(checkpoints, trainer, agent_layer, tmp_path):
+    import torch
+    from safetensors.torch import load_file
+
+    checkpoints.save(Cursor(step=7), trainer.save)
+
+    status, _, err = agent_layer("checkpoint", "export", "7", tmp_path / "hf", "--run", "r", "--precision", "bfloat16")
+
+    assert status == 0, err
+    exported = load_file(tmp_path / "hf" / "model.safetensors")
+    assert all(torch.equal(exported[name], whole.bfloat16()) for name, whole in trainer.weights())
+    assert json.loads((tmp_path / "hf" / "config.json").read_text())["dtype"] == "bfloat16"
+
+
+def test_an_export_that_dies_leaves_nothing_under_the_name(checkpoints, trainer, tmp_path):
+    from trainer_adapter.verl import export_checkpoint
+
+    def die(num_done, num_all):
+        if num_done == num_all // 2:
+            raise KeyboardInterrupt
+
+    checkpoints.save(Cursor(step=7), trainer.save)
+    export = partial(export_checkpoint, checkpoints.newest()[0], tmp_path / "hf")
+
+    with pytest.raises(KeyboardInterrupt):
+        export(progress=die)
+    assert not (tmp_path / "hf").exists()
+
+    export()
+    assert (tmp_path / "hf" / "config.json").is_file()
+    assert len(list(tmp_path.glob("hf*"))) == 1
+
+
+def test_large_models_are_written_in_parts(checkpoints, model, trainer, tmp_path):
+    import torch
+
+    from trainer_adapter.verl import export_checkpoint
+
+    checkpoints.save(Cursor(step=7), trainer.save)
+
+    export_checkpoint(checkpoints.newest()[0], tmp_path / "hf", part_bytes=400_000)
+
+    assert len(list((tmp_path / "hf").glob("model-*-of-*.safetensors"))) > 1
+    assert torch.equal(logits_of(tmp_path / "hf"), trained_logits(model, trainer))
+
+
+def test_shards_of_two_processes_become_one_model(checkpoints, model, tmp_path):
+    import torch
+
+    from trainer_adapter.verl import export_checkpoint
+
+    def train_on_two(directory):
+        rendezvous = f"file://{tmp_path}/rendezvous"
+        command = [sys.executable, "-c", TWO_RANKS, str(model), str(directory)]
+        ranks = [subprocess.Popen([*command, rank, rendezvous], stderr=subprocess.PIPE) for rank in "01"]
+        ended = [(rank.communicate()[1].decode(), rank.returncode) for rank in ranks]
+        assert [status for _, status in ended] == [0, 0], ended
+
+    checkpoints.save(Cursor(step=2), train_on_two)
+    directory, _ = checkpoints.newest()
+    assert len(list(directory.glob("model_world_size_2_rank_*.pt"))) == 2
+
+    export_checkpoint(directory, tmp_path / "hf")
+
+    assert torch.equal(logits_of(tmp_path / "hf"), logits_of(model))

@@ -1,0 +1,177 @@
+"""A checkpoint as a model directory in Hugging Face's form: safetensors, configuration, tokenizer.
+
+veRL writes one shard per process. Here the shards of each tensor are joined exactly; veRL's own merger rounds them to
+bfloat16. One file of the result is in memory at a time.
+"""
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal, NamedTuple, TypeAlias
+
+import torch
+from huggingface_hub import split_torch_state_dict_into_shards
+from safetensors.torch import save_file  # pyright: ignore[reportUnknownVariableType]  # partly untyped
+from torch import Tensor
+from torch.distributed.tensor import DTensor, Replicate, Shard
+
+from agent_layer.errors import BadInputError, CorruptRecordError
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# torch.distributed.tensor carries no types.
+
+Precision: TypeAlias = Literal["float32", "bfloat16"]
+
+_PART_BYTES = 5 << 30
+_TYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+class _Weight(NamedTuple):
+    """One tensor of the model, as its shards."""
+
+    shards: list[Tensor]
+    dim: int | None
+    """Along which the shards are joined; None: each is the whole."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the whole."""
+        sizes = list(self.shards[0].shape)
+        if self.dim is not None:
+            sizes[self.dim] = sum(shard.shape[self.dim] for shard in self.shards)
+        return tuple(sizes)
+
+    def join(self) -> Tensor:
+        """Return the whole."""
+        return self.shards[0] if self.dim is None else torch.cat(self.shards, self.dim)
+
+
+def export_checkpoint(
+    checkpoint: Path,
+    directory: Path,
+    *,
+    precision: Precision = "float32",
+    part_bytes: int = _PART_BYTES,
+    progress: Callable[[int, int], object] = lambda _, __: None,
+) -> None:
+    """Write the weights of a checkpoint as a model directory, whole or not at all.
+
+    Args:
+        checkpoint: directory that ``EmbeddedTrainer.save`` wrote, by any number of processes.
+        directory: new or empty.
+        precision: of the written weights; the checkpoint's are float32.
+        part_bytes: largest file of weights; a larger tensor has a file of its own.
+        progress: called with the number of tensors written, and of all.
+
+    Raises:
+        BadInputError: the directory is not empty.
+        CorruptRecordError: a shard is missing, or shards do not fit together.
+    """
+    check_new(directory)
+    weights = _read_weights(checkpoint)
+    pending = directory.with_name(f"{directory.name}.pending")
+    shutil.rmtree(pending, ignore_errors=True)
+    shutil.copytree(checkpoint / "huggingface", pending)
+    _set_precision(pending / "config.json", precision)
+    _write_weights(pending, weights, _TYPES[precision], part_bytes, progress)
+    for path in (*pending.iterdir(), pending):
+        _sync(path)
+    pending.replace(directory)
+    _sync(directory.parent)
+
+
+def check_new(directory: Path) -> None:
+    """Raise BadInputError: something is at this place that an export would replace."""
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        raise BadInputError(
+            f"export to {directory}: expected a new or empty directory, found files; choose another directory"
+        )
+
+
+def _read_weights(checkpoint: Path) -> dict[str, _Weight]:
+    """Map the tensors of all shards into memory, without those that are tied to an earlier one."""
+    world_size = json.loads((checkpoint / "fsdp_config.json").read_bytes())["world_size"]
+    first = _load_shard(checkpoint, world_size, 0)
+    ranks = _ranks_of_one_copy(first)
+    shards = [first, *(_load_shard(checkpoint, world_size, rank) for rank in ranks[1:])]
+    found: dict[str, _Weight] = {}
+    seen: set[int] = set()
+    for name, tensor in first.items():
+        dim = _sharded_dim(name, tensor)
+        weight = _Weight([_local(shard[name]) for shard in (shards if dim is not None else shards[:1])], dim)
+        storage = weight.shards[0].untyped_storage().data_ptr()
+        if storage not in seen:
+            found[name] = weight
+        seen.add(storage)
+    return found
+
+
+def _load_shard(checkpoint: Path, world_size: int, rank: int) -> dict[str, Tensor]:
+    path = checkpoint / f"model_world_size_{world_size}_rank_{rank}.pt"
+    if not path.is_file():
+        raise CorruptRecordError(
+            f"checkpoint {checkpoint}: expected the shards of {world_size} processes, found no {path.name}; copy the"
+            " shards of all machines into this directory"
+        )
+    return torch.load(path, map_location="cpu", mmap=True, weights_only=True)
+
+
+def _ranks_of_one_copy(shard: dict[str, Tensor]) -> list[int]:
+    """Return the processes whose shards make one copy of the model: with replicas, those of the first."""
+    meshes = [tensor.device_mesh.mesh for tensor in shard.values() if isinstance(tensor, DTensor)]
+    return meshes[0].reshape(-1, meshes[0].shape[-1])[0].tolist() if meshes else [0]
+
+
+def _sharded_dim(name: str, tensor: Tensor) -> int | None:
+    match tensor.placements if isinstance(tensor, DTensor) else ():
+        case (*replicas, Shard(dim=dim)) if all(isinstance(one, Replicate) for one in replicas):
+            return dim
+        case placements if all(isinstance(one, Replicate) for one in placements):
+            return None
+        case placements:
+            raise CorruptRecordError(
+                f"tensor {name}: expected shards along one dimension, found the placements {placements}; export it"
+                " with the tool of the trainer that wrote it"
+            )
+
+
+def _local(tensor: Tensor) -> Tensor:
+    with torch.no_grad():  # with gradients, a DTensor asks its process group, which has ended
+        return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+
+
+def _write_weights(
+    directory: Path,
+    weights: dict[str, _Weight],
+    kind: torch.dtype,
+    part_bytes: int,
+    progress: Callable[[int, int], object],
+) -> None:
+    sketch = {name: torch.empty(weight.shape, dtype=kind, device="meta") for name, weight in weights.items()}
+    plan = split_torch_state_dict_into_shards(sketch, max_shard_size=part_bytes)
+    num_done = 0
+    for file, names in plan.filename_to_tensors.items():
+        part: dict[str, Tensor] = {}
+        for name in names:
+            part[name] = weights[name].join().to(kind).contiguous()
+            num_done += 1
+            progress(num_done, len(weights))
+        save_file(part, directory / file, metadata={"format": "pt"})
+    if plan.is_sharded:
+        index = {"metadata": plan.metadata, "weight_map": plan.tensor_to_filename}
+        (directory / "model.safetensors.index.json").write_text(json.dumps(index, indent=2))
+
+
+def _set_precision(path: Path, precision: Precision) -> None:
+    config = json.loads(path.read_bytes())
+    path.write_text(json.dumps(config | {"dtype": precision}, indent=2))
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
