@@ -31,7 +31,8 @@ class Resources(Record, frozen=True, kw_only=True):
     memory_mb: int = 512
     """Beyond it, processes of the sandbox are killed, and the exec ends as ``oom``."""
     disk_mb: int = 256
-    """Bytes that can be written, temporary files included."""
+    """Bytes that can be written, temporary files included. Files of most kinds are in the memory of the box, which then
+    bounds them too."""
     processes: int = 64
     """Processes and threads."""
     files: int = 4096

@@ -14,6 +14,7 @@ import sys
 import tarfile
 import termios
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, cast
 
 from envs.sandbox.inside.lockdown import limit_cpu, set_limits
@@ -154,6 +155,9 @@ def _unpack(_: dict[str, object]) -> None:
         archive.extraction_filter = getattr(tarfile, "fully_trusted_filter", None)  # the box is what contains it
         for member in archive:
             member.uid, member.gid = os.getuid(), os.getgid()
+            if not member.isdir():
+                with suppress(FileNotFoundError, IsADirectoryError):
+                    os.unlink(member.name)  # or a link there would decide which file is written
             archive.extract(member, ".", numeric_owner=True)
 
 

@@ -15,6 +15,10 @@ _RIGHTS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 5: (1 << 16) - 
 """Rights over files that landlock knows, by the version that added them."""
 _SCOPES_SINCE, _ALL_SCOPES = 6, 3
 _READ = _EXECUTE | _READ_FILE | _READ_DIRECTORY
+_NO_DUMP = 1
+"""No dump is as small. A host that pipes dumps into a program would start that in spite of 0, but not of 1."""
+_MOST_PENDING_SIGNALS = 128
+"""Timers included. The kernel also counts them for the user who started the boxes, who may have some 96,000."""
 
 FILTER = pkgutil.get_data("envs.sandbox.inside", f"filters/{kernel.MACHINE}.bpf") or b""
 """Read while the archive can be; empty, and refused by the kernel, on a machine that this project has none for."""
@@ -70,10 +74,11 @@ def set_limits(limits: Limits) -> None:
         resource.RLIMIT_NOFILE: limits.open_files,
         resource.RLIMIT_FSIZE: limits.file_bytes,
         resource.RLIMIT_NPROC: limits.processes,
-        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_CORE: _NO_DUMP,
         resource.RLIMIT_MEMLOCK: 0,
         resource.RLIMIT_MSGQUEUE: 0,
         resource.RLIMIT_NICE: 0,
+        resource.RLIMIT_SIGPENDING: _MOST_PENDING_SIGNALS,
         resource.RLIMIT_RTPRIO: 0,
         resource.RLIMIT_STACK: 8 << 20,
     }

@@ -51,6 +51,7 @@ from envs.sandbox.served import (
     launch_program,
     list_hidden_folders,
     list_host_binds,
+    writable_mb,
 )
 
 _START_SECONDS: Final = 60.0
@@ -258,7 +259,7 @@ async def _accept(listener: socket.socket, user: int, facts: DaemonFacts) -> soc
 
 async def _container_config(daemon: DockerDaemon, spec: SandboxSpec, shared: Path, user: int) -> dict[str, object]:
     resources = spec.resources
-    disk, options = resources.disk_mb << 20, f"rw,exec,nosuid,nodev,uid={user},gid={user}"
+    disk, options = writable_mb(resources) << 20, f"rw,exec,nosuid,nodev,uid={user},gid={user}"
     own = {
         spec.workdir: f"{options},mode=755,size={disk * 5 // 8},nr_inodes={resources.files}",
         "/tmp": f"{options},mode=1777,size={disk // 4},nr_inodes={resources.files}",
@@ -308,7 +309,7 @@ def _rules(spec: SandboxSpec, user: int, *, has_cgroup: bool) -> dict[str, objec
         "limits": {
             "processes": _UNLIMITED,  # the daemon limits them
             "open_files": resources.open_files,
-            "file_bytes": resources.disk_mb << 20,
+            "file_bytes": writable_mb(resources) << 20,
             "memory_bytes": None if has_cgroup else ADDRESS_SPACE * memory_bytes,
         },
         "watched_bytes": None if has_cgroup else memory_bytes,

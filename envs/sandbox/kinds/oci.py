@@ -40,6 +40,7 @@ from envs.sandbox.served import (
     list_hidden_folders,
     make_cgroup_tree,
     remove_cgroup,
+    writable_mb,
 )
 
 _START_SECONDS: Final = 30.0
@@ -155,7 +156,7 @@ def _config(spec: SandboxSpec, box_id: str, runtime: list[str], cgroup: Cgroup |
         "name": f"agent-layer-{box_id}",
         "workdir": spec.workdir,
         "user": BOX_USER if has_own_users() else 0,
-        "disk_mb": spec.resources.disk_mb,
+        "disk_mb": writable_mb(spec.resources),
         "files": spec.resources.files,
         "left": [str(one) for one in cgroup.directories] if cgroup else [],
         "inherited": [str(one.parent) for one in cgroup.directories] if cgroup else [],

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from envs.sandbox.served.rules import box_rules as box_rules
     from envs.sandbox.served.rules import check_image as check_image
     from envs.sandbox.served.rules import check_workdir as check_workdir
+    from envs.sandbox.served.rules import writable_mb as writable_mb
     from envs.sandbox.served.zygote import FIRST_USER as FIRST_USER
     from envs.sandbox.served.zygote import NUM_USERS as NUM_USERS
     from envs.sandbox.served.zygote import describe_limits as describe_limits
@@ -75,6 +76,6 @@ else:
                 "list_hidden_folders",
             ),
             "envs.sandbox.served.zygote_kind": ("ZygoteKind",),
-            "envs.sandbox.served.rules": ("BOX_USER", "box_rules", "check_image", "check_workdir"),
+            "envs.sandbox.served.rules": ("BOX_USER", "box_rules", "check_image", "check_workdir", "writable_mb"),
         },
     )

@@ -6,13 +6,15 @@ from typing import Final
 
 from agent_layer.errors import BadInputError
 from agent_layer.schema.sandbox import HOST_IMAGE
-from envs.sandbox import ADDRESS_SPACE, SandboxSpec, box_variables
+from envs.sandbox import ADDRESS_SPACE, Resources, SandboxSpec, box_variables
 from envs.sandbox.served.zygote import has_own_users
 
 BOX_USER: Final = 1000
 """Number of the box's user inside."""
 _TAKEN: Final = ("bin", "dev", "etc", "lib", "lib32", "lib64", "libx32", "old", "proc", "run", "sbin", "tmp", "usr")
 _COVERED: Final = ("dev", "proc", "tmp")
+_SERVER_MB: Final = 16
+"""Memory for the server of a box and for one small command."""
 
 
 def box_rules(spec: SandboxSpec, *, has_cgroup: bool) -> dict[str, object]:
@@ -33,11 +35,19 @@ def box_rules(spec: SandboxSpec, *, has_cgroup: bool) -> dict[str, object]:
             # without users of its own, the server of the box has the same one
             "processes": resources.processes + (0 if has_own_users() else 1),
             "open_files": resources.open_files,
-            "file_bytes": resources.disk_mb << 20,
+            "file_bytes": writable_mb(resources) << 20,
             "memory_bytes": None if has_cgroup else ADDRESS_SPACE * memory_bytes,
         },
         "watched_bytes": None if has_cgroup else memory_bytes,
     }
+
+
+def writable_mb(resources: Resources) -> int:
+    """Return how much a box may write: its files are in its memory, and must leave some for its server.
+
+    Else code that fills the disk would end the box, which counts as a failure of the machine.
+    """
+    return max(1, min(resources.disk_mb, resources.memory_mb - _SERVER_MB))
 
 
 def check_workdir(spec: SandboxSpec) -> None:

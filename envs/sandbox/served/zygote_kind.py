@@ -13,7 +13,7 @@ from agent_layer.schema.sandbox import HOST_IMAGE
 from envs.sandbox import Sandbox, SandboxSpec, check_spec
 from envs.sandbox.served.connection import BoxConnection, check_ready
 from envs.sandbox.served.kind import ServedKind
-from envs.sandbox.served.rules import box_rules
+from envs.sandbox.served.rules import box_rules, writable_mb
 from envs.sandbox.served.zygote import (
     NUM_USERS,
     START_SECONDS,
@@ -87,7 +87,7 @@ class ZygoteKind(ServedKind):
             with theirs:
                 config = {
                     **box_rules(spec, has_cgroup=cgroup is not None),
-                    "disk_mb": spec.resources.disk_mb,
+                    "disk_mb": writable_mb(spec.resources),
                     "files": spec.resources.files,
                 }
                 self.complete_config(config)
