@@ -20,6 +20,12 @@ def register_profiles() -> None:
     hypothesis.settings.load_profile("default")
 
 
-def num_examples(in_long: int) -> int:
-    """Return the share of examples that the profile in use allows, for tests that try more or fewer than the usual."""
-    return max(1, in_long * hypothesis.settings().max_examples // _LONG)
+def num_examples(in_long: int, in_default: int | None = None) -> int:
+    """Return the number of examples that the profile in use allows, for tests that try more or fewer than the usual.
+
+    Args:
+        in_long: with ``--hypothesis-profile=long``.
+        in_default: without it; None: the usual share of ``in_long``.
+    """
+    share = hypothesis.settings().max_examples / _LONG
+    return in_default if in_default is not None and share < 1 else max(1, int(in_long * share))

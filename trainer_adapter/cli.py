@@ -56,7 +56,7 @@ def train(
 
 
 def _line(progress: StepProgress) -> str:
-    return f"{_result(progress)}{_groups(progress)}"
+    return f"{_result(progress)}{_groups(progress)}{_untrainable(progress)}"
 
 
 def _result(progress: StepProgress) -> str:
@@ -77,6 +77,12 @@ def _groups(progress: StepProgress) -> str:
     if progress.kept_seconds is None or progress.surplus_seconds is None:
         return told
     return f"{told}  kept {progress.kept_seconds:.1f} s, surplus of {surplus} {progress.surplus_seconds:.1f} s"
+
+
+def _untrainable(progress: StepProgress) -> str:
+    """Return the number of rollouts that could not be trained, and why, if there are any."""
+    kinds = ", ".join(f"{kind} {number}" for kind, number in sorted(progress.untrainable.items()))
+    return f"  untrainable {progress.num_untrainable} ({kinds})" if kinds else ""
 
 
 _OUT = "Directory for the batches, one msgpack file each; none for a batch with deleted rollouts."

@@ -100,6 +100,9 @@ class RolloutConfig(_Section, frozen=True):
     """A rollout with a reward above this counts as a success, in reports and for the curriculum."""
     max_null_share: Share = 0.5
     """The run stops when a larger share of a step's rollouts has no reward: something is broken, not hard."""
+    max_untrainable_share: Share = 0.5
+    """The run stops when a larger share of a step's rollouts cannot be trained exactly: its sampling or its capture is
+    wrong."""
     patience_seconds: Annotated[float, Meta(gt=0)] = 900.0
     """The run stops when no group closes for this many seconds."""
     curriculum: CurriculumConfig | None = None
@@ -143,6 +146,8 @@ class OptimizerConfig(_Section, frozen=True):
     betas: tuple[float, float] = (0.9, 0.999)
     weight_decay: Annotated[float, Meta(ge=0)] = 0.01
     clip_grad: Annotated[float, Meta(gt=0)] = 1.0
+    max_skipped_updates: Positive = 3
+    """The run stops when this many updates in a row have no finite gradient, and so change nothing."""
     microbatch_tokens: Positive = 16384
     """Tokens per forward pass; a longer sample has a pass of its own."""
     precision: Literal["float32", "bfloat16"] = "float32"

@@ -40,6 +40,16 @@ if TYPE_CHECKING:
     )
     from agent_layer.engines.registry import Engine as Engine
     from agent_layer.engines.registry import EngineRegistry as EngineRegistry
+    from agent_layer.engines.sampling import BAD_LOGPROBS as BAD_LOGPROBS
+    from agent_layer.engines.sampling import GREEDY as GREEDY
+    from agent_layer.engines.sampling import LOWEST_TEMPERATURE as LOWEST_TEMPERATURE
+    from agent_layer.engines.sampling import NEUTRAL_SAMPLING as NEUTRAL_SAMPLING
+    from agent_layer.engines.sampling import NEUTRALISED as NEUTRALISED
+    from agent_layer.engines.sampling import RAW_LOGPROBS as RAW_LOGPROBS
+    from agent_layer.engines.sampling import SMALLEST_LOGPROB as SMALLEST_LOGPROB
+    from agent_layer.engines.sampling import UNREPRODUCIBLE as UNREPRODUCIBLE
+    from agent_layer.engines.sampling import find_unreproducible as find_unreproducible
+    from agent_layer.engines.sampling import neutral_value as neutral_value
 else:
     __getattr__ = lazy_exports(
         __name__,
@@ -66,6 +76,18 @@ else:
             "agent_layer.engines.registry": (
                 "Engine",
                 "EngineRegistry",
+            ),
+            "agent_layer.engines.sampling": (
+                "BAD_LOGPROBS",
+                "GREEDY",
+                "LOWEST_TEMPERATURE",
+                "NEUTRALISED",
+                "NEUTRAL_SAMPLING",
+                "RAW_LOGPROBS",
+                "SMALLEST_LOGPROB",
+                "UNREPRODUCIBLE",
+                "find_unreproducible",
+                "neutral_value",
             ),
         },
     )

@@ -20,7 +20,7 @@ class StepProgress(Record, frozen=True, kw_only=True):
     step: int
     """Updates so far, this one included; the first is 1."""
     policy_version: int
-    """Version that this update produced."""
+    """Newest version after this update; as before it when the weights did not change."""
     ended_at: float
     """Seconds since the epoch, UTC."""
     num_rollouts: int
@@ -54,7 +54,12 @@ class StepProgress(Record, frozen=True, kw_only=True):
     """Rollouts with a token older than ``max_staleness`` allows; their groups were redone."""
     redone_by_task: dict[str, int] = {}
     """Groups that were redone because one of their rollouts was too old, by task id."""
+    untrainable: dict[str, int] = {}
+    """Rollouts left out because they cannot be trained exactly, by kind of the reason."""
     num_dropped_steps: int = 0
+    num_skipped_optimizer_steps: int = 0
+    """Optimizer steps without effect, because their gradient was not finite; an update of such steps only makes no
+    policy version."""
     staleness_mean: float = 0.0
     """Versions between sampling and training, averaged over trained tokens."""
     staleness_max: int = 0
@@ -64,8 +69,14 @@ class StepProgress(Record, frozen=True, kw_only=True):
     switch_seconds: float = 0.0
     """Writing weights, and switching each engine."""
     checkpoint_seconds: float = 0.0
-    metrics: dict[str, float] = {}
-    """Metrics of veRL, and ``logprob_gap``: largest difference of a log-probability between trainer and engine."""
+    metrics: dict[str, float | None] = {}
+    """Metrics of veRL, and ``logprob_gap``: largest difference of a log-probability between trainer and engine. None:
+    not a finite number."""
+
+    @property
+    def num_untrainable(self) -> int:
+        """Rollouts left out because they cannot be trained exactly."""
+        return sum(self.untrainable.values())
 
 
 def progress_path(settings: Settings, run: str) -> Path:

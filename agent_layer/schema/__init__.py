@@ -228,6 +228,9 @@ if TYPE_CHECKING:
         hash_input as hash_input,
     )
     from agent_layer.schema.training import (
+        ExcludedRollout as ExcludedRollout,
+    )
+    from agent_layer.schema.training import (
         PolicyVersion,
         TrainedBatch,
         TrainingSample,
@@ -375,6 +378,7 @@ else:
                 "hash_input",
             ),
             "agent_layer.schema.training": (
+                "ExcludedRollout",
                 "PolicyVersion",
                 "StepRef",
                 "TrainedBatch",

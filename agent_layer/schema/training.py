@@ -47,6 +47,16 @@ class TrainingSample(Record, frozen=True, kw_only=True, tag="training_sample"):
     """Steps trained in this sample, in order."""
 
 
+class ExcludedRollout(Record, frozen=True, kw_only=True):
+    """A rollout that no update learns from although it was accepted, and why; it is in no baseline."""
+
+    trajectory_id: str
+    kind: str
+    """Short name of the reason, such as ``greedy`` or ``unreproducible:top_p``; findings of steps use the same."""
+    reason: str
+    """One sentence: what was found in which step, and what to do."""
+
+
 class TrainedRollout(Record, frozen=True, kw_only=True):
     """One rollout at the time of an update, without later judgements."""
 

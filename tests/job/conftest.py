@@ -91,6 +91,8 @@ class Player:
     def __init__(self, settings, registry, engine):
         self.stop = threading.Event()
         self.equal = False
+        self.spoil = lambda _: {}
+        """Called with each lease: fields of its call to replace."""
         self.fate = lambda lease: Report(lease=lease, ending="completed")
         """Called with each lease until it is final; None holds it, as long as it is not cancelled."""
         self.sampled_by = lambda _, version: version
@@ -137,6 +139,7 @@ class Player:
     def _records(self, report, version):
         lease, number = report.lease, int(report.lease.rollout_id.rpartition(".")[2])
         own = {"trajectory_id": lease.trajectory_id, "run": RUN}
+        seen = {"temperature": 1.0, "status": "ok", "capture_level": "tokens"} | self.spoil(lease)
         action = Action(
             response_token_ids=TokenIds([12 + number]),
             logprobs=Logprobs([-3.0]),
@@ -154,14 +157,13 @@ class Player:
             ),
             StepPart(
                 **own,
+                **seen,
                 call_id="c",
                 source="gateway",
                 phase="end",
                 at=2.0,
                 prompt=PromptDelta(delta=TokenIds([3])),
                 actions=[action],
-                status="ok",
-                capture_level="tokens",
             ),
             Reward(**own, reward_id=f"{lease.trajectory_id}-w", at=3.0, score=score if report.usable else None),
             Outcome(**own, status="completed", ended_at=4.0, num_calls=1),

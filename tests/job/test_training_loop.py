@@ -13,12 +13,12 @@ import pytest
 
 from agent_layer.dispatcher import Report
 from agent_layer.engines.policies import list_policies
-from agent_layer.errors import BadInputError, EngineError
+from agent_layer.errors import AgentLayerError, BadInputError, EngineError
 from agent_layer.health.progress import progress_path, read_progress
 from agent_layer.recorder import open_recorder
 from agent_layer.store import open_store
 from agent_layer.store.consumers.trained_batches import list_batches
-from trainer_adapter.config import write_config
+from trainer_adapter.config import OptimizerConfig, Schedule, write_config
 from trainer_adapter.data.replay import rebuild_batch
 from trainer_adapter.loop.checkpoint import CheckpointDirectory
 
@@ -117,6 +117,53 @@ def test_a_run_without_an_engine_keeps_what_it_learned(configure, settings, regi
     assert len(acknowledged(redis, registry.keys)) == 2
     assert cursor.step == 1
     assert len(cursor.open_positions) == cursor.num_asked - len(cursor.taken)
+
+
+def test_a_rollout_that_cannot_be_trained_is_left_out_by_name_and_its_run_goes_on(configure, settings, player, redis):
+    player.spoil = lambda lease: {"temperature": 0.0} if lease.rollout_id.endswith(".2") else {}
+
+    reports = train(configure(2), settings)
+
+    assert [(one.step, one.untrainable, one.num_samples) for one in reports] == [
+        (1, {"greedy": 2}, 4),
+        (2, {"greedy": 2}, 4),
+    ]
+    assert len(acknowledged(redis, player.keys)) == 4
+
+
+def test_a_poison_group_stops_no_second_start(configure, settings, player, redis):
+    player.spoil = lambda _: {"sampling_applied": {"top_p": 0.5}}
+
+    with pytest.raises(AgentLayerError, match=r"found 6 of 6 \(unreproducible:top_p 6\); the first: .*leave it out"):
+        train(configure(2), settings)
+    poisoned = acknowledged(redis, player.keys)
+    player.spoil = lambda _: {}
+    waiting = len(player.played) - len(poisoned)  # rollouts that were already asked for are poisoned, too
+    reports = train(configure(2, max_untrainable_share=1.0), settings)
+
+    assert len(poisoned) == 2
+    assert [one.step for one in reports] == [1, 2]
+    assert sum(sum(one.untrainable.values()) for one in reports) <= 3 * waiting
+
+
+@pytest.mark.usefixtures("player")
+def test_updates_without_a_finite_gradient_publish_nothing_and_stop_the_run(configure, settings, redis, keys):
+    diverging = OptimizerConfig(learning_rate=Schedule(start=1e30), clip_grad=1e30, max_skipped_updates=2)
+    config = msgspec.structs.replace(configure(9), optimizer=diverging)
+
+    with pytest.raises(AgentLayerError, match="expected a finite gradient, found none in the last 2 updates"):
+        train(config, settings)
+
+    path = progress_path(settings, RUN)
+    steps = read_progress(path)
+    assert [(one.step, one.policy_version, one.num_skipped_optimizer_steps) for one in steps] == [
+        (1, 1, 0),
+        (2, 1, 1),
+        (3, 1, 1),
+    ]
+    assert [one.metrics["grad_norm"] for one in steps[1:]] == [None, None]
+    assert b"NaN" not in path.read_bytes()
+    assert len(acknowledged(redis, keys)) == 6
 
 
 def test_an_engine_that_fell_back_is_given_the_newest_weights(configure, settings, player, registry, engine):

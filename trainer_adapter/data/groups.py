@@ -21,10 +21,10 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from agent_layer.schema import Fill, Group, Trajectory, current_rewards
+from agent_layer.schema import ExcludedRollout, Fill, Group, Trajectory, current_rewards
 from agent_layer.store.consumers import GroupDelivery
 from trainer_adapter.data.advantages import GroupSamples, RolloutSamples, teaches
-from trainer_adapter.data.samples import SampleSet, samples_of
+from trainer_adapter.data.samples import SampleSet, read_samples
 
 _FEWEST_REWARDS = 2
 """Fewest rewards with a baseline: a single rollout would be compared with itself."""
@@ -35,15 +35,17 @@ class GroupIntake(msgspec.Struct, frozen=True, kw_only=True):
 
     group: Group
     samples: GroupSamples
-    """Empty when the group is stale."""
+    """Samples of the rollouts that can be trained; empty when the group is stale."""
     rewards: list[float | None]
-    """[num_accepted]."""
+    """[num_accepted], excluded rollouts included."""
     ages: list[int]
     """[num_trained_tokens] versions between the sampling of each token and the weights that train on it."""
     num_stale_rollouts: int
     """Rollouts with a token that is too old."""
     num_calls: int
     num_dropped_steps: int
+    excluded: list[ExcludedRollout] = []
+    """Rollouts that cannot be trained exactly."""
 
     @property
     def is_stale(self) -> bool:
@@ -98,6 +100,8 @@ class StepCounts(msgspec.Struct, frozen=True, kw_only=True):
     num_stale_rollouts: int
     redone_by_task: dict[str, int]
     """Stale groups by task id."""
+    untrainable: dict[str, int]
+    """Rollouts that could not be trained exactly, by kind of the reason."""
     num_dropped_steps: int
     num_calls: int
     num_tokens: int
@@ -113,13 +117,11 @@ def read_group(delivery: GroupDelivery, policy_version: int, max_staleness: int)
         delivery: the group.
         policy_version: of the weights that train on it.
         max_staleness: largest age of a token in versions; a rollout with an older token makes the group stale.
-
-    Raises:
-        CaptureError: a step that should be trained lacks ids, log-probabilities or versions.
     """
-    read = [(trajectory, samples_of(trajectory)) for trajectory in delivery.trajectories]
-    num_stale = sum(max(_ages(found, policy_version), default=0) > max_staleness for _, found in read)
-    trained = [] if num_stale else read
+    read = [(trajectory, read_samples(trajectory)) for trajectory in delivery.trajectories]
+    usable = [(trajectory, found) for trajectory, found in read if isinstance(found, SampleSet)]
+    num_stale = sum(max(_ages(found, policy_version), default=0) > max_staleness for _, found in usable)
+    trained = [] if num_stale else usable
     return GroupIntake(
         group=delivery.group,
         samples=GroupSamples(
@@ -131,7 +133,8 @@ def read_group(delivery: GroupDelivery, policy_version: int, max_staleness: int)
         ages=[age for _, found in trained for age in _ages(found, policy_version)],
         num_stale_rollouts=num_stale,
         num_calls=sum(len({step.call_id for step in trajectory.steps}) for trajectory, _ in read),
-        num_dropped_steps=sum(len(found.drops) for _, found in read),
+        num_dropped_steps=sum(len(found.drops) for _, found in usable),
+        excluded=[found for _, found in read if isinstance(found, ExcludedRollout)],
     )
 
 
@@ -153,6 +156,7 @@ def count_step(groups: Sequence[GroupIntake]) -> StepCounts:
         surplus_seconds=_mean((group.num_surplus, group.surplus_seconds) for group in cut),
         num_stale_rollouts=sum(group.num_stale_rollouts for group in groups),
         redone_by_task=dict(Counter(group.group.task_id for group in groups if group.is_stale)),
+        untrainable=dict(Counter(one.kind for group in groups for one in group.excluded)),
         num_dropped_steps=sum(group.num_dropped_steps for group in groups),
         num_calls=sum(group.num_calls for group in groups),
         num_tokens=len(ages),

@@ -14,6 +14,7 @@ import msgspec
 from agent_layer.errors import BadInputError, CaptureError
 from agent_layer.schema import (
     AttemptStarted,
+    ExcludedRollout,
     Logprobs,
     PolicyRun,
     PromptDelta,
@@ -23,6 +24,10 @@ from agent_layer.schema import (
     TrainingSample,
     Trajectory,
 )
+from trainer_adapter.data.faults import exclude, find_fault
+
+_NOT_TRAIN = "not_train"
+"""Kind of a rollout of another split."""
 
 StepKey: TypeAlias = tuple[str, int]
 """(call id, choice)."""
@@ -61,9 +66,27 @@ def samples_of(trajectory: Trajectory) -> SampleSet:
         BadInputError: the trajectory is not of the train split.
         CaptureError: a successful policy step lacks ids, log-probabilities or versions, or they cannot be trained.
     """
-    started = _training_attempt(trajectory)
+    found = read_samples(trajectory)
+    if isinstance(found, ExcludedRollout):
+        raise (BadInputError if found.kind == _NOT_TRAIN else CaptureError)(found.reason)
+    return found
+
+
+def read_samples(trajectory: Trajectory) -> SampleSet | ExcludedRollout:
+    """Return the samples of a trajectory, or why it has none that can be trained exactly; see ``samples_of``."""
+    started = trajectory.started
+    if started is None:
+        missing = (
+            "expected the record of its beginning, which names its task, found none; run 'agent-layer store check'"
+        )
+        return exclude(trajectory, "no_start", missing)
+    if started.split != "train":
+        found = f"expected split 'train', found {started.split!r}; what is measured on must not be trained on"
+        return exclude(trajectory, _NOT_TRAIN, found)
+    if fault := find_fault(trajectory):
+        return fault
     policy_steps = [step for step in trajectory.steps if step.role == "policy"]
-    whole = {_key(step): _check_step(step) for step in policy_steps if step.status == "ok"}
+    whole = {_key(step): step for step in policy_steps if step.status == "ok"}
     untrained = {key: step for key, step in whole.items() if step.action.response_token_ids}
     by_key = {_key(step): step for step in trajectory.steps}
     samples: list[TrainingSample] = []
@@ -150,44 +173,6 @@ def _versions(piece: Piece) -> Iterable[int]:
 def _spread(runs: Iterable[PolicyRun]) -> list[int]:
     """Return one version per token."""
     return [version for version, num_tokens in runs for _ in range(num_tokens)]
-
-
-def _training_attempt(trajectory: Trajectory) -> AttemptStarted:
-    if trajectory.started is None:
-        raise CaptureError(
-            f"trajectory {trajectory.trajectory_id}: expected the record of its beginning, which names its task, found"
-            " none; run 'agent-layer store check'"
-        )
-    if trajectory.started.split != "train":
-        raise BadInputError(
-            f"trajectory {trajectory.trajectory_id}: expected split 'train', found {trajectory.started.split!r}; what"
-            " is measured on must not be trained on"
-        )
-    return trajectory.started
-
-
-def _check_step(step: Step) -> Step:
-    """Return the step if it can be trained.
-
-    Raises: CaptureError: it lacks something, or its log-probabilities are not those of the policy that sampled.
-    """
-    action, num_tokens = step.action, len(step.action.response_token_ids or ())
-    faults = {
-        "the ids of its prompt": not step.prompt_token_ids,
-        "the ids of its answer": action.response_token_ids is None,
-        "a log-probability for each sampled token": len(action.logprobs or ()) != num_tokens,
-        "a policy version for each sampled token": len(_spread(action.policy_versions or ())) != num_tokens,
-        "a temperature above 0": step.temperature is not None and step.temperature <= 0,
-        "processed log-probabilities, as its temperature is not 1": step.logprobs_mode == "raw"
-        and step.temperature not in (None, 1),
-    }
-    if missing := [need for need, is_missing in faults.items() if is_missing]:
-        raise CaptureError(
-            f"step {step.call_id} of trajectory {step.trajectory_id}: training needs {' and '.join(missing)}, but found"
-            f" capture level {step.capture_level!r}; serve the policy through the gateway from an engine that returns"
-            " token ids, with processed log-probabilities, and sample at a temperature above 0"
-        )
-    return step
 
 
 def _drop(step: Step) -> DroppedStep:

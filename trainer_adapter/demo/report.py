@@ -81,7 +81,7 @@ def _results(display: Display, seconds: float) -> Table:
     table.add_row(
         "staleness, mean / max", f"{_mean(steps, 'staleness_mean'):.2f} / {max(step.staleness_max for step in steps)}"
     )
-    gap = max((step.metrics.get("logprob_gap", 0.0) for step in steps), default=0.0)
+    gap = max((step.metrics.get("logprob_gap") or 0.0 for step in steps), default=0.0)
     table.add_row("largest gap of log-probabilities, trainer to engine", f"{gap:.1e}")
     for name in ("wait", "update", "switch", "checkpoint"):
         table.add_row(f"seconds of {name}", f"{_sum(steps, f'{name}_seconds'):.1f}")

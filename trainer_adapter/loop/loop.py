@@ -8,6 +8,7 @@ acknowledged, and come again.
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
+from math import isfinite
 
 from agent_layer.errors import AgentLayerError
 from agent_layer.health import StepProgress
@@ -52,6 +53,8 @@ class TrainingLoop:
         """Newest published version."""
         self._is_published = True
         """Whether the trainer's weights are that version."""
+        self._num_skipped = 0
+        """Newest updates in a row without a finite gradient, which changed nothing."""
         self._taken: list[str] = []
         """Groups trained, or found untrainable, since the last checkpoint."""
 
@@ -80,6 +83,7 @@ class TrainingLoop:
     def _steps(self) -> Iterator[StepProgress]:
         deliveries = self._feed.follow(self._stop)
         while self._step < self._config.steps and not self._stop():
+            self._check_gradients()
             self._feed.submit_groups(self._version)
             began = time.monotonic()
             if (groups := self._collect_groups(deliveries)) is None:
@@ -117,6 +121,7 @@ class TrainingLoop:
             self._taken.append(last.group.group_id)
         self._feed.close_groups([last.group.group_id])
         if len(groups) >= self._feed.groups_per_step:
+            self._check_trainable(groups)
             self._check_health(count_step(groups))
         self._feed.submit_groups(self._version)
 
@@ -127,6 +132,7 @@ class TrainingLoop:
 
     def _train(self, groups: Sequence[GroupIntake], wait_seconds: float) -> StepProgress:
         counts = count_step(groups)
+        self._check_trainable(groups)
         self._check_health(counts)
         times: dict[str, float] = {"wait": wait_seconds}
         keep_equal = self._config.algorithm.is_regularised(self._step, self._config.steps)
@@ -134,7 +140,7 @@ class TrainingLoop:
         kept = [group for group in groups if not group.is_void]
         by_task = success_by_task(kept, self._config.rollouts.success_above)
         with _timed(times, "update"):
-            metrics = self._update(batch)
+            report = self._update(batch)
         self._step += 1
         self._taken += [group.group.group_id for group in kept]
         self._feed.close_groups(
@@ -142,21 +148,23 @@ class TrainingLoop:
         )  # before the switch, which may fail: the checkpoint must not count them as open
         self._feed.update_success_rates(by_task)
         with _timed(times, "switch"):
-            if batch.samples:
+            if report is not None and report.is_changed:
                 self._version = self._publish()
                 with self._feed.pause_for_switch(self._version):
                     self._publisher.serve(self._version, is_required=True, stop=self._stop)
         with _timed(times, "checkpoint"):
             if self._step % self._config.keep.checkpoint_steps == 0:
                 self._checkpoint()
-        return self._report(counts, by_task, batch, times, metrics)
+        return self._report(counts, by_task, batch, times, report)
 
-    def _update(self, batch: TrainingBatch) -> dict[str, float]:
-        """Record the batch, then update the weights; a batch without samples changes nothing."""
+    def _update(self, batch: TrainingBatch) -> UpdateReport | None:
+        """Record the batch, then update the weights; None: a batch without samples changes nothing."""
         if not batch.samples:
-            return {}
+            return None
         self._feed.append_batch(record_batch(batch, self._run, self._step + 1, self._version))
-        return _numbers(self._trainer.update(batch, self._step, self._version))
+        report = self._trainer.update(batch, self._step, self._version)
+        self._num_skipped = 0 if report.is_changed else self._num_skipped + 1
+        return report
 
     def _publish(self) -> int:
         """Publish the trainer's weights as the newest version; versions of a killed trainer stay below it."""
@@ -177,6 +185,30 @@ class TrainingLoop:
         self._taken = []
         self._checkpoints.keep_newest(self._config.keep.num_checkpoints)
 
+    def _check_trainable(self, groups: Sequence[GroupIntake]) -> None:
+        """Stop when too many rollouts cannot be trained. Their groups are taken, so that another start goes on."""
+        most, counts = self._config.rollouts.max_untrainable_share, count_step(groups)
+        excluded = [one for group in groups for one in group.excluded]
+        if len(excluded) <= most * counts.num_rollouts:
+            return
+        spoilt = [group.group.group_id for group in groups if group.excluded]
+        self._taken = list(dict.fromkeys([*self._taken, *spoilt]))
+        self._feed.close_groups(spoilt)
+        kinds = ", ".join(f"{kind} {number}" for kind, number in sorted(counts.untrainable.items()))
+        raise AgentLayerError(
+            f"run {self._run}, step {self._step}: expected at most {most:.0%} of rollouts that cannot be trained"
+            f" exactly, found {len(excluded)} of {counts.num_rollouts} ({kinds}); the first: {excluded[0].reason}"
+        )
+
+    def _check_gradients(self) -> None:
+        """Stop when update after update changes nothing."""
+        if self._num_skipped >= self._config.optimizer.max_skipped_updates:
+            raise AgentLayerError(
+                f"run {self._run}, step {self._step}: expected a finite gradient, found none in the last"
+                f" {self._num_skipped} updates, which changed no weights; lower the learning rate, train in float32,"
+                " and look at the metrics of the steps in progress.jsonl"
+            )
+
     def _check_health(self, counts: StepCounts) -> None:
         most = self._config.rollouts.max_null_share
         if counts.num_null_rewards > most * counts.num_rollouts:
@@ -192,7 +224,7 @@ class TrainingLoop:
         by_task: dict[str, float],
         batch: TrainingBatch,
         times: dict[str, float],
-        metrics: dict[str, float],
+        report: UpdateReport | None,
     ) -> StepProgress:
         return StepProgress(
             run=self._run,
@@ -216,6 +248,7 @@ class TrainingLoop:
             surplus_seconds=counts.surplus_seconds,
             num_stale_rollouts=counts.num_stale_rollouts,
             redone_by_task=counts.redone_by_task,
+            untrainable=counts.untrainable,
             num_dropped_steps=counts.num_dropped_steps,
             staleness_mean=counts.staleness_mean,
             staleness_max=counts.staleness_max,
@@ -223,7 +256,8 @@ class TrainingLoop:
             update_seconds=times["update"],
             switch_seconds=times["switch"],
             checkpoint_seconds=times["checkpoint"],
-            metrics=metrics,
+            num_skipped_optimizer_steps=report.num_skipped_steps if report else 0,
+            metrics=_numbers(report) if report else {},
         )
 
 
@@ -235,7 +269,8 @@ def _timed(times: dict[str, float], name: str) -> Generator[None]:
     times[name] = time.monotonic() - began
 
 
-def _numbers(report: UpdateReport) -> dict[str, float]:
-    """Return the known numbers of a report by name."""
+def _numbers(report: UpdateReport) -> dict[str, float | None]:
+    """Return the known numbers of a report by name; None: not finite."""
     own = {"logprob_gap": report.logprob_gap, "entropy": report.entropy, "learning_rate": report.learning_rate}
-    return report.metrics | {name: value for name, value in own.items() if value is not None}
+    known = report.metrics | {name: value for name, value in own.items() if value is not None}
+    return {name: value if isfinite(value) else None for name, value in known.items()}

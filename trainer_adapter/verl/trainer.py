@@ -7,6 +7,7 @@ so that a run that was stopped continues identically.
 
 from collections.abc import Iterator
 from functools import partial
+from math import isfinite
 from pathlib import Path
 from statistics import fmean
 
@@ -53,6 +54,14 @@ class UpdateReport(msgspec.Struct, frozen=True, kw_only=True):
     learning_rate: float
     metrics: dict[str, float]
     """veRL's own, by its names: means over minibatches."""
+    num_optimizer_steps: int = 1
+    num_skipped_steps: int = 0
+    """Optimizer steps that veRL skipped, because their gradient was not finite."""
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether any optimizer step changed the weights."""
+        return self.num_skipped_steps < self.num_optimizer_steps
 
 
 class EmbeddedTrainer:
@@ -87,6 +96,8 @@ class EmbeddedTrainer:
             entropy=float(data["entropy"][data["response_mask"].bool()].mean()),
             learning_rate=rate,
             metrics={name: fmean(one[name] for one in found) for name in found[0]} | correction,
+            num_optimizer_steps=len(found),
+            num_skipped_steps=sum(not isfinite(one["grad_norm"]) for one in found),
         )
 
     def weights(self) -> Iterator[tuple[str, Tensor]]:

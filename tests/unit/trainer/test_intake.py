@@ -13,7 +13,7 @@ from agent_layer.store.consumers.follower import GroupDelivery
 from trainer_adapter.data.groups import count_step, read_group, success_by_task
 
 
-def trajectory(name, *, version=0, score=1.0, cause=None):
+def trajectory(name, *, version=0, score=1.0, cause=None, temperature=1.0):
     own = {"trajectory_id": f"{name}-0", "run": "r"}
     action = Action(response_token_ids=TokenIds([5]), logprobs=Logprobs([-0.1]), policy_versions=[(version, 1)])
     records = [
@@ -28,6 +28,7 @@ def trajectory(name, *, version=0, score=1.0, cause=None):
             actions=[action, action],
             status="ok",
             capture_level="tokens",
+            temperature=temperature,
         ),
         Reward(**own, reward_id="w", at=2.0, score=score),
         Outcome(**own, status="completed", ended_at=3.0, cause=cause),
@@ -100,6 +101,28 @@ def test_a_group_with_fewer_than_two_rewards_has_no_baseline_and_is_no_part_of_a
     assert not read_group(delivery(one, null, trajectory("c", score=0.0)), 0, 1).is_void
 
 
+def test_a_rollout_that_cannot_be_trained_leaves_its_baseline_and_is_counted_by_kind():
+    good = [trajectory("a", score=0.0), trajectory("b")]
+    poison = [trajectory("c", temperature=0.0), trajectory("d", score=5.0, temperature=0.7)]
+
+    group = read_group(delivery(*good, *poison), policy_version=0, max_staleness=0)
+
+    assert [rollout.trajectory_id for rollout in group.samples.rollouts] == ["a-0", "b-0"]
+    assert [(one.trajectory_id, one.kind) for one in group.excluded] == [
+        ("c-0", "greedy"),
+        ("d-0", "unknown_logprobs"),
+    ]
+    assert count_step([group]).untrainable == {"greedy": 1, "unknown_logprobs": 1}
+    assert (group.is_stale, group.is_void, group.num_null_rewards) == (False, False, 0)
+
+
+def test_a_group_with_one_reward_left_is_void():
+    group = read_group(delivery(trajectory("a"), trajectory("b", score=0.0, temperature=0.0)), 0, 0)
+
+    assert group.is_void
+    assert not group.is_stale
+
+
 def test_groups_are_counted_by_how_they_were_filled():
     whole, short = delivery(trajectory("a"), trajectory("b")), delivery(trajectory("c"), group_size=2)
     dropped = with_group(delivery(group_size=4), fill="dropped", num_usable=3)
@@ -146,6 +169,7 @@ def test_success_is_by_task_and_leaves_out_what_was_not_judged():
 def test_an_empty_step_counts_nothing():
     counts = msgspec.structs.asdict(count_step([]))
 
+    assert counts.pop("untrainable") == {}
     assert [counts.pop(name) for name in ("reward_mean", "kept_seconds", "surplus_seconds")] == [None] * 3
     assert counts.pop("redone_by_task") == {}
     assert set(counts.values()) == {0}

@@ -4,7 +4,7 @@ from array import array
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_layer.errors import BadInputError, CaptureError
@@ -13,7 +13,9 @@ from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import AttemptStarted, Outcome
 from agent_layer.schema.step import Action, PromptDelta, StepPart
 from agent_layer.schema.trajectory import assemble_trajectory
-from trainer_adapter.data.samples import samples_of
+from trainer_adapter.data.samples import read_samples, samples_of
+
+from ...profiles import num_examples
 
 STARTED = AttemptStarted(
     trajectory_id="t-0", rollout_id="t", attempt=0, run="r", task_id="q", started_at=0.0, group_id="g"
@@ -35,7 +37,8 @@ def call(call_id, answers, delta, *, at=1.0, parent=None, prefix_length=0, **fie
     prompt = PromptDelta(
         delta=TokenIds(delta), parent_call=parent_call, parent_choice=parent_choice, prefix_length=prefix_length
     )
-    known = {"role": "policy", "status": "ok", "capture_level": "tokens", **fields}
+    known = {"role": "policy", "status": "ok", "capture_level": "tokens", "temperature": 1.0, **fields}
+    known.setdefault("logprobs_mode", "processed")
     return StepPart(
         trajectory_id="t-0",
         call_id=call_id,
@@ -54,7 +57,7 @@ def trajectory_of(*records, started=STARTED):
 
 
 @st.composite
-def step_trees(draw):
+def step_trees(draw, *, as_records=False):
     """Trajectories of several agents, with best-of-n calls, forks, helpers and steps that did not end well."""
     token_lists = st.lists(st.integers(0, 99), min_size=1, max_size=4)
     calls, lengths = [], {}
@@ -76,7 +79,52 @@ def step_trees(draw):
         )
         for choice, answer in enumerate(answers):
             lengths[call_id, choice] = prefix_length + len(delta) + len(answer)
-    return trajectory_of(*calls)
+    return calls if as_records else trajectory_of(*calls)
+
+
+def action_with(**fields):
+    known = {"response_token_ids": TokenIds([3]), "logprobs": Logprobs([-0.1]), "policy_versions": [(0, 1)], **fields}
+    return {"actions": [Action(**known)]}
+
+
+FAULTS = {
+    "no answer ids": ({"actions": [Action(message={"content": "text"})]}, "no_token_ids", "ids of its answer"),
+    "no prompt ids": ({"prompt": None}, "no_token_ids", "ids of its prompt"),
+    "a judge without a role": (
+        {"source": "hook", "prompt": None, "actions": [Action(message={})], "capture_level": "text"},
+        "no_token_ids",
+        "needs the role 'aux'",
+    ),
+    "no log-probabilities": (action_with(logprobs=None), "no_logprobs", "log-probability"),
+    "no version": (action_with(policy_versions=None), "no_policy_version", "policy version"),
+    "greedy": ({"temperature": 0.0}, "greedy", "temperature above 0"),
+    "as good as greedy": ({"temperature": 0.005}, "greedy", "temperature above 0"),
+    "raw": ({"temperature": 0.7, "logprobs_mode": "raw"}, "raw_logprobs", "processed log-probabilities"),
+    "unknown kind": ({"temperature": 0.7, "logprobs_mode": None}, "unknown_logprobs", "raw or processed"),
+    "NaN": (action_with(logprobs=Logprobs([float("nan")])), "bad_logprobs", "above -9999"),
+    "infinite": (action_with(logprobs=Logprobs([float("-inf")])), "bad_logprobs", "above -9999"),
+    "clamped by vLLM": (action_with(logprobs=Logprobs([-9999.0])), "bad_logprobs", "above -9999"),
+    "top_p": ({"sampling_applied": {"top_p": 0.8}}, "unreproducible:top_p", "without top_p"),
+    "only asked": ({"sampling_asked": {"top_k": 50}}, "unreproducible:top_k", "without top_k"),
+    "a finding": ({"findings": ["unreproducible:tools.strict"]}, "unreproducible:tools.strict", "without tools.strict"),
+}
+
+
+@st.composite
+def faulty_lives(draw):
+    """Trees with up to two more calls that cannot be trained; also the kinds of the faults that count."""
+    records, kinds = list(draw(step_trees(as_records=True))), []
+    for name in draw(st.lists(st.sampled_from(sorted(FAULTS)), max_size=2)):
+        change, kind, _ = FAULTS[name]
+        place = {
+            "role": draw(st.sampled_from(["policy", None, "aux"])),
+            "status": draw(st.sampled_from(["ok", "aborted"])),
+        }
+        at = draw(st.floats(0, 9))
+        records.append(msgspec.structs.replace(call(f"f{len(records)}", [[3]], [1], at=at, **place), **change))
+        if place["role"] != "aux" and place["status"] == "ok":
+            kinds.append(kind)
+    return trajectory_of(*draw(st.permutations(records))), kinds
 
 
 @given(step_trees())
@@ -187,22 +235,49 @@ def test_a_step_that_never_ended_is_listed():
     assert not found.samples
 
 
-@pytest.mark.parametrize(
-    ("change", "named"),
-    [
-        ({"actions": [Action(message={"content": "text"})]}, "ids of its answer"),
-        ({"actions": [Action(response_token_ids=TokenIds([3]), policy_versions=[(0, 1)])]}, "log-probability"),
-        ({"actions": [Action(response_token_ids=TokenIds([3]), logprobs=Logprobs([0.0]))]}, "policy version"),
-        ({"prompt": None}, "ids of its prompt"),
-        ({"temperature": 0.0}, "temperature above 0"),
-        ({"temperature": 0.7, "logprobs_mode": "raw"}, "processed log-probabilities"),
-    ],
-)
-def test_a_step_that_cannot_be_trained_fails_loudly(change, named):
-    step = msgspec.structs.replace(call("a", [[3]], [1]), **change)
+@pytest.mark.parametrize(("change", "kind", "named"), FAULTS.values(), ids=FAULTS)
+def test_a_step_that_cannot_be_trained_fails_loudly_and_excludes_its_rollout_by_name(change, kind, named):
+    trajectory = trajectory_of(call("b", [[3]], [1]), msgspec.structs.replace(call("a", [[3]], [1]), **change))
 
+    excluded = read_samples(trajectory)
+
+    assert (excluded.trajectory_id, excluded.kind) == ("t-0", kind)
+    assert named in excluded.reason
     with pytest.raises(CaptureError, match=named):
-        samples_of(trajectory_of(step))
+        samples_of(trajectory)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"sampling_applied": {"temperature": 1.0, "top_p": 1.0, "top_k": 0, "min_p": 0.0, "max_tokens": 4, "seed": 1}},
+        {"sampling_applied": {"temperature": 1.0}, "sampling_asked": {"top_p": 0.5}, "findings": ["neutralised:top_p"]},
+        {"role": "aux", "temperature": 0.0, "sampling_applied": {"top_p": 0.5}},
+        {"temperature": 1.0, "logprobs_mode": "raw"},
+        {"actions": [Action(response_token_ids=TokenIds(), logprobs=Logprobs())], "temperature": None},
+        {"status": "aborted", "temperature": 0.0, "prompt": None},
+    ],
+    ids=["neutral", "neutralised", "of a judge", "raw at temperature 1", "without an answer", "cut off"],
+)
+def test_what_changes_no_trained_probability_excludes_nothing(change):
+    trajectory = trajectory_of(call("b", [[3]], [1]), msgspec.structs.replace(call("a", [[3]], [1]), **change))
+
+    assert read_samples(trajectory).samples
+
+
+@settings(max_examples=num_examples(4000, in_default=100))
+@given(faulty_lives())
+def test_a_life_is_trained_whole_or_excluded_by_name_and_never_stops_a_trainer(life):
+    trajectory, kinds = life
+
+    found = read_samples(trajectory)
+
+    if kinds:
+        assert (found.trajectory_id, found.kind in kinds) == ("t-0", True)
+    else:
+        sampled = sum(len(step.action.response_token_ids or ()) for step in trajectory.steps if step.role == "policy")
+        trained = sum(sum(sample.loss_mask) for sample in found.samples)
+        assert trained + sum(drop.num_tokens for drop in found.drops) == sampled
 
 
 def test_eval_rollouts_never_become_samples():

@@ -1,0 +1,114 @@
+"""Sampling that a trainer can reproduce, and what stands in its way.
+
+A trainer computes the log-probability of a token as log softmax(logits / temperature). Every other field that changes
+the distribution makes its number differ from the engine's: a filter renormalises, a penalty or bias moves logits, a
+grammar masks them. Lengths, stop conditions and seeds choose where an answer ends, not how likely its tokens are.
+
+Names and neutral values are those of vLLM 0.31 (``SamplingParams``, ``ChatCompletionRequest``, ``v1/sample``). An
+engine fills fields that a request leaves out from the ``generation_config.json`` of its model, so that only an explicit
+value is certain.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from agent_layer.schema import JsonObject, as_json_object
+
+GREEDY: Final = "greedy"
+"""Finding of a step that always took the likeliest token: there is no distribution to learn."""
+RAW_LOGPROBS: Final = "raw_logprobs"
+"""Finding of log-probabilities before the temperature, which is not 1: the step cannot be trained on."""
+BAD_LOGPROBS: Final = "bad_logprobs"
+"""Finding of a log-probability that is no number, or that the engine replaced by its smallest."""
+UNREPRODUCIBLE: Final = "unreproducible"
+"""Finding of a field that changed the distribution in a way that no trainer can compute; its name follows."""
+NEUTRALISED: Final = "neutralised"
+"""Finding of such a field that the gateway replaced by its neutral value; its name follows."""
+
+SMALLEST_LOGPROB: Final = -9999.0
+"""What vLLM answers in place of minus infinity, which JSON cannot express."""
+LOWEST_TEMPERATURE: Final = 0.01
+"""Below it, vLLM samples greedily or at this temperature, whatever was asked."""
+
+NEUTRAL_SAMPLING: Final[Mapping[str, object]] = MappingProxyType(
+    {
+        "temperature": 1.0,
+        "top_p": 1.0,
+        "top_k": -1,  # 0 in vLLM, but SGLang knows -1 only, and vLLM takes both
+        "min_p": 0.0,
+        "repetition_penalty": 1.0,
+        "presence_penalty": 0.0,
+        "frequency_penalty": 0.0,
+    }
+)
+"""Fields that an engine may fill by itself, with the values that leave the distribution as it is."""
+
+_SWITCHED_OFF: Final[Mapping[str, object]] = MappingProxyType(
+    {
+        "allowed_token_ids": None,
+        "bad_words": [],
+        "logit_bias": None,
+        "logits_processors": None,
+        "min_tokens": 0,  # masks the end of turn until then
+        "thinking_token_budget": None,  # forces the tokens that end the thinking
+        "use_beam_search": False,
+        "vllm_xargs": None,  # for extensions of the engine, which may do anything
+    }
+)
+"""Fields without effect unless a request sets them, with the values that switch them off."""
+
+_GRAMMARS: Final = frozenset(
+    {
+        "guided_choice",
+        "guided_grammar",
+        "guided_json",
+        "guided_regex",
+        "response_format",
+        "structured_outputs",
+        "tool_choice",
+    }
+)
+"""Fields that may restrict an answer to a grammar. The agent relies on it, so no value can take their place."""
+
+_FREE_TOOL_CHOICES: Final = (None, "auto", "none")
+_FREE_FORMAT: Final = "text"
+
+
+def find_unreproducible(sampling: JsonObject) -> list[str]:
+    """Return the names of the fields that keep a trainer from reproducing the distribution, sorted.
+
+    Args:
+        sampling: of one call, in the words of chat completions. A field that is missing counts as neutral.
+    """
+    return sorted(name for name, value in sampling.items() if value is not None and _is_unreproducible(name, value))
+
+
+def neutral_value(name: str) -> object:
+    """Return the value with which a field changes nothing.
+
+    Raises: KeyError: there is none, because the agent relies on what it asked.
+    """
+    return NEUTRAL_SAMPLING[name] if name in NEUTRAL_SAMPLING else _SWITCHED_OFF[name]
+
+
+def _is_unreproducible(name: str, value: object) -> bool:
+    if name in NEUTRAL_SAMPLING:
+        return not isinstance(value, int | float) or not _is_neutral(name, value)
+    if name == "tool_choice":
+        return value not in _FREE_TOOL_CHOICES
+    if name == "response_format":
+        return as_json_object(value).get("type") != _FREE_FORMAT
+    return bool(value) and (name in _SWITCHED_OFF or name in _GRAMMARS)
+
+
+def _is_neutral(name: str, value: float) -> bool:
+    match name:
+        case "temperature":
+            return value >= LOWEST_TEMPERATURE
+        case "top_p":
+            return value >= 1
+        case "top_k" | "min_p":
+            return value <= 0
+        case _:
+            return value == NEUTRAL_SAMPLING[name]
