@@ -98,6 +98,7 @@ class _TaskLine(_Strict, frozen=True):
     from_policy: int | None = None
     expected_seconds: float | None = None
     seed: int | None = None
+    sampling_seed: int | None = None
     labels: dict[str, str] = {}
     sandbox: _SandboxLine | None = None
     files: dict[str, str] = {}

@@ -38,6 +38,9 @@ if TYPE_CHECKING:
         content_hash as content_hash,
     )
     from agent_layer.schema.ids import (
+        derive_seed as derive_seed,
+    )
+    from agent_layer.schema.ids import (
         id_timestamp as id_timestamp,
     )
     from agent_layer.schema.ids import (
@@ -291,6 +294,7 @@ else:
             "agent_layer.schema.ids": (
                 "check_name",
                 "content_hash",
+                "derive_seed",
                 "id_timestamp",
                 "make_group_id",
                 "make_rollout_id",

@@ -45,6 +45,11 @@ def content_hash(content: bytes) -> str:
     return blake2b(content, digest_size=16).hexdigest()
 
 
+def derive_seed(*parts: int | str) -> int:
+    """Return a seed of 53 bits, which JSON can carry, that follows from these parts alone."""
+    return int(content_hash("\n".join(map(str, parts)).encode()), 16) >> 75
+
+
 def make_group_id(run: str, task_id: str, round_index: int) -> str:
     """Return the id of the group of one round of a task; the same round gives the same id."""
     digest = content_hash(f"{run}\n{task_id}\n{round_index}".encode())

@@ -106,6 +106,9 @@ class Task(Record, frozen=True, kw_only=True, tag="task"):
     """Expected duration of an attempt. Among tasks of the same version, long ones begin first. None: estimated from
     earlier attempts."""
     seed: int | None = None
+    sampling_seed: int | None = None
+    """Each of its rollouts, and each of their calls, gets a sampling seed of its own from this; None: none. A ``seed``
+    in ``sampling`` would be the same for all."""
     labels: dict[str, str] = {}
     sandbox: SandboxSpec | None = None
     """Sandbox that each attempt gets; None: none, unless its environment declares one."""

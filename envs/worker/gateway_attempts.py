@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from agent_layer.dispatcher import Lease
 from agent_layer.errors import AgentLayerError, BadInputError, NotFoundError, NotWholeError, UnreachableError
-from agent_layer.schema import RewardSpec, Split
+from agent_layer.schema import RewardSpec, Split, derive_seed
 from agent_layer.schema.wire import ClosedRollout, OpenRequest, RenewedRollouts, Resumption, make_attempt_started
 from agent_layer.state import Checkpoint, check_trainable
 from envs.failures import RefusedTaskError
@@ -51,6 +51,7 @@ def record_start(
         labels=task.labels,
         limits=task.limits,
         sampling=task.sampling,
+        sampling_seed=_sampling_seed(lease),
         rewards=rewards,
         env=task.env or context.env,
         env_version=context.env_version,
@@ -62,6 +63,16 @@ def record_start(
         request, rollout_id=lease.rollout_id, run=task.run, at=time.time(), worker=context.worker, task=task
     )
     return AttemptOpening(request, context.recorder.append(started))
+
+
+def _sampling_seed(lease: Lease) -> int | None:
+    """Return the seed of this attempt; another attempt samples otherwise, because this one may fail for what it says.
+
+    It does not follow from the names of run and task, so that a run is repeated under another name.
+    """
+    if lease.task.sampling_seed is None:
+        return None
+    return derive_seed(lease.task.sampling_seed, lease.rollout_id.rpartition(".")[2], lease.attempt)
 
 
 def open_attempt(

@@ -18,10 +18,10 @@ from typing import NamedTuple
 import msgspec
 
 from agent_layer.dispatcher import Dispatcher
-from agent_layer.schema import Task, TrainedBatch
+from agent_layer.schema import Task, TrainedBatch, derive_seed
 from agent_layer.store import Store
 from agent_layer.store.consumers import GroupDelivery
-from trainer_adapter.config import RolloutConfig, TrainConfig
+from trainer_adapter.config import TrainConfig
 from trainer_adapter.data import plan_start_versions
 from trainer_adapter.loop.checkpoint import Cursor
 from trainer_adapter.loop.run_control import RunControl
@@ -226,7 +226,7 @@ class GroupFeed:
             tasks = [self._tasks[order[asked.position % num_tasks]] for asked in places]
             asking = zip(tasks, self._shares(tasks), places, strict=True)
             group_ids = self._dispatcher.submit(
-                [_configure_task(task, share, asked.start, self._plan) for task, share, asked in asking],
+                [self._configure_task(task, share, asked) for task, share, asked in asking],
                 run=self._run,
                 round=epoch + tries * _ROUNDS_PER_TRY,
             )
@@ -240,23 +240,24 @@ class GroupFeed:
         rates = [self._rates.get(task.id, 0.5) for task in tasks]
         return allot_rollouts(size * len(tasks), rates, curriculum.floor, curriculum.minimum)
 
+    def _configure_task(self, task: Task, size: int, asked: _OpenGroup) -> Task:
+        """Return the task with the options of the configuration."""
+        plan = self._plan
+        # rounded first: 10 * 1.1 is a little more than 11
+        launch = None if plan.launch is None else ceil(round(size * plan.launch, 6))
+        return msgspec.structs.replace(
+            task,
+            group_size=size,
+            launch=launch,
+            partial=plan.partial or task.partial,
+            priority=task.priority if plan.priority is None else plan.priority,
+            from_policy=asked.start if asked.start > 0 else None,
+            sampling_seed=derive_seed(self._seed, asked.position, asked.tries),
+        )
+
 
 def task_order(num_tasks: int, seed: int, epoch: int) -> list[int]:
     """Return the order of the tasks in an epoch; the same for the same seed."""
     order = list(range(num_tasks))
     random.Random(f"{seed} {epoch}").shuffle(order)  # an order, not a secret
     return order
-
-
-def _configure_task(task: Task, size: int, start: int, plan: RolloutConfig) -> Task:
-    """Return the task with the options of the configuration."""
-    # rounded first: 10 * 1.1 is a little more than 11
-    launch = None if plan.launch is None else ceil(round(size * plan.launch, 6))
-    return msgspec.structs.replace(
-        task,
-        group_size=size,
-        launch=launch,
-        partial=plan.partial or task.partial,
-        priority=task.priority if plan.priority is None else plan.priority,
-        from_policy=start if start > 0 else None,
-    )

@@ -18,7 +18,7 @@ import msgspec
 
 from agent_layer.engines import Engine
 from agent_layer.gateway.calls.end_parts import Context, end_part, extend_policy_runs, remember
-from agent_layer.gateway.calls.requests import is_large, read_agent, read_role
+from agent_layer.gateway.calls.requests import is_large, read_role
 from agent_layer.gateway.dialects import ChatAnswer, ChatRequest, Dialect, Exchange
 from agent_layer.gateway.engines import ExternalModel
 from agent_layer.gateway.rollouts import Call, EndedCall, HashedAnswer, LiveRollout, Log, PromptContents, RetryKey
@@ -99,18 +99,19 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     recorded: RecordedTarget
 
 
-def route_call(parsed: ParsedCall, target: Engine | ExternalModel, num_prompt: int | None = None) -> Route:
+def route_call(parsed: ParsedCall, entry: Call, target: Engine | ExternalModel, num_prompt: int | None = None) -> Route:
     """Express a request for its target: the policy's engine, or a model that another party serves.
 
     Args:
         parsed: the request.
+        entry: the call as its retries find it.
         target: where it goes.
         num_prompt: tokens of the prompt; None: not known.
     """
     request = parsed.request
     match target:
         case ExternalModel():
-            overrides = parsed.rollout.sampling_for(request.sampling) if target.is_policy else {}
+            overrides = parsed.rollout.sampling_for(request.sampling, entry) if target.is_policy else {}
             return Route(
                 url=target.url,
                 model=target.model,
@@ -123,7 +124,7 @@ def route_call(parsed: ParsedCall, target: Engine | ExternalModel, num_prompt: i
                 recorded=RecordedTarget(engine=target.url if target.is_policy else "litellm", model=target.model),
             )
         case Engine():
-            overrides = parsed.rollout.sampling_for(request.sampling, num_prompt)
+            overrides = parsed.rollout.sampling_for(request.sampling, entry, num_prompt)
             return Route(
                 url=target.url,
                 model=target.model,
@@ -188,14 +189,14 @@ class ModelCall:
     def assign(self, target: Engine | ExternalModel) -> None:
         """Hold a place at a target, and express the request for it."""
         self.hold_place(target)
-        self.route = route_call(self.parsed, target, self.num_prompt)
+        self.route = route_call(self.parsed, self.entry, target, self.num_prompt)
 
     def prepare(self, target: Engine | ExternalModel) -> PreparedRecords:
         """Do everything before ``begin`` that takes the longer the more was asked; in any thread.
 
         Raises: RedactionError: the function that the setting ``redact`` names failed.
         """
-        self.route = route_call(self.parsed, target, self.num_prompt)
+        self.route = route_call(self.parsed, self.entry, target, self.num_prompt)
         self.start = self._start_part()
         if is_large(self.parsed.size_bytes):
             self.history = self.parsed.prompt.hash_answers()
@@ -288,7 +289,7 @@ class ModelCall:
             source="gateway",
             phase="start",
             at=time.time(),
-            agent=read_agent(parsed.headers),
+            agent=self.entry.agent,
             role=route.role,
             conversation=prompt.before.conversation if prompt.before else self.entry.call_id,
             parent_call=prompt.before.call_id if prompt.before else None,

@@ -137,7 +137,7 @@ class ContinuedReply:
         """Address and body of the next request: the chat itself, or what is left of its answer."""
         route, request, sampled = self._call.route, self._call.parsed.request, self._joined.token_ids
         if not sampled:
-            overrides: JsonObject = {**self._call.rollout.sampling_for(request.sampling)}
+            overrides: JsonObject = {**self._call.rollout.sampling_for(request.sampling, self._call.entry)}
             fields = overrides if self._is_streamed else overrides | _STREAMED
             return f"{route.url}/v1/chat/completions", request.for_engine(route.model, fields)
         sampling = self._call.start.sampling_applied or {}

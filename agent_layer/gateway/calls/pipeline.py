@@ -32,6 +32,7 @@ from agent_layer.gateway.calls.requests import (
     body_size,
     in_background,
     is_large,
+    read_agent,
     read_role,
     read_text,
     retry_key,
@@ -84,7 +85,8 @@ class Calls:
         if earlier := await rollout.calls.join(parsed.retry_key):
             return repeat_response(earlier, parsed.request)
         rollout.check_may_call()
-        entry = client.call = rollout.calls.add(parsed.retry_key, f"{self._name}-{next(self._numbers)}")
+        minted_id = f"{self._name}-{next(self._numbers)}"
+        entry = client.call = rollout.calls.add(parsed.retry_key, minted_id, read_agent(parsed.headers))
         call = ModelCall(parsed=parsed, entry=entry, log=self.log)
         with rollout.asking():
             try:

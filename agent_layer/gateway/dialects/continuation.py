@@ -16,7 +16,7 @@ import msgspec
 from agent_layer.errors import EngineError
 from agent_layer.gateway.dialects.chat import ChatRequest
 from agent_layer.gateway.dialects.chat_stream import GrowingMessage
-from agent_layer.schema import UNREADABLE, JsonObject
+from agent_layer.schema import UNREADABLE, JsonObject, derive_seed
 
 _SAME: Final = frozenset(
     {"temperature", "top_p", "top_k", "min_p", "repetition_penalty", "stop_token_ids", "ignore_eos"}
@@ -25,7 +25,7 @@ _SAME: Final = frozenset(
 """Means the same for a text as for a chat, and the same in its middle as at its beginning."""
 _LENGTHS: Final = ("max_completion_tokens", "max_tokens")
 """In the order in which engines prefer them."""
-_KNOWN: Final = _SAME.union(_LENGTHS, ("n", "chat_template_kwargs"))
+_KNOWN: Final = _SAME.union(_LENGTHS, ("n", "seed", "chat_template_kwargs"))
 _NONE: Final = (b"null", b"0", b"[]")
 
 
@@ -38,8 +38,16 @@ def supports_continuation(request: ChatRequest, sampling: JsonObject) -> bool:
     """
     is_known = all(name in _KNOWN or value is None for name, value in sampling.items())
     is_one = sampling.get("n") in (None, 1)
+    is_repeated = request.sampling.get("seed") is not None  # its client expects the answer of one request
     is_bare = all(bytes(request.pieces.get(name, b"null")) in _NONE for name in ("tools", "top_logprobs"))
-    return is_known and is_one and is_bare and _limit_of(sampling) is not None and _is_read_at_its_end(request)
+    return (
+        is_known
+        and is_one
+        and not is_repeated
+        and is_bare
+        and _limit_of(sampling) is not None
+        and _is_read_at_its_end(request)
+    )
 
 
 def _limit_of(sampling: Mapping[str, object]) -> int | None:
@@ -63,6 +71,8 @@ def continuation_body(
     told: JsonObject = {name: value for name, value in sampling.items() if name in _SAME}
     told |= {"model": model, "prompt": [*prompt, *sampled], "stream": True, "return_token_ids": True, "logprobs": 0}
     told |= {"max_tokens": (_limit_of(sampling) or 0) - len(sampled)}
+    if isinstance(seed := sampling.get("seed"), int):
+        told["seed"] = derive_seed(seed, len(sampled))  # the same seed would draw the first tokens' numbers again
     return msgspec.json.encode(told | ({"stream_options": {"include_usage": True}} if with_usage else {}))
 
 

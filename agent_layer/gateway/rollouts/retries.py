@@ -1,7 +1,7 @@
 """Retries: how a repeated request finds the call that it repeats, so that no step is recorded twice."""
 
 import asyncio
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -26,6 +26,10 @@ class Call:
     """One call of the model, while it runs and for as long as its answer may be asked for again."""
 
     call_id: str
+    agent: str | None = None
+    """Name of the agent that calls; None: not known."""
+    number: int = 0
+    """How many calls its agent made before in this rollout. A call that is made again after a failure keeps it."""
     done: asyncio.Event = field(default_factory=asyncio.Event)
     is_started: bool = False
     """Its start is recorded."""
@@ -61,6 +65,8 @@ class CallTable:
     """The last call that was begun under an asked id."""
     _by_key: dict[_Name, Call] = field(default_factory=dict[_Name, Call])
     _by_digest: dict[int, Call] = field(default_factory=dict[int, Call])
+    _num_made: Counter[str | None] = field(default_factory=Counter[str | None])
+    """Calls of each agent, those that were made again counted once."""
 
     def find(self, asking: RetryKey) -> Call | None:
         """The call that this request repeats.
@@ -86,14 +92,17 @@ class CallTable:
             failed = earlier
         return None
 
-    def add(self, asking: RetryKey, minted_id: str) -> Call:
+    def add(self, asking: RetryKey, minted_id: str, agent: str | None = None) -> Call:
         """Begin a call under the id that was asked for, or a following one where a failed or running call has it."""
+        failed = self.find(asking)
+        number = failed.number if failed else self._num_made[agent]
+        self._num_made[agent] += failed is None
         call_id = wanted = asking.call_id or minted_id
         num_before = 0
         while (before := self._by_id.get(call_id)) and (before.is_started or not before.done.is_set()):
             num_before += 1
             call_id = f"{wanted}~{num_before}"
-        call = self._by_id[call_id] = Call(call_id)
+        call = self._by_id[call_id] = Call(call_id, agent, number)
         self._newest[wanted, asking.digest] = self._by_digest[asking.digest] = call
         if asking.idempotency_key is not None:
             self._by_key[asking.idempotency_key, asking.digest] = call

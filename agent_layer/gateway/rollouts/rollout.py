@@ -17,7 +17,7 @@ from agent_layer.gateway.rollouts.body_quota import BodyQuota
 from agent_layer.gateway.rollouts.divergence import AnsweredMessages, HashedAnswer, hash_answer
 from agent_layer.gateway.rollouts.media import Part, stored_part
 from agent_layer.gateway.rollouts.prefix import Hashed, PrefixTable
-from agent_layer.gateway.rollouts.retries import CallTable
+from agent_layer.gateway.rollouts.retries import Call, CallTable
 from agent_layer.schema import (
     NOT_SAMPLING,
     REFUSED,
@@ -29,6 +29,7 @@ from agent_layer.schema import (
     Reward,
     StepState,
     check_name,
+    derive_seed,
     new_id,
 )
 from agent_layer.schema.wire import KEY_PREFIX, OpenRequest, make_attempt_started
@@ -127,6 +128,8 @@ class LiveRollout:
     api_key: str
     budget: Budget = field(default_factory=Budget)
     sampling: JsonObject = field(default_factory=dict[str, object])
+    sampling_seed: int | None = None
+    """Decides the seed of each call; None: calls have none."""
     is_ours: bool = True
     """The gateway writes its beginning and end; False: a worker does."""
     is_open: bool = True
@@ -246,9 +249,15 @@ class LiveRollout:
                 " shorten the messages, or end here",
             )
 
-    def sampling_for(self, asked: JsonObject, num_prompt: int | None = None) -> JsonObject:
+    def sampling_for(self, asked: JsonObject, call: Call, num_prompt: int | None = None) -> JsonObject:
         """What is put in place of the sampling that a request asks for; see ``Budget.cap``."""
-        return self.sampling | self.budget.cap(asked | self.sampling, self.num_sampled, num_prompt)
+        fixed = self._seed_of(call) | self.sampling
+        return fixed | self.budget.cap(asked | fixed, self.num_sampled, num_prompt)
+
+    def _seed_of(self, call: Call) -> JsonObject:
+        if self.sampling_seed is None:
+            return {}
+        return {"seed": derive_seed(self.sampling_seed, call.agent or "", call.number)}
 
     @contextmanager
     def asking(self) -> Generator[None]:
@@ -350,6 +359,7 @@ def new_rollout(
         budget=Budget(limits=request.limits or Limits(), clock=clock, opened_at=clock()),
         active_at=clock(),
         sampling=request.sampling,
+        sampling_seed=request.sampling_seed,
         is_ours=request.owner != "worker",
         calls_optional=request.calls_optional,
     )

@@ -62,6 +62,8 @@ class OpenRequest(_Request, frozen=True, kw_only=True):
     limits: Limits | None = None
     sampling: JsonObject = {}
     """Overrides sampling parameters of the agent."""
+    sampling_seed: int | None = None
+    """Each call gets a seed of its own from this, unless ``sampling`` has one; None: none."""
     rewards: dict[str, RewardSpec] = {}
     owner: Literal["worker"] | None = None
     """'worker' when the opener records beginning and end itself."""

@@ -148,6 +148,23 @@ def test_tasks_are_asked_for_as_the_plan_says(make, dispatcher):
     assert (task.group_size, task.launch, task.partial, task.priority) == (4, 5, "drop", 7)
 
 
+def test_each_group_has_a_sampling_seed_that_follows_from_the_seed_and_its_position(make, dispatcher, redis, keys):
+    def seeds():
+        return {lease.group_id: lease.task.sampling_seed for lease in queue_of(dispatcher).claim("w", 99)}
+
+    feed = make(max_staleness=1)
+    feed.submit_groups(0)
+    first = seeds()
+    redis.delete(*redis.scan_iter(match=keys.queue("*")))
+    make(max_staleness=1).submit_groups(0)
+    assert seeds() == first
+    assert len(set(first.values())) == 8
+
+    redone = next(iter(first))
+    feed.redo_group(redone)
+    assert set(seeds().values()).isdisjoint(first.values())
+
+
 def test_what_the_plan_leaves_open_is_as_its_task_says(settings, dispatcher):
     own = Task(id="t", run="r", group_size=5, launch=9, partial="refill", priority=3)
     config = TrainConfig(model=Path("m"), tasks=Path("t"), steps=9, rollouts=RolloutConfig(group_size=2))
