@@ -298,7 +298,8 @@ class _Judged:
         self.counts: dict[str, tuple[int, int]] = {}
         self._wrong: dict[CheckName, list[Failure]] = {}
         self._unequal: list[Failure] = []
-        self._num_by_task: dict[tuple[str, CheckName], int] = {}
+        self._works: dict[tuple[str, CheckName], set[bytes]] = {}
+        """By task and check, what its scripts leave behind: two that differ in their name only are one."""
 
     def add(self, case: _Case, verdicts: Sequence[Judgement]) -> None:
         """Count the verdicts on one script."""
@@ -306,8 +307,8 @@ class _Judged:
         is_right = first.reward is not None and abs(first.reward - case.expected) < 1e-9
         right, total = self.counts.get(case.check, (0, 0))
         self.counts[case.check] = (right + is_right, total + 1)
-        key = (case.task.id, case.check)
-        self._num_by_task[key] = self._num_by_task.get(key, 0) + 1
+        work = msgspec.json.encode(msgspec.structs.replace(case.script, name=""), enc_hook=repr)
+        self._works.setdefault((case.task.id, case.check), set()).add(work)
         if not is_right:
             text = f"expected {case.expected:g}, found {_describe(first)}"
             self._wrong.setdefault(case.check, []).append(_fail(case, case.check, text))
@@ -326,11 +327,12 @@ class _Judged:
 
     def _too_few(self) -> Iterable[Failure]:
         least: dict[CheckName, int] = {"rewrites": MIN_REWRITES, "cheats": MIN_CHEATS, "mutants": 1}
-        for task in dict.fromkeys(task for task, _ in self._num_by_task):
+        for task in dict.fromkeys(task for task, _ in self._works):
+            plain = self._works.get((task, "reference"), set()) | self._works.get((task, "empty"), set())
             for check, expected in least.items():
-                found = self._num_by_task.get((task, check), 0)
+                found = len(self._works.get((task, check), set()) - plain)
                 if found < expected:
-                    text = f"expected at least {expected}, found {found}; write more"
+                    text = f"expected at least {expected} that differ, found {found}; write more"
                     yield Failure(check=check, task=task, script="", evidence=text)
 
 

@@ -62,6 +62,68 @@ async def test_what_makes_every_test_pass_is_called_tampering(judge, name):
     assert (reward.score, reward.status) == (0.0, "tampering")
 
 
+BREAKING = {
+    "fork-bomb": "import os\nwhile True:\n    try:\n        os.fork()\n    except OSError:\n        pass",
+    "kills-all": "import os\nos.kill(-1, 9)",
+    "fills-memory": "found = []\nwhile True:\n    found.append(bytearray(1 << 20))",
+    "fills-the-disk": """
+import itertools
+for number in itertools.count():
+    for top in ("/work", "/tmp", "/dev/shm"):
+        open(f"{top}/{number}", "wb").write(bytes(1 << 20))
+""",
+    "changes-small-numbers": """
+import ctypes
+for number in range(257):
+    ctypes.memmove(id(number) + 24, bytes(4), 4)
+""",
+}
+"""Code that takes its box, or the interpreter of its judgement, with it."""
+
+
+@pytest.mark.parametrize("name", BREAKING)
+async def test_code_that_breaks_what_judges_it_scores_0_and_is_not_judged_again(judge, name):
+    files = {"pkg/calc.py": f"{WRONG}\n{BREAKING[name]}\n"}
+    grading = [VALUES[0]]
+
+    reward = await judge(ValueScorer(call_seconds=1.0, seconds=3.0), grading, files, own_files={"pkg/__init__.py": ""})
+
+    assert (reward.score, reward.status) == (0.0, "ok"), reward.error
+
+
+REPORTS = {
+    "not-a-number": b'{"answers": [NaN], "results": [NaN]}',
+    "lone-surrogate": b'{"\\ud800": [], "answers": [], "results": []}',
+    "nested": b"[" * 100_000 + b"]" * 100_000,
+    "duplicates": b'{"answers": [], "answers": [], "results": [], "results": []}',
+    "no-text": b"\xff\xfe{}",
+    "another-encoding": '{"answers": []}'.encode("utf-16"),
+    "empty": b"{}",
+    "null": b"null",
+    "too-many": b'{"answers": [' + b'"{}",' * 5000 + b'"{}"]}',
+    "huge-number": b'{"answers": [' + b"9" * 100_000 + b"]}",
+    "overflow": b'{"answers": [1e999], "results": [["a", "passed", 1e999]]}',
+}
+REPORT = """
+import os, signal
+for process in ("self", os.getppid()):
+    for number in os.listdir(f"/proc/{process}/fd"):
+        try:
+            os.write(os.open(f"/proc/{process}/fd/{number}", os.O_WRONLY | os.O_NONBLOCK), BODY)
+        except OSError:
+            pass
+os.kill(os.getppid(), signal.SIGTERM)
+os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("name", REPORTS)
+async def test_a_report_that_the_judged_code_writes_itself_scores_0(score, name):
+    reward = await score({"pkg/calc.py": f"BODY = {REPORTS[name]!r}\n{REPORT}"})
+
+    assert reward.score == 0.0, (reward.status, reward.error)
+
+
 GUESS = """
 import random, re, sys
 text = open(sys.argv[1]).read()

@@ -335,7 +335,7 @@ async def test_a_live_process_ends_with_its_context(box):
 
 
 async def test_a_terminal_is_one(box):
-    # one long sleep could miss the signal: Python looks for signals before it sleeps, not in the moment of falling asleep
+    # one long sleep could miss the signal: Python looks for it before it sleeps, not while it falls asleep
     code = "import os, time; print(os.isatty(0), os.isatty(1), flush=True)\nwhile True: time.sleep(0.1)"
     async with box.open(["python3", "-c", code], pty=True) as process:
         assert (await asyncio.wait_for(process.stdout.readline(), 30)).strip() == b"True True"

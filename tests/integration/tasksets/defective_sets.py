@@ -143,5 +143,21 @@ class ScarceSet(FairSet):
         return super().cheats(task)[:1]
 
 
+class RepetitiveSet(FairSet):
+    """Twenty names for one cheat."""
+
+    def cheats(self, task):  # the protocol's own signature
+        """Return the same again and again."""
+        return [msgspec.structs.replace(super(RepetitiveSet, self).cheats(task)[0], name=str(n)) for n in range(20)]
+
+
+class PaddedSet(FairSet):
+    """Twenty names for the reference, in place of other right solutions."""
+
+    def rewrites(self, task):  # the protocol's own signature
+        """Return the reference."""
+        return [msgspec.structs.replace(self.solve(task), name=str(number)) for number in range(20)]
+
+
 def _script(expression, number):
     return Script(name=f"script {number}", files={"answer.py": f"def answer():\n    return {expression}\n"})

@@ -68,6 +68,8 @@ def test_tasks_of_no_set_train_without_a_check(tmp_path):
         ("MoodySet", "same verdict twice"),
         ("DullSet", "mutants"),
         ("ScarceSet", "cheats"),
+        ("RepetitiveSet", "cheats"),
+        ("PaddedSet", "rewrites"),
     ],
 )
 def test_a_defect_of_a_task_set_fails_its_check(tmp_path, name, check):
@@ -80,6 +82,7 @@ def test_a_defect_of_a_task_set_fails_its_check(tmp_path, name, check):
         check_trainable(tmp_path, [Task(id="a", run="r", labels={"taskset": "fair", "taskset_version": "1"})])
 
 
+@pytest.mark.timeout(600)  # a minute of two idle cores, and of busy ones several
 def test_code_repair_passes_at_its_first_levels():
     report = _check("repair", levels=[0, 1], seed=2)
 
