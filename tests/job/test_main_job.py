@@ -13,6 +13,8 @@ from agent_layer.health.progress import progress_path, read_progress
 from agent_layer.local.vllm import VllmServer
 from agent_layer.settings import Settings
 from agent_layer.store import open_store
+from envs.tasksets.guess_number import HIGHEST, MAX_GUESSES
+from trainer_adapter.demo.played import read_games
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -59,6 +61,15 @@ def test_what_it_did_can_be_asked_for_by_task_and_step(directory):
         assert len(action["response_token_ids"]) == len(action["logprobs"]) == 1
         assert sum(count for _, count in action["policy_versions"]) == 1
         assert row["step"]["capture_level"] == "tokens"
+
+
+def test_the_games_that_were_played_can_be_drawn_as_a_tree(directory):
+    games = read_games(open_store(Settings(dir=directory)), RUN, oldest_version=0)
+
+    trained = sum(step.num_rollouts for step in read_progress(progress_path(Settings(dir=directory), RUN))[:STEPS])
+    assert len(games) >= trained
+    assert {game.hidden for game in games} == set(range(1, HIGHEST + 1))
+    assert all(1 <= len(game.guesses) <= MAX_GUESSES for game in games)
 
 
 def test_later_weights_answered_later_calls(directory):

@@ -37,7 +37,7 @@ def make_config(home: Path, run: str, seed: int, steps: int) -> TrainConfig:
         run=run,
         steps=steps,
         seed=seed,
-        rollouts=RolloutConfig(group_size=RECIPE.group_size, max_staleness=1, curriculum=CurriculumConfig(floor=0.3)),
+        rollouts=RolloutConfig(group_size=RECIPE.group_size, max_staleness=0, curriculum=CurriculumConfig(floor=0.3)),
         algorithm=AlgorithmConfig(entropy=Schedule(start=0.03, end=0.015, shape="linear")),
         optimizer=OptimizerConfig(
             learning_rate=Schedule(start=1e-3, end=1e-4, shape="cosine"),

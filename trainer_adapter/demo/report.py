@@ -13,32 +13,39 @@ from rich.table import Table
 
 from agent_layer.health import StepProgress
 from agent_layer.settings import Settings
-from agent_layer.store import open_store
+from agent_layer.store import Store, open_store
 from envs.tasksets.guess_number import chance_without_hints, chance_without_repeats
 from trainer_adapter.demo.display import Display, calls_per_second, mean_success
+from trainer_adapter.demo.played import draw_games, read_games
 
 mpl.use("Agg")  # before pyplot chooses a screen
 
+_TREE_VERSIONS = 5
+"""Newest policy versions whose games the tree shows."""
+
 
 def print_report(settings: Settings, display: Display, home: Path, seconds: float) -> None:
-    """Print the table, write the plot, and print the commands."""
+    """Print the table and the tree that is played, write the plot, and print the commands."""
     steps, console = display.steps, display.console
     if not steps:
         console.print("no step was done; the same command goes on")
         return
     console.print(_results(display, seconds))
+    store = open_store(settings)
+    if games := read_games(store, settings.run, steps[-1].policy_version - _TREE_VERSIONS):
+        console.print(draw_games(games))
     plot_success(steps, home / "success.png")
     console.print(f"plot: {home / 'success.png'}")
     console.print("\nlook at what it stored:", style="bold")
-    for command in _commands(settings, steps[-1].policy_version):
+    for command in _commands(settings, store, steps[-1].policy_version):
         console.print(f"  {command}", soft_wrap=True, highlight=False)
 
 
-def _commands(settings: Settings, newest: int) -> list[str]:
+def _commands(settings: Settings, store: Store, newest: int) -> list[str]:
     """Return commands to type unchanged."""
     program = sys.argv[0] if Path(sys.argv[0]).name == "agent-layer" else "agent-layer"
     prefix, run = f"{program} --dir {settings.dir}", settings.run
-    last = open_store(settings).query(run=run, limit=1).items[0].trajectory_id
+    last = store.query(run=run, limit=1).items[0].trajectory_id
     return [
         f"{prefix} query --run {run} --task guess-3 --step 1 --policy {max(0, newest - 5)}.. --limit 5",
         f"{prefix} query --run {run} --reward 0.8.. --order reward --limit 5",
