@@ -1,10 +1,8 @@
 """Configuration of a training run: every option, its default, and the reading of configuration files.
 
 A file is YAML, TOML or JSON, by its suffix; its sections are the records below. Paths in it are relative to it.
-Schedules are pure functions of the step, so that a run that was stopped continues where it was.
 """
 
-from math import cos, pi
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
@@ -13,42 +11,20 @@ from msgspec import Meta
 
 from agent_layer.errors import BadInputError
 from agent_layer.schema import Partial
+from trainer_adapter.algorithms import AlgorithmConfig, resolve_algorithm
+from trainer_adapter.schedule import Schedule
 
-Shape: TypeAlias = Literal["constant", "linear", "cosine"]
-
-
-class Schedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A number that rises to ``start`` during the warm-up, then moves to ``end`` by the last step."""
-
-    start: float
-    end: float | None = None
-    """None: as ``start``."""
-    shape: Shape = "constant"
-    warmup_steps: int = 0
-    """Steps of a linear rise from 0; the first step is above 0."""
-    num_steps: int | None = None
-    """Step at which ``end`` is reached; None: the last of the run."""
-
-    def value_at(self, step: int, run_steps: int) -> float:
-        """Return the value at one step.
-
-        Args:
-            step: counted from 0.
-            run_steps: number of steps of the run.
-        """
-        if step < self.warmup_steps:
-            return self.start * (step + 1) / self.warmup_steps
-        span = (self.num_steps or run_steps) - 1 - self.warmup_steps
-        progress = min(1.0, (step - self.warmup_steps) / span) if span > 0 else 1.0
-        end = self.start if self.end is None else self.end
-        match self.shape:
-            case "constant":
-                return self.start
-            case "linear":
-                return self.start + (end - self.start) * progress
-            case "cosine":
-                return end + (self.start - end) * (1 + cos(pi * progress)) / 2
-
+__all__ = [
+    "AlgorithmConfig",
+    "CurriculumConfig",
+    "OptimizerConfig",
+    "RetentionConfig",
+    "RolloutConfig",
+    "Schedule",
+    "TrainConfig",
+    "load_config",
+    "write_config",
+]
 
 Positive: TypeAlias = Annotated[int, Meta(ge=1)]
 Count: TypeAlias = Annotated[int, Meta(ge=0)]
@@ -108,33 +84,6 @@ class RolloutConfig(_Section, frozen=True):
     curriculum: CurriculumConfig | None = None
 
 
-class AlgorithmConfig(_Section, frozen=True):
-    """What veRL computes from the rewards."""
-
-    estimator: Literal["grpo", "rloo"] = "grpo"
-    scale_by_std: bool = False
-    """Divide advantages by the standard deviation of their group (grpo only)."""
-    loss: Literal["vanilla", "gspo", "cispo", "geo_mean"] = "vanilla"
-    loss_mean: Literal["token-mean", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm"] = (
-        "token-mean"
-    )
-    clip_low: Annotated[float, Meta(ge=0)] = 0.2
-    clip_high: Annotated[float, Meta(ge=0)] = 0.28
-    clip_dual: Annotated[float, Meta(gt=1)] = 3.0
-    """Bound of the ratio where the advantage is negative."""
-    tis: Literal["token", "sequence"] | None = "token"
-    """Truncated importance sampling between the sampling weights and the trained ones; None: none."""
-    tis_threshold: Annotated[float, Meta(gt=0)] = 2.0
-    entropy: Schedule = Schedule(start=0.0)
-    """Coefficient of the entropy bonus."""
-    kl: Annotated[float, Meta(ge=0)] = 0.0
-    """Coefficient of the KL penalty towards the first weights; above 0 a second copy of the model is in memory."""
-
-    def is_regularised(self, step: int, run_steps: int) -> bool:
-        """Whether a sample without advantage still changes the weights at this step."""
-        return self.kl > 0 or self.entropy.value_at(step, run_steps) > 0
-
-
 class OptimizerConfig(_Section, frozen=True):
     """How gradients become new weights."""
 
@@ -188,7 +137,7 @@ class TrainConfig(_Section, frozen=True):
 def load_config(path: Path) -> TrainConfig:
     """Read a configuration file.
 
-    Raises: BadInputError: no such file, an unknown option, or an invalid value.
+    Raises: BadInputError: no such file, an unknown option, or an invalid or ineffective value.
     """
     decode = {".json": msgspec.json.decode, ".toml": msgspec.toml.decode}.get(path.suffix, msgspec.yaml.decode)
     try:
@@ -200,6 +149,10 @@ def load_config(path: Path) -> TrainConfig:
             f"configuration {path}: expected the options of a training run, found: {error}; see"
             " 'agent-layer train --help'"
         ) from error
+    try:
+        resolve_algorithm(config.algorithm)
+    except BadInputError as error:
+        raise BadInputError(f"configuration {path}: {error}") from error
     base = path.parent
     return msgspec.structs.replace(config, model=base / config.model, tasks=base / config.tasks)
 

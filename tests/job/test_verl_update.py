@@ -8,7 +8,8 @@ import pytest
 
 from agent_layer.schema.record import Logprobs, TokenIds
 from agent_layer.schema.training import TrainingSample
-from trainer_adapter.config import AlgorithmConfig, OptimizerConfig, Schedule, TrainConfig
+from trainer_adapter.algorithms import AlgorithmConfig, CorrectionConfig, resolve_algorithm
+from trainer_adapter.config import OptimizerConfig, Schedule, TrainConfig
 from trainer_adapter.data.advantages import GroupSamples, RolloutSamples, group_advantages, select_batch
 
 pytestmark = [
@@ -123,7 +124,7 @@ def test_verls_advantages_are_those_of_the_formula(scale_by_std):
     from trainer_adapter.verl.tensors import pack_batch, rollout_advantages
 
     batch = select_batch([_rewarded("g", [1.0, 0.0, 0.25]), _rewarded("h", [2.0, 1.0])], keep_equal=False)
-    algorithm = AlgorithmConfig(scale_by_std=scale_by_std)
+    algorithm = resolve_algorithm(AlgorithmConfig(scale_by_std=scale_by_std))
     expected = [
         *group_advantages([1.0, 0.0, 0.25], scale_by_std=scale_by_std),
         *group_advantages([2.0, 1.0], scale_by_std=scale_by_std),
@@ -147,6 +148,6 @@ def _rewarded(group_id, rewards):
 
 
 def test_without_any_own_token_there_is_no_gap(model):
-    trainer = start(configure(model, tis=None))
+    trainer = start(configure(model, correction=CorrectionConfig(weights=None)))
 
     assert trainer.update(batch_of(trainer.weights(), model), 0, version=5).logprob_gap is None

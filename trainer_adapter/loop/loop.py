@@ -13,6 +13,7 @@ from math import isfinite
 from agent_layer.errors import AgentLayerError
 from agent_layer.health import StepProgress
 from agent_layer.store.consumers import GroupDelivery
+from trainer_adapter.algorithms import resolve_algorithm
 from trainer_adapter.config import TrainConfig
 from trainer_adapter.data import (
     GroupIntake,
@@ -43,6 +44,7 @@ class TrainingLoop:
     ) -> None:
         self._run = run
         self._config = config
+        self._algorithm = resolve_algorithm(config.algorithm)
         self._feed = feed
         self._trainer = trainer
         self._publisher = publisher
@@ -135,7 +137,7 @@ class TrainingLoop:
         self._check_trainable(groups)
         self._check_health(counts)
         times: dict[str, float] = {"wait": wait_seconds}
-        keep_equal = self._config.algorithm.is_regularised(self._step, self._config.steps)
+        keep_equal = self._algorithm.is_regularised(self._step, self._config.steps)
         batch = select_batch((group.samples for group in groups), keep_equal=keep_equal)
         kept = [group for group in groups if not group.is_void]
         by_task = success_by_task(kept, self._config.rollouts.success_above)

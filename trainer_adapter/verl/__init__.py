@@ -1,4 +1,4 @@
-"""The only importers of torch and veRL: trainer, tensors, platform, weights, export."""
+"""The only importers of torch and veRL: trainer, tensors, losses, correction, platform, weights, export."""
 
 from typing import TYPE_CHECKING
 

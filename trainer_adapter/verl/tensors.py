@@ -10,18 +10,18 @@ import numpy as np
 import torch
 from tensordict import TensorDict
 from torch import Tensor
+from verl.trainer.config import AlgoConfig
 from verl.trainer.ppo.core_algos import get_adv_estimator_fn
-from verl.trainer.ppo.rollout_corr_helper import compute_rollout_correction_and_rejection_mask
 
 from agent_layer.schema import TrainingSample
-from trainer_adapter.config import AlgorithmConfig
+from trainer_adapter.algorithms import ResolvedAlgorithm
 from trainer_adapter.data import TrainingBatch
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # veRL and tensordict carry no types.
 
 
-def pack_batch(batch: TrainingBatch, algorithm: AlgorithmConfig) -> TensorDict:
+def pack_batch(batch: TrainingBatch, algorithm: ResolvedAlgorithm) -> TensorDict:
     """Return tensors with veRL's names, one row per sample, advantages included."""
     samples = batch.samples
     prompts = _stack([torch.tensor(sample.prompt_ids) for sample in samples], pad=0, side="left")
@@ -41,40 +41,30 @@ def pack_batch(batch: TrainingBatch, algorithm: AlgorithmConfig) -> TensorDict:
             "versions": _stack([torch.tensor(sample.versions) for sample in samples], pad=-1, side="right"),
             "temperature": torch.tensor([sample.temperature or 1.0 for sample in samples]),
             "advantages": row_advantages.unsqueeze(1) * response_mask,
+            "rollout": torch.tensor(batch.rollout_of),
         },
         batch_size=len(samples),
     )
 
 
-def rollout_advantages(batch: TrainingBatch, algorithm: AlgorithmConfig) -> Tensor:
+_ESTIMATORS = {"grpo": "grpo", "rloo": "rloo", "reinforce++": "reinforce_plus_plus"}
+"""veRL's names."""
+
+
+def rollout_advantages(batch: TrainingBatch, algorithm: ResolvedAlgorithm) -> Tensor:
     """Return [num_rollouts] advantages by veRL's estimator, which sees each rollout once, as one token."""
-    options = {"norm_adv_by_std_in_grpo": algorithm.scale_by_std} if algorithm.estimator == "grpo" else {}
-    advantages, _ = get_adv_estimator_fn(algorithm.estimator)(
+    options: dict[str, object] = {}
+    if algorithm.estimator == "grpo":
+        options["norm_adv_by_std_in_grpo"] = algorithm.scale_by_std
+    elif algorithm.estimator == "reinforce++":
+        options["config"] = AlgoConfig(gamma=1.0)
+    advantages, _ = get_adv_estimator_fn(_ESTIMATORS[algorithm.estimator])(
         token_level_rewards=torch.tensor(batch.rewards).unsqueeze(1),
         response_mask=torch.ones(len(batch.rewards), 1),
         index=np.array(batch.group_ids, dtype=object),
         **options,
     )
     return advantages[:, 0]
-
-
-def correction_weights(data: TensorDict, algorithm: AlgorithmConfig) -> tuple[Tensor | None, dict[str, float]]:
-    """Return truncated importance weights between the sampling weights and those before the update.
-
-    Args:
-        data: with ``old_log_probs``.
-        algorithm: kind of weights, if any.
-
-    Returns: [num_rows, num_response_tokens], or None without correction; and veRL's metrics.
-    """
-    weights, _, metrics = compute_rollout_correction_and_rejection_mask(
-        old_log_prob=data["old_log_probs"],
-        rollout_log_prob=data["rollout_log_probs"],
-        response_mask=data["response_mask"],
-        rollout_is=algorithm.tis,
-        rollout_is_threshold=algorithm.tis_threshold,
-    )
-    return (None if weights is None else weights.batch["rollout_is_weights"]), metrics
 
 
 def measure_logprob_gap(data: TensorDict, version: int) -> float | None:

@@ -1,15 +1,15 @@
 """The trainer inside this process: veRL's TrainingWorker with FSDP2, one update at a time.
 
-One update: log-probabilities under the present weights, importance weights against the sampling weights, then
-minibatches of the clipped policy loss, all computed by veRL. Order and rates follow from the seed and the step alone,
-so that a run that was stopped continues identically.
+One update: log-probabilities under the present weights, correction for the sampling weights, then minibatches of the
+policy loss, all computed by veRL. Minibatches are made of whole rollouts. Order and rates follow from the seed and the
+step alone, so that a run that was stopped continues identically.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from math import isfinite
 from pathlib import Path
-from statistics import fmean
+from typing import cast
 
 import msgspec
 import numpy as np
@@ -28,13 +28,22 @@ from verl.workers.config import (
 )
 from verl.workers.config.actor import PolicyLossConfig
 from verl.workers.engine_workers import TrainingWorker
-from verl.workers.utils.losses import ppo_loss
 from verl.workers.utils.padding import left_right_2_no_padding, no_padding_2_padding
 
+from trainer_adapter.algorithms import ResolvedAlgorithm, resolve_algorithm
 from trainer_adapter.config import TrainConfig
 from trainer_adapter.data import TrainingBatch
+from trainer_adapter.verl.correction import correct_rollouts
+from trainer_adapter.verl.losses import (
+    SEQUENCE_LOSSES,
+    VERL_LOSSES,
+    minibatch_loss,
+    sequence_log_ratios,
+    weigh_rows,
+)
 from trainer_adapter.verl.platform import enter_platform
-from trainer_adapter.verl.tensors import correction_weights, measure_logprob_gap, pack_batch
+from trainer_adapter.verl.rollout_rows import RolloutRows
+from trainer_adapter.verl.tensors import measure_logprob_gap, pack_batch
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # veRL and tensordict carry no types.
@@ -42,6 +51,9 @@ from trainer_adapter.verl.tensors import correction_weights, measure_logprob_gap
 
 _STEPS_PER_SEED = 1_000_003
 """Keeps the orders of two seeds apart."""
+_NO_DUAL_CLIP = 3.0
+"""Never read: the loss has no such bound."""
+_TOKENS = "tokens"
 
 
 class UpdateReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,7 +65,7 @@ class UpdateReport(msgspec.Struct, frozen=True, kw_only=True):
     """Mean over trained tokens, before the update."""
     learning_rate: float
     metrics: dict[str, float]
-    """veRL's own, by its names: means over minibatches."""
+    """veRL's own, by its names: means over minibatches, weighted by their trained tokens."""
     num_optimizer_steps: int = 1
     num_skipped_steps: int = 0
     """Optimizer steps that veRL skipped, because their gradient was not finite."""
@@ -72,8 +84,9 @@ class EmbeddedTrainer:
         enter_platform()
         torch.manual_seed(config.seed)
         self._config = config
+        self._algorithm = resolve_algorithm(config.algorithm)
         self._worker = _start_worker(config)
-        self._reference = _start_worker(config) if config.algorithm.kl else None
+        self._reference = _start_worker(config) if self._algorithm.kl else None
         """Never trained, so it has no optimizer state. veRL's ``forward_only`` pins memory, which needs a GPU."""
 
     def update(self, batch: TrainingBatch, step: int, version: int) -> UpdateReport:
@@ -84,18 +97,23 @@ class EmbeddedTrainer:
             step: of the run, from 0; determines rates and the order of samples.
             version: policy version of the present weights.
         """
-        data = self._measure(pack_batch(batch, self._config.algorithm))
-        weights, correction = correction_weights(data, self._config.algorithm)
-        if weights is not None:
-            data["rollout_is_weights"] = weights
-        self._worker.set_loss_fn(partial(ppo_loss, config=_actor_config(self._config, step)))
+        data = self._measure(pack_batch(batch, self._algorithm))
+        gap, entropy = measure_logprob_gap(data, version), float(data["entropy"][data["response_mask"].bool()].mean())
+        metrics: dict[str, float] = {}
+        if self._algorithm.correction.bypass:
+            data["old_log_probs"] = data["rollout_log_probs"]
+        else:
+            data, metrics = correct_rollouts(data, data["present"], self._algorithm)
+        actor = make_actor_config(self._config, self._algorithm, step)
+        self._worker.set_loss_fn(partial(minibatch_loss, config=actor))
         rate = self._set_learning_rate(step)
-        found = [_read_metrics(self._worker.train_batch(part)) for part in self._minibatches(data, step)]
+        tried = [self._train(rows, step) for rows in self._minibatches(data, step)]
+        found = [one for one in tried if one]
         return UpdateReport(
-            logprob_gap=measure_logprob_gap(data, version),
-            entropy=float(data["entropy"][data["response_mask"].bool()].mean()),
+            logprob_gap=gap,
+            entropy=entropy,
             learning_rate=rate,
-            metrics={name: fmean(one[name] for one in found) for name in found[0]} | correction,
+            metrics=_mean_metrics(found) | metrics,
             num_optimizer_steps=len(found),
             num_skipped_steps=sum(not isfinite(one["grad_norm"]) for one in found),
         )
@@ -116,7 +134,7 @@ class EmbeddedTrainer:
     def _measure(self, data: TensorDict) -> TensorDict:
         """Add log-probabilities and entropy under the present weights, and log-probabilities under the first ones."""
         present = self._infer(self._worker, data)
-        added = {"old_log_probs": present["log_probs"], "entropy": present["entropy"]}
+        added = {"present": present["log_probs"], "old_log_probs": present["log_probs"], "entropy": present["entropy"]}
         if self._reference is not None:
             added["ref_log_prob"] = self._infer(self._reference, data)["log_probs"]
         return data.clone(recurse=False).update(added)
@@ -128,15 +146,51 @@ class EmbeddedTrainer:
         return {name: no_padding_2_padding(output[name], rows).float() for name in ("log_probs", "entropy")}
 
     def _minibatches(self, data: TensorDict, step: int) -> Iterator[TensorDict]:
-        """Yield each row once per epoch, in a random order, in parts that differ by one row at most."""
+        """Yield each rollout once per epoch, in a random order, in parts that differ by one rollout at most.
+
+        All rows of a rollout are in the same part. A column ``present`` holds log-probabilities under the weights
+        before the part; it is measured only where something is computed from it.
+        """
         order = torch.Generator().manual_seed(self._config.seed * _STEPS_PER_SEED + step)
         optimizer = self._config.optimizer
-        needs_entropy = self._config.algorithm.entropy.value_at(step, self._config.steps) > 0
+        rows_of = [(data["rollout"] == rollout).nonzero()[:, 0] for rollout in data["rollout"].unique()]
+        is_first = True
         for _ in range(optimizer.epochs):
-            for part in torch.randperm(len(data), generator=order).tensor_split(optimizer.minibatches):
-                if len(part):
-                    rows = data[part]
-                    yield self._without_padding(rows, calculate_entropy=needs_entropy, global_batch_size=len(part))
+            for part in torch.randperm(len(rows_of), generator=order).tensor_split(optimizer.minibatches):
+                if not len(part):
+                    continue
+                rows = cast("TensorDict", data[torch.cat([rows_of[rollout] for rollout in part])])
+                if not is_first and self._needs_present(rows):
+                    rows.set("present", self._infer(self._worker, rows)["log_probs"])
+                is_first = False
+                yield rows
+
+    def _needs_present(self, rows: TensorDict) -> bool:
+        correction = self._algorithm.correction
+        has_weights = correction.weights is not None and self._algorithm.loss == "reinforce"
+        has_forks = len(rows["rollout"].unique()) < len(rows)
+        is_corrected = correction.bypass and (has_weights or len(correction.reject) > 0)
+        return is_corrected or (has_forks and self._algorithm.loss in SEQUENCE_LOSSES)
+
+    def _train(self, minibatch: TensorDict, step: int) -> dict[str, float]:
+        """Make one optimizer step.
+
+        Returns: its metrics, and the number of trained tokens as ``tokens``; nothing when all tokens were rejected.
+        """
+        algorithm, metrics = self._algorithm, dict[str, float]()
+        if algorithm.correction.bypass:
+            minibatch, metrics = correct_rollouts(minibatch, minibatch["present"], algorithm)
+        rows = RolloutRows(minibatch["rollout"], minibatch["response_mask"])
+        if not minibatch["response_mask"].any():
+            return {}
+        minibatch["row_weights"] = weigh_rows(algorithm, rows)
+        if rows.has_forks and algorithm.loss in SEQUENCE_LOSSES:
+            log_ratio = minibatch["present"] - minibatch["old_log_probs"]
+            minibatch["sequence_log_ratio"] = sequence_log_ratios(algorithm, rows, log_ratio, minibatch["advantages"])
+        needs_entropy = algorithm.entropy.value_at(step, self._config.steps) > 0
+        padless = self._without_padding(minibatch, calculate_entropy=needs_entropy, global_batch_size=rows.num_rollouts)
+        found = _read_metrics(self._worker.train_batch(padless))
+        return found | metrics | {_TOKENS: float(rows.tokens_of_rollout.sum())}
 
     def _without_padding(self, data: TensorDict, **told: object) -> TensorDict:
         """Return the rows in the form of veRL's engines, with options."""
@@ -190,20 +244,23 @@ def _engine_config(config: TrainConfig) -> FSDPEngineConfig:
     )
 
 
-def _actor_config(config: TrainConfig, step: int) -> FSDPActorConfig:
-    algorithm = config.algorithm
+def make_actor_config(config: TrainConfig, algorithm: ResolvedAlgorithm, step: int) -> FSDPActorConfig:
+    """Return what veRL's losses read. A bound that the loss does not have is 0 here, and not read."""
     return FSDPActorConfig(
         strategy="fsdp2",
         rollout_n=config.rollouts.group_size,
         use_dynamic_bsz=True,
-        clip_ratio_low=algorithm.clip_low,
-        clip_ratio_high=algorithm.clip_high,
-        clip_ratio_c=algorithm.clip_dual,
-        loss_agg_mode=algorithm.loss_mean,
-        policy_loss=PolicyLossConfig(loss_mode=algorithm.loss),
+        clip_ratio_low=algorithm.clip_low or 0.0,
+        clip_ratio_high=algorithm.clip_high or 0.0,
+        clip_ratio_c=algorithm.clip_dual or _NO_DUAL_CLIP,
+        tau_pos=algorithm.tau_positive or 1.0,
+        tau_neg=algorithm.tau_negative or 1.0,
+        loss_agg_mode="token-sum",
+        policy_loss=PolicyLossConfig(loss_mode=VERL_LOSSES.get(algorithm.loss, algorithm.loss)),
         entropy_coeff=algorithm.entropy.value_at(step, config.steps),
         use_kl_loss=algorithm.kl > 0,
         kl_loss_coef=algorithm.kl,
+        kl_loss_type=algorithm.kl_estimator,
         use_torch_compile=False,
     )
 
@@ -215,3 +272,10 @@ def _read_metrics(output: TensorDict) -> dict[str, float]:
         is_metric = isinstance(value, list) and isinstance(value[0], Metric)
         found[name] = float(Metric.aggregate_dp(value) if is_metric else np.mean(value))
     return found
+
+
+def _mean_metrics(minibatches: Sequence[dict[str, float]]) -> dict[str, float]:
+    """Return the mean of each metric over minibatches, weighted by their trained tokens."""
+    total = sum(found[_TOKENS] for found in minibatches)
+    names = [name for name in minibatches[0] if name != _TOKENS] if minibatches else []
+    return {name: sum(found[name] * found[_TOKENS] for found in minibatches) / total for name in names}

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from agent_layer.errors import EmptyGroupError
 from agent_layer.schema.record import Logprobs, TokenIds
 from agent_layer.schema.training import TrainingSample
-from trainer_adapter.config import AlgorithmConfig, Schedule
+from trainer_adapter.algorithms import AlgorithmConfig, resolve_algorithm
 from trainer_adapter.data.advantages import GroupSamples, RolloutSamples, group_advantages, select_batch
+from trainer_adapter.schedule import Schedule
 
 rewards = st.lists(st.one_of(st.none(), st.sampled_from([0.0, 0.25, 1.0])), max_size=6)
 
@@ -66,9 +67,10 @@ def test_a_task_that_always_fails_is_kept_where_an_entropy_bonus_can_find_it_aga
     batch = select_batch([group_of("g", [-0.5, -0.5]), group_of("h", [1.0, 0.0])], keep_equal=True)
 
     assert batch.rewards == [-0.5, -0.5, 1.0, 0.0]
-    assert AlgorithmConfig(entropy=Schedule(start=0.03, end=0.0, shape="linear")).is_regularised(0, 10)
-    assert not AlgorithmConfig(entropy=Schedule(start=0.03, end=0.0, shape="linear")).is_regularised(9, 10)
-    assert AlgorithmConfig(kl=0.1).is_regularised(9, 10)
+    decaying = resolve_algorithm(AlgorithmConfig(entropy=Schedule(start=0.03, end=0.0, shape="linear")))
+    assert decaying.is_regularised(0, 10)
+    assert not decaying.is_regularised(9, 10)
+    assert resolve_algorithm(AlgorithmConfig(kl=0.1)).is_regularised(9, 10)
 
 
 def test_a_lone_reward_has_no_baseline():

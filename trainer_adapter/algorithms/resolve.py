@@ -1,0 +1,158 @@
+"""What the options of a run amount to, once the defaults of its algorithm are in place."""
+
+from typing import Final, TypeVar
+
+import msgspec
+
+from agent_layer.errors import BadInputError
+from trainer_adapter.algorithms.options import AlgorithmConfig, CorrectionConfig, Credit, OverlongPenalty
+from trainer_adapter.algorithms.papers import (
+    ALGORITHMS,
+    CLIP_BOUNDS,
+    DEFAULT,
+    Algorithm,
+    Estimator,
+    KlEstimator,
+    Loss,
+    LossMean,
+)
+from trainer_adapter.schedule import Schedule
+
+_Value = TypeVar("_Value")
+
+_LOSS_SCALE_FACTOR: Final = 3000.0
+"""Dr. GRPO's generation budget."""
+_TAU_POSITIVE, _TAU_NEGATIVE = 1.0, 1.05
+"""SAPO's."""
+
+
+class ResolvedAlgorithm(msgspec.Struct, frozen=True, kw_only=True):
+    """Every choice of an algorithm, with nothing left open. Fields mean what they do in ``AlgorithmConfig``."""
+
+    name: str
+    paper: str
+    estimator: Estimator
+    scale_by_std: bool
+    loss: Loss
+    loss_mean: LossMean
+    loss_scale_factor: float | None
+    """None: the mean has no such divisor."""
+    clip_low: float | None
+    clip_high: float | None
+    """None: the loss has no bounds."""
+    clip_dual: float | None
+    tau_positive: float | None
+    tau_negative: float | None
+    entropy: Schedule
+    kl: float
+    kl_estimator: KlEstimator
+    correction: CorrectionConfig
+    credit: Credit
+    discount: float
+    overlong_penalty: OverlongPenalty | None
+    resamples_equal: bool
+
+    @property
+    def compares_groups(self) -> bool:
+        """Whether the baseline is the group, so that a group of equal values has no advantages."""
+        return self.estimator != "reinforce++"
+
+    def is_regularised(self, step: int, run_steps: int) -> bool:
+        """Whether a sample without advantage still changes the weights at this step."""
+        return self.kl > 0 or self.entropy.value_at(step, run_steps) > 0
+
+
+def resolve_algorithm(options: AlgorithmConfig) -> ResolvedAlgorithm:
+    """Return the options with the algorithm's defaults in place of those that are None.
+
+    Raises: BadInputError: no algorithm has the name, or an option has no effect beside the others.
+    """
+    algorithm = _find(options.name)
+    loss = options.loss or algorithm.loss
+    clip_low, clip_high = _clip_bounds(options, algorithm, loss)
+    is_sapo = loss == "sapo"
+    resolved = ResolvedAlgorithm(
+        name=algorithm.name,
+        paper=algorithm.paper,
+        estimator=options.estimator or algorithm.estimator,
+        scale_by_std=_or(options.scale_by_std, algorithm.scale_by_std),
+        loss=loss,
+        loss_mean=options.loss_mean or algorithm.loss_mean,
+        loss_scale_factor=options.loss_scale_factor or algorithm.loss_scale_factor or _LOSS_SCALE_FACTOR,
+        clip_low=clip_low,
+        clip_high=clip_high,
+        clip_dual=options.clip_dual if loss == "vanilla" else None,
+        tau_positive=options.tau_positive or algorithm.tau_positive or _TAU_POSITIVE if is_sapo else None,
+        tau_negative=options.tau_negative or algorithm.tau_negative or _TAU_NEGATIVE if is_sapo else None,
+        entropy=options.entropy,
+        kl=_or(options.kl, algorithm.kl),
+        kl_estimator=options.kl_estimator or algorithm.kl_estimator,
+        correction=options.correction,
+        credit=options.credit,
+        discount=options.discount,
+        overlong_penalty=options.overlong_penalty,
+        resamples_equal=algorithm.resamples_equal,
+    )
+    if resolved.loss_mean != "seq-mean-token-sum-norm":
+        resolved = msgspec.structs.replace(resolved, loss_scale_factor=None)
+    if resolved.estimator != "grpo":
+        resolved = msgspec.structs.replace(resolved, scale_by_std=False)
+    _refuse_without_effect(options, resolved)
+    return resolved
+
+
+def _find(name: str | None) -> Algorithm:
+    if name is None:
+        return DEFAULT
+    if name not in ALGORITHMS:
+        raise BadInputError(f"algorithm.name: expected one of {', '.join(ALGORITHMS)}, found {name!r}")
+    return ALGORITHMS[name]
+
+
+def _clip_bounds(options: AlgorithmConfig, algorithm: Algorithm, loss: Loss) -> tuple[float | None, float | None]:
+    """Return (low, high): as given, else the algorithm's own, else those of the loss that replaces the algorithm's."""
+    defaults = CLIP_BOUNDS.get(loss, (None, None))
+    if loss == algorithm.loss:
+        defaults = algorithm.clip_low, algorithm.clip_high
+    return _or(options.clip_low, defaults[0]), _or(options.clip_high, defaults[1])
+
+
+def _refuse_without_effect(options: AlgorithmConfig, resolved: ResolvedAlgorithm) -> None:
+    """Raise for the first option that was given and changes nothing, or contradicts another."""
+    has_bounds = resolved.loss in CLIP_BOUNDS
+    rules = resolved.correction.reject
+    faults = {
+        f"clip_low and clip_high: loss {resolved.loss!r} has no bounds; leave them out": not has_bounds
+        and (options.clip_low is not None or options.clip_high is not None),
+        f"tau_positive and tau_negative: loss {resolved.loss!r} has no gate; leave them out": resolved.loss != "sapo"
+        and (options.tau_positive is not None or options.tau_negative is not None),
+        f"scale_by_std: estimator {resolved.estimator!r} never divides by a group's deviation; leave it out": bool(
+            options.scale_by_std
+        )
+        and resolved.estimator != "grpo",
+        "loss_scale_factor: only the mean 'seq-mean-token-sum-norm' divides by it; choose that mean or leave it out": (
+            options.loss_scale_factor is not None and resolved.loss_scale_factor is None
+        ),
+        "discount: only credit 'turn' discounts; choose that credit or leave it out": options.discount != 1
+        and options.credit != "turn",
+        "credit: loss 'geo_mean' has one advantage for a whole rollout; choose credit 'rollout' or another loss": (
+            options.credit != "rollout" and resolved.loss == "geo_mean"
+        ),
+        "correction.lower: expected at most correction.upper": (resolved.correction.lower or 0)
+        > resolved.correction.upper,
+        "correction.reject: only the estimators k1 have a lower bound; leave it out": any(
+            rule.lower is not None and not rule.by.endswith("k1") for rule in rules
+        ),
+        "correction.reject: expected a lower bound of at most the upper one": any(
+            (rule.lower or 0) > rule.upper for rule in rules
+        ),
+        "correction.reject: expected each estimator once": len({rule.by for rule in rules}) < len(rules),
+        "overlong_penalty.buffer_tokens: expected at most max_tokens": options.overlong_penalty is not None
+        and options.overlong_penalty.buffer_tokens > options.overlong_penalty.max_tokens,
+    }
+    if found := [fault for fault, is_found in faults.items() if is_found]:
+        raise BadInputError(f"algorithm.{found[0]}")
+
+
+def _or(given: _Value | None, default: _Value) -> _Value:
+    return default if given is None else given
