@@ -6,6 +6,7 @@ from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
 
+from agent_layer.errors import BadInputError
 from agent_layer.schema import content_hash
 from envs.evaluation.rounds import EvaluatedAgent
 
@@ -14,12 +15,19 @@ _SAMPLED_BYTES = 1 << 20
 
 
 def describe_target(target: str) -> EvaluatedAgent:
-    """Describe an agent by the file of its module, which is not imported; the worker reports what is wrong with it."""
+    """Describe an agent by the file of its module, which is not imported; the worker reports what is wrong inside.
+
+    Raises: BadInputError: there is no such module, which a worker would report only after everything has started.
+    """
     module = _module_of(target)
     try:
         spec = find_spec(module) if module else None
     except (ImportError, ValueError):
         spec = None
+    if module is not None and spec is None:
+        raise BadInputError(
+            f"agent {target!r}: there is no module {module!r}; check the name and the directory that you start in"
+        )
     file = Path(spec.origin) if spec and spec.origin else None
     version = content_hash(file.read_bytes()) if file is not None and file.is_file() else None
     return EvaluatedAgent(target=target, version=version)

@@ -120,4 +120,8 @@ def test_the_version_of_an_agent_follows_its_file(tmp_path, monkeypatch):
 
     assert describe_target("some_agent:a").version not in (None, target.version)
     assert describe_command(["python", str(file)]).version not in (None, command.version)
-    assert describe_target("no_such_module:a").version is None
+
+
+def test_an_agent_without_a_module_is_refused_before_anything_starts():
+    with pytest.raises(BadInputError, match="no module 'no_such_module'"):
+        describe_target("no_such_module:a")
