@@ -68,8 +68,9 @@ class RolloutConfig(_Section, frozen=True):
     later."""
     pause_at_switch: bool = False
     """Pause resumable agents at their next step while engines load new weights; they resume afterwards."""
-    extra_groups: Count = 0
-    """Groups that a step may add when some of its groups have equal rewards, and so teach nothing."""
+    extra_groups: Count | None = None
+    """Groups that a step may add when some of its groups have equal rewards, and so teach nothing; None: 0, and nine
+    times those of a step with ``algorithm.name: dapo`` (dynamic sampling)."""
     temperature: Annotated[float, Meta(gt=0)] | None = None
     """Overrides the temperature of tasks and agents; None: theirs."""
     success_above: float = 0.0

@@ -1,5 +1,7 @@
 """Training records: samples with their loss mask, trained batches, policy versions."""
 
+from typing import Literal
+
 import msgspec
 
 from agent_layer.schema.record import Logprobs, Record, TokenIds, current_version
@@ -91,6 +93,8 @@ class TrainedBatch(Record, frozen=True, kw_only=True, tag="trained_batch"):
     """Rollouts of the batch that were deleted since; the record does not name them."""
     num_samples: int
     """Of all rollouts, deleted ones included."""
+    credit: Literal["rollout", "turn", "agent"] = "rollout"
+    """What shared one advantage. Rewards of steps or agents are part of the batch only where they counted."""
     batch_hash: str
     """Content hash of the encoded batch, deleted rollouts included."""
     schema_version: int = msgspec.field(default_factory=current_version)

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from trainer_adapter.algorithms.options import AlgorithmConfig as AlgorithmConfig
     from trainer_adapter.algorithms.options import CorrectionConfig as CorrectionConfig
     from trainer_adapter.algorithms.options import Credit as Credit
+    from trainer_adapter.algorithms.options import OverlongPenalty as OverlongPenalty
     from trainer_adapter.algorithms.options import RejectionRule as RejectionRule
     from trainer_adapter.algorithms.resolve import ResolvedAlgorithm as ResolvedAlgorithm
     from trainer_adapter.algorithms.resolve import resolve_algorithm as resolve_algorithm
@@ -22,6 +23,7 @@ else:
                 "AlgorithmConfig",
                 "CorrectionConfig",
                 "Credit",
+                "OverlongPenalty",
                 "RejectionRule",
             ),
             "trainer_adapter.algorithms.resolve": (

@@ -9,11 +9,15 @@ if TYPE_CHECKING:
         TrainingBatch as TrainingBatch,
     )
     from trainer_adapter.data.advantages import (
+        assign_credit as assign_credit,
+    )
+    from trainer_adapter.data.advantages import (
         group_advantages as group_advantages,
     )
     from trainer_adapter.data.advantages import (
         select_batch as select_batch,
     )
+    from trainer_adapter.data.credit import CreditRule as CreditRule
     from trainer_adapter.data.groups import (
         GroupIntake as GroupIntake,
     )
@@ -48,9 +52,11 @@ else:
         {
             "trainer_adapter.data.advantages": (
                 "TrainingBatch",
+                "assign_credit",
                 "group_advantages",
                 "select_batch",
             ),
+            "trainer_adapter.data.credit": ("CreditRule",),
             "trainer_adapter.data.groups": (
                 "GroupIntake",
                 "StepCounts",

@@ -1,4 +1,4 @@
-"""Selection of rollouts to train: those with a reward, in groups whose rewards differ; and their advantages.
+"""Selection of rollouts to train: those with a reward, in groups whose values differ; and their advantages.
 
 A rollout that failed for no fault of the policy has no reward: it is not in the baseline of its group and not trained.
 Rewards count once per rollout, however many samples it has. The rule of veRL's ``grpo`` is repeated here in plain
@@ -12,20 +12,11 @@ import msgspec
 
 from agent_layer.errors import EmptyGroupError
 from agent_layer.schema import Record, TrainingSample
+from trainer_adapter.algorithms import Credit
+from trainer_adapter.data.credit import BY_ROLLOUT, CreditRule, RolloutSamples, Turn, differ, values_of
 
 _EPSILON = 1e-6
 """Added to the deviation, as veRL does."""
-
-
-class RolloutSamples(msgspec.Struct, frozen=True, kw_only=True):
-    """Samples and reward of one rollout."""
-
-    trajectory_id: str
-    reward: float | None
-    """None: not judged."""
-    samples: list[TrainingSample]
-    reward_ids: list[str] = []
-    """Ids of the judgements from which the reward follows."""
 
 
 class GroupSamples(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,6 +42,11 @@ class TrainingBatch(Record, frozen=True, kw_only=True):
     """[num_rows]."""
     rollout_of: list[int]
     """[num_rows], index into ``rewards``: the rollout of each sample."""
+    credit: Credit = "rollout"
+    turns: list[list[Turn]] = []
+    """[num_rollouts] answered calls of the policy, in order; empty with credit ``rollout``."""
+    agent_rewards: list[dict[str, float]] = []
+    """[num_rollouts] rewards by agent; empty with credit ``rollout``."""
 
     @property
     def num_groups(self) -> int:
@@ -58,26 +54,40 @@ class TrainingBatch(Record, frozen=True, kw_only=True):
         return len(set(self.group_ids))
 
 
-def select_batch(groups: Iterable[GroupSamples], *, keep_equal: bool) -> TrainingBatch:
+class Credits(msgspec.Struct, frozen=True, kw_only=True):
+    """Values of a batch, and the tokens that each of them judges."""
+
+    values: list[float]
+    """[num_values]."""
+    baselines: list[str]
+    """[num_values]; values with the same name are compared."""
+    spans: list[list[tuple[int, int, int]]]
+    """[num_rows] (first token, number of tokens, index into ``values``), positions in ``response_ids``."""
+
+
+def select_batch(groups: Iterable[GroupSamples], *, keep_equal: bool, rule: CreditRule = BY_ROLLOUT) -> TrainingBatch:
     """Return the batch of all rollouts that may teach, in order. A rollout without samples still counts in its
     baseline.
 
     Args:
         groups: of one step.
-        keep_equal: keep groups whose rewards are all equal. Their advantage is 0, but entropy bonus and KL penalty act
-            on them: only these can change the policy on a task that always fails in the same way.
+        keep_equal: keep groups whose values are all equal. Where the group is the baseline their advantage is 0, but
+            entropy bonus and KL penalty act on them: only these can change the policy on a task that always fails in
+            the same way.
+        rule: how values follow from rewards.
     """
     kept: list[tuple[str, RolloutSamples]] = []
     for group in groups:
         judged = [rollout for rollout in group.rollouts if rollout.reward is not None]
-        if len(judged) > 1 if keep_equal else teaches([rollout.reward for rollout in judged]):
+        if len(judged) > 1 if keep_equal else differ(judged, rule):
             kept += [(group.group_id, rollout) for rollout in judged]
-    return make_batch(kept)
+    return make_batch(kept, rule.credit)
 
 
-def make_batch(rollouts: Sequence[tuple[str, RolloutSamples]]) -> TrainingBatch:
+def make_batch(rollouts: Sequence[tuple[str, RolloutSamples]], credit: Credit = "rollout") -> TrainingBatch:
     """Return a batch of rollouts, each with the id of its group, in their order. Each must have a reward."""
     samples = [(position, sample) for position, (_, rollout) in enumerate(rollouts) for sample in rollout.samples]
+    has_parts = credit != "rollout"
     return TrainingBatch(
         group_ids=[group_id for group_id, _ in rollouts],
         trajectory_ids=[rollout.trajectory_id for _, rollout in rollouts],
@@ -85,13 +95,47 @@ def make_batch(rollouts: Sequence[tuple[str, RolloutSamples]]) -> TrainingBatch:
         reward_ids=[rollout.reward_ids for _, rollout in rollouts],
         samples=[sample for _, sample in samples],
         rollout_of=[position for position, _ in samples],
+        credit=credit,
+        turns=[rollout.turns for _, rollout in rollouts] if has_parts else [],
+        agent_rewards=[rollout.agent_rewards for _, rollout in rollouts] if has_parts else [],
     )
 
 
-def teaches(rewards: Sequence[float | None]) -> bool:
-    """Whether a group with these rewards has any advantage."""
-    known = {reward for reward in rewards if reward is not None}
-    return len(known) > 1
+def assign_credit(batch: TrainingBatch, rule: CreditRule) -> Credits:
+    """Return the values of a batch and the tokens that each of them judges; see ``credit`` for the formulas."""
+    values: list[float] = []
+    baselines: list[str] = []
+    place_of: dict[tuple[int, str | None], int] = {}
+    for position, rollout in enumerate(_rollouts_of(batch)):
+        for one in values_of(rollout, rule):
+            place_of[position, one.part] = len(values)
+            values.append(one.value)
+            baselines.append(f"{batch.group_ids[position]} {one.place}")
+    spans: list[list[tuple[int, int, int]]] = []
+    for position, sample in zip(batch.rollout_of, batch.samples, strict=True):
+        if rule.credit == "turn":
+            spans.append([(ref.start, ref.num_tokens, place_of[position, ref.call_id]) for ref in sample.steps])
+        else:
+            part = sample.agent if rule.credit == "agent" else None
+            spans.append([(0, len(sample.response_ids), place_of[position, part])])
+    return Credits(values=values, baselines=baselines, spans=spans)
+
+
+def _rollouts_of(batch: TrainingBatch) -> list[RolloutSamples]:
+    """Return the rollouts from which the batch was made."""
+    samples: list[list[TrainingSample]] = [[] for _ in batch.rewards]
+    for position, sample in zip(batch.rollout_of, batch.samples, strict=True):
+        samples[position].append(sample)
+    return [
+        RolloutSamples(
+            trajectory_id=batch.trajectory_ids[position],
+            reward=reward,
+            samples=samples[position],
+            turns=batch.turns[position] if batch.turns else [],
+            agent_rewards=batch.agent_rewards[position] if batch.agent_rewards else {},
+        )
+        for position, reward in enumerate(batch.rewards)
+    ]
 
 
 def group_advantages(rewards: Sequence[float | None], *, scale_by_std: bool) -> list[float | None]:
@@ -111,7 +155,7 @@ def group_advantages(rewards: Sequence[float | None], *, scale_by_std: bool) -> 
     known = [reward for reward in rewards if reward is not None]
     if not known:
         raise EmptyGroupError(f"group of {len(rewards)} rollouts: expected a reward for at least one, found none")
-    if not teaches(known):
+    if len(set(known)) == 1:
         return [None if reward is None else 0.0 for reward in rewards]
     mean, scale = fmean(known), stdev(known) + _EPSILON if scale_by_std else 1.0
     return [None if reward is None else (reward - mean) / scale for reward in rewards]

@@ -21,9 +21,20 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from agent_layer.schema import ExcludedRollout, Fill, Group, Trajectory, current_rewards
+from agent_layer.schema import ExcludedRollout, Fill, Group, Trajectory
 from agent_layer.store.consumers import GroupDelivery
-from trainer_adapter.data.advantages import GroupSamples, RolloutSamples, teaches
+from trainer_adapter.algorithms import Credit
+from trainer_adapter.data.advantages import GroupSamples
+from trainer_adapter.data.credit import (
+    BY_ROLLOUT,
+    CreditRule,
+    RolloutSamples,
+    agent_rewards_of,
+    differ,
+    find_unscored,
+    standing_rewards,
+    turns_of,
+)
 from trainer_adapter.data.samples import SampleSet, read_samples
 
 _FEWEST_REWARDS = 2
@@ -46,6 +57,8 @@ class GroupIntake(msgspec.Struct, frozen=True, kw_only=True):
     num_dropped_steps: int
     excluded: list[ExcludedRollout] = []
     """Rollouts that cannot be trained exactly."""
+    rule: CreditRule = BY_ROLLOUT
+    """How values follow from rewards."""
 
     @property
     def is_stale(self) -> bool:
@@ -79,8 +92,8 @@ class GroupIntake(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def teaches(self) -> bool:
-        """Whether its rewards differ."""
-        return teaches([rollout.reward for rollout in self.samples.rollouts])
+        """Whether any of its values differ, rewards or parts of them."""
+        return differ(self.samples.rollouts, self.rule)
 
 
 class StepCounts(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,15 +123,18 @@ class StepCounts(msgspec.Struct, frozen=True, kw_only=True):
     staleness_max: int
 
 
-def read_group(delivery: GroupDelivery, policy_version: int, max_staleness: int) -> GroupIntake:
+def read_group(
+    delivery: GroupDelivery, policy_version: int, max_staleness: int, rule: CreditRule = BY_ROLLOUT
+) -> GroupIntake:
     """Turn the trajectories of a group into samples.
 
     Args:
         delivery: the group.
         policy_version: of the weights that train on it.
         max_staleness: largest age of a token in versions; a rollout with an older token makes the group stale.
+        rule: how values follow from rewards.
     """
-    read = [(trajectory, read_samples(trajectory)) for trajectory in delivery.trajectories]
+    read = [(trajectory, _read_rollout(trajectory, rule.credit)) for trajectory in delivery.trajectories]
     usable = [(trajectory, found) for trajectory, found in read if isinstance(found, SampleSet)]
     num_stale = sum(max(_ages(found, policy_version), default=0) > max_staleness for _, found in usable)
     trained = [] if num_stale else usable
@@ -127,7 +143,7 @@ def read_group(delivery: GroupDelivery, policy_version: int, max_staleness: int)
         samples=GroupSamples(
             group_id=delivery.group.group_id,
             task_id=delivery.group.task_id,
-            rollouts=[make_rollout_samples(trajectory, found) for trajectory, found in trained],
+            rollouts=[make_rollout_samples(trajectory, found, rule.credit) for trajectory, found in trained],
         ),
         rewards=[trajectory.reward for trajectory, _ in read],
         ages=[age for _, found in trained for age in _ages(found, policy_version)],
@@ -135,6 +151,7 @@ def read_group(delivery: GroupDelivery, policy_version: int, max_staleness: int)
         num_calls=sum(len({step.call_id for step in trajectory.steps}) for trajectory, _ in read),
         num_dropped_steps=sum(len(found.drops) for _, found in usable),
         excluded=[found for _, found in read if isinstance(found, ExcludedRollout)],
+        rule=rule,
     )
 
 
@@ -187,14 +204,30 @@ def _ages(found: SampleSet, policy_version: int) -> list[int]:
     return [policy_version - version for version in versions]
 
 
-def make_rollout_samples(trajectory: Trajectory, found: SampleSet) -> RolloutSamples:
-    """Return samples and reward of a rollout, with the judgements from which the reward follows."""
-    standing = [reward for reward in current_rewards(trajectory.rewards) if reward.scope == "rollout"]
+def make_rollout_samples(trajectory: Trajectory, found: SampleSet, credit: Credit = "rollout") -> RolloutSamples:
+    """Return samples and rewards of a rollout, with the judgements from which the rewards follow."""
     return RolloutSamples(
         trajectory_id=trajectory.trajectory_id,
         reward=trajectory.reward,
         samples=found.samples,
-        reward_ids=[reward.reward_id for reward in standing],
+        reward_ids=[reward.reward_id for reward in standing_rewards(trajectory, credit)],
+        turns=turns_of(trajectory, credit),
+        agent_rewards=agent_rewards_of(trajectory, credit),
+    )
+
+
+def _read_rollout(trajectory: Trajectory, credit: Credit) -> SampleSet | ExcludedRollout:
+    """Return the samples of a rollout, or why it is left out."""
+    found = read_samples(trajectory)
+    unscored = find_unscored(trajectory, credit)
+    if isinstance(found, ExcludedRollout) or unscored is None:
+        return found
+    subject = f"step {unscored.step}" if unscored.scope == "step" else f"agent {unscored.agent!r}"
+    return ExcludedRollout(
+        trajectory_id=trajectory.trajectory_id,
+        kind="unscored",
+        reason=f"trajectory {trajectory.trajectory_id}: credit {credit!r} needs a score of each judgement, but that of"
+        f" {subject}, {unscored.name!r}, has the status {unscored.status!r}; judge it again",
     )
 
 

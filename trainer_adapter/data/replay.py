@@ -12,7 +12,9 @@ import msgspec
 
 from agent_layer.errors import AgentLayerError
 from agent_layer.schema import TrainedBatch, TrainedRollout, TrainingSample, Trajectory, content_hash, encode, new_id
-from trainer_adapter.data.advantages import RolloutSamples, TrainingBatch, make_batch
+from trainer_adapter.algorithms import Credit
+from trainer_adapter.data.advantages import TrainingBatch, make_batch
+from trainer_adapter.data.credit import RolloutSamples
 from trainer_adapter.data.groups import make_rollout_samples
 from trainer_adapter.data.samples import samples_of
 
@@ -57,6 +59,7 @@ def record_batch(batch: TrainingBatch, run: str, step: int, policy_version: int)
             for trajectory_id, group_id, reward, reward_ids, found in parts
         ],
         num_samples=len(batch.samples),
+        credit=batch.credit,
         batch_hash=content_hash(encode(batch)),
     )
 
@@ -72,24 +75,24 @@ def rebuild_batch(record: TrainedBatch, read: Callable[[str], Trajectory]) -> Re
     differences: list[str] = []
     for trained in record.rollouts:
         try:
-            rollout = _rebuild(trained, read(trained.trajectory_id))
+            rollout = _rebuild(trained, read(trained.trajectory_id), record.credit)
         except AgentLayerError as error:  # lost, damaged, or no longer trainable
             differences.append(f"trajectory {trained.trajectory_id}: {error}")
             continue
         rollouts.append((trained.group_id, rollout))
         differences += _differences(trained, rollout)
-    content = encode(make_batch(rollouts))
+    content = encode(make_batch(rollouts, record.credit))
     if not differences and not record.num_deleted and content_hash(content) != record.batch_hash:
         differences.append("the batch: its rollouts are what they were, but the record of their order is not")
     where = f"step {record.step} of run {record.run}, "
     return Replay(record=record, content=content, differences=[where + difference for difference in differences])
 
 
-def _rebuild(trained: TrainedRollout, trajectory: Trajectory) -> RolloutSamples:
+def _rebuild(trained: TrainedRollout, trajectory: Trajectory, credit: Credit) -> RolloutSamples:
     """Return the rollout with the judgements that were current then."""
     then = [reward for reward in trajectory.rewards if reward.reward_id in trained.reward_ids]
     trajectory = msgspec.structs.replace(trajectory, rewards=then)
-    return make_rollout_samples(trajectory, samples_of(trajectory))
+    return make_rollout_samples(trajectory, samples_of(trajectory), credit)
 
 
 def _differences(trained: TrainedRollout, rebuilt: RolloutSamples) -> list[str]:

@@ -16,6 +16,7 @@ from agent_layer.store.consumers import GroupDelivery
 from trainer_adapter.algorithms import resolve_algorithm
 from trainer_adapter.config import TrainConfig
 from trainer_adapter.data import (
+    CreditRule,
     GroupIntake,
     StepCounts,
     TrainingBatch,
@@ -28,6 +29,9 @@ from trainer_adapter.data import (
 from trainer_adapter.loop.checkpoint import CheckpointDirectory, Cursor
 from trainer_adapter.loop.feed import GroupFeed
 from trainer_adapter.verl import EmbeddedTrainer, UpdateReport, WeightPublisher
+
+_DYNAMIC_ROUNDS = 9
+"""Steps' worth of groups that dynamic sampling may add, so that ten are sampled at most, as in DAPO's recipe."""
 
 
 class TrainingLoop:
@@ -45,6 +49,7 @@ class TrainingLoop:
         self._run = run
         self._config = config
         self._algorithm = resolve_algorithm(config.algorithm)
+        self._rule = CreditRule.of(self._algorithm)
         self._feed = feed
         self._trainer = trainer
         self._publisher = publisher
@@ -102,11 +107,11 @@ class TrainingLoop:
         while not self._has_enough(groups):
             if (delivery := next(deliveries, None)) is None:
                 return None
-            group = read_group(delivery, self._version, self._config.rollouts.max_staleness)
+            group = read_group(delivery, self._version, self._config.rollouts.max_staleness, self._rule)
             groups.append(group)
             if group.is_stale:
                 self._redo(group)
-            elif group.is_void or (self._config.rollouts.extra_groups and not group.teaches):
+            elif group.is_void or (self._max_extra_groups and not group.teaches):
                 self._request_replacement(groups)
         return groups
 
@@ -129,16 +134,22 @@ class TrainingLoop:
 
     def _has_enough(self, groups: Sequence[GroupIntake]) -> bool:
         kept = [group for group in groups if not group.is_void]
-        num_extra = min(self._config.rollouts.extra_groups, sum(not group.teaches for group in kept))
+        num_extra = min(self._max_extra_groups, sum(not group.teaches for group in kept))
         return len(kept) >= self._feed.groups_per_step + num_extra
+
+    @property
+    def _max_extra_groups(self) -> int:
+        given, dynamic = self._config.rollouts.extra_groups, _DYNAMIC_ROUNDS * self._feed.groups_per_step
+        return given if given is not None else dynamic if self._algorithm.resamples_equal else 0
 
     def _train(self, groups: Sequence[GroupIntake], wait_seconds: float) -> StepProgress:
         counts = count_step(groups)
         self._check_trainable(groups)
         self._check_health(counts)
         times: dict[str, float] = {"wait": wait_seconds}
-        keep_equal = self._algorithm.is_regularised(self._step, self._config.steps)
-        batch = select_batch((group.samples for group in groups), keep_equal=keep_equal)
+        is_regularised = self._algorithm.is_regularised(self._step, self._config.steps)
+        keep_equal = is_regularised or not self._algorithm.compares_groups
+        batch = select_batch((group.samples for group in groups), keep_equal=keep_equal, rule=self._rule)
         kept = [group for group in groups if not group.is_void]
         by_task = success_by_task(kept, self._config.rollouts.success_above)
         with _timed(times, "update"):

@@ -4,6 +4,7 @@ Prompts are padded on the left, responses on the right, so that column ``num_pro
 every row. ``response_mask`` is the samples' loss mask: a token that is 0 there is context and is not trained.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,7 +16,7 @@ from verl.trainer.ppo.core_algos import get_adv_estimator_fn
 
 from agent_layer.schema import TrainingSample
 from trainer_adapter.algorithms import ResolvedAlgorithm
-from trainer_adapter.data import TrainingBatch
+from trainer_adapter.data import CreditRule, TrainingBatch, assign_credit
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # veRL and tensordict carry no types.
@@ -28,7 +29,6 @@ def pack_batch(batch: TrainingBatch, algorithm: ResolvedAlgorithm) -> TensorDict
     responses = _stack([torch.tensor(sample.response_ids) for sample in samples], pad=0, side="right")
     attention_mask = torch.cat([_presence(samples, "prompt"), _presence(samples, "response")], dim=1)
     response_mask = _stack([torch.tensor(sample.loss_mask) for sample in samples], pad=0, side="right")
-    row_advantages = rollout_advantages(batch, algorithm)[torch.tensor(batch.rollout_of)]
     return TensorDict(
         {
             "prompts": prompts.long(),
@@ -40,7 +40,7 @@ def pack_batch(batch: TrainingBatch, algorithm: ResolvedAlgorithm) -> TensorDict
             "rollout_log_probs": _stack([torch.tensor(sample.logprobs) for sample in samples], pad=0.0, side="right"),
             "versions": _stack([torch.tensor(sample.versions) for sample in samples], pad=-1, side="right"),
             "temperature": torch.tensor([sample.temperature or 1.0 for sample in samples]),
-            "advantages": row_advantages.unsqueeze(1) * response_mask,
+            "advantages": token_advantages(batch, algorithm, responses.shape[1]) * response_mask,
             "rollout": torch.tensor(batch.rollout_of),
         },
         batch_size=len(samples),
@@ -51,20 +51,32 @@ _ESTIMATORS = {"grpo": "grpo", "rloo": "rloo", "reinforce++": "reinforce_plus_pl
 """veRL's names."""
 
 
-def rollout_advantages(batch: TrainingBatch, algorithm: ResolvedAlgorithm) -> Tensor:
-    """Return [num_rollouts] advantages by veRL's estimator, which sees each rollout once, as one token."""
+def token_advantages(batch: TrainingBatch, algorithm: ResolvedAlgorithm, num_tokens: int) -> Tensor:
+    """Return [num_rows, num_tokens] advantages by veRL's estimator, which sees each value once, as one token.
+
+    A value is a rollout's, a turn's or an agent's. One that is compared with no other has the advantage 0, which veRL's
+    estimators set to the value itself.
+    """
+    judged = assign_credit(batch, CreditRule.of(algorithm))
     options: dict[str, object] = {}
     if algorithm.estimator == "grpo":
         options["norm_adv_by_std_in_grpo"] = algorithm.scale_by_std
     elif algorithm.estimator == "reinforce++":
         options["config"] = AlgoConfig(gamma=1.0)
-    advantages, _ = get_adv_estimator_fn(_ESTIMATORS[algorithm.estimator])(
-        token_level_rewards=torch.tensor(batch.rewards).unsqueeze(1),
-        response_mask=torch.ones(len(batch.rewards), 1),
-        index=np.array(batch.group_ids, dtype=object),
+    found, _ = get_adv_estimator_fn(_ESTIMATORS[algorithm.estimator])(
+        token_level_rewards=torch.tensor(judged.values).unsqueeze(1),
+        response_mask=torch.ones(len(judged.values), 1),
+        index=np.array(judged.baselines, dtype=object),
         **options,
     )
-    return advantages[:, 0]
+    sizes = Counter(judged.baselines)
+    is_compared = torch.tensor([sizes[name] > 1 or not algorithm.compares_groups for name in judged.baselines])
+    values = torch.where(is_compared, found[:, 0], 0.0)
+    advantages = torch.zeros(len(batch.samples), num_tokens)
+    for row, spans in enumerate(judged.spans):
+        for start, size, value in spans:
+            advantages[row, start : start + size] = values[value]
+    return advantages
 
 
 def measure_logprob_gap(data: TensorDict, version: int) -> float | None:
