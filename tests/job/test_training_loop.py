@@ -18,6 +18,7 @@ from agent_layer.health.progress import progress_path, read_progress
 from agent_layer.recorder import open_recorder
 from agent_layer.store import open_store
 from agent_layer.store.consumers.trained_batches import list_batches
+from trainer_adapter.algorithms import AlgorithmConfig
 from trainer_adapter.config import OptimizerConfig, Schedule, write_config
 from trainer_adapter.data.replay import rebuild_batch
 from trainer_adapter.loop.checkpoint import CheckpointDirectory
@@ -103,6 +104,16 @@ def test_equal_rewards_change_no_weights(configure, settings, player, engine):
     reports = train(configure(2, extra_groups=1), settings)
 
     assert [(one.policy_version, one.num_dead_groups, one.num_samples) for one in reports] == [(0, 3, 0), (0, 3, 0)]
+    assert engine.num_loads == 0
+
+
+def test_dapo_samples_up_to_ten_times_a_step_until_groups_differ(configure, settings, player, engine):
+    player.equal = True
+    dapo = msgspec.structs.replace(configure(1), algorithm=AlgorithmConfig(name="dapo"))
+
+    (report,) = train(dapo, settings)
+
+    assert (report.num_dead_groups, report.num_samples) == (20, 0)
     assert engine.num_loads == 0
 
 
