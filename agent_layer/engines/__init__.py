@@ -48,7 +48,9 @@ if TYPE_CHECKING:
     from agent_layer.engines.sampling import RAW_LOGPROBS as RAW_LOGPROBS
     from agent_layer.engines.sampling import SMALLEST_LOGPROB as SMALLEST_LOGPROB
     from agent_layer.engines.sampling import UNREPRODUCIBLE as UNREPRODUCIBLE
+    from agent_layer.engines.sampling import can_neutralise as can_neutralise
     from agent_layer.engines.sampling import find_unreproducible as find_unreproducible
+    from agent_layer.engines.sampling import is_neutral as is_neutral
     from agent_layer.engines.sampling import neutral_value as neutral_value
 else:
     __getattr__ = lazy_exports(
@@ -86,7 +88,9 @@ else:
                 "RAW_LOGPROBS",
                 "SMALLEST_LOGPROB",
                 "UNREPRODUCIBLE",
+                "can_neutralise",
                 "find_unreproducible",
+                "is_neutral",
                 "neutral_value",
             ),
         },

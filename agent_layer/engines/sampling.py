@@ -71,7 +71,7 @@ _GRAMMARS: Final = frozenset(
 )
 """Fields that may restrict an answer to a grammar. The agent relies on it, so no value can take their place."""
 
-_FREE_TOOL_CHOICES: Final = (None, "auto", "none")
+_FREE_TOOL_CHOICES: Final = ("auto", "none")
 _FREE_FORMAT: Final = "text"
 
 
@@ -81,34 +81,40 @@ def find_unreproducible(sampling: JsonObject) -> list[str]:
     Args:
         sampling: of one call, in the words of chat completions. A field that is missing counts as neutral.
     """
-    return sorted(name for name, value in sampling.items() if value is not None and _is_unreproducible(name, value))
+    return sorted(name for name, value in sampling.items() if value is not None and _changes(name, value))
+
+
+def is_neutral(name: str, value: object) -> bool:
+    """Whether a field that can change the distribution does not, with this value."""
+    return can_neutralise(name) and (value is None or not _changes(name, value))
+
+
+def can_neutralise(name: str) -> bool:
+    """Whether a field has a neutral value; where it has none, the agent relies on what it asked."""
+    return name in NEUTRAL_SAMPLING or name in _SWITCHED_OFF
 
 
 def neutral_value(name: str) -> object:
     """Return the value with which a field changes nothing.
 
-    Raises: KeyError: there is none, because the agent relies on what it asked.
+    Raises: KeyError: it has none; see ``can_neutralise``.
     """
     return NEUTRAL_SAMPLING[name] if name in NEUTRAL_SAMPLING else _SWITCHED_OFF[name]
 
 
-def _is_unreproducible(name: str, value: object) -> bool:
-    if name in NEUTRAL_SAMPLING:
-        return not isinstance(value, int | float) or not _is_neutral(name, value)
-    if name == "tool_choice":
-        return value not in _FREE_TOOL_CHOICES
-    if name == "response_format":
-        return as_json_object(value).get("type") != _FREE_FORMAT
-    return bool(value) and (name in _SWITCHED_OFF or name in _GRAMMARS)
-
-
-def _is_neutral(name: str, value: float) -> bool:
+def _changes(name: str, value: object) -> bool:
+    """Whether a field changes the distribution."""
     match name:
-        case "temperature":
-            return value >= LOWEST_TEMPERATURE
-        case "top_p":
-            return value >= 1
+        case "temperature" | "top_p":
+            least = LOWEST_TEMPERATURE if name == "temperature" else 1
+            return not isinstance(value, int | float) or value < least
         case "top_k" | "min_p":
-            return value <= 0
+            return not isinstance(value, int | float) or value > 0
+        case "repetition_penalty" | "presence_penalty" | "frequency_penalty":
+            return value != NEUTRAL_SAMPLING[name]
+        case "tool_choice":
+            return value not in _FREE_TOOL_CHOICES
+        case "response_format":
+            return as_json_object(value).get("type") != _FREE_FORMAT
         case _:
-            return value == NEUTRAL_SAMPLING[name]
+            return bool(value) and (name in _SWITCHED_OFF or name in _GRAMMARS)

@@ -16,9 +16,10 @@ from typing import Final, Literal
 
 import msgspec
 
-from agent_layer.engines import Engine
+from agent_layer.engines import BAD_LOGPROBS, RAW_LOGPROBS, SMALLEST_LOGPROB, Engine
 from agent_layer.gateway.calls.end_parts import Context, end_part, extend_policy_runs, remember
 from agent_layer.gateway.calls.requests import is_large, read_role
+from agent_layer.gateway.calls.sampling import SamplingPolicy, SettledSampling, settle_sampling
 from agent_layer.gateway.dialects import ChatAnswer, ChatRequest, Dialect, Exchange
 from agent_layer.gateway.engines import ExternalModel
 from agent_layer.gateway.rollouts import Call, EndedCall, HashedAnswer, LiveRollout, Log, PromptContents, RetryKey
@@ -28,8 +29,6 @@ from agent_layer.schema.wire import parse_trace
 
 NOT_APPLIED: Final = "not_applied"
 """Finding of a field that was asked and that nothing applied: its name follows."""
-RAW_LOGPROBS: Final = "raw_logprobs"
-"""Finding of log-probabilities before the temperature, which is not 1: the step cannot be trained on."""
 _LONGEST_NAME, _MOST_NAMES = 64, 8
 """Of the fields that nothing applied."""
 
@@ -54,6 +53,13 @@ class ParsedCall(msgspec.Struct, frozen=True, kw_only=True):
     """Of the request and of its answer."""
     size_bytes: int
     """Of all that the model reads: more than the body where that continues an earlier call."""
+    sampling_policy: SamplingPolicy = "keep"
+    """What happens to sampling that a trainer cannot reproduce."""
+
+    @property
+    def is_trained(self) -> bool:
+        """Whether the policy's answer is to be learned from."""
+        return self.rollout.started.split == "train" and read_role(self.headers) != "aux"
 
 
 class Ending(msgspec.Struct, frozen=True):
@@ -96,7 +102,11 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     """Builds the body, which is not kept for as long as its answer takes."""
     sampling: JsonObject
     """Everything that shapes the answer, overrides included."""
+    changes: JsonObject
+    """Put in place of what the client asks."""
     recorded: RecordedTarget
+    findings: list[str] = []
+    """Of what became of the sampling."""
 
 
 def route_call(parsed: ParsedCall, entry: Call, target: Engine | ExternalModel, num_prompt: int | None = None) -> Route:
@@ -121,10 +131,14 @@ def route_call(parsed: ParsedCall, entry: Call, target: Engine | ExternalModel, 
                 headers=target.headers,
                 express=lambda: request.for_provider(target.model, overrides),
                 sampling=request.sampling | overrides,
+                changes=overrides,
                 recorded=RecordedTarget(engine=target.url if target.is_policy else "litellm", model=target.model),
             )
         case Engine():
             overrides = parsed.rollout.sampling_for(request.sampling, entry, num_prompt)
+            settled = _settle(parsed, overrides)
+            overrides |= settled.changes
+            changes = overrides if settled.tools is None else overrides | {"tools": settled.tools}
             return Route(
                 url=target.url,
                 model=target.model,
@@ -132,8 +146,9 @@ def route_call(parsed: ParsedCall, entry: Call, target: Engine | ExternalModel, 
                 engine=target,
                 role=read_role(parsed.headers),
                 headers={},
-                express=lambda: request.for_engine(target.model, overrides),
+                express=lambda: request.for_engine(target.model, changes),
                 sampling=request.sampling | overrides,
+                changes=changes,
                 recorded=RecordedTarget(
                     engine=target.url,
                     model=target.model,
@@ -141,7 +156,16 @@ def route_call(parsed: ParsedCall, entry: Call, target: Engine | ExternalModel, 
                     template_hash=target.template_hash,
                     tokenizer_hash=target.tokenizer_hash,
                 ),
+                findings=settled.findings,
             )
+
+
+def _settle(parsed: ParsedCall, overrides: JsonObject) -> SettledSampling:
+    if not parsed.is_trained:
+        return SettledSampling(changes={})
+    request, started = parsed.request, parsed.rollout.started
+    policy = "keep" if started.group_id is None else parsed.sampling_policy  # trainers take groups
+    return settle_sampling(request.sampling | overrides, request.tools, policy, f"rollout {started.trajectory_id}")
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
@@ -306,13 +330,16 @@ class ModelCall:
     def _find_at_start(self) -> list[str]:
         """What keeps the call from being what was asked, or from being trained on."""
         parsed, route = self.parsed, self.route
-        names = [f"{NOT_APPLIED}:{name[:_LONGEST_NAME]}" for name in parsed.request.not_applied[:_MOST_NAMES]]
+        names = [*route.findings]
+        names += [f"{NOT_APPLIED}:{name[:_LONGEST_NAME]}" for name in parsed.request.not_applied[:_MOST_NAMES]]
         is_scaled = route.sampling.get("temperature") not in (None, 1)
         is_trained = route.engine is not None and read_role(parsed.headers) != "aux"
         return [*names, RAW_LOGPROBS] if is_trained and is_scaled and route.recorded.logprobs_mode == "raw" else names
 
     def _complete(self, part: StepPart) -> StepPart:
         """Add what became of the call on its way: an external model, preemptions, another engine."""
+        if self.parsed.is_trained and any(SMALLEST_LOGPROB in (one.logprobs or ()) for one in part.actions or ()):
+            part = msgspec.structs.replace(part, findings=[*part.findings, BAD_LOGPROBS])
         if self.route.engine is None:
             part = msgspec.structs.replace(part, capture_level="text", findings=[])
         if self.policy_runs:

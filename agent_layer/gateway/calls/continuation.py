@@ -13,7 +13,6 @@ from agent_layer.gateway.calls.call import ModelCall
 from agent_layer.gateway.dialects import JoinedAnswer, continuation_body, read_stream_options, supports_continuation
 from agent_layer.gateway.engines import EnginePool, PreemptedError
 from agent_layer.gateway.upstream import Upstream
-from agent_layer.schema import JsonObject
 
 _JSON, _STREAM = "application/json", "text/event-stream"
 _STREAMED: Final = {"stream": True, "stream_options": {"include_usage": True}}
@@ -137,8 +136,7 @@ class ContinuedReply:
         """Address and body of the next request: the chat itself, or what is left of its answer."""
         route, request, sampled = self._call.route, self._call.parsed.request, self._joined.token_ids
         if not sampled:
-            overrides: JsonObject = {**self._call.rollout.sampling_for(request.sampling, self._call.entry)}
-            fields = overrides if self._is_streamed else overrides | _STREAMED
+            fields = route.changes if self._is_streamed else route.changes | _STREAMED
             return f"{route.url}/v1/chat/completions", request.for_engine(route.model, fields)
         sampling = self._call.start.sampling_applied or {}
         body = continuation_body(route.model, sampling, self._joined.prompt, sampled, with_usage=self._has_usage)

@@ -69,9 +69,9 @@ class Calls:
         """
         with self.disconnects.watch(http) as client:
             if not is_large(size := body_size(http)):
-                return await self._answer(client, await _parse(rollout, http, dialect))
+                return await self._answer(client, await self._parse(rollout, http, dialect))
             async with self.hold_body(rollout, size) as held:
-                parsed = await _parse(rollout, http, dialect)
+                parsed = await self._parse(rollout, http, dialect)
                 held.shrink(parsed.size_bytes)
                 return await self._answer(client, parsed)
 
@@ -79,6 +79,26 @@ class Calls:
         """Hold the bytes of a large request inside the block; see ``BodyQuota.hold``."""
         most = self.settings.max_body_bytes * _BODIES_AT_ONCE
         return rollout.bodies.hold(num_bytes, most, self.settings.request_seconds)
+
+    async def _parse(self, rollout: LiveRollout, http: web.Request, dialect: Dialect) -> ParsedCall:
+        body = await read_text(http)
+
+        def read() -> tuple[ChatRequest, PromptContents]:
+            request = dialect.read(body, rollout.trajectory_id)
+            return request, rollout.inspect_prompt(request)
+
+        request, prompt = await in_background(len(body), read)
+        _check_length(request, http)
+        return ParsedCall(
+            rollout=rollout,
+            request=request,
+            prompt=prompt,
+            retry_key=retry_key(http.headers, hash((http.path, prompt.digest))),
+            headers=http.headers,
+            dialect=dialect,
+            size_bytes=max(len(body), memoryview(request.pieces["messages"]).nbytes),
+            sampling_policy=self.settings.unreproducible_sampling,
+        )
 
     async def _answer(self, client: WatchedClient, parsed: ParsedCall) -> web.StreamResponse:
         rollout, http = parsed.rollout, client.http
@@ -197,26 +217,6 @@ class Calls:
                 f"gateway: its log {self.settings.log_dir} is over {self.settings.log_quota_bytes} bytes, because"
                 " nothing could be shipped; look at shipper.log there, and whether Redis and the object store answer"
             )
-
-
-async def _parse(rollout: LiveRollout, http: web.Request, dialect: Dialect) -> ParsedCall:
-    body = await read_text(http)
-
-    def read() -> tuple[ChatRequest, PromptContents]:
-        request = dialect.read(body, rollout.trajectory_id)
-        return request, rollout.inspect_prompt(request)
-
-    request, prompt = await in_background(len(body), read)
-    _check_length(request, http)
-    return ParsedCall(
-        rollout=rollout,
-        request=request,
-        prompt=prompt,
-        retry_key=retry_key(http.headers, hash((http.path, prompt.digest))),
-        headers=http.headers,
-        dialect=dialect,
-        size_bytes=max(len(body), memoryview(request.pieces["messages"]).nbytes),
-    )
 
 
 def _check_length(request: ChatRequest, http: web.Request) -> None:

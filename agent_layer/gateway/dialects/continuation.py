@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from agent_layer.engines import NEUTRAL_SAMPLING, is_neutral
 from agent_layer.errors import EngineError
 from agent_layer.gateway.dialects.chat import ChatRequest
 from agent_layer.gateway.dialects.chat_stream import GrowingMessage
@@ -36,7 +37,7 @@ def supports_continuation(request: ChatRequest, sampling: JsonObject) -> bool:
         request: what is asked.
         sampling: what the engine is asked for in the end.
     """
-    is_known = all(name in _KNOWN or value is None for name, value in sampling.items())
+    is_known = all(name in _KNOWN or value is None or is_neutral(name, value) for name, value in sampling.items())
     is_one = sampling.get("n") in (None, 1)
     is_repeated = request.sampling.get("seed") is not None  # its client expects the answer of one request
     is_bare = all(bytes(request.pieces.get(name, b"null")) in _NONE for name in ("tools", "top_logprobs"))
@@ -68,7 +69,7 @@ def continuation_body(
         sampled: ids that were answered.
         with_usage: the stream is to end with what was used.
     """
-    told: JsonObject = {name: value for name, value in sampling.items() if name in _SAME}
+    told: JsonObject = {name: value for name, value in sampling.items() if name in _SAME or name in NEUTRAL_SAMPLING}
     told |= {"model": model, "prompt": [*prompt, *sampled], "stream": True, "return_token_ids": True, "logprobs": 0}
     told |= {"max_tokens": (_limit_of(sampling) or 0) - len(sampled)}
     if isinstance(seed := sampling.get("seed"), int):

@@ -135,7 +135,7 @@ def without_bytes(answer):
 
 
 async def test_the_rest_is_asked_for_with_the_same_sampling_and_a_smaller_limit(gateway, until, switch):
-    opened = await gateway.open()
+    opened = await gateway.open(split="eval")
     fields = {"temperature": 0.5, "top_p": 0.9, "max_completion_tokens": 100}
 
     calling = asyncio.create_task(gateway.chat(opened, "go", **fields))

@@ -99,6 +99,11 @@ FAULTS = {
     "no version": (action_with(policy_versions=None), "no_policy_version", "policy version"),
     "greedy": ({"temperature": 0.0}, "greedy", "temperature above 0"),
     "as good as greedy": ({"temperature": 0.005}, "greedy", "temperature above 0"),
+    "unknown temperature": (
+        {"temperature": None, "sampling_applied": {"max_tokens": 4}},
+        "unknown_temperature",
+        "temperature at which",
+    ),
     "raw": ({"temperature": 0.7, "logprobs_mode": "raw"}, "raw_logprobs", "processed log-probabilities"),
     "unknown kind": ({"temperature": 0.7, "logprobs_mode": None}, "unknown_logprobs", "raw or processed"),
     "NaN": (action_with(logprobs=Logprobs([float("nan")])), "bad_logprobs", "above -9999"),

@@ -111,7 +111,7 @@ async def test_a_field_that_nothing_applies_is_a_finding(gateway, clients):
 
     steps = gateway.log.trajectory(opened["trajectory_id"]).steps
     assert [step.findings for step in steps] == [
-        ["not_applied:compaction", "not_applied:context_management"],
+        ["not_applied:compaction", "not_applied:context_management", "unreproducible:top_k"],
         ["not_applied:sorcery", "not_applied:truncation"],
         [],
     ]

@@ -1,0 +1,98 @@
+"""Sampling of the policy's calls in training rollouts: what a trainer cannot reproduce is replaced, refused or kept.
+
+Trainers take groups, so a rollout without a group keeps what its agent asks, with a finding. Eval rollouts, calls of
+other agents (``aux``) and external models pass untouched.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+
+from agent_layer.engines import (
+    GREEDY,
+    NEUTRAL_SAMPLING,
+    NEUTRALISED,
+    UNREPRODUCIBLE,
+    can_neutralise,
+    find_unreproducible,
+    neutral_value,
+)
+from agent_layer.gateway.dialects import RefusedError
+from agent_layer.schema import JsonObject, as_json_object, as_json_objects
+
+SamplingPolicy: TypeAlias = Literal["neutralise", "refuse", "keep"]
+"""See the setting ``unreproducible_sampling``."""
+
+_STRICT_TOOLS: Final = "tools.strict"
+"""Lets vLLM restrict the arguments of tool calls to their schema."""
+_STRICT: Final = re.compile(rb'"strict"\s*:\s*true')
+_TEMPERATURE: Final = "temperature"
+
+
+class SettledSampling(msgspec.Struct, frozen=True, kw_only=True):
+    """What becomes of the sampling of one call."""
+
+    changes: JsonObject
+    """Put in place of what was asked, or added to it."""
+    tools: list[JsonObject] | None = None
+    """Sent in place of the request's; None: those are sent."""
+    findings: list[str] = []
+
+
+def settle_sampling(
+    sampling: JsonObject, tools: msgspec.Raw | None, policy: SamplingPolicy, subject: str
+) -> SettledSampling:
+    """Make the sampling of a call one that a trainer can reproduce, as far as the policy says.
+
+    Fields that an engine would fill from its ``generation_config.json`` are always named.
+
+    Args:
+        sampling: asked by the agent, with the overrides of its task.
+        tools: JSON text of the request's.
+        policy: what happens to fields without which the sampling could be reproduced.
+        subject: names the rollout in an error.
+
+    Raises: RefusedError: the policy refuses a field, or it has no neutral value that serves the agent as well.
+    """
+    found = find_unreproducible(sampling)
+    has_strict_tools = tools is not None and _STRICT.search(tools) is not None
+    named = [*found, _STRICT_TOOLS] if has_strict_tools else found
+    missing = {name: value for name, value in NEUTRAL_SAMPLING.items() if sampling.get(name) is None}
+    if policy == "keep" or not named:
+        return SettledSampling(changes=missing, findings=[_kept(name) for name in named])
+    refused = named if policy == "refuse" else [name for name in found if not can_neutralise(name)]
+    if refused:
+        raise _refusal(subject, refused)
+    return SettledSampling(
+        changes=missing | {name: neutral_value(name) for name in found},
+        tools=_without_strict(tools) if tools is not None and has_strict_tools else None,
+        findings=[f"{NEUTRALISED}:{name}" for name in named],
+    )
+
+
+def _kept(name: str) -> str:
+    return GREEDY if name == _TEMPERATURE else f"{UNREPRODUCIBLE}:{name}"
+
+
+def _without_strict(tools: msgspec.Raw) -> list[JsonObject]:
+    return [_relax(tool) for tool in as_json_objects(msgspec.json.decode(tools))]
+
+
+def _relax(tool: JsonObject) -> JsonObject:
+    relaxed = {name: value for name, value in tool.items() if name != "strict"}
+    if "function" in tool:
+        function = as_json_object(tool["function"])
+        relaxed["function"] = {name: value for name, value in function.items() if name != "strict"}
+    return relaxed
+
+
+def _refusal(subject: str, names: Iterable[str]) -> RefusedError:
+    return RefusedError(
+        400,
+        "unreproducible_sampling",
+        f"{subject}: expected sampling that a trainer can reproduce, found {', '.join(names)}; leave it out (ask for a"
+        " format in the prompt, and check it in the agent or the scorer), give a judge's call the role 'aux', ask with"
+        " split 'eval', or set AGENT_LAYER_UNREPRODUCIBLE_SAMPLING=keep, which trains nothing of the rollout",
+    )

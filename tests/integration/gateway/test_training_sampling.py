@@ -1,0 +1,98 @@
+"""In a training rollout the policy samples what a trainer can reproduce; others sample as they ask."""
+
+import pytest
+
+from agent_layer.engines import NEUTRAL_SAMPLING
+from agent_layer.errors import CaptureError
+from agent_layer.local.scripted import engine as scripted
+from trainer_adapter.data import samples_of
+
+HIDDEN = {"temperature": 0, "top_p": 0.5, "top_k": 20, "logit_bias": {"3": 1.0}}
+SCHEMA = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object"}}}
+
+
+def sent(gateway):
+    """What shaped the answers, as the engine got it."""
+    return [{name: call.body.get(name) for name in (*NEUTRAL_SAMPLING, "logit_bias")} for call in gateway.engine.calls]
+
+
+async def test_a_training_rollout_samples_what_a_trainer_can_reproduce(gateway):
+    opened = await gateway.open(group_id="g")
+
+    await gateway.chat(opened, "hello", **HIDDEN)
+
+    step = gateway.step(opened)
+    assert sent(gateway) == [{**NEUTRAL_SAMPLING, "logit_bias": None}]
+    assert (step.sampling_asked, step.temperature) == (HIDDEN, 1.0)
+    assert step.sampling_applied == {**NEUTRAL_SAMPLING, "logit_bias": None}
+    assert step.findings == [f"neutralised:{name}" for name in sorted(HIDDEN)]
+    assert samples_of(gateway.log.trajectory(opened["trajectory_id"])).samples
+
+
+async def test_an_engine_fills_no_field_of_a_training_rollout_by_itself(gateway):
+    opened = await gateway.open(sampling={"temperature": 0.7})
+
+    await gateway.chat(opened, "hello")
+
+    assert sent(gateway) == [{**NEUTRAL_SAMPLING, "temperature": 0.7, "logit_bias": None}]
+    assert gateway.step(opened).findings == []
+
+
+async def test_a_grammar_is_refused_before_anything_is_sampled(gateway):
+    opened = await gateway.open(group_id="g")
+
+    status, answer = await gateway.chat(opened, "hello", response_format=SCHEMA)
+
+    assert (status, answer["error"]["code"]) == (400, "unreproducible_sampling")
+    assert "found response_format; leave it out" in answer["error"]["message"]
+    assert (gateway.engine.calls, gateway.log.parts()) == ([], [])
+    assert (await gateway.chat(opened, "hello"))[0] == 200
+
+
+async def test_a_refusal_has_the_shape_of_its_dialect(gateway):
+    opened = await gateway.open(group_id="g")
+    body = {"model": "m", "max_tokens": 4, "messages": [{"role": "user", "content": "hi"}]}
+    tool = {"tools": [{"name": "f", "input_schema": {"type": "object"}}], "tool_choice": {"type": "any"}}
+
+    status, answer = await gateway.post(f"/r/{opened['trajectory_id']}/v1/messages", body | tool, opened["api_key"])
+
+    assert (status, answer["type"], answer["error"]["code"]) == (400, "error", "unreproducible_sampling")
+
+
+@pytest.mark.parametrize(
+    ("about", "headers"), [({"split": "eval"}, {}), ({}, {"x-agent-layer-role": "aux"})], ids=["eval", "aux"]
+)
+async def test_what_is_not_trained_samples_as_it_asks(gateway, about, headers):
+    opened = await gateway.open(group_id="g", **about)
+
+    status, _ = await gateway.chat(opened, "hello", headers=headers, response_format=SCHEMA, **HIDDEN)
+
+    step = gateway.step(opened)
+    assert status == 200
+    assert sent(gateway) == [dict.fromkeys(NEUTRAL_SAMPLING) | HIDDEN]
+    assert (step.sampling_applied, step.findings) == (HIDDEN | {"response_format": SCHEMA}, [])
+
+
+async def test_a_rollout_that_no_trainer_takes_keeps_its_sampling_and_says_what_cannot_be_trained(gateway):
+    opened = await gateway.open()
+
+    await gateway.chat(opened, "hello", **HIDDEN)
+
+    assert sent(gateway) == [NEUTRAL_SAMPLING | HIDDEN]
+    assert gateway.step(opened).findings == [
+        "greedy",
+        "unreproducible:logit_bias",
+        "unreproducible:top_k",
+        "unreproducible:top_p",
+    ]
+    with pytest.raises(CaptureError, match=r"a temperature above 0, at least 0\.01 and sampling without logit_bias"):
+        samples_of(gateway.log.trajectory(opened["trajectory_id"]))
+
+
+async def test_a_log_probability_that_the_engine_clamped_is_a_finding(gateway, monkeypatch):
+    monkeypatch.setattr(scripted, "token_logprob", lambda _: -9999.0)
+    opened = await gateway.open(group_id="g")
+
+    await gateway.chat(opened, "hello")
+
+    assert gateway.step(opened).findings == ["bad_logprobs"]
