@@ -36,7 +36,8 @@ def train(
     """Train a policy on the rollouts of running workers; continue from the newest checkpoint.
 
     Needs a gateway with a vLLM engine ('agent-layer up') and a worker ('agent-layer work'). Ctrl-C ends it after the
-    current update, with a checkpoint; a second Ctrl-C ends it at once.
+    current update, with a checkpoint; a second Ctrl-C ends it at once. A run that is not healthy warns and stops:
+    'agent-layer health --catalogue' lists what is looked at.
     """
     loaded = load_config(config)
     settings: Settings = context.obj
@@ -50,8 +51,18 @@ def train(
             f" then: {install_command('train')}"
         ) from error
     console = Console()
+    warned: set[str] = set()
+
+    def show(progress: StepProgress) -> None:
+        console.print(_line(progress))
+        for finding in progress.health:
+            if finding.name not in warned:
+                console.print(f"{finding.level}: {finding}")
+        warned.clear()
+        warned.update(finding.name for finding in progress.health)
+
     with stop_on_signals() as stop:
-        done = train_run(loaded, settings, stop, lambda progress: console.print(_line(progress)))
+        done = train_run(loaded, settings, stop, show)
     console.print(f"{len(done)} steps done; 'agent-layer train {config}' goes on where this ended")
 
 

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from agent_layer.errors import BadInputError
+from agent_layer.health import HealthLimits, set_limits
 from agent_layer.schema import Partial
 from trainer_adapter.algorithms import AlgorithmConfig, resolve_algorithm
 from trainer_adapter.schedule import Schedule
@@ -75,11 +76,6 @@ class RolloutConfig(_Section, frozen=True):
     """Overrides the temperature of tasks and agents; None: theirs."""
     success_above: float = 0.0
     """A rollout with a reward above this counts as a success, in reports and for the curriculum."""
-    max_null_share: Share = 0.5
-    """The run stops when a larger share of a step's rollouts has no reward: something is broken, not hard."""
-    max_untrainable_share: Share = 0.5
-    """The run stops when a larger share of a step's rollouts cannot be trained exactly: its sampling or its capture is
-    wrong."""
     patience_seconds: Annotated[float, Meta(gt=0)] = 900.0
     """The run stops when no group closes for this many seconds."""
     curriculum: CurriculumConfig | None = None
@@ -96,8 +92,6 @@ class OptimizerConfig(_Section, frozen=True):
     betas: tuple[float, float] = (0.9, 0.999)
     weight_decay: Annotated[float, Meta(ge=0)] = 0.01
     clip_grad: Annotated[float, Meta(gt=0)] = 1.0
-    max_skipped_updates: Positive = 3
-    """The run stops when this many updates in a row have no finite gradient, and so change nothing."""
     microbatch_tokens: Positive = 16384
     """Tokens per forward pass; a longer sample has a pass of its own."""
     precision: Literal["float32", "bfloat16"] = "float32"
@@ -133,12 +127,15 @@ class TrainConfig(_Section, frozen=True):
     algorithm: AlgorithmConfig = AlgorithmConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
     keep: RetentionConfig = RetentionConfig()
+    health: dict[str, HealthLimits | str | bool] = {}
+    """Limits of the catalogue of ``agent_layer.health`` by name, such as ``forks: {warn: 0.1, stop: 0.5, steps: 3}``;
+    'off' turns an entry off."""
 
 
 def load_config(path: Path) -> TrainConfig:
     """Read a configuration file.
 
-    Raises: BadInputError: no such file, an unknown option, or an invalid or ineffective value.
+    Raises: BadInputError: no such file, an unknown option or health limit, or an invalid or ineffective value.
     """
     decode = {".json": msgspec.json.decode, ".toml": msgspec.toml.decode}.get(path.suffix, msgspec.yaml.decode)
     try:
@@ -152,6 +149,7 @@ def load_config(path: Path) -> TrainConfig:
         ) from error
     try:
         resolve_algorithm(config.algorithm)
+        set_limits(config.health)
     except BadInputError as error:
         raise BadInputError(f"configuration {path}: {error}") from error
     base = path.parent

@@ -183,6 +183,11 @@ PANELS: Final[dict[str, tuple[Command, ...]]] = {
             "trainer_adapter.cli:train",
         ),
         Command(
+            "health",
+            "Show what was wrong with the last step of a training run, since when, and what to do.",
+            f"{_QUERY}.health:health",
+        ),
+        Command(
             "replay",
             "Rebuild each training batch of a run and compare it with what was trained, byte for byte.",
             "trainer_adapter.cli:replay",

@@ -5,12 +5,36 @@ The trainer appends to it; displays, plots, the page and people read it.
 
 import os
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
 from agent_layer.infra import make_private
 from agent_layer.schema import Record
 from agent_layer.settings import Settings
+
+
+class HealthFinding(Record, frozen=True, kw_only=True):
+    """Something that is wrong with a run, by the catalogue."""
+
+    name: str
+    """Entry of the catalogue."""
+    level: Literal["warn", "stop"]
+    """``stop``: the run ends for it."""
+    value: float | None
+    """None: not finite."""
+    limit: float
+    """Threshold that the value is beyond."""
+    since_step: int
+    """First step that it was found in; with a window of several steps, the first of the window."""
+    sentence: str
+    """What was measured, with its numbers."""
+    advice: str
+    """What it means, and what to do."""
+
+    def __str__(self) -> str:
+        """Return the finding as one line."""
+        return f"{self.name} since step {self.since_step}: {self.sentence}. {self.advice}"
 
 
 class StepProgress(Record, frozen=True, kw_only=True):
@@ -57,9 +81,16 @@ class StepProgress(Record, frozen=True, kw_only=True):
     untrainable: dict[str, int] = {}
     """Rollouts left out because they cannot be trained exactly, by kind of the reason."""
     num_dropped_steps: int = 0
+    """Policy steps that are not trained because they were aborted, failed or never ended."""
     num_skipped_optimizer_steps: int = 0
     """Optimizer steps without effect, because their gradient was not finite; an update of such steps only makes no
     policy version."""
+    num_fake_zeros: int = 0
+    """Rollouts with reward 0 whose policy made no call, or whose last call failed."""
+    num_gaps: int = 0
+    """Rollouts with a call that never ended, or with fewer recorded calls than the gateway counted."""
+    num_forks: int = 0
+    """Calls whose prompt breaks the prefix that it should continue."""
     staleness_mean: float = 0.0
     """Versions between sampling and training, averaged over trained tokens."""
     staleness_max: int = 0
@@ -70,8 +101,11 @@ class StepProgress(Record, frozen=True, kw_only=True):
     """Writing weights, and switching each engine."""
     checkpoint_seconds: float = 0.0
     metrics: dict[str, float | None] = {}
-    """Metrics of veRL, and ``logprob_gap``: largest difference of a log-probability between trainer and engine. None:
-    not a finite number."""
+    """Metrics of veRL; ``entropy``; ``logprob_gap`` and ``logprob_gap_mean``: largest and mean difference of a
+    log-probability between trainer and engine, over tokens that the trained weights sampled. None: not a finite
+    number."""
+    health: list[HealthFinding] = []
+    """What is wrong, the worst first; see the catalogue of ``agent_layer.health``."""
 
     @property
     def num_untrainable(self) -> int:

@@ -28,6 +28,8 @@ from trainer_adapter.loop.feed import CONSUMER
 from ..queues import queue_of
 
 RUN = "r"
+MADE_UP = {"importance_tail": "off", "logprob_gap": "off"}
+"""Limits for runs whose log-probabilities no model computed."""
 
 
 def train(config, settings, **options):
@@ -47,7 +49,7 @@ def configure(model, tmp_path):
     tasks = tmp_path / "tasks.jsonl"
     tasks.write_text('{"id": "a", "input": 1}\n{"id": "b", "input": 2}\n')
 
-    def configure(steps, checkpoint_steps=10, **plan):
+    def configure(steps, checkpoint_steps=10, health=None, **plan):
         return TrainConfig(
             model=model,
             tasks=tasks,
@@ -56,6 +58,7 @@ def configure(model, tmp_path):
             rollouts=RolloutConfig(group_size=3, **plan),
             optimizer=OptimizerConfig(learning_rate=Schedule(start=1e-3)),
             keep=RetentionConfig(checkpoint_steps=checkpoint_steps, num_versions=2),
+            health=MADE_UP if health is None else health,
         )
 
     return configure
@@ -97,6 +100,12 @@ class Player:
         """Called with each lease until it is final; None holds it, as long as it is not cancelled."""
         self.sampled_by = lambda _, version: version
         """Policy version that samples the rollout of a lease, from the version that serves."""
+        self.logprob = -3.0
+        """Log-probability that the engine reports for each token."""
+        self.silent = set()
+        """Numbers of the rollouts of a group that end without a call to the policy."""
+        self.num_counted = 1
+        """Calls of a rollout that the gateway counts."""
         self.played = {}
         """Version that served when the first rollout of a group was given out, by group id."""
         self.starts = {}
@@ -142,11 +151,12 @@ class Player:
         seen = {"temperature": 1.0, "status": "ok", "capture_level": "tokens"} | self.spoil(lease)
         action = Action(
             response_token_ids=TokenIds([12 + number]),
-            logprobs=Logprobs([-3.0]),
+            logprobs=Logprobs([self.logprob]),
             policy_versions=[(self.sampled_by(lease, version), 1)],
         )
         score = 1.0 if self.equal else float(number == 0)
-        return [
+        is_silent = number in self.silent
+        records = [
             AttemptStarted(
                 **own,
                 rollout_id=lease.rollout_id,
@@ -166,5 +176,6 @@ class Player:
                 actions=[action],
             ),
             Reward(**own, reward_id=f"{lease.trajectory_id}-w", at=3.0, score=score if report.usable else None),
-            Outcome(**own, status="completed", ended_at=4.0, num_calls=1),
+            Outcome(**own, status="completed", ended_at=4.0, num_calls=0 if is_silent else self.num_counted),
         ]
+        return [one for one in records if not (is_silent and isinstance(one, StepPart))]

@@ -14,6 +14,7 @@ import pytest
 from agent_layer.dispatcher import Report
 from agent_layer.engines.policies import list_policies
 from agent_layer.errors import AgentLayerError, BadInputError, EngineError
+from agent_layer.health import HealthLimits
 from agent_layer.health.progress import progress_path, read_progress
 from agent_layer.recorder import open_recorder
 from agent_layer.store import open_store
@@ -23,7 +24,7 @@ from trainer_adapter.config import OptimizerConfig, Schedule, write_config
 from trainer_adapter.data.replay import rebuild_batch
 from trainer_adapter.loop.checkpoint import CheckpointDirectory
 
-from .conftest import RUN, acknowledged, train
+from .conftest import MADE_UP, RUN, acknowledged, train
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore"),  # torch, ray and veRL warn of each other
@@ -145,12 +146,12 @@ def test_a_rollout_that_cannot_be_trained_is_left_out_by_name_and_its_run_goes_o
 def test_a_poison_group_stops_no_second_start(configure, settings, player, redis):
     player.spoil = lambda _: {"sampling_applied": {"top_p": 0.5}}
 
-    with pytest.raises(AgentLayerError, match=r"found 6 of 6 \(unreproducible:top_p 6\); the first: .*leave it out"):
+    with pytest.raises(AgentLayerError, match=r"untrainable since .*:top_p 6; the first: .*leave it out"):
         train(configure(2), settings)
     poisoned = acknowledged(redis, player.keys)
     player.spoil = lambda _: {}
     waiting = len(player.played) - len(poisoned)  # rollouts that were already asked for are poisoned, too
-    reports = train(configure(2, max_untrainable_share=1.0), settings)
+    reports = train(configure(2, health=MADE_UP | {"untrainable": "off"}), settings)
 
     assert len(poisoned) == 2
     assert [one.step for one in reports] == [1, 2]
@@ -159,10 +160,11 @@ def test_a_poison_group_stops_no_second_start(configure, settings, player, redis
 
 @pytest.mark.usefixtures("player")
 def test_updates_without_a_finite_gradient_publish_nothing_and_stop_the_run(configure, settings, redis, keys):
-    diverging = OptimizerConfig(learning_rate=Schedule(start=1e30), clip_grad=1e30, max_skipped_updates=2)
-    config = msgspec.structs.replace(configure(9), optimizer=diverging)
+    diverging = OptimizerConfig(learning_rate=Schedule(start=1e30), clip_grad=1e30)
+    few = MADE_UP | {"gradient": HealthLimits(steps=2)}
+    config = msgspec.structs.replace(configure(9, health=few), optimizer=diverging)
 
-    with pytest.raises(AgentLayerError, match="expected a finite gradient, found none in the last 2 updates"):
+    with pytest.raises(AgentLayerError, match=r"gradient since step 2: norm of the gradient .*: inf"):
         train(config, settings)
 
     path = progress_path(settings, RUN)

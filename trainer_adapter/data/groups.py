@@ -25,6 +25,7 @@ from agent_layer.schema import ExcludedRollout, Fill, Group, Trajectory
 from agent_layer.store.consumers import GroupDelivery
 from trainer_adapter.algorithms import Credit
 from trainer_adapter.data.advantages import GroupSamples
+from trainer_adapter.data.capture import CaptureCounts, count_capture
 from trainer_adapter.data.credit import (
     BY_ROLLOUT,
     CreditRule,
@@ -55,6 +56,7 @@ class GroupIntake(msgspec.Struct, frozen=True, kw_only=True):
     """Rollouts with a token that is too old."""
     num_calls: int
     num_dropped_steps: int
+    capture: CaptureCounts
     excluded: list[ExcludedRollout] = []
     """Rollouts that cannot be trained exactly."""
     rule: CreditRule = BY_ROLLOUT
@@ -121,6 +123,7 @@ class StepCounts(msgspec.Struct, frozen=True, kw_only=True):
     reward_mean: float | None
     staleness_mean: float
     staleness_max: int
+    capture: CaptureCounts
 
 
 def read_group(
@@ -152,6 +155,7 @@ def read_group(
         num_dropped_steps=sum(len(found.drops) for _, found in usable),
         excluded=[found for _, found in read if isinstance(found, ExcludedRollout)],
         rule=rule,
+        capture=count_capture(delivery.trajectories),
     )
 
 
@@ -180,6 +184,7 @@ def count_step(groups: Sequence[GroupIntake]) -> StepCounts:
         reward_mean=sum(rewards) / len(rewards) if rewards else None,
         staleness_mean=sum(ages) / len(ages) if ages else 0.0,
         staleness_max=max(ages, default=0),
+        capture=sum((group.capture for group in groups), CaptureCounts()),
     )
 
 

@@ -10,15 +10,16 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from math import isfinite
 
+import msgspec
+
 from agent_layer.errors import AgentLayerError
-from agent_layer.health import StepProgress
+from agent_layer.health import StepProgress, find_unhealthy, set_limits
 from agent_layer.store.consumers import GroupDelivery
 from trainer_adapter.algorithms import resolve_algorithm
 from trainer_adapter.config import TrainConfig
 from trainer_adapter.data import (
     CreditRule,
     GroupIntake,
-    StepCounts,
     TrainingBatch,
     count_step,
     read_group,
@@ -32,6 +33,8 @@ from trainer_adapter.verl import EmbeddedTrainer, UpdateReport, WeightPublisher
 
 _DYNAMIC_ROUNDS = 9
 """Steps' worth of groups that dynamic sampling may add, so that ten are sampled at most, as in DAPO's recipe."""
+_REMEMBERED_STEPS = 200
+"""Reports with which those of later steps are compared."""
 
 
 class TrainingLoop:
@@ -60,22 +63,30 @@ class TrainingLoop:
         """Newest published version."""
         self._is_published = True
         """Whether the trainer's weights are that version."""
-        self._num_skipped = 0
-        """Newest updates in a row without a finite gradient, which changed nothing."""
         self._taken: list[str] = []
         """Groups trained, or found untrainable, since the last checkpoint."""
+        self._health = set_limits(config.health)
+        self._reports: list[StepProgress] = []
+        """Of the last steps, those before this start included."""
+        self._started_at = 0
 
-    def run(self, cursor: Cursor, stop: Callable[[], bool]) -> Iterator[StepProgress]:
+    def run(
+        self, cursor: Cursor, stop: Callable[[], bool], reports: Sequence[StepProgress] = ()
+    ) -> Iterator[StepProgress]:
         """Train until the last step, or until ``stop`` returns True; then make a checkpoint.
 
         Args:
             cursor: position of the trainer's weights.
             stop: called during the wait for groups, and between steps.
+            reports: of the steps before, oldest first.
 
         Yields:
             one report per step, once its weights serve.
+
+        Raises: AgentLayerError: the run is not healthy, or its groups do not come.
         """
-        self._step, self._stop = cursor.step, stop
+        self._step, self._stop, self._started_at = cursor.step, stop, cursor.step
+        self._reports = [report for report in reports if report.step <= cursor.step][-_REMEMBERED_STEPS:]
         newest = self._publisher.newest()
         self._version = newest if cursor.policy_version == newest else self._publish()
         with self._feed.pause_for_switch(self._version):
@@ -90,12 +101,14 @@ class TrainingLoop:
     def _steps(self) -> Iterator[StepProgress]:
         deliveries = self._feed.follow(self._stop)
         while self._step < self._config.steps and not self._stop():
-            self._check_gradients()
             self._feed.submit_groups(self._version)
             began = time.monotonic()
             if (groups := self._collect_groups(deliveries)) is None:
                 return
-            yield self._train(groups, wait_seconds=time.monotonic() - began)
+            report = self._train(groups, wait_seconds=time.monotonic() - began)
+            self._reports = [*self._reports, report][-_REMEMBERED_STEPS:]
+            yield report
+            self._stop_unless_healthy(report)
 
     def _collect_groups(self, deliveries: Iterator[GroupDelivery]) -> list[GroupIntake] | None:
         """Wait for the groups of one step; None when ``stop`` ended the wait.
@@ -110,16 +123,19 @@ class TrainingLoop:
             group = read_group(delivery, self._version, self._config.rollouts.max_staleness, self._rule)
             groups.append(group)
             if group.is_stale:
-                self._redo(group)
+                self._redo(groups)
             elif group.is_void or (self._max_extra_groups and not group.teaches):
                 self._request_replacement(groups)
         return groups
 
-    def _redo(self, group: GroupIntake) -> None:
-        """Have the rollouts of a group sampled again by the present weights."""
+    def _redo(self, groups: Sequence[GroupIntake]) -> None:
+        """Have the rollouts of the last group sampled again by the present weights, unless that was done too often."""
+        group_id = groups[-1].group.group_id
         self._publisher.serve(self._version)  # an engine may have fallen back
-        self._taken.append(group.group.group_id)  # never trained, so it need not wait for an update
-        self._feed.redo_group(group.group.group_id)
+        self._taken.append(group_id)  # never trained, so it need not wait for an update
+        self._feed.redo_group(group_id)
+        if len(groups) >= 2 * self._feed.groups_per_step:
+            self._stop_unless_healthy(self._report(groups, {}), groups)
 
     def _request_replacement(self, groups: Sequence[GroupIntake]) -> None:
         """Submit another group in place of the last, unless too many failed."""
@@ -128,8 +144,7 @@ class TrainingLoop:
             self._taken.append(last.group.group_id)
         self._feed.close_groups([last.group.group_id])
         if len(groups) >= self._feed.groups_per_step:
-            self._check_trainable(groups)
-            self._check_health(count_step(groups))
+            self._stop_unless_healthy(self._report(groups, {}), groups)
         self._feed.submit_groups(self._version)
 
     def _has_enough(self, groups: Sequence[GroupIntake]) -> bool:
@@ -143,41 +158,43 @@ class TrainingLoop:
         return given if given is not None else dynamic if self._algorithm.resamples_equal else 0
 
     def _train(self, groups: Sequence[GroupIntake], wait_seconds: float) -> StepProgress:
-        counts = count_step(groups)
-        self._check_trainable(groups)
-        self._check_health(counts)
         times: dict[str, float] = {"wait": wait_seconds}
         is_regularised = self._algorithm.is_regularised(self._step, self._config.steps)
         keep_equal = is_regularised or not self._algorithm.compares_groups
         batch = select_batch((group.samples for group in groups), keep_equal=keep_equal, rule=self._rule)
         kept = [group for group in groups if not group.is_void]
         by_task = success_by_task(kept, self._config.rollouts.success_above)
+        report = self._report(groups, by_task, len(batch.samples))
+        self._stop_unless_healthy(report, groups)
         with _timed(times, "update"):
-            report = self._update(batch)
+            update = self._update(batch)
         self._step += 1
-        self._taken += [group.group.group_id for group in kept]
-        self._feed.close_groups(
-            self._taken
-        )  # before the switch, which may fail: the checkpoint must not count them as open
+        self._take(kept)  # before the switch, which may fail: the checkpoint must not count them as open
         self._feed.update_success_rates(by_task)
         with _timed(times, "switch"):
-            if report is not None and report.is_changed:
+            if update is not None and update.is_changed:
                 self._version = self._publish()
                 with self._feed.pause_for_switch(self._version):
                     self._publisher.serve(self._version, is_required=True, stop=self._stop)
         with _timed(times, "checkpoint"):
             if self._step % self._config.keep.checkpoint_steps == 0:
                 self._checkpoint()
-        return self._report(counts, by_task, batch, times, report)
+        report = msgspec.structs.replace(
+            report,
+            policy_version=self._version,
+            ended_at=time.time(),
+            num_skipped_optimizer_steps=update.num_skipped_steps if update else 0,
+            metrics=_numbers(update) if update else {},
+            **{f"{phase}_seconds": taken for phase, taken in times.items()},
+        )
+        return self._with_health(report)
 
     def _update(self, batch: TrainingBatch) -> UpdateReport | None:
         """Record the batch, then update the weights; None: a batch without samples changes nothing."""
         if not batch.samples:
             return None
         self._feed.append_batch(record_batch(batch, self._run, self._step + 1, self._version))
-        report = self._trainer.update(batch, self._step, self._version)
-        self._num_skipped = 0 if report.is_changed else self._num_skipped + 1
-        return report
+        return self._trainer.update(batch, self._step, self._version)
 
     def _publish(self) -> int:
         """Publish the trainer's weights as the newest version; versions of a killed trainer stay below it."""
@@ -198,54 +215,35 @@ class TrainingLoop:
         self._taken = []
         self._checkpoints.keep_newest(self._config.keep.num_checkpoints)
 
-    def _check_trainable(self, groups: Sequence[GroupIntake]) -> None:
-        """Stop when too many rollouts cannot be trained. Their groups are taken, so that another start goes on."""
-        most, counts = self._config.rollouts.max_untrainable_share, count_step(groups)
-        excluded = [one for group in groups for one in group.excluded]
-        if len(excluded) <= most * counts.num_rollouts:
-            return
-        spoilt = [group.group.group_id for group in groups if group.excluded]
-        self._taken = list(dict.fromkeys([*self._taken, *spoilt]))
-        self._feed.close_groups(spoilt)
-        kinds = ", ".join(f"{kind} {number}" for kind, number in sorted(counts.untrainable.items()))
-        raise AgentLayerError(
-            f"run {self._run}, step {self._step}: expected at most {most:.0%} of rollouts that cannot be trained"
-            f" exactly, found {len(excluded)} of {counts.num_rollouts} ({kinds}); the first: {excluded[0].reason}"
-        )
+    def _stop_unless_healthy(self, report: StepProgress, groups: Sequence[GroupIntake] = ()) -> None:
+        """Raise when a report has a finding that ends the run; these groups are given up, or they would end it again.
 
-    def _check_gradients(self) -> None:
-        """Stop when update after update changes nothing."""
-        if self._num_skipped >= self._config.optimizer.max_skipped_updates:
+        Raises: AgentLayerError: what is wrong, since when, and what to do.
+        """
+        if stops := [finding for finding in report.health if finding.level == "stop"]:
+            self._take([group for group in groups if not group.is_void])
+            names = ", ".join(f"{finding.name}: off" for finding in stops)
             raise AgentLayerError(
-                f"run {self._run}, step {self._step}: expected a finite gradient, found none in the last"
-                f" {self._num_skipped} updates, which changed no weights; lower the learning rate, train in float32,"
-                " and look at the metrics of the steps in progress.jsonl"
+                f"run {self._run}, step {report.step}: expected a healthy run, found"
+                f" {' '.join(map(str, stops))}{_explain_exclusions(groups)} Start it again once that is mended;"
+                f" 'health: {{{names}}}' in its configuration trains on regardless"
             )
 
-    def _check_health(self, counts: StepCounts) -> None:
-        most = self._config.rollouts.max_null_share
-        if counts.num_null_rewards > most * counts.num_rollouts:
-            raise AgentLayerError(
-                f"run {self._run}, step {self._step}: expected at most {most:.0%} of rollouts without a reward, found"
-                f" {counts.num_null_rewards} of {counts.num_rollouts}; 'agent-layer dead list' and"
-                f" 'agent-layer query --run {self._run} --status failed' show why"
-            )
+    def _take(self, groups: Sequence[GroupIntake]) -> None:
+        """Close groups, and acknowledge them at the next checkpoint."""
+        self._taken += [group.group.group_id for group in groups]
+        self._feed.close_groups(self._taken)
 
-    def _report(
-        self,
-        counts: StepCounts,
-        by_task: dict[str, float],
-        batch: TrainingBatch,
-        times: dict[str, float],
-        report: UpdateReport | None,
-    ) -> StepProgress:
-        return StepProgress(
+    def _report(self, groups: Sequence[GroupIntake], by_task: dict[str, float], num_samples: int = 0) -> StepProgress:
+        """Return what is known of the next update before it."""
+        counts = count_step(groups)
+        report = StepProgress(
             run=self._run,
-            step=self._step,
+            step=self._step + 1,
             policy_version=self._version,
             ended_at=time.time(),
             num_rollouts=counts.num_rollouts,
-            num_samples=len(batch.samples),
+            num_samples=num_samples,
             num_calls=counts.num_calls,
             num_tokens=counts.num_tokens,
             reward_mean=counts.reward_mean,
@@ -265,13 +263,15 @@ class TrainingLoop:
             num_dropped_steps=counts.num_dropped_steps,
             staleness_mean=counts.staleness_mean,
             staleness_max=counts.staleness_max,
-            wait_seconds=times["wait"],
-            update_seconds=times["update"],
-            switch_seconds=times["switch"],
-            checkpoint_seconds=times["checkpoint"],
-            num_skipped_optimizer_steps=report.num_skipped_steps if report else 0,
-            metrics=_numbers(report) if report else {},
+            num_fake_zeros=counts.capture.num_fake_zeros,
+            num_gaps=counts.capture.num_gaps,
+            num_forks=counts.capture.num_forks,
         )
+        return self._with_health(report)
+
+    def _with_health(self, report: StepProgress) -> StepProgress:
+        found = find_unhealthy([*self._reports, report], self._health, self._started_at)
+        return msgspec.structs.replace(report, health=found)
 
 
 @contextmanager
@@ -282,8 +282,18 @@ def _timed(times: dict[str, float], name: str) -> Generator[None]:
     times[name] = time.monotonic() - began
 
 
+def _explain_exclusions(groups: Sequence[GroupIntake]) -> str:
+    """Return which kinds of rollouts could not be trained, and the reason of the first; empty without any."""
+    excluded = [one for group in groups for one in group.excluded]
+    if not excluded:
+        return ""
+    kinds = ", ".join(f"{kind} {number}" for kind, number in sorted(count_step(groups).untrainable.items()))
+    return f" Not trainable: {kinds}; the first: {excluded[0].reason}."
+
+
 def _numbers(report: UpdateReport) -> dict[str, float | None]:
     """Return the known numbers of a report by name; None: not finite."""
-    own = {"logprob_gap": report.logprob_gap, "entropy": report.entropy, "learning_rate": report.learning_rate}
-    known = report.metrics | {name: value for name, value in own.items() if value is not None}
+    gap = report.logprob_gap
+    gaps = {"logprob_gap": gap.largest, "logprob_gap_mean": gap.mean} if gap else {}
+    known = report.metrics | gaps | {"entropy": report.entropy, "learning_rate": report.learning_rate}
     return {name: value if isfinite(value) else None for name, value in known.items()}

@@ -10,7 +10,7 @@ import msgspec
 
 from agent_layer.dispatcher import Dispatcher, read_tasks
 from agent_layer.errors import BadInputError
-from agent_layer.health import StepProgress, append_progress, progress_path
+from agent_layer.health import StepProgress, append_progress, progress_path, read_progress
 from agent_layer.infra import make_private
 from agent_layer.infra.redis import open_redis
 from agent_layer.recorder import open_recorder
@@ -45,6 +45,7 @@ def train_run(
         BadInputError: model or tasks cannot be used, or another trainer runs.
         CaptureError: a rollout lacks token ids.
         EngineError: weights could not be switched.
+        AgentLayerError: the run is not healthy (``TrainConfig.health``), or its groups do not come.
     """
     run = config.run or settings.run
     if not (config.model / "config.json").is_file():
@@ -66,9 +67,10 @@ def train_run(
         trainer = EmbeddedTrainer(config)
         if directory:
             trainer.load(directory)
-        reports: list[StepProgress] = []
-        for progress in TrainingLoop(run, config, feed, trainer, publisher, checkpoints).run(cursor, stop):
-            append_progress(progress_path(settings, run), progress)
+        path, reports = progress_path(settings, run), list[StepProgress]()
+        loop = TrainingLoop(run, config, feed, trainer, publisher, checkpoints)
+        for progress in loop.run(cursor, stop, read_progress(path)):
+            append_progress(path, progress)
             reports.append(progress)
             report(progress)
         recorder.flush(settings.flush_seconds)

@@ -6,6 +6,7 @@ every row. ``response_mask`` is the samples' loss mask: a token that is 0 there 
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -79,14 +80,21 @@ def token_advantages(batch: TrainingBatch, algorithm: ResolvedAlgorithm, num_tok
     return advantages
 
 
-def measure_logprob_gap(data: TensorDict, version: int) -> float | None:
-    """Return the largest difference of log-probabilities between trainer and engine, over tokens of this version.
+class LogprobGap(NamedTuple):
+    """|trainer - engine| log-probability over tokens that the present weights sampled."""
+
+    largest: float
+    mean: float
+
+
+def measure_logprob_gap(data: TensorDict, version: int) -> LogprobGap | None:
+    """Return how much log-probabilities differ between trainer and engine, over tokens of this version.
 
     Returns: None without such tokens.
     """
     is_own = data["versions"] == version
     gaps = (data["old_log_probs"] - data["rollout_log_probs"]).abs()[is_own]
-    return float(gaps.max()) if gaps.numel() else None
+    return LogprobGap(float(gaps.max()), float(gaps.mean())) if gaps.numel() else None
 
 
 def _stack(rows: Sequence[Tensor], *, pad: float, side: str) -> Tensor:

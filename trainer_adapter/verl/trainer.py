@@ -43,7 +43,7 @@ from trainer_adapter.verl.losses import (
 )
 from trainer_adapter.verl.platform import enter_platform
 from trainer_adapter.verl.rollout_rows import RolloutRows
-from trainer_adapter.verl.tensors import measure_logprob_gap, pack_batch
+from trainer_adapter.verl.tensors import LogprobGap, measure_logprob_gap, pack_batch
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # veRL and tensordict carry no types.
@@ -59,8 +59,8 @@ _TOKENS = "tokens"
 class UpdateReport(msgspec.Struct, frozen=True, kw_only=True):
     """Measurements of one update."""
 
-    logprob_gap: float | None
-    """Largest |trainer - engine| log-probability over tokens of the present version; None when there are none."""
+    logprob_gap: LogprobGap | None
+    """None when the present version sampled none of the tokens."""
     entropy: float
     """Mean over trained tokens, before the update."""
     learning_rate: float

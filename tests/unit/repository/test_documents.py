@@ -11,6 +11,7 @@ from typing import Any
 import typer
 
 from agent_layer.cli.main import build
+from agent_layer.health import CATALOGUE
 from agent_layer.settings import Settings
 from trainer_adapter.config import load_config
 
@@ -89,3 +90,16 @@ def test_every_make_target_exists():
     assert phony
     assert {"demo", "test", "check", "bench", "setup"} <= named
     assert named - set(phony[1].split()) == set()
+
+
+def test_the_table_of_health_is_the_catalogue():
+    rows = {
+        f"| `{one.name}` | {one.measures} | {one.unit} | {_limit(one.warn)} | {_limit(one.stop)} | {one.steps} |"
+        for one in CATALOGUE
+    }
+
+    assert rows <= set((ROOT / "docs/how-to/training.md").read_text().splitlines())
+
+
+def _limit(value: float | None) -> str:
+    return "" if value is None else f"{value:g}"

@@ -1,0 +1,328 @@
+"""The catalogue of what can be wrong with a training run: the one list from which trainer, page and alerts derive.
+
+An entry measures one number over the last steps of a run. Beyond its threshold ``warn`` it is a finding in the step's
+report, beyond ``stop`` the trainer ends the run with a checkpoint. Only whole windows count, and a window begins at the
+start of the trainer at the earliest, so that a run that was started again is not stopped for what was before.
+"""
+
+from collections.abc import Mapping, Sequence
+from math import isfinite
+from typing import Annotated, Final, Literal, TypeAlias
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from agent_layer.errors import BadInputError
+from agent_layer.health.measures import (
+    LOW_ENTROPY,
+    SUCCESS_REACHED,
+    Measure,
+    Reports,
+    drift_of_length,
+    entropy_before_success,
+    lasting,
+    lasting_below,
+    lost_success,
+    read_metric,
+    rise_of_entropy,
+    share_of_calls,
+    share_of_dead_groups,
+    share_of_rollouts,
+    swap_of_success,
+)
+from agent_layer.health.progress import HealthFinding, StepProgress
+
+
+class HealthEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that can be wrong."""
+
+    name: str
+    measures: str
+    """What is measured, over each step of the window unless it says otherwise."""
+    unit: str
+    warn: float | None
+    """Threshold of a warning; None: it never warns."""
+    stop: float | None
+    """Threshold at which the run ends; None: it never does."""
+    steps: int
+    """Window: steps that must have been beyond the threshold, one after another."""
+    advice: str
+    """What it means, and what to do."""
+    measure: Measure
+    is_low_bad: bool = False
+    """Whether a number below the threshold is beyond it."""
+
+
+class HealthLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Thresholds of one entry in a configuration; what is left out stays as in the catalogue."""
+
+    warn: float | UnsetType | None = UNSET
+    stop: float | UnsetType | None = UNSET
+    steps: Annotated[int, Meta(ge=1)] | UnsetType = UNSET
+
+
+HealthConfig: TypeAlias = dict[str, HealthLimits | str | bool]
+"""Limits by name of the entry; ``off`` turns one off. YAML reads ``off`` as false."""
+
+CATALOGUE: Final[tuple[HealthEntry, ...]] = (
+    HealthEntry(
+        name="null_rewards",
+        measures="rollouts without a reward: they failed for a cause other than the policy",
+        unit="share of rollouts",
+        warn=0.25,
+        stop=0.5,
+        steps=1,
+        advice="Environments, tools or scorers fail; the policy learns from the rest. 'agent-layer dead list' and"
+        " 'agent-layer query --status failed' show why.",
+        measure=lasting(share_of_rollouts(lambda report: report.num_null_rewards)),
+    ),
+    HealthEntry(
+        name="untrainable",
+        measures="rollouts that cannot be trained exactly, and are left out",
+        unit="share of rollouts",
+        warn=0.05,
+        stop=0.5,
+        steps=1,
+        advice="Their sampling or their capture is wrong; the table 'What is left out' of the training guide says what"
+        " to do about each kind.",
+        measure=lasting(share_of_rollouts(lambda report: report.num_untrainable)),
+    ),
+    HealthEntry(
+        name="fake_zeros",
+        measures="rollouts with reward 0 whose policy made no call, or whose last call failed",
+        unit="share of rollouts",
+        warn=0.05,
+        stop=0.25,
+        steps=3,
+        advice="Failures of the infrastructure are scored as failures of the policy, which learns to avoid what it did"
+        " not do. Let the scorer return None for them; 'agent-layer query --reward 0..0' lists them.",
+        measure=lasting(share_of_rollouts(lambda report: report.num_fake_zeros)),
+    ),
+    HealthEntry(
+        name="capture_gaps",
+        measures="rollouts with a call that never ended, or with fewer recorded calls than the gateway counted",
+        unit="share of rollouts",
+        warn=0.01,
+        stop=0.1,
+        steps=3,
+        advice="Steps are missing from the store. Look into the gateway's log, then run 'agent-layer store check'.",
+        measure=lasting(share_of_rollouts(lambda report: report.num_gaps)),
+    ),
+    HealthEntry(
+        name="dropped_steps",
+        measures="calls whose tokens are not trained because they were aborted or failed",
+        unit="share of calls",
+        warn=0.1,
+        stop=0.4,
+        steps=3,
+        advice="Agents lose their calls: engines fail, time limits are short, or clients close streams early."
+        " 'agent-layer show TRAJECTORY' names the error of each step.",
+        measure=lasting(share_of_calls(lambda report: report.num_dropped_steps)),
+    ),
+    HealthEntry(
+        name="forks",
+        measures="calls whose prompt does not continue the tokens of an earlier one although it should",
+        unit="share of calls",
+        warn=0.3,
+        stop=None,
+        steps=5,
+        advice="The agent or the chat template changes earlier messages, so that every fork is trained in a row of its"
+        " own and costs its whole prompt. 'agent-layer show TRAJECTORY' names the cause of each.",
+        measure=lasting(share_of_calls(lambda report: report.num_forks)),
+    ),
+    HealthEntry(
+        name="stale_rollouts",
+        measures="rollouts with a token older than max_staleness allows, those of redone groups included",
+        unit="share of rollouts",
+        warn=0.4,
+        stop=0.75,
+        steps=1,
+        advice="Their groups are sampled again, which costs time. Engines fall back to old weights, or the trainer was"
+        " restarted often; 'agent-layer engines' shows the version that each serves.",
+        measure=lasting(share_of_rollouts(lambda report: report.num_stale_rollouts)),
+    ),
+    HealthEntry(
+        name="importance_tail",
+        measures="tokens whose probabilities in sampling and training differ by more than algorithm.correction.upper",
+        unit="share of tokens",
+        warn=0.1,
+        stop=0.3,
+        steps=3,
+        advice="The trained policy is no longer the one that sampled. Lower rollouts.max_staleness or the learning"
+        " rate; if logprob_gap is high too, trainer and engine compute differently.",
+        measure=lasting(
+            read_metric("rollout_corr/rollout_is_ratio_fraction_high", "rollout_corr/rollout_is_ratio_fraction_low")
+        ),
+    ),
+    HealthEntry(
+        name="clip_fraction",
+        measures="tokens whose gradient the loss clipped",
+        unit="share of tokens",
+        warn=0.4,
+        stop=0.7,
+        steps=3,
+        advice="Updates are too large for what they learn from. Lower the learning rate, epochs or minibatches, or"
+        " begin with a warm-up.",
+        measure=lasting(read_metric("actor/pg_clipfrac")),
+    ),
+    HealthEntry(
+        name="gradient",
+        measures="norm of the gradient before clipping; beyond every threshold if it is not finite",
+        unit="norm",
+        warn=1e3,
+        stop=1e5,
+        steps=3,
+        advice="Optimizer steps whose gradient is not finite are skipped. Lower the learning rate, train in float32,"
+        " and look at the metrics of the steps in progress.jsonl.",
+        measure=lasting(read_metric("grad_norm")),
+    ),
+    HealthEntry(
+        name="logprob_gap",
+        measures="mean difference between trainer and engine in the log-probability of tokens that the trained weights"
+        " sampled",
+        unit="nats",
+        warn=0.05,
+        stop=0.2,
+        steps=2,
+        advice="Trainer and engine are not the same model: weights that did not arrive, another precision, template or"
+        " sampling. Compare their versions before you train on.",
+        measure=lasting(read_metric("logprob_gap_mean")),
+    ),
+    HealthEntry(
+        name="entropy_low",
+        measures=f"entropy of the policy while its success is below {SUCCESS_REACHED:g}",
+        unit="nats for each token",
+        warn=0.02,
+        stop=0.002,
+        steps=5,
+        is_low_bad=True,
+        advice="The policy tries nothing else any more, so it cannot find better answers. Go back to an earlier"
+        " checkpoint, and raise algorithm.entropy or algorithm.clip_high.",
+        measure=lasting_below(entropy_before_success),
+    ),
+    HealthEntry(
+        name="entropy_rise",
+        measures="entropy of the policy above its median over the 20 steps before",
+        unit="nats for each token",
+        warn=1.0,
+        stop=2.0,
+        steps=3,
+        advice="The policy dissolves into noise. Go back to an earlier checkpoint, and lower algorithm.entropy or the"
+        " learning rate.",
+        measure=rise_of_entropy,
+    ),
+    HealthEntry(
+        name="dead_groups",
+        measures=f"groups whose rewards are all equal, while success is below {SUCCESS_REACHED:g}",
+        unit="share of groups",
+        warn=0.9,
+        stop=0.99,
+        steps=5,
+        advice="Nothing is learned: the tasks are too hard, or the scorer always answers the same. Choose easier tasks,"
+        " larger groups or a graded reward.",
+        measure=lasting(share_of_dead_groups),
+    ),
+    HealthEntry(
+        name="length_drift",
+        measures="trained tokens of a rollout against their median over the 20 steps before, up or down",
+        unit="doublings",
+        warn=1.5,
+        stop=3.0,
+        steps=3,
+        advice="Answers grow or shrink much faster than they learn: look at some ('agent-layer query --policy'), and at"
+        " what the reward pays for.",
+        measure=drift_of_length,
+    ),
+    HealthEntry(
+        name="success_gone",
+        measures="earlier success of a task that had none in its last results, one for each step of the window",
+        unit="success",
+        warn=0.5,
+        stop=0.8,
+        steps=5,
+        advice="A task that was solved is forgotten, or its environment broke. Compare its rollouts before and after"
+        " ('agent-layer query --task'), and go back to an earlier checkpoint.",
+        measure=lost_success,
+    ),
+    HealthEntry(
+        name="success_swaps",
+        measures=f"correlation of the success of two tasks over the window, while the entropy stays below"
+        f" {LOW_ENTROPY:g}",
+        unit="correlation",
+        warn=-0.85,
+        stop=None,
+        steps=20,
+        is_low_bad=True,
+        advice="Two tasks take their success from each other: the policy gives both the same answer, and explores too"
+        " little to tell them apart. Raise algorithm.entropy, or begin again with more of it.",
+        measure=swap_of_success,
+    ),
+)
+
+
+def set_limits(config: Mapping[str, HealthLimits | str | bool]) -> tuple[HealthEntry, ...]:
+    """Return the catalogue with the limits of a configuration, without what it turns off.
+
+    Raises: BadInputError: there is no such entry, or something else than limits or 'off'.
+    """
+    names = {entry.name for entry in CATALOGUE}
+    for name, limits in config.items():
+        if name not in names:
+            raise BadInputError(
+                f"health: expected names among {', '.join(sorted(names))}, found {name!r}; correct the configuration"
+            )
+        if not isinstance(limits, HealthLimits) and limits not in ("off", False):
+            raise BadInputError(
+                f"health.{name}: expected 'off' or some of warn, stop and steps, found {limits!r}; correct it"
+            )
+    return tuple(
+        _with_limits(entry, limits)
+        for entry in CATALOGUE
+        if isinstance(limits := config.get(entry.name, HealthLimits()), HealthLimits)
+    )
+
+
+def _with_limits(entry: HealthEntry, limits: HealthLimits) -> HealthEntry:
+    given = {name: value for name, value in msgspec.structs.asdict(limits).items() if value is not UNSET}
+    return msgspec.structs.replace(entry, **given)
+
+
+def find_unhealthy(
+    reports: Reports, entries: Sequence[HealthEntry] = CATALOGUE, started_at: int = 0
+) -> list[HealthFinding]:
+    """Return what is wrong with the last of these reports, the worst first.
+
+    Args:
+        reports: of one run, oldest first.
+        entries: with their limits.
+        started_at: steps that were done when the trainer started; earlier ones are only compared with.
+    """
+    num_own = sum(report.step > started_at for report in reports)
+    found = [one for entry in entries if num_own >= entry.steps and (one := _judge(reports, entry))]
+    return sorted(found, key=lambda finding: finding.level != "stop")
+
+
+def _judge(reports: Reports, entry: HealthEntry) -> HealthFinding | None:
+    value = entry.measure(reports, entry.steps)
+    if value is None:
+        return None
+    thresholds: tuple[tuple[Literal["stop", "warn"], float | None], ...] = (("stop", entry.stop), ("warn", entry.warn))
+    for level, limit in thresholds:
+        if limit is not None and (value < limit if entry.is_low_bad else value > limit):
+            return HealthFinding(
+                name=entry.name,
+                level=level,
+                value=value if isfinite(value) else None,
+                limit=limit,
+                since_step=_begin_of(reports, entry),
+                sentence=f"{entry.measures}: {value:.3g} ({entry.unit}), limit {limit:g}",
+                advice=entry.advice,
+            )
+    return None
+
+
+def _begin_of(reports: Reports, entry: HealthEntry) -> int:
+    """Return the step since which it is found: that of the report before if that has it, else that of the window."""
+    before: StepProgress | None = reports[-2] if len(reports) > 1 else None
+    known = [one.since_step for one in before.health if one.name == entry.name] if before else []
+    return known[0] if known else reports[-entry.steps].step

@@ -1,0 +1,130 @@
+"""Measures of a run's health: each is a number over the last steps of a run, from their reports alone.
+
+A measure gets the reports of a run, oldest first, the judged one last, and the number of steps of its window. It
+returns None where the window is not known: too few steps, or steps without what it needs.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import combinations
+from math import inf, log2
+from statistics import correlation, fmean, median, pstdev
+from typing import TypeAlias
+
+from agent_layer.health.progress import StepProgress
+
+Reports: TypeAlias = Sequence[StepProgress]
+Measure: TypeAlias = Callable[[Reports, int], float | None]
+StepMeasure: TypeAlias = Callable[[StepProgress], float | None]
+
+SUCCESS_REACHED = 0.9
+"""Above this success, equal rewards and a low entropy are what success looks like, and no finding."""
+LOW_ENTROPY = 0.6
+"""Nats for each token, below which a policy hardly tries anything else."""
+_SUCCESS_GONE = 0.05
+_FEWEST_REFERENCE = 5
+"""Steps that make a reference to compare with."""
+_REFERENCE_STEPS = 20
+_MOST_PAIRED_TASKS = 24
+_LEAST_DEVIATION = 0.1
+"""Of the success of a task that moves."""
+
+
+def lasting(measure: StepMeasure) -> Measure:
+    """Return the measure that exceeds a threshold when each of the last steps does: the smallest of their numbers."""
+    return lambda reports, steps: min(_last_known(measure, reports, steps), default=None)
+
+
+def lasting_below(measure: StepMeasure) -> Measure:
+    """Return the measure that is below a threshold when each of the last steps is: the largest of their numbers."""
+    return lambda reports, steps: max(_last_known(measure, reports, steps), default=None)
+
+
+def _last_known(measure: StepMeasure, reports: Reports, steps: int) -> list[float]:
+    """Return the numbers of the last ``steps`` reports; none if one is not known."""
+    known = [number for report in reports[-steps:] if (number := measure(report)) is not None]
+    return known if len(known) == steps else []
+
+
+def share_of_rollouts(count: Callable[[StepProgress], int]) -> StepMeasure:
+    """Return the measure of a count of rollouts as their share, 0 to 1."""
+    return lambda report: count(report) / report.num_rollouts if report.num_rollouts else None
+
+
+def share_of_calls(count: Callable[[StepProgress], int]) -> StepMeasure:
+    """Return the measure of a count of model calls as their share, 0 to 1."""
+    return lambda report: count(report) / report.num_calls if report.num_calls else None
+
+
+def read_metric(*names: str) -> StepMeasure:
+    """Return the measure of a metric of the trainer; of several names, the sum of those that the report has."""
+
+    def read(report: StepProgress) -> float | None:
+        found = [report.metrics[name] for name in names if name in report.metrics]
+        # what is not finite is beyond every threshold
+        return sum(inf if one is None else one for one in found) if found else None
+
+    return read
+
+
+def share_of_dead_groups(report: StepProgress) -> float | None:
+    """Return the share of groups whose rewards are all equal; None where the policy succeeds nearly always."""
+    num_groups = report.num_whole_groups + report.num_short_groups + report.num_dropped_groups
+    if not num_groups or (report.success or 0.0) >= SUCCESS_REACHED:
+        return None
+    return report.num_dead_groups / num_groups
+
+
+def entropy_before_success(report: StepProgress) -> float | None:
+    """Return the entropy; None where the policy succeeds nearly always, and has nothing left to explore."""
+    return None if (report.success or 0.0) >= SUCCESS_REACHED else report.metrics.get("entropy")
+
+
+def rise_of_entropy(reports: Reports, steps: int) -> float | None:
+    """Return by how much the entropy of each of the last steps exceeds that of the steps before."""
+    now, before = _now_and_before(read_metric("entropy"), reports, steps)
+    return min(now) - median(before) if now and before else None
+
+
+def drift_of_length(reports: Reports, steps: int) -> float | None:
+    """Return by how many doublings or halvings the tokens of a rollout differ from those of the steps before."""
+    now, before = _now_and_before(_tokens_of_rollout, reports, steps)
+    drifts = [log2(length / median(before)) for length in now] if before else []
+    return max(min(drifts), -max(drifts)) if drifts else None
+
+
+def _tokens_of_rollout(report: StepProgress) -> float | None:
+    return report.num_tokens / report.num_rollouts if report.num_tokens and report.num_rollouts else None
+
+
+def _now_and_before(measure: StepMeasure, reports: Reports, steps: int) -> tuple[list[float], list[float]]:
+    """Return the numbers of the last steps, and those of the steps before; none where they are too few."""
+    before = [number for report in reports[:-steps] if (number := measure(report)) is not None][-_REFERENCE_STEPS:]
+    return _last_known(measure, reports, steps), before if len(before) >= _FEWEST_REFERENCE else []
+
+
+def lost_success(reports: Reports, steps: int) -> float | None:
+    """Return the highest earlier success of a task that had none in any of the last steps; 0 without such a task.
+
+    The earlier success is the best mean over as many results one after another.
+    """
+    window, earlier = reports[-steps:], reports[:-steps]
+    now = {task: [report.success_by_task.get(task, 1.0) for report in window] for task in window[-1].success_by_task}
+    gone = [_results(earlier, task) for task, series in now.items() if max(series) <= _SUCCESS_GONE]
+    means = (fmean(series[start : start + steps]) for series in gone for start in range(len(series) - steps + 1))
+    return max(means, default=0.0)
+
+
+def swap_of_success(reports: Reports, steps: int) -> float | None:
+    """Return the lowest correlation of the success of two tasks over the last steps, where the entropy stays low."""
+    window = reports[-steps:]
+    entropies = _last_known(read_metric("entropy"), reports, steps)
+    if not entropies or max(entropies) > LOW_ENTROPY:
+        return None
+    series = [one for task in window[-1].success_by_task if len(one := _results(window, task)) == steps]
+    moving = sorted((one for one in series if pstdev(one) >= _LEAST_DEVIATION), key=pstdev)[-_MOST_PAIRED_TASKS:]
+    return min((correlation(one, other) for one, other in combinations(moving, 2)), default=None)
+
+
+def _results(reports: Reports, task: str) -> list[float]:
+    """Return the known results of a task, oldest first."""
+    return [report.success_by_task[task] for report in reports if task in report.success_by_task]
