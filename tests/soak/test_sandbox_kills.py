@@ -53,7 +53,7 @@ asyncio.run(main())
 """
 
 
-@pytest.fixture(params=["namespace", "process"])
+@pytest.fixture(params=["namespace", "session", "oci", "process"])
 async def kind_name(request):
     kind = make_kind(request.param)
     try:
