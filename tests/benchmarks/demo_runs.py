@@ -103,8 +103,16 @@ def _run_demo(out: Path, seed: int, number: int, steps: int) -> DemoRun:
         file.write(msgspec.json.encode(run) + b"\n")
     shutil.copy(home / "runs" / f"demo-{seed}" / "success.png", out / f"{name}.png")
     if run.success >= GOAL:
-        shutil.rmtree(home)
+        _remove_store(home)
     return run
+
+
+def _remove_store(home: Path) -> None:
+    """Remove a store whose embedded Redis may still be ending, since it outlives its last user by a moment."""
+    ends_at = time.monotonic() + 60
+    while home.exists():
+        shutil.rmtree(home, ignore_errors=time.monotonic() < ends_at)
+        time.sleep(0.2)
 
 
 def _read_runs(out: Path) -> list[DemoRun]:
