@@ -7,7 +7,7 @@ from typing import TypedDict, Unpack
 import msgspec
 
 from agent_layer.dispatcher import parse_tasks, read_tasks
-from agent_layer.errors import AgentLayerError, BadInputError
+from agent_layer.errors import BadInputError
 from agent_layer.health import StepProgress, progress_path, read_progress
 from agent_layer.infra import make_private
 from agent_layer.settings import Settings, load_settings
@@ -27,6 +27,8 @@ class TrainOptions(TypedDict, total=False):
     algorithm: AlgorithmConfig
     optimizer: OptimizerConfig
     keep: RetentionConfig
+    report: Callable[[StepProgress], None]
+    """Called for each step, once its weights serve."""
 
 
 def train(
@@ -57,14 +59,15 @@ def train(
 
     Raises:
         BadInputError: agent, scorer or a task cannot be used.
-        AgentLayerError: the trainer ended early; the message contains the reason.
+        AgentLayerError: the trainer or a process that it needs ended early; the message contains the reason.
+            Called again, the run goes on.
     """
     settings = options.get("settings") or load_settings()
-    path = settings.dir.absolute() / "runs" / settings.run / "tasks.jsonl"
-    _write_tasks(path, tasks, scorer, settings.run)
+    tasks_path = settings.dir.absolute() / "runs" / settings.run / "tasks.jsonl"
+    _write_tasks(tasks_path, tasks, scorer, settings.run)
     config = TrainConfig(
         model=Path(model).absolute(),
-        tasks=path,
+        tasks=tasks_path,
         steps=steps,
         run=settings.run,
         seed=options.get("seed", 0),
@@ -74,14 +77,10 @@ def train(
         keep=options.get("keep", RetentionConfig()),
     )
     job = Job(config=config, target=import_path(agent), slots=options.get("slots", 16))
+    path = progress_path(settings, settings.run)
     with run_job(settings, job) as running:
-        status = running.trainer.process.wait()
-        if status:
-            raise AgentLayerError(
-                f"run {settings.run}: expected the trainer to finish, but it ended with status {status}; see"
-                f" {running.trainer.log}, which ends: {running.trainer.log_tail}"
-            )
-    return read_progress(progress_path(settings, settings.run))
+        running.wait(_follow_steps(path, options.get("report", lambda _: None)))
+    return read_progress(path)
 
 
 def import_path(target: str | Callable[..., object]) -> str:
@@ -115,3 +114,16 @@ def _write_tasks(
         lines = [msgspec.json.encode(msgspec.json.decode(line) | named) for line in lines]
     make_private(path.parent)
     path.write_bytes(b"".join(line + b"\n" for line in lines))
+
+
+def _follow_steps(path: Path, report: Callable[[StepProgress], None]) -> Callable[[], None]:
+    """Return a function that reports the steps that were done since its last call."""
+    told = {step.step for step in read_progress(path)}
+
+    def tell() -> None:
+        for step in read_progress(path):
+            if step.step not in told:
+                told.add(step.step)
+                report(step)
+
+    return tell

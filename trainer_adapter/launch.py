@@ -5,6 +5,7 @@ caller.
 """
 
 import sys
+import time
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -13,12 +14,15 @@ from pathlib import Path
 from redis import Redis
 
 from agent_layer.engines import newest_policy, remove_ended_engines
+from agent_layer.errors import AgentLayerError
 from agent_layer.infra import make_private
 from agent_layer.infra.processes import SupervisedProcess, start_supervised
 from agent_layer.infra.redis import Keys, open_redis
 from agent_layer.local import VllmServer, run_stack
 from agent_layer.settings import Settings
 from trainer_adapter.config import TrainConfig, write_config
+
+_LOOK_SECONDS = 0.25
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +46,30 @@ class RunningJob:
     trainer: SupervisedProcess
     processes: dict[str, SupervisedProcess]
     """Started processes by name, the trainer included."""
+
+    def wait(self, look: Callable[[], None] = lambda: None) -> None:
+        """Wait until the trainer has finished.
+
+        Args:
+            look: called several times a second, and once after the end.
+
+        Raises: AgentLayerError: a process ended early; the message names its log.
+        """
+        while self.trainer.is_running:
+            look()
+            for name, process in self.processes.items():
+                if name != "trainer" and not process.is_running:
+                    raise AgentLayerError(
+                        f"{name}: expected it to run until the trainer ends, but it has ended; see {process.log}, which"
+                        f" ends: {process.log_tail}"
+                    )
+            time.sleep(_LOOK_SECONDS)
+        look()
+        if status := self.trainer.process.returncode:
+            raise AgentLayerError(
+                f"trainer: expected it to finish, but it ended with status {status}; see {self.trainer.log}, which"
+                f" ends: {self.trainer.log_tail}"
+            )
 
 
 @contextmanager

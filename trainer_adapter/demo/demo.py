@@ -14,9 +14,7 @@ from trainer_adapter.demo.display import Display
 from trainer_adapter.demo.evaluation import evaluate_repair
 from trainer_adapter.demo.job import RECIPE, make_config, write_tasks
 from trainer_adapter.demo.report import print_report
-from trainer_adapter.launch import Job, RunningJob, run_job
-
-_LOOK_SECONDS = 0.25
+from trainer_adapter.launch import Job, run_job
 
 
 def run_demo(settings: Settings, steps: int, seed: int, *, fresh: bool) -> None:
@@ -50,25 +48,8 @@ def _run(settings: Settings, job: Job, display: Display) -> None:
     path = progress_path(settings, settings.run)
     with run_job(settings, job, display.set_phase) as running:
         display.show_started()
-        while running.trainer.is_running:
-            display.show(read_progress(path), running.processes)
-            _check(running)
-            time.sleep(_LOOK_SECONDS)
-        display.show(read_progress(path), running.processes)
-        if running.trainer.process.returncode:
-            raise AgentLayerError(
-                f"trainer: expected it to finish, but it ended with status {running.trainer.process.returncode};"
-                f" see {running.trainer.log}, which ends: {running.trainer.log_tail}"
-            )
+        running.wait(lambda: display.show(read_progress(path), running.processes))
         display.set_phase("stopping")
-
-
-def _check(running: RunningJob) -> None:
-    for name, process in running.processes.items():
-        if name != "trainer" and not process.is_running:
-            raise AgentLayerError(
-                f"{name}: expected it to run, but it has ended; see {process.log}, which ends: {process.log_tail}"
-            )
 
 
 def _name_run(settings: Settings, seed: int, *, fresh: bool) -> Settings:
