@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from trainer_adapter.data.groups import (
         success_by_task as success_by_task,
     )
+    from trainer_adapter.data.microbatches import split_by_length as split_by_length
     from trainer_adapter.data.replay import (
         Replay as Replay,
     )
@@ -65,6 +66,7 @@ else:
                 "read_group",
                 "success_by_task",
             ),
+            "trainer_adapter.data.microbatches": ("split_by_length",),
             "trainer_adapter.data.replay": (
                 "Replay",
                 "rebuild_batch",

@@ -17,6 +17,8 @@ import torch.distributed
 from verl.plugin.platform.platform_base import PlatformBase
 from verl.plugin.platform.platform_manager import set_platform
 
+from trainer_adapter.verl.microbatches import prepare_micro_batches
+
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false, reportUntypedBaseClass=false, reportMissingTypeArgument=false
 # veRL and much of torch.distributed carry no types.
@@ -170,6 +172,7 @@ def _load_engines(device: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # one for each engine whose library is not installed
         from verl.workers.engine import EngineRegistry  # noqa: PLC0415  # asks for the platform when it is imported
-        from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead  # noqa: PLC0415
+        from verl.workers.engine.fsdp import transformer_impl as fsdp  # noqa: PLC0415
     if device == "cpu":
-        EngineRegistry.register(model_type="language_model", backend=["fsdp2"], device="cpu")(FSDPEngineWithLMHead)
+        EngineRegistry.register(model_type="language_model", backend=["fsdp2"], device="cpu")(fsdp.FSDPEngineWithLMHead)
+    fsdp.prepare_micro_batches = prepare_micro_batches  # pyright: ignore[reportPrivateImportUsage]  # veRL has no seam for it
