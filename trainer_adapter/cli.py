@@ -67,7 +67,7 @@ def train(
 
 
 def _line(progress: StepProgress) -> str:
-    return f"{_result(progress)}{_groups(progress)}{_untrainable(progress)}"
+    return f"{_result(progress)}{_groups(progress)}{_untrainable(progress)}{_lengths(progress)}"
 
 
 def _result(progress: StepProgress) -> str:
@@ -94,6 +94,13 @@ def _untrainable(progress: StepProgress) -> str:
     """Return the number of rollouts that could not be trained, and why, if there are any."""
     kinds = ", ".join(f"{kind} {number}" for kind, number in sorted(progress.untrainable.items()))
     return f"  untrainable {progress.num_untrainable} ({kinds})" if kinds else ""
+
+
+def _lengths(progress: StepProgress) -> str:
+    """Return the number of overlong rollouts and of cut tokens, if there are any."""
+    overlong = f"  overlong {progress.num_overlong}" if progress.num_overlong else ""
+    num_cut = sum(progress.cut_tokens.values())
+    return f"{overlong}  cut {num_cut} tokens of {len(progress.cut_tokens)} tasks" if num_cut else overlong
 
 
 _OUT = "Directory for the batches, one msgpack file each; none for a batch with deleted rollouts."

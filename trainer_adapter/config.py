@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from agent_layer.errors import BadInputError
 from agent_layer.health import HealthLimits, set_limits
-from agent_layer.schema import Partial
+from agent_layer.schema import LengthRule, LongRows, Overlong, Partial
 from trainer_adapter.algorithms import AlgorithmConfig, resolve_algorithm
 from trainer_adapter.schedule import Schedule
 
@@ -72,6 +72,10 @@ class RolloutConfig(_Section, frozen=True):
     extra_groups: Count | None = None
     """Groups that a step may add when some of its groups have equal rewards, and so teach nothing; None: 0, and nine
     times those of a step with ``algorithm.name: dapo`` (dynamic sampling)."""
+    overlong: Overlong = "score"
+    """What a rollout counts as that ran out of turns, tokens, time or context, or whose last answer was cut off at its
+    longest. ``score``: its reward counts, its tokens are trained. ``mask``: its reward counts in the baseline, its
+    tokens are not trained (DAPO's overlong filtering). ``null``: its reward is unknown."""
     temperature: Annotated[float, Meta(gt=0)] | None = None
     """Overrides the temperature of tasks and agents; None: theirs."""
     success_above: float = 0.0
@@ -94,6 +98,11 @@ class OptimizerConfig(_Section, frozen=True):
     clip_grad: Annotated[float, Meta(gt=0)] = 1.0
     microbatch_tokens: Positive = 16384
     """Tokens per forward pass; a longer sample has a pass of its own."""
+    max_row_tokens: Positive | None = None
+    """Longest row that is trained, prompt included; None: no limit."""
+    long_rows: LongRows = "exclude"
+    """What happens to a longer row. ``exclude``: its rollout is left out. ``cut_end``: its last tokens are not trained;
+    the others keep their context, so their log-probabilities are exact."""
     precision: Literal["float32", "bfloat16"] = "float32"
     """Of forward, backward and published weights; the optimizer's copy is always float32."""
     gradient_checkpointing: bool = False
@@ -131,6 +140,14 @@ class TrainConfig(_Section, frozen=True):
     """Limits of the catalogue of ``agent_layer.health`` by name, such as ``forks: {warn: 0.1, stop: 0.5, steps: 3}``;
     'off' turns an entry off."""
 
+    @property
+    def lengths(self) -> LengthRule:
+        """What is trained of rollouts and rows that are too long."""
+        optimizer = self.optimizer
+        return LengthRule(
+            overlong=self.rollouts.overlong, max_row_tokens=optimizer.max_row_tokens, long_rows=optimizer.long_rows
+        )
+
 
 def load_config(path: Path) -> TrainConfig:
     """Read a configuration file.
@@ -150,10 +167,17 @@ def load_config(path: Path) -> TrainConfig:
     try:
         resolve_algorithm(config.algorithm)
         set_limits(config.health)
+        _refuse_without_effect(config)
     except BadInputError as error:
         raise BadInputError(f"configuration {path}: {error}") from error
     base = path.parent
     return msgspec.structs.replace(config, model=base / config.model, tasks=base / config.tasks)
+
+
+def _refuse_without_effect(config: TrainConfig) -> None:
+    """Raise for an option that changes nothing beside the others."""
+    if config.optimizer.long_rows != "exclude" and config.optimizer.max_row_tokens is None:
+        raise BadInputError("optimizer.long_rows: no row is too long without max_row_tokens; set that or leave it out")
 
 
 def write_config(config: TrainConfig, path: Path) -> None:

@@ -82,6 +82,11 @@ class StepProgress(Record, frozen=True, kw_only=True):
     """Rollouts left out because they cannot be trained exactly, by kind of the reason."""
     num_dropped_steps: int = 0
     """Policy steps that are not trained because they were aborted, failed or never ended."""
+    num_overlong: int = 0
+    """Rollouts that ran out of turns, tokens, time or context, or whose last answer was cut off at its longest;
+    ``rollouts.overlong`` decides what they count as."""
+    cut_tokens: dict[str, int] = {}
+    """Sampled tokens that are not trained because they are beyond ``optimizer.max_row_tokens``, by task id."""
     num_skipped_optimizer_steps: int = 0
     """Optimizer steps without effect, because their gradient was not finite; an update of such steps only makes no
     policy version."""

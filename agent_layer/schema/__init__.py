@@ -234,6 +234,15 @@ if TYPE_CHECKING:
         ExcludedRollout as ExcludedRollout,
     )
     from agent_layer.schema.training import (
+        LengthRule as LengthRule,
+    )
+    from agent_layer.schema.training import (
+        LongRows as LongRows,
+    )
+    from agent_layer.schema.training import (
+        Overlong as Overlong,
+    )
+    from agent_layer.schema.training import (
         PolicyVersion,
         TrainedBatch,
         TrainingSample,
@@ -383,6 +392,9 @@ else:
             ),
             "agent_layer.schema.training": (
                 "ExcludedRollout",
+                "LengthRule",
+                "LongRows",
+                "Overlong",
                 "PolicyVersion",
                 "StepRef",
                 "TrainedBatch",

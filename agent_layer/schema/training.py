@@ -1,6 +1,6 @@
 """Training records: samples with their loss mask, trained batches, policy versions."""
 
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -59,6 +59,27 @@ class ExcludedRollout(Record, frozen=True, kw_only=True):
     """One sentence: what was found in which step, and what to do."""
 
 
+Overlong: TypeAlias = Literal["score", "mask", "null"]
+"""What a rollout that was too long counts as.
+
+score  its reward counts, its tokens are trained
+mask   its reward counts in the baseline of its group, its tokens are not trained
+null   its reward is unknown
+"""
+
+LongRows: TypeAlias = Literal["exclude", "cut_end"]
+"""What happens to a row that is too long: its rollout is left out, or its last tokens are cut off."""
+
+
+class LengthRule(Record, frozen=True, kw_only=True):
+    """How a trainer treats rollouts and rows that are too long."""
+
+    overlong: Overlong = "score"
+    max_row_tokens: int | None = None
+    """Longest row, prompt included; None: no limit."""
+    long_rows: LongRows = "exclude"
+
+
 class TrainedRollout(Record, frozen=True, kw_only=True):
     """One rollout at the time of an update, without later judgements."""
 
@@ -95,6 +116,8 @@ class TrainedBatch(Record, frozen=True, kw_only=True, tag="trained_batch"):
     """Of all rollouts, deleted ones included."""
     credit: Literal["rollout", "turn", "agent"] = "rollout"
     """What shared one advantage. Rewards of steps or agents are part of the batch only where they counted."""
+    lengths: LengthRule = LengthRule()
+    """By which rows were left out or cut."""
     batch_hash: str
     """Content hash of the encoded batch, deleted rollouts included."""
     schema_version: int = msgspec.field(default_factory=current_version)

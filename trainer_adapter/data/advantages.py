@@ -47,6 +47,8 @@ class TrainingBatch(Record, frozen=True, kw_only=True):
     """[num_rollouts] answered calls of the policy, in order; empty with credit ``rollout``."""
     agent_rewards: list[dict[str, float]] = []
     """[num_rollouts] rewards by agent; empty with credit ``rollout``."""
+    num_cut_tokens: list[int] = []
+    """[num_rollouts] sampled tokens that are not trained because rollout or row is too long; empty: none."""
 
     @property
     def num_groups(self) -> int:
@@ -88,6 +90,7 @@ def make_batch(rollouts: Sequence[tuple[str, RolloutSamples]], credit: Credit = 
     """Return a batch of rollouts, each with the id of its group, in their order. Each must have a reward."""
     samples = [(position, sample) for position, (_, rollout) in enumerate(rollouts) for sample in rollout.samples]
     has_parts = credit != "rollout"
+    num_cut = [rollout.num_cut_tokens for _, rollout in rollouts]
     return TrainingBatch(
         group_ids=[group_id for group_id, _ in rollouts],
         trajectory_ids=[rollout.trajectory_id for _, rollout in rollouts],
@@ -98,6 +101,7 @@ def make_batch(rollouts: Sequence[tuple[str, RolloutSamples]], credit: Credit = 
         credit=credit,
         turns=[rollout.turns for _, rollout in rollouts] if has_parts else [],
         agent_rewards=[rollout.agent_rewards for _, rollout in rollouts] if has_parts else [],
+        num_cut_tokens=num_cut if any(num_cut) else [],
     )
 
 
@@ -131,6 +135,7 @@ def _rollouts_of(batch: TrainingBatch) -> list[RolloutSamples]:
             trajectory_id=batch.trajectory_ids[position],
             reward=reward,
             samples=samples[position],
+            num_cut_tokens=batch.num_cut_tokens[position] if batch.num_cut_tokens else 0,
             turns=batch.turns[position] if batch.turns else [],
             agent_rewards=batch.agent_rewards[position] if batch.agent_rewards else {},
         )

@@ -61,6 +61,8 @@ class RolloutSamples(msgspec.Struct, frozen=True, kw_only=True):
     reward: float | None
     """None: not judged."""
     samples: list[TrainingSample]
+    num_cut_tokens: int = 0
+    """Sampled tokens that are not trained because rollout or row is too long."""
     reward_ids: list[str] = []
     """Ids of the judgements from which the rewards follow."""
     turns: list[Turn] = []
@@ -121,7 +123,7 @@ def agent_rewards_of(trajectory: Trajectory, credit: Credit) -> dict[str, float]
 
 def values_of(rollout: RolloutSamples, rule: CreditRule) -> list[ValueOf]:
     """Return the values of a judged rollout; without a call of the policy it has one with credit ``rollout`` only."""
-    total = (rollout.reward or 0.0) + overlong_reward(rollout.samples, rule.overlong_penalty)
+    total = (rollout.reward or 0.0) + overlong_reward(rollout, rule.overlong_penalty)
     match rule.credit:
         case "rollout":
             return [ValueOf(part=None, value=total, place="")]
@@ -149,11 +151,11 @@ def returns_to_go(rewards: Sequence[float], outcome: float, discount: float) -> 
     return returns[::-1]
 
 
-def overlong_reward(samples: Sequence[TrainingSample], penalty: OverlongPenalty | None) -> float:
+def overlong_reward(rollout: RolloutSamples, penalty: OverlongPenalty | None) -> float:
     """Return the soft overlong punishment of a rollout, -1 to 0 (DAPO, Yu et al. 2025, eq. 13)."""
     if penalty is None:
         return 0.0
-    num_tokens = sum(sum(sample.loss_mask) for sample in samples)
+    num_tokens = rollout.num_cut_tokens + sum(sum(sample.loss_mask) for sample in rollout.samples)
     excess = num_tokens - (penalty.max_tokens - penalty.buffer_tokens)
     return -min(1.0, max(0.0, excess / penalty.buffer_tokens))
 

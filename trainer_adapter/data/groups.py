@@ -18,10 +18,11 @@ weights, and when a killed trainer has left later versions.
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 import msgspec
 
-from agent_layer.schema import ExcludedRollout, Fill, Group, Trajectory
+from agent_layer.schema import ExcludedRollout, Fill, Group, LengthRule, Trajectory
 from agent_layer.store.consumers import GroupDelivery
 from trainer_adapter.algorithms import Credit
 from trainer_adapter.data.advantages import GroupSamples
@@ -36,8 +37,11 @@ from trainer_adapter.data.credit import (
     standing_rewards,
     turns_of,
 )
+from trainer_adapter.data.lengths import LONG_ROW, fit_rows, is_overlong, known_reward
 from trainer_adapter.data.samples import SampleSet, read_samples
 
+WHOLE: Final = LengthRule()
+"""Everything is trained, whatever its length."""
 _FEWEST_REWARDS = 2
 """Fewest rewards with a baseline: a single rollout would be compared with itself."""
 
@@ -49,13 +53,17 @@ class GroupIntake(msgspec.Struct, frozen=True, kw_only=True):
     samples: GroupSamples
     """Samples of the rollouts that can be trained; empty when the group is stale."""
     rewards: list[float | None]
-    """[num_accepted], excluded rollouts included."""
+    """[num_accepted], excluded rollouts included; None also for overlong ones where these count as unknown."""
     ages: list[int]
     """[num_trained_tokens] versions between the sampling of each token and the weights that train on it."""
     num_stale_rollouts: int
     """Rollouts with a token that is too old."""
     num_calls: int
     num_dropped_steps: int
+    num_overlong: int
+    """Rollouts that were too long, however they are treated."""
+    num_cut_tokens: int
+    """Sampled tokens beyond the longest row."""
     capture: CaptureCounts
     excluded: list[ExcludedRollout] = []
     """Rollouts that cannot be trained exactly."""
@@ -118,6 +126,9 @@ class StepCounts(msgspec.Struct, frozen=True, kw_only=True):
     untrainable: dict[str, int]
     """Rollouts that could not be trained exactly, by kind of the reason."""
     num_dropped_steps: int
+    num_overlong: int
+    cut_tokens: dict[str, int]
+    """Sampled tokens beyond the longest row, by task id."""
     num_calls: int
     num_tokens: int
     reward_mean: float | None
@@ -127,7 +138,11 @@ class StepCounts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_group(
-    delivery: GroupDelivery, policy_version: int, max_staleness: int, rule: CreditRule = BY_ROLLOUT
+    delivery: GroupDelivery,
+    policy_version: int,
+    max_staleness: int,
+    rule: CreditRule = BY_ROLLOUT,
+    lengths: LengthRule = WHOLE,
 ) -> GroupIntake:
     """Turn the trajectories of a group into samples.
 
@@ -136,8 +151,9 @@ def read_group(
         policy_version: of the weights that train on it.
         max_staleness: largest age of a token in versions; a rollout with an older token makes the group stale.
         rule: how values follow from rewards.
+        lengths: what is trained of rollouts that are too long.
     """
-    read = [(trajectory, _read_rollout(trajectory, rule.credit)) for trajectory in delivery.trajectories]
+    read = [(trajectory, _read_rollout(trajectory, rule.credit, lengths)) for trajectory in delivery.trajectories]
     usable = [(trajectory, found) for trajectory, found in read if isinstance(found, SampleSet)]
     num_stale = sum(max(_ages(found, policy_version), default=0) > max_staleness for _, found in usable)
     trained = [] if num_stale else usable
@@ -146,13 +162,15 @@ def read_group(
         samples=GroupSamples(
             group_id=delivery.group.group_id,
             task_id=delivery.group.task_id,
-            rollouts=[make_rollout_samples(trajectory, found, rule.credit) for trajectory, found in trained],
+            rollouts=[make_rollout_samples(trajectory, found, rule.credit, lengths) for trajectory, found in trained],
         ),
-        rewards=[trajectory.reward for trajectory, _ in read],
+        rewards=[known_reward(trajectory, lengths) for trajectory, _ in read],
         ages=[age for _, found in trained for age in _ages(found, policy_version)],
         num_stale_rollouts=num_stale,
         num_calls=sum(len({step.call_id for step in trajectory.steps}) for trajectory, _ in read),
         num_dropped_steps=sum(len(found.drops) for _, found in usable),
+        num_overlong=sum(map(is_overlong, delivery.trajectories)),
+        num_cut_tokens=sum(cut.num_tokens for _, found in trained for cut in found.cuts if cut.reason == LONG_ROW),
         excluded=[found for _, found in read if isinstance(found, ExcludedRollout)],
         rule=rule,
         capture=count_capture(delivery.trajectories),
@@ -179,6 +197,8 @@ def count_step(groups: Sequence[GroupIntake]) -> StepCounts:
         redone_by_task=dict(Counter(group.group.task_id for group in groups if group.is_stale)),
         untrainable=dict(Counter(one.kind for group in groups for one in group.excluded)),
         num_dropped_steps=sum(group.num_dropped_steps for group in groups),
+        num_overlong=sum(group.num_overlong for group in groups),
+        cut_tokens=_cut_by_task(groups),
         num_calls=sum(group.num_calls for group in groups),
         num_tokens=len(ages),
         reward_mean=sum(rewards) / len(rewards) if rewards else None,
@@ -197,6 +217,13 @@ def success_by_task(groups: Sequence[GroupIntake], above: float) -> dict[str, fl
     return {task_id: sum(known) / len(known) for task_id, known in found.items() if known}
 
 
+def _cut_by_task(groups: Iterable[GroupIntake]) -> dict[str, int]:
+    found: Counter[str] = Counter()
+    for group in groups:
+        found[group.group.task_id] += group.num_cut_tokens
+    return dict(+found)
+
+
 def _mean(parts: Iterable[tuple[int, float | None]]) -> float | None:
     """Return the weighted mean of (number of members, mean); None without members."""
     known = [(num, mean) for num, mean in parts if mean is not None]
@@ -209,24 +236,28 @@ def _ages(found: SampleSet, policy_version: int) -> list[int]:
     return [policy_version - version for version in versions]
 
 
-def make_rollout_samples(trajectory: Trajectory, found: SampleSet, credit: Credit = "rollout") -> RolloutSamples:
+def make_rollout_samples(
+    trajectory: Trajectory, found: SampleSet, credit: Credit = "rollout", lengths: LengthRule = WHOLE
+) -> RolloutSamples:
     """Return samples and rewards of a rollout, with the judgements from which the rewards follow."""
     return RolloutSamples(
         trajectory_id=trajectory.trajectory_id,
-        reward=trajectory.reward,
+        reward=known_reward(trajectory, lengths),
         samples=found.samples,
+        num_cut_tokens=sum(cut.num_tokens for cut in found.cuts),
         reward_ids=[reward.reward_id for reward in standing_rewards(trajectory, credit)],
         turns=turns_of(trajectory, credit),
         agent_rewards=agent_rewards_of(trajectory, credit),
     )
 
 
-def _read_rollout(trajectory: Trajectory, credit: Credit) -> SampleSet | ExcludedRollout:
+def _read_rollout(trajectory: Trajectory, credit: Credit, lengths: LengthRule) -> SampleSet | ExcludedRollout:
     """Return the samples of a rollout, or why it is left out."""
     found = read_samples(trajectory)
-    unscored = find_unscored(trajectory, credit)
-    if isinstance(found, ExcludedRollout) or unscored is None:
+    if isinstance(found, ExcludedRollout):
         return found
+    if (unscored := find_unscored(trajectory, credit)) is None:
+        return fit_rows(trajectory, found, lengths)
     subject = f"step {unscored.step}" if unscored.scope == "step" else f"agent {unscored.agent!r}"
     return ExcludedRollout(
         trajectory_id=trajectory.trajectory_id,

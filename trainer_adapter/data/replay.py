@@ -10,12 +10,22 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from agent_layer.errors import AgentLayerError
-from agent_layer.schema import TrainedBatch, TrainedRollout, TrainingSample, Trajectory, content_hash, encode, new_id
-from trainer_adapter.algorithms import Credit
+from agent_layer.errors import AgentLayerError, CaptureError
+from agent_layer.schema import (
+    ExcludedRollout,
+    LengthRule,
+    TrainedBatch,
+    TrainedRollout,
+    TrainingSample,
+    Trajectory,
+    content_hash,
+    encode,
+    new_id,
+)
 from trainer_adapter.data.advantages import TrainingBatch, make_batch
 from trainer_adapter.data.credit import RolloutSamples
-from trainer_adapter.data.groups import make_rollout_samples
+from trainer_adapter.data.groups import WHOLE, make_rollout_samples
+from trainer_adapter.data.lengths import fit_rows
 from trainer_adapter.data.samples import samples_of
 
 
@@ -29,7 +39,9 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
     """One sentence for each part that differs from what was trained; empty when all remaining bytes are equal."""
 
 
-def record_batch(batch: TrainingBatch, run: str, step: int, policy_version: int) -> TrainedBatch:
+def record_batch(
+    batch: TrainingBatch, run: str, step: int, policy_version: int, lengths: LengthRule = WHOLE
+) -> TrainedBatch:
     """Return the record of the batch of an update.
 
     Args:
@@ -37,6 +49,7 @@ def record_batch(batch: TrainingBatch, run: str, step: int, policy_version: int)
         run: run of the policy.
         step: number of the update; the first is 1.
         policy_version: of the weights before it.
+        lengths: by which rows were left out or cut.
     """
     samples: list[list[TrainingSample]] = [[] for _ in batch.rewards]
     for position, sample in zip(batch.rollout_of, batch.samples, strict=True):
@@ -60,6 +73,7 @@ def record_batch(batch: TrainingBatch, run: str, step: int, policy_version: int)
         ],
         num_samples=len(batch.samples),
         credit=batch.credit,
+        lengths=lengths,
         batch_hash=content_hash(encode(batch)),
     )
 
@@ -75,7 +89,7 @@ def rebuild_batch(record: TrainedBatch, read: Callable[[str], Trajectory]) -> Re
     differences: list[str] = []
     for trained in record.rollouts:
         try:
-            rollout = _rebuild(trained, read(trained.trajectory_id), record.credit)
+            rollout = _rebuild(trained, read(trained.trajectory_id), record)
         except AgentLayerError as error:  # lost, damaged, or no longer trainable
             differences.append(f"trajectory {trained.trajectory_id}: {error}")
             continue
@@ -88,11 +102,17 @@ def rebuild_batch(record: TrainedBatch, read: Callable[[str], Trajectory]) -> Re
     return Replay(record=record, content=content, differences=[where + difference for difference in differences])
 
 
-def _rebuild(trained: TrainedRollout, trajectory: Trajectory, credit: Credit) -> RolloutSamples:
-    """Return the rollout with the judgements that were current then."""
+def _rebuild(trained: TrainedRollout, trajectory: Trajectory, record: TrainedBatch) -> RolloutSamples:
+    """Return the rollout with the judgements that were current then.
+
+    Raises: AgentLayerError: it cannot be trained any more.
+    """
     then = [reward for reward in trajectory.rewards if reward.reward_id in trained.reward_ids]
     trajectory = msgspec.structs.replace(trajectory, rewards=then)
-    return make_rollout_samples(trajectory, samples_of(trajectory), credit)
+    found = fit_rows(trajectory, samples_of(trajectory), record.lengths)
+    if isinstance(found, ExcludedRollout):
+        raise CaptureError(found.reason)
+    return make_rollout_samples(trajectory, found, record.credit, record.lengths)
 
 
 def _differences(trained: TrainedRollout, rebuilt: RolloutSamples) -> list[str]:

@@ -37,24 +37,26 @@ Piece: TypeAlias = tuple[TokenIds, Step | None]
 
 
 class DroppedStep(msgspec.Struct, frozen=True, kw_only=True):
-    """A policy step whose tokens are not trained."""
+    """A policy step whose tokens are not trained, all or some of them."""
 
     call_id: str
     choice: int
     reason: str
-    """``aborted``, ``error``, or ``unfinished`` when its end was never recorded."""
+    """``aborted``, ``error``, ``unfinished`` when its end was never recorded, ``long_row`` or ``overlong``."""
     num_tokens: int
-    """Number of its sampled tokens, as far as known."""
+    """Number of these tokens, as far as known."""
 
 
 class SampleSet(msgspec.Struct, frozen=True, kw_only=True):
     """Samples of one trajectory, and its steps that are not trained.
 
-    The sum of all loss masks plus the tokens of all drops is the number of tokens that the policy sampled.
+    The sum of all loss masks plus the tokens of all drops and cuts is the number of tokens that the policy sampled.
     """
 
     samples: list[TrainingSample]
     drops: list[DroppedStep]
+    cuts: list[DroppedStep] = []
+    """What is not trained for its length: tokens beyond the longest row, or all of an overlong rollout."""
 
 
 def samples_of(trajectory: Trajectory) -> SampleSet:

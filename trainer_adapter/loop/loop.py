@@ -53,6 +53,7 @@ class TrainingLoop:
         self._config = config
         self._algorithm = resolve_algorithm(config.algorithm)
         self._rule = CreditRule.of(self._algorithm)
+        self._lengths = config.lengths
         self._feed = feed
         self._trainer = trainer
         self._publisher = publisher
@@ -120,7 +121,7 @@ class TrainingLoop:
         while not self._has_enough(groups):
             if (delivery := next(deliveries, None)) is None:
                 return None
-            group = read_group(delivery, self._version, self._config.rollouts.max_staleness, self._rule)
+            group = read_group(delivery, self._version, self._config.rollouts.max_staleness, self._rule, self._lengths)
             groups.append(group)
             if group.is_stale:
                 self._redo(groups)
@@ -193,7 +194,7 @@ class TrainingLoop:
         """Record the batch, then update the weights; None: a batch without samples changes nothing."""
         if not batch.samples:
             return None
-        self._feed.append_batch(record_batch(batch, self._run, self._step + 1, self._version))
+        self._feed.append_batch(record_batch(batch, self._run, self._step + 1, self._version, self._lengths))
         return self._trainer.update(batch, self._step, self._version)
 
     def _publish(self) -> int:
@@ -261,6 +262,8 @@ class TrainingLoop:
             redone_by_task=counts.redone_by_task,
             untrainable=counts.untrainable,
             num_dropped_steps=counts.num_dropped_steps,
+            num_overlong=counts.num_overlong,
+            cut_tokens=counts.cut_tokens,
             staleness_mean=counts.staleness_mean,
             staleness_max=counts.staleness_max,
             num_fake_zeros=counts.capture.num_fake_zeros,

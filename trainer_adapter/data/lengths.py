@@ -1,0 +1,112 @@
+"""Rollouts and rows that are too long: what is trained of them, and what is cut.
+
+A rollout is overlong when it ran out of turns, tokens, time or context, or when the length limit cut off its last
+answer. ``LengthRule.overlong`` decides:
+
+* ``score``: its reward is a reward, and its tokens are trained.
+* ``mask``: its reward counts in the baseline of its group, and none of its tokens is trained (overlong filtering of
+  DAPO, Yu et al. 2025, section 3.4).
+* ``null``: its reward is unknown, so that it is neither in the baseline nor trained.
+
+A row is too long above ``LengthRule.max_row_tokens``, prompt included. Cut at its end, it keeps the exact context of
+each token that is left. Its beginning is never cut: all tokens behind it would have another log-probability.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from agent_layer.schema import (
+    ExcludedRollout,
+    LengthRule,
+    Logprobs,
+    StepRef,
+    TokenIds,
+    TrainingSample,
+    Trajectory,
+)
+from trainer_adapter.data.faults import exclude
+from trainer_adapter.data.samples import DroppedStep, SampleSet
+
+LONG_ROW: Final = "long_row"
+"""Why tokens, or a whole rollout, are not trained: their row is too long."""
+_CUT_OFF: Final = "length"
+"""Finish reason of an answer that reached the most tokens it may have."""
+
+
+def is_overlong(trajectory: Trajectory) -> bool:
+    """Whether a rollout ended because it was too long; with best of n, when that cut all choices of its last call."""
+    if trajectory.outcome is not None and trajectory.outcome.status == "truncated":
+        return True
+    answered = [step for step in trajectory.steps if step.role == "policy" and step.status == "ok"]
+    last = [step for step in answered if step.call_id == answered[-1].call_id]
+    return bool(last) and all(step.action.finish_reason == _CUT_OFF for step in last)
+
+
+def known_reward(trajectory: Trajectory, rule: LengthRule) -> float | None:
+    """Return the reward of a rollout, as far as the trainer may know it."""
+    return None if rule.overlong == "null" and is_overlong(trajectory) else trajectory.reward
+
+
+def fit_rows(trajectory: Trajectory, found: SampleSet, rule: LengthRule) -> SampleSet | ExcludedRollout:
+    """Return the rows of a rollout that are trained, or why it is left out.
+
+    Args:
+        trajectory: of the rollout.
+        found: all of its rows.
+        rule: what happens to a rollout and to rows that are too long.
+    """
+    if rule.overlong != "score" and is_overlong(trajectory):
+        cuts = [cut for sample in found.samples for cut in _cuts(sample.steps, [], "overlong")]
+        return msgspec.structs.replace(found, samples=[], cuts=cuts)
+    most = rule.max_row_tokens
+    sizes = [len(sample.prompt_ids) + len(sample.response_ids) for sample in found.samples]
+    if most is None or max(sizes, default=0) <= most:
+        return found
+    if rule.long_rows == "exclude":
+        return exclude(
+            trajectory,
+            LONG_ROW,
+            f"its longest row has {max(sizes)} tokens, optimizer.max_row_tokens is {most}; raise it, let"
+            " limits.context_tokens of the task end rollouts earlier, or set optimizer.long_rows to 'cut_end'",
+        )
+    fitted = [_cut_end(sample, most) for sample in found.samples]
+    return msgspec.structs.replace(
+        found,
+        samples=[sample for sample in fitted if sample.steps],
+        cuts=[
+            cut
+            for before, after in zip(found.samples, fitted, strict=True)
+            for cut in _cuts(before.steps, after.steps, LONG_ROW)
+        ],
+    )
+
+
+def _cut_end(sample: TrainingSample, most: int) -> TrainingSample:
+    """Return a row without its tokens from ``most`` on, and without context that no trained token follows."""
+    room = max(0, most - len(sample.prompt_ids))
+    steps = [_shorten(step, room) for step in sample.steps if step.start < room]
+    end = steps[-1].start + steps[-1].num_tokens if steps else 0
+    return msgspec.structs.replace(
+        sample,
+        response_ids=TokenIds(sample.response_ids[:end]),
+        loss_mask=TokenIds(sample.loss_mask[:end]),
+        logprobs=Logprobs(sample.logprobs[:end]),
+        versions=TokenIds(sample.versions[:end]),
+        steps=steps,
+    )
+
+
+def _shorten(step: StepRef, room: int) -> StepRef:
+    return msgspec.structs.replace(step, num_tokens=min(step.num_tokens, room - step.start))
+
+
+def _cuts(before: Sequence[StepRef], after: Sequence[StepRef], reason: str) -> list[DroppedStep]:
+    left = {(step.call_id, step.choice): step.num_tokens for step in after}
+    cuts = [(step, step.num_tokens - left.get((step.call_id, step.choice), 0)) for step in before]
+    return [
+        DroppedStep(call_id=step.call_id, choice=step.choice, reason=reason, num_tokens=num_cut)
+        for step, num_cut in cuts
+        if num_cut
+    ]
