@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -49,10 +49,8 @@ class CheckpointDirectory:
 
     def all(self) -> list[tuple[Path, Cursor]]:
         """Find all checkpoints, oldest first."""
-        return [
-            (directory, msgspec.json.decode((directory / _CURSOR).read_bytes(), type=Cursor))
-            for directory in sorted(self._directory.glob("step-*"))
-        ]
+        found = ((directory, _read_cursor(directory)) for directory in sorted(self._directory.glob("step-*")))
+        return [(directory, cursor) for directory, cursor in found if cursor]
 
     def find(self, step: int) -> Path:
         """Find the checkpoint of a step.
@@ -69,27 +67,54 @@ class CheckpointDirectory:
         return found[step]
 
     def save(self, cursor: Cursor, write: Callable[[Path], None]) -> None:
-        """Write the checkpoint of ``cursor.step``; a crash in between leaves the earlier one in place.
+        """Write the checkpoint of ``cursor.step``; a crash in between leaves the earlier ones in place.
+
+        It takes the place of another of the same step, which a trainer left that stopped before its next update.
 
         Args:
             cursor: position of training.
             write: writes weights and optimizer state into the directory it gets.
         """
-        pending, final = self._directory / "pending", self._directory / f"step-{cursor.step:06d}"
+        pending = self._directory / "pending"
         shutil.rmtree(pending, ignore_errors=True)
         make_private(pending.parent)
         pending.mkdir(mode=0o700)
         write(pending)
         (pending / _CURSOR).write_bytes(msgspec.json.encode(cursor))
         _sync_tree(pending)
-        shutil.rmtree(final, ignore_errors=True)
-        pending.replace(final)
+        name = f"step-{cursor.step:06d}"
+        before = sorted(one for one in self._directory.glob("step-*") if one.stem == name)
+        pending.replace(self._directory / _following_name(name, before))
         _sync(self._directory)
+        for directory in before:
+            self._delete(directory)
 
     def keep_newest(self, num_kept: int) -> None:
         """Delete all but the newest checkpoints."""
         for directory, _ in self.all()[:-num_kept]:
-            shutil.rmtree(directory)
+            self._delete(directory)
+
+    def _delete(self, directory: Path) -> None:
+        """Delete a checkpoint. Its name goes first, so that a crash leaves no half of one."""
+        doomed = self._directory / "doomed"
+        shutil.rmtree(doomed, ignore_errors=True)
+        directory.replace(doomed)
+        shutil.rmtree(doomed)
+
+
+def _following_name(name: str, before: Sequence[Path]) -> str:
+    """Return a name that sorts behind those of other checkpoints of the same step."""
+    if not before:
+        return name
+    return f"{name}.{int(before[-1].suffix[1:] or 0) + 1:03d}"
+
+
+def _read_cursor(directory: Path) -> Cursor | None:
+    """Return the cursor of a checkpoint; None: its trainer has deleted it meanwhile."""
+    try:
+        return msgspec.json.decode((directory / _CURSOR).read_bytes(), type=Cursor)
+    except FileNotFoundError:
+        return None
 
 
 def _sync_tree(directory: Path) -> None:
