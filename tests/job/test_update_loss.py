@@ -271,6 +271,39 @@ def test_an_algorithm_by_name_has_the_advantages_worked_out_by_hand(name, advant
     assert token_advantages(batch, algorithm, 1)[:, 0].tolist() == pytest.approx(advantages, abs=1e-5)
 
 
+@pytest.mark.parametrize("name", ["grpo", "rloo", "reinforce++"])
+def test_equal_rewards_have_no_advantage_however_many_there_are(name):
+    from trainer_adapter.verl.tensors import token_advantages
+
+    algorithm = resolve_algorithm(AlgorithmConfig(name=name))
+    for size in range(2, 33):  # the mean of seven times 0.7 is not 0.7 in float32, and the deviation hardly more
+        batch = rewarded([0.7] * size)
+        assert token_advantages(batch, algorithm, 1)[:, 0].tolist() == pytest.approx([0.0] * size, abs=1e-7)
+
+
+@pytest.mark.parametrize("name", ["grpo", "rloo", "reinforce++"])
+def test_a_lone_value_teaches_nothing(name):
+    from trainer_adapter.verl.tensors import token_advantages
+
+    algorithm = resolve_algorithm(AlgorithmConfig(name=name))
+
+    assert token_advantages(rewarded([3.0]), algorithm, 1).tolist() == [[0.0]]
+
+
+def rewarded(rewards):
+    from trainer_adapter.data.advantages import TrainingBatch
+
+    names = [str(number) for number in range(len(rewards))]
+    return TrainingBatch(
+        group_ids=["g"] * len(rewards),
+        trajectory_ids=names,
+        rewards=rewards,
+        reward_ids=[[]] * len(rewards),
+        samples=[one_token(name) for name in names],
+        rollout_of=list(range(len(rewards))),
+    )
+
+
 def one_token(trajectory_id):
     from agent_layer.schema.record import Logprobs, TokenIds
     from agent_layer.schema.training import TrainingSample

@@ -57,15 +57,21 @@ def token_advantages(batch: TrainingBatch, algorithm: ResolvedAlgorithm, num_tok
 
     A value is a rollout's, a turn's or an agent's. One that is compared with no other has the advantage 0, which veRL's
     estimators set to the value itself.
+
+    Computed in float64: in float32 equal rewards differ from their mean by a rounding, which the division by their
+    deviation makes an advantage of 0.056 (seven times 0.7).
     """
     judged = assign_credit(batch, CreditRule.of(algorithm))
+    advantages = torch.zeros(len(batch.samples), num_tokens)
+    if len(judged.values) == 1:  # with one value, reinforce++ divides by 0
+        return advantages
     options: dict[str, object] = {}
     if algorithm.estimator == "grpo":
         options["norm_adv_by_std_in_grpo"] = algorithm.scale_by_std
     elif algorithm.estimator == "reinforce++":
         options["config"] = AlgoConfig(gamma=1.0)
     found, _ = get_adv_estimator_fn(_ESTIMATORS[algorithm.estimator])(
-        token_level_rewards=torch.tensor(judged.values).unsqueeze(1),
+        token_level_rewards=torch.tensor(judged.values, dtype=torch.float64).unsqueeze(1),
         response_mask=torch.ones(len(judged.values), 1),
         index=np.array(judged.baselines, dtype=object),
         **options,
@@ -73,7 +79,6 @@ def token_advantages(batch: TrainingBatch, algorithm: ResolvedAlgorithm, num_tok
     sizes = Counter(judged.baselines)
     is_compared = torch.tensor([sizes[name] > 1 or not algorithm.compares_groups for name in judged.baselines])
     values = torch.where(is_compared, found[:, 0], 0.0)
-    advantages = torch.zeros(len(batch.samples), num_tokens)
     for row, spans in enumerate(judged.spans):
         for start, size, value in spans:
             advantages[row, start : start + size] = values[value]
