@@ -7,7 +7,6 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
-from agent_layer.dispatcher import read_tasks
 from agent_layer.errors import BadInputError, CorruptRecordError, NotFoundError
 from agent_layer.health import StepProgress
 from agent_layer.infra import install_command
@@ -41,9 +40,12 @@ def train(
     """
     loaded = load_config(config)
     settings: Settings = context.obj
-    if not unchecked:
-        check_trainable(settings.dir, read_tasks(loaded.tasks, run=loaded.run or settings.run))
     try:
+        from trainer_adapter.tasks import open_training_sources  # noqa: PLC0415  # numpy comes with torch
+
+        sources = open_training_sources(loaded, settings)
+        if not unchecked:
+            check_trainable(settings.dir, [task for source in sources for task in source.read_first_tasks()])
         from trainer_adapter.loop import stop_on_signals, train_run  # noqa: PLC0415  # torch and veRL take seconds
     except ModuleNotFoundError as error:
         raise BadInputError(
@@ -62,7 +64,7 @@ def train(
         warned.update(finding.name for finding in progress.health)
 
     with stop_on_signals() as stop:
-        done = train_run(loaded, settings, stop, show)
+        done = train_run(loaded, settings, stop, show, sources=sources)
     console.print(f"{len(done)} steps done; 'agent-layer train {config}' goes on where this ended")
 
 

@@ -14,14 +14,15 @@ from agent_layer.health import HealthLimits, set_limits
 from agent_layer.schema import LengthRule, LongRows, Overlong, Partial
 from trainer_adapter.algorithms import AlgorithmConfig, resolve_algorithm
 from trainer_adapter.schedule import Schedule
+from trainer_adapter.selection import Curriculum, LevelRamp, TaskFilter
 
 __all__ = [
     "AlgorithmConfig",
-    "CurriculumConfig",
     "OptimizerConfig",
     "RetentionConfig",
     "RolloutConfig",
     "Schedule",
+    "SourceConfig",
     "TrainConfig",
     "load_config",
     "write_config",
@@ -36,22 +37,48 @@ class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Base of all sections: a misspelt option is an error."""
 
 
-class CurriculumConfig(_Section, frozen=True):
-    """How the rollouts of a step are shared among its tasks; see ``allot_rollouts``."""
+class SourceConfig(_Section, frozen=True):
+    """One source of tasks: a file, or a task set by its name."""
 
-    floor: Annotated[float, Meta(gt=0)] = 0.3
-    """Weight of a task that always succeeds; the larger, the more even the shares."""
-    minimum: Annotated[int, Meta(ge=2)] = 2
-    """Fewest rollouts of a task."""
-    memory: Share = 0.7
-    """Weight of a task's old success rate when new rollouts arrive."""
+    path: Path | None = None
+    """File with one task on each line."""
+    taskset: str | None = None
+    """Name of a task set, or ``module:attribute``. Its first ``count`` tasks are written into the run's directory."""
+    name: str | None = None
+    """Name in the mix; None: the name of the file without its suffix, or of the task set."""
+    weight: Annotated[float, Meta(ge=0)] = 1.0
+    """Its share of the tasks is its weight by the sum of all; 0: none until the mix of the run is changed."""
+    count: Positive = 1000
+    """Tasks of a task set, at each level."""
+    seed: Count = 0
+    """Of a task set; another seed gives other tasks."""
+    level: Count = 0
+    """Of a task set; with a ramp, the first."""
+    ramp: LevelRamp | None = None
+    """When a task set moves on to its next level; None: never."""
+
+    def __post_init__(self) -> None:
+        """Check that it is one source."""
+        if (self.path is None) == (self.taskset is None):
+            raise ValueError("expected either path or taskset")
+        if self.ramp is not None and self.taskset is None:
+            raise ValueError("expected a ramp beside a taskset; a file has no levels")
+
+    @property
+    def label(self) -> str:
+        """Name in the mix."""
+        return self.name or self.taskset or Path(str(self.path)).stem
+
+
+Sources: TypeAlias = Annotated[list[SourceConfig], Meta(min_length=1)]
+"""In a configuration file, a path alone stands for one source with this path."""
 
 
 class RolloutConfig(_Section, frozen=True):
     """Rollouts that the trainer requests from workers."""
 
     groups_per_step: Positive | None = None
-    """Groups of one update; None: one of each task."""
+    """Groups of one update; None: as many as there are tasks."""
     group_size: Annotated[int, Meta(ge=2)] = 8
     """Usable rollouts of one group; with a curriculum, on average."""
     launch: Annotated[float, Meta(ge=1)] | None = None
@@ -82,7 +109,8 @@ class RolloutConfig(_Section, frozen=True):
     """A rollout with a reward above this counts as a success, in reports and for the curriculum."""
     patience_seconds: Annotated[float, Meta(gt=0)] = 900.0
     """The run stops when no group closes for this many seconds."""
-    curriculum: CurriculumConfig | None = None
+    curriculum: Curriculum | None = None
+    """How the rollouts of a submission are shared among its tasks; None: evenly."""
 
 
 class OptimizerConfig(_Section, frozen=True):
@@ -125,13 +153,16 @@ class TrainConfig(_Section, frozen=True):
 
     model: Path
     """Directory with the first weights and the tokenizer, in Hugging Face's form."""
-    tasks: Path
-    """File with one task on each line."""
+    tasks: Sources
+    """Where tasks come from; several sources are mixed by their weights."""
     steps: Positive
     """Steps of the whole run, earlier starts included."""
     run: str | None = None
     """None: the setting AGENT_LAYER_RUN."""
     seed: int = 0
+    """Of the order of the tasks, among others."""
+    filters: list[TaskFilter] = []
+    """A task is submitted when all of them admit it."""
     rollouts: RolloutConfig = RolloutConfig()
     algorithm: AlgorithmConfig = AlgorithmConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
@@ -156,10 +187,11 @@ def load_config(path: Path) -> TrainConfig:
     """
     decode = {".json": msgspec.json.decode, ".toml": msgspec.toml.decode}.get(path.suffix, msgspec.yaml.decode)
     try:
-        config = decode(path.read_bytes(), type=TrainConfig, dec_hook=_read_path)
+        options = _read_section(decode(path.read_bytes()))
+        config = msgspec.convert(_spell_out(options), TrainConfig, dec_hook=_read_path)
     except OSError as error:
         raise BadInputError(f"configuration {path}: expected a readable file, found {error}; check the path") from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise BadInputError(
             f"configuration {path}: expected the options of a training run, found: {error}; see"
             " 'agent-layer train --help'"
@@ -170,8 +202,7 @@ def load_config(path: Path) -> TrainConfig:
         _refuse_without_effect(config)
     except BadInputError as error:
         raise BadInputError(f"configuration {path}: {error}") from error
-    base = path.parent
-    return msgspec.structs.replace(config, model=base / config.model, tasks=base / config.tasks)
+    return _resolve_paths(config, path.parent)
 
 
 def _refuse_without_effect(config: TrainConfig) -> None:
@@ -187,3 +218,24 @@ def write_config(config: TrainConfig, path: Path) -> None:
 
 def _read_path(kind: type[object], value: object) -> object:
     return Path(str(value)) if kind is Path else value
+
+
+def _spell_out(options: dict[str, object]) -> dict[str, object]:
+    """Return the options with what a file may leave out: the source of a path alone, the name of a curriculum."""
+    tasks, rollouts = options.get("tasks"), _read_section(options.get("rollouts", {}))
+    if isinstance(tasks, str):
+        options = {**options, "tasks": [{"path": tasks}]}
+    if rollouts.get("curriculum") is not None:
+        curriculum = {"name": "success_share", **_read_section(rollouts["curriculum"])}
+        options = {**options, "rollouts": {**rollouts, "curriculum": curriculum}}
+    return options
+
+
+def _read_section(section: object) -> dict[str, object]:
+    return msgspec.convert(section, dict[str, object])
+
+
+def _resolve_paths(config: TrainConfig, base: Path) -> TrainConfig:
+    """Return the configuration with paths that are relative to its file made so."""
+    tasks = [one if one.path is None else msgspec.structs.replace(one, path=base / one.path) for one in config.tasks]
+    return msgspec.structs.replace(config, model=base / config.model, tasks=tasks)

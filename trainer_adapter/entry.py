@@ -1,18 +1,28 @@
 """Training as one call: agent, tasks and model in, a trained policy out, all on this machine."""
 
-from collections.abc import Callable, Iterable, Mapping
+import codecs
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TypedDict, Unpack
 
 import msgspec
 
-from agent_layer.dispatcher import parse_tasks, read_tasks
+from agent_layer.dispatcher import parse_tasks
 from agent_layer.errors import BadInputError
 from agent_layer.health import StepProgress, progress_path, read_progress
 from agent_layer.infra import make_private
 from agent_layer.settings import Settings, load_settings
-from trainer_adapter.config import AlgorithmConfig, OptimizerConfig, RetentionConfig, RolloutConfig, TrainConfig
+from trainer_adapter.config import (
+    AlgorithmConfig,
+    OptimizerConfig,
+    RetentionConfig,
+    RolloutConfig,
+    SourceConfig,
+    TrainConfig,
+)
 from trainer_adapter.launch import Job, run_job
+from trainer_adapter.selection import TaskFilter
+from trainer_adapter.tasks import TaskFile
 
 
 class TrainOptions(TypedDict, total=False):
@@ -23,6 +33,7 @@ class TrainOptions(TypedDict, total=False):
     slots: int
     """Concurrent rollouts; default 16."""
     seed: int
+    filters: list[TaskFilter]
     rollouts: RolloutConfig
     algorithm: AlgorithmConfig
     optimizer: OptimizerConfig
@@ -67,10 +78,11 @@ def train(
     _write_tasks(tasks_path, tasks, scorer, settings.run)
     config = TrainConfig(
         model=Path(model).absolute(),
-        tasks=tasks_path,
+        tasks=[SourceConfig(path=tasks_path)],
         steps=steps,
         run=settings.run,
         seed=options.get("seed", 0),
+        filters=options.get("filters", []),
         rollouts=options.get("rollouts", RolloutConfig()),
         algorithm=options.get("algorithm", AlgorithmConfig()),
         optimizer=options.get("optimizer", OptimizerConfig()),
@@ -104,16 +116,24 @@ def _write_tasks(
 ) -> None:
     """Check the tasks, and write them to the file that the trainer reads."""
     if isinstance(tasks, Path | str):
-        read_tasks(Path(tasks), run=run)
-        lines = [line for line in Path(tasks).read_bytes().splitlines() if line.strip()]
+        TaskFile(Path(tasks), run=run)  # checks each line
+        lines = _read_lines(Path(tasks))
     else:
         lines = [msgspec.json.encode(task) for task in tasks]
         parse_tasks(lines, subject="task", run=run)
     if scorer is not None:
         named = {"scorer": import_path(scorer)}
-        lines = [msgspec.json.encode(msgspec.json.decode(line) | named) for line in lines]
+        lines = (msgspec.json.encode(msgspec.json.decode(line) | named) for line in lines)
     make_private(path.parent)
-    path.write_bytes(b"".join(line + b"\n" for line in lines))
+    pending = path.with_suffix(".new")  # the tasks may be read from the file itself
+    with pending.open("wb") as file:
+        file.writelines(line + b"\n" for line in lines)
+    pending.replace(path)
+
+
+def _read_lines(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        yield from (line.removeprefix(codecs.BOM_UTF8).strip() for line in file if line.strip())
 
 
 def _follow_steps(path: Path, report: Callable[[StepProgress], None]) -> Callable[[], None]:

@@ -188,6 +188,11 @@ PANELS: Final[dict[str, tuple[Command, ...]]] = {
             f"{_QUERY}.health:health",
         ),
         Command(
+            "mix",
+            "Show the weights of a run's task sources, or change them from the next submitted task on.",
+            "trainer_adapter.tasks.cli:mix",
+        ),
+        Command(
             "replay",
             "Rebuild each training batch of a run and compare it with what was trained, byte for byte.",
             "trainer_adapter.cli:replay",

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from agent_layer.dispatcher.tasks import (
         PlacedTask as PlacedTask,
     )
+    from agent_layer.dispatcher.tasks import TaskName as TaskName
     from agent_layer.dispatcher.tasks import (
         check_lifetime as check_lifetime,
     )
@@ -68,6 +69,8 @@ if TYPE_CHECKING:
     from agent_layer.dispatcher.tasks import (
         read_placed_tasks as read_placed_tasks,
     )
+    from agent_layer.dispatcher.tasks import read_task as read_task
+    from agent_layer.dispatcher.tasks import read_task_name as read_task_name
 else:
     __getattr__ = lazy_exports(
         __name__,
@@ -107,9 +110,12 @@ else:
             "agent_layer.dispatcher.tasks": (
                 "Known",
                 "PlacedTask",
+                "TaskName",
                 "check_task",
                 "check_lifetime",
                 "read_placed_tasks",
+                "read_task",
+                "read_task_name",
                 "new_tasks",
                 "num_launched",
                 "parse_tasks",

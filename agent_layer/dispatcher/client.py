@@ -65,7 +65,7 @@ class Dispatcher:
         tasks: Sequence[Task],
         run: str | None = None,
         group_size: int | None = None,
-        round: int = 0,  # noqa: A002  # a keyword of the public API; the built-in is not used here
+        round: int | Sequence[int] = 0,  # noqa: A002  # a keyword of the public API; the built-in is not used here
     ) -> list[str]:
         """Queue one group of rollouts for each task.
 
@@ -74,7 +74,7 @@ class Dispatcher:
             run: of all tasks; None: the run that each task names.
             group_size: of all groups; None: the size that each task names.
             round: the same task in the same round is queued once, however often it is submitted; another round
-                queues it again.
+                queues it again. Of all tasks, or [num_tasks].
 
         Returns:
             [num_tasks] group ids.
@@ -89,7 +89,8 @@ class Dispatcher:
         asked = [check_task(msgspec.structs.replace(task, **changes)) for task in tasks]
         for task in asked:
             check_lifetime(task, self.settings)
-        groups = [(make_group_id(task.run, task.id, round), task) for task in asked]
+        rounds = [round] * len(asked) if isinstance(round, int) else round
+        groups = [(make_group_id(task.run, task.id, at), task) for task, at in zip(asked, rounds, strict=True)]
         add_groups(self._scripts, groups)
         return [group_id for group_id, _ in groups]
 

@@ -107,6 +107,13 @@ class _TaskLine(_Strict, frozen=True):
     calls_optional: bool = False
 
 
+class TaskName(NamedTuple):
+    """What a line of a tasks file says of its task before the task is made."""
+
+    id: str
+    labels: dict[str, str]
+
+
 class PlacedTask(NamedTuple):
     """A task, and the file and line that it comes from."""
 
@@ -166,6 +173,27 @@ def _parse_lines(
     if not tasks:
         raise BadInputError(f"{subject}: expected at least one task, found none; write one JSON object on each line")
     return tasks
+
+
+def read_task_name(line: bytes, place: str) -> TaskName:
+    """Return id and labels of the task on a line; much quicker than to make and check the task.
+
+    Args:
+        line: one line of a tasks file.
+        place: file and number of the line, for the error.
+
+    Raises: BadInputError: the line is no JSON object with the fields of a task.
+    """
+    fields = _decode(line.strip(), place)
+    return TaskName(fields.id or _name_line(line.strip()), fields.labels)
+
+
+def read_task(line: bytes, place: str, *, run: str, split: Split = "train") -> Task:
+    """Return the task on a line; see ``read_task_name``.
+
+    Raises: BadInputError: the line is no task, or one that cannot be queued.
+    """
+    return check_task(_parse(line.strip(), place, run, split, None), place)
 
 
 def check_task(task: Task, subject: str | None = None) -> Task:
@@ -300,16 +328,24 @@ def _check_bounds(where: str, what: str, value: float, low: int, high: int) -> N
 
 
 def _parse(line: bytes, where: str, run: str, split: Split, group_size: int | None) -> Task:
+    fields = msgspec.to_builtins(_decode(line, where))
+    asked = {"run": run, "split": split, "id": fields.get("id") or _name_line(line)}
+    size = {"group_size": group_size} if group_size is not None else {}
+    return msgspec.convert({"priority": _PRIORITIES[split], **fields, **asked, **size, "type": "task"}, Task)
+
+
+def _decode(line: bytes, where: str) -> _TaskLine:
     try:
-        fields = msgspec.to_builtins(msgspec.json.decode(line, type=_TaskLine))
+        return msgspec.json.decode(line, type=_TaskLine)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadInputError(
             f"{where}: expected a JSON object with the fields of a task, found: {error}; nothing was queued, see"
             " 'agent-layer submit -h'"
         ) from error
-    asked = {"run": run, "split": split, "id": fields.get("id") or content_hash(line)[:_HASH_LETTERS]}
-    size = {"group_size": group_size} if group_size is not None else {}
-    return msgspec.convert({"priority": _PRIORITIES[split], **fields, **asked, **size, "type": "task"}, Task)
+
+
+def _name_line(line: bytes) -> str:
+    return content_hash(line)[:_HASH_LETTERS]
 
 
 Known: TypeAlias = Literal["all", "refuse", "skip"]

@@ -5,7 +5,6 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
@@ -13,18 +12,17 @@ from rich.progress import Progress as ProgressBar
 from rich.table import Table
 
 from agent_layer.errors import AgentFailedError, BadInputError
-from agent_layer.schema import JsonObject, Split, Task
+from agent_layer.schema import Split
 from agent_layer.settings import Settings
 from envs.tasksets.gate import (
     CHECKS,
-    TASKSET_LABEL,
-    VERSION_LABEL,
     GateOptions,
     Progress,
     Report,
     check_taskset,
     find_report,
     save_report,
+    write_task_line,
 )
 from envs.tasksets.registry import list_taskset_names, open_taskset
 from envs.tasksets.taskset import TaskSet
@@ -71,10 +69,10 @@ def write(  # noqa: PLR0913  # options of a command are its arguments
     opened = open_taskset(taskset)
     _check_level(opened, level)
     tasks = opened.tasks(split=split, seed=seed, level=level, count=count)
-    lines = [msgspec.json.encode(_as_line(task, opened)) for task in tasks]
+    lines = [write_task_line(task, opened) for task in tasks]
     new = file.with_name(f"{file.name}.new")
     try:
-        new.write_bytes(b"\n".join([*lines, b""]))
+        new.write_bytes(b"".join(lines))
         new.replace(file)
     except OSError as error:
         raise BadInputError(f"tasks file {file}: cannot be written, {error.strerror}; choose another place") from error
@@ -156,14 +154,6 @@ def _check_level(taskset: TaskSet, level: int) -> None:
             f"task set {taskset.name!r}: expected a level from {taskset.levels[0]} to {taskset.levels[-1]}, found"
             f" {level}; choose one with --level"
         )
-
-
-def _as_line(task: Task, taskset: TaskSet) -> JsonObject:
-    """Return a task as ``submit`` reads it; run and split are of the submission."""
-    labels = {**task.labels, TASKSET_LABEL: taskset.name, VERSION_LABEL: taskset.version}
-    line: JsonObject = msgspec.to_builtins(msgspec.structs.replace(task, labels=labels))
-    left_out = ("run", "split", "type", "schema_version")
-    return {name: value for name, value in line.items() if name not in left_out and value is not None}
 
 
 def _describe_check(settings: Settings, taskset: TaskSet) -> str:

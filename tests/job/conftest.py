@@ -22,7 +22,7 @@ from agent_layer.schema.step import Action, PromptDelta, StepPart
 from agent_layer.store import open_store
 from agent_layer.store.maintenance.rebuild import index_segment
 from agent_layer.store.segments.format import StoredRecord, build_segment, segment_key
-from trainer_adapter.config import OptimizerConfig, RetentionConfig, RolloutConfig, Schedule, TrainConfig
+from trainer_adapter.config import OptimizerConfig, RetentionConfig, RolloutConfig, Schedule, SourceConfig, TrainConfig
 from trainer_adapter.loop.feed import CONSUMER
 
 from ..queues import queue_of
@@ -52,7 +52,7 @@ def configure(model, tmp_path):
     def configure(steps, checkpoint_steps=10, health=None, **plan):
         return TrainConfig(
             model=model,
-            tasks=tasks,
+            tasks=[SourceConfig(path=tasks)],
             steps=steps,
             run=RUN,
             rollouts=RolloutConfig(group_size=3, **plan),

@@ -11,7 +11,7 @@ from functools import partial
 
 import pytest
 
-from trainer_adapter.config import TrainConfig
+from trainer_adapter.config import SourceConfig, TrainConfig
 from trainer_adapter.loop.checkpoint import CheckpointDirectory, Cursor
 
 pytestmark = [
@@ -34,7 +34,7 @@ enter_platform()
 from trainer_adapter.config import TrainConfig
 from trainer_adapter.verl import EmbeddedTrainer
 
-trainer = EmbeddedTrainer(TrainConfig(model=model, tasks="none", steps=1))
+trainer = EmbeddedTrainer(TrainConfig(model=model, tasks=[], steps=1))
 trainer.save(checkpoint)
 """
 
@@ -51,7 +51,7 @@ def trainer(model):
 
     from trainer_adapter.verl import EmbeddedTrainer
 
-    trainer = EmbeddedTrainer(TrainConfig(model=model, tasks=model / "none.jsonl", steps=1))
+    trainer = EmbeddedTrainer(TrainConfig(model=model, tasks=[SourceConfig(path=model / "none.jsonl")], steps=1))
     with torch.no_grad():
         for number, parameter in enumerate(
             trainer._worker.engine.module.parameters()

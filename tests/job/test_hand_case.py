@@ -17,7 +17,7 @@ from agent_layer.schema.step import Action, PromptDelta, StepPart
 from agent_layer.schema.trajectory import assemble_trajectory
 from agent_layer.store.consumers.follower import GroupDelivery
 from trainer_adapter.algorithms import AlgorithmConfig, CorrectionConfig, resolve_algorithm
-from trainer_adapter.config import OptimizerConfig, TrainConfig
+from trainer_adapter.config import OptimizerConfig, SourceConfig, TrainConfig
 from trainer_adapter.data.advantages import select_batch
 from trainer_adapter.data.groups import read_group
 from trainer_adapter.schedule import Schedule
@@ -244,7 +244,7 @@ def test_loss_and_gradient_are_those_of_plain_autograd(model, reader, loss, mean
     )
     config = TrainConfig(
         model=model,
-        tasks=model / "none.jsonl",
+        tasks=[SourceConfig(path=model / "none.jsonl")],
         steps=1,
         algorithm=options,
         optimizer=OptimizerConfig(learning_rate=Schedule(start=0.0), microbatch_tokens=microbatch_tokens),
@@ -273,7 +273,7 @@ def test_a_later_minibatch_takes_a_whole_rollouts_ratio_under_the_weights_before
     def train(epochs):
         config = TrainConfig(
             model=model,
-            tasks=model / "none.jsonl",
+            tasks=[SourceConfig(path=model / "none.jsonl")],
             steps=1,
             algorithm=AlgorithmConfig(scale_by_std=False, **options),
             optimizer=OptimizerConfig(learning_rate=Schedule(start=1e-3), epochs=epochs, microbatch_tokens=1),

@@ -26,7 +26,7 @@ def start(model, microbatch_tokens):
     from trainer_adapter.verl.trainer import EmbeddedTrainer
 
     optimizer = OptimizerConfig(microbatch_tokens=microbatch_tokens)
-    return EmbeddedTrainer(TrainConfig(model=model, tasks=model / "none.jsonl", steps=1, optimizer=optimizer))
+    return EmbeddedTrainer(TrainConfig(model=model, tasks=[], steps=1, optimizer=optimizer))
 
 
 def forked_batch():

@@ -124,7 +124,7 @@ def loss_by_verl(algorithm, batch, sizes):
     from trainer_adapter.verl.trainer import make_actor_config
 
     columns, leaf = make_columns(algorithm, batch), pad(batch.new).requires_grad_()
-    actor = make_actor_config(TrainConfig(model="m", tasks="t", steps=1), algorithm, 0)
+    actor = make_actor_config(TrainConfig(model="m", tasks=[], steps=1), algorithm, 0)
     total, start, metrics = 0.0, 0, []
     for size in sizes:
         part = slice(start, start + size)

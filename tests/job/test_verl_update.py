@@ -9,7 +9,7 @@ import pytest
 from agent_layer.schema.record import Logprobs, TokenIds
 from agent_layer.schema.training import TrainingSample
 from trainer_adapter.algorithms import AlgorithmConfig, CorrectionConfig, resolve_algorithm
-from trainer_adapter.config import OptimizerConfig, Schedule, TrainConfig
+from trainer_adapter.config import OptimizerConfig, Schedule, SourceConfig, TrainConfig
 from trainer_adapter.data.advantages import GroupSamples, RolloutSamples, group_advantages, select_batch
 
 pytestmark = [
@@ -26,7 +26,7 @@ MASK = [1, 0, 1]
 def configure(model, **algorithm):
     return TrainConfig(
         model=model,
-        tasks=model / "none.jsonl",
+        tasks=[SourceConfig(path=model / "none.jsonl")],
         steps=4,
         algorithm=AlgorithmConfig(**algorithm),
         optimizer=OptimizerConfig(learning_rate=Schedule(start=1e-3, warmup_steps=2), minibatches=2, epochs=2),

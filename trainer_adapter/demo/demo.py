@@ -35,7 +35,7 @@ def run_demo(settings: Settings, steps: int, seed: int, *, fresh: bool) -> None:
         display.set_phase("writing the untrained model")
         _ensure_model(home / "model", seed)
         config = make_config(home, settings.run, seed, steps)
-        write_tasks(config.tasks)
+        write_tasks(home / "tasks.jsonl")
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         with suppress(KeyboardInterrupt):
             _run(settings, Job(config=config, target=RECIPE.target, slots=RECIPE.slots, max_model_len=64), display)

@@ -8,13 +8,14 @@ import msgspec
 from envs.tasksets.guess_number import HIGHEST, REWARDS
 from trainer_adapter.config import (
     AlgorithmConfig,
-    CurriculumConfig,
     OptimizerConfig,
     RetentionConfig,
     RolloutConfig,
     Schedule,
+    SourceConfig,
     TrainConfig,
 )
+from trainer_adapter.selection import SuccessShare
 
 
 @dataclass(frozen=True)
@@ -33,11 +34,11 @@ def make_config(home: Path, run: str, seed: int, steps: int) -> TrainConfig:
     """Return the configuration of the trainer; ``home`` is the run's directory, with the model in it."""
     return TrainConfig(
         model=home / "model",
-        tasks=home / "tasks.jsonl",
+        tasks=[SourceConfig(path=home / "tasks.jsonl")],
         run=run,
         steps=steps,
         seed=seed,
-        rollouts=RolloutConfig(group_size=RECIPE.group_size, max_staleness=0, curriculum=CurriculumConfig(floor=0.3)),
+        rollouts=RolloutConfig(group_size=RECIPE.group_size, max_staleness=0, curriculum=SuccessShare(floor=0.3)),
         algorithm=AlgorithmConfig(entropy=Schedule(start=0.03, end=0.015, shape="linear")),
         optimizer=OptimizerConfig(
             learning_rate=Schedule(start=1e-3, end=1e-4, shape="cosine"),

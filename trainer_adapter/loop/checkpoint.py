@@ -11,6 +11,7 @@ from agent_layer.errors import NotFoundError
 from agent_layer.infra import make_private
 from agent_layer.schema import Record
 from agent_layer.settings import Settings
+from trainer_adapter.tasks import Draw, StreamState
 
 _CURSOR = "cursor.json"
 
@@ -30,8 +31,12 @@ class Cursor(Record, frozen=True, kw_only=True):
     """[num_open] policy version from which each may begin; empty in checkpoints of older trainers."""
     open_tries: list[int] = []
     """[num_open] how often each was redone; empty in checkpoints of older trainers."""
+    open_draws: list[Draw] = []
+    """[num_open] task of each; empty in checkpoints of older trainers, whose open groups are not trained."""
+    tasks: StreamState = StreamState()
+    """Position in the sequence of tasks."""
     success_rates: dict[str, float] = {}
-    """By task id, for the curriculum."""
+    """By task id, for curriculum and filters."""
     taken: list[str] = []
     """Groups trained since the checkpoint before; acknowledged next, and never trained again."""
 

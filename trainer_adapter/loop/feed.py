@@ -2,22 +2,18 @@
 
 What a step trains depends on positions alone, never on which groups close first: otherwise the tasks that are quick,
 and the rollouts that end early, would decide what is learned.
-
-Also the curriculum: how many rollouts of a round each task gets. A task that always succeeds, or never does, teaches
-nothing, because its rewards are equal. Tasks that still fail get more rollouts, so that one success among many attempts
-becomes likely.
 """
 
-import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from itertools import groupby
+from itertools import groupby, islice
 from math import ceil
 from typing import NamedTuple
 
 import msgspec
 
 from agent_layer.dispatcher import Dispatcher
+from agent_layer.errors import BadInputError
 from agent_layer.schema import Task, TrainedBatch, derive_seed
 from agent_layer.store import Store
 from agent_layer.store.consumers import GroupDelivery
@@ -25,53 +21,36 @@ from trainer_adapter.config import TrainConfig
 from trainer_adapter.data import plan_start_versions
 from trainer_adapter.loop.checkpoint import Cursor
 from trainer_adapter.loop.run_control import RunControl
-
-
-def allot_rollouts(num_rollouts: int, rates: Sequence[float], floor: float, minimum: int) -> list[int]:
-    """Return each task's share of the rollouts of a round, in proportion to (1 - success rate) + floor.
-
-    Args:
-        num_rollouts: of the whole round.
-        rates: [num_tasks], recent success rate of each task, 0 to 1.
-        floor: weight of a task that always succeeds; the larger, the more even the shares.
-        minimum: rollouts that every task gets, at least 2 for a baseline.
-
-    Returns:
-        [num_tasks], summing to ``num_rollouts`` whenever that allows ``minimum`` for each, else ``minimum`` each.
-    """
-    if num_rollouts <= minimum * len(rates):
-        return [minimum] * len(rates)
-    weights = [1 - rate + floor for rate in rates]
-    wanted = [num_rollouts * weight / sum(weights) for weight in weights]
-    shares = [max(minimum, int(share)) for share in wanted]
-    while (missing := num_rollouts - sum(shares)) != 0:
-        gaps = [want - share for want, share in zip(wanted, shares, strict=True)]
-        if missing > 0:
-            shares[gaps.index(max(gaps))] += 1
-        else:
-            spare = [gap if share > minimum else float("inf") for gap, share in zip(gaps, shares, strict=True)]
-            shares[spare.index(min(spare))] -= 1
-    return shares
+from trainer_adapter.tasks import Draw, TaskStream
 
 
 def update_rates(rates: Mapping[str, float], observed: Mapping[str, float], memory: float) -> dict[str, float]:
-    """Return success rates updated by one more round (exponential moving average).
+    """Return success rates updated by one more step (exponential moving average), latest last.
 
     Args:
         rates: by task id; default 0.5.
-        observed: by task id; tasks without a result in this round keep their rate.
+        observed: by task id; tasks without a result in this step keep their rate, unless 100,000 others are newer.
         memory: weight of the old value, 0 to 1.
     """
-    moved = {task: memory * rates.get(task, 0.5) + (1 - memory) * rate for task, rate in observed.items()}
-    return {**rates, **moved}
+    moved = {task: memory * rates.get(task, _NO_RATE) + (1 - memory) * rate for task, rate in observed.items()}
+    kept = {task: rate for task, rate in rates.items() if task not in moved}
+    return dict(islice({**kept, **moved}.items(), max(0, len(kept) + len(moved) - _MOST_RATES), None))
 
 
 CONSUMER = "trainer"
 """Name under which groups are acknowledged."""
+_NO_RATE = 0.5
+"""Success rate of a task that was not tried yet."""
+_MEMORY = 0.7
+"""Weight of a task's old success rate where no curriculum names one."""
+_MOST_GROUPS = 10_000
+"""Groups of one step that a run has without asking for them."""
+_MOST_RATES = 100_000
+"""Tasks whose success rates are remembered; bounds memory and checkpoints."""
 
 
 _ROUNDS_PER_TRY = 2**32
-"""Keeps the round of a group that is redone apart from the rounds of later epochs."""
+"""Keeps the round of a group that is redone apart from the rounds of later positions."""
 
 
 class _OpenGroup(NamedTuple):
@@ -80,27 +59,31 @@ class _OpenGroup(NamedTuple):
     position: int
     start: int
     """Policy version from which it may begin."""
-    tries: int = 0
+    tries: int
     """How often it was redone."""
+    draw: Draw
+    """Its task."""
 
 
 class GroupFeed:
     """Submits tasks, and yields closed groups.
 
-    Groups have positions: position p is task p mod n, in that epoch's order, of epoch p div n. The same position is the
-    same group, so that a submission after a restart repeats nothing. ``plan_start_versions`` decides how many are
-    submitted, and when each may begin. They are trained in order of position: one that closes early waits.
+    Groups have positions; the stream draws the task of each. The same position is the same group, so that a submission
+    after a restart repeats nothing. ``plan_start_versions`` decides how many are submitted, and when each may begin.
+    They are trained in order of position: one that closes early waits.
 
     Groups of the run that the feed did not submit, such as those of retried dead rollouts, are not yielded.
     """
 
     def __init__(
-        self, run: str, tasks: Sequence[Task], config: TrainConfig, dispatcher: Dispatcher, store: Store, cursor: Cursor
+        self, run: str, stream: TaskStream, config: TrainConfig, dispatcher: Dispatcher, store: Store, cursor: Cursor
     ) -> None:
         self._run = run
-        self._tasks = list(tasks)
+        self._stream = stream
         self._seed = config.seed
         self._plan = config.rollouts
+        self._keeps_rates = config.rollouts.curriculum is not None or bool(config.filters)
+        self._num_per_step = count_groups(config, stream.num_tasks)
         self._dispatcher = dispatcher
         self._control = RunControl(run, dispatcher, pause_at_switch=config.rollouts.pause_at_switch)
         self._store = store
@@ -113,12 +96,12 @@ class GroupFeed:
         self.acknowledge(cursor.taken)
         num_open = len(cursor.open_positions)
         starts, tries = cursor.open_starts or [0] * num_open, cursor.open_tries or [0] * num_open
-        self._submit(map(_OpenGroup, cursor.open_positions, starts, tries))
+        self._submit(map(_OpenGroup, cursor.open_positions, starts, tries, cursor.open_draws))
 
     @property
     def groups_per_step(self) -> int:
         """Number of groups of one step."""
-        return self._plan.groups_per_step or len(self._tasks)
+        return self._num_per_step
 
     def submit_groups(self, policy_version: int) -> None:
         """Submit as many groups as cannot become too stale.
@@ -133,7 +116,9 @@ class GroupFeed:
             max_staleness=self._plan.max_staleness,
             ask_ahead_steps=self._plan.ask_ahead_steps,
         )
-        self._submit(map(_OpenGroup, range(self._num_asked, self._num_asked + len(starts)), starts))
+        positions = range(self._num_asked, self._num_asked + len(starts))
+        draws = [self._stream.draw(position, self._rates) for position in positions]
+        self._submit(map(_OpenGroup, positions, starts, [0] * len(starts), draws))
         self._num_asked += len(starts)
 
     def follow(self, stop: Callable[[], bool]) -> Iterator[GroupDelivery]:
@@ -180,9 +165,18 @@ class GroupFeed:
             self._submit([asked._replace(tries=asked.tries + 1)])
 
     def update_success_rates(self, observed: Mapping[str, float]) -> None:
-        """Update the curriculum with success rates by task id."""
-        if self._plan.curriculum:
-            self._rates = update_rates(self._rates, observed, self._plan.curriculum.memory)
+        """Let curriculum, filters and ramps see the success rates of a step by task id, while its groups are open."""
+        if self._keeps_rates:
+            curriculum = self._plan.curriculum
+            self._rates = update_rates(self._rates, observed, curriculum.memory if curriculum else _MEMORY)
+        for group_id in self._yielded:
+            draw = self._open[group_id].draw
+            if draw.task_id in observed:
+                self._stream.observe(draw, observed[draw.task_id])
+
+    def forget_draws(self) -> None:
+        """Forget the journal of draws: a checkpoint has the cursor."""
+        self._stream.forget_draws()
 
     def acknowledge(self, group_ids: Sequence[str]) -> None:
         """Acknowledge groups, so that they are not delivered again. Idempotent."""
@@ -198,6 +192,8 @@ class GroupFeed:
             open_positions=[asked.position for asked in waiting],
             open_starts=[asked.start for asked in waiting],
             open_tries=[asked.tries for asked in waiting],
+            open_draws=[asked.draw for asked in waiting],
+            tasks=self._stream.state(),
             success_rates=self._rates,
             taken=list(taken),
         )
@@ -220,15 +216,14 @@ class GroupFeed:
             raise self._control.explain_missing_group(patience)
 
     def _submit(self, wanted: Iterable[_OpenGroup]) -> None:
-        num_tasks = len(self._tasks)
-        for (epoch, tries), members in groupby(wanted, lambda asked: (asked.position // num_tasks, asked.tries)):
-            places, order = list(members), task_order(num_tasks, self._seed, epoch)
-            tasks = [self._tasks[order[asked.position % num_tasks]] for asked in places]
+        for _, members in groupby(wanted, lambda asked: asked.position // self.groups_per_step):
+            places = list(members)
+            tasks = [self._stream.read(asked.draw) for asked in places]
             asking = zip(tasks, self._shares(tasks), places, strict=True)
             group_ids = self._dispatcher.submit(
                 [self._configure_task(task, share, asked) for task, share, asked in asking],
                 run=self._run,
-                round=epoch + tries * _ROUNDS_PER_TRY,
+                round=[asked.position + asked.tries * _ROUNDS_PER_TRY for asked in places],
             )
             self._open |= dict(zip(group_ids, places, strict=True))
 
@@ -237,8 +232,7 @@ class GroupFeed:
         size, curriculum = self._plan.group_size, self._plan.curriculum
         if not curriculum:
             return [size] * len(tasks)
-        rates = [self._rates.get(task.id, 0.5) for task in tasks]
-        return allot_rollouts(size * len(tasks), rates, curriculum.floor, curriculum.minimum)
+        return curriculum.share(size * len(tasks), [self._rates.get(task.id, _NO_RATE) for task in tasks])
 
     def _configure_task(self, task: Task, size: int, asked: _OpenGroup) -> Task:
         """Return the task with the options of the configuration."""
@@ -249,6 +243,7 @@ class GroupFeed:
             task,
             group_size=size,
             launch=launch,
+            sampling=task.sampling if plan.temperature is None else {**task.sampling, "temperature": plan.temperature},
             partial=plan.partial or task.partial,
             priority=task.priority if plan.priority is None else plan.priority,
             from_policy=asked.start if asked.start > 0 else None,
@@ -256,8 +251,15 @@ class GroupFeed:
         )
 
 
-def task_order(num_tasks: int, seed: int, epoch: int) -> list[int]:
-    """Return the order of the tasks in an epoch; the same for the same seed."""
-    order = list(range(num_tasks))
-    random.Random(f"{seed} {epoch}").shuffle(order)  # an order, not a secret
-    return order
+def count_groups(config: TrainConfig, num_tasks: int) -> int:
+    """Return the groups of one step.
+
+    Raises: BadInputError: the configuration names no number, and there are too many tasks for one step.
+    """
+    num = config.rollouts.groups_per_step
+    if num is None and num_tasks > _MOST_GROUPS:
+        raise BadInputError(
+            f"rollouts: expected groups_per_step beside {num_tasks:,} tasks, found none; give the number of groups of"
+            " one update, such as 64"
+        )
+    return num or num_tasks

@@ -170,8 +170,8 @@ class TrainingLoop:
         with _timed(times, "update"):
             update = self._update(batch)
         self._step += 1
-        self._take(kept)  # before the switch, which may fail: the checkpoint must not count them as open
         self._feed.update_success_rates(by_task)
+        self._take(kept)  # before the switch, which may fail: the checkpoint must not count them as open
         with _timed(times, "switch"):
             if update is not None and update.is_changed:
                 self._version = self._publish()
@@ -212,6 +212,7 @@ class TrainingLoop:
             return
         version = self._version if self._is_published else None
         self._checkpoints.save(self._feed.cursor(self._step, version, self._taken), self._trainer.save)
+        self._feed.forget_draws()
         self._feed.acknowledge(self._taken)
         self._taken = []
         self._checkpoints.keep_newest(self._config.keep.num_checkpoints)

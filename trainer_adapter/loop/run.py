@@ -6,21 +6,27 @@ from contextlib import contextmanager
 from fcntl import LOCK_EX, LOCK_NB, flock
 from types import FrameType
 
-import msgspec
-
-from agent_layer.dispatcher import Dispatcher, read_tasks
+from agent_layer.dispatcher import Dispatcher
 from agent_layer.errors import BadInputError
 from agent_layer.health import StepProgress, append_progress, progress_path, read_progress
 from agent_layer.infra import make_private
 from agent_layer.infra.redis import open_redis
 from agent_layer.recorder import open_recorder
-from agent_layer.schema import Task
 from agent_layer.settings import Settings
 from agent_layer.store import open_store
 from trainer_adapter.config import TrainConfig
 from trainer_adapter.loop.checkpoint import CheckpointDirectory, Cursor
 from trainer_adapter.loop.feed import GroupFeed
 from trainer_adapter.loop.loop import TrainingLoop
+from trainer_adapter.tasks import (
+    DrawJournal,
+    MixFile,
+    TaskSource,
+    TaskStream,
+    journal_path,
+    mix_path,
+    open_training_sources,
+)
 from trainer_adapter.verl import EmbeddedTrainer, WeightPublisher
 
 
@@ -29,6 +35,8 @@ def train_run(
     settings: Settings,
     stop: Callable[[], bool] = lambda: False,
     report: Callable[[StepProgress], None] = lambda _: None,
+    *,
+    sources: Sequence[TaskSource] | None = None,
 ) -> list[StepProgress]:
     """Train until the run has ``config.steps`` steps, from its newest checkpoint if there is one.
 
@@ -37,6 +45,7 @@ def train_run(
         settings: locations of state.
         stop: polled; once True, the run ends with a checkpoint.
         report: called for each step, after its line is in ``progress_path``.
+        sources: of ``config.tasks``, opened; None: this call opens them.
 
     Returns:
         reports of the steps that this call did.
@@ -55,12 +64,12 @@ def train_run(
         )
     with _only_trainer(settings, run):
         redis, recorder = open_redis(settings), open_recorder(settings)
-        tasks = [_at_temperature(task, config.rollouts.temperature) for task in read_tasks(config.tasks, run=run)]
         checkpoints = CheckpointDirectory(settings, run)
         directory, cursor = checkpoints.newest() or (None, Cursor())
         publisher = WeightPublisher(settings, run, redis, recorder)
         publisher.register_base(config.model)
-        feed = GroupFeed(run, tasks, config, Dispatcher(redis, settings), open_store(settings), cursor)
+        stream = _open_stream(config, settings, cursor, sources or open_training_sources(config, settings))
+        feed = GroupFeed(run, stream, config, Dispatcher(redis, settings), open_store(settings), cursor)
         newest = publisher.newest()
         # before the model loads: workers need not wait for it
         feed.submit_groups(newest if cursor.policy_version == newest else newest + 1)
@@ -111,7 +120,13 @@ def _only_trainer(settings: Settings, run: str) -> Generator[None]:
         yield
 
 
-def _at_temperature(task: Task, temperature: float | None) -> Task:
-    if temperature is None:
-        return task
-    return msgspec.structs.replace(task, sampling={**task.sampling, "temperature": temperature})
+def _open_stream(config: TrainConfig, settings: Settings, cursor: Cursor, sources: Sequence[TaskSource]) -> TaskStream:
+    run = config.run or settings.run
+    return TaskStream(
+        sources,
+        cursor.tasks,
+        mix=MixFile(mix_path(settings, run)),
+        journal=DrawJournal(journal_path(settings, run), cursor.num_asked),
+        filters=config.filters,
+        seed=config.seed,
+    )

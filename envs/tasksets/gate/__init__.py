@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from envs.tasksets.gate.gate import Report as Report
     from envs.tasksets.gate.gate import check_taskset as check_taskset
     from envs.tasksets.gate.gate import print_hashes as print_hashes
-    from envs.tasksets.gate.records import TASKSET_LABEL as TASKSET_LABEL
-    from envs.tasksets.gate.records import VERSION_LABEL as VERSION_LABEL
     from envs.tasksets.gate.records import check_trainable as check_trainable
     from envs.tasksets.gate.records import find_report as find_report
+    from envs.tasksets.gate.records import find_taskset as find_taskset
     from envs.tasksets.gate.records import save_report as save_report
+    from envs.tasksets.gate.records import write_task_line as write_task_line
     from envs.tasksets.gate.script_judge import Judgement as Judgement
     from envs.tasksets.gate.script_judge import ScriptJudge as ScriptJudge
 else:
@@ -33,11 +33,11 @@ else:
                 "print_hashes",
             ),
             "envs.tasksets.gate.records": (
-                "TASKSET_LABEL",
-                "VERSION_LABEL",
                 "check_trainable",
                 "find_report",
+                "find_taskset",
                 "save_report",
+                "write_task_line",
             ),
             "envs.tasksets.gate.script_judge": ("Judgement", "ScriptJudge"),
         },

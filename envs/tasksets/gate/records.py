@@ -1,7 +1,7 @@
 """Reports of the gate, kept in the data directory, and what may train because of them."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -9,7 +9,8 @@ import msgspec
 
 from agent_layer.errors import BadInputError
 from agent_layer.infra import make_private
-from agent_layer.schema import Task, content_hash
+from agent_layer.schema import JsonObject, Task, content_hash
+from envs.tasksets import TaskSet
 from envs.tasksets.gate.gate import Report
 
 TASKSET_LABEL: Final = "taskset"
@@ -35,16 +36,30 @@ def find_report(directory: Path, taskset: str, version: str) -> Report | None:
         return None
 
 
+def write_task_line(task: Task, taskset: TaskSet) -> bytes:
+    """Return a task of a set as a line of a tasks file; run and split are of the submission."""
+    labels = {**task.labels, TASKSET_LABEL: taskset.name, VERSION_LABEL: taskset.version}
+    fields: JsonObject = msgspec.to_builtins(msgspec.structs.replace(task, labels=labels))
+    left_out = ("run", "split", "type", "schema_version")
+    return (
+        msgspec.json.encode(
+            {name: value for name, value in fields.items() if name not in left_out and value is not None}
+        )
+        + b"\n"
+    )
+
+
+def find_taskset(labels: Mapping[str, str]) -> tuple[str, str] | None:
+    """Return (name, version) of the task set that a task with these labels is from; None: it is from none."""
+    return (labels[TASKSET_LABEL], labels.get(VERSION_LABEL, "")) if TASKSET_LABEL in labels else None
+
+
 def check_trainable(directory: Path, tasks: Iterable[Task]) -> None:
     """Check that every task set among the tasks has passed its gate; tasks without such a label are the user's own.
 
     Raises: BadInputError: one has failed, or was never checked.
     """
-    sets = {
-        (task.labels[TASKSET_LABEL], task.labels.get(VERSION_LABEL, ""))
-        for task in tasks
-        if TASKSET_LABEL in task.labels
-    }
+    sets = {found for task in tasks if (found := find_taskset(task.labels)) is not None}
     for taskset, version in sorted(sets):
         report = find_report(directory, taskset, version)
         if report is not None and report.is_passed:

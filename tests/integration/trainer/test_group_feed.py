@@ -10,16 +10,20 @@ from hypothesis import strategies as st
 
 from agent_layer.dispatcher import connect
 from agent_layer.errors import AgentLayerError
-from agent_layer.schema.task import Task
 from agent_layer.store import open_store
-from trainer_adapter.config import CurriculumConfig, RolloutConfig, TrainConfig
+from trainer_adapter.config import RolloutConfig, SourceConfig, TrainConfig
 from trainer_adapter.loop.checkpoint import Cursor
-from trainer_adapter.loop.feed import CONSUMER, GroupFeed, task_order
+from trainer_adapter.loop.feed import CONSUMER, GroupFeed
+from trainer_adapter.selection.success_share import SuccessShare
+from trainer_adapter.tasks.journal import DrawJournal
+from trainer_adapter.tasks.mix import MixFile
+from trainer_adapter.tasks.source import open_training_sources
+from trainer_adapter.tasks.stream import TaskStream
 
 from ...profiles import num_examples
 from ...queues import queue_of
 
-TASKS = [Task(id=f"t{number}", run="r") for number in range(4)]
+TASKS = [{"id": f"t{number}", "input": number} for number in range(4)]
 
 
 @pytest.fixture
@@ -28,14 +32,23 @@ def dispatcher(settings):
 
 
 @pytest.fixture
-def make(settings, dispatcher):
-    """``make(cursor=…, **plan)``: a feed over the four tasks."""
+def make(settings, dispatcher, tmp_path):
+    """``make(cursor=…, tasks=…, **plan)``: a feed over tasks, four by default."""
     store = open_store(settings)
 
-    def make(cursor=None, **plan):
+    def make(cursor=None, tasks=None, **plan):
+        path = tmp_path / "tasks.jsonl"
+        path.write_bytes(b"".join(msgspec.json.encode(one) + b"\n" for one in tasks or TASKS))
         rollouts = RolloutConfig(**{"ask_ahead_steps": 0, **plan})
-        config = TrainConfig(model=Path("m"), tasks=Path("t"), steps=9, rollouts=rollouts)
-        return GroupFeed("r", TASKS, config, dispatcher, store, cursor or Cursor())
+        config = TrainConfig(model=Path("m"), tasks=[SourceConfig(path=path)], steps=9, run="r", rollouts=rollouts)
+        cursor = cursor or Cursor()
+        stream = TaskStream(
+            open_training_sources(config, settings),
+            cursor.tasks,
+            mix=MixFile(tmp_path / "mix.json"),
+            journal=DrawJournal(tmp_path / "draws.jsonl", cursor.num_asked),
+        )
+        return GroupFeed("r", stream, config, dispatcher, store, cursor)
 
     return make
 
@@ -73,7 +86,7 @@ def test_each_task_is_asked_once_per_epoch(make, dispatcher):
     make(max_staleness=1).submit_groups(0)
 
     tasks = [group.task_id for group in dispatcher.groups()]
-    assert sorted(tasks) == sorted([task.id for task in TASKS] * 2)
+    assert sorted(tasks) == sorted([task["id"] for task in TASKS] * 2)
     assert len(set(asked(dispatcher))) == 8
 
 
@@ -129,7 +142,7 @@ def test_groups_of_a_checkpoint_are_acknowledged_when_it_is_found(make, redis, k
 
 
 def test_a_curriculum_gives_more_rollouts_to_tasks_that_fail(make, dispatcher):
-    feed = make(group_size=10, max_staleness=0, curriculum=CurriculumConfig())
+    feed = make(group_size=10, max_staleness=0, curriculum=SuccessShare())
     feed.update_success_rates({"t0": 0.0, "t1": 1.0, "t2": 1.0, "t3": 1.0})
 
     feed.submit_groups(0)
@@ -165,17 +178,16 @@ def test_each_group_has_a_sampling_seed_that_follows_from_the_seed_and_its_posit
     assert set(seeds().values()).isdisjoint(first.values())
 
 
-def test_what_the_plan_leaves_open_is_as_its_task_says(settings, dispatcher):
-    own = Task(id="t", run="r", group_size=5, launch=9, partial="refill", priority=3)
-    config = TrainConfig(model=Path("m"), tasks=Path("t"), steps=9, rollouts=RolloutConfig(group_size=2))
-    GroupFeed("r", [own], config, dispatcher, open_store(settings), Cursor()).submit_groups(0)
+def test_what_the_plan_leaves_open_is_as_its_task_says(make, dispatcher):
+    own = {"id": "t", "input": 1, "group_size": 5, "launch": 9, "partial": "refill", "priority": 3}
+    make(tasks=[own], group_size=2).submit_groups(0)
 
     task = queue_of(dispatcher).claim("w", 1)[0].task
     assert (task.group_size, task.launch, task.partial, task.priority) == (2, None, "refill", 3)
 
 
 def test_with_a_curriculum_each_group_launches_its_own_share_of_more(make, dispatcher):
-    feed = make(group_size=10, launch=1.1, max_staleness=0, curriculum=CurriculumConfig())
+    feed = make(group_size=10, launch=1.1, max_staleness=0, curriculum=SuccessShare())
     feed.update_success_rates({"t0": 0.0, "t1": 1.0, "t2": 1.0, "t3": 1.0})
 
     feed.submit_groups(0)
@@ -247,18 +259,12 @@ def test_a_run_without_workers_ends_with_a_sentence(make):
         next(feed.follow(lambda: False))
 
 
-def test_an_order_is_the_seeds_and_changes_with_the_epoch():
-    assert task_order(20, seed=1, epoch=3) == task_order(20, seed=1, epoch=3)
-    assert sorted(task_order(20, seed=1, epoch=4)) == list(range(20))
-    assert len({tuple(task_order(20, seed, epoch)) for seed in (0, 1) for epoch in (0, 1)}) == 4
-
-
 def test_the_same_position_is_the_same_group_whatever_its_size(make, dispatcher):
-    feed = make(groups_per_step=4, max_staleness=0, curriculum=CurriculumConfig())
+    feed = make(groups_per_step=4, max_staleness=0, curriculum=SuccessShare())
     feed.submit_groups(0)
     before = asked(dispatcher)
     cursor = msgspec.structs.replace(feed.cursor(0, 0, []), success_rates={"t0": 1.0, "t1": 0.0})
 
-    make(cursor=cursor, groups_per_step=4, max_staleness=0, curriculum=CurriculumConfig())
+    make(cursor=cursor, groups_per_step=4, max_staleness=0, curriculum=SuccessShare())
 
     assert asked(dispatcher) == before

@@ -4,7 +4,8 @@ import msgspec
 import pytest
 
 from agent_layer.errors import BadInputError
-from trainer_adapter.config import Schedule, TrainConfig, load_config, write_config
+from trainer_adapter.config import Schedule, SourceConfig, TrainConfig, load_config, write_config
+from trainer_adapter.selection.group_ramp import GroupRamp
 
 YAML = """
 model: start
@@ -39,7 +40,7 @@ def test_every_format_gives_the_same_run(tmp_path):
 
 
 def test_what_is_asked_of_the_dispatcher_is_left_to_tasks_unless_it_is_said(tmp_path):
-    plain = TrainConfig(model=tmp_path, tasks=tmp_path, steps=1).rollouts
+    plain = TrainConfig(model=tmp_path, tasks=[SourceConfig(path=tmp_path)], steps=1).rollouts
     assert (plain.launch, plain.partial, plain.priority, plain.pause_at_switch) == (None, None, None, False)
     assert plain.ask_ahead_steps == 0, "a curriculum decides what to ask for when it asks"
 
@@ -51,7 +52,7 @@ def test_what_is_asked_of_the_dispatcher_is_left_to_tasks_unless_it_is_said(tmp_
 
 
 def test_a_run_survives_being_written_down(tmp_path):
-    config = TrainConfig(model=tmp_path / "m", tasks=tmp_path / "t.jsonl", steps=3)
+    config = TrainConfig(model=tmp_path / "m", tasks=[SourceConfig(path=tmp_path / "t.jsonl")], steps=3)
     path = tmp_path / "written.json"
     write_config(config, path)
 
@@ -80,3 +81,31 @@ def test_a_knob_that_cannot_be_is_named(tmp_path, change, named):
 def test_a_missing_file_is_one_sentence(tmp_path):
     with pytest.raises(BadInputError, match=r"nowhere\.yaml: expected a readable file"):
         load_config(tmp_path / "nowhere.yaml")
+
+
+def test_a_file_names_sources_by_path_or_task_set_relative_to_itself(tmp_path):
+    path = tmp_path / "run.yaml"
+    sources = "[{path: t.jsonl, weight: 2}, {taskset: repair, ramp: {name: group_ramp, groups: 3}}]"
+    path.write_text(f"model: m\nsteps: 1\ntasks: {sources}\n")
+
+    math, repair = load_config(path).tasks
+
+    assert (math.path, math.label, math.weight) == (tmp_path / "t.jsonl", "t", 2)
+    assert (repair.label, repair.ramp) == ("repair", GroupRamp(groups=3))
+
+
+@pytest.mark.parametrize(
+    ("source", "named"),
+    [
+        ("{path: t, taskset: repair}", "either path or taskset"),
+        ("{weight: 1}", "either path or taskset"),
+        ("{path: t, ramp: {name: group_ramp, groups: 3}}", "a file has no levels"),
+        ("{path: t, weight: -1}", "weight"),
+    ],
+)
+def test_a_source_that_cannot_be_is_refused(tmp_path, source, named):
+    path = tmp_path / "run.yaml"
+    path.write_text(f"model: m\nsteps: 1\ntasks: [{source}]\n")
+
+    with pytest.raises(BadInputError, match=named):
+        load_config(path)
