@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from agent_layer.engines.sampling import LOWEST_TEMPERATURE as LOWEST_TEMPERATURE
     from agent_layer.engines.sampling import NEUTRAL_SAMPLING as NEUTRAL_SAMPLING
     from agent_layer.engines.sampling import NEUTRALISED as NEUTRALISED
+    from agent_layer.engines.sampling import NO_LOGPROBS as NO_LOGPROBS
     from agent_layer.engines.sampling import RAW_LOGPROBS as RAW_LOGPROBS
     from agent_layer.engines.sampling import SMALLEST_LOGPROB as SMALLEST_LOGPROB
     from agent_layer.engines.sampling import UNREPRODUCIBLE as UNREPRODUCIBLE
@@ -87,6 +88,7 @@ else:
                 "NEUTRAL_SAMPLING",
                 "RAW_LOGPROBS",
                 "SMALLEST_LOGPROB",
+                "NO_LOGPROBS",
                 "UNREPRODUCIBLE",
                 "can_neutralise",
                 "find_unreproducible",

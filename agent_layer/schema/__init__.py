@@ -59,6 +59,9 @@ if TYPE_CHECKING:
         split_trajectory_id as split_trajectory_id,
     )
     from agent_layer.schema.messages import (
+        MEDIA as MEDIA,
+    )
+    from agent_layer.schema.messages import (
         UNREADABLE as UNREADABLE,
     )
     from agent_layer.schema.messages import (
@@ -66,6 +69,9 @@ if TYPE_CHECKING:
     )
     from agent_layer.schema.messages import (
         as_json_objects as as_json_objects,
+    )
+    from agent_layer.schema.messages import (
+        find_media as find_media,
     )
     from agent_layer.schema.messages import (
         parse_json_text as parse_json_text,
@@ -314,7 +320,9 @@ else:
             "agent_layer.schema.messages": (
                 "UNREADABLE",
                 "as_json_object",
+                "MEDIA",
                 "as_json_objects",
+                "find_media",
                 "parse_json_text",
                 "refer_to",
                 "resolve",

@@ -5,6 +5,7 @@ references from one content to another, by which a value that many steps share i
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, cast
 
 import msgspec
@@ -13,6 +14,20 @@ from agent_layer.schema.record import JsonObject
 
 UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError)
 """Errors of reading JSON: another form, not UTF-8, nested too deep, or a number out of range."""
+MEDIA: Final = MappingProxyType(
+    {
+        "image_url": "images",
+        "image_embeds": "images",
+        "input_image": "images",
+        "input_audio": "audio",
+        "audio_url": "audio",
+        "audio_embeds": "audio",
+        "video_url": "video",
+    }
+)
+"""Parts of chat messages that are no text, as OpenAI and vLLM name them, and findings of steps whose prompt has them.
+A row for a trainer is token ids, which do not hold what such a part shows."""
+_MEDIA_HINTS: Final = (b'"image_', b'"input_', b'"audio_', b'"video_')
 _REFERENCE = "$content"
 _MAX_REFERENCES: Final = 10_000
 """Agents may write references too: twenty contents that each refer twice to the previous one would be a million."""
@@ -35,6 +50,33 @@ def parse_json_text(value: object) -> object:
         return msgspec.json.decode(value) if isinstance(value, str) else value
     except (*UNREADABLE, UnicodeEncodeError):
         return value
+
+
+def find_media(message: bytes) -> set[str]:
+    """Return what a chat message shows besides text: ``images``, ``audio`` or ``video``.
+
+    Args:
+        message: JSON text; what is no chat message shows nothing.
+    """
+    if not any(hint in message for hint in _MEDIA_HINTS):
+        return set()
+    try:
+        content = _SHOWN.decode(message).content
+    except UNREADABLE:
+        return set()
+    parts = content if isinstance(content, list) else []
+    return {MEDIA[part.type] for part in parts if part.type in MEDIA}
+
+
+class _ShownPart(msgspec.Struct):
+    type: str = ""
+
+
+class _ShownMessage(msgspec.Struct):
+    content: list[_ShownPart] | str | None = None
+
+
+_SHOWN: Final = msgspec.json.Decoder(_ShownMessage)
 
 
 def to_part_message(message: Mapping[str, object]) -> JsonObject:

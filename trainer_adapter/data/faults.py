@@ -13,12 +13,13 @@ from agent_layer.engines import (
     BAD_LOGPROBS,
     GREEDY,
     LOWEST_TEMPERATURE,
+    NO_LOGPROBS,
     RAW_LOGPROBS,
     SMALLEST_LOGPROB,
     UNREPRODUCIBLE,
     find_unreproducible,
 )
-from agent_layer.schema import ExcludedRollout, Step, Trajectory
+from agent_layer.schema import MEDIA, ExcludedRollout, Step, Trajectory
 
 _CAPTURE = (
     "call the policy through the gateway, from an engine that returns token ids; a judge or assistant needs the role"
@@ -29,6 +30,7 @@ _PROCESSED = (
     "start vLLM with --logprobs-mode=processed_logprobs and set AGENT_LAYER_LOGPROBS_MODE=processed, or sample at"
     " temperature 1"
 )
+_TEXT_ALONE = "describe them in text, or train with a trainer that reads them"
 _NEUTRAL = "leave it out, or let the gateway replace or refuse it: AGENT_LAYER_UNREPRODUCIBLE_SAMPLING"
 
 
@@ -67,12 +69,14 @@ def _faults(step: Step) -> Iterator[_Fault]:
 
 def _capture_faults(step: Step, num_tokens: int) -> Iterator[_Fault]:
     action = step.action
+    for kind in sorted({*MEDIA.values()}.intersection(step.findings)):
+        yield _Fault(kind, f"a prompt without {kind}, which its rows of token ids cannot hold", _TEXT_ALONE)
     if not step.prompt_token_ids:
         yield _Fault("no_token_ids", "the ids of its prompt", _CAPTURE)
     if action.response_token_ids is None:
         yield _Fault("no_token_ids", "the ids of its answer", _CAPTURE)
     if len(action.logprobs or ()) != num_tokens:
-        yield _Fault("no_logprobs", "a log-probability for each sampled token", _CAPTURE)
+        yield _Fault(NO_LOGPROBS, "a log-probability for each sampled token", _CAPTURE)
     if sum(number for _, number in action.policy_versions or ()) != num_tokens:
         yield _Fault("no_policy_version", "a policy version for each sampled token", _CAPTURE)
 

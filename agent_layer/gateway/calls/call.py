@@ -16,7 +16,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from agent_layer.engines import BAD_LOGPROBS, RAW_LOGPROBS, SMALLEST_LOGPROB, Engine
+from agent_layer.engines import BAD_LOGPROBS, NO_LOGPROBS, RAW_LOGPROBS, SMALLEST_LOGPROB, Engine
 from agent_layer.gateway.calls.end_parts import Context, end_part, extend_policy_runs, remember
 from agent_layer.gateway.calls.requests import is_large, read_role
 from agent_layer.gateway.calls.sampling import SamplingPolicy, SettledSampling, settle_sampling
@@ -24,7 +24,7 @@ from agent_layer.gateway.dialects import ChatAnswer, ChatRequest, Dialect, Excha
 from agent_layer.gateway.engines import ExternalModel
 from agent_layer.gateway.rollouts import Call, EndedCall, HashedAnswer, LiveRollout, Log, PromptContents, RetryKey
 from agent_layer.recorder import PreparedRecords
-from agent_layer.schema import Action, JsonObject, PolicyRun, Role, StepPart, StepStatus
+from agent_layer.schema import Action, JsonObject, PolicyRun, Role, StepPart, StepStatus, find_media
 from agent_layer.schema.wire import parse_trace
 
 NOT_APPLIED: Final = "not_applied"
@@ -166,6 +166,13 @@ def _settle(parsed: ParsedCall, overrides: JsonObject) -> SettledSampling:
     request, started = parsed.request, parsed.rollout.started
     policy = "keep" if started.group_id is None else parsed.sampling_policy  # trainers take groups
     return settle_sampling(request.sampling | overrides, request.tools, policy, f"rollout {started.trajectory_id}")
+
+
+def _find_in_logprobs(actions: Sequence[Action]) -> list[str]:
+    """Return what keeps the log-probabilities of an answer from being trained on."""
+    sizes = [(len(one.logprobs or ()), len(one.response_token_ids or ())) for one in actions]
+    found = [NO_LOGPROBS] if any(given < needed for given, needed in sizes) else []
+    return [*found, BAD_LOGPROBS] if any(SMALLEST_LOGPROB in (one.logprobs or ()) for one in actions) else found
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
@@ -333,13 +340,18 @@ class ModelCall:
         names = [*route.findings]
         names += [f"{NOT_APPLIED}:{name[:_LONGEST_NAME]}" for name in parsed.request.not_applied[:_MOST_NAMES]]
         is_scaled = route.sampling.get("temperature") not in (None, 1)
-        is_trained = route.engine is not None and read_role(parsed.headers) != "aux"
-        return [*names, RAW_LOGPROBS] if is_trained and is_scaled and route.recorded.logprobs_mode == "raw" else names
+        if route.engine is None or read_role(parsed.headers) == "aux":
+            return names
+        if is_scaled and route.recorded.logprobs_mode == "raw":
+            names.append(RAW_LOGPROBS)
+        shown = (find_media(bytes(message)) for message in parsed.request.messages) if parsed.is_trained else ()
+        return [*names, *sorted(set[str]().union(*shown))]
 
     def _complete(self, part: StepPart) -> StepPart:
         """Add what became of the call on its way: an external model, preemptions, another engine."""
-        if self.parsed.is_trained and any(SMALLEST_LOGPROB in (one.logprobs or ()) for one in part.actions or ()):
-            part = msgspec.structs.replace(part, findings=[*part.findings, BAD_LOGPROBS])
+        if self.parsed.is_trained:
+            found = [*part.findings, *_find_in_logprobs(part.actions or ())]
+            part = msgspec.structs.replace(part, findings=found)
         if self.route.engine is None:
             part = msgspec.structs.replace(part, capture_level="text", findings=[])
         if self.policy_runs:

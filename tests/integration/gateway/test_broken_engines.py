@@ -7,13 +7,16 @@ import json
 import pytest
 
 from agent_layer.engines.registry import Engine
+from agent_layer.errors import CaptureError
+from trainer_adapter.data import samples_of
 
 HEAD = b"HTTP/1.1 %d X\r\nContent-Type: %b\r\nConnection: close\r\n\r\n"
 DONE = b"data: [DONE]\n\n"
 
 
-def event(*ids, prompt=None, finish=None, **delta):
-    logprobs = {"content": [{"token": "a", "logprob": -1.0, "bytes": [97], "top_logprobs": []} for _ in ids]}
+def event(*ids, prompt=None, finish=None, num_logprobs=None, **delta):
+    known = ids[:num_logprobs]
+    logprobs = {"content": [{"token": "a", "logprob": -1.0, "bytes": [97], "top_logprobs": []} for _ in known]}
     choice = {"index": 0, "delta": delta, "token_ids": list(ids), "logprobs": logprobs, "finish_reason": finish}
     return b"data: %b\n\n" % json.dumps({"choices": [choice], "prompt_token_ids": prompt}).encode()
 
@@ -104,6 +107,19 @@ async def test_a_stream_ends_for_the_client_as_it_is_recorded(gateway, dialect, 
         assert (list(step.action.response_token_ids), step.action.message["content"]) == ([5, 6], "hello")
     elif dialect != "chat/completions":
         assert (ENDS[dialect] in told, '"error"' in told) == (False, True)
+
+
+async def test_an_answer_with_fewer_log_probabilities_than_tokens_is_a_finding(gateway):
+    opened = await gateway.open(group_id="g")
+    said = BEGIN + event(6, num_logprobs=0, content="lo", finish="stop") + DONE
+
+    async with broken(gateway, HEAD % (200, b"text/event-stream") + said):
+        await ask(gateway, opened, "chat/completions", stream=True)
+
+    step = gateway.step(opened)
+    assert (step.status, step.capture_level, step.findings) == ("ok", "logprobs", ["no_logprobs"])
+    with pytest.raises(CaptureError, match="a log-probability for each sampled token"):
+        samples_of(gateway.log.trajectory(opened["trajectory_id"]))
 
 
 async def test_a_client_that_falls_behind_and_leaves_is_no_error(gateway, until, caplog):

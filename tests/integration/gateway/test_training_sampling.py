@@ -6,6 +6,7 @@ from agent_layer.engines import NEUTRAL_SAMPLING
 from agent_layer.errors import CaptureError
 from agent_layer.local.scripted import engine as scripted
 from trainer_adapter.data import samples_of
+from trainer_adapter.data.samples import read_samples
 
 HIDDEN = {"temperature": 0, "top_p": 0.5, "top_k": 20, "logit_bias": {"3": 1.0}}
 SCHEMA = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object"}}}
@@ -96,3 +97,33 @@ async def test_a_log_probability_that_the_engine_clamped_is_a_finding(gateway, m
     await gateway.chat(opened, "hello")
 
     assert gateway.step(opened).findings == ["bad_logprobs"]
+
+
+IMAGE = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
+
+
+@pytest.mark.parametrize(
+    ("content", "findings"),
+    [
+        ([{"type": "text", "text": "look"}, IMAGE], ["images"]),
+        ([{"type": "input_audio", "input_audio": {"data": "", "format": "wav"}}], ["audio"]),
+        ([{"type": "text", "text": '{"type": "image_url"}'}], []),
+        ('what is an "image_url"?', []),
+    ],
+)
+async def test_a_prompt_that_is_not_text_alone_is_found_and_not_trained(gateway, content, findings):
+    opened = await gateway.open(group_id="g")
+
+    await gateway.chat(opened, content)
+
+    assert gateway.step(opened).findings == findings
+    found = read_samples(gateway.log.trajectory(opened["trajectory_id"]))
+    assert getattr(found, "kind", None) == (findings[0] if findings else None)
+
+
+async def test_an_image_that_only_a_judge_saw_changes_nothing(gateway):
+    opened = await gateway.open(group_id="g")
+
+    await gateway.chat(opened, [IMAGE], headers={"x-agent-layer-role": "aux"})
+
+    assert gateway.step(opened).findings == []

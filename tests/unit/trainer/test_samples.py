@@ -33,6 +33,7 @@ FAULTS = {
     ),
     "no log-probabilities": (action_with(logprobs=None), "no_logprobs", "log-probability"),
     "no version": (action_with(policy_versions=None), "no_policy_version", "policy version"),
+    "an image": ({"findings": ["images"]}, "images", "prompt without images"),
     "greedy": ({"temperature": 0.0}, "greedy", "temperature above 0"),
     "as good as greedy": ({"temperature": 0.005}, "greedy", "temperature above 0"),
     "unknown temperature": (
