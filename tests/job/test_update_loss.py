@@ -11,6 +11,7 @@ from math import exp, log
 import pytest
 
 from trainer_adapter.algorithms import AlgorithmConfig, resolve_algorithm
+from trainer_adapter.algorithms.papers.registry import ALGORITHMS
 
 from .plain_losses import LOSSES, MEANS, PlainRollout, mean_over, plain_loss
 
@@ -290,12 +291,25 @@ def test_a_lone_value_teaches_nothing(name):
     assert token_advantages(rewarded([3.0]), algorithm, 1).tolist() == [[0.0]]
 
 
-def rewarded(rewards):
+@pytest.mark.parametrize("name", [None, *ALGORITHMS])
+def test_a_value_that_is_compared_with_none_has_no_advantage_beside_others(name):
+    from trainer_adapter.verl.tensors import token_advantages
+
+    algorithm = resolve_algorithm(AlgorithmConfig(name=name))
+    batch = rewarded([1.0, 0.0, 3.0], group_ids=["g", "g", "lone"])
+
+    better, worse, lone = token_advantages(batch, algorithm, 1)[:, 0].tolist()
+
+    assert better > worse
+    assert lone == 0 if algorithm.compares_groups else lone > better, "the baseline of reinforce++ is the batch"
+
+
+def rewarded(rewards, group_ids=None):
     from trainer_adapter.data.advantages import TrainingBatch
 
     names = [str(number) for number in range(len(rewards))]
     return TrainingBatch(
-        group_ids=["g"] * len(rewards),
+        group_ids=group_ids or ["g"] * len(rewards),
         trajectory_ids=names,
         rewards=rewards,
         reward_ids=[[]] * len(rewards),

@@ -8,6 +8,7 @@ from agent_layer.errors import EmptyGroupError
 from agent_layer.schema.record import Logprobs, TokenIds
 from agent_layer.schema.training import TrainingSample
 from trainer_adapter.algorithms import AlgorithmConfig, resolve_algorithm
+from trainer_adapter.algorithms.papers.registry import ALGORITHMS
 from trainer_adapter.data.advantages import GroupSamples, RolloutSamples, group_advantages, select_batch
 from trainer_adapter.schedule import Schedule
 
@@ -75,6 +76,18 @@ def test_a_task_that_always_fails_is_kept_where_an_entropy_bonus_can_find_it_aga
 
 def test_a_lone_reward_has_no_baseline():
     assert select_batch([group_of("g", [1.0, None])], keep_equal=True).samples == []
+
+
+@pytest.mark.parametrize("name", [None, *ALGORITHMS])
+@given(groups=st.lists(rewards, max_size=4), lone=st.floats(-9, 9), num_null=st.integers(0, 3))
+def test_a_lone_reward_is_no_part_of_a_batch_of_any_algorithm(name, groups, lone, num_null):
+    algorithm = resolve_algorithm(AlgorithmConfig(name=name))
+    keep_equal = algorithm.is_regularised(0, 1) or not algorithm.compares_groups
+    others = [group_of(f"g{number}", one) for number, one in enumerate(groups)]
+
+    batch = select_batch([*others, group_of("lone", [lone, *[None] * num_null])], keep_equal=keep_equal)
+
+    assert batch == select_batch(others, keep_equal=keep_equal)
 
 
 def test_advantages_are_those_of_the_formula():
