@@ -90,8 +90,8 @@ class AlgorithmConfig(_Section, frozen=True):
     clip_low: NotNegative | None = None
     clip_high: NotNegative | None = None
     """Bounds of the ratio; None: those of the algorithm, or of ``loss`` where it replaces the algorithm's."""
-    clip_dual: Annotated[float, Meta(gt=1)] = 3.0
-    """Bound of the ratio where the advantage is negative (loss ``vanilla`` only; Ye et al. 2020)."""
+    clip_dual: Annotated[float, Meta(gt=1)] | None = None
+    """Bound of the ratio where the advantage is negative (loss ``vanilla`` only; Ye et al. 2020); None: 3."""
     tau_positive: AboveZero | None = None
     tau_negative: AboveZero | None = None
     """Temperatures of the gate of ``sapo``."""

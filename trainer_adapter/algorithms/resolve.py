@@ -5,7 +5,13 @@ from typing import Final, TypeVar
 import msgspec
 
 from agent_layer.errors import BadInputError
-from trainer_adapter.algorithms.options import AlgorithmConfig, CorrectionConfig, Credit, OverlongPenalty
+from trainer_adapter.algorithms.options import (
+    AlgorithmConfig,
+    CorrectionConfig,
+    Credit,
+    OverlongPenalty,
+    RejectionRule,
+)
 from trainer_adapter.algorithms.papers import (
     ALGORITHMS,
     CLIP_BOUNDS,
@@ -24,6 +30,8 @@ _LOSS_SCALE_FACTOR: Final = 3000.0
 """Dr. GRPO's generation budget."""
 _TAU_POSITIVE, _TAU_NEGATIVE = 1.0, 1.05
 """SAPO's."""
+_CLIP_DUAL: Final = 3.0
+"""veRL's."""
 
 
 class ResolvedAlgorithm(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,7 +89,7 @@ def resolve_algorithm(options: AlgorithmConfig) -> ResolvedAlgorithm:
         loss_scale_factor=options.loss_scale_factor or algorithm.loss_scale_factor or _LOSS_SCALE_FACTOR,
         clip_low=clip_low,
         clip_high=clip_high,
-        clip_dual=options.clip_dual if loss == "vanilla" else None,
+        clip_dual=_or(options.clip_dual, _CLIP_DUAL) if loss == "vanilla" else None,
         tau_positive=options.tau_positive or algorithm.tau_positive or _TAU_POSITIVE if is_sapo else None,
         tau_negative=options.tau_negative or algorithm.tau_negative or _TAU_NEGATIVE if is_sapo else None,
         entropy=options.entropy,
@@ -120,7 +128,6 @@ def _clip_bounds(options: AlgorithmConfig, algorithm: Algorithm, loss: Loss) -> 
 def _refuse_without_effect(options: AlgorithmConfig, resolved: ResolvedAlgorithm) -> None:
     """Raise for the first option that was given and changes nothing, or contradicts another."""
     has_bounds = resolved.loss in CLIP_BOUNDS
-    rules = resolved.correction.reject
     faults = {
         f"clip_low and clip_high: loss {resolved.loss!r} has no bounds; leave them out": not has_bounds
         and (options.clip_low is not None or options.clip_high is not None),
@@ -138,20 +145,47 @@ def _refuse_without_effect(options: AlgorithmConfig, resolved: ResolvedAlgorithm
         "credit: loss 'geo_mean' has one advantage for a whole rollout; choose credit 'rollout' or another loss": (
             options.credit != "rollout" and resolved.loss == "geo_mean"
         ),
-        "correction.lower: expected at most correction.upper": (resolved.correction.lower or 0)
-        > resolved.correction.upper,
-        "correction.reject: only the estimators k1 have a lower bound; leave it out": any(
-            rule.lower is not None and not rule.by.endswith("k1") for rule in rules
+        f"clip_dual: loss {resolved.loss!r} has no such bound; leave it out": options.clip_dual is not None
+        and resolved.loss != "vanilla",
+        "kl_estimator: without a KL penalty it estimates nothing; set kl or leave it out": (
+            options.kl_estimator is not None and not resolved.kl
         ),
-        "correction.reject: expected a lower bound of at most the upper one": any(
-            (rule.lower or 0) > rule.upper for rule in rules
-        ),
-        "correction.reject: expected each estimator once": len({rule.by for rule in rules}) < len(rules),
         "overlong_penalty.buffer_tokens: expected at most max_tokens": options.overlong_penalty is not None
         and options.overlong_penalty.buffer_tokens > options.overlong_penalty.max_tokens,
     }
+    faults |= _faults_of_correction(resolved.correction, resolved.loss)
     if found := [fault for fault, is_found in faults.items() if is_found]:
         raise BadInputError(f"algorithm.{found[0]}")
+
+
+def _faults_of_correction(correction: CorrectionConfig, loss: Loss) -> dict[str, bool]:
+    """Return what may be wrong with a correction, and whether it is."""
+    rules = correction.reject
+    is_clipped = correction.bypass and loss != "reinforce"
+    shapes_weights = correction.lower is not None or correction.normalize
+    return {
+        "correction.lower: expected at most correction.upper": (correction.lower or 0) > correction.upper,
+        "correction.lower and correction.normalize: without weights they change nothing; leave them out": (
+            correction.weights is None and shapes_weights
+        ),
+        f"correction.bypass: loss {loss!r} has no weights beside it, because its ratio corrects already; leave out"
+        " weights, lower and normalize": is_clipped and (correction.weights == "sequence" or shapes_weights),
+        "correction.lower: loss 'geo_mean' takes the geometric mean of a rollout's weights, which a single 0 would make"
+        " 0; leave it out, or reject by a rule": correction.lower is not None and loss == "geo_mean",
+        "correction.reject: only the estimators k1 have a lower bound; leave it out": any(
+            rule.lower is not None and not rule.by.endswith("k1") for rule in rules
+        ),
+        "correction.reject: expected a lower bound of at most the upper one, which without a lower bound is 1 or more"
+        " for k1": any(_lowest(rule) > rule.upper for rule in rules),
+        "correction.reject: expected each estimator once": len({rule.by for rule in rules}) < len(rules),
+    }
+
+
+def _lowest(rule: RejectionRule) -> float:
+    """Return the lower bound of a rule; 0: it has none."""
+    if rule.by.endswith("k1"):
+        return _or(rule.lower, 1 / rule.upper)
+    return rule.lower or 0.0
 
 
 def _or(given: _Value | None, default: _Value) -> _Value:

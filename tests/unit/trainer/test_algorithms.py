@@ -69,11 +69,34 @@ def test_dr_grpos_divisor_is_a_constant_of_the_configuration():
         ({"name": "gmpo", "credit": "turn"}, "credit"),
         ({"correction": CorrectionConfig(lower=3.0)}, r"correction\.lower"),
         ({"correction": CorrectionConfig(reject=(RejectionRule(by="token_k3", upper=1.0, lower=0.1),))}, "k1"),
+        ({"correction": CorrectionConfig(reject=(RejectionRule(by="token_k1", upper=0.5),))}, "1 or more for k1"),
+        ({"correction": CorrectionConfig(weights=None, lower=0.5)}, "without weights they change nothing"),
+        ({"correction": CorrectionConfig(weights=None, normalize=True)}, "without weights they change nothing"),
+        ({"correction": CorrectionConfig(bypass=True, weights="sequence")}, "'vanilla' has no weights beside it"),
+        ({"correction": CorrectionConfig(bypass=True, lower=0.5)}, "'vanilla' has no weights beside it"),
+        ({"name": "gmpo", "correction": CorrectionConfig(lower=0.5)}, "a single 0"),
+        ({"name": "gspo", "clip_dual": 3.0}, "'gspo' has no such bound"),
+        ({"kl_estimator": "k1"}, "kl_estimator"),
+        ({"name": "grpo", "kl": 0.0, "kl_estimator": "k1"}, "kl_estimator"),
     ],
 )
 def test_an_option_without_effect_is_refused_by_name(options, named):
     with pytest.raises(BadInputError, match=named):
         resolve_algorithm(AlgorithmConfig(**options))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"name": "rloo", "correction": CorrectionConfig(bypass=True, weights="sequence", lower=0.5, normalize=True)},
+        {"correction": CorrectionConfig(bypass=True, reject=(RejectionRule(by="seq_mean_k1", upper=1.0),))},
+        {"name": "gmpo", "correction": CorrectionConfig(weights="sequence")},
+        {"kl": 0.1, "kl_estimator": "k1+"},
+        {"clip_dual": 2.0},
+    ],
+)
+def test_options_that_act_together_are_taken(options):
+    assert resolve_algorithm(AlgorithmConfig(**options))
 
 
 def test_a_configuration_with_an_unknown_algorithm_is_refused_where_it_is_read(tmp_path):
