@@ -182,11 +182,14 @@ def export(
     precision: Annotated[
         Literal["float32", "bfloat16"], typer.Option(help="Of the written weights; the trained ones are float32.")
     ] = "float32",
+    adapter: Annotated[
+        bool, typer.Option("--adapter", help="Write the LoRA adapter in PEFT's form, in place of the whole model.")
+    ] = False,
 ) -> None:
     """Write the weights of a checkpoint as a model directory in Hugging Face's form.
 
     Shards of any number of processes become one model. In float32 it computes the logits of the trained model to the
-    last bit.
+    last bit. A LoRA adapter is added to the weights.
 
     agent-layer checkpoint export 200 ./my-model --precision bfloat16
     """
@@ -203,6 +206,7 @@ def export(
             checkpoint,
             directory.absolute(),
             precision=precision,
+            adapter_only=adapter,
             progress=lambda num_done, num_all: bar.update(task, completed=num_done, total=num_all),
         )
     typer.echo(f"step {step} of run {run} is in {directory}")

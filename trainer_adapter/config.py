@@ -18,6 +18,7 @@ from trainer_adapter.selection import Curriculum, LevelRamp, TaskFilter
 
 __all__ = [
     "AlgorithmConfig",
+    "LoraConfig",
     "OptimizerConfig",
     "RetentionConfig",
     "RolloutConfig",
@@ -138,6 +139,16 @@ class OptimizerConfig(_Section, frozen=True):
     """CPU threads of torch; more than one costs ten times the CPU where engine and workers share the cores."""
 
 
+class LoraConfig(_Section, frozen=True):
+    """Low-rank adapters, trained in place of the model's own weights, which stay as they are."""
+
+    rank: Positive
+    alpha: Positive = 16
+    """An adapter counts alpha / rank."""
+    target_modules: list[str] | Literal["all-linear"] = "all-linear"
+    """Names of linear layers, such as ``[q_proj, v_proj]``; all-linear: all but the one that computes logits."""
+
+
 class RetentionConfig(_Section, frozen=True):
     """What stays on disk."""
 
@@ -166,6 +177,8 @@ class TrainConfig(_Section, frozen=True):
     rollouts: RolloutConfig = RolloutConfig()
     algorithm: AlgorithmConfig = AlgorithmConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
+    lora: LoraConfig | None = None
+    """None: all weights are trained."""
     keep: RetentionConfig = RetentionConfig()
     health: dict[str, HealthLimits | str | bool] = {}
     """Limits of the catalogue of ``agent_layer.health`` by name, such as ``forks: {warn: 0.1, stop: 0.5, steps: 3}``;

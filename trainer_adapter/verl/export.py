@@ -1,4 +1,4 @@
-"""A checkpoint as a model directory in Hugging Face's form: safetensors, configuration, tokenizer.
+"""A checkpoint as a directory in Hugging Face's form: the model with its tokenizer, or its adapter alone.
 
 veRL writes one shard per process. Here the shards of each tensor are joined exactly; veRL's own merger rounds them to
 bfloat16. One file of the result is in memory at a time.
@@ -7,17 +7,19 @@ bfloat16. One file of the result is in memory at a time.
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
 import torch
 from huggingface_hub import split_torch_state_dict_into_shards
+from peft import LoraConfig
 from safetensors.torch import save_file  # pyright: ignore[reportUnknownVariableType]  # partly untyped
 from torch import Tensor
 from torch.distributed.tensor import DTensor, Replicate, Shard
 
 from agent_layer.errors import BadInputError, CorruptRecordError
+from trainer_adapter.verl.adapters import add_adapter, file_name, find_parts, is_factor, read_adapter
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 # torch.distributed.tensor carries no types.
@@ -48,34 +50,65 @@ class _Weight(NamedTuple):
         return self.shards[0] if self.dim is None else torch.cat(self.shards, self.dim)
 
 
+class _AdaptedWeight(NamedTuple):
+    """One tensor of the model with its adapter added."""
+
+    base: _Weight
+    a: _Weight
+    b: _Weight
+    config: LoraConfig
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the whole."""
+        return self.base.shape
+
+    def join(self) -> Tensor:
+        """Return the whole."""
+        return add_adapter(self.base.join(), self.a.join(), self.b.join(), self.config)
+
+
 def export_checkpoint(
     checkpoint: Path,
     directory: Path,
     *,
     precision: Precision = "float32",
+    adapter_only: bool = False,
     part_bytes: int = _PART_BYTES,
     progress: Callable[[int, int], object] = lambda _, __: None,
 ) -> None:
-    """Write the weights of a checkpoint as a model directory, whole or not at all.
+    """Write the weights of a checkpoint as a model directory, whole or not at all. An adapter is added to the weights.
 
     Args:
         checkpoint: directory that ``EmbeddedTrainer.save`` wrote, by any number of processes.
         directory: new or empty.
         precision: of the written weights; the checkpoint's are float32.
+        adapter_only: write the adapter, in PEFT's form, in place of the model.
         part_bytes: largest file of weights; a larger tensor has a file of its own.
         progress: called with the number of tensors written, and of all.
 
     Raises:
-        BadInputError: the directory is not empty.
+        BadInputError: the directory is not empty, or there is no adapter to write.
         CorruptRecordError: a shard is missing, or shards do not fit together.
     """
     check_new(directory)
-    weights = _read_weights(checkpoint)
+    adapter = read_adapter(checkpoint)
+    stored = _read_weights(checkpoint)
     pending = directory.with_name(f"{directory.name}.pending")
     shutil.rmtree(pending, ignore_errors=True)
-    shutil.copytree(checkpoint / "huggingface", pending)
-    _set_precision(pending / "config.json", precision)
-    _write_weights(pending, weights, _TYPES[precision], part_bytes, progress)
+    if adapter_only:
+        if adapter is None:
+            raise BadInputError(
+                f"checkpoint {checkpoint}: expected an adapter, found none: all weights were trained; export the model"
+            )
+        adapter.save_pretrained(str(pending))
+        factors = {file_name(name): weight for name, weight in stored.items() if is_factor(name)}
+        _write_weights(pending, factors, _TYPES[precision], part_bytes, progress, stem="adapter_model")
+    else:
+        shutil.copytree(checkpoint / "huggingface", pending)
+        _set_precision(pending / "config.json", precision)
+        weights = _add_adapter(stored, adapter) if adapter else stored
+        _write_weights(pending, weights, _TYPES[precision], part_bytes, progress)
     for path in (*pending.iterdir(), pending):
         _sync(path)
     pending.replace(directory)
@@ -106,6 +139,14 @@ def _read_weights(checkpoint: Path) -> dict[str, _Weight]:
             found[name] = weight
         seen.add(storage)
     return found
+
+
+def _add_adapter(stored: Mapping[str, _Weight], config: LoraConfig) -> dict[str, _Weight | _AdaptedWeight]:
+    """Return the weights of the model by their names in it."""
+    return {
+        name: _AdaptedWeight(stored[base], stored[a], stored[b], config) if a and b else stored[base]
+        for name, (base, a, b) in find_parts(stored).items()
+    }
 
 
 def _load_shard(checkpoint: Path, world_size: int, rank: int) -> dict[str, Tensor]:
@@ -144,13 +185,16 @@ def _local(tensor: Tensor) -> Tensor:
 
 def _write_weights(
     directory: Path,
-    weights: dict[str, _Weight],
+    weights: Mapping[str, _Weight | _AdaptedWeight],
     kind: torch.dtype,
     part_bytes: int,
     progress: Callable[[int, int], object],
+    *,
+    stem: str = "model",
 ) -> None:
     sketch = {name: torch.empty(weight.shape, dtype=kind, device="meta") for name, weight in weights.items()}
-    plan = split_torch_state_dict_into_shards(sketch, max_shard_size=part_bytes)
+    pattern = f"{stem}{{suffix}}.safetensors"
+    plan = split_torch_state_dict_into_shards(sketch, filename_pattern=pattern, max_shard_size=part_bytes)
     num_done = 0
     for file, names in plan.filename_to_tensors.items():
         part: dict[str, Tensor] = {}
@@ -161,7 +205,7 @@ def _write_weights(
         save_file(part, directory / file, metadata={"format": "pt"})
     if plan.is_sharded:
         index = {"metadata": plan.metadata, "weight_map": plan.tensor_to_filename}
-        (directory / "model.safetensors.index.json").write_text(json.dumps(index, indent=2))
+        (directory / f"{stem}.safetensors.index.json").write_text(json.dumps(index, indent=2))
 
 
 def _set_precision(path: Path, precision: Precision) -> None:

@@ -15,7 +15,8 @@ import msgspec
 import numpy as np
 import torch
 from tensordict import TensorDict
-from torch import Tensor
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 from verl.trainer.config import CheckpointConfig
 from verl.utils import tensordict_utils as tu
 from verl.utils.metric import Metric
@@ -33,6 +34,7 @@ from verl.workers.utils.padding import left_right_2_no_padding, no_padding_2_pad
 from trainer_adapter.algorithms import ResolvedAlgorithm, resolve_algorithm
 from trainer_adapter.config import TrainConfig
 from trainer_adapter.data import TrainingBatch
+from trainer_adapter.verl.adapters import adapter_of, add_adapter, check_same, check_targets, find_parts
 from trainer_adapter.verl.correction import correct_rollouts
 from trainer_adapter.verl.losses import (
     SEQUENCE_LOSSES,
@@ -85,9 +87,13 @@ class EmbeddedTrainer:
         torch.manual_seed(config.seed)
         self._config = config
         self._algorithm = resolve_algorithm(config.algorithm)
+        if config.lora:
+            check_targets(config.model, config.lora)
         self._worker = _start_worker(config)
-        self._reference = _start_worker(config) if self._algorithm.kl else None
-        """Never trained, so it has no optimizer state. veRL's ``forward_only`` pins memory, which needs a GPU."""
+        self._adapter = adapter_of(self._module)
+        self._reference = _start_worker(config) if self._algorithm.kl and not self._adapter else None
+        """Never trained, so it has no optimizer state. veRL's ``forward_only`` pins memory, which needs a GPU. With an
+        adapter, the model without it."""
 
     def update(self, batch: TrainingBatch, step: int, version: int) -> UpdateReport:
         """Learn from a batch.
@@ -119,29 +125,47 @@ class EmbeddedTrainer:
         )
 
     def weights(self) -> Iterator[tuple[str, Tensor]]:
-        """Yield (Hugging Face name, whole tensor) of each parameter; must be consumed completely."""
-        tensors, _ = self._worker.engine.get_per_tensor_param()
-        yield from tensors
+        """Yield (Hugging Face name, whole tensor) of each parameter, adapters added; must be consumed completely."""
+        if self._adapter is None:
+            tensors, _ = self._worker.engine.get_per_tensor_param()
+            yield from tensors
+            return
+        stored = self._module.state_dict()
+        for name, (base, a, b) in find_parts(stored).items():
+            weight = _whole(stored[base])
+            yield name, add_adapter(weight, _whole(stored[a]), _whole(stored[b]), self._adapter) if a and b else weight
 
     def save(self, directory: Path) -> None:
         """Write weights and optimizer state."""
         self._worker.save_checkpoint(str(directory))
+        if self._adapter is not None:
+            self._adapter.save_pretrained(str(directory))
 
     def load(self, directory: Path) -> None:
-        """Read what ``save`` wrote, under the same number of processes."""
+        """Read what ``save`` wrote, under the same number of processes.
+
+        Raises: BadInputError: it has another adapter than the configuration says.
+        """
+        check_same(directory, self._adapter)
         self._worker.load_checkpoint(str(directory))
+
+    @property
+    def _module(self) -> nn.Module:
+        return self._worker.engine.module  # pyright: ignore[reportAttributeAccessIssue]  # all engines of FSDP have one
 
     def _measure(self, data: TensorDict) -> TensorDict:
         """Add log-probabilities and entropy under the present weights, and log-probabilities under the first ones."""
         present = self._infer(self._worker, data)
         added = {"present": present["log_probs"], "old_log_probs": present["log_probs"], "entropy": present["entropy"]}
-        if self._reference is not None:
-            added["ref_log_prob"] = self._infer(self._reference, data)["log_probs"]
+        if self._algorithm.kl:
+            reference = self._infer(self._reference or self._worker, data, without_adapter=self._adapter is not None)
+            added["ref_log_prob"] = reference["log_probs"]
         return data.clone(recurse=False).update(added)
 
-    def _infer(self, worker: TrainingWorker, data: TensorDict) -> dict[str, Tensor]:
+    def _infer(self, worker: TrainingWorker, data: TensorDict, *, without_adapter: bool = False) -> dict[str, Tensor]:
         """Return log-probabilities and entropy, [num_rows, num_response_tokens] each."""
-        rows = self._without_padding(data, calculate_entropy=True, compute_loss=False)
+        told = {"calculate_entropy": True, "compute_loss": False, "no_lora_adapter": without_adapter}
+        rows = self._without_padding(data, **told)
         output = worker.infer_batch(rows)
         return {name: no_padding_2_padding(output[name], rows).float() for name in ("log_probs", "entropy")}
 
@@ -215,6 +239,10 @@ def _start_worker(config: TrainConfig) -> TrainingWorker:
         weight_decay=config.optimizer.weight_decay,
         clip_grad=config.optimizer.clip_grad,
     )
+    lora = config.lora
+    adapter: dict[str, object] = {}
+    if lora:
+        adapter = {"lora_rank": lora.rank, "lora_alpha": lora.alpha, "target_modules": lora.target_modules}
     worker = TrainingWorker(
         TrainingWorkerConfig(
             model_type="language_model",
@@ -223,6 +251,7 @@ def _start_worker(config: TrainConfig) -> TrainingWorker:
                 use_remove_padding=False,
                 enable_gradient_checkpointing=config.optimizer.gradient_checkpointing,
                 override_config={"attn_implementation": "sdpa"},
+                **adapter,
             ),
             engine_config=_engine_config(config),
             optimizer_config=optimizer,
@@ -231,6 +260,10 @@ def _start_worker(config: TrainConfig) -> TrainingWorker:
     )
     worker.reset()
     return worker
+
+
+def _whole(tensor: Tensor) -> Tensor:
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
 def _engine_config(config: TrainConfig) -> FSDPEngineConfig:
