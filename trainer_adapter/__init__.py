@@ -6,7 +6,16 @@ from agent_layer.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from agent_layer.schema import TrainingSample
-    from trainer_adapter.config import TrainConfig, load_config
+    from trainer_adapter.config import (
+        AlgorithmConfig,
+        LoraConfig,
+        OptimizerConfig,
+        RetentionConfig,
+        RolloutConfig,
+        Schedule,
+        TrainConfig,
+        load_config,
+    )
     from trainer_adapter.data import group_advantages, samples_of
     from trainer_adapter.entry import train
 else:
@@ -15,6 +24,12 @@ else:
         {
             "agent_layer.schema": ("TrainingSample",),
             "trainer_adapter.config": (
+                "AlgorithmConfig",
+                "LoraConfig",
+                "OptimizerConfig",
+                "RetentionConfig",
+                "RolloutConfig",
+                "Schedule",
                 "TrainConfig",
                 "load_config",
             ),
@@ -26,4 +41,17 @@ else:
         },
     )
 
-__all__ = ["TrainConfig", "TrainingSample", "group_advantages", "load_config", "samples_of", "train"]
+__all__ = [
+    "AlgorithmConfig",
+    "LoraConfig",
+    "OptimizerConfig",
+    "RetentionConfig",
+    "RolloutConfig",
+    "Schedule",
+    "TrainConfig",
+    "TrainingSample",
+    "group_advantages",
+    "load_config",
+    "samples_of",
+    "train",
+]

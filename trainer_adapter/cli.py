@@ -56,7 +56,7 @@ def train(
     warned: set[str] = set()
 
     def show(progress: StepProgress) -> None:
-        console.print(_line(progress))
+        console.print(str(progress))
         for finding in progress.health:
             if finding.name not in warned:
                 console.print(f"{finding.level}: {finding}")
@@ -66,43 +66,6 @@ def train(
     with stop_on_signals() as stop:
         done = train_run(loaded, settings, stop, show, sources=sources)
     console.print(f"{len(done)} steps done; 'agent-layer train {config}' goes on where this ended")
-
-
-def _line(progress: StepProgress) -> str:
-    return f"{_result(progress)}{_groups(progress)}{_untrainable(progress)}{_lengths(progress)}"
-
-
-def _result(progress: StepProgress) -> str:
-    success = "-" if progress.success is None else f"{progress.success:.2f}"
-    reward = "-" if progress.reward_mean is None else f"{progress.reward_mean:+.3f}"
-    return (
-        f"step {progress.step:4d}  version {progress.policy_version:4d}  success {success}  reward {reward}"
-        f"  staleness {progress.staleness_mean:.2f}  calls {progress.num_calls}"
-        f"  seconds: wait {progress.wait_seconds:.1f} update {progress.update_seconds:.1f}"
-        f" switch {progress.switch_seconds:.2f}"
-    )
-
-
-def _groups(progress: StepProgress) -> str:
-    """Return counts of short, dropped and surplus rollouts, if there are any."""
-    short, dropped, surplus = progress.num_short_groups, progress.num_dropped_groups, progress.num_surplus_rollouts
-    told = f"  groups: short {short} dropped {dropped}" if short + dropped else ""
-    if progress.kept_seconds is None or progress.surplus_seconds is None:
-        return told
-    return f"{told}  kept {progress.kept_seconds:.1f} s, surplus of {surplus} {progress.surplus_seconds:.1f} s"
-
-
-def _untrainable(progress: StepProgress) -> str:
-    """Return the number of rollouts that could not be trained, and why, if there are any."""
-    kinds = ", ".join(f"{kind} {number}" for kind, number in sorted(progress.untrainable.items()))
-    return f"  untrainable {progress.num_untrainable} ({kinds})" if kinds else ""
-
-
-def _lengths(progress: StepProgress) -> str:
-    """Return the number of overlong rollouts and of cut tokens, if there are any."""
-    overlong = f"  overlong {progress.num_overlong}" if progress.num_overlong else ""
-    num_cut = sum(progress.cut_tokens.values())
-    return f"{overlong}  cut {num_cut} tokens of {len(progress.cut_tokens)} tasks" if num_cut else overlong
 
 
 _OUT = "Directory for the batches, one msgpack file each; none for a batch with deleted rollouts."

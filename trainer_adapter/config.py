@@ -15,6 +15,7 @@ from agent_layer.schema import LengthRule, LongRows, Overlong, Partial
 from trainer_adapter.algorithms import AlgorithmConfig, resolve_algorithm
 from trainer_adapter.schedule import Schedule
 from trainer_adapter.selection import Curriculum, LevelRamp, TaskFilter
+from trainer_adapter.verl_keys import refuse_our_keys
 
 __all__ = [
     "AlgorithmConfig",
@@ -183,6 +184,9 @@ class TrainConfig(_Section, frozen=True):
     health: dict[str, HealthLimits | str | bool] = {}
     """Limits of the catalogue of ``agent_layer.health`` by name, such as ``forks: {warn: 0.1, stop: 0.5, steps: 3}``;
     'off' turns an entry off."""
+    verl: dict[str, object] = {}
+    """Keys of veRL without an option here, by its dotted names, such as
+    ``{actor_rollout_ref.actor.optim.override_optimizer_config.eps: 1.0e-6}``."""
 
     @property
     def lengths(self) -> LengthRule:
@@ -196,7 +200,7 @@ class TrainConfig(_Section, frozen=True):
 def load_config(path: Path) -> TrainConfig:
     """Read a configuration file.
 
-    Raises: BadInputError: no such file, an unknown option or health limit, or an invalid or ineffective value.
+    Raises: BadInputError: no such file, an unknown option, health limit or key of veRL, or an ineffective value.
     """
     decode = {".json": msgspec.json.decode, ".toml": msgspec.toml.decode}.get(path.suffix, msgspec.yaml.decode)
     try:
@@ -213,6 +217,7 @@ def load_config(path: Path) -> TrainConfig:
         resolve_algorithm(config.algorithm)
         set_limits(config.health)
         _refuse_without_effect(config)
+        refuse_our_keys(config.verl)
     except BadInputError as error:
         raise BadInputError(f"configuration {path}: {error}") from error
     return _resolve_paths(config, path.parent)

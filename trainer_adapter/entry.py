@@ -1,6 +1,7 @@
 """Training as one call: agent, tasks and model in, a trained policy out, all on this machine."""
 
 import codecs
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TypedDict, Unpack
@@ -9,11 +10,12 @@ import msgspec
 
 from agent_layer.dispatcher import parse_tasks
 from agent_layer.errors import BadInputError
-from agent_layer.health import StepProgress, progress_path, read_progress
+from agent_layer.health import HealthLimits, StepProgress, progress_path, read_progress
 from agent_layer.infra import make_private
 from agent_layer.settings import Settings, load_settings
 from trainer_adapter.config import (
     AlgorithmConfig,
+    LoraConfig,
     OptimizerConfig,
     RetentionConfig,
     RolloutConfig,
@@ -37,15 +39,18 @@ class TrainOptions(TypedDict, total=False):
     rollouts: RolloutConfig
     algorithm: AlgorithmConfig
     optimizer: OptimizerConfig
+    lora: LoraConfig | None
     keep: RetentionConfig
+    health: dict[str, HealthLimits | str | bool]
+    verl: dict[str, object]
     report: Callable[[StepProgress], None]
     """Called for each step, once its weights serve."""
 
 
 def train(
-    agent: str | Callable[..., object],
+    agent: object,
     tasks: Path | str | Iterable[Mapping[str, object]],
-    scorer: str | Callable[..., object] | None = None,
+    scorer: object = None,
     *,
     model: Path | str,
     steps: int,
@@ -57,10 +62,10 @@ def train(
     They end with this call.
 
     Args:
-        agent: ``module:attribute`` of a coroutine function ``agent(task, rollout)``, a compiled LangGraph graph or an
-            ``Environment``; functions and classes may also be given themselves.
+        agent: a compiled LangGraph graph, a coroutine function ``agent(task, rollout)`` or an ``Environment`` class,
+            or its ``module:attribute``. Workers import it: it is at the top of a module, or of the program that calls.
         tasks: a file with one task per line, or tasks as mappings.
-        scorer: ``module:function``, the function itself, or 'agent'; None: as each task says.
+        scorer: a function, its ``module:function``, or 'agent'; None: as each task says.
         model: directory with the first weights and the tokenizer.
         steps: of the whole run, earlier calls included.
         options: see ``TrainOptions`` and ``TrainConfig``.
@@ -86,7 +91,10 @@ def train(
         rollouts=options.get("rollouts", RolloutConfig()),
         algorithm=options.get("algorithm", AlgorithmConfig()),
         optimizer=options.get("optimizer", OptimizerConfig()),
+        lora=options.get("lora"),
         keep=options.get("keep", RetentionConfig()),
+        health=options.get("health", {}),
+        verl=options.get("verl", {}),
     )
     job = Job(config=config, target=import_path(agent), slots=options.get("slots", 16))
     path = progress_path(settings, settings.run)
@@ -95,25 +103,45 @@ def train(
     return read_progress(path)
 
 
-def import_path(target: str | Callable[..., object]) -> str:
-    """Return the ``module:attribute`` that a worker imports.
+def import_path(target: object) -> str:
+    """Return the ``module:attribute`` by which a worker imports an agent or scorer.
+
+    Args: target: the path itself, what has a module and a name, or a global of the program that runs.
 
     Raises: BadInputError: no other process could import it.
     """
     if isinstance(target, str):
         return target
     module, name = getattr(target, "__module__", None), getattr(target, "__qualname__", None)
-    if module in (None, "__main__") or name is None or not name.isidentifier():
+    if name is None or module == "__main__":
+        module, name = _program(), _global_name(target)
+    if module is None or name is None or not name.isidentifier():
         raise BadInputError(
             f"agent or scorer {target!r}: expected something that another process can import by module and name, found"
-            f" {module}:{name}; move it to the top of a module, or name it as 'module:attribute'"
+            f" {module}:{name}; move it to the top of a module below the present directory, or name it as"
+            " 'module:attribute'"
         )
     return f"{module}:{name}"
 
 
-def _write_tasks(
-    path: Path, tasks: Path | str | Iterable[Mapping[str, object]], scorer: str | Callable[..., object] | None, run: str
-) -> None:
+def _program() -> str | None:
+    """Return the name by which other processes import the program that runs, if they can from this directory."""
+    main = sys.modules["__main__"]
+    if main.__spec__ is not None:  # python -m
+        return main.__spec__.name
+    path = Path(getattr(main, "__file__", None) or "/").absolute()
+    if path.suffix != ".py" or not path.is_relative_to(Path.cwd()):
+        return None
+    parts = path.relative_to(Path.cwd()).with_suffix("").parts
+    return ".".join(parts) if all(part.isidentifier() for part in parts) else None
+
+
+def _global_name(target: object) -> str | None:
+    """Return the name of a global of the program that runs."""
+    return next((name for name, found in vars(sys.modules["__main__"]).items() if found is target), None)
+
+
+def _write_tasks(path: Path, tasks: Path | str | Iterable[Mapping[str, object]], scorer: object, run: str) -> None:
     """Check the tasks, and write them to the file that the trainer reads."""
     if isinstance(tasks, Path | str):
         TaskFile(Path(tasks), run=run)  # checks each line

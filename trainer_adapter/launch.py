@@ -4,6 +4,7 @@ A URL in the settings wins: an engine or gateway that runs elsewhere is used, no
 caller.
 """
 
+import os
 import sys
 import time
 from collections.abc import Callable, Generator
@@ -14,9 +15,9 @@ from pathlib import Path
 from redis import Redis
 
 from agent_layer.engines import newest_policy, remove_ended_engines
-from agent_layer.errors import AgentLayerError
+from agent_layer.errors import AgentLayerError, BadInputError
 from agent_layer.infra import make_private
-from agent_layer.infra.processes import SupervisedProcess, start_supervised
+from agent_layer.infra.processes import SupervisedProcess, start_supervised, try_lock
 from agent_layer.infra.redis import Keys, open_redis
 from agent_layer.local import VllmServer, run_stack
 from agent_layer.settings import Settings
@@ -83,13 +84,16 @@ def run_job(
         job: what to run.
         report_phase: receives a description of what the call waits for, several times a second.
 
-    Raises: EngineError, UnreachableError: a process does not start.
+    Raises:
+        BadInputError: the run has a job already.
+        EngineError, UnreachableError: a process does not start.
     """
     logs = settings.dir.absolute() / "logs"
     config = settings.dir / "runs" / settings.run / "train.json"
     make_private(config.parent)
-    write_config(job.config, config)
     with ExitStack() as cleanup:
+        cleanup.enter_context(_only_job(settings))
+        write_config(job.config, config)
         report_phase("Redis is starting")
         redis = cleanup.enter_context(open_redis(settings))
         if not settings.gateway_url:
@@ -105,6 +109,21 @@ def run_job(
         cleanup.callback(processes["worker"].stop)
         cleanup.callback(trainer.stop)
         yield RunningJob(settings=settings, trainer=trainer, processes=processes)
+
+
+@contextmanager
+def _only_job(settings: Settings) -> Generator[None]:
+    """Hold the run for this process; the kernel releases it when the process dies."""
+    if (lock := try_lock(settings.dir / "runs" / settings.run / "job.lock")) is None:
+        raise BadInputError(
+            f"run {settings.run}: expected no other job of it in {settings.dir}, found one; stop it, or choose another"
+            " run. If a worker of that job says this, its module starts a job when it is imported: move the call of"
+            " train below 'if __name__ == \"__main__\":'"
+        )
+    try:
+        yield
+    finally:
+        os.close(lock)
 
 
 def _start(arguments: list[str], settings: Settings, log: Path) -> SupervisedProcess:

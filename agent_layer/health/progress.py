@@ -117,6 +117,10 @@ class StepProgress(Record, frozen=True, kw_only=True):
         """Rollouts left out because they cannot be trained exactly."""
         return sum(self.untrainable.values())
 
+    def __str__(self) -> str:
+        """Return the step as one line."""
+        return f"{_result(self)}{_groups(self)}{_untrainable(self)}{_lengths(self)}"
+
 
 def progress_path(settings: Settings, run: str) -> Path:
     """Return the progress file of a run."""
@@ -140,3 +144,36 @@ def read_progress(path: Path) -> list[StepProgress]:
     lines = path.read_bytes().split(b"\n")[:-1]
     steps = [msgspec.json.decode(line, type=StepProgress) for line in lines]
     return sorted({progress.step: progress for progress in steps}.values(), key=lambda progress: progress.step)
+
+
+def _result(progress: StepProgress) -> str:
+    success = "-" if progress.success is None else f"{progress.success:.2f}"
+    reward = "-" if progress.reward_mean is None else f"{progress.reward_mean:+.3f}"
+    return (
+        f"step {progress.step:4d}  version {progress.policy_version:4d}  success {success}  reward {reward}"
+        f"  staleness {progress.staleness_mean:.2f}  calls {progress.num_calls}"
+        f"  seconds: wait {progress.wait_seconds:.1f} update {progress.update_seconds:.1f}"
+        f" switch {progress.switch_seconds:.2f}"
+    )
+
+
+def _groups(progress: StepProgress) -> str:
+    """Return counts of short, dropped and surplus rollouts, if there are any."""
+    short, dropped, surplus = progress.num_short_groups, progress.num_dropped_groups, progress.num_surplus_rollouts
+    told = f"  groups: short {short} dropped {dropped}" if short + dropped else ""
+    if progress.kept_seconds is None or progress.surplus_seconds is None:
+        return told
+    return f"{told}  kept {progress.kept_seconds:.1f} s, surplus of {surplus} {progress.surplus_seconds:.1f} s"
+
+
+def _untrainable(progress: StepProgress) -> str:
+    """Return the number of rollouts that could not be trained, and why, if there are any."""
+    kinds = ", ".join(f"{kind} {number}" for kind, number in sorted(progress.untrainable.items()))
+    return f"  untrainable {progress.num_untrainable} ({kinds})" if kinds else ""
+
+
+def _lengths(progress: StepProgress) -> str:
+    """Return the number of overlong rollouts and of cut tokens, if there are any."""
+    overlong = f"  overlong {progress.num_overlong}" if progress.num_overlong else ""
+    num_cut = sum(progress.cut_tokens.values())
+    return f"{overlong}  cut {num_cut} tokens of {len(progress.cut_tokens)} tasks" if num_cut else overlong

@@ -27,7 +27,7 @@ from trainer_adapter.tasks import (
     mix_path,
     open_training_sources,
 )
-from trainer_adapter.verl import EmbeddedTrainer, WeightPublisher
+from trainer_adapter.verl import EmbeddedTrainer, WeightPublisher, check_verl_options
 
 
 def train_run(
@@ -51,7 +51,7 @@ def train_run(
         reports of the steps that this call did.
 
     Raises:
-        BadInputError: model or tasks cannot be used, or another trainer runs.
+        BadInputError: model, tasks or a key of veRL cannot be used, or another trainer runs.
         CaptureError: a rollout lacks token ids.
         EngineError: weights could not be switched.
         AgentLayerError: the run is not healthy (``TrainConfig.health``), or its groups do not come.
@@ -62,6 +62,7 @@ def train_run(
             f"model {config.model}: expected a directory with config.json, weights and a tokenizer, found none;"
             " download the model, or correct 'model' in the configuration"
         )
+    check_verl_options(config.verl)
     with _only_trainer(settings, run):
         redis, recorder = open_redis(settings), open_recorder(settings)
         checkpoints = CheckpointDirectory(settings, run)

@@ -1,4 +1,4 @@
-"""The only importers of torch and veRL: trainer, tensors, losses, correction, platform, weights, export."""
+"""The only importers of torch and veRL: trainer, tensors, losses, correction, options, platform, weights, export."""
 
 from typing import TYPE_CHECKING
 
@@ -6,6 +6,7 @@ from agent_layer.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from trainer_adapter.verl.export import export_checkpoint as export_checkpoint
+    from trainer_adapter.verl.options import check_verl_options as check_verl_options
     from trainer_adapter.verl.trainer import EmbeddedTrainer as EmbeddedTrainer
     from trainer_adapter.verl.trainer import UpdateReport as UpdateReport
     from trainer_adapter.verl.weights import WeightPublisher as WeightPublisher
@@ -14,6 +15,7 @@ else:
         __name__,
         {
             "trainer_adapter.verl.export": ("export_checkpoint",),
+            "trainer_adapter.verl.options": ("check_verl_options",),
             "trainer_adapter.verl.trainer": (
                 "EmbeddedTrainer",
                 "UpdateReport",

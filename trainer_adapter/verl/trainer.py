@@ -43,9 +43,11 @@ from trainer_adapter.verl.losses import (
     sequence_log_ratios,
     weigh_rows,
 )
+from trainer_adapter.verl.options import verl_arguments
 from trainer_adapter.verl.platform import enter_platform
 from trainer_adapter.verl.rollout_rows import RolloutRows
 from trainer_adapter.verl.tensors import LogprobGap, measure_logprob_gap, pack_batch
+from trainer_adapter.verl_keys import ENGINE, MODEL, OPTIMIZER
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # veRL and tensordict carry no types.
@@ -233,7 +235,9 @@ class EmbeddedTrainer:
 
 def _start_worker(config: TrainConfig) -> TrainingWorker:
     contents = ["model", "optimizer"]
-    optimizer = FSDPOptimizerConfig(
+    optimizer = verl_arguments(
+        config.verl,
+        OPTIMIZER,
         lr=config.optimizer.learning_rate.start,
         betas=config.optimizer.betas,
         weight_decay=config.optimizer.weight_decay,
@@ -243,18 +247,21 @@ def _start_worker(config: TrainConfig) -> TrainingWorker:
     adapter: dict[str, object] = {}
     if lora:
         adapter = {"lora_rank": lora.rank, "lora_alpha": lora.alpha, "target_modules": lora.target_modules}
+    model = verl_arguments(
+        config.verl,
+        MODEL,
+        path=str(config.model),
+        use_remove_padding=False,
+        enable_gradient_checkpointing=config.optimizer.gradient_checkpointing,
+        override_config={"attn_implementation": "sdpa"},
+        **adapter,
+    )
     worker = TrainingWorker(
         TrainingWorkerConfig(
             model_type="language_model",
-            model_config=HFModelConfig(
-                path=str(config.model),
-                use_remove_padding=False,
-                enable_gradient_checkpointing=config.optimizer.gradient_checkpointing,
-                override_config={"attn_implementation": "sdpa"},
-                **adapter,
-            ),
+            model_config=HFModelConfig(**model),
             engine_config=_engine_config(config),
-            optimizer_config=optimizer,
+            optimizer_config=FSDPOptimizerConfig(**optimizer),
             checkpoint_config=CheckpointConfig(save_contents=contents, load_contents=contents),
         )
     )
@@ -268,13 +275,16 @@ def _whole(tensor: Tensor) -> Tensor:
 
 def _engine_config(config: TrainConfig) -> FSDPEngineConfig:
     compute = {"float32": "fp32", "bfloat16": "bf16"}[config.optimizer.precision]
-    return FSDPEngineConfig(
+    engine = verl_arguments(
+        config.verl,
+        ENGINE,
         strategy="fsdp2",
         model_dtype="fp32",
         mixed_precision={"param_dtype": compute, "reduce_dtype": "fp32", "buffer_dtype": "fp32"},
         use_dynamic_bsz=True,
         use_torch_compile=False,
     )
+    return FSDPEngineConfig(**engine)
 
 
 def make_actor_config(config: TrainConfig, algorithm: ResolvedAlgorithm, step: int) -> FSDPActorConfig:

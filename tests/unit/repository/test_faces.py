@@ -42,7 +42,18 @@ PUBLIC = {
         *("FunctionTool", "Tool", "ToolDefinition", "ToolError", "ToolResult", "calculator", "edit_file"),
         *("list_files", "python", "read_file", "shell", "tool", "write_file"),
     ),
-    "trainer_adapter": (*("TrainConfig", "TrainingSample", "group_advantages", "load_config", "samples_of", "train"),),
+    "trainer_adapter": (
+        *(
+            "AlgorithmConfig",
+            "LoraConfig",
+            "OptimizerConfig",
+            "RetentionConfig",
+            "RolloutConfig",
+            "Schedule",
+            "TrainConfig",
+        ),
+        *("TrainingSample", "group_advantages", "load_config", "samples_of", "train"),
+    ),
 }
 
 

@@ -109,3 +109,32 @@ def test_a_source_that_cannot_be_is_refused(tmp_path, source, named):
 
     with pytest.raises(BadInputError, match=named):
         load_config(path)
+
+
+@pytest.mark.parametrize(
+    ("key", "option"),
+    [
+        ("actor_rollout_ref.actor.optim.lr", "optimizer.learning_rate"),
+        ("actor_rollout_ref.actor.optim.override_optimizer_config.betas", "optimizer.betas"),
+        ("actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype", "optimizer.precision"),
+        ("actor_rollout_ref.actor.fsdp_config.max_token_len_per_gpu", "optimizer.microbatch_tokens"),
+        ("actor_rollout_ref.actor.clip_ratio_high", "algorithm.clip_low and algorithm.clip_high"),
+        ("actor_rollout_ref.actor.policy_loss.rollout_correction.rollout_is", "algorithm.correction"),
+        ("actor_rollout_ref.model.path", "model"),
+        ("trainer.default_local_dir", "AGENT_LAYER_DIR"),
+    ],
+)
+def test_a_key_of_verl_that_is_ours_is_refused_with_our_option(tmp_path, key, option):
+    path = tmp_path / "run.yaml"
+    path.write_text(f"model: m\ntasks: t\nsteps: 1\nverl: {{{key}: 1}}\n")
+
+    with pytest.raises(BadInputError, match=rf"run\.yaml: verl\.{key}: .* use .*{option}"):
+        load_config(path)
+
+
+def test_a_key_that_no_embedded_trainer_reads_is_refused(tmp_path):
+    path = tmp_path / "run.yaml"
+    path.write_text("model: m\ntasks: t\nsteps: 1\nverl: {critic.optim.lr: 1}\n")
+
+    with pytest.raises(BadInputError, match=r"verl\.critic\.optim\.lr: the embedded trainer reads no such key"):
+        load_config(path)

@@ -1,11 +1,16 @@
 """``train`` and its command refuse bad arguments before anything starts, each with one sentence."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 import trainer_adapter
 from agent_layer.errors import BadInputError
+from agent_layer.infra import make_private
+from agent_layer.infra.processes import try_lock
 from agent_layer.settings import Settings
 from envs.tasksets.guess_number.game import Game, compare
 from trainer_adapter.entry import import_path
@@ -14,6 +19,40 @@ from trainer_adapter.entry import import_path
 def test_what_can_be_imported_is_named():
     assert import_path(compare) == "envs.tasksets.guess_number.game:compare"
     assert import_path("some.module:graph") == "some.module:graph"
+
+
+@pytest.mark.parametrize("start", [["my_agents/mine.py"], ["-m", "my_agents.mine"]])
+def test_what_the_program_that_runs_defines_is_named_as_others_import_it(tmp_path, start):
+    (tmp_path / "my_agents").mkdir()
+    program = "from trainer_adapter.entry import import_path\nclass Graph: pass\ngraph = Graph()\ndef score(): pass\n"
+    (tmp_path / "my_agents" / "mine.py").write_text(f"{program}print(import_path(graph), import_path(score))\n")
+
+    done = subprocess.run([sys.executable, *start], cwd=tmp_path, capture_output=True, text=True, check=True)
+
+    assert done.stdout.split() == ["my_agents.mine:graph", "my_agents.mine:score"]
+
+
+def test_a_program_that_workers_cannot_import_from_here_is_refused(tmp_path):
+    program = "from trainer_adapter.entry import import_path\ndef score(): pass\nimport_path(score)\n"
+    (tmp_path / "mine.py").write_text(program)
+    (tmp_path / "elsewhere").mkdir()
+
+    done = subprocess.run(
+        [sys.executable, "../mine.py"], cwd=tmp_path / "elsewhere", capture_output=True, text=True, check=False
+    )
+
+    assert "another process can import" in done.stderr
+
+
+def test_a_run_has_one_job(tmp_path):
+    settings = Settings(dir=tmp_path)
+    make_private(tmp_path / "runs" / settings.run)
+    lock = try_lock(tmp_path / "runs" / settings.run / "job.lock")
+
+    with pytest.raises(BadInputError, match="no other job"):
+        trainer_adapter.train(compare, [{"input": 1}], model=Path("m"), steps=1, settings=settings)
+
+    os.close(lock)
 
 
 @pytest.mark.parametrize("target", [lambda task: task, Game(3), Settings().model_copy])
