@@ -7,7 +7,7 @@ start of the trainer at the earliest, so that a run that was started again is no
 
 from collections.abc import Mapping, Sequence
 from math import isfinite
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -31,6 +31,9 @@ from agent_layer.health.measures import (
     swap_of_success,
 )
 from agent_layer.health.progress import HealthFinding, StepProgress
+
+_LONGEST_WINDOW: Final = 100
+"""Steps; a trainer remembers as many reports, and those before them with which some entries compare."""
 
 
 class HealthEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,11 +61,8 @@ class HealthLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     warn: float | UnsetType | None = UNSET
     stop: float | UnsetType | None = UNSET
-    steps: Annotated[int, Meta(ge=1)] | UnsetType = UNSET
+    steps: Annotated[int, Meta(ge=1, le=_LONGEST_WINDOW)] | UnsetType = UNSET
 
-
-HealthConfig: TypeAlias = dict[str, HealthLimits | str | bool]
-"""Limits by name of the entry; ``off`` turns one off. YAML reads ``off`` as false."""
 
 CATALOGUE: Final[tuple[HealthEntry, ...]] = (
     HealthEntry(
@@ -263,9 +263,12 @@ CATALOGUE: Final[tuple[HealthEntry, ...]] = (
 def set_limits(config: Mapping[str, HealthLimits | str | bool]) -> tuple[HealthEntry, ...]:
     """Return the catalogue with the limits of a configuration, without what it turns off.
 
-    Raises: BadInputError: there is no such entry, or something else than limits or 'off'.
+    Args:
+        config: by name of the entry; ``off``, which YAML reads as false, turns one off.
+
+    Raises: BadInputError: there is no such entry, something else than limits or 'off', or a stop before the warning.
     """
-    names = {entry.name for entry in CATALOGUE}
+    names = {entry.name: entry for entry in CATALOGUE}
     for name, limits in config.items():
         if name not in names:
             raise BadInputError(
@@ -275,11 +278,25 @@ def set_limits(config: Mapping[str, HealthLimits | str | bool]) -> tuple[HealthE
             raise BadInputError(
                 f"health.{name}: expected 'off' or some of warn, stop and steps, found {limits!r}; correct it"
             )
+        if isinstance(limits, HealthLimits):
+            _check_order(names[name], limits)
     return tuple(
         _with_limits(entry, limits)
         for entry in CATALOGUE
         if isinstance(limits := config.get(entry.name, HealthLimits()), HealthLimits)
     )
+
+
+def _check_order(entry: HealthEntry, limits: HealthLimits) -> None:
+    """Raise BadInputError for a warning that never comes, because the run stops before; only both can contradict."""
+    warn, stop = limits.warn, limits.stop
+    if not isinstance(warn, int | float) or not isinstance(stop, int | float):
+        return
+    if stop > warn if entry.is_low_bad else stop < warn:
+        before = "at most" if entry.is_low_bad else "at least"
+        raise BadInputError(
+            f"health.{entry.name}: expected a stop of {before} the warning {warn:g}, found {stop:g}; correct one"
+        )
 
 
 def _with_limits(entry: HealthEntry, limits: HealthLimits) -> HealthEntry:

@@ -158,6 +158,20 @@ def test_a_poison_group_stops_no_second_start(configure, settings, player, redis
     assert sum(sum(one.untrainable.values()) for one in reports) <= 3 * waiting
 
 
+@pytest.mark.parametrize("wrong", ["untrainable", "stale_rollouts"])
+def test_a_step_for_which_no_group_can_be_trained_ends_whatever_its_health_allows(configure, settings, player, wrong):
+    if wrong == "untrainable":
+        player.spoil = lambda _: {"temperature": 0.0}
+    else:
+        player.sampled_by = lambda _, version: max(0, version - 1)
+    config = configure(2, max_staleness=0, health=MADE_UP | {wrong: "off"})
+
+    with pytest.raises(AgentLayerError, match=r"expected 2 groups to train on, found 20 others") as stopped:
+        train(config, settings)
+
+    assert ("the first: trajectory" in str(stopped.value)) == (wrong == "untrainable")
+
+
 @pytest.mark.usefixtures("player")
 def test_updates_without_a_finite_gradient_publish_nothing_and_stop_the_run(configure, settings, redis, keys):
     diverging = OptimizerConfig(learning_rate=Schedule(start=1e30), clip_grad=1e30)

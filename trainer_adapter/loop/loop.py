@@ -33,6 +33,8 @@ from trainer_adapter.verl import EmbeddedTrainer, UpdateReport, WeightPublisher
 
 _DYNAMIC_ROUNDS = 9
 """Steps' worth of groups that dynamic sampling may add, so that ten are sampled at most, as in DAPO's recipe."""
+_MOST_USELESS_ROUNDS = 10
+"""Steps' worth of groups without use after which a step is given up, whatever its health allows."""
 _REMEMBERED_STEPS = 200
 """Reports with which those of later steps are compared."""
 
@@ -116,6 +118,8 @@ class TrainingLoop:
 
         A group with a rollout that is too old is redone under the present weights. Groups with too few usable rollouts
         are replaced. For groups that teach nothing, up to ``extra_groups`` others are added.
+
+        Raises: AgentLayerError: the run is not healthy, or hardly any group can be trained.
         """
         groups: list[GroupIntake] = []
         while not self._has_enough(groups):
@@ -127,6 +131,8 @@ class TrainingLoop:
                 self._redo(groups)
             elif group.is_void or (self._max_extra_groups and not group.teaches):
                 self._request_replacement(groups)
+            if sum(group.is_void for group in groups) >= _MOST_USELESS_ROUNDS * self._feed.groups_per_step:
+                raise self._explain_useless(groups)
         return groups
 
     def _redo(self, groups: Sequence[GroupIntake]) -> None:
@@ -230,6 +236,16 @@ class TrainingLoop:
                 f" {' '.join(map(str, stops))}{_explain_exclusions(groups)} Start it again once that is mended;"
                 f" 'health: {{{names}}}' in its configuration trains on regardless"
             )
+
+    def _explain_useless(self, groups: Sequence[GroupIntake]) -> AgentLayerError:
+        useless = [group for group in groups if group.is_void]
+        num_stale = sum(group.is_stale for group in useless)
+        return AgentLayerError(
+            f"run {self._run}, step {self._step + 1}: expected {self._feed.groups_per_step} groups to train on, found"
+            f" {len(useless)} others: {num_stale} with tokens that are too old, {len(useless) - num_stale} with fewer"
+            f" than two rewards of rollouts that can be trained.{_explain_exclusions(useless)} Start it again once that"
+            " is mended; 'agent-layer health' and 'agent-layer dead list' show more"
+        )
 
     def _take(self, groups: Sequence[GroupIntake]) -> None:
         """Close groups, and acknowledge them at the next checkpoint."""

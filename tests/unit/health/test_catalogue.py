@@ -151,9 +151,11 @@ def test_a_number_that_is_not_finite_is_stored_as_not_known():
         ({"fork": HealthLimits(stop=0.1)}, "health: expected names among .*forks.*, found 'fork'"),
         ({"forks": "on"}, "health.forks: expected 'off' or some of warn, stop and steps, found 'on'"),
         ({"forks": True}, "health.forks: expected 'off'"),
+        ({"forks": HealthLimits(warn=0.5, stop=0.1)}, "health.forks: expected a stop of at least the warning 0.5"),
+        ({"entropy_low": HealthLimits(warn=0.1, stop=0.2)}, "health.entropy_low: expected a stop of at most the"),
     ],
 )
-def test_a_misspelt_limit_is_refused(config, message):
+def test_a_limit_that_is_misspelt_or_contradicts_another_is_refused(config, message):
     with pytest.raises(BadInputError, match=message):
         set_limits(config)
 
@@ -163,3 +165,12 @@ def test_limits_that_are_left_out_stay():
     (after,) = (entry for entry in set_limits({"null_rewards": HealthLimits(stop=None)}) if entry.name == before.name)
 
     assert (after.warn, after.stop, after.steps) == (before.warn, None, before.steps)
+
+
+def test_a_window_that_no_run_remembers_is_refused_where_it_is_read():
+    with pytest.raises(msgspec.ValidationError, match=r"<= 100 - at `\$\.steps`"):
+        msgspec.convert({"steps": 500}, HealthLimits)
+
+
+def test_a_stop_may_be_stricter_than_the_warning_of_the_catalogue():
+    assert first_stop("forks", set_limits({"forks": HealthLimits(stop=0.1, steps=1)})) == 1
