@@ -30,12 +30,17 @@ def write_model(directory: Path, seed: int) -> None:
 
     Raises: EngineError: the tokenizer does not read back as it was written.
     """
-    torch.manual_seed(seed)
-    model = Qwen2ForCausalLM(_configuration()).float()
+    model = make_model(seed)
     model.generation_config.eos_token_id = 1
     model.save_pretrained(directory)
     _tokenizer().save_pretrained(directory)
     _check(directory)
+
+
+def make_model(seed: int) -> Qwen2ForCausalLM:
+    """Return the untrained model of a seed."""
+    torch.manual_seed(seed)
+    return Qwen2ForCausalLM(_configuration()).float()
 
 
 def _configuration() -> Qwen2Config:
