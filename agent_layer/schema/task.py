@@ -92,7 +92,7 @@ class Task(Record, frozen=True, kw_only=True, tag="task"):
     """Rollouts to launch; the slowest are cancelled once enough are usable. None: ``group_size``."""
     partial: Partial = "deliver"
     sampling: JsonObject = {}
-    """Overrides sampling parameters of the agent, such as temperature."""
+    """Overrides sampling parameters of the agent, such as temperature, but for calls of role ``aux``."""
     limits: Limits = Limits()
     priority: int = 0
     """Higher goes first."""

@@ -57,9 +57,14 @@ class ParsedCall(msgspec.Struct, frozen=True, kw_only=True):
     """What happens to sampling that a trainer cannot reproduce."""
 
     @property
+    def is_aux(self) -> bool:
+        """Whether a judge or helper calls, whose answer is never trained."""
+        return read_role(self.headers) == "aux"
+
+    @property
     def is_trained(self) -> bool:
         """Whether the policy's answer is to be learned from."""
-        return self.rollout.started.split == "train" and read_role(self.headers) != "aux"
+        return self.rollout.started.split == "train" and not self.is_aux
 
 
 class Ending(msgspec.Struct, frozen=True):
@@ -121,7 +126,8 @@ def route_call(parsed: ParsedCall, entry: Call, target: Engine | ExternalModel, 
     request = parsed.request
     match target:
         case ExternalModel():
-            overrides = parsed.rollout.sampling_for(request.sampling, entry) if target.is_policy else {}
+            own = parsed.rollout.sampling_for(request.sampling, entry, is_aux=parsed.is_aux)
+            overrides = own if target.is_policy else {}
             return Route(
                 url=target.url,
                 model=target.model,
@@ -135,7 +141,7 @@ def route_call(parsed: ParsedCall, entry: Call, target: Engine | ExternalModel, 
                 recorded=RecordedTarget(engine=target.url if target.is_policy else "litellm", model=target.model),
             )
         case Engine():
-            overrides = parsed.rollout.sampling_for(request.sampling, entry, num_prompt)
+            overrides = parsed.rollout.sampling_for(request.sampling, entry, num_prompt, is_aux=parsed.is_aux)
             settled = _settle(parsed, overrides)
             overrides |= settled.changes
             changes = overrides if settled.tools is None else overrides | {"tools": settled.tools}

@@ -33,7 +33,6 @@ from agent_layer.gateway.calls.requests import (
     in_background,
     is_large,
     read_agent,
-    read_role,
     read_text,
     retry_key,
 )
@@ -156,7 +155,7 @@ class Calls:
         """
         rollout, parsed = call.rollout, call.parsed
         is_limited = rollout.budget.limits.context_tokens is not None
-        if not is_limited or isinstance(target, ExternalModel) or read_role(parsed.headers) == "aux":
+        if not is_limited or isinstance(target, ExternalModel) or parsed.is_aux:
             return
         try:
             call.num_prompt = await self._count_at(target, parsed.request)

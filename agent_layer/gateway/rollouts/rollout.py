@@ -249,9 +249,14 @@ class LiveRollout:
                 " shorten the messages, or end here",
             )
 
-    def sampling_for(self, asked: JsonObject, call: Call, num_prompt: int | None = None) -> JsonObject:
-        """What is put in place of the sampling that a request asks for; see ``Budget.cap``."""
-        fixed = self._seed_of(call) | self.sampling
+    def sampling_for(
+        self, asked: JsonObject, call: Call, num_prompt: int | None = None, *, is_aux: bool = False
+    ) -> JsonObject:
+        """What is put in place of the sampling that a request asks for; see ``Budget.cap``.
+
+        A task overrides the sampling of its policy, not that of a judge (``is_aux``).
+        """
+        fixed = self._seed_of(call) | ({} if is_aux else self.sampling)
         return fixed | self.budget.cap(asked | fixed, self.num_sampled, num_prompt)
 
     def _seed_of(self, call: Call) -> JsonObject:

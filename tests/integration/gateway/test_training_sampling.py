@@ -74,6 +74,17 @@ async def test_what_is_not_trained_samples_as_it_asks(gateway, about, headers):
     assert (step.sampling_applied, step.findings) == (HIDDEN | {"response_format": SCHEMA}, [])
 
 
+async def test_a_task_overrides_the_sampling_of_its_policy_and_not_that_of_a_judge(gateway):
+    opened = await gateway.open(group_id="g", sampling={"temperature": 0.9, "max_tokens": 5})
+
+    await gateway.chat(opened, "hello", temperature=0, max_tokens=7)
+    await gateway.chat(opened, "judge this", headers={"x-agent-layer-role": "aux"}, temperature=0, max_tokens=7)
+
+    policy, judge = [call.body for call in gateway.engine.calls]
+    assert (policy["temperature"], policy["max_tokens"]) == (0.9, 5)
+    assert (judge["temperature"], judge["max_tokens"]) == (0, 7)
+
+
 async def test_a_rollout_that_no_trainer_takes_keeps_its_sampling_and_says_what_cannot_be_trained(gateway):
     opened = await gateway.open()
 
