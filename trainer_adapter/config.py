@@ -4,7 +4,7 @@ A file is YAML, TOML or JSON, by its suffix; its sections are the records below.
 """
 
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -19,6 +19,8 @@ from trainer_adapter.verl_keys import refuse_our_keys
 
 __all__ = [
     "AlgorithmConfig",
+    "EvaluationConfig",
+    "HeldOutConfig",
     "LoraConfig",
     "OptimizerConfig",
     "RetentionConfig",
@@ -39,37 +41,78 @@ class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Base of all sections: a misspelt option is an error."""
 
 
-class SourceConfig(_Section, frozen=True):
-    """One source of tasks: a file, or a task set by its name."""
+class _TasksConfig(_Section, frozen=True):
+    """Tasks of a file, or of a task set by its name."""
 
     path: Path | None = None
     """File with one task on each line."""
     taskset: str | None = None
-    """Name of a task set, or ``module:attribute``. Its first ``count`` tasks are written into the run's directory."""
+    """Name of a task set, or ``module:attribute``."""
     name: str | None = None
-    """Name in the mix; None: the name of the file without its suffix, or of the task set."""
-    weight: Annotated[float, Meta(ge=0)] = 1.0
-    """Its share of the tasks is its weight by the sum of all; 0: none until the mix of the run is changed."""
-    count: Positive = 1000
-    """Tasks of a task set, at each level."""
+    """None: the name of the file without its suffix, or of the task set."""
     seed: Count = 0
     """Of a task set; another seed gives other tasks."""
     level: Count = 0
-    """Of a task set; with a ramp, the first."""
-    ramp: LevelRamp | None = None
-    """When a task set moves on to its next level; None: never."""
+    """Of a task set."""
 
     def __post_init__(self) -> None:
         """Check that it is one source."""
         if (self.path is None) == (self.taskset is None):
             raise ValueError("expected either path or taskset")
-        if self.ramp is not None and self.taskset is None:
-            raise ValueError("expected a ramp beside a taskset; a file has no levels")
 
     @property
     def label(self) -> str:
-        """Name in the mix."""
+        """Name in the mix, or of the rounds."""
         return self.name or self.taskset or Path(str(self.path)).stem
+
+
+_Tasks = TypeVar("_Tasks", bound=_TasksConfig)
+
+
+class SourceConfig(_TasksConfig, frozen=True):
+    """One source of the tasks that are trained."""
+
+    weight: Annotated[float, Meta(ge=0)] = 1.0
+    """Its share of the tasks is its weight by the sum of all; 0: none until the mix of the run is changed."""
+    count: Positive = 1000
+    """Tasks of a task set at each level; they are written into the run's directory."""
+    ramp: LevelRamp | None = None
+    """When a task set moves on from ``level`` to the next; None: never."""
+
+    def __post_init__(self) -> None:
+        """Check that it is one source."""
+        super().__post_init__()
+        if self.ramp is not None and self.taskset is None:
+            raise ValueError("expected a ramp beside a taskset; a file has no levels")
+
+
+class HeldOutConfig(_TasksConfig, frozen=True):
+    """One set of held-out tasks; of a task set those of split ``eval``."""
+
+    count: Positive | None = None
+    """Most tasks; None: all of a file, 50 of a task set."""
+
+
+class EvaluationConfig(_Section, frozen=True):
+    """Rounds of rollouts on held-out tasks during training, which waits for them; each is of one policy version."""
+
+    tasks: Annotated[list[HeldOutConfig], Meta(min_length=1)]
+    """Each has rounds of its own. A path alone stands for one set with this path."""
+    every_steps: Positive
+    """A round follows each step whose number is a multiple of this."""
+    at_start: bool = True
+    """Whether the first weights are evaluated, too."""
+    rollouts: Positive = 1
+    """Of each task."""
+    threshold: float = 1.0
+    """Least reward of a rollout that passed."""
+    temperature: Annotated[float, Meta(ge=0)] | None = None
+    """Overrides the temperature of tasks and agents; None: theirs."""
+
+    def __post_init__(self) -> None:
+        """Check that each set has a name of its own."""
+        if len({one.label for one in self.tasks}) < len(self.tasks):
+            raise ValueError("expected sets of held-out tasks with different names")
 
 
 Sources: TypeAlias = Annotated[list[SourceConfig], Meta(min_length=1)]
@@ -175,6 +218,8 @@ class TrainConfig(_Section, frozen=True):
     """Of the order of the tasks, among others."""
     filters: list[TaskFilter] = []
     """A task is submitted when all of them admit it."""
+    evaluation: EvaluationConfig | None = None
+    """Evaluation while the run trains; None: none."""
     rollouts: RolloutConfig = RolloutConfig()
     algorithm: AlgorithmConfig = AlgorithmConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
@@ -187,6 +232,14 @@ class TrainConfig(_Section, frozen=True):
     verl: dict[str, object] = {}
     """Keys of veRL without an option here, by its dotted names, such as
     ``{actor_rollout_ref.actor.optim.override_optimizer_config.eps: 1.0e-6}``."""
+
+    def __post_init__(self) -> None:
+        """Check that what is held out is not trained."""
+        held_out = self.evaluation.tasks if self.evaluation else []
+        if trained := {str(one.path) for one in held_out if one.path} & {
+            str(one.path) for one in self.tasks if one.path
+        }:
+            raise ValueError(f"evaluation: expected held-out tasks, found {', '.join(trained)}, which is trained")
 
     @property
     def lengths(self) -> LengthRule:
@@ -240,13 +293,19 @@ def _read_path(kind: type[object], value: object) -> object:
 
 def _spell_out(options: dict[str, object]) -> dict[str, object]:
     """Return the options with what a file may leave out: the source of a path alone, the name of a curriculum."""
-    tasks, rollouts = options.get("tasks"), _read_section(options.get("rollouts", {}))
-    if isinstance(tasks, str):
-        options = {**options, "tasks": [{"path": tasks}]}
+    options = _spell_tasks(options)
+    if options.get("evaluation") is not None:
+        options = {**options, "evaluation": _spell_tasks(_read_section(options["evaluation"]))}
+    rollouts = _read_section(options.get("rollouts", {}))
     if rollouts.get("curriculum") is not None:
         curriculum = {"name": "success_share", **_read_section(rollouts["curriculum"])}
         options = {**options, "rollouts": {**rollouts, "curriculum": curriculum}}
     return options
+
+
+def _spell_tasks(section: dict[str, object]) -> dict[str, object]:
+    tasks = section.get("tasks")
+    return {**section, "tasks": [{"path": tasks}]} if isinstance(tasks, str) else section
 
 
 def _read_section(section: object) -> dict[str, object]:
@@ -255,5 +314,15 @@ def _read_section(section: object) -> dict[str, object]:
 
 def _resolve_paths(config: TrainConfig, base: Path) -> TrainConfig:
     """Return the configuration with paths that are relative to its file made so."""
-    tasks = [one if one.path is None else msgspec.structs.replace(one, path=base / one.path) for one in config.tasks]
-    return msgspec.structs.replace(config, model=base / config.model, tasks=tasks)
+    evaluation = config.evaluation
+    return msgspec.structs.replace(
+        config,
+        model=base / config.model,
+        tasks=[_resolve_path(one, base) for one in config.tasks],
+        evaluation=evaluation
+        and msgspec.structs.replace(evaluation, tasks=[_resolve_path(one, base) for one in evaluation.tasks]),
+    )
+
+
+def _resolve_path(tasks: _Tasks, base: Path) -> _Tasks:
+    return tasks if tasks.path is None else msgspec.structs.replace(tasks, path=base / tasks.path)

@@ -15,6 +15,7 @@ from agent_layer.infra import make_private
 from agent_layer.settings import Settings, load_settings
 from trainer_adapter.config import (
     AlgorithmConfig,
+    EvaluationConfig,
     LoraConfig,
     OptimizerConfig,
     RetentionConfig,
@@ -36,6 +37,7 @@ class TrainOptions(TypedDict, total=False):
     """Concurrent rollouts; default 16."""
     seed: int
     filters: list[TaskFilter]
+    evaluation: EvaluationConfig
     rollouts: RolloutConfig
     algorithm: AlgorithmConfig
     optimizer: OptimizerConfig
@@ -88,6 +90,7 @@ def train(
         run=settings.run,
         seed=options.get("seed", 0),
         filters=options.get("filters", []),
+        evaluation=options.get("evaluation"),
         rollouts=options.get("rollouts", RolloutConfig()),
         algorithm=options.get("algorithm", AlgorithmConfig()),
         optimizer=options.get("optimizer", OptimizerConfig()),

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
         HealthFinding as HealthFinding,
     )
     from agent_layer.health.progress import (
+        RoundProgress as RoundProgress,
+    )
+    from agent_layer.health.progress import (
         StepProgress as StepProgress,
     )
     from agent_layer.health.progress import (
@@ -46,6 +49,7 @@ else:
             ),
             "agent_layer.health.progress": (
                 "HealthFinding",
+                "RoundProgress",
                 "StepProgress",
                 "append_progress",
                 "progress_path",

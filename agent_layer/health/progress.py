@@ -37,6 +37,29 @@ class HealthFinding(Record, frozen=True, kw_only=True):
         return f"{self.name} since step {self.since_step}: {self.sentence}. {self.advice}"
 
 
+class RoundProgress(Record, frozen=True, kw_only=True):
+    """An evaluation round on held-out tasks."""
+
+    name: str
+    """Of the held-out tasks."""
+    round: str
+    """As ``agent-layer eval --round`` shows it."""
+    policy_version: int
+    """Of all its tokens."""
+    pass_rate: float | None
+    """pass@1; None: no rollout has a reward."""
+    reward_mean: float | None
+    num_rewards: int
+    num_asked: int
+    """Rollouts; fewer rewards: some failed, or were sampled by another version."""
+
+    def __str__(self) -> str:
+        """Return the round as a part of its step's line."""
+        passed = "-" if self.pass_rate is None else f"{self.pass_rate:.2f}"
+        missing = "" if self.num_rewards == self.num_asked else f", {self.num_rewards} of {self.num_asked} rollouts"
+        return f"  held out: {self.name} {passed} (version {self.policy_version}{missing})"
+
+
 class StepProgress(Record, frozen=True, kw_only=True):
     """One update of the policy."""
 
@@ -104,7 +127,11 @@ class StepProgress(Record, frozen=True, kw_only=True):
     update_seconds: float = 0.0
     switch_seconds: float = 0.0
     """Writing weights, and switching each engine."""
+    evaluation_seconds: float = 0.0
     checkpoint_seconds: float = 0.0
+    evaluations: list[RoundProgress] = []
+    """Rounds that ended since the step before: of the version after this update and, in the report of the first step,
+    of the first weights."""
     metrics: dict[str, float | None] = {}
     """Metrics of veRL; ``entropy``; ``logprob_gap`` and ``logprob_gap_mean``: largest and mean difference of a
     log-probability between trainer and engine, over tokens that the trained weights sampled. None: not a finite
@@ -119,7 +146,9 @@ class StepProgress(Record, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         """Return the step as one line."""
-        return f"{_result(self)}{_groups(self)}{_untrainable(self)}{_lengths(self)}"
+        return (
+            f"{_result(self)}{_groups(self)}{_untrainable(self)}{_lengths(self)}{''.join(map(str, self.evaluations))}"
+        )
 
 
 def progress_path(settings: Settings, run: str) -> Path:

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from envs.evaluation.evaluator import (
         show_round as show_round,
     )
+    from envs.evaluation.figures import Yardstick as Yardstick
+    from envs.evaluation.held_out import HeldOutEvaluator as HeldOutEvaluator
+    from envs.evaluation.held_out import HeldOutSet as HeldOutSet
+    from envs.evaluation.rounds import TaskSource as TaskSource
 else:
     __getattr__ = lazy_exports(
         __name__,
@@ -31,5 +35,8 @@ else:
                 "list_rounds",
                 "show_round",
             ),
+            "envs.evaluation.figures": ("Yardstick",),
+            "envs.evaluation.held_out": ("HeldOutEvaluator", "HeldOutSet"),
+            "envs.evaluation.rounds": ("TaskSource",),
         },
     )

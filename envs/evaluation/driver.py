@@ -92,7 +92,8 @@ class Driver:
         self._dispatcher = dispatcher
         self._reader = reader
         self._checks: Sequence[Callable[[], None]] = ()
-        self._show: Callable[[Progress], None] = _show_nothing
+        self._show: Callable[[Progress], None] = lambda _: None
+        self._stop: Callable[[], bool] = lambda: False
         self._max_cost = max_cost
         self._began = time.monotonic()
         self._lacks_since: float | None = None
@@ -109,6 +110,7 @@ class Driver:
         self.attempts = self._reader.read()
         yardstick = self._round.yardstick
         stored = collect_results(self._round.tasks, self.attempts, yardstick)
+        foreign = Counter(one.task_id for one in self.attempts if one.is_accepted and one.is_of_other_version)
         passes = range(1, self._round.num_passes + 1)
         ids = {task.id: [make_group_id(self._round.run, task.id, at) for at in passes] for task in self._tasks}
         known = {group.group_id: group for group in self._dispatcher.groups([one for of in ids.values() for one in of])}
@@ -116,7 +118,7 @@ class Driver:
         waited: list[str] = []
         for task, result in zip(self._tasks, stored, strict=True):
             groups = [known[one] for one in ids[task.id] if one in known]
-            num_usable = max(len(result.rewards), sum(group.num_usable for group in groups))
+            num_usable = max(len(result.rewards), sum(group.num_usable for group in groups) - foreign[task.id])
             num_open = sum(group.num_open for group in groups)
             waited += [group.group_id for group in groups if not group.is_closed]
             if (num_missing := yardstick.n - num_usable - num_open) > 0:
@@ -133,8 +135,9 @@ class Driver:
         missing: Sequence[Task],
         waited: Sequence[str],
         *,
-        checks: Sequence[Callable[[], None]],
-        show: Callable[[Progress], None],
+        checks: Sequence[Callable[[], None]] = (),
+        show: Callable[[Progress], None] = lambda _: None,
+        stop: Callable[[], bool] = lambda: False,
     ) -> Stopped | None:
         """Submit what is missing, and wait for it and for open groups.
 
@@ -143,12 +146,13 @@ class Driver:
             waited: open groups of earlier passes.
             checks: raise when a process that the round needs has ended.
             show: receives each look.
+            stop: once True, everything is left as it is, for another call.
 
-        Returns: why it stopped early; None: everything has ended.
+        Returns: why it stopped early; None: everything has ended, or ``stop`` ended the wait.
 
         Raises: AgentLayerError: a process has ended, or a server does not answer.
         """
-        self._checks, self._show = checks, show
+        self._checks, self._show, self._stop = checks, show, stop
         run, dispatcher = self._round.run, self._dispatcher
         dispatcher.resume(run)  # an interruption or the limit of cost has paused it
         ids = list(waited)
@@ -158,6 +162,8 @@ class Driver:
             stopped = self._wait(ids)
         except KeyboardInterrupt:
             stopped = Stopped(why=_INTERRUPTED, by_user=True)
+        if self._stop():
+            return None
         if stopped is not None:
             self._drain(stopped)
         self._await_stored(ids)
@@ -167,6 +173,8 @@ class Driver:
         states: dict[str, GroupState] = {}
         look_at = 0.0
         while open_ids := [one for one in ids if one not in states or not states[one].is_closed]:
+            if self._stop():
+                return None
             states |= {group.group_id: group for group in self._dispatcher.wait(open_ids, timeout=_WAIT_SECONDS)}
             if len(states) < len(ids):
                 raise NotFoundError(
@@ -222,9 +230,8 @@ class Driver:
         self._lacks_since = self._lacks_since or time.monotonic()
         if time.monotonic() - self._lacks_since < _LACK_SECONDS:
             return None
-        return Stopped(
-            why=f"no worker offers {lacking[0]}, which rollouts need; 'agent-layer workers' shows what each offers"
-        )
+        lack = f"no worker offers {lacking[0]}, which rollouts need" if lacking[0] else "no worker is connected"
+        return Stopped(why=f"{lack}; 'agent-layer workers' shows what each offers")
 
     def _list_lacking(self) -> list[str]:
         """Return needs of queued rollouts that no live worker meets together."""
@@ -331,10 +338,6 @@ def start_worker(settings: Settings, one: Round, tasks: Sequence[Task], slots: i
         worker.stop()
         raise
     return worker
-
-
-def _show_nothing(_: Progress) -> None:
-    return
 
 
 def _print(sentence: str) -> None:

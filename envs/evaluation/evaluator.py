@@ -118,7 +118,7 @@ def show_round(settings: Settings, name: str) -> RoundResult:
     store = open_store(settings)
     rounds = RoundStore(store.objects, settings.namespace)
     one = rounds.get(name)
-    attempts = AttemptReader(store, one.run, Prices(one.price, one.model.name)).read()
+    attempts = AttemptReader(store, one.run, Prices(one.price, one.model.name), one.only_version).read()
     figures, results = compute_figures(one.tasks, attempts, one.yardstick)
     if one.figures is not None and len(attempts) < one.figures.num_attempts:
         return RoundResult(round=one, figures=one.figures, results=one.results)

@@ -19,12 +19,14 @@ class AttemptReader:
         store: has the trajectories.
         run: of the round.
         prices: of models.
+        only_version: an attempt with tokens of another policy version does not count; None: each counts.
     """
 
-    def __init__(self, store: Store, run: str, prices: Prices) -> None:
+    def __init__(self, store: Store, run: str, prices: Prices, only_version: int | None = None) -> None:
         self._store = store
         self._run = run
         self._prices = prices
+        self._only_version = only_version
         self._known: dict[tuple[str, float | None], MeasuredAttempt] = {}
         """By id and reward, which a later judgement changes."""
         self._judges: dict[str, dict[str, MeasuredAttempt]] = {}
@@ -39,11 +41,17 @@ class AttemptReader:
         unread = [row for row in rows if (row.trajectory_id, row.reward) not in self._known]
         measured = dict(self._known)
         for row, trajectory in self._store.read(unread, contents=False):
-            measured[row.trajectory_id, row.reward] = measure_attempt(row, trajectory, self._prices)
+            attempt = measure_attempt(row, trajectory, self._prices)
+            measured[row.trajectory_id, row.reward] = msgspec.structs.replace(
+                attempt, is_of_other_version=not self._is_of_version(row)
+            )
         self._known = {key: one for key, one in measured.items() if one.is_accepted}
         self._read_judges()
         attempts = [measured[key] for row in rows if (key := (row.trajectory_id, row.reward)) in measured]
         return [_add_judges(one, self._judges.get(one.trajectory_id, {}).values()) for one in attempts]
+
+    def _is_of_version(self, row: TrajectoryRow) -> bool:
+        return self._only_version is None or {row.policy_min, row.policy_max} <= {self._only_version, None}
 
     def _read_judges(self) -> None:
         known = {judge_id for judges in self._judges.values() for judge_id in judges}

@@ -70,6 +70,8 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
     """Of the model, as the caller gave it."""
     started_at: float
     """Seconds since the epoch, UTC."""
+    only_version: int | None = None
+    """Policy version of every rollout that counts; None: each counts."""
     version: int = 1
     """Of this form."""
     ended_at: float | None = None

@@ -123,7 +123,7 @@ class Player:
     def play_all(self):
         held = []
         while not self.stop.is_set():
-            claimed = self._queue.claim("player", 64, run=RUN, wait_seconds=0.2)
+            claimed = self._queue.claim("player", 64, wait_seconds=0.2)
             fates = [(lease, self.fate(lease)) for lease in [*held, *claimed]]
             held = [lease for lease, report in fates if report is None]
             version = self._registry.read(self._engine.url).version
@@ -147,7 +147,7 @@ class Player:
 
     def _records(self, report, version):
         lease, number = report.lease, int(report.lease.rollout_id.rpartition(".")[2])
-        own = {"trajectory_id": lease.trajectory_id, "run": RUN}
+        own = {"trajectory_id": lease.trajectory_id, "run": lease.task.run}
         seen = {"temperature": 1.0, "status": "ok", "capture_level": "tokens"} | self.spoil(lease)
         action = Action(
             response_token_ids=TokenIds([12 + number]),
@@ -162,6 +162,7 @@ class Player:
                 rollout_id=lease.rollout_id,
                 attempt=lease.attempt,
                 task_id=lease.task.id,
+                split=lease.task.split,
                 group_id=lease.group_id,
                 started_at=1.0,
             ),

@@ -13,7 +13,7 @@ from math import isfinite
 import msgspec
 
 from agent_layer.errors import AgentLayerError
-from agent_layer.health import StepProgress, find_unhealthy, set_limits
+from agent_layer.health import RoundProgress, StepProgress, find_unhealthy, set_limits
 from agent_layer.store.consumers import GroupDelivery
 from trainer_adapter.algorithms import resolve_algorithm
 from trainer_adapter.config import TrainConfig
@@ -29,6 +29,7 @@ from trainer_adapter.data import (
 )
 from trainer_adapter.loop.checkpoint import CheckpointDirectory, Cursor
 from trainer_adapter.loop.feed import GroupFeed
+from trainer_adapter.loop.held_out import HeldOutEvaluation
 from trainer_adapter.verl import EmbeddedTrainer, UpdateReport, WeightPublisher
 
 _DYNAMIC_ROUNDS = 9
@@ -42,7 +43,7 @@ _REMEMBERED_STEPS = 200
 class TrainingLoop:
     """One training run, from the position of its trainer to its last step."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # its parts
         self,
         run: str,
         config: TrainConfig,
@@ -50,6 +51,8 @@ class TrainingLoop:
         trainer: EmbeddedTrainer,
         publisher: WeightPublisher,
         checkpoints: CheckpointDirectory,
+        *,
+        held_out: HeldOutEvaluation | None = None,
     ) -> None:
         self._run = run
         self._config = config
@@ -60,6 +63,9 @@ class TrainingLoop:
         self._trainer = trainer
         self._publisher = publisher
         self._checkpoints = checkpoints
+        self._held_out = held_out
+        self._evaluations: list[RoundProgress] = []
+        """Rounds that no report has yet."""
         self._stop: Callable[[], bool] = lambda: False
         self._step = 0
         self._version = 0
@@ -91,10 +97,15 @@ class TrainingLoop:
         self._step, self._stop, self._started_at = cursor.step, stop, cursor.step
         self._reports = [report for report in reports if report.step <= cursor.step][-_REMEMBERED_STEPS:]
         newest = self._publisher.newest()
-        self._version = newest if cursor.policy_version == newest else self._publish()
+        is_newest = cursor.policy_version == newest
+        self._version = newest if is_newest else self._publish()
         with self._feed.pause_for_switch(self._version):
             self._publisher.serve(self._version)
         try:
+            if is_newest:
+                self._evaluate()
+            elif self._held_out:
+                self._held_out.cancel(newest)
             yield from self._steps()
         except AgentLayerError:  # raised between updates only, when the weights are consistent
             self._checkpoint()
@@ -183,6 +194,8 @@ class TrainingLoop:
                 self._version = self._publish()
                 with self._feed.pause_for_switch(self._version):
                     self._publisher.serve(self._version, is_required=True, stop=self._stop)
+        with _timed(times, "evaluation"):
+            self._evaluate()
         with _timed(times, "checkpoint"):
             if self._step % self._config.keep.checkpoint_steps == 0:
                 self._checkpoint()
@@ -192,9 +205,19 @@ class TrainingLoop:
             ended_at=time.time(),
             num_skipped_optimizer_steps=update.num_skipped_steps if update else 0,
             metrics=_numbers(update) if update else {},
+            evaluations=self._evaluations,
             **{f"{phase}_seconds": taken for phase, taken in times.items()},
         )
+        self._evaluations = []
         return self._with_health(report)
+
+    def _evaluate(self) -> None:
+        """Evaluate the version that serves if that is due; the next step's rollouts are sampled beside it."""
+        if self._held_out is None or not self._held_out.is_due(self._step):
+            return
+        if self._step < self._config.steps:
+            self._feed.submit_groups(self._version)
+        self._evaluations += self._held_out.evaluate(self._version, self._stop)
 
     def _update(self, batch: TrainingBatch) -> UpdateReport | None:
         """Record the batch, then update the weights; None: a batch without samples changes nothing."""

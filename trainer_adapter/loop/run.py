@@ -17,6 +17,7 @@ from agent_layer.store import open_store
 from trainer_adapter.config import TrainConfig
 from trainer_adapter.loop.checkpoint import CheckpointDirectory, Cursor
 from trainer_adapter.loop.feed import GroupFeed
+from trainer_adapter.loop.held_out import HeldOutEvaluation
 from trainer_adapter.loop.loop import TrainingLoop
 from trainer_adapter.tasks import (
     DrawJournal,
@@ -70,7 +71,9 @@ def train_run(
         publisher = WeightPublisher(settings, run, redis, recorder)
         publisher.register_base(config.model)
         stream = _open_stream(config, settings, cursor, sources or open_training_sources(config, settings))
-        feed = GroupFeed(run, stream, config, Dispatcher(redis, settings), open_store(settings), cursor)
+        dispatcher, store = Dispatcher(redis, settings), open_store(settings)
+        held_out = config.evaluation and HeldOutEvaluation(config.evaluation, run, store, dispatcher, publisher)
+        feed = GroupFeed(run, stream, config, dispatcher, store, cursor)
         newest = publisher.newest()
         # before the model loads: workers need not wait for it
         feed.submit_groups(newest if cursor.policy_version == newest else newest + 1)
@@ -78,7 +81,7 @@ def train_run(
         if directory:
             trainer.load(directory)
         path, reports = progress_path(settings, run), list[StepProgress]()
-        loop = TrainingLoop(run, config, feed, trainer, publisher, checkpoints)
+        loop = TrainingLoop(run, config, feed, trainer, publisher, checkpoints, held_out=held_out)
         for progress in loop.run(cursor, stop, read_progress(path)):
             append_progress(path, progress)
             reports.append(progress)

@@ -18,7 +18,7 @@ from safetensors.torch import save_file  # pyright: ignore[reportUnknownVariable
 from torch import Tensor
 
 from agent_layer.engines import Engine, EngineControl, EngineRegistry, get_policy, newest_policy, register_policy
-from agent_layer.errors import AgentLayerError, EngineError, UnreachableError
+from agent_layer.errors import AgentLayerError, EngineError, NotFoundError, UnreachableError
 from agent_layer.infra import make_private
 from agent_layer.infra.redis import Keys
 from agent_layer.recorder import Recorder
@@ -58,6 +58,18 @@ class WeightPublisher:
         """Return the highest registered number; only after ``register_base``."""
         newest = newest_policy(self._redis, self._keys, self._run)
         return newest.number if newest else 0
+
+    def find(self, number: int) -> PolicyVersion:
+        """Return a registered version.
+
+        Raises: NotFoundError: it is not registered.
+        """
+        if policy := get_policy(self._redis, self._keys, self._run, number):
+            return policy
+        raise NotFoundError(
+            f"run {self._run}: expected policy version {number} to be registered, found none; start the trainer again,"
+            " it publishes its newest checkpoint"
+        )
 
     def publish(
         self, tensors: Iterable[tuple[str, Tensor]], base: Path, training_step: int, precision: Precision = "float32"

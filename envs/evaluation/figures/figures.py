@@ -43,6 +43,8 @@ class MeasuredAttempt(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
     """Why it failed."""
     is_tampered: bool = False
+    is_of_other_version: bool = False
+    """Whether it has tokens of another policy version than the round measures."""
     num_calls: int = 0
     """To the evaluated model."""
     prompt_tokens: int = 0
@@ -57,8 +59,8 @@ class MeasuredAttempt(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_usable(self) -> bool:
-        """Whether it counts: accepted, with a reward."""
-        return self.is_accepted and self.reward is not None
+        """Whether it counts: accepted, with a reward, of the version that is measured."""
+        return self.is_accepted and self.reward is not None and not self.is_of_other_version
 
 
 class TaskResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,7 +110,8 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     pass_at: list[PassAtK] = []
     mean_reward: Estimate | None = None
     causes: dict[str, int] = {}
-    """Attempts by what went wrong: truncated and tampering have a reward; infra, verifier and user have none."""
+    """Attempts by what went wrong: truncated and tampering have a reward; infra, verifier and user have none; those of
+    another policy version do not count."""
     num_attempts: int = 0
     """All, those that failed and were run again included."""
     last_error: str | None = None
@@ -153,7 +156,7 @@ def collect_results(
     """Return the rewards of each task, [num_tasks]; a rollout counts once, and no task has more than n."""
     found: defaultdict[str, dict[str, float]] = defaultdict(dict)
     for one in attempts:
-        if one.is_accepted and one.reward is not None:
+        if one.is_usable and one.reward is not None:
             found[one.task_id][one.rollout_id] = one.reward
     return [
         TaskResult(
@@ -202,6 +205,8 @@ def count_causes(attempts: Iterable[MeasuredAttempt]) -> dict[str, int]:
     for one in attempts:
         if one.is_tampered:
             counts["tampering"] += 1
+        elif one.is_accepted and one.is_of_other_version:
+            counts["version"] += 1
         elif one.is_accepted and one.status == "truncated" and one.cause in (None, "policy"):
             counts["truncated"] += 1
         elif one.is_accepted and one.reward is None:

@@ -4,7 +4,7 @@ import json
 
 import msgspec
 
-from agent_layer.health import StepProgress, append_progress, read_progress
+from agent_layer.health import RoundProgress, StepProgress, append_progress, read_progress
 
 STEP = StepProgress(
     run="r",
@@ -40,3 +40,20 @@ def test_an_infinite_number_is_written_as_json(tmp_path):
     (line,) = path.read_text().splitlines()
     assert json.loads(line, parse_constant=lambda name: name)["metrics"] == {"kl": None, "ratio": None}
     assert read_progress(path)[0].metrics == {"kl": None, "ratio": None}
+
+
+def test_the_line_of_a_step_ends_with_its_held_out_rounds_and_what_they_lack():
+    whole = RoundProgress(
+        name="repair",
+        round="r.repair.000020",
+        policy_version=20,
+        pass_rate=0.4167,
+        reward_mean=0.5,
+        num_rewards=12,
+        num_asked=12,
+    )
+    short = msgspec.structs.replace(whole, name="math", pass_rate=None, num_rewards=0)
+
+    line = str(msgspec.structs.replace(STEP, evaluations=[whole, short]))
+
+    assert line.endswith("  held out: repair 0.42 (version 20)  held out: math - (version 20, 0 of 12 rollouts)")

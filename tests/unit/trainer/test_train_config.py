@@ -138,3 +138,29 @@ def test_a_key_that_no_embedded_trainer_reads_is_refused(tmp_path):
 
     with pytest.raises(BadInputError, match=r"verl\.critic\.optim\.lr: the embedded trainer reads no such key"):
         load_config(path)
+
+
+def test_held_out_tasks_are_named_as_trained_ones_are(tmp_path):
+    path = tmp_path / "run.yaml"
+    path.write_text("model: m\nsteps: 1\ntasks: t.jsonl\nevaluation: {tasks: held.jsonl, every_steps: 10}\n")
+
+    evaluation = load_config(path).evaluation
+
+    assert evaluation is not None
+    assert [(one.path, one.label) for one in evaluation.tasks] == [(tmp_path / "held.jsonl", "held")]
+
+
+@pytest.mark.parametrize(
+    ("tasks", "named"),
+    [
+        ("t.jsonl", "expected held-out tasks, found t.jsonl, which is trained"),
+        ("[{path: a/h.jsonl}, {path: b/h.jsonl}]", "different names"),
+        ("[{path: h.jsonl, weight: 2}]", "weight"),
+    ],
+)
+def test_held_out_tasks_that_cannot_be_are_refused(tmp_path, tasks, named):
+    path = tmp_path / "run.yaml"
+    path.write_text(f"model: m\nsteps: 1\ntasks: t.jsonl\nevaluation: {{tasks: {tasks}, every_steps: 10}}\n")
+
+    with pytest.raises(BadInputError, match=named):
+        load_config(path)
