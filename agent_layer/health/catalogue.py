@@ -155,6 +155,17 @@ CATALOGUE: Final[tuple[HealthEntry, ...]] = (
         ),
     ),
     HealthEntry(
+        name="rejected",
+        measures="tokens that the rules of algorithm.correction.reject keep out of the update",
+        unit="share of tokens",
+        warn=0.3,
+        stop=0.9,
+        steps=3,
+        advice="Hardly anything is learned. Lower rollouts.max_staleness or the learning rate, or loosen the rules; if"
+        " logprob_gap is high too, trainer and engine compute differently.",
+        measure=lasting(read_metric("rejected")),
+    ),
+    HealthEntry(
         name="clip_fraction",
         measures="tokens whose gradient the loss clipped",
         unit="share of tokens",

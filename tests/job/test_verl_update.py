@@ -8,7 +8,7 @@ import pytest
 
 from agent_layer.schema.record import Logprobs, TokenIds
 from agent_layer.schema.training import TrainingSample
-from trainer_adapter.algorithms import AlgorithmConfig, CorrectionConfig, resolve_algorithm
+from trainer_adapter.algorithms import AlgorithmConfig, CorrectionConfig, RejectionRule, resolve_algorithm
 from trainer_adapter.config import OptimizerConfig, Schedule, SourceConfig, TrainConfig
 from trainer_adapter.data.advantages import GroupSamples, RolloutSamples, group_advantages, select_batch
 
@@ -151,3 +151,15 @@ def test_without_any_own_token_there_is_no_gap(model):
     trainer = start(configure(model, correction=CorrectionConfig(weights=None)))
 
     assert trainer.update(batch_of(trainer.weights(), model), 0, version=5).logprob_gap is None
+
+
+@pytest.mark.parametrize("bypass", [False, True])
+def test_an_update_whose_tokens_are_all_rejected_says_so_and_changes_nothing(model, bypass):
+    rule = RejectionRule(by="token_k1", lower=2.0, upper=3.0)  # tokens that the engine thinks twice as likely
+    trainer = start(configure(model, correction=CorrectionConfig(bypass=bypass, reject=(rule,))))
+    before = [(name, tensor.clone()) for name, tensor in trainer.weights()]
+
+    report = trainer.update(batch_of(before, model), 0, version=0)
+
+    assert (report.is_changed, report.metrics["rejected"]) == (False, 1.0)
+    assert all((one == other).all() for (_, one), (_, other) in zip(before, trainer.weights(), strict=True))

@@ -69,7 +69,8 @@ class UpdateReport(msgspec.Struct, frozen=True, kw_only=True):
     """Mean over trained tokens, before the update."""
     learning_rate: float
     metrics: dict[str, float]
-    """veRL's own, by its names: means over minibatches, weighted by their trained tokens."""
+    """veRL's own, by its names: means over minibatches, weighted by their trained tokens. ``rejected``: share of the
+    tokens that the correction keeps out, where it has rules for that."""
     num_optimizer_steps: int = 1
     num_skipped_steps: int = 0
     """Optimizer steps that veRL skipped, because their gradient was not finite."""
@@ -107,7 +108,7 @@ class EmbeddedTrainer:
         """
         data = self._measure(pack_batch(batch, self._algorithm))
         gap, entropy = measure_logprob_gap(data, version), float(data["entropy"][data["response_mask"].bool()].mean())
-        metrics: dict[str, float] = {}
+        metrics, tokens = dict[str, float](), data["response_mask"]
         if self._algorithm.correction.bypass:
             data["old_log_probs"] = data["rollout_log_probs"]
         else:
@@ -117,6 +118,9 @@ class EmbeddedTrainer:
         rate = self._set_learning_rate(step)
         tried = [self._train(rows, step) for rows in self._minibatches(data, step)]
         found = [one for one in tried if one]
+        if self._algorithm.correction.reject:
+            num_tokens = float(tokens.sum()) * self._config.optimizer.epochs
+            metrics["rejected"] = 1 - sum(one[_TOKENS] for one in found) / num_tokens
         return UpdateReport(
             logprob_gap=gap,
             entropy=entropy,

@@ -24,6 +24,7 @@ FAULTS = {
     "forks": lambda _: {"num_forks": 120},
     "stale_rollouts": lambda _: {"num_stale_rollouts": 50},
     "importance_tail": lambda _: {"metrics": {"rollout_corr/rollout_is_ratio_fraction_low": 0.4}},
+    "rejected": lambda _: {"metrics": {"rejected": 1.0}},
     "clip_fraction": lambda _: {"metrics": {"actor/pg_clipfrac": 0.8}},
     "gradient": lambda _: {"metrics": {"grad_norm": None}},
     "logprob_gap": lambda _: {"metrics": {"logprob_gap_mean": 0.7}},
