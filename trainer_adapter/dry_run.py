@@ -1,0 +1,191 @@
+"""Dry run of a training configuration: what it amounts to, the memory it needs, and what is missing to start it.
+
+Nothing is started, also no Redis, and nothing is written into the run's directory.
+"""
+
+from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import msgspec
+
+from agent_layer.dispatcher import Dispatcher
+from agent_layer.engines import EngineControl, EngineRegistry
+from agent_layer.errors import AgentLayerError, BadInputError
+from agent_layer.health import CATALOGUE, HealthEntry, set_limits
+from agent_layer.infra import install_command
+from agent_layer.infra.processes import is_locked
+from agent_layer.infra.redis import Keys, is_redis_running, open_redis
+from agent_layer.settings import Settings
+from envs.tasksets.gate import check_trainable
+from trainer_adapter.algorithms import resolve_algorithm
+from trainer_adapter.config import TrainConfig
+from trainer_adapter.memory import MemoryEstimate, MemoryPart, estimate_memory, read_shape
+
+_PACKAGES = ("torch", "verl", "transformers", "tensordict", "safetensors")
+_WEIGHTS = ("*.safetensors", "*.bin")
+_TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model")
+
+
+class DryRun(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run would be."""
+
+    options: dict[str, str]
+    """Every option by its dotted name, defaults and the algorithm's own in place."""
+    memory: MemoryEstimate | None
+    """None: not known; ``missing`` has the reason."""
+    missing: list[str]
+    """Why the run cannot start, a sentence each."""
+
+
+def plan_run(config: TrainConfig, settings: Settings, *, unchecked: bool = False) -> DryRun:
+    """Look at everything that a run needs.
+
+    Args:
+        config: of the run.
+        settings: where its gateway, engine and workers meet.
+        unchecked: whether task sets may train whose gate never passed.
+    """
+    settings = settings.model_copy(update={"run": config.run or settings.run})
+    tasks, missing = _look_at_tasks(config, settings, unchecked=unchecked)
+    missing = [*_look_at_model(config.model), *missing, *_look_at_packages(config), *_look_at_services(settings)]
+    memory = None
+    try:
+        memory = estimate_memory(config, read_shape(config.model))
+    except BadInputError as error:
+        if (config.model / "config.json").is_file():
+            missing.append(str(error))
+    return DryRun(options=_resolve(config, settings, tasks), memory=memory, missing=missing)
+
+
+def write_plan(plan: DryRun) -> Iterator[str]:
+    """Yield the lines of a plan."""
+    width = max(map(len, plan.options))
+    yield from (f"{name:<{width}}  {value}" for name, value in plan.options.items())
+    if memory := plan.memory:
+        peak = f"{memory.peak_bytes / 1e6:,.1f} MB"
+        yield ""
+        yield f"memory: {peak} at most, {memory.shape.num_parameters:,} parameters; a micro-batch that is full"
+        for title, parts in (("always", memory.states), ("update", memory.update), ("version", memory.publication)):
+            yield from (_part_line(title, part) for part in parts)
+    yield ""
+    yield from (f"missing: {sentence}" for sentence in plan.missing)
+    if not plan.missing:
+        yield "nothing is missing: without --dry-run this would start"
+
+
+def _part_line(title: str, part: MemoryPart) -> str:
+    return f"  {title:<8}{part.num_bytes / 1e6:>10,.1f} MB  {part.name} = {part.arithmetic}"
+
+
+def _resolve(config: TrainConfig, settings: Settings, num_tasks: int | None) -> dict[str, str]:
+    algorithm = resolve_algorithm(config.algorithm)
+    written = msgspec.to_builtins(config, enc_hook=str, builtin_types=(Path,))
+    options: dict[str, object] = {**written, "run": settings.run, "algorithm": msgspec.to_builtins(algorithm)}
+    del options["health"]
+    if config.rollouts.groups_per_step is None and num_tasks is not None:
+        options["rollouts"] = {**written["rollouts"], "groups_per_step": f"{num_tasks}, one of each task"}
+    limits = {entry.name: entry for entry in set_limits(config.health)}
+    changed = [one for one in CATALOGUE if limits.get(one.name) != one]
+    options["health"] = {one.name: _limits(limits.get(one.name)) for one in changed} or "as in the catalogue"
+    return dict(_flatten(options))
+
+
+def _limits(entry: HealthEntry | None) -> str:
+    return "off" if entry is None else f"warn {entry.warn}, stop {entry.stop}, steps {entry.steps}"
+
+
+def _flatten(options: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Yield dotted names and values; records in a list are numbered, and their empty fields left out."""
+    for name, value in options.items():
+        for number, record in enumerate(_records(value)):
+            given = {field: one for field, one in record.items() if one is not None}
+            yield from _flatten(given, f"{prefix}{name}.{number}.")
+        if section := _section(value):
+            yield from _flatten(section, f"{prefix}{name}.")
+        elif not _records(value):
+            yield f"{prefix}{name}", "-" if value is None else str(value)
+
+
+def _section(value: object) -> dict[str, object]:
+    """Return the options of a section; empty if the value is none."""
+    return msgspec.convert(value, dict[str, object]) if isinstance(value, dict) else {}
+
+
+def _records(value: object) -> list[dict[str, object]]:
+    """Return the records of a list; empty if it is none of records."""
+    try:
+        return msgspec.convert(value, list[dict[str, object]])
+    except msgspec.ValidationError:
+        return []
+
+
+def _look_at_model(model: Path) -> list[str]:
+    remedy = "download the model, or correct 'model'"
+    if not model.is_dir():
+        return [f"model {model}: expected a directory in Hugging Face's form, found none; {remedy}"]
+    missing: list[str] = []
+    if not (model / "config.json").is_file():
+        missing.append(f"model {model}: expected config.json, found none; {remedy}")
+    if not any(next(model.glob(pattern), None) for pattern in _WEIGHTS):
+        missing.append(f"model {model}: expected weights ({' or '.join(_WEIGHTS)}), found none; {remedy}")
+    if not any((model / name).is_file() for name in _TOKENIZER):
+        missing.append(f"model {model}: expected a tokenizer ({' or '.join(_TOKENIZER)}), found none; {remedy}")
+    return missing
+
+
+def _look_at_tasks(config: TrainConfig, settings: Settings, *, unchecked: bool) -> tuple[int | None, list[str]]:
+    """Return the number of tasks and what is wrong with them."""
+    try:
+        from trainer_adapter.tasks import open_sources  # noqa: PLC0415  # numpy comes with torch
+
+        with TemporaryDirectory() as directory:
+            sources = open_sources(config.tasks, Path(directory), run=settings.run, seed=config.seed)
+            num_tasks = sum(len(source.file(source.first_level)) for source in sources)
+            if not unchecked:
+                check_trainable(settings.dir, [task for source in sources for task in source.read_first_tasks()])
+    except ModuleNotFoundError:
+        return None, []  # the packages that are missing are named anyway
+    except (AgentLayerError, OSError) as error:
+        return None, [str(error)]
+    return num_tasks, []
+
+
+def _look_at_packages(config: TrainConfig) -> list[str]:
+    if missing := [name for name in _PACKAGES if find_spec(name) is None]:
+        found = f"expected torch and veRL, found no {', '.join(missing)}"
+        return [f"packages: {found}; install torch first, then: {install_command('train')}"]
+    from trainer_adapter.verl import check_verl_options  # noqa: PLC0415  # torch and veRL take seconds
+
+    try:
+        check_verl_options(config.verl)
+    except BadInputError as error:
+        return [str(error)]
+    return []
+
+
+def _look_at_services(settings: Settings) -> list[str]:
+    """Return what is wrong with Redis, engines, workers, and other trainers of the run."""
+    engine = "engine: expected one that serves run {!r}, found {}; start one with 'agent-layer up'"
+    worker = "worker: expected one that plays rollouts, found none; start one with 'agent-layer work TARGET'"
+    missing: list[str] = []
+    if (settings.dir / "runs" / settings.run).is_dir() and is_locked(
+        settings.dir / "runs" / settings.run / "trainer.lock"
+    ):
+        missing.append(f"run {settings.run}: another trainer runs; stop it, or choose another run")
+    if not settings.redis_url and not is_redis_running(settings):
+        return [*missing, engine.format(settings.run, "none"), worker]
+    try:
+        with open_redis(settings) as redis:
+            engines = EngineRegistry(redis, Keys(settings.namespace)).engines()
+            workers = Dispatcher(redis, settings).workers()
+    except AgentLayerError as error:
+        return [*missing, str(error)]
+    own = [one.url for one in engines if one.run == settings.run and EngineControl(one.url).is_healthy()]
+    if not own:
+        others = ", ".join(f"{one.url} of run {one.run!r}" for one in engines) or "none"
+        missing.append(engine.format(settings.run, others))
+    if not any(one.silent_seconds <= settings.lease_seconds and not one.is_draining for one in workers):
+        missing.append(worker)
+    return missing

@@ -1,0 +1,196 @@
+"""Memory that the embedded trainer needs, by arithmetic over a model's config.json.
+
+States stay for the whole run: weights, gradients, both moments of Adam, a reference. Beside them is either an update,
+with the activations of one micro-batch, or the writing of a policy version. Engines have memory of their own.
+"""
+
+from pathlib import Path
+
+import msgspec
+
+from agent_layer.errors import BadInputError
+from trainer_adapter.algorithms import resolve_algorithm
+from trainer_adapter.config import LoraConfig, TrainConfig
+
+_FLOAT = 4
+"""Bytes of float32."""
+_LOGIT_COPIES, _ENTROPY_COPIES = 4, 2
+"""Logits, their log-softmax, and the gradient of each; the same of the probabilities for an entropy bonus."""
+
+
+class ModelShape(msgspec.Struct, frozen=True, kw_only=True):
+    """Sizes of a decoder with gated MLPs, such as Llama, Mistral or Qwen, by the names of Hugging Face."""
+
+    vocab_size: int
+    hidden_size: int
+    intermediate_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    num_key_value_heads: int | None = None
+    """None: as many as attention heads."""
+    head_dim: int | None = None
+    """None: hidden_size / num_attention_heads."""
+    tie_word_embeddings: bool = False
+    model_type: str = ""
+    attention_bias: bool = False
+    num_experts: int | None = None
+    num_local_experts: int | None = None
+
+    @property
+    def query_size(self) -> int:
+        """Width of the queries of all heads."""
+        return self.num_attention_heads * (self.head_dim or self.hidden_size // self.num_attention_heads)
+
+    @property
+    def key_size(self) -> int:
+        """Width of the keys of all heads, and of the values."""
+        return self.query_size // self.num_attention_heads * (self.num_key_value_heads or self.num_attention_heads)
+
+    @property
+    def num_embeddings(self) -> int:
+        """Parameters of the embeddings and of the layer that computes logits."""
+        return self.vocab_size * self.hidden_size * (1 if self.tie_word_embeddings else 2)
+
+    @property
+    def num_linear(self) -> int:
+        """Parameters of the matrices of one layer."""
+        attention = 2 * self.hidden_size * self.query_size + 2 * self.hidden_size * self.key_size
+        return attention + 3 * self.hidden_size * self.intermediate_size
+
+    @property
+    def layer_parameters(self) -> int:
+        """Parameters of one layer."""
+        norms = 2 * self.hidden_size
+        if self.model_type == "qwen3":  # norms of queries and keys
+            norms += 2 * (self.query_size // self.num_attention_heads)
+        biases = 0
+        if self.model_type == "qwen2":  # whatever its configuration says
+            biases = self.query_size + 2 * self.key_size
+        elif self.attention_bias:
+            biases = self.query_size + 2 * self.key_size + self.hidden_size
+        return self.num_linear + norms + biases
+
+    @property
+    def num_parameters(self) -> int:
+        """Parameters of the model."""
+        return self.num_embeddings + self.num_hidden_layers * self.layer_parameters + self.hidden_size
+
+
+class MemoryPart(msgspec.Struct, frozen=True, kw_only=True):
+    """Memory of one kind, and how it was computed."""
+
+    name: str
+    num_bytes: int
+    arithmetic: str
+
+
+class MemoryEstimate(msgspec.Struct, frozen=True, kw_only=True):
+    """Memory of one trainer process that holds the whole model."""
+
+    shape: ModelShape
+    states: list[MemoryPart]
+    update: list[MemoryPart]
+    publication: list[MemoryPart]
+
+    @property
+    def peak_bytes(self) -> int:
+        """Most that is needed at a time."""
+        update, publication = (sum(part.num_bytes for part in parts) for parts in (self.update, self.publication))
+        return sum(part.num_bytes for part in self.states) + max(update, publication)
+
+
+def read_shape(model: Path) -> ModelShape:
+    """Return the sizes in the config.json of a model's directory.
+
+    Raises: BadInputError: there is none, or the model is of a kind that the arithmetic does not cover.
+    """
+    path = model / "config.json"
+    try:
+        written = msgspec.json.decode(path.read_bytes(), type=dict[str, object])
+        shape = msgspec.convert(written.get("text_config", written), ModelShape)
+    except OSError as error:
+        raise BadInputError(f"memory: expected {path}, found {error.strerror}; correct 'model'") from error
+    except msgspec.MsgspecError as error:
+        raise BadInputError(f"memory: expected the sizes of a decoder in {path}, found: {error}") from error
+    if shape.num_experts or shape.num_local_experts:
+        raise BadInputError(f"memory: expected a model without experts in {path}, whose routing decides what is stored")
+    return shape
+
+
+def estimate_memory(config: TrainConfig, shape: ModelShape, max_tokens: int | None = None) -> MemoryEstimate:
+    """Estimate what a run needs.
+
+    Args:
+        config: of the run.
+        shape: of its model.
+        max_tokens: of one micro-batch; None: ``optimizer.microbatch_tokens``.
+    """
+    tokens = max_tokens or config.optimizer.microbatch_tokens
+    size = {"float32": 4, "bfloat16": 2}[config.optimizer.precision]
+    total = shape.num_parameters + _num_adapter(config.lora, shape)
+    trained = _num_adapter(config.lora, shape) or total
+    states = [
+        _part("weights", total, "parameters, and the optimizer's master copy, in float32", _FLOAT),
+        _part("gradients", trained, "trained parameters in float32", _FLOAT),
+        _part("Adam", trained, "trained parameters, two moments in float32", 2 * _FLOAT),
+    ]
+    if resolve_algorithm(config.algorithm).kl and not config.lora:
+        states.append(_part("reference", total, "parameters of the first weights, for algorithm.kl", _FLOAT))
+    gathered = shape.num_embeddings + 2 * shape.layer_parameters
+    update = [
+        _part("weights in use", gathered, "parameters of embeddings and two layers, gathered", size),
+        *_activations(config, shape, tokens, size),
+    ]
+    publication = [_part("written weights", shape.num_parameters, "parameters, whole in memory", size)]
+    return MemoryEstimate(shape=shape, states=states, update=update, publication=publication)
+
+
+def _activations(config: TrainConfig, shape: ModelShape, tokens: int, size: int) -> list[MemoryPart]:
+    """Return what a forward pass stores for the backward pass, and what that needs beside it.
+
+    A layer stores its input, the normalised input before and after its weights, the same before the MLP, and in
+    ``query_size`` queries and the output of attention, keys and values, and four values of the MLP. Norms compute in
+    float32. Beside the layers are the last norm and the gradient in one MLP.
+    """
+    h, q, k, f = shape.hidden_size, shape.query_size, shape.key_size, shape.intermediate_size
+    layer = size * (6 * h + 2 * q + 2 * k + 4 * f) + 2 * h * (_FLOAT - size)
+    terms = f"({size} B x (6 x {h:,} + 2 x {q:,} + 2 x {k:,} + 4 x {f:,})"
+    terms += f" + {2 * (_FLOAT - size)} B x {h:,})" if size < _FLOAT else ")"
+    logits = _logits(config, shape, tokens, size)
+    count = shape.num_hidden_layers
+    if config.optimizer.gradient_checkpointing:  # logits are gone when layers are computed again
+        again = _per_token("computed again", tokens, layer, f"{terms}, one layer")
+        kept = _per_token("activations", tokens, count * h * size, f"{count} layers x {size} B x {h:,}, their inputs")
+        return [kept, max(logits, again, key=lambda part: part.num_bytes)]
+    end = size * (3 * h + 2 * f)
+    return [
+        _per_token("activations", tokens, count * layer, f"{count} layers x {terms}"),
+        _per_token("last layers", tokens, end, f"{size} B x (3 x {h:,} + 2 x {f:,})"),
+        logits,
+    ]
+
+
+def _logits(config: TrainConfig, shape: ModelShape, tokens: int, size: int) -> MemoryPart:
+    entropy = config.algorithm.entropy
+    copies = _LOGIT_COPIES + (_ENTROPY_COPIES if max(entropy.start, entropy.end or 0.0) > 0 else 0)
+    note = f"{shape.vocab_size:,} words x {size} B x {copies} copies, gradients among them"
+    return _per_token("logits", tokens, shape.vocab_size * size * copies, note)
+
+
+def _per_token(name: str, tokens: int, num_bytes: int, note: str) -> MemoryPart:
+    return MemoryPart(name=name, num_bytes=tokens * num_bytes, arithmetic=f"{tokens:,} tokens x {note}")
+
+
+def _num_adapter(lora: LoraConfig | None, shape: ModelShape) -> int:
+    """Return the parameters of adapters at all linear layers; 0 without adapters."""
+    if lora is None:
+        return 0
+    h, q, k, f = shape.hidden_size, shape.query_size, shape.key_size, shape.intermediate_size
+    ends = {"q_proj": h + q, "k_proj": h + k, "v_proj": h + k, "o_proj": q + h}
+    ends |= {"gate_proj": h + f, "up_proj": h + f, "down_proj": f + h}
+    names = ends if lora.target_modules == "all-linear" else lora.target_modules
+    return shape.num_hidden_layers * lora.rank * sum(ends.get(name, 0) for name in names)
+
+
+def _part(name: str, number: int, of: str, size: int) -> MemoryPart:
+    return MemoryPart(name=name, num_bytes=number * size, arithmetic=f"{number:,} x {size} B, {of}")
