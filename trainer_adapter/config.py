@@ -34,6 +34,7 @@ __all__ = [
 
 Positive: TypeAlias = Annotated[int, Meta(ge=1)]
 Count: TypeAlias = Annotated[int, Meta(ge=0)]
+TrackerName: TypeAlias = Literal["tensorboard", "wandb", "mlflow", "clearml"]
 Share: TypeAlias = Annotated[float, Meta(ge=0, le=1)]
 
 
@@ -226,6 +227,8 @@ class TrainConfig(_Section, frozen=True):
     lora: LoraConfig | None = None
     """None: all weights are trained."""
     keep: RetentionConfig = RetentionConfig()
+    trackers: list[TrackerName] = []
+    """Where each step's numbers go besides the progress file."""
     health: dict[str, HealthLimits | str | bool] = {}
     """Limits of the catalogue of ``agent_layer.health`` by name, such as ``forks: {warn: 0.1, stop: 0.5, steps: 3}``;
     'off' turns an entry off."""

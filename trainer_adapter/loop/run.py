@@ -28,7 +28,13 @@ from trainer_adapter.tasks import (
     mix_path,
     open_training_sources,
 )
-from trainer_adapter.verl import EmbeddedTrainer, WeightPublisher, check_verl_options
+from trainer_adapter.verl import (
+    EmbeddedTrainer,
+    WeightPublisher,
+    check_trackers,
+    check_verl_options,
+    open_trackers,
+)
 
 
 def train_run(
@@ -52,7 +58,7 @@ def train_run(
         reports of the steps that this call did.
 
     Raises:
-        BadInputError: model, tasks or a key of veRL cannot be used, or another trainer runs.
+        BadInputError: model, tasks, trackers or a key of veRL cannot be used, or another trainer runs.
         CaptureError: a rollout lacks token ids.
         EngineError: weights could not be switched.
         AgentLayerError: the run is not healthy (``TrainConfig.health``), or its groups do not come.
@@ -64,7 +70,8 @@ def train_run(
             " download the model, or correct 'model' in the configuration"
         )
     check_verl_options(config.verl)
-    with _only_trainer(settings, run):
+    check_trackers(config)
+    with _only_trainer(settings, run), open_trackers(config, settings, run) as track:
         redis, recorder = open_redis(settings), open_recorder(settings)
         checkpoints = CheckpointDirectory(settings, run)
         directory, cursor = checkpoints.newest() or (None, Cursor())
@@ -85,6 +92,7 @@ def train_run(
         for progress in loop.run(cursor, stop, read_progress(path)):
             append_progress(path, progress)
             reports.append(progress)
+            track(progress)
             report(progress)
         recorder.flush(settings.flush_seconds)
         return reports
