@@ -1,8 +1,10 @@
 """Commands of this package: ``train``, ``replay``, which rebuilds what was trained, and ``checkpoint``."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
+import msgspec
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
@@ -12,7 +14,7 @@ from agent_layer.health import StepProgress
 from agent_layer.infra import install_command
 from agent_layer.schema import TrainedBatch
 from agent_layer.settings import Settings
-from agent_layer.store import Store, open_store
+from agent_layer.store import open_store
 from agent_layer.store.consumers import list_batches
 from envs.tasksets.gate import check_trainable
 from trainer_adapter.config import load_config
@@ -90,14 +92,17 @@ def replay(
 ) -> None:
     """Rebuild each training batch of a run and compare it with what was trained, byte for byte.
 
+    What the update computed for each token is compared, too: advantages and masks with those that follow from the
+    batch; each token must have a log-probability. The last update lacks all of it when its trainer was killed.
     Later judgements change nothing. When a step was trained again after a kill, the later batch is rebuilt: the weights
     that learned from the earlier one are gone. Deleted rollouts are counted, all others compared.
     """
     settings: Settings = context.obj
     store = open_store(settings)
     differences: list[str] = []
-    for record in _choose(store, run or settings.run, step):
-        replayed = rebuild_batch(record, store.get)
+    records = list_batches(store.redis, store.keys, run or settings.run)
+    for record in _choose(records, run or settings.run, step):
+        replayed = _expect_tokens(rebuild_batch(record, store.get), is_last=record == records[-1])
         differences += replayed.differences
         typer.echo(_replay_line(replayed))
         if out is not None and not record.num_deleted:
@@ -109,15 +114,23 @@ def replay(
         )
 
 
-def _choose(store: Store, run: str, step: int | None) -> list[TrainedBatch]:
-    records = [record for record in list_batches(store.redis, store.keys, run) if step in (None, record.step)]
-    if records:
-        return records
+def _choose(records: Sequence[TrainedBatch], run: str, step: int | None) -> list[TrainedBatch]:
+    if chosen := [record for record in records if step in (None, record.step)]:
+        return chosen
     subject = f"run {run!r}" if step is None else f"step {step} of run {run!r}"
     raise NotFoundError(
         f"{subject}: expected the record of what was trained, found none; check the name, or run 'agent-layer store"
         " reindex' if the run is older than the index"
     )
+
+
+def _expect_tokens(replayed: Replay, *, is_last: bool) -> Replay:
+    """Return the replay, with a difference when an update that others followed kept nothing of what it computed."""
+    if replayed.has_tokens is not False or is_last:
+        return replayed
+    record = replayed.record
+    missing = f"step {record.step} of run {record.run}: expected what the update computed, found nothing of it"
+    return msgspec.structs.replace(replayed, differences=[*replayed.differences, missing])
 
 
 def _replay_line(replayed: Replay) -> str:
@@ -127,6 +140,8 @@ def _replay_line(replayed: Replay) -> str:
     verdict = "differs" if replayed.differences else "identical"
     if record.num_deleted:
         verdict = f"deleted: {record.num_deleted} rollouts, the rest {verdict}"
+    if replayed.has_tokens is False and not replayed.differences:
+        verdict += ", its update was not completed"
     line = f"step {record.step:4d}  version {record.policy_version:4d}  {counts}  {verdict}"
     return "\n".join([line, *(f"  {difference}" for difference in replayed.differences)])
 

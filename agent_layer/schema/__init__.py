@@ -8,6 +8,27 @@ from typing import TYPE_CHECKING
 from agent_layer.lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from agent_layer.schema.alarms import (
+        BREAK as BREAK,
+    )
+    from agent_layer.schema.alarms import (
+        NO_POLICY_CALL as NO_POLICY_CALL,
+    )
+    from agent_layer.schema.alarms import (
+        REFUSED as REFUSED,
+    )
+    from agent_layer.schema.alarms import (
+        find_alarms as find_alarms,
+    )
+    from agent_layer.schema.alarms import (
+        finding_kinds as finding_kinds,
+    )
+    from agent_layer.schema.alarms import (
+        is_empty_answer as is_empty_answer,
+    )
+    from agent_layer.schema.alarms import (
+        prefix_break_cause as prefix_break_cause,
+    )
     from agent_layer.schema.codec import (
         LogRecord as LogRecord,
     )
@@ -88,6 +109,7 @@ if TYPE_CHECKING:
     from agent_layer.schema.messages import (
         to_part_message as to_part_message,
     )
+    from agent_layer.schema.record import Advantages as Advantages
     from agent_layer.schema.record import JsonObject as JsonObject
     from agent_layer.schema.record import Logprobs, TokenIds
     from agent_layer.schema.record import Record as Record
@@ -237,6 +259,9 @@ if TYPE_CHECKING:
         hash_input as hash_input,
     )
     from agent_layer.schema.training import (
+        AdvantageRule as AdvantageRule,
+    )
+    from agent_layer.schema.training import (
         ExcludedRollout as ExcludedRollout,
     )
     from agent_layer.schema.training import (
@@ -259,14 +284,11 @@ if TYPE_CHECKING:
     from agent_layer.schema.training import (
         TrainedRollout as TrainedRollout,
     )
-    from agent_layer.schema.trajectory import (
-        BREAK as BREAK,
+    from agent_layer.schema.training import (
+        TrainedTokens as TrainedTokens,
     )
-    from agent_layer.schema.trajectory import (
-        NO_POLICY_CALL as NO_POLICY_CALL,
-    )
-    from agent_layer.schema.trajectory import (
-        REFUSED as REFUSED,
+    from agent_layer.schema.training import (
+        Vocabulary as Vocabulary,
     )
     from agent_layer.schema.trajectory import (
         Trajectory,
@@ -277,22 +299,19 @@ if TYPE_CHECKING:
     from agent_layer.schema.trajectory import (
         assemble_trajectory as assemble_trajectory,
     )
-    from agent_layer.schema.trajectory import (
-        find_alarms as find_alarms,
-    )
-    from agent_layer.schema.trajectory import (
-        finding_kinds as finding_kinds,
-    )
-    from agent_layer.schema.trajectory import (
-        is_empty_answer as is_empty_answer,
-    )
-    from agent_layer.schema.trajectory import (
-        prefix_break_cause as prefix_break_cause,
-    )
 else:
     __getattr__ = lazy_exports(
         __name__,
         {
+            "agent_layer.schema.alarms": (
+                "BREAK",
+                "NO_POLICY_CALL",
+                "REFUSED",
+                "find_alarms",
+                "finding_kinds",
+                "is_empty_answer",
+                "prefix_break_cause",
+            ),
             "agent_layer.schema.codec": (
                 "LogRecord",
                 "check_storable",
@@ -330,6 +349,7 @@ else:
                 "to_part_message",
             ),
             "agent_layer.schema.record": (
+                "Advantages",
                 "JsonObject",
                 "Logprobs",
                 "Record",
@@ -399,6 +419,7 @@ else:
                 "hash_input",
             ),
             "agent_layer.schema.training": (
+                "AdvantageRule",
                 "ExcludedRollout",
                 "LengthRule",
                 "LongRows",
@@ -407,19 +428,14 @@ else:
                 "StepRef",
                 "TrainedBatch",
                 "TrainedRollout",
+                "TrainedTokens",
                 "TrainingSample",
+                "Vocabulary",
             ),
             "agent_layer.schema.trajectory": (
-                "BREAK",
-                "NO_POLICY_CALL",
-                "REFUSED",
                 "Trajectory",
                 "TrajectoryRecord",
                 "assemble_trajectory",
-                "find_alarms",
-                "finding_kinds",
-                "is_empty_answer",
-                "prefix_break_cause",
             ),
         },
     )

@@ -14,13 +14,13 @@ from msgspec import inspect
 
 from agent_layer.errors import BadInputError, CorruptRecordError
 from agent_layer.schema.group import Group
-from agent_layer.schema.record import JsonObject, Logprobs, Record, TokenIds
+from agent_layer.schema.record import Advantages, JsonObject, Logprobs, Record, TokenIds
 from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome, Resumed
 from agent_layer.schema.segment import SegmentFooter, Tombstone
 from agent_layer.schema.step import Content, ContentRef, Observation, Step, StepPart
 from agent_layer.schema.task import Task
-from agent_layer.schema.training import PolicyVersion, TrainedBatch
+from agent_layer.schema.training import ExcludedRollout, PolicyVersion, TrainedBatch, TrainedTokens, Vocabulary
 from agent_layer.schema.trajectory import Trajectory
 
 Normalizer: TypeAlias = Callable[[object], object]
@@ -101,6 +101,8 @@ LogRecord: TypeAlias = (
     | Group
     | PolicyVersion
     | TrainedBatch
+    | TrainedTokens
+    | ExcludedRollout
 )
 """Records that log files, and so segments, contain."""
 
@@ -119,6 +121,9 @@ _KINDS: dict[str, type[Record]] = {
         Group,
         PolicyVersion,
         TrainedBatch,
+        TrainedTokens,
+        ExcludedRollout,
+        Vocabulary,
         Task,
         Step,
         Trajectory,
@@ -128,14 +133,17 @@ _KINDS: dict[str, type[Record]] = {
 }
 
 
+_ARRAYS = (TokenIds, Logprobs, Advantages)
+
+
 def _pack_array(value: object) -> bytes:
-    if isinstance(value, TokenIds | Logprobs):
+    if isinstance(value, _ARRAYS):
         return value.tobytes()
     raise TypeError(f"{type(value).__name__} has no stored form")
 
 
 def _unpack_array(kind: type, value: object) -> object:
-    if kind in (TokenIds, Logprobs) and isinstance(value, bytes | list | tuple):
+    if kind in _ARRAYS and isinstance(value, bytes | list | tuple):
         return kind(cast("bytes", value))
     if kind is object:
         return value

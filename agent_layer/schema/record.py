@@ -54,3 +54,15 @@ class Logprobs(_Float32s):
     def __reduce__(self) -> tuple[type[Self], tuple[bytes]]:
         """Pickle as bytes: the parent would pass its type code to ``__new__``."""
         return type(self), (self.tobytes(),)
+
+
+class Advantages(_Float32s):
+    """Advantages, float32, one per trained token. Stored as little-endian bytes."""
+
+    def __new__(cls, values: Iterable[float] | bytes = ()) -> Self:
+        """Pack advantages (or the bytes of packed ones)."""
+        return super().__new__(cls, "f", values)  # pyright: ignore[reportReturnType]  # array.__new__ returns the class it gets
+
+    def __reduce__(self) -> tuple[type[Self], tuple[bytes]]:
+        """Pickle as bytes: the parent would pass its type code to ``__new__``."""
+        return type(self), (self.tobytes(),)

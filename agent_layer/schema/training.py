@@ -4,7 +4,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from agent_layer.schema.record import Logprobs, Record, TokenIds, current_version
+from agent_layer.schema.record import Advantages, Logprobs, Record, TokenIds, current_version
 
 
 class StepRef(Record, frozen=True, kw_only=True):
@@ -49,14 +49,21 @@ class TrainingSample(Record, frozen=True, kw_only=True, tag="training_sample"):
     """Steps trained in this sample, in order."""
 
 
-class ExcludedRollout(Record, frozen=True, kw_only=True):
-    """A rollout that no update learns from although it was accepted, and why; it is in no baseline."""
+class ExcludedRollout(Record, frozen=True, kw_only=True, tag="excluded_rollout"):
+    """An accepted rollout none of whose tokens an update learns from, and why."""
 
     trajectory_id: str
     kind: str
     """Short name of the reason, such as ``greedy`` or ``unreproducible:top_p``; findings of steps use the same."""
     reason: str
     """One sentence: what was found in which step, and what to do."""
+    run: str | None = None
+    """Run of the trainer; None until it is recorded, as with ``step`` and ``at``."""
+    step: int | None = None
+    """Number of the update that it was left out of; the first is 1."""
+    at: float | None = None
+    """Seconds since the epoch, UTC."""
+    schema_version: int = msgspec.field(default_factory=current_version)
 
 
 Overlong: TypeAlias = Literal["score", "mask", "null"]
@@ -78,6 +85,20 @@ class LengthRule(Record, frozen=True, kw_only=True):
     max_row_tokens: int | None = None
     """Longest row, prompt included; None: no limit."""
     long_rows: LongRows = "exclude"
+
+
+class AdvantageRule(Record, frozen=True, kw_only=True):
+    """What an update computed advantages by, beside rewards and credit."""
+
+    estimator: Literal["grpo", "rloo", "reinforce++"]
+    scale_by_std: bool = False
+    discount: float = 1.0
+    overlong_tokens: int | None = None
+    """``max_tokens`` of the overlong penalty; None: there was none."""
+    overlong_buffer: int | None = None
+    """``buffer_tokens`` of the overlong penalty."""
+    can_reject: bool = False
+    """Whether rollout correction may take tokens out of the loss."""
 
 
 class TrainedRollout(Record, frozen=True, kw_only=True):
@@ -118,8 +139,48 @@ class TrainedBatch(Record, frozen=True, kw_only=True, tag="trained_batch"):
     """What shared one advantage. Rewards of steps or agents are part of the batch only where they counted."""
     lengths: LengthRule = LengthRule()
     """By which rows were left out or cut."""
+    advantages: AdvantageRule | None = None
+    """None: the trainer did not keep what it computed, in ``TrainedTokens``."""
     batch_hash: str
     """Content hash of the encoded batch, deleted rollouts included."""
+    schema_version: int = msgspec.field(default_factory=current_version)
+
+
+class TrainedTokens(Record, frozen=True, kw_only=True, tag="trained_tokens"):
+    """What one update computed for the sampled tokens of one rollout, in columns.
+
+    It belongs to its trajectory, and goes with it.
+    """
+
+    trajectory_id: str
+    run: str
+    batch_id: str
+    """Of the ``TrainedBatch``."""
+    step: int
+    policy_version: int
+    """Version of the weights under which ``logprobs`` were computed."""
+    at: float
+    """Seconds since the epoch, UTC."""
+    calls: list[tuple[str, int, int]]
+    """(call id, choice, number of its first tokens that are in the columns), in order of the columns."""
+    logprobs: Logprobs
+    """[num_tokens], of the trainer before the update."""
+    advantages: Advantages
+    """[num_tokens]."""
+    mask: bytes
+    """[num_tokens], 1 where the loss had the token in any optimizer step, 0 where rollout correction rejected it."""
+    schema_version: int = msgspec.field(default_factory=current_version)
+
+
+class Vocabulary(Record, frozen=True, kw_only=True, tag="vocabulary"):
+    """Bytes of each token of one tokenizer."""
+
+    tokenizer_hash: str
+    """As in ``Step.tokenizer_hash``."""
+    sizes: TokenIds
+    """[num_ids] number of bytes of each id; -1: no token has the id."""
+    content: bytes
+    """Bytes of all tokens, in order of their ids."""
     schema_version: int = msgspec.field(default_factory=current_version)
 
 

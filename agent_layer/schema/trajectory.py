@@ -7,24 +7,22 @@ other model call span directly inside it.
 ``assemble_step``: parts become steps; each field comes from the highest authority that knows it.
 
 ``assemble_trajectory``: records become a trajectory; prompts are restored from their deltas.
-
-``find_alarms``: answers without tokens, prompts that fork, layers that disagree. One broken prefix or one empty answer
-is normal; alarms point out what makes training on a rollout doubtful.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
 from agent_layer.errors import CorruptRecordError
 from agent_layer.schema.messages import UNREADABLE, as_json_object, as_json_objects, parse_json_text, resolve
 from agent_layer.schema.record import JsonObject, Record, TokenIds, current_version
-from agent_layer.schema.reward import TAMPERING, Reward, rollout_reward
+from agent_layer.schema.reward import Reward, rollout_reward
 from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome, Resumed
 from agent_layer.schema.step import Action, Content, ContentRef, Observation, Step, StepPart, StepState
 from agent_layer.schema.task import Task
+from agent_layer.schema.training import ExcludedRollout, TrainedTokens
 
 
 def join_spans(parts: Sequence[StepPart]) -> Sequence[StepPart]:
@@ -172,7 +170,17 @@ def _first_known(records: Iterable[object], name: str) -> object:
 
 
 TrajectoryRecord: TypeAlias = (
-    AttemptStarted | StepPart | Content | ContentRef | Observation | Reward | Outcome | Accepted | Resumed
+    AttemptStarted
+    | StepPart
+    | Content
+    | ContentRef
+    | Observation
+    | Reward
+    | Outcome
+    | Accepted
+    | Resumed
+    | TrainedTokens
+    | ExcludedRollout
 )
 _OBSERVED: Final = "Observation:"
 StepKey: TypeAlias = tuple[str, int]
@@ -200,6 +208,10 @@ class Trajectory(Record, frozen=True, kw_only=True, tag="trajectory"):
     """JSON text by content hash: contents stored beside the steps, and blobs that were fetched."""
     blobs: dict[str, str] = {}
     """Names of the blobs that hold the other contents, by content hash."""
+    trained: list[TrainedTokens] = []
+    """What updates computed for its tokens, in order of time; more than one where a killed trainer did a step again."""
+    exclusions: list[ExcludedRollout] = []
+    """Why updates did not learn from it, in order of time."""
 
     @property
     def task(self) -> Task | None:
@@ -224,6 +236,8 @@ def assemble_trajectory(trajectory_id: str, records: Iterable[TrajectoryRecord])
     observations = {record.observation_id: record for record in _only(Observation, found)}
     rewards = {record.reward_id: record for record in _only(Reward, found)}
     resumes = {(record.at, record.worker or "", *record.abandoned): record for record in _only(Resumed, found)}
+    trained = {record.batch_id: record for record in _only(TrainedTokens, found)}
+    exclusions = {(one.at or 0.0, one.run or "", one.kind): one for one in _only(ExcludedRollout, found)}
     abandoned = {call_id for record in resumes.values() for call_id in record.abandoned}
     outcome = min(_only(Outcome, found), key=lambda record: record.ended_at, default=None)
     steps = restore_prompts(assemble_steps(parts.values(), abandoned), has_ended=outcome is not None)
@@ -240,6 +254,8 @@ def assemble_trajectory(trajectory_id: str, records: Iterable[TrajectoryRecord])
         resumes=[resumes[place] for place in sorted(resumes)],
         contents=contents,
         blobs={record.hash: record.blob for record in sorted(_only(ContentRef, found), key=lambda one: one.blob)},
+        trained=sorted(trained.values(), key=lambda record: (record.at, record.batch_id)),
+        exclusions=[exclusions[place] for place in sorted(exclusions)],
     )
 
 
@@ -404,96 +420,3 @@ def _parent_key(step: Step) -> StepKey | None:
     if step.prompt is None or step.prompt.parent_call is None:
         return None
     return step.prompt.parent_call, step.prompt.parent_choice
-
-
-BREAK: Final = "prefix_break"
-"""Finding of a prompt that does not continue earlier tokens although it should; ``prefix_break: CAUSE``."""
-_HIGHEST_FORK_RATE = 0.2
-"""Share of the steps of one trajectory; above it, samples repeat too much prompt."""
-
-AlarmKind: TypeAlias = Literal["zero_tokens", "no_tokens", "forks", "turns", "tampering"]
-"""``zero_tokens``: the model answered nothing. ``no_tokens``: trained steps without ids or log-probabilities.
-``forks``: too many prompts do not continue earlier tokens. ``turns``: the agent's framework
-reports calls that bypassed the gateway. ``tampering``: what the agent left behind tried to forge its judgement."""
-
-
-class Alarm(msgspec.Struct, frozen=True, kw_only=True):
-    """A reason to look at a trajectory before training on it."""
-
-    kind: AlarmKind
-    detail: str
-
-
-def find_alarms(trajectory: Trajectory) -> list[Alarm]:
-    """Return the alarms of a trajectory."""
-    good = [step for step in trajectory.steps if step.status == "ok"]
-    empty = [step for step in good if _has_nothing(step.action)]
-    untokened = [step for step in good if step.role == "policy" and step.capture_level != "tokens"]
-    broken = [step for step in trajectory.steps if any(prefix_break_cause(one) for one in step.findings)]
-    forged = [reward.error or reward.name for reward in trajectory.rewards if reward.status == TAMPERING]
-    found = [
-        Alarm(kind="zero_tokens", detail=f"{_name_steps(empty)} answered nothing") if empty else None,
-        Alarm(kind="no_tokens", detail=f"{_name_steps(untokened)} without token ids") if untokened else None,
-        Alarm(kind="forks", detail=f"{_name_steps(broken)} of {len(trajectory.steps)} do not continue their prefix")
-        if len(broken) > _HIGHEST_FORK_RATE * len(trajectory.steps)
-        else None,
-        _disagreement(good),
-        Alarm(kind=TAMPERING, detail=f"the judged code tried to forge its reward: {forged[0]}") if forged else None,
-    ]
-    return [alarm for alarm in found if alarm is not None]
-
-
-def prefix_break_cause(finding: str) -> str | None:
-    """Return the cause in a finding of a broken prefix, or 'unknown'; None for other findings."""
-    name, _, cause = finding.partition(":")
-    return (cause.strip() or "unknown") if name == BREAK else None
-
-
-NO_POLICY_CALL: Final = "no_policy_call"
-"""Finding of a rollout of split train whose agent made no call to the policy."""
-REFUSED: Final = "refused"
-"""Finding of a rollout whose requests the gateway refused; ``refused: CODE``."""
-
-
-def finding_kinds(record: Record) -> Iterator[str]:
-    """Yield the kinds of the findings in a record, with repetition: each is the part before the first colon."""
-    match record:
-        case StepPart() | Outcome():
-            for finding in record.findings:
-                yield finding.partition(":")[0]
-        case Resumed():
-            yield from [ABANDONED] if record.abandoned else []
-        case Reward():
-            yield from [TAMPERING] if record.status == TAMPERING else []
-        case _:
-            return
-
-
-def is_empty_answer(part: StepPart) -> bool:
-    """Whether a complete answer has an empty choice."""
-    return part.status == "ok" and (not part.actions or any(map(_has_nothing, part.actions)))
-
-
-def _has_nothing(action: Action) -> bool:
-    if action.response_token_ids is not None:
-        return not action.response_token_ids
-    message = action.message or {}
-    return not (message.get("content") or message.get("tool_calls"))
-
-
-def _disagreement(steps: Sequence[Step]) -> Alarm | None:
-    """Return an alarm when a gateway saw some calls, but not every call that the agent's process reports."""
-    seen = sum("gateway" in step.sources for step in steps)
-    missed = [step for step in steps if "gateway" not in step.sources and not _INSIDE.isdisjoint(step.sources)]
-    if not seen or not missed:
-        return None
-    detail = f"the gateway saw {seen} answers, but not {_name_steps(missed)}, which the agent's framework reports"
-    return Alarm(kind="turns", detail=detail)
-
-
-_INSIDE: Final[frozenset[str]] = frozenset({"hook", "handler", "decorator"})
-
-
-def _name_steps(steps: Iterable[Step]) -> str:
-    numbers = [str(step.index) for step in steps]
-    return f"step{'s' if len(numbers) > 1 else ''} {', '.join(numbers)}"

@@ -10,15 +10,16 @@ from hypothesis import strategies as st
 from agent_layer.cli.main import build
 from agent_layer.errors import CorruptRecordError, NotFoundError
 from agent_layer.recorder import open_recorder
-from agent_layer.schema.record import TokenIds
+from agent_layer.schema.record import Advantages, Logprobs, TokenIds
 from agent_layer.schema.reward import Reward
 from agent_layer.schema.step import PromptDelta
-from agent_layer.schema.training import TrainedBatch
+from agent_layer.schema.training import AdvantageRule, TrainedBatch
 from agent_layer.schema.trajectory import assemble_trajectory
 from agent_layer.store.consumers.follower import GroupDelivery
 from agent_layer.store.consumers.trained_batches import list_batches
 from trainer_adapter.data.advantages import select_batch
 from trainer_adapter.data.groups import read_group
+from trainer_adapter.data.kept_tokens import TokenColumns, calls_of, record_tokens
 from trainer_adapter.data.replay import rebuild_batch, record_batch
 
 from ..builders import attempt, call, closed_group, sampled
@@ -173,6 +174,28 @@ def test_the_command_fails_when_anything_differs(store, write, replay):
 
     with pytest.raises(CorruptRecordError, match=r"found 1 differences; the first: step 1 of run r, trajectory x\.1-0"):
         replay("--run", "r")
+
+
+def test_an_update_without_its_numbers_is_named_unless_it_is_the_last(store, write, replay):
+    write(*attempt_of("x.0-0", 0.0), *attempt_of("x.1-0", 1.0))
+    rollouts, rule = [store.get("x.0-0"), store.get("x.1-0")], AdvantageRule(estimator="grpo")
+    batch = select_batch([read_group(delivery_of(*rollouts), 0, 1).samples], keep_equal=False)
+    write(record_batch(batch, "r", 1, 0, advantages=rule))
+
+    assert replay("--run", "r").endswith("identical, its update was not completed\n")
+    second = record_batch(batch, "r", 2, 0, advantages=rule)
+    columns = [
+        TokenColumns(calls=calls, logprobs=Logprobs([-1, -1]), advantages=Advantages([one] * 2), mask=b"\x01\x01")
+        for calls, one in zip(calls_of(batch), (-0.5, 0.5), strict=True)
+    ]
+    write(second, *record_tokens(second, columns))
+    with pytest.raises(CorruptRecordError, match="step 1 of run r: expected what the update computed, found nothing"):
+        replay("--run", "r")
+    assert replay("--run", "r", "--step", "2").endswith("identical\n")
+    store.redis.delete(*store.redis.keys(store.keys.name("*")))
+    store.admin.reindex(drop=True)
+    assert replay("--run", "r", "--step", "2").endswith("identical\n")
+    assert store.admin.check().is_sound
 
 
 late = st.builds(

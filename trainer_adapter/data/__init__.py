@@ -9,6 +9,9 @@ if TYPE_CHECKING:
         TrainingBatch as TrainingBatch,
     )
     from trainer_adapter.data.advantages import (
+        advantage_rule as advantage_rule,
+    )
+    from trainer_adapter.data.advantages import (
         assign_credit as assign_credit,
     )
     from trainer_adapter.data.advantages import (
@@ -18,6 +21,9 @@ if TYPE_CHECKING:
         select_batch as select_batch,
     )
     from trainer_adapter.data.credit import CreditRule as CreditRule
+    from trainer_adapter.data.exclusions import (
+        find_exclusions as find_exclusions,
+    )
     from trainer_adapter.data.groups import (
         GroupIntake as GroupIntake,
     )
@@ -36,6 +42,15 @@ if TYPE_CHECKING:
     from trainer_adapter.data.groups import (
         success_by_task as success_by_task,
     )
+    from trainer_adapter.data.kept_tokens import (
+        TokenColumns as TokenColumns,
+    )
+    from trainer_adapter.data.kept_tokens import (
+        calls_of as calls_of,
+    )
+    from trainer_adapter.data.kept_tokens import (
+        record_tokens as record_tokens,
+    )
     from trainer_adapter.data.microbatches import split_by_length as split_by_length
     from trainer_adapter.data.replay import (
         Replay as Replay,
@@ -53,6 +68,7 @@ else:
         {
             "trainer_adapter.data.advantages": (
                 "TrainingBatch",
+                "advantage_rule",
                 "assign_credit",
                 "group_advantages",
                 "select_batch",
@@ -72,6 +88,12 @@ else:
                 "rebuild_batch",
                 "record_batch",
             ),
+            "trainer_adapter.data.kept_tokens": (
+                "TokenColumns",
+                "calls_of",
+                "record_tokens",
+            ),
+            "trainer_adapter.data.exclusions": ("find_exclusions",),
             "trainer_adapter.data.samples": ("samples_of",),
         },
     )

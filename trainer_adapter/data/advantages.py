@@ -6,17 +6,21 @@ Python to decide which groups teach anything; tests compare veRL with it.
 """
 
 from collections.abc import Iterable, Sequence
-from statistics import fmean, stdev
+from math import sqrt
+from statistics import fmean, stdev, variance
 
 import msgspec
 
 from agent_layer.errors import EmptyGroupError
-from agent_layer.schema import Record, TrainingSample
-from trainer_adapter.algorithms import Credit
+from agent_layer.schema import AdvantageRule, Record, TrainingSample
+from trainer_adapter.algorithms import Credit, ResolvedAlgorithm
 from trainer_adapter.data.credit import BY_ROLLOUT, CreditRule, RolloutSamples, Turn, differ, values_of
 
 _EPSILON = 1e-6
 """Added to the deviation, as veRL does."""
+_EPSILON_OF_BATCH = 1e-8
+"""Added to the variance of a batch, as veRL does."""
+_FEWEST_COMPARED = 2
 
 
 class GroupSamples(msgspec.Struct, frozen=True, kw_only=True):
@@ -164,3 +168,44 @@ def group_advantages(rewards: Sequence[float | None], *, scale_by_std: bool) -> 
         return [None if reward is None else 0.0 for reward in rewards]
     mean, scale = fmean(known), stdev(known) + _EPSILON if scale_by_std else 1.0
     return [None if reward is None else (reward - mean) / scale for reward in rewards]
+
+
+def advantage_rule(algorithm: ResolvedAlgorithm) -> AdvantageRule:
+    """Return what an update computes advantages by, for its record."""
+    penalty = algorithm.overlong_penalty
+    return AdvantageRule(
+        estimator=algorithm.estimator,
+        scale_by_std=algorithm.scale_by_std,
+        discount=algorithm.discount,
+        overlong_tokens=penalty.max_tokens if penalty else None,
+        overlong_buffer=penalty.buffer_tokens if penalty else None,
+        can_reject=bool(algorithm.correction.reject),
+    )
+
+
+def value_advantages(judged: Credits, rule: AdvantageRule) -> list[float]:
+    """Return [num_values] advantages, as the trainer's estimators compute them.
+
+    ``grpo``: see ``group_advantages``. ``rloo``: the value without the mean of the others (Ahmadian et al. 2024).
+    ``reinforce++``: centred over the batch and divided by its deviation (Hu et al. 2025).
+    """
+    values = judged.values
+    if rule.estimator == "reinforce++":
+        return _whiten(values)
+    members: dict[str, list[int]] = {}
+    for position, name in enumerate(judged.baselines):
+        members.setdefault(name, []).append(position)
+    found = [0.0] * len(values)
+    for positions in members.values():
+        group = [values[position] for position in positions]
+        factor = len(group) / (len(group) - 1) if rule.estimator == "rloo" and len(group) > 1 else 1.0
+        for position, one in zip(positions, group_advantages(group, scale_by_std=rule.scale_by_std), strict=True):
+            found[position] = factor * (one or 0.0)
+    return found
+
+
+def _whiten(values: Sequence[float]) -> list[float]:
+    if len(values) < _FEWEST_COMPARED:
+        return [0.0] * len(values)
+    mean, scale = fmean(values), sqrt(variance(values) + _EPSILON_OF_BATCH)
+    return [(value - mean) / scale for value in values]

@@ -60,8 +60,8 @@ class GroupIntake(msgspec.Struct, frozen=True, kw_only=True):
     """Rollouts with a token that is too old."""
     num_calls: int
     num_dropped_steps: int
-    num_overlong: int
-    """Rollouts that were too long, however they are treated."""
+    overlong: list[str]
+    """Trajectories of rollouts that were too long, however they are treated."""
     num_cut_tokens: int
     """Sampled tokens beyond the longest row."""
     capture: CaptureCounts
@@ -169,7 +169,7 @@ def read_group(
         num_stale_rollouts=num_stale,
         num_calls=sum(len({step.call_id for step in trajectory.steps}) for trajectory, _ in read),
         num_dropped_steps=sum(len(found.drops) for _, found in usable),
-        num_overlong=sum(map(is_overlong, delivery.trajectories)),
+        overlong=[one.trajectory_id for one in delivery.trajectories if is_overlong(one)],
         num_cut_tokens=sum(cut.num_tokens for _, found in trained for cut in found.cuts if cut.reason == LONG_ROW),
         excluded=[found for _, found in read if isinstance(found, ExcludedRollout)],
         rule=rule,
@@ -197,7 +197,7 @@ def count_step(groups: Sequence[GroupIntake]) -> StepCounts:
         redone_by_task=dict(Counter(group.group.task_id for group in groups if group.is_stale)),
         untrainable=dict(Counter(one.kind for group in groups for one in group.excluded)),
         num_dropped_steps=sum(group.num_dropped_steps for group in groups),
-        num_overlong=sum(group.num_overlong for group in groups),
+        num_overlong=sum(len(group.overlong) for group in groups),
         cut_tokens=_cut_by_task(groups),
         num_calls=sum(group.num_calls for group in groups),
         num_tokens=len(ages),

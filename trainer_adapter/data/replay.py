@@ -1,4 +1,4 @@
-"""Rebuilds the batch of an update from stored records, byte for byte.
+"""Rebuilds the batch of an update from stored records, byte for byte, and compares what the update computed from it.
 
 A batch follows from steps, which never change, and from the judgements that were current then, whose ids its record
 contains; later judgements are ignored. Every difference is reported. When rollouts of a batch were deleted, each other
@@ -12,6 +12,7 @@ import msgspec
 
 from agent_layer.errors import AgentLayerError, CaptureError
 from agent_layer.schema import (
+    AdvantageRule,
     ExcludedRollout,
     LengthRule,
     TrainedBatch,
@@ -25,6 +26,7 @@ from agent_layer.schema import (
 from trainer_adapter.data.advantages import TrainingBatch, make_batch
 from trainer_adapter.data.credit import RolloutSamples
 from trainer_adapter.data.groups import WHOLE, make_rollout_samples
+from trainer_adapter.data.kept_tokens import compare_tokens
 from trainer_adapter.data.lengths import fit_rows
 from trainer_adapter.data.samples import samples_of
 
@@ -37,10 +39,17 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
     """The encoded batch, without deleted rollouts."""
     differences: list[str]
     """One sentence for each part that differs from what was trained; empty when all remaining bytes are equal."""
+    has_tokens: bool | None = None
+    """Whether what the update computed is stored; None: its trainer did not keep that."""
 
 
 def record_batch(
-    batch: TrainingBatch, run: str, step: int, policy_version: int, lengths: LengthRule = WHOLE
+    batch: TrainingBatch,
+    run: str,
+    step: int,
+    policy_version: int,
+    lengths: LengthRule = WHOLE,
+    advantages: AdvantageRule | None = None,
 ) -> TrainedBatch:
     """Return the record of the batch of an update.
 
@@ -50,6 +59,7 @@ def record_batch(
         step: number of the update; the first is 1.
         policy_version: of the weights before it.
         lengths: by which rows were left out or cut.
+        advantages: how they are computed; None: what the update computes is not kept.
     """
     samples: list[list[TrainingSample]] = [[] for _ in batch.rewards]
     for position, sample in zip(batch.rollout_of, batch.samples, strict=True):
@@ -74,6 +84,7 @@ def record_batch(
         num_samples=len(batch.samples),
         credit=batch.credit,
         lengths=lengths,
+        advantages=advantages,
         batch_hash=content_hash(encode(batch)),
     )
 
@@ -86,20 +97,29 @@ def rebuild_batch(record: TrainedBatch, read: Callable[[str], Trajectory]) -> Re
         read: returns a stored trajectory by its id; may raise AgentLayerError.
     """
     rollouts: list[tuple[str, RolloutSamples]] = []
+    trajectories: dict[str, Trajectory] = {}
     differences: list[str] = []
     for trained in record.rollouts:
         try:
-            rollout = _rebuild(trained, read(trained.trajectory_id), record)
+            trajectory = trajectories[trained.trajectory_id] = read(trained.trajectory_id)
+            rollout = _rebuild(trained, trajectory, record)
         except AgentLayerError as error:  # lost, damaged, or no longer trainable
             differences.append(f"trajectory {trained.trajectory_id}: {error}")
             continue
         rollouts.append((trained.group_id, rollout))
         differences += _differences(trained, rollout)
-    content = encode(make_batch(rollouts, record.credit))
+    batch = make_batch(rollouts, record.credit)
+    content = encode(batch)
     if not differences and not record.num_deleted and content_hash(content) != record.batch_hash:
         differences.append("the batch: its rollouts are what they were, but the record of their order is not")
+    has_tokens = None
+    if record.advantages is not None and not differences:  # nothing could be equal otherwise
+        found = compare_tokens(record, batch, trajectories)
+        has_tokens = found is not None
+        differences += found or []
     where = f"step {record.step} of run {record.run}, "
-    return Replay(record=record, content=content, differences=[where + difference for difference in differences])
+    told = [where + difference for difference in differences]
+    return Replay(record=record, content=content, differences=told, has_tokens=has_tokens)
 
 
 def _rebuild(trained: TrainedRollout, trajectory: Trajectory, record: TrainedBatch) -> RolloutSamples:

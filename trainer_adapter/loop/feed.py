@@ -14,7 +14,7 @@ import msgspec
 
 from agent_layer.dispatcher import Dispatcher
 from agent_layer.errors import BadInputError
-from agent_layer.schema import Task, TrainedBatch, derive_seed
+from agent_layer.schema import LogRecord, Task, derive_seed
 from agent_layer.store import Store
 from agent_layer.store.consumers import GroupDelivery
 from trainer_adapter.config import TrainConfig
@@ -145,12 +145,12 @@ class GroupFeed:
         """Context manager around a switch of the engines; see RunControl."""
         return self._control.pause_for_switch(policy_version)
 
-    def append_batch(self, batch: TrainedBatch) -> None:
-        """Record the batch of an update before it, so that it can be rebuilt after later judgements.
+    def append(self, *records: LogRecord) -> None:
+        """Record what an update learns from, what it computed, or what it left out.
 
         Raises: BackPressureError: disk or quota stayed full; a batch that cannot be rebuilt must not be trained.
         """
-        self._store.append(batch)
+        self._store.append(*records)
 
     def close_groups(self, group_ids: Iterable[str]) -> None:
         """Mark groups as trained or dropped, so that others may be submitted. Idempotent."""

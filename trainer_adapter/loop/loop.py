@@ -21,9 +21,12 @@ from trainer_adapter.data import (
     CreditRule,
     GroupIntake,
     TrainingBatch,
+    advantage_rule,
     count_step,
+    find_exclusions,
     read_group,
     record_batch,
+    record_tokens,
     select_batch,
     success_by_task,
 )
@@ -183,6 +186,8 @@ class TrainingLoop:
         kept = [group for group in groups if not group.is_void]
         by_task = success_by_task(kept, self._config.rollouts.success_above)
         report = self._report(groups, by_task, len(batch.samples))
+        if excluded := find_exclusions(groups, batch, self._run, self._step + 1):
+            self._feed.append(*excluded)
         self._stop_unless_healthy(report, groups)
         with _timed(times, "update"):
             update = self._update(batch)
@@ -220,11 +225,18 @@ class TrainingLoop:
         self._evaluations += self._held_out.evaluate(self._version, self._stop)
 
     def _update(self, batch: TrainingBatch) -> UpdateReport | None:
-        """Record the batch, then update the weights; None: a batch without samples changes nothing."""
+        """Record the batch, update the weights, and record what was computed.
+
+        Returns: None: a batch without samples changes nothing.
+        """
         if not batch.samples:
             return None
-        self._feed.append_batch(record_batch(batch, self._run, self._step + 1, self._version, self._lengths))
-        return self._trainer.update(batch, self._step, self._version)
+        rule = advantage_rule(self._algorithm)
+        record = record_batch(batch, self._run, self._step + 1, self._version, self._lengths, rule)
+        self._feed.append(record)
+        update = self._trainer.update(batch, self._step, self._version)
+        self._feed.append(*record_tokens(record, update.tokens))
+        return update
 
     def _publish(self) -> int:
         """Publish the trainer's weights as the newest version; versions of a killed trainer stay below it."""

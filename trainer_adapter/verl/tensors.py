@@ -15,9 +15,9 @@ from torch import Tensor
 from verl.trainer.config import AlgoConfig
 from verl.trainer.ppo.core_algos import get_adv_estimator_fn
 
-from agent_layer.schema import TrainingSample
+from agent_layer.schema import Advantages, Logprobs, TrainingSample
 from trainer_adapter.algorithms import ResolvedAlgorithm
-from trainer_adapter.data import CreditRule, TrainingBatch, assign_credit
+from trainer_adapter.data import CreditRule, TokenColumns, TrainingBatch, assign_credit, calls_of
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # veRL and tensordict carry no types.
@@ -43,6 +43,7 @@ def pack_batch(batch: TrainingBatch, algorithm: ResolvedAlgorithm) -> TensorDict
             "temperature": torch.tensor([sample.temperature or 1.0 for sample in samples]),
             "advantages": token_advantages(batch, algorithm, responses.shape[1]) * response_mask,
             "rollout": torch.tensor(batch.rollout_of),
+            "row": torch.arange(len(samples)),
         },
         batch_size=len(samples),
     )
@@ -100,6 +101,34 @@ def measure_logprob_gap(data: TensorDict, version: int) -> LogprobGap | None:
     is_own = data["versions"] == version
     gaps = (data["old_log_probs"] - data["rollout_log_probs"]).abs()[is_own]
     return LogprobGap(float(gaps.max()), float(gaps.mean())) if gaps.numel() else None
+
+
+def read_columns(batch: TrainingBatch, logprobs: Tensor, advantages: Tensor, trained: Tensor) -> list[TokenColumns]:
+    """Return [num_rollouts] what an update computed for the tokens of each rollout.
+
+    Args:
+        batch: whose rows these are.
+        logprobs: [num_rows, num_response_tokens].
+        advantages: of the same shape.
+        trained: of the same shape; whether the loss had the token.
+    """
+    spans: list[list[tuple[int, int, int]]] = [[] for _ in batch.rewards]
+    for row, (position, sample) in enumerate(zip(batch.rollout_of, batch.samples, strict=True)):
+        spans[position] += [(row, step.start, step.start + step.num_tokens) for step in sample.steps]
+
+    def join(values: Tensor, places: Sequence[tuple[int, int, int]], kind: torch.dtype) -> bytes:
+        parts = [values[row, start:end] for row, start, end in places]
+        return torch.cat(parts).to(kind).numpy().tobytes() if parts else b""
+
+    return [
+        TokenColumns(
+            calls=calls,
+            logprobs=Logprobs(join(logprobs, places, torch.float32)),
+            advantages=Advantages(join(advantages, places, torch.float32)),
+            mask=join(trained, places, torch.uint8),
+        )
+        for calls, places in zip(calls_of(batch), spans, strict=True)
+    ]
 
 
 def _stack(rows: Sequence[Tensor], *, pad: float, side: str) -> Tensor:

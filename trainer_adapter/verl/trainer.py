@@ -33,7 +33,7 @@ from verl.workers.utils.padding import left_right_2_no_padding, no_padding_2_pad
 
 from trainer_adapter.algorithms import ResolvedAlgorithm, resolve_algorithm
 from trainer_adapter.config import TrainConfig
-from trainer_adapter.data import TrainingBatch
+from trainer_adapter.data import TokenColumns, TrainingBatch
 from trainer_adapter.verl.adapters import adapter_of, add_adapter, check_same, check_targets, find_parts
 from trainer_adapter.verl.correction import correct_rollouts
 from trainer_adapter.verl.losses import (
@@ -46,7 +46,7 @@ from trainer_adapter.verl.losses import (
 from trainer_adapter.verl.options import verl_arguments
 from trainer_adapter.verl.platform import enter_platform
 from trainer_adapter.verl.rollout_rows import RolloutRows
-from trainer_adapter.verl.tensors import LogprobGap, measure_logprob_gap, pack_batch
+from trainer_adapter.verl.tensors import LogprobGap, measure_logprob_gap, pack_batch, read_columns
 from trainer_adapter.verl_keys import ENGINE, MODEL, OPTIMIZER
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -71,6 +71,8 @@ class UpdateReport(msgspec.Struct, frozen=True, kw_only=True):
     metrics: dict[str, float]
     """veRL's own, by its names: means over minibatches, weighted by their trained tokens. ``rejected``: share of the
     tokens that the correction keeps out, where it has rules for that."""
+    tokens: list[TokenColumns]
+    """[num_rollouts] what was computed for their tokens, in the order of the batch."""
     num_optimizer_steps: int = 1
     num_skipped_steps: int = 0
     """Optimizer steps that veRL skipped, because their gradient was not finite."""
@@ -116,7 +118,12 @@ class EmbeddedTrainer:
         actor = make_actor_config(self._config, self._algorithm, step)
         self._worker.set_loss_fn(partial(minibatch_loss, config=actor))
         rate = self._set_learning_rate(step)
-        tried = [self._train(rows, step) for rows in self._minibatches(data, step)]
+        trained = torch.zeros_like(data["response_mask"], dtype=torch.bool)
+        tried: list[dict[str, float]] = []
+        for rows in self._minibatches(data, step):
+            corrected, told = self._correct(rows)
+            trained[corrected["row"]] |= corrected["response_mask"].bool()
+            tried.append(self._train(corrected, step, told))
         found = [one for one in tried if one]
         if self._algorithm.correction.reject:
             num_tokens = float(tokens.sum()) * self._config.optimizer.epochs
@@ -126,6 +133,7 @@ class EmbeddedTrainer:
             entropy=entropy,
             learning_rate=rate,
             metrics=_mean_metrics(found) | metrics,
+            tokens=read_columns(batch, data["present"], data["advantages"], trained),
             num_optimizer_steps=len(found),
             num_skipped_steps=sum(not isfinite(one["grad_norm"]) for one in found),
         )
@@ -202,14 +210,19 @@ class EmbeddedTrainer:
         is_corrected = correction.bypass and (has_weights or len(correction.reject) > 0)
         return is_corrected or (has_forks and self._algorithm.loss in SEQUENCE_LOSSES)
 
-    def _train(self, minibatch: TensorDict, step: int) -> dict[str, float]:
+    def _correct(self, minibatch: TensorDict) -> tuple[TensorDict, dict[str, float]]:
+        """Return a minibatch with its correction, and the metrics of that; without bypass, the batch has it already."""
+        if not self._algorithm.correction.bypass:
+            return minibatch, {}
+        return correct_rollouts(minibatch, minibatch["present"], self._algorithm)
+
+    def _train(self, minibatch: TensorDict, step: int, metrics: dict[str, float]) -> dict[str, float]:
         """Make one optimizer step.
 
-        Returns: its metrics, and the number of trained tokens as ``tokens``; nothing when all tokens were rejected.
+        Returns: its metrics beside those given, and the number of trained tokens as ``tokens``; nothing when all tokens
+            were rejected.
         """
-        algorithm, metrics = self._algorithm, dict[str, float]()
-        if algorithm.correction.bypass:
-            minibatch, metrics = correct_rollouts(minibatch, minibatch["present"], algorithm)
+        algorithm = self._algorithm
         rows = RolloutRows(minibatch["rollout"], minibatch["response_mask"])
         if not minibatch["response_mask"].any():
             return {}

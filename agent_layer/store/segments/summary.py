@@ -18,6 +18,7 @@ from agent_layer.schema import (
     Block,
     Chunk,
     ContentRef,
+    ExcludedRollout,
     Group,
     GroupEntry,
     LogRecord,
@@ -30,6 +31,7 @@ from agent_layer.schema import (
     SegmentFooter,
     StepPart,
     TrainedBatch,
+    TrainedTokens,
     TrajectorySummary,
     decode,
     decode_known,
@@ -141,8 +143,10 @@ def _opening_of(trajectory_id: str, records: Sequence[LogRecord]) -> Block | Non
 def _said_of(record: LogRecord) -> tuple[float, str] | None:
     """When a record was made, and in which run."""
     match record:
-        case StepPart() | Observation() | Reward() | Resumed():
+        case StepPart() | Observation() | Reward() | Resumed() | TrainedTokens():
             return record.at, record.run
+        case ExcludedRollout(at=float(at), run=str(run)):
+            return at, run
         case Outcome():
             return record.ended_at, record.run
         case Accepted():

@@ -14,11 +14,12 @@ from agent_layer.infra.redis.keys import Keys
 from agent_layer.schema.codec import encode, record_owner
 from agent_layer.schema.group import Group
 from agent_layer.schema.ids import new_id
+from agent_layer.schema.record import Advantages, Logprobs
 from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome, Resumed
 from agent_layer.schema.step import Action, Content, StepPart
 from agent_layer.schema.task import RewardSpec, Task
-from agent_layer.schema.training import PolicyVersion, TrainedBatch
+from agent_layer.schema.training import ExcludedRollout, PolicyVersion, TrainedBatch, TrainedTokens
 from agent_layer.schema.trajectory import assemble_trajectory
 from agent_layer.state.call_counts import CallCount, count_calls
 from agent_layer.store.index.commit import commit_segments
@@ -91,7 +92,30 @@ batches = st.integers(1, 2).map(
 )
 resumes = st.builds(Resumed, trajectory_id=trajectory_ids, run=st.just("run"), at=times, abandoned=st.just(["c1"]))
 contents = st.builds(Content, trajectory_id=trajectory_ids, hash=st.just("hash"), body=st.just(b"1"))
-records = st.one_of(starts, parts, rewards, outcomes, acceptances, groups, policies, batches, contents, resumes)
+trained = st.builds(
+    TrainedTokens,
+    trajectory_id=trajectory_ids,
+    run=st.just("run"),
+    batch_id=st.sampled_from(["b1", "b2"]),
+    step=st.just(1),
+    policy_version=st.just(0),
+    at=times,
+    calls=st.just([("c1", 0, 1)]),
+    logprobs=st.just(Logprobs([-1])),
+    advantages=st.just(Advantages([0.5])),
+    mask=st.just(b"\x01"),
+)
+exclusions = st.builds(
+    ExcludedRollout,
+    trajectory_id=trajectory_ids,
+    kind=st.sampled_from(["stale", "unreproducible:top_p"]),
+    reason=st.just("why"),
+    run=st.just("run"),
+    step=st.just(1),
+    at=times,
+)
+of_attempts = st.one_of(starts, parts, rewards, outcomes, acceptances, contents, resumes, trained, exclusions)
+records = st.one_of(of_attempts, groups, policies, batches)
 property_settings = hypothesis_settings(
     max_examples=num_examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

@@ -2,9 +2,10 @@
 
 import pytest
 
+from agent_layer.schema.alarms import find_alarms, is_empty_answer, prefix_break_cause
 from agent_layer.schema.record import TokenIds
 from agent_layer.schema.step import Action, Step, StepPart
-from agent_layer.schema.trajectory import Trajectory, find_alarms, is_empty_answer, prefix_break_cause
+from agent_layer.schema.trajectory import Trajectory
 from agent_layer.store.maintenance.call_stats import count_call_stats, describe_call_stats
 
 ANSWERED = Action(message={"content": "hi"}, response_token_ids=TokenIds([1]))

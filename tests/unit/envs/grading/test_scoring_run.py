@@ -6,8 +6,8 @@ import pytest
 
 from agent_layer.errors import BadInputError, SandboxError
 from agent_layer.schema import RewardSpec, Task, Trajectory, finding_kinds, rollout_reward
+from agent_layer.schema.alarms import find_alarms
 from agent_layer.schema.sandbox import ExecResult, SandboxSpec
-from agent_layer.schema.trajectory import find_alarms
 from envs.failures import ModelCallError
 from envs.grading import ScoringRun, Verdict
 from envs.registry import hash_scorer

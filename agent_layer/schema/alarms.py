@@ -1,0 +1,111 @@
+"""Findings and alarms: what was noticed of steps and rollouts, and what makes training on a rollout doubtful.
+
+One broken prefix or one empty answer is normal. Alarms are answers without tokens, prompts that fork, and layers that
+disagree.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+
+from agent_layer.schema.record import Record
+from agent_layer.schema.reward import TAMPERING, Reward
+from agent_layer.schema.rollout import Outcome, Resumed
+from agent_layer.schema.step import Action, Step, StepPart
+from agent_layer.schema.training import ExcludedRollout
+from agent_layer.schema.trajectory import ABANDONED, Trajectory
+
+BREAK: Final = "prefix_break"
+"""Finding of a prompt that does not continue earlier tokens although it should; ``prefix_break: CAUSE``."""
+_HIGHEST_FORK_RATE = 0.2
+"""Share of the steps of one trajectory; above it, samples repeat too much prompt."""
+
+AlarmKind: TypeAlias = Literal["zero_tokens", "no_tokens", "forks", "turns", "tampering"]
+"""``zero_tokens``: the model answered nothing. ``no_tokens``: trained steps without ids or log-probabilities.
+``forks``: too many prompts do not continue earlier tokens. ``turns``: the agent's framework
+reports calls that bypassed the gateway. ``tampering``: what the agent left behind tried to forge its judgement."""
+
+
+class Alarm(msgspec.Struct, frozen=True, kw_only=True):
+    """A reason to look at a trajectory before training on it."""
+
+    kind: AlarmKind
+    detail: str
+
+
+def find_alarms(trajectory: Trajectory) -> list[Alarm]:
+    """Return the alarms of a trajectory."""
+    good = [step for step in trajectory.steps if step.status == "ok"]
+    empty = [step for step in good if _has_nothing(step.action)]
+    untokened = [step for step in good if step.role == "policy" and step.capture_level != "tokens"]
+    broken = [step for step in trajectory.steps if any(prefix_break_cause(one) for one in step.findings)]
+    forged = [reward.error or reward.name for reward in trajectory.rewards if reward.status == TAMPERING]
+    found = [
+        Alarm(kind="zero_tokens", detail=f"{_name_steps(empty)} answered nothing") if empty else None,
+        Alarm(kind="no_tokens", detail=f"{_name_steps(untokened)} without token ids") if untokened else None,
+        Alarm(kind="forks", detail=f"{_name_steps(broken)} of {len(trajectory.steps)} do not continue their prefix")
+        if len(broken) > _HIGHEST_FORK_RATE * len(trajectory.steps)
+        else None,
+        _disagreement(good),
+        Alarm(kind=TAMPERING, detail=f"the judged code tried to forge its reward: {forged[0]}") if forged else None,
+    ]
+    return [alarm for alarm in found if alarm is not None]
+
+
+def prefix_break_cause(finding: str) -> str | None:
+    """Return the cause in a finding of a broken prefix, or 'unknown'; None for other findings."""
+    name, _, cause = finding.partition(":")
+    return (cause.strip() or "unknown") if name == BREAK else None
+
+
+NO_POLICY_CALL: Final = "no_policy_call"
+"""Finding of a rollout of split train whose agent made no call to the policy."""
+REFUSED: Final = "refused"
+"""Finding of a rollout whose requests the gateway refused; ``refused: CODE``."""
+
+
+def finding_kinds(record: Record) -> Iterator[str]:
+    """Yield the kinds of the findings in a record, with repetition: each is the part before the first colon."""
+    match record:
+        case StepPart() | Outcome():
+            for finding in record.findings:
+                yield finding.partition(":")[0]
+        case Resumed():
+            yield from [ABANDONED] if record.abandoned else []
+        case ExcludedRollout():
+            yield record.kind.partition(":")[0]
+        case Reward():
+            yield from [TAMPERING] if record.status == TAMPERING else []
+        case _:
+            return
+
+
+def is_empty_answer(part: StepPart) -> bool:
+    """Whether a complete answer has an empty choice."""
+    return part.status == "ok" and (not part.actions or any(map(_has_nothing, part.actions)))
+
+
+def _has_nothing(action: Action) -> bool:
+    if action.response_token_ids is not None:
+        return not action.response_token_ids
+    message = action.message or {}
+    return not (message.get("content") or message.get("tool_calls"))
+
+
+def _disagreement(steps: Sequence[Step]) -> Alarm | None:
+    """Return an alarm when a gateway saw some calls, but not every call that the agent's process reports."""
+    seen = sum("gateway" in step.sources for step in steps)
+    missed = [step for step in steps if "gateway" not in step.sources and not _INSIDE.isdisjoint(step.sources)]
+    if not seen or not missed:
+        return None
+    detail = f"the gateway saw {seen} answers, but not {_name_steps(missed)}, which the agent's framework reports"
+    return Alarm(kind="turns", detail=detail)
+
+
+_INSIDE: Final[frozenset[str]] = frozenset({"hook", "handler", "decorator"})
+
+
+def _name_steps(steps: Iterable[Step]) -> str:
+    numbers = [str(step.index) for step in steps]
+    return f"step{'s' if len(numbers) > 1 else ''} {', '.join(numbers)}"

@@ -1,0 +1,153 @@
+"""What updates computed for each sampled token: its records, and their comparison with a batch that is built again.
+
+Advantages follow from rewards, so they are computed again and compared. Log-probabilities follow from weights that are
+gone: each trained token must have one, a finite number. A mask of 0 is right only where rollout correction rejects.
+"""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from math import isclose, isfinite
+from typing import TypeAlias
+
+import msgspec
+
+from agent_layer.schema import Advantages, Logprobs, TrainedBatch, TrainedTokens, Trajectory
+from trainer_adapter.algorithms import OverlongPenalty
+from trainer_adapter.data.advantages import TrainingBatch, assign_credit, value_advantages
+from trainer_adapter.data.credit import CreditRule
+from trainer_adapter.data.samples import StepKey
+
+_RELATIVE, _ABSOLUTE = 1e-5, 1e-6
+"""Largest differences of an advantage: it is computed in float64 and kept in float32."""
+
+Call: TypeAlias = tuple[str, int, int]
+"""(call id, choice, number of tokens)."""
+
+
+class TokenColumns(msgspec.Struct, frozen=True, kw_only=True):
+    """What an update computed for the tokens of one rollout; see ``TrainedTokens``."""
+
+    calls: list[Call]
+    logprobs: Logprobs
+    advantages: Advantages
+    mask: bytes
+
+
+def record_tokens(record: TrainedBatch, columns: Sequence[TokenColumns]) -> Iterator[TrainedTokens]:
+    """Yield the record of each rollout with a trained token.
+
+    Args:
+        record: of the batch.
+        columns: [num_rollouts], in the order of the batch.
+    """
+    at = time.time()
+    for rollout, found in zip(record.rollouts, columns, strict=True):
+        if found.calls:
+            yield TrainedTokens(
+                trajectory_id=rollout.trajectory_id,
+                run=record.run,
+                batch_id=record.batch_id,
+                step=record.step,
+                policy_version=record.policy_version,
+                at=at,
+                calls=found.calls,
+                logprobs=found.logprobs,
+                advantages=found.advantages,
+                mask=found.mask,
+            )
+
+
+def calls_of(batch: TrainingBatch) -> list[list[Call]]:
+    """Return [num_rollouts] the calls whose tokens a batch trains, in order of its rows."""
+    found: list[list[Call]] = [[] for _ in batch.rewards]
+    for position, sample in zip(batch.rollout_of, batch.samples, strict=True):
+        found[position] += [(step.call_id, step.choice, step.num_tokens) for step in sample.steps]
+    return found
+
+
+def compare_tokens(
+    record: TrainedBatch, batch: TrainingBatch, trajectories: Mapping[str, Trajectory]
+) -> list[str] | None:
+    """Compare what an update kept with what its batch gives when it is built again.
+
+    Args:
+        record: of the batch, with ``advantages``.
+        batch: built again.
+        trajectories: of the batch, by id.
+
+    Returns: the first difference of each rollout; None when nothing of the update is stored.
+    """
+    kept = [_kept(record, trajectories[trajectory_id]) for trajectory_id in batch.trajectory_ids]
+    if not any(kept):
+        return None
+    calls, advantages = calls_of(batch), _advantages_of_calls(record, batch)
+    differences: list[str] = []
+    for position, trajectory_id in enumerate(batch.trajectory_ids):
+        if not (one := kept[position]) and calls[position]:
+            differences.append(f"trajectory {trajectory_id}: expected what the update computed for it, found nothing")
+        elif one:
+            trajectory, expected = trajectories[trajectory_id], advantages[position] if advantages else None
+            found = _first_difference(record, one, calls[position], expected, _indices(trajectory))
+            differences += [f"trajectory {trajectory_id}{found}"] if found else []
+    return differences
+
+
+def _kept(record: TrainedBatch, trajectory: Trajectory) -> TrainedTokens | None:
+    return next((one for one in trajectory.trained if one.batch_id == record.batch_id), None)
+
+
+def _indices(trajectory: Trajectory) -> dict[StepKey, int]:
+    return {(step.call_id, step.choice): step.index for step in trajectory.steps}
+
+
+def _advantages_of_calls(record: TrainedBatch, batch: TrainingBatch) -> list[list[float]] | None:
+    """Return [num_rollouts][num_calls] advantages; None after deletions, which take rewards out of baselines."""
+    rule = record.advantages
+    if rule is None or record.num_deleted:
+        return None
+    penalty = None
+    if rule.overlong_tokens is not None and rule.overlong_buffer is not None:
+        penalty = OverlongPenalty(max_tokens=rule.overlong_tokens, buffer_tokens=rule.overlong_buffer)
+    judged = assign_credit(batch, CreditRule(credit=record.credit, discount=rule.discount, overlong_penalty=penalty))
+    values = value_advantages(judged, rule)
+    found: list[list[float]] = [[] for _ in batch.rewards]
+    for position, sample, spans in zip(batch.rollout_of, batch.samples, judged.spans, strict=True):
+        of_step = [value for _, _, value in spans] if record.credit == "turn" else [spans[0][2]] * len(sample.steps)
+        found[position] += [values[value] for value in of_step]
+    return found
+
+
+def _first_difference(
+    record: TrainedBatch,
+    kept: TrainedTokens,
+    calls: Sequence[Call],
+    advantages: Sequence[float] | None,
+    indices: Mapping[StepKey, int],
+) -> str | None:
+    """Return the first difference of a rollout, in words that follow its name; None without any."""
+    if kept.calls != list(calls):
+        return f": expected the tokens of the calls {list(calls)}, found those of {kept.calls}"
+    sizes = [len(kept.logprobs), len(kept.advantages), len(kept.mask)]
+    if sizes != [sum(size for _, _, size in calls)] * len(sizes):
+        return f": expected a number for each of {sum(size for _, _, size in calls)} trained tokens, found {sizes}"
+    can_reject = record.advantages is not None and record.advantages.can_reject
+    start = 0
+    for number, (call_id, choice, size) in enumerate(calls):
+        for token in range(size):
+            place = start + token
+            expected = None if advantages is None else advantages[number]
+            if found := _token_difference(kept, place, expected, can_reject=can_reject):
+                return f", step {indices[call_id, choice]}, token {token} (call {call_id}, choice {choice}): {found}"
+        start += size
+    return None
+
+
+def _token_difference(kept: TrainedTokens, place: int, advantage: float | None, *, can_reject: bool) -> str | None:
+    found = kept.advantages[place]
+    if advantage is not None and not isclose(found, advantage, rel_tol=_RELATIVE, abs_tol=_ABSOLUTE):
+        return f"expected the advantage {advantage:g}, found {found:g}"
+    if kept.mask[place] != 1 and not (can_reject and kept.mask[place] == 0):
+        return f"expected the mask 1, found {kept.mask[place]}"
+    if not isfinite(kept.logprobs[place]):
+        return f"expected a log-probability, found {kept.logprobs[place]}"
+    return None
