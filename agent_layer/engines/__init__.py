@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from agent_layer.engines.control import EngineControl as EngineControl
     from agent_layer.engines.control import EngineReport as EngineReport
     from agent_layer.engines.control import read_model_list as read_model_list
+    from agent_layer.engines.fingerprints import read_fingerprints as read_fingerprints
     from agent_layer.engines.join import (
         join_engine as join_engine,
     )
@@ -62,6 +63,7 @@ else:
                 "EngineReport",
                 "read_model_list",
             ),
+            "agent_layer.engines.fingerprints": ("read_fingerprints",),
             "agent_layer.engines.join": (
                 "open_engine_registry",
                 "remove_ended_engines",

@@ -1,4 +1,4 @@
-"""State that services share through Redis: outbox, checkpoints, call counts."""
+"""State that services share through Redis and objects: outbox, checkpoints, call counts, vocabularies."""
 
 from typing import TYPE_CHECKING
 
@@ -46,6 +46,10 @@ if TYPE_CHECKING:
     )
     from agent_layer.state.outbox import read_outbox as read_outbox
     from agent_layer.state.outbox import remove_decisions as remove_decisions
+    from agent_layer.state.vocabularies import TokenBytes as TokenBytes
+    from agent_layer.state.vocabularies import has_vocabulary as has_vocabulary
+    from agent_layer.state.vocabularies import read_vocabulary as read_vocabulary
+    from agent_layer.state.vocabularies import store_vocabulary as store_vocabulary
 else:
     __getattr__ = lazy_exports(
         __name__,
@@ -70,6 +74,12 @@ else:
             "agent_layer.state.outbox": (
                 "remove_decisions",
                 "read_outbox",
+            ),
+            "agent_layer.state.vocabularies": (
+                "TokenBytes",
+                "has_vocabulary",
+                "read_vocabulary",
+                "store_vocabulary",
             ),
         },
     )

@@ -12,6 +12,7 @@ from agent_layer.infra.objects import ObjectStore, open_objects
 from agent_layer.infra.redis import Keys, open_redis
 from agent_layer.schema import LogRecord, Reward, Split, Step, Trajectory, new_id
 from agent_layer.settings import Settings, load_settings
+from agent_layer.state import TokenBytes, read_vocabulary
 from agent_layer.store.admin import StoreAdmin
 from agent_layer.store.consumers import (
     MAX_UNACKED,
@@ -40,10 +41,12 @@ from agent_layer.store.index import (
 from agent_layer.store.maintenance import DeletionReport, Progress
 from agent_layer.store.reading import (
     RewardOptions,
+    StepTokens,
     commit_reward,
     make_reward,
     pick_step,
     read_rewards,
+    read_step_tokens,
     read_trajectories,
     stream_steps,
     stream_trajectories,
@@ -76,6 +79,7 @@ class Store:
         self._index = Index(redis, self.keys)
         self.writer = StoreWriter(settings)
         self._followers: dict[Consumer, Follower] = {}
+        self._vocabularies: dict[str, TokenBytes] = {}
 
     @property
     def admin(self) -> StoreAdmin:
@@ -149,6 +153,24 @@ class Store:
     def step(self, trajectory_id: str, step: int) -> Step:
         """Read one step with its whole prompt; raises what ``get`` does, or NotFoundError for the step."""
         return pick_step(self.get(trajectory_id, blobs=False), step)
+
+    def step_tokens(self, trajectory: Trajectory, step: int) -> StepTokens:
+        """Return the tokens that a step sampled: bytes, the engine's numbers, and what its last update computed.
+
+        Raises: NotFoundError: there is no such step. CorruptRecordError: the stored vocabulary is damaged.
+        """
+        found = pick_step(trajectory, step)
+        return read_step_tokens(trajectory, found, self._vocabulary(found.tokenizer_hash))
+
+    def _vocabulary(self, tokenizer_hash: str | None) -> TokenBytes | None:
+        """Return a vocabulary, which is kept once it was read; None: not known or not stored."""
+        if tokenizer_hash is None:
+            return None
+        if (known := self._vocabularies.get(tokenizer_hash)) is None:
+            known = read_vocabulary(self.keys, self.objects, tokenizer_hash)
+            if known is not None:
+                self._vocabularies[tokenizer_hash] = known
+        return known
 
     def read(
         self,

@@ -8,6 +8,7 @@ import random
 
 import pytest
 
+from agent_layer.engines import read_fingerprints
 from agent_layer.schema.record import Logprobs, TokenIds
 from agent_layer.schema.training import StepRef, TrainingSample
 from agent_layer.store import open_store
@@ -89,7 +90,10 @@ def test_the_advantages_that_replay_computes_are_those_of_verl(name, credit):
 
 @pytest.mark.usefixtures("engine")
 def test_a_run_keeps_what_each_update_computed_or_why_it_learned_nothing(configure, settings, player, model):
-    player.spoil = lambda lease: {"temperature": 0.0} if lease.rollout_id.endswith(".2") else {}
+    own = {"tokenizer_hash": read_fingerprints(str(model)).tokenizer_hash}
+    player.spoil = lambda lease: own | ({"temperature": 0.0} if lease.rollout_id.endswith(".2") else {})
+    from trainer_adapter.demo.model import NUMBERS, SPECIAL, WORDS
+
     store = open_store(settings)
 
     train(configure(2, health={"untrainable": "off", "importance_tail": "off", "logprob_gap": "off"}), settings)
@@ -101,6 +105,8 @@ def test_a_run_keeps_what_each_update_computed_or_why_it_learned_nothing(configu
     expected = [first_logprob(model, 12 + int(one.started.rollout_id.rpartition(".")[2])) for one in found]
     assert [one.trained[0].logprobs[0] for one in found] == pytest.approx(expected, abs=1e-4)
     assert {one.trained[0].advantages[0] for one in found} == {0.5, -0.5}
+    tokens = store.step_tokens(found[0], 0)
+    assert (tokens.texts, tokens.mask) == ([(SPECIAL + WORDS + NUMBERS)[tokens.token_ids[0]].encode()], b"\x01")
     trajectories = [store.get(row.trajectory_id) for row in store.scan(run=RUN)]
     reasons = {one.trajectory_id: one.exclusions[0].kind for one in trajectories if one.exclusions}
     assert set(reasons.values()) == {"greedy"}

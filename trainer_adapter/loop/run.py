@@ -19,6 +19,7 @@ from trainer_adapter.loop.checkpoint import CheckpointDirectory, Cursor
 from trainer_adapter.loop.feed import GroupFeed
 from trainer_adapter.loop.held_out import HeldOutEvaluation
 from trainer_adapter.loop.loop import TrainingLoop
+from trainer_adapter.loop.vocabulary import keep_vocabulary
 from trainer_adapter.tasks import (
     DrawJournal,
     MixFile,
@@ -79,6 +80,7 @@ def train_run(
         publisher.register_base(config.model)
         stream = _open_stream(config, settings, cursor, sources or open_training_sources(config, settings))
         dispatcher, store = Dispatcher(redis, settings), open_store(settings)
+        keep_vocabulary(config.model, store.keys, store.objects)
         held_out = config.evaluation and HeldOutEvaluation(config.evaluation, run, store, dispatcher, publisher)
         feed = GroupFeed(run, stream, config, dispatcher, store, cursor)
         newest = publisher.newest()

@@ -50,6 +50,12 @@ if TYPE_CHECKING:
     from agent_layer.store.reading.rewards import (
         read_rewards as read_rewards,
     )
+    from agent_layer.store.reading.tokens import (
+        StepTokens as StepTokens,
+    )
+    from agent_layer.store.reading.tokens import (
+        read_step_tokens as read_step_tokens,
+    )
 else:
     __getattr__ = lazy_exports(
         __name__,
@@ -74,6 +80,10 @@ else:
                 "find_current_reward",
                 "make_reward",
                 "read_rewards",
+            ),
+            "agent_layer.store.reading.tokens": (
+                "StepTokens",
+                "read_step_tokens",
             ),
         },
     )
