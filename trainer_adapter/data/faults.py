@@ -6,7 +6,7 @@ One such step excludes its whole rollout: a reward that follows from all steps m
 
 from collections.abc import Iterator
 from itertools import chain
-from math import isfinite
+from math import inf, isfinite
 from typing import NamedTuple
 
 from agent_layer.engines import (
@@ -77,14 +77,15 @@ def _capture_faults(step: Step, num_tokens: int) -> Iterator[_Fault]:
         yield _Fault("no_token_ids", "the ids of its answer", _CAPTURE)
     if len(action.logprobs or ()) != num_tokens:
         yield _Fault(NO_LOGPROBS, "a log-probability for each sampled token", _CAPTURE)
-    if sum(number for _, number in action.policy_versions or ()) != num_tokens:
+    runs = action.policy_versions or ()
+    if sum(number for _, number in runs) != num_tokens or any(min(run) < 0 for run in runs):
         yield _Fault("no_policy_version", "a policy version for each sampled token", _CAPTURE)
 
 
 def _sampling_faults(step: Step) -> Iterator[_Fault]:
     if step.temperature is None and step.sampling_applied is not None:  # the engine's own, whatever that was
         yield _Fault("unknown_temperature", "the temperature at which it was sampled", _SAMPLING)
-    if step.temperature is not None and step.temperature < LOWEST_TEMPERATURE:
+    if step.temperature is not None and not LOWEST_TEMPERATURE <= step.temperature < inf:  # NaN passes no comparison
         yield _Fault(GREEDY, f"a temperature above 0, at least {LOWEST_TEMPERATURE}", _SAMPLING)
     sampling = step.sampling_asked if step.sampling_applied is None else step.sampling_applied
     seen = (one.partition(":") for one in step.findings)

@@ -33,9 +33,16 @@ FAULTS = {
     ),
     "no log-probabilities": (action_with(logprobs=None), "no_logprobs", "log-probability"),
     "no version": (action_with(policy_versions=None), "no_policy_version", "policy version"),
+    "a version before the first": (action_with(policy_versions=[(-1, 1)]), "no_policy_version", "policy version"),
+    "versions that add up by chance": (
+        action_with(policy_versions=[(0, -1), (1, 2)]),
+        "no_policy_version",
+        "policy version",
+    ),
     "an image": ({"findings": ["images"]}, "images", "prompt without images"),
     "greedy": ({"temperature": 0.0}, "greedy", "temperature above 0"),
     "as good as greedy": ({"temperature": 0.005}, "greedy", "temperature above 0"),
+    "a temperature that is no number": ({"temperature": float("nan")}, "greedy", "temperature above 0"),
     "unknown temperature": (
         {"temperature": None, "sampling_applied": {"max_tokens": 4}},
         "unknown_temperature",
