@@ -8,11 +8,14 @@ if TYPE_CHECKING:
     from agent_layer.schema import TrainingSample
     from trainer_adapter.config import (
         AlgorithmConfig,
+        EvaluationConfig,
+        HeldOutConfig,
         LoraConfig,
         OptimizerConfig,
         RetentionConfig,
         RolloutConfig,
         Schedule,
+        SourceConfig,
         TrainConfig,
         load_config,
     )
@@ -25,11 +28,14 @@ else:
             "agent_layer.schema": ("TrainingSample",),
             "trainer_adapter.config": (
                 "AlgorithmConfig",
+                "EvaluationConfig",
+                "HeldOutConfig",
                 "LoraConfig",
                 "OptimizerConfig",
                 "RetentionConfig",
                 "RolloutConfig",
                 "Schedule",
+                "SourceConfig",
                 "TrainConfig",
                 "load_config",
             ),
@@ -43,11 +49,14 @@ else:
 
 __all__ = [
     "AlgorithmConfig",
+    "EvaluationConfig",
+    "HeldOutConfig",
     "LoraConfig",
     "OptimizerConfig",
     "RetentionConfig",
     "RolloutConfig",
     "Schedule",
+    "SourceConfig",
     "TrainConfig",
     "TrainingSample",
     "group_advantages",

@@ -22,6 +22,7 @@ from envs.tasksets.gate import check_trainable
 from trainer_adapter.algorithms import resolve_algorithm
 from trainer_adapter.config import TrainConfig
 from trainer_adapter.memory import MemoryEstimate, MemoryPart, estimate_memory, read_shape
+from trainer_adapter.tasks import load_held_out
 
 _PACKAGES = ("torch", "verl", "transformers", "tensordict", "safetensors")
 _WEIGHTS = ("*.safetensors", "*.bin")
@@ -49,7 +50,8 @@ def plan_run(config: TrainConfig, settings: Settings, *, unchecked: bool = False
     """
     settings = settings.model_copy(update={"run": config.run or settings.run})
     tasks, missing = _look_at_tasks(config, settings, unchecked=unchecked)
-    missing = [*_look_at_model(config.model), *missing, *_look_at_packages(config), *_look_at_services(settings)]
+    missing = [*_look_at_model(config.model), *missing, *_look_at_held_out(config, settings.run)]
+    missing += [*_look_at_packages(config), *_look_at_services(settings)]
     memory = None
     try:
         memory = estimate_memory(config, read_shape(config.model))
@@ -150,6 +152,14 @@ def _look_at_tasks(config: TrainConfig, settings: Settings, *, unchecked: bool) 
     except (AgentLayerError, OSError) as error:
         return None, [str(error)]
     return num_tasks, []
+
+
+def _look_at_held_out(config: TrainConfig, run: str) -> list[str]:
+    try:
+        load_held_out(config.evaluation.tasks if config.evaluation else [], run=run)
+    except AgentLayerError as error:
+        return [str(error)]
+    return []
 
 
 def _look_at_packages(config: TrainConfig) -> list[str]:

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     )
     from envs.evaluation.figures import Yardstick as Yardstick
     from envs.evaluation.held_out import HeldOutEvaluator as HeldOutEvaluator
-    from envs.evaluation.held_out import HeldOutSet as HeldOutSet
     from envs.evaluation.rounds import TaskSource as TaskSource
+    from envs.evaluation.tasks import LoadedTasks as LoadedTasks
+    from envs.evaluation.tasks import load_tasks as load_tasks
 else:
     __getattr__ = lazy_exports(
         __name__,
@@ -36,7 +37,8 @@ else:
                 "show_round",
             ),
             "envs.evaluation.figures": ("Yardstick",),
-            "envs.evaluation.held_out": ("HeldOutEvaluator", "HeldOutSet"),
+            "envs.evaluation.held_out": ("HeldOutEvaluator",),
             "envs.evaluation.rounds": ("TaskSource",),
+            "envs.evaluation.tasks": ("LoadedTasks", "load_tasks"),
         },
     )

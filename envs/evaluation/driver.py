@@ -110,7 +110,7 @@ class Driver:
         self.attempts = self._reader.read()
         yardstick = self._round.yardstick
         stored = collect_results(self._round.tasks, self.attempts, yardstick)
-        foreign = Counter(one.task_id for one in self.attempts if one.is_accepted and one.is_of_other_version)
+        foreign = Counter(one.task_id for one in self.attempts if one.is_of_other_version and one.has_reward)
         passes = range(1, self._round.num_passes + 1)
         ids = {task.id: [make_group_id(self._round.run, task.id, at) for at in passes] for task in self._tasks}
         known = {group.group_id: group for group in self._dispatcher.groups([one for of in ids.values() for one in of])}

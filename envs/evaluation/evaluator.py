@@ -86,6 +86,11 @@ def evaluate(settings: Settings, request: EvalRequest) -> RoundResult:
     if stored is not None and stored.state == "complete":
         _check_complete(request, stored)
         return show_round(settings, stored.name)
+    if stored is not None and stored.only_version is not None:
+        raise BadInputError(
+            f"round {stored.name!r}: expected the round of a user, found one of a training run; its trainer goes on"
+            " with it where its weights still serve"
+        )
     request = _complete(request, stored)
     loaded, agent = _load(request, stored)
     name = stored.name if stored else check_round_name(request.name or _make_name(loaded.source))

@@ -6,7 +6,7 @@ another version, such as one of an engine that fell back, does not count, and is
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -24,10 +24,9 @@ from envs.evaluation.rounds import (
     EvaluatedModel,
     Round,
     RoundStore,
-    TaskSource,
     check_round_name,
 )
-from envs.evaluation.tasks import LoadedTasks, hash_tasks, load_tasks, prepare_task, reference_task
+from envs.evaluation.tasks import LoadedTasks, hash_tasks, prepare_task, reference_task
 
 log = logging.getLogger(__name__)
 
@@ -37,31 +36,24 @@ _PRIORITY = 1000
 """The highest: the trainer waits."""
 
 
-class HeldOutSet(msgspec.Struct, frozen=True, kw_only=True):
-    """Held-out tasks that have a round of their own."""
-
-    name: str
-    source: TaskSource
-
-
 class HeldOutEvaluator:
     """Evaluates policy versions of one training run.
 
     Args:
         run: the training run.
-        sets: each has a round for each version.
+        sets: tasks by the name of their set; each has a round for each version.
         yardstick: of all rounds.
         sampling: put in place of the tasks'.
         store: has the trajectories.
         dispatcher: where rollouts are queued.
 
-    Raises: BadInputError: tasks cannot be used.
+    Raises: BadInputError: run and set make no name of a round.
     """
 
     def __init__(
         self,
         run: str,
-        sets: Sequence[HeldOutSet],
+        sets: Mapping[str, LoadedTasks],
         yardstick: Yardstick,
         sampling: JsonObject,
         *,
@@ -71,7 +63,7 @@ class HeldOutEvaluator:
         self._run, self._yardstick, self._sampling = run, yardstick, sampling
         self._store, self._dispatcher = store, dispatcher
         self._rounds = RoundStore(store.objects, dispatcher.settings.namespace)
-        self._sets = {one.name: load_tasks(one.source, run) for one in sets}
+        self._sets = dict(sets)
         for name in self._sets:
             check_round_name(self._name(name, 0))
 

@@ -76,6 +76,7 @@ def test_what_is_missing_is_named_and_nothing_is_started(agent_layer, settings, 
         written(
             model=str(tmp_path / "none"),
             tasks="gone.jsonl",
+            evaluation={"tasks": "held-out.jsonl", "every_steps": 2},
             verl={"actor_rollout_ref.actor.optim.optimiser": "SGD"},
         ),
         "--dry-run",
@@ -83,9 +84,16 @@ def test_what_is_missing_is_named_and_nothing_is_started(agent_layer, settings, 
 
     missing = [line for line in said.splitlines() if line.startswith("missing: ")]
     assert status == 2
-    for found in ("none: expected a directory", "gone.jsonl", "optim.optimizer?", "engine: ", "worker: "):
+    for found in (
+        "none: expected a directory",
+        "gone.jsonl",
+        "held-out.jsonl",
+        "optim.optimizer?",
+        "engine: ",
+        "worker: ",
+    ):
         assert sum(found in line for line in missing) == 1, (found, missing)
-    assert len(missing) == 5
+    assert len(missing) == 6
     assert not (settings.dir / "runs").exists()
 
 

@@ -81,7 +81,7 @@ def test_a_rollout_of_another_version_does_not_count_and_is_asked_for_again(held
     assert (again.num_rewards, again.causes) == (6, {"version": 1})
 
 
-def test_a_round_that_a_stop_interrupts_is_finished_by_the_next_start(held_out, settings, player):
+def test_a_round_that_a_stop_interrupts_is_finished_by_the_next_start(held_out, settings, player, agent_layer):
     stop, goes_on = threading.Event(), threading.Event()
 
     def hold(lease):
@@ -93,6 +93,8 @@ def test_a_round_that_a_stop_interrupts_is_finished_by_the_next_start(held_out, 
     player.fate = hold
     first = train(held_out(4, at_start=False), settings, stop=stop.is_set)
     assert ([one.step for one in first], first[-1].evaluations) == ([1, 2], [])
+    status, _, said = agent_layer("eval", "--round", "r.held-out.000002", "--resume")
+    assert (status, "its trainer goes on with it" in " ".join(said.split())) == (2, True)
     goes_on.set()
 
     second = train(held_out(4, at_start=False), settings)

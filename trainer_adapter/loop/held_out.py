@@ -5,8 +5,9 @@ from collections.abc import Callable
 from agent_layer.dispatcher import Dispatcher
 from agent_layer.health import RoundProgress
 from agent_layer.store import Store
-from envs.evaluation import HeldOutEvaluator, HeldOutSet, RoundResult, TaskSource, Yardstick
-from trainer_adapter.config import EvaluationConfig, HeldOutConfig
+from envs.evaluation import HeldOutEvaluator, RoundResult, Yardstick
+from trainer_adapter.config import EvaluationConfig
+from trainer_adapter.tasks import load_held_out
 from trainer_adapter.verl import WeightPublisher
 
 
@@ -29,7 +30,7 @@ class HeldOutEvaluation:
         self._config, self._publisher = config, publisher
         self._evaluator = HeldOutEvaluator(
             run,
-            [_describe_set(one) for one in config.tasks],
+            load_held_out(config.tasks, run=run),
             Yardstick(n=config.rollouts, threshold=config.threshold, seed=0),
             {} if config.temperature is None else {"temperature": config.temperature},
             store=store,
@@ -55,11 +56,6 @@ class HeldOutEvaluation:
     def cancel(self, version: int) -> None:
         """Cancel what is queued of the rounds of a version that is served no more."""
         self._evaluator.cancel(version)
-
-
-def _describe_set(tasks: HeldOutConfig) -> HeldOutSet:
-    source = TaskSource(name=tasks.taskset or str(tasks.path), seed=tasks.seed, level=tasks.level, limit=tasks.count)
-    return HeldOutSet(name=tasks.label, source=source)
 
 
 def _report_round(name: str, version: int, result: RoundResult) -> RoundProgress:

@@ -58,9 +58,14 @@ class MeasuredAttempt(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float | None = None
 
     @property
+    def has_reward(self) -> bool:
+        """Whether it is accepted with a reward."""
+        return self.is_accepted and self.reward is not None
+
+    @property
     def is_usable(self) -> bool:
-        """Whether it counts: accepted, with a reward, of the version that is measured."""
-        return self.is_accepted and self.reward is not None and not self.is_of_other_version
+        """Whether it counts: accepted with a reward, and of the version that is measured."""
+        return self.has_reward and not self.is_of_other_version
 
 
 class TaskResult(msgspec.Struct, frozen=True, kw_only=True):
