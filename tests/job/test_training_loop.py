@@ -99,6 +99,24 @@ def test_a_killed_run_goes_on_from_its_checkpoint_under_a_new_version(configure,
     assert acknowledged(redis, keys) - learned <= played
 
 
+@pytest.mark.usefixtures("player")
+def test_a_run_that_is_killed_while_it_saves_has_acknowledged_nothing(configure, settings, redis, keys, monkeypatch):
+    from trainer_adapter.verl import EmbeddedTrainer  # noqa: PLC0415  # torch takes seconds
+
+    class Killed(BaseException):
+        pass
+
+    def die(*_):
+        raise Killed
+
+    monkeypatch.setattr(EmbeddedTrainer, "save", die)
+    with pytest.raises(Killed):
+        train(configure(2, checkpoint_steps=1), settings)
+
+    assert acknowledged(redis, keys) == set()
+    assert CheckpointDirectory(settings, RUN).newest() is None
+
+
 def test_equal_rewards_change_no_weights(configure, settings, player, engine):
     player.equal = True
 
