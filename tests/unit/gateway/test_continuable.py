@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent_layer.engines import NEUTRAL_SAMPLING
 from agent_layer.gateway.calls.end_parts import extend_policy_runs
 from agent_layer.gateway.dialects.chat import read_request
-from agent_layer.gateway.dialects.continuation import JoinedAnswer, supports_continuation
+from agent_layer.gateway.dialects.continuation import JoinedAnswer, continuation_body, supports_continuation
 
 
 @pytest.mark.parametrize(
@@ -34,6 +35,16 @@ def is_continuable(fields):
     said = {"messages": [{"role": "user", "content": [{"type": "text", "text": "go"}]}], "max_tokens": 9, **fields}
     request = read_request(msgspec.json.encode(said))
     return supports_continuation(request, request.sampling)
+
+
+def test_the_rest_of_an_answer_is_sampled_like_its_beginning():
+    sampling = {**NEUTRAL_SAMPLING, "temperature": 0.7, "max_tokens": 9, "seed": 5}
+
+    rest = msgspec.json.decode(continuation_body("m", sampling, [1, 2], [3, 4], with_usage=False))
+
+    assert {name: rest[name] for name in NEUTRAL_SAMPLING} == NEUTRAL_SAMPLING | {"temperature": 0.7}
+    assert (rest["prompt"], rest["max_tokens"]) == ([1, 2, 3, 4], 7)
+    assert rest["seed"] != 5  # the same would draw the numbers of the first tokens again
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5)), max_size=8))

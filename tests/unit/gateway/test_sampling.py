@@ -128,3 +128,7 @@ def test_strict_tools_are_sent_without_their_grammar():
     ]
     assert settled.findings == ["neutralised:tools.strict"]
     assert settle_sampling({}, tools_of(strict=False), "neutralise", SUBJECT).tools is None
+    outside = msgspec.Raw(b'[{"type": "function", "strict": true, "function": {"name": "f"}}]')
+    assert settle_sampling({}, outside, "neutralise", SUBJECT).tools == [
+        {"type": "function", "function": {"name": "f"}}
+    ]

@@ -22,7 +22,10 @@ AGENT = CreditRule(credit="agent")
 
 
 def played(name, outcome, *calls, **part_rewards):
-    """A trajectory of one-token calls by these agents, step k with a reward ``step_k``, agent a with ``agent_a``."""
+    """A trajectory of one-token calls by these agents, step k with a reward ``step_k``, agent a with ``agent_a``.
+
+    The agent ``judge`` is not trained.
+    """
     own = {"trajectory_id": f"{name}-0", "run": "r"}
     records = [AttemptStarted(**own, rollout_id=name, attempt=0, task_id="t", started_at=0.0)]
     for number, agent in enumerate(calls):
@@ -36,6 +39,7 @@ def played(name, outcome, *calls, **part_rewards):
                 phase="end",
                 at=1.0 + number,
                 agent=agent,
+                role="aux" if agent == "judge" else "policy",
                 prompt=PromptDelta(delta=TokenIds([1]), **parent),
                 actions=[answer],
                 status="ok",
@@ -91,6 +95,13 @@ def test_a_reward_of_a_step_that_is_no_turn_counts_for_the_turn_before_it():
     other = played("b", 0.0, "x", "x", step_0=0.0)
 
     assert values_of_tokens(TURN, one, other)[0] == [("g 0", 0.25), ("g 1", 0.25)]
+
+
+def test_a_reward_of_a_step_before_the_first_turn_counts_for_that():
+    one = played("a", 0.0, "judge", "x", "x", step_0=0.25)
+    other = played("b", 0.0, "judge", "x", "x")
+
+    assert values_of_tokens(TURN, one, other)[0] == [("g 0", 0.25), ("g 1", 0.0)]
 
 
 def test_each_agent_has_the_teams_reward_and_its_own():
