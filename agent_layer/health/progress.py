@@ -134,7 +134,8 @@ class StepProgress(Record, frozen=True, kw_only=True):
     of the first weights."""
     metrics: dict[str, float | None] = {}
     """Metrics of veRL; ``entropy``; ``logprob_gap`` and ``logprob_gap_mean``: largest and mean difference of a
-    log-probability between trainer and engine, over tokens that the trained weights sampled. None: not a finite
+    log-probability between trainer and engine, over tokens that the trained weights sampled; ``ratio_gap``: largest
+    |r - 1| of a trained token in the first minibatch, r = its probability there / at sampling. None: not a finite
     number."""
     health: list[HealthFinding] = []
     """What is wrong, the worst first; see the catalogue of ``agent_layer.health``."""

@@ -52,6 +52,14 @@ def test_every_step_made_a_policy_version_and_trainer_and_engine_agree(directory
     assert max(gaps) < 1e-4
 
 
+def test_each_step_is_exactly_on_policy_at_its_first_minibatch(directory):
+    steps = read_progress(progress_path(Settings(dir=directory), RUN))[:STEPS]
+
+    assert [step.staleness_max for step in steps] == [0, 0, 0]
+    assert all(0 <= step.metrics["ratio_gap"] < 1e-4 for step in steps), [step.metrics["ratio_gap"] for step in steps]
+    assert all(step.metrics["actor/ppo_kl"] != 0 for step in steps), "later minibatches are not"
+
+
 def test_what_it_did_can_be_asked_for_by_task_and_step(directory):
     found = rows(directory, "--task", "guess-3", "--step", "0", "--policy", "0..")
 

@@ -102,6 +102,7 @@ def make_columns(algorithm, batch):
         "position_ids": tokens.cumsum(1) - 1,
         "response_mask": mask,
         "old_log_probs": pad(batch.old),
+        "rollout_log_probs": pad(batch.old),
         "ref_log_prob": pad(batch.reference),
         "advantages": torch.tensor(batch.advantages)[rollout].unsqueeze(1) * mask,
         "rollout_is_weights": pad(batch.weights),

@@ -102,6 +102,18 @@ def test_an_update_agrees_with_the_sampler_and_follows_the_reward(model):
     assert max(bad[0], bad[2]) < -0.1
 
 
+def test_the_ratio_gap_is_that_of_the_first_minibatch(model):
+    trainer = start(configure(model))
+    batch = batch_of(trainer.weights(), model)
+
+    own = trainer.update(batch, 1, version=0)
+    stale = trainer.update(batch, 2, version=1)
+
+    assert own.num_optimizer_steps == stale.num_optimizer_steps == 4
+    assert own.metrics["ratio_gap"] < 1e-4, "the weights that learn have sampled, whatever later minibatches see"
+    assert stale.metrics["ratio_gap"] > 0.01
+
+
 def test_a_trainer_that_was_stopped_goes_on_exactly(model, tmp_path):
     import torch
 

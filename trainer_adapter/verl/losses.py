@@ -27,6 +27,8 @@ from trainer_adapter.verl.rollout_rows import RolloutRows
 GMPO_LOSS = "agent_layer_geo_mean"
 VERL_LOSSES = {"reinforce": "gpg", "geo_mean": GMPO_LOSS}
 """veRL's names of losses, where they are not ours."""
+RATIO_GAP = "ratio_gap"
+"""Metric: largest |r - 1| of a token, r = its probability in this forward pass / the engine's at sampling."""
 SEQUENCE_LOSSES = ("gspo", "geo_mean")
 """Losses with one ratio for a whole rollout."""
 
@@ -91,6 +93,7 @@ def minibatch_loss(
         "row_weights",
         "rollout_is_weights",
         "ref_log_prob",
+        "rollout_log_probs",
         strict=False,
     ).to_padded_tensor()
     mask = rows["response_mask"].bool()
@@ -102,6 +105,8 @@ def minibatch_loss(
         name: Metric(AggregationType.SUM, value * share)
         for name, value in found.items()  # means over tokens
     }
+    ratio = torch.exp(log_prob.detach() - rows["rollout_log_probs"])
+    metrics[RATIO_GAP] = Metric(AggregationType.MAX, torch.where(mask, (ratio - 1).abs(), 0.0).max())
     metrics["actor/pg_loss"] = Metric(AggregationType.SUM, policy_loss)
     if entropy is not None:
         bonus = _weighted_sum(config, no_padding_2_padding(entropy, data), weights)

@@ -37,6 +37,7 @@ from trainer_adapter.data import TokenColumns, TrainingBatch
 from trainer_adapter.verl.adapters import adapter_of, add_adapter, check_same, check_targets, find_parts
 from trainer_adapter.verl.correction import correct_rollouts
 from trainer_adapter.verl.losses import (
+    RATIO_GAP,
     SEQUENCE_LOSSES,
     VERL_LOSSES,
     minibatch_loss,
@@ -132,7 +133,7 @@ class EmbeddedTrainer:
             logprob_gap=gap,
             entropy=entropy,
             learning_rate=rate,
-            metrics=_mean_metrics(found) | metrics,
+            metrics=_mean_metrics(found) | metrics | {name: found[0][name] for name in (RATIO_GAP,) if found},
             tokens=read_columns(batch, data["present"], data["advantages"], trained),
             num_optimizer_steps=len(found),
             num_skipped_steps=sum(not isfinite(one["grad_norm"]) for one in found),
