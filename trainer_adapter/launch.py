@@ -138,4 +138,5 @@ def _engine(settings: Settings, redis: Redis, job: Job) -> VllmServer | str:
     newest = newest_policy(redis, Keys(settings.namespace), settings.run)
     model = Path(newest.location) if newest and Path(newest.location).is_dir() else job.config.model
     log = settings.dir.absolute() / "logs" / "vllm.log"
-    return VllmServer(model=model.absolute(), log=log, max_model_len=job.max_model_len)
+    seconds = settings.engine_seconds
+    return VllmServer(model=model.absolute(), log=log, max_model_len=job.max_model_len, start_seconds=seconds)

@@ -103,6 +103,6 @@ class VllmServer:
             return
         log_tail = self._child.log_tail if self._child else "it was never started"
         raise EngineError(
-            f"vLLM with {self.model}: expected it to serve within {self.start_seconds:.0f} s, but after {waited:.0f} s"
-            f" it does not; see {self.log}, which ends: {log_tail}"
+            f"vLLM with {self.model}: expected it to serve within {self.start_seconds:g} s, but after {waited:.0f} s"
+            f" it does not (a longer limit: AGENT_LAYER_ENGINE_SECONDS); see {self.log}, which ends: {log_tail}"
         )

