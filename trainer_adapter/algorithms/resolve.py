@@ -75,7 +75,7 @@ def resolve_algorithm(options: AlgorithmConfig) -> ResolvedAlgorithm:
 
     Raises: BadInputError: no algorithm has the name, or an option has no effect beside the others.
     """
-    algorithm = _find(options.name)
+    algorithm = _find_algorithm(options.name)
     loss = options.loss or algorithm.loss
     clip_low, clip_high = _clip_bounds(options, algorithm, loss)
     is_sapo = loss == "sapo"
@@ -109,7 +109,7 @@ def resolve_algorithm(options: AlgorithmConfig) -> ResolvedAlgorithm:
     return resolved
 
 
-def _find(name: str | None) -> Algorithm:
+def _find_algorithm(name: str | None) -> Algorithm:
     if name is None:
         return DEFAULT
     if name not in ALGORITHMS:

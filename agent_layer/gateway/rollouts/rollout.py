@@ -252,7 +252,7 @@ class LiveRollout:
     def sampling_for(
         self, asked: JsonObject, call: Call, num_prompt: int | None = None, *, is_aux: bool = False
     ) -> JsonObject:
-        """What is put in place of the sampling that a request asks for; see ``Budget.cap``.
+        """Return what takes the place of the sampling that a request asks for; see ``Budget.cap``.
 
         A task overrides the sampling of its policy, not that of a judge (``is_aux``).
         """
