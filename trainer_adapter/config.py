@@ -192,6 +192,8 @@ class LoraConfig(_Section, frozen=True):
     """An adapter counts alpha / rank."""
     target_modules: list[str] | Literal["all-linear"] = "all-linear"
     """Names of linear layers, such as ``[q_proj, v_proj]``; all-linear: all but the one that computes logits."""
+    publish: Literal["merged", "adapter"] = "merged"
+    """What engines get: whole weights, or the adapter alone, for engines that take one at run time."""
 
 
 class RetentionConfig(_Section, frozen=True):

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from redis import Redis
 
-from agent_layer.engines import newest_policy, remove_ended_engines
+from agent_layer.engines import ADAPTER_FILE, newest_policy, remove_ended_engines
 from agent_layer.errors import AgentLayerError, BadInputError
 from agent_layer.infra import make_private
 from agent_layer.infra.processes import SupervisedProcess, start_supervised, try_lock
@@ -136,7 +136,18 @@ def _engine(settings: Settings, redis: Redis, job: Job) -> VllmServer | str:
     if settings.engine_urls:
         return settings.engine_urls[0]
     newest = newest_policy(redis, Keys(settings.namespace), settings.run)
-    model = Path(newest.location) if newest and Path(newest.location).is_dir() else job.config.model
-    log = settings.dir.absolute() / "logs" / "vllm.log"
-    seconds = settings.engine_seconds
-    return VllmServer(model=model.absolute(), log=log, max_model_len=job.max_model_len, start_seconds=seconds)
+    model, lora = job.config.model, job.config.lora
+    has_adapters = lora is not None and lora.publish == "adapter"
+    if newest and not has_adapters and _is_model(Path(newest.location)):
+        model = Path(newest.location)
+    return VllmServer(
+        model=model.absolute(),
+        log=settings.dir.absolute() / "logs" / "vllm.log",
+        max_model_len=job.max_model_len,
+        start_seconds=settings.engine_seconds,
+        lora_rank=lora.rank if lora and has_adapters else None,
+    )
+
+
+def _is_model(directory: Path) -> bool:
+    return directory.is_dir() and not (directory / ADAPTER_FILE).is_file()

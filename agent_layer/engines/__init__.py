@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from agent_layer.lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from agent_layer.engines.control import ADAPTER_FILE as ADAPTER_FILE
     from agent_layer.engines.control import EngineControl as EngineControl
     from agent_layer.engines.control import EngineReport as EngineReport
     from agent_layer.engines.control import read_model_list as read_model_list
@@ -59,6 +60,7 @@ else:
         __name__,
         {
             "agent_layer.engines.control": (
+                "ADAPTER_FILE",
                 "EngineControl",
                 "EngineReport",
                 "read_model_list",

@@ -1,4 +1,4 @@
-"""Control of one inference engine: probe what it serves, load new weights.
+"""Control of one inference engine: probe what it serves, load new weights or a LoRA adapter.
 
 Pause, reload, reset and resume are the portable core of vLLM's endpoints for reinforcement learning. Only trainers call
 them; the gateway never forwards them.
@@ -35,6 +35,12 @@ def _opener() -> OpenerDirector:
 _OPENER = _opener()
 
 
+ADAPTER_FILE = "adapter_config.json"
+"""In a directory with a LoRA adapter in PEFT's form; one with whole weights has none."""
+_ADAPTER_SUFFIX = "-lora"
+_HINT = "a vLLM server needs VLLM_SERVER_DEV_MODE=1 for its control endpoints"
+
+
 class EngineReport(msgspec.Struct, frozen=True, kw_only=True):
     """An engine's own answer to a probe."""
 
@@ -51,18 +57,25 @@ class EngineControl:
     url: str
     timeout_seconds: float = 120.0
 
-    def load(self, directory: Path) -> None:
-        """Load the weights in ``directory`` (safetensors and config).
+    def load(self, directory: Path) -> str:
+        """Load the weights in ``directory`` (safetensors and config), or the adapter of the model that it serves.
 
         Waits for running calls; calls that arrive meanwhile wait inside the engine. Nothing cached under the old
         weights survives. After an error the engine may hold half of the weights: load again before it serves.
 
+        Returns: the model that calls must name.
         Raises: EngineError: it refused a step. UnreachableError: it does not answer.
         """
+        model = self._served()[0]["id"]
         self.pause()
-        self.reload(directory)
+        if (directory / ADAPTER_FILE).is_file():
+            model = f"{model}{_ADAPTER_SUFFIX}"
+            self.load_adapter(model, directory)
+        else:
+            self.reload(directory)
         self.reset_cache()
         self.resume()
+        return model
 
     def pause(self) -> None:
         """Hold new calls and wait for the running ones."""
@@ -71,6 +84,15 @@ class EngineControl:
     def reload(self, directory: Path) -> None:
         """Read weights from a directory that has the same name on the engine's machine."""
         self._post("/collective_rpc", {"method": "reload_weights", "kwargs": {"weights_path": str(directory)}})
+
+    def load_adapter(self, name: str, directory: Path) -> None:
+        """Serve the model with this adapter under a name; it replaces the adapter of the same name."""
+        adapter = {"lora_name": name, "lora_path": str(directory), "load_inplace": True}
+        hint = (
+            "a vLLM server takes adapters with --enable-lora, --max-lora-rank and VLLM_ALLOW_RUNTIME_LORA_UPDATING=1;"
+            " 'lora: {publish: merged}' sends it whole weights"
+        )
+        self._send("POST", "/v1/load_lora_adapter", msgspec.json.encode(adapter), hint)
 
     def reset_cache(self) -> None:
         """Drop cached prompts, which other weights computed."""
@@ -93,19 +115,24 @@ class EngineControl:
 
         Raises: EngineError: it serves no model, or cannot return them. UnreachableError: it does not answer.
         """
-        served = cast("list[dict[str, str]]", self._send("GET", "/v1/models").get("data") or [])
-        if not served:
-            raise EngineError(f"engine {self.url}: expected a model to be served, found none; start it with a model")
+        served = self._served()
         model = served[0]["id"]
         question = {"model": model, "messages": [{"role": "user", "content": "1"}], "max_tokens": 1}
         answer = self._post("/v1/chat/completions", question | {"return_token_ids": True, "logprobs": True})
         _check_tokens(self.url, answer)
         return EngineReport(model=model, location=served[0].get("root") or model)
 
+    def _served(self) -> list[dict[str, str]]:
+        """Return what it lists: its model first, then adapters."""
+        served = cast("list[dict[str, str]]", self._send("GET", "/v1/models").get("data") or [])
+        if not served:
+            raise EngineError(f"engine {self.url}: expected a model to be served, found none; start it with a model")
+        return served
+
     def _post(self, path: str, body: Mapping[str, object] | None = None) -> JsonObject:
         return self._send("POST", path, msgspec.json.encode(body or {}))
 
-    def _send(self, method: str, path: str, body: bytes | None = None) -> JsonObject:
+    def _send(self, method: str, path: str, body: bytes | None = None, hint: str = _HINT) -> JsonObject:
         request = Request(self.url + path, body, {"Content-Type": "application/json"}, method=method)
         try:
             with _OPENER.open(request, timeout=self.timeout_seconds) as response:
@@ -113,8 +140,7 @@ class EngineControl:
         except HTTPError as error:
             said = error.read(400).decode("utf-8", "replace")
             raise EngineError(
-                f"engine {self.url}: {method} {path} should succeed, but answered {error.code} ({said});"
-                " a vLLM server needs VLLM_SERVER_DEV_MODE=1 for its control endpoints"
+                f"engine {self.url}: {method} {path} should succeed, but answered {error.code} ({said}); {hint}"
             ) from error
         except OSError as error:
             raise UnreachableError(

@@ -120,7 +120,7 @@ class EngineRegistry:
         self._announce(changes, url, is_gone=True)
 
     def switch(
-        self, url: str, version: int, location: str, load: Callable[[], None], drain_seconds: float = 120.0
+        self, url: str, version: int, location: str, load: Callable[[], str | None], drain_seconds: float = 120.0
     ) -> None:
         """Switch an engine to other weights: drain, load, serve.
 
@@ -128,7 +128,8 @@ class EngineRegistry:
             url: the engine.
             version: policy version that it serves afterwards; register it first.
             location: where its weights lie.
-            load: makes the engine load them; called while no gateway has a call in flight.
+            load: makes the engine load them; called while no gateway has a call in flight. Returns the model that calls
+                must name from now on; None: as before.
             drain_seconds: longest wait for calls in flight.
 
         Raises:
@@ -146,8 +147,9 @@ class EngineRegistry:
                 self._move(url, epoch, {"state": "serving"})
             raise
         self._move(url, epoch, {"state": "loading"})
-        load()
+        model = load()
         fields = {"state": "serving", "version": str(version), "location": location}
+        fields |= {"model": model} if model else {}
         found = msgspec.structs.asdict(read_fingerprints(location))
         self._move(url, epoch, fields | {name: _text_of(value) for name, value in found.items()})
 

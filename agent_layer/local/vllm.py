@@ -32,6 +32,10 @@ _FLAGS = (
 )
 
 
+_LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
+"""Bounds that vLLM knows."""
+
+
 @dataclass(kw_only=True)
 class VllmServer:
     """One server on loopback, float32 on CPU unless ``arguments`` say otherwise (the last flag wins).
@@ -45,6 +49,8 @@ class VllmServer:
     """Name of the served model."""
     max_model_len: int | None = None
     max_num_seqs: int = 96
+    lora_rank: int | None = None
+    """Largest rank of an adapter that it may be given; None: it takes whole weights alone."""
     arguments: tuple[str, ...] = ()
     start_seconds: float = 300.0
     port: int = field(default_factory=free_port)
@@ -65,8 +71,17 @@ class VllmServer:
         length = (f"--max-model-len={self.max_model_len}",) if self.max_model_len else ()
         command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", f"--model={self.model}", *_FLAGS]
         command += [f"--served-model-name={self.name}", f"--port={self.port}", f"--max-num-seqs={self.max_num_seqs}"]
-        self._child = start_supervised([*command, *length, *self.arguments], _ENVIRONMENT, self.log)
+        lora, environment = self._lora_options()
+        self._child = start_supervised([*command, *length, *lora, *self.arguments], environment, self.log)
         return self._child
+
+    def _lora_options(self) -> tuple[list[str], dict[str, str]]:
+        """Return the flags for adapters, and the environment."""
+        if self.lora_rank is None:
+            return [], _ENVIRONMENT
+        rank = next((rank for rank in _LORA_RANKS if rank >= self.lora_rank), _LORA_RANKS[-1])
+        flags = ["--enable-lora", f"--max-lora-rank={rank}", "--max-loras=1"]
+        return flags, _ENVIRONMENT | {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1"}
 
     def wait(self, progress: Progress = lambda _: None) -> EngineReport:
         """Wait until it answers, then warm it up with one call (the first can take half a minute).

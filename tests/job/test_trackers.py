@@ -60,7 +60,7 @@ def step(number, **fields):
 def opened(settings, *names):
     from trainer_adapter.verl import open_trackers
 
-    config = TrainConfig(model=settings.dir, tasks=settings.dir / "none.jsonl", steps=2, trackers=list(names))
+    config = TrainConfig(model=settings.dir, tasks=[], steps=2, trackers=list(names))
     (settings.dir / "runs" / "r").mkdir(parents=True)
     with open_trackers(config, settings, "r") as send:
         yield send

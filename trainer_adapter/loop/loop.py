@@ -242,7 +242,7 @@ class TrainingLoop:
         """Publish the trainer's weights as the newest version; versions of a killed trainer stay below it."""
         self._is_published = False
         model, precision = self._config.model, self._config.optimizer.precision
-        number = self._publisher.publish(self._trainer.weights(), model, self._step, precision)
+        number = self._publisher.publish(self._trainer.published_weights(), model, self._step, precision)
         self._publisher.keep_newest(self._config.keep.num_versions)
         self._is_published = True
         return number

@@ -67,10 +67,13 @@ def add_adapter(base: Tensor, a: Tensor, b: Tensor, config: PeftConfig) -> Tenso
     return base + config.lora_alpha / config.r * (b @ a).to(base.dtype)
 
 
-def adapter_of(module: nn.Module) -> PeftConfig | None:
-    """Return the configuration of a module's adapter; None: it has none."""
+def adapter_of(module: nn.Module, model: Path) -> PeftConfig | None:
+    """Return the configuration of a module's adapter, which names the model in this directory; None: it has none."""
     found = module.peft_config["default"] if isinstance(module, PeftModel) else None
-    return found if isinstance(found, PeftConfig) else None
+    if not isinstance(found, PeftConfig):
+        return None
+    found.base_model_name_or_path = str(model.absolute())
+    return found
 
 
 def read_adapter(directory: Path) -> PeftConfig | None:

@@ -34,7 +34,15 @@ from verl.workers.utils.padding import left_right_2_no_padding, no_padding_2_pad
 from trainer_adapter.algorithms import ResolvedAlgorithm, resolve_algorithm
 from trainer_adapter.config import TrainConfig
 from trainer_adapter.data import TokenColumns, TrainingBatch
-from trainer_adapter.verl.adapters import adapter_of, add_adapter, check_same, check_targets, find_parts
+from trainer_adapter.verl.adapters import (
+    adapter_of,
+    add_adapter,
+    check_same,
+    check_targets,
+    file_name,
+    find_parts,
+    is_factor,
+)
 from trainer_adapter.verl.correction import correct_rollouts
 from trainer_adapter.verl.losses import (
     RATIO_GAP,
@@ -48,6 +56,7 @@ from trainer_adapter.verl.options import verl_arguments
 from trainer_adapter.verl.platform import enter_platform
 from trainer_adapter.verl.rollout_rows import RolloutRows
 from trainer_adapter.verl.tensors import LogprobGap, measure_logprob_gap, pack_batch, read_columns
+from trainer_adapter.verl.weights import PublishedWeights
 from trainer_adapter.verl_keys import ENGINE, MODEL, OPTIMIZER
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -96,7 +105,7 @@ class EmbeddedTrainer:
         if config.lora:
             check_targets(config.model, config.lora)
         self._worker = _start_worker(config)
-        self._adapter = adapter_of(self._module)
+        self._adapter = adapter_of(self._module, config.model)
         self._reference = _start_worker(config) if self._algorithm.kl and not self._adapter else None
         """Never trained, so it has no optimizer state. veRL's ``forward_only`` pins memory, which needs a GPU. With an
         adapter, the model without it."""
@@ -149,6 +158,15 @@ class EmbeddedTrainer:
         for name, (base, a, b) in find_parts(stored).items():
             weight = _whole(stored[base])
             yield name, add_adapter(weight, _whole(stored[a]), _whole(stored[b]), self._adapter) if a and b else weight
+
+    def published_weights(self) -> PublishedWeights:
+        """Return what engines get: whole weights, or the adapter alone; must be consumed before the next update."""
+        lora = self._config.lora
+        if self._adapter is None or lora is None or lora.publish == "merged":
+            return PublishedWeights(self.weights(), None)
+        stored = self._module.state_dict()
+        factors = ((file_name(name), _whole(tensor)) for name, tensor in stored.items() if is_factor(name))
+        return PublishedWeights(factors, self._adapter)
 
     def save(self, directory: Path) -> None:
         """Write weights and optimizer state."""

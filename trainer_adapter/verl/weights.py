@@ -10,9 +10,10 @@ import time
 from collections.abc import Callable, Iterable
 from hashlib import blake2b
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import torch
+from peft import LoraConfig
 from redis import Redis
 from safetensors.torch import save_file  # pyright: ignore[reportUnknownVariableType]  # partly untyped
 from torch import Tensor
@@ -27,11 +28,23 @@ from agent_layer.settings import Settings
 
 Precision: TypeAlias = Literal["float32", "bfloat16"]
 
+# pyright: reportUnknownMemberType=false
+# Some of PEFT's methods carry no types.
+
 log = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.25
-_WEIGHTS = "model.safetensors"
+_WEIGHTS, _ADAPTER = "model.safetensors", "adapter_model.safetensors"
 _WEIGHT_SUFFIXES = {".safetensors", ".bin", ".pt", ".pth"}
+
+
+class PublishedWeights(NamedTuple):
+    """What an engine loads."""
+
+    tensors: Iterable[tuple[str, Tensor]]
+    """Whole tensors, by the names of Hugging Face, or of PEFT for an adapter."""
+    adapter: LoraConfig | None
+    """Configuration of the adapter that the tensors make; None: they are the model's."""
 
 
 class WeightPublisher:
@@ -72,12 +85,12 @@ class WeightPublisher:
         )
 
     def publish(
-        self, tensors: Iterable[tuple[str, Tensor]], base: Path, training_step: int, precision: Precision = "float32"
+        self, weights: PublishedWeights, base: Path, training_step: int, precision: Precision = "float32"
     ) -> int:
         """Write the weights and register them as the next version; no engine serves them yet.
 
         Args:
-            tensors: full parameters by the names of Hugging Face.
+            weights: of the model, or an adapter of ``base``.
             base: model directory with configuration and tokenizer.
             training_step: steps that led to these weights.
             precision: of the written weights.
@@ -87,7 +100,7 @@ class WeightPublisher:
         """
         number = self.newest() + 1
         directory = self.directory / f"{number:06d}"
-        weights_hash = write_weights(directory, tensors, base, precision)
+        weights_hash = write_weights(directory, weights, base, precision)
         self._register(number, directory, training_step, weights_hash)
         return number
 
@@ -159,8 +172,8 @@ class WeightPublisher:
         register_policy(self._redis, self._keys, policy, self._recorder.append)
 
 
-def write_weights(directory: Path, tensors: Iterable[tuple[str, Tensor]], base: Path, precision: Precision) -> str:
-    """Write a loadable model directory, whole or not at all; return the hash of its weights file."""
+def write_weights(directory: Path, weights: PublishedWeights, base: Path, precision: Precision) -> str:
+    """Write a loadable directory of a model or an adapter, whole or not at all; return the hash of its weights file."""
     pending = directory.with_suffix(".pending")
     shutil.rmtree(pending, ignore_errors=True)
     make_private(pending.parent)
@@ -169,11 +182,14 @@ def write_weights(directory: Path, tensors: Iterable[tuple[str, Tensor]], base: 
         if file.is_file() and file.suffix not in _WEIGHT_SUFFIXES and not file.name.endswith(".index.json"):
             shutil.copy2(file, pending)
     kind = {"float32": torch.float32, "bfloat16": torch.bfloat16}[precision]
-    whole = {name: tensor.detach().to("cpu", kind, copy=True).contiguous() for name, tensor in tensors}
-    save_file(whole, pending / _WEIGHTS, metadata={"format": "pt"})
-    with (pending / _WEIGHTS).open("rb") as file:
+    whole = {name: tensor.detach().to("cpu", kind, copy=True).contiguous() for name, tensor in weights.tensors}
+    path = pending / (_ADAPTER if weights.adapter else _WEIGHTS)
+    save_file(whole, path, metadata={"format": "pt"})
+    if weights.adapter:
+        weights.adapter.save_pretrained(str(pending))
+    with path.open("rb") as file:
         os.fsync(file.fileno())
-    weights_hash = _hash_file(pending / _WEIGHTS)
+    weights_hash = _hash_file(path)
     shutil.rmtree(directory, ignore_errors=True)  # left by a trainer that died before it registered the number
     pending.replace(directory)
     return weights_hash

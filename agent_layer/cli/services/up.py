@@ -23,12 +23,16 @@ def up(
     model: Annotated[Path | None, typer.Option(help="Directory of a model; vLLM is started with it.")] = None,
     engine: Annotated[str | None, typer.Option(help="Address of an engine that runs already.")] = None,
     port: Annotated[int, typer.Option(min=0, max=65_535, help="Of the gateway; 0 takes a free one.")] = 8790,
+    lora_rank: Annotated[
+        int | None,
+        typer.Option(min=1, help="Let vLLM take LoRA adapters up to this rank ('lora: {publish: adapter}')."),
+    ] = None,
 ) -> None:
     """Run Redis, objects, an engine and the gateway on this machine.
 
     Prints the settings with which workers and trainers find them. Ctrl-C stops everything.
     """
-    source = _engine_of(context.obj, model, engine)
+    source = _engine_of(context.obj, model, engine, lora_rank)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with suppress(KeyboardInterrupt), ExitStack() as running:
         stack = _start(running, context.obj, source, port)
@@ -50,7 +54,7 @@ def _start(running: ExitStack, settings: Settings, source: VllmServer | str, por
             raise
 
 
-def _engine_of(settings: Settings, model: Path | None, engine: str | None) -> VllmServer | str:
+def _engine_of(settings: Settings, model: Path | None, engine: str | None, lora_rank: int | None) -> VllmServer | str:
     """Return the engine to start, or the address of one that runs."""
     if model and engine:
         raise BadInputError("up: expected --model or --engine, found both; choose one")
@@ -58,7 +62,7 @@ def _engine_of(settings: Settings, model: Path | None, engine: str | None) -> Vl
         if not (model / "config.json").is_file():
             raise BadInputError(f"model {model}: expected a directory with config.json, found none; check the path")
         log = settings.dir.absolute() / "logs" / "vllm.log"
-        return VllmServer(model=model.absolute(), log=log, start_seconds=settings.engine_seconds)
+        return VllmServer(model=model.absolute(), log=log, lora_rank=lora_rank, start_seconds=settings.engine_seconds)
     if url := engine or next(iter(settings.engine_urls), None):
         return read_engine_address(url)
     raise BadInputError(

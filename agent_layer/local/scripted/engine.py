@@ -51,6 +51,8 @@ class ScriptedEngine:
     weights: str = "initial"
     """Weights directory loaded last."""
     num_loads: int = 0
+    adapter: str | None = None
+    """Name of its LoRA adapter; None: it has none."""
     num_running: int = 0
     num_waiting: int = 0
     cache_usage: float = 0.0
@@ -81,6 +83,7 @@ class ScriptedEngine:
                 web.post("/pause", self._pause),
                 web.post("/resume", self._resume),
                 web.post("/collective_rpc", self._collective_rpc),
+                web.post("/v1/load_lora_adapter", self._load_adapter),
                 web.post("/reset_prefix_cache", self._reset_prefix_cache),
             ]
         )
@@ -93,7 +96,8 @@ class ScriptedEngine:
         return web.Response(text="".join(lines))
 
     async def _list_models(self, _: web.Request) -> web.Response:
-        return web.json_response({"object": "list", "data": [{"id": self.model, "object": "model"}]})
+        served = [{"id": name, "object": "model"} for name in (self.model, self.adapter) if name]
+        return web.json_response({"object": "list", "data": served})
 
     async def _tokenize(self, request: web.Request) -> web.Response:
         body = cast("JsonObject", await request.json())
@@ -103,7 +107,7 @@ class ScriptedEngine:
     async def _chat(self, request: web.Request) -> web.StreamResponse:
         await self._open.wait()
         body = cast("JsonObject", await request.json())
-        if body.get("model") != self.model:
+        if body.get("model") not in (self.model, self.adapter):
             return _refuse(404, f"The model `{body.get('model')}` does not exist.")
         prompt = [word_token_id(word) for word in render_prompt(_messages(body), body.get("tools"))]
         if (refusal := self._refuse_long(len(prompt), _length_asked(body))) is not None:
@@ -270,6 +274,13 @@ class ScriptedEngine:
             self.weights = body["kwargs"]["weights_path"]
             self.num_loads += 1
         return web.json_response({"results": [None]})
+
+    async def _load_adapter(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        self.controls["load_lora_adapter"] += 1
+        self.adapter, self.weights = body["lora_name"], body["lora_path"]
+        self.num_loads += 1
+        return web.Response()
 
     async def _reset_prefix_cache(self, _: web.Request) -> web.Response:
         self.controls["reset_prefix_cache"] += 1

@@ -55,6 +55,25 @@ async def test_two_switches_under_load(gateway, until, stream):
         assert set(action.response_token_ids[:6]) == {word_token_id(str(version))}
 
 
+async def test_an_adapter_is_served_under_its_name_until_whole_weights_replace_it(gateway, tmp_path):
+    adapter, whole = tmp_path / "adapter", tmp_path / "whole"
+    adapter.mkdir()
+    (adapter / "adapter_config.json").write_text("{}")
+    gateway.engine.script = tell_weights
+    opened = await gateway.open()
+
+    for version, directory in enumerate([adapter, whole, adapter], 1):
+        load = partial(EngineControl(gateway.engine.url).load, directory)
+        await asyncio.to_thread(gateway.registry.switch, gateway.engine.url, version, str(directory), load, 30.0)
+        assert (await gateway.chat(opened, "go"))[0] == 200
+
+    asked = [call.body["model"] for call in gateway.engine.calls]
+    assert asked == ["scripted-lora", "scripted", "scripted-lora"]
+    said = [action.response_token_ids[0] for action in answered(gateway)]
+    assert said == [word_token_id(one) for one in ("adapter", "whole", "adapter")]
+    assert gateway.engine.controls["reset_prefix_cache"] == gateway.engine.controls["resume"] == 3
+
+
 async def test_no_call_is_in_flight_while_weights_are_loaded(gateway, until):
     gateway.engine.token_seconds = 0.01
     opened = await gateway.open()
