@@ -26,7 +26,7 @@ from ..builders import attempt, call, closed_group, sampled
 
 
 def attempt_of(tid, score, tokens=(5, 6)):
-    asked = {"prompt": PromptDelta(delta=TokenIds([1, 2])), "capture_level": "tokens"}
+    asked = {"prompt": PromptDelta(delta=TokenIds([1, 2])), "capture_level": "tokens", "temperature": 1.0}
     return attempt(tid, *call(tid, "c", sampled(*tokens, logprob=-0.1), **asked), score=score, group_id="g")
 
 

@@ -83,7 +83,7 @@ def _capture_faults(step: Step, num_tokens: int) -> Iterator[_Fault]:
 
 
 def _sampling_faults(step: Step) -> Iterator[_Fault]:
-    if step.temperature is None and step.sampling_applied is not None:  # the engine's own, whatever that was
+    if step.temperature is None:  # the engine's own, whatever that was
         yield _Fault("unknown_temperature", "the temperature at which it was sampled", _SAMPLING)
     if step.temperature is not None and not LOWEST_TEMPERATURE <= step.temperature < inf:  # NaN passes no comparison
         yield _Fault(GREEDY, f"a temperature above 0, at least {LOWEST_TEMPERATURE}", _SAMPLING)

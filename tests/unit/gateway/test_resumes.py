@@ -72,7 +72,14 @@ class Life:
         self.log.append(
             StepPart(**own, phase="start", at=at, role="policy"),
             StepPart(
-                **own, phase="end", at=at + 0.5, prompt=prompt, actions=[action], status=status, capture_level="tokens"
+                **own,
+                phase="end",
+                at=at + 0.5,
+                prompt=prompt,
+                actions=[action],
+                status=status,
+                capture_level="tokens",
+                temperature=1.0,
             ),
         )
         self.held.num_started += 1

@@ -48,6 +48,7 @@ FAULTS = {
         "unknown_temperature",
         "temperature at which",
     ),
+    "no sampling recorded": ({"temperature": None}, "unknown_temperature", "temperature at which"),
     "raw": ({"temperature": 0.7, "logprobs_mode": "raw"}, "raw_logprobs", "processed log-probabilities"),
     "unknown kind": ({"temperature": 0.7, "logprobs_mode": None}, "unknown_logprobs", "raw or processed"),
     "NaN": (action_with(logprobs=Logprobs([float("nan")])), "bad_logprobs", "above -9999"),
