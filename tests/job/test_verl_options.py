@@ -21,9 +21,7 @@ def start(model, **verl):
     from trainer_adapter.verl.trainer import EmbeddedTrainer
 
     optimizer = OptimizerConfig(learning_rate=Schedule(start=0.5), weight_decay=0.25)
-    return EmbeddedTrainer(
-        TrainConfig(model=model, tasks=model / "none", steps=1, optimizer=optimizer, verl=verl)
-    )._worker.engine
+    return EmbeddedTrainer(TrainConfig(model=model, tasks=[], steps=1, optimizer=optimizer, verl=verl))._worker.engine
 
 
 def check(**verl):
