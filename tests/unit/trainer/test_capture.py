@@ -45,6 +45,11 @@ def test_a_call_that_never_ended_or_was_not_recorded_is_a_gap():
     assert has_gap(trajectory(*made(), begun))
     assert has_gap(assemble_trajectory("x.0-0", lost))
     assert not has_gap(assemble_trajectory("x.0-0", whole))
+    seen_by_a_hook = [
+        msgspec.structs.replace(record, source="hook") if getattr(record, "call_id", None) == begun.call_id else record
+        for record in whole
+    ]
+    assert has_gap(assemble_trajectory("x.0-0", seen_by_a_hook))
 
 
 def test_a_broken_prefix_counts_once_for_each_call():

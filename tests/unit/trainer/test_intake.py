@@ -159,7 +159,7 @@ def test_the_time_of_what_was_kept_stands_against_that_of_the_surplus():
 
 def test_success_is_by_task_and_leaves_out_what_was_not_judged():
     groups = [
-        read_group(delivery(trajectory("a"), trajectory("b", score=-1.0), task_id="half"), 0, 1),
+        read_group(delivery(trajectory("a"), trajectory("b", score=0.0), task_id="half"), 0, 1),
         read_group(delivery(trajectory("c"), trajectory("d", cause="infra"), task_id="whole"), 0, 1),
         read_group(delivery(task_id="none", group_size=2), 0, 1),
     ]
