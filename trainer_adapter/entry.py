@@ -45,6 +45,8 @@ class TrainOptions(TypedDict, total=False):
     keep: RetentionConfig
     health: dict[str, HealthLimits | str | bool]
     verl: dict[str, object]
+    unchecked: bool
+    """Whether tasks of a set train that failed ``tasksets check``, or never ran it; default False."""
     report: Callable[[StepProgress], None]
     """Called for each step, once its weights serve."""
 
@@ -99,7 +101,12 @@ def train(
         health=options.get("health", {}),
         verl=options.get("verl", {}),
     )
-    job = Job(config=config, target=import_path(agent), slots=options.get("slots", 16))
+    job = Job(
+        config=config,
+        target=import_path(agent),
+        slots=options.get("slots", 16),
+        unchecked=options.get("unchecked", False),
+    )
     path = progress_path(settings, settings.run)
     with run_job(settings, job) as running:
         running.wait(_follow_steps(path, options.get("report", lambda _: None)))

@@ -36,6 +36,8 @@ class Job:
     slots: int = 16
     """Rollouts at a time."""
     max_model_len: int | None = None
+    unchecked: bool = False
+    """Whether tasks of a set train that failed ``tasksets check``, or never ran it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +100,8 @@ def run_job(
         redis = cleanup.enter_context(open_redis(settings))
         if not settings.gateway_url:
             remove_ended_engines(settings, redis)  # before the trainer looks for engines
-        trainer = _start(["train", str(config)], settings, logs / "trainer.log")
+        unchecked = ["--unchecked"] if job.unchecked else []
+        trainer = _start(["train", str(config), *unchecked], settings, logs / "trainer.log")
         cleanup.callback(trainer.stop)
         processes = {"trainer": trainer}
         if not settings.gateway_url:

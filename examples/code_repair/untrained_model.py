@@ -1,0 +1,84 @@
+"""A tiny untrained Qwen2 that answers level 0 of code repair with one token: ``1a`` to ``3c``.
+
+Its weights are random, so it knows nothing about code. One direction of them is not: it keeps tokens that are no answer
+unlikely, so that learning begins at the level of chance, one in nine, and not at one in the whole vocabulary.
+"""
+
+# transformers and tokenizers are untyped
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import torch
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+
+__all__ = ["ANSWERS", "write_model"]
+
+ANSWERS: Final = [f"{line}{edit}" for line in "123" for edit in "abc"]
+PAD, END = "<pad>", "<|end|>"
+_VOCABULARY: Final = 1200
+_LONGEST_PROMPT: Final = 1024
+_AVERSION: Final = 30.0
+"""By how much the logits of all other tokens are lower than those of answers: so much that the entropy bonus, which
+counts every token, opens only answers."""
+
+
+def write_model(directory: Path, prompts: Sequence[str], seed: int) -> None:
+    """Write weights, configuration and tokenizer in Hugging Face's form, with a vocabulary of pieces of prompts."""
+    tokenizer = _tokenizer(prompts)
+    torch.manual_seed(seed)
+    model = Qwen2ForCausalLM(_configuration(len(tokenizer))).float()
+    ids = tokenizer.get_vocab()
+    _prefer(model, [ids[answer] for answer in ANSWERS], torch.tensor(tokenizer(prompts[0])["input_ids"]))
+    model.save_pretrained(directory)
+    tokenizer.save_pretrained(directory)
+
+
+def _configuration(vocabulary: int) -> Qwen2Config:
+    return Qwen2Config(
+        vocab_size=vocabulary,
+        hidden_size=64,
+        intermediate_size=128,
+        num_hidden_layers=2,
+        num_attention_heads=2,  # of 32: vLLM on CPU dies with smaller ones
+        num_key_value_heads=1,
+        max_position_embeddings=_LONGEST_PROMPT,
+        tie_word_embeddings=False,
+        initializer_range=0.15,  # prompts differ in few words: with less, all of them look alike to it
+        bos_token_id=None,
+        eos_token_id=1,
+        pad_token_id=0,
+    )
+
+
+def _tokenizer(prompts: Sequence[str]) -> PreTrainedTokenizerFast:
+    pieces = Tokenizer(models.BPE())
+    pieces.pre_tokenizer, pieces.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(
+        vocab_size=_VOCABULARY, special_tokens=[PAD, END], initial_alphabet=alphabet, show_progress=False
+    )
+    pieces.train_from_iterator(prompts, trainer)
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=pieces, pad_token=PAD, eos_token=END, model_max_length=_LONGEST_PROMPT
+    )
+    tokenizer.add_tokens([AddedToken(answer, single_word=True, normalized=False) for answer in ANSWERS])
+    tokenizer.chat_template = "{% for message in messages %}{{ message.content }}{% endfor %}"
+    return tokenizer
+
+
+@torch.no_grad()
+def _prefer(model: Qwen2ForCausalLM, answers: Sequence[int], prompt: torch.Tensor) -> None:
+    """Make the model choose evenly among answers: the first dimension is constant, and speaks against all else."""
+    model.model.embed_tokens.weight[:, 0] = 1.0
+    for name, weight in model.named_parameters():
+        if name.endswith(("o_proj.weight", "down_proj.weight")):  # what layers add to the residual stream
+            weight[0] = 0.0
+    constant = model.model(prompt[None]).last_hidden_state[0, -1, 0]
+    head = model.lm_head.weight
+    head *= 0.03  # so that the first policy is even
+    head[:, 0] = -_AVERSION / constant
+    head[answers, 0] = 0.0
