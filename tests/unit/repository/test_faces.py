@@ -45,11 +45,14 @@ PUBLIC = {
     "trainer_adapter": (
         *(
             "AlgorithmConfig",
+            "EvaluationConfig",
+            "HeldOutConfig",
             "LoraConfig",
             "OptimizerConfig",
             "RetentionConfig",
             "RolloutConfig",
             "Schedule",
+            "SourceConfig",
             "TrainConfig",
         ),
         *("TrainingSample", "group_advantages", "load_config", "samples_of", "train"),
