@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 
 from agent_layer.schema.codec import LogRecord
-from agent_layer.schema.group import Group
 from agent_layer.schema.ids import content_hash
 from agent_layer.schema.record import Logprobs, TokenIds
 from agent_layer.schema.reward import Reward
-from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
+from agent_layer.schema.rollout import Accepted, AttemptStarted, Group, Outcome
 from agent_layer.schema.step import Action, Content, Observation, PromptDelta, StepPart, StepState, Usage
 from agent_layer.schema.wire.trace import TraceContext
 from tracer import Rollout

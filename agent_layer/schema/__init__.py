@@ -50,8 +50,6 @@ if TYPE_CHECKING:
     from agent_layer.schema.codec import (
         record_owner as record_owner,
     )
-    from agent_layer.schema.group import Fill as Fill
-    from agent_layer.schema.group import Group
     from agent_layer.schema.ids import (
         check_name as check_name,
     )
@@ -152,7 +150,9 @@ if TYPE_CHECKING:
     from agent_layer.schema.rollout import (
         Cause as Cause,
     )
+    from agent_layer.schema.rollout import Fill as Fill
     from agent_layer.schema.rollout import (
+        Group,
         Outcome,
     )
     from agent_layer.schema.rollout import (
@@ -321,10 +321,6 @@ else:
                 "encode",
                 "record_owner",
             ),
-            "agent_layer.schema.group": (
-                "Fill",
-                "Group",
-            ),
             "agent_layer.schema.ids": (
                 "check_name",
                 "content_hash",
@@ -371,6 +367,8 @@ else:
                 "AttemptStarted",
                 "Cause",
                 "FINAL_STATUSES",
+                "Fill",
+                "Group",
                 "Outcome",
                 "PhaseTimes",
                 "Resumed",

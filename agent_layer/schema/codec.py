@@ -13,10 +13,9 @@ import msgspec
 from msgspec import inspect
 
 from agent_layer.errors import BadInputError, CorruptRecordError
-from agent_layer.schema.group import Group
 from agent_layer.schema.record import Advantages, JsonObject, Logprobs, Record, TokenIds
 from agent_layer.schema.reward import Reward
-from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome, Resumed
+from agent_layer.schema.rollout import Accepted, AttemptStarted, Group, Outcome, Resumed
 from agent_layer.schema.segment import SegmentFooter, Tombstone
 from agent_layer.schema.step import Content, ContentRef, Observation, Step, StepPart
 from agent_layer.schema.task import Task

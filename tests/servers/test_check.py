@@ -3,7 +3,7 @@
 import pytest
 
 from agent_layer.errors import CorruptRecordError
-from agent_layer.schema.group import Group
+from agent_layer.schema.rollout import Group
 from agent_layer.schema.training import PolicyVersion
 from agent_layer.schema.trajectory import assemble_trajectory
 from agent_layer.store.segments.format import segment_key

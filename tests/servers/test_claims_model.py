@@ -17,8 +17,8 @@ from hypothesis.stateful import (
 )
 
 from agent_layer.errors import LeaseLostError
-from agent_layer.schema.group import Group
 from agent_layer.schema.ids import new_id
+from agent_layer.schema.rollout import Group
 from agent_layer.store.consumers.claims import Claim, Claims, Consumer, acknowledge
 from agent_layer.store.segments.format import segment_key
 

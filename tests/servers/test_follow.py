@@ -4,8 +4,7 @@ import threading
 
 import pytest
 
-from agent_layer.schema.group import Group
-from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
+from agent_layer.schema.rollout import Accepted, AttemptStarted, Group, Outcome
 from agent_layer.store import Store
 
 

@@ -4,8 +4,7 @@ import random
 
 import pytest
 
-from agent_layer.schema.group import Group
-from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
+from agent_layer.schema.rollout import Accepted, AttemptStarted, Group, Outcome
 from agent_layer.schema.step import Action, ContentRef, Observation, StepPart
 from agent_layer.schema.training import PolicyVersion, TrainedBatch
 from agent_layer.store.consumers.trained_batches import list_batches

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from agent_layer.errors import BackPressureError, BadInputError, LeaseLostError
-from agent_layer.schema.group import Group
+from agent_layer.schema.rollout import Group
 
 
 def group(group_id, closed_at):

@@ -9,9 +9,8 @@ import msgspec
 import pytest
 
 from agent_layer.schema.codec import encode
-from agent_layer.schema.group import Group
 from agent_layer.schema.ids import content_hash
-from agent_layer.schema.rollout import AttemptStarted
+from agent_layer.schema.rollout import AttemptStarted, Group
 from agent_layer.schema.step import Content
 
 READER = Path(__file__).parents[2] / "examples" / "read_bucket" / "reader.py"

@@ -8,8 +8,7 @@ from agent_layer.errors import CorruptRecordError
 from agent_layer.infra.objects.filesystem import open_objects
 from agent_layer.recorder import open_recorder
 from agent_layer.schema.codec import decode
-from agent_layer.schema.group import Group
-from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
+from agent_layer.schema.rollout import Accepted, AttemptStarted, Group, Outcome
 from agent_layer.schema.step import Content
 from agent_layer.shipper.direct import DirectDestination
 from agent_layer.shipper.ship import Shipper

@@ -7,9 +7,8 @@ import msgspec
 import pytest
 
 from agent_layer.errors import BadInputError, NotFoundError
-from agent_layer.schema.group import Group
 from agent_layer.schema.record import TokenIds
-from agent_layer.schema.rollout import AttemptStarted, Outcome
+from agent_layer.schema.rollout import AttemptStarted, Group, Outcome
 from agent_layer.schema.step import StepPart
 from agent_layer.schema.training import PolicyVersion
 from agent_layer.schema.trajectory import assemble_trajectory

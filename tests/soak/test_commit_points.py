@@ -8,9 +8,8 @@ import pytest
 from agent_layer.engines.policies import list_policies
 from agent_layer.infra.objects.filesystem import open_objects
 from agent_layer.recorder import Recorder
-from agent_layer.schema.group import Group
 from agent_layer.schema.reward import Reward
-from agent_layer.schema.rollout import AttemptStarted, Outcome
+from agent_layer.schema.rollout import AttemptStarted, Group, Outcome
 from agent_layer.schema.step import Action, StepPart
 from agent_layer.schema.training import PolicyVersion, TrainedBatch
 from agent_layer.shipper.direct import DirectDestination

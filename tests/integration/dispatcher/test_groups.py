@@ -3,7 +3,7 @@
 import pytest
 
 from agent_layer.errors import BadInputError, NotFoundError
-from agent_layer.schema.group import Group
+from agent_layer.schema.rollout import Group
 from agent_layer.schema.task import Limits, Task
 from agent_layer.state.outbox import read_outbox
 

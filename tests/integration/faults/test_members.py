@@ -11,8 +11,8 @@ import time
 import pytest
 
 from agent_layer.schema.codec import encode, record_owner
-from agent_layer.schema.group import Group
 from agent_layer.schema.ids import new_id
+from agent_layer.schema.rollout import Group
 from agent_layer.store.maintenance.rebuild import index_segment
 from agent_layer.store.segments.format import StoredRecord, build_segment, segment_key
 from agent_layer.store.store import open_store

@@ -12,10 +12,9 @@ import msgspec
 import pytest
 
 from agent_layer.schema.codec import encode, record_owner
-from agent_layer.schema.group import Group
 from agent_layer.schema.ids import new_id
 from agent_layer.schema.reward import Reward
-from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
+from agent_layer.schema.rollout import Accepted, AttemptStarted, Group, Outcome
 from agent_layer.schema.step import Action, StepPart
 from agent_layer.store.consumers.claims import Consumer, acknowledge
 from agent_layer.store.index.aggregate import count_trajectories, summarise_trajectories

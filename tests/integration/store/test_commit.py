@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 
 from agent_layer.infra.redis.keys import Keys
 from agent_layer.schema.codec import encode, record_owner
-from agent_layer.schema.group import Group
 from agent_layer.schema.ids import new_id
 from agent_layer.schema.record import Advantages, Logprobs
 from agent_layer.schema.reward import Reward
-from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome, Resumed
+from agent_layer.schema.rollout import Accepted, AttemptStarted, Group, Outcome, Resumed
 from agent_layer.schema.step import Action, Content, StepPart
 from agent_layer.schema.task import RewardSpec, Task
 from agent_layer.schema.training import ExcludedRollout, PolicyVersion, TrainedBatch, TrainedTokens

@@ -10,9 +10,8 @@ from asking import is_doomed, is_null
 from book import Deed
 
 from agent_layer.dispatcher import GroupState, RolloutState
-from agent_layer.schema.group import Group
 from agent_layer.schema.ids import make_trajectory_id
-from agent_layer.schema.rollout import Accepted
+from agent_layer.schema.rollout import Accepted, Group
 from agent_layer.store.maintenance.rebuild import read_segment
 from agent_layer.store.segments.format import list_segments, segment_name
 from agent_layer.store.store import Store

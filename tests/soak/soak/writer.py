@@ -8,10 +8,9 @@ from itertools import count
 from journal import Journal
 
 from agent_layer.recorder import open_recorder
-from agent_layer.schema.group import Group
 from agent_layer.schema.ids import new_id
 from agent_layer.schema.reward import Reward
-from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
+from agent_layer.schema.rollout import Accepted, AttemptStarted, Group, Outcome
 from agent_layer.schema.step import Action, StepPart
 from agent_layer.settings import load_settings
 

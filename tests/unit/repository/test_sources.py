@@ -19,6 +19,7 @@ MAY_REACH_ENVIRONMENT = {
     "agent_layer/infra/redis/embedded.py": "hands it to Redis",
     "envs/sandbox/inside/warm_python.py": "sets it for a snippet, in the box",
     "trainer_adapter/verl/platform.py": "sets what torch reads",
+    "trainer_adapter/verl/trackers.py": "sets what trackers read",
 }
 
 

@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 
 from agent_layer.errors import CorruptRecordError
 from agent_layer.schema.codec import decode, decode_known, encode, record_owner
-from agent_layer.schema.group import Group
 from agent_layer.schema.record import Logprobs, TokenIds
 from agent_layer.schema.reward import Reward
-from agent_layer.schema.rollout import Resumed
+from agent_layer.schema.rollout import Group, Resumed
 from agent_layer.schema.step import Action, Content, PromptDelta, StepPart, StepState
 from agent_layer.schema.task import Limits, RewardSpec, Task
 from agent_layer.schema.training import PolicyVersion

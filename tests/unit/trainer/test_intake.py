@@ -3,10 +3,9 @@
 import msgspec
 import pytest
 
-from agent_layer.schema.group import Group
 from agent_layer.schema.record import Logprobs, TokenIds
 from agent_layer.schema.reward import Reward
-from agent_layer.schema.rollout import AttemptStarted, Outcome
+from agent_layer.schema.rollout import AttemptStarted, Group, Outcome
 from agent_layer.schema.step import Action, PromptDelta, StepPart
 from agent_layer.schema.trajectory import assemble_trajectory
 from agent_layer.store.consumers.follower import GroupDelivery
