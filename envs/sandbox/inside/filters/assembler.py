@@ -1,9 +1,9 @@
 """Filter of system calls: what code in a box may ask of the kernel, as a program of the classic Berkeley filter.
 
 ``python -m envs.sandbox.inside.filters.assembler`` writes ``MACHINE.bpf``, which boxes load; a test compares them.
-Refused are calls that reach other processes, mounts, namespaces, kernel modules, tracing and devices, and every call
-that is newer than this list. A refused call reports "not permitted", or "not implemented" where programs then try an
-older way.
+Refused are calls that reach or slow other processes, mounts, namespaces, kernel modules, tracing and devices, and every
+call that is newer than this list. A refused call reports "not permitted", or "not implemented" where programs then try
+an older way.
 """
 
 import errno
@@ -100,7 +100,15 @@ _NOT_IMPLEMENTED: Final = {
 _CLONE, _IOCTL = (56, 220), (16, 29)
 _SOCKET, _SOCKETPAIR = (41, 198), (53, 199)
 _MKNOD, _MKNODAT = (133, None), (259, 33)
-_PRLIMIT: Final = (302, 261)
+_BY_PROCESS: Final = {
+    "prlimit": (302, 261),
+    "sched_setattr": (314, 274),
+    "sched_setparam": (142, 118),
+    "sched_setscheduler": (144, 119),
+}
+"""Calls whose first argument is a process, 0 for the caller."""
+_BY_KIND_AND_PROCESS: Final = {"ioprio_set": ((251, 30), 1), "setpriority": ((141, 140), 0)}
+"""Calls whose second argument is a process if the first has this value; for others it is a group or a user."""
 _SETSOCKOPT: Final = (54, 208)
 _NAMESPACES: Final = 0x7E020080
 """Bits of ``clone`` that make namespaces."""
@@ -158,7 +166,11 @@ def _rules(column: int) -> Iterator[_Instruction]:
     yield from _on_call(_IOCTL[column], [_argument(1), *(one for part in refused for one in part)])
     # without privileges, the server of the box has the same user as what it runs
     of_others = _unless(_JUMP_EQUAL, 0, [_refuse(errno.EPERM)])
-    yield from _on_call(_PRLIMIT[column], [_argument(0), *of_others])
+    for calls in _BY_PROCESS.values():
+        yield from _on_call(calls[column], [_argument(0), *of_others])
+    for calls, process in _BY_KIND_AND_PROCESS.values():
+        of_several = _unless(_JUMP_EQUAL, process, [_refuse(errno.EPERM)])
+        yield from _on_call(calls[column], [_argument(0), *of_several, _argument(1), *of_others])
     for call in (_SOCKET[column], _SOCKETPAIR[column]):
         yield from _on_call(call, _socket_rules())
     # only a cgroup counts buffers of sockets; the kernel too takes sizes that are too large without an error

@@ -20,6 +20,9 @@ NUMBERS = {
         "ptrace": 101,
         "mount": 165,
         "setsockopt": 54,
+        "setpriority": 141,
+        "ioprio_set": 251,
+        "sched_setscheduler": 144,
     },
     "aarch64": {
         "read": 63,
@@ -30,6 +33,9 @@ NUMBERS = {
         "ptrace": 117,
         "mount": 40,
         "setsockopt": 208,
+        "setpriority": 140,
+        "ioprio_set": 30,
+        "sched_setscheduler": 119,
     },
 }
 
@@ -92,6 +98,14 @@ def test_what_boxes_load_is_what_the_generator_writes(machine):
         ("setsockopt", (3, 1, 2), None),
         ("setsockopt", (3, 6, 7), None),  # another level
         *(("setsockopt", (3, 1, buffer), 0) for buffer in (7, 8)),  # nothing happens, and no error is reported
+        ("setpriority", (0, 0, 19), None),  # itself
+        ("ioprio_set", (1, 0, 0x6000), None),
+        ("sched_setscheduler", (0, 5), None),
+        ("setpriority", (0, 1, 19), errno.EPERM),
+        ("setpriority", (2, 0, 19), errno.EPERM),  # all processes of its user
+        ("ioprio_set", (1, 1, 0x6000), errno.EPERM),
+        ("ioprio_set", (3, 0, 0x6000), errno.EPERM),
+        ("sched_setscheduler", (1, 5), errno.EPERM),
         ("mknodat", (-100 & (1 << 64) - 1, 0, 0o010644), None),
         ("mknodat", (0, 0, 0o020644, 0), errno.EPERM),
         ("mknodat", (0, 0, 0o060644, 0), errno.EPERM),
