@@ -190,11 +190,19 @@ def test_a_tracker_that_fails_at_each_step_is_named_once(settings, offline_wandb
     assert len(scalars["train/reward_mean"]) == 2
 
 
-def test_a_missing_package_is_refused_before_anything_starts(configure, settings, monkeypatch):
-    monkeypatch.setitem(sys.modules, "clearml", None)
+@pytest.mark.parametrize("is_broken", [False, True])
+def test_a_package_that_cannot_be_imported_is_refused_before_anything_starts(
+    configure, settings, monkeypatch, tmp_path, is_broken
+):
+    if is_broken:
+        (tmp_path / "clearml.py").write_text("import no_such_module")
+        monkeypatch.syspath_prepend(tmp_path)
+        monkeypatch.delitem(sys.modules, "clearml", raising=False)
+    else:
+        monkeypatch.setitem(sys.modules, "clearml", None)
     config = msgspec.structs.replace(configure(steps=1), trackers=["tensorboard", "clearml"])
 
-    with pytest.raises(BadInputError, match="found no clearml; run 'pip install clearml'"):
+    with pytest.raises(BadInputError, match=r"package of clearml, found: .*; run 'pip install clearml'"):
         train(config, settings)
 
     assert not (settings.dir / "runs").exists()

@@ -9,7 +9,6 @@ import os
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
-from importlib.util import find_spec
 from math import isfinite
 from typing import TypeAlias, cast
 
@@ -30,12 +29,15 @@ _Write: TypeAlias = Callable[[Tracking, str, int], object]
 
 
 def check_trackers(config: TrainConfig) -> None:
-    """Raise BadInputError: the package of a tracker is not installed."""
-    if missing := [name for name in config.trackers if find_spec(name) is None]:
-        raise BadInputError(
-            f"trackers: expected the packages of {', '.join(config.trackers)}, found no {', '.join(missing)}; run"
-            f" 'pip install {' '.join(missing)}', or leave it out of 'trackers'"
-        )
+    """Raise BadInputError: the package of a tracker is not installed, or cannot be imported beside the others."""
+    for name in config.trackers:
+        try:
+            import_module(name)
+        except ImportError as error:
+            raise BadInputError(
+                f"trackers: expected the package of {name}, found: {error}; run 'pip install {name}', or leave it out"
+                " of 'trackers'"
+            ) from error
 
 
 @contextmanager
