@@ -83,7 +83,8 @@ class StepProgress(Record, frozen=True, kw_only=True):
     num_null_rewards: int = 0
     """Rollouts that failed for a cause other than the policy; they are in no baseline."""
     num_dead_groups: int = 0
-    """Groups whose rewards are all equal: they teach nothing."""
+    """Groups that teach nothing, because their rewards equal all with which they are compared: those of the group, or
+    of the step with ``reinforce++``."""
     num_whole_groups: int = 0
     """Groups with as many usable rollouts as requested."""
     num_short_groups: int = 0

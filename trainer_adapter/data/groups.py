@@ -177,8 +177,13 @@ def read_group(
     )
 
 
-def count_step(groups: Sequence[GroupIntake]) -> StepCounts:
-    """Return the counts of one step."""
+def count_step(groups: Sequence[GroupIntake], *, compares_groups: bool = True) -> StepCounts:
+    """Return the counts of one step.
+
+    Args:
+        groups: of the step.
+        compares_groups: whether the baseline is the group; else it is the whole step.
+    """
     rewards = [reward for group in groups for reward in group.rewards if reward is not None]
     ages = [age for group in groups for age in group.ages]
     fills = Counter(group.fill for group in groups)
@@ -186,7 +191,7 @@ def count_step(groups: Sequence[GroupIntake]) -> StepCounts:
     return StepCounts(
         num_rollouts=sum(group.num_rollouts for group in groups),
         num_null_rewards=sum(group.num_null_rewards for group in groups),
-        num_dead_groups=sum(not group.teaches and not group.is_stale for group in groups),
+        num_dead_groups=_count_dead(groups, compares_groups=compares_groups),
         num_whole_groups=fills["whole"],
         num_short_groups=fills["short"],
         num_dropped_groups=fills["dropped"],
@@ -215,6 +220,15 @@ def success_by_task(groups: Sequence[GroupIntake], above: float) -> dict[str, fl
         known = [reward > above for reward in group.rewards if reward is not None]
         found.setdefault(group.group.task_id, []).extend(known)
     return {task_id: sum(known) / len(known) for task_id, known in found.items() if known}
+
+
+def _count_dead(groups: Sequence[GroupIntake], *, compares_groups: bool) -> int:
+    """Count groups whose values equal all with which they are compared."""
+    fresh = [group for group in groups if not group.is_stale]
+    everything = [rollout for group in fresh for rollout in group.samples.rollouts]
+    if not compares_groups and fresh and differ(everything, fresh[0].rule):
+        return 0
+    return sum(not group.teaches for group in fresh)
 
 
 def _cut_by_task(groups: Iterable[GroupIntake]) -> dict[str, int]:

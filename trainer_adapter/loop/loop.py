@@ -289,7 +289,7 @@ class TrainingLoop:
 
     def _report(self, groups: Sequence[GroupIntake], by_task: dict[str, float], num_samples: int = 0) -> StepProgress:
         """Return what is known of the next update before it."""
-        counts = count_step(groups)
+        counts = count_step(groups, compares_groups=self._algorithm.compares_groups)
         report = StepProgress(
             run=self._run,
             step=self._step + 1,

@@ -156,6 +156,15 @@ def test_the_time_of_what_was_kept_stands_against_that_of_the_surplus():
     assert (counts.num_surplus_rollouts, counts.kept_seconds, counts.surplus_seconds) == (4, 3.0, 25.0)
 
 
+def test_groups_of_equal_rewards_teach_where_the_baseline_is_the_step_and_others_differ():
+    solved = read_group(delivery(trajectory("a"), trajectory("b"), task_id="solved"), 0, 1)
+    failed = read_group(delivery(trajectory("c", score=0.0), trajectory("d", score=0.0), task_id="failed"), 0, 1)
+
+    assert count_step([solved, failed]).num_dead_groups == 2
+    assert count_step([solved, failed], compares_groups=False).num_dead_groups == 0
+    assert count_step([solved, solved], compares_groups=False).num_dead_groups == 2
+
+
 def test_success_is_by_task_and_leaves_out_what_was_not_judged():
     groups = [
         read_group(delivery(trajectory("a"), trajectory("b", score=0.0), task_id="half"), 0, 1),
