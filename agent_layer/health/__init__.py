@@ -5,7 +5,13 @@ from typing import TYPE_CHECKING
 from agent_layer.lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from agent_layer.health.alarms_file import AlarmFile as AlarmFile
+    from agent_layer.health.alarms_file import FiringAlarm as FiringAlarm
+    from agent_layer.health.alarms_file import FiringAlarms as FiringAlarms
+    from agent_layer.health.catalogue import ALARMS as ALARMS
     from agent_layer.health.catalogue import CATALOGUE as CATALOGUE
+    from agent_layer.health.catalogue import LIVE as LIVE
+    from agent_layer.health.catalogue import Alarm as Alarm
     from agent_layer.health.catalogue import (
         HealthEntry as HealthEntry,
     )
@@ -13,11 +19,18 @@ if TYPE_CHECKING:
         HealthLimits as HealthLimits,
     )
     from agent_layer.health.catalogue import (
+        LiveEntry as LiveEntry,
+    )
+    from agent_layer.health.catalogue import (
         find_unhealthy as find_unhealthy,
+    )
+    from agent_layer.health.catalogue import (
+        find_unhealthy_now as find_unhealthy_now,
     )
     from agent_layer.health.catalogue import (
         set_limits as set_limits,
     )
+    from agent_layer.health.facts import RunFacts as RunFacts
     from agent_layer.health.progress import (
         HealthFinding as HealthFinding,
     )
@@ -36,17 +49,36 @@ if TYPE_CHECKING:
     from agent_layer.health.progress import (
         read_progress as read_progress,
     )
+    from agent_layer.health.restarts import (
+        Restart as Restart,
+    )
+    from agent_layer.health.restarts import (
+        append_restart as append_restart,
+    )
+    from agent_layer.health.restarts import (
+        read_restarts as read_restarts,
+    )
+    from agent_layer.health.restarts import (
+        restarts_path as restarts_path,
+    )
 else:
     __getattr__ = lazy_exports(
         __name__,
         {
+            "agent_layer.health.alarms_file": ("AlarmFile", "FiringAlarm", "FiringAlarms"),
             "agent_layer.health.catalogue": (
+                "ALARMS",
+                "Alarm",
                 "CATALOGUE",
                 "HealthEntry",
                 "HealthLimits",
+                "LIVE",
+                "LiveEntry",
                 "find_unhealthy",
+                "find_unhealthy_now",
                 "set_limits",
             ),
+            "agent_layer.health.facts": ("RunFacts",),
             "agent_layer.health.progress": (
                 "HealthFinding",
                 "RoundProgress",
@@ -54,6 +86,12 @@ else:
                 "append_progress",
                 "progress_path",
                 "read_progress",
+            ),
+            "agent_layer.health.restarts": (
+                "Restart",
+                "append_restart",
+                "read_restarts",
+                "restarts_path",
             ),
         },
     )

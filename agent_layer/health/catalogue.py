@@ -1,8 +1,9 @@
 """The catalogue of what can be wrong with a training run: the one list from which trainer, page and alerts derive.
 
-An entry measures one number over the last steps of a run. Beyond its threshold ``warn`` it is a finding in the step's
-report, beyond ``stop`` the trainer ends the run with a checkpoint. Only whole windows count, and a window begins at the
-start of the trainer at the earliest, so that a run that was started again is not stopped for what was before.
+An entry of ``CATALOGUE`` measures one number over the last steps of a run. Beyond its threshold ``warn`` it is a
+finding in the step's report, beyond ``stop`` the trainer ends the run with a checkpoint. Only whole windows count, and
+a window begins at the start of the trainer at the earliest, so that a run that was started again is not stopped for
+what was before. An entry of ``LIVE`` measures one number of this moment, with or without a trainer, and only warns.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,6 +14,15 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from agent_layer.errors import BadInputError
+from agent_layer.health.facts import (
+    MeasureNow,
+    RunFacts,
+    share_of_failures,
+    share_of_lost_tasks,
+    stalled_intervals,
+    starved_seconds,
+    unserved_seconds,
+)
 from agent_layer.health.measures import (
     LOW_ENTROPY,
     SUCCESS_REACHED,
@@ -20,6 +30,7 @@ from agent_layer.health.measures import (
     Reports,
     drift_of_length,
     entropy_before_success,
+    jump_to_success,
     lasting,
     lasting_below,
     lost_success,
@@ -36,7 +47,7 @@ _LONGEST_WINDOW: Final = 100
 """Steps; a trainer remembers as many reports, and those before them with which some entries compare."""
 
 
-class HealthEntry(msgspec.Struct, frozen=True, kw_only=True):
+class Alarm(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that can be wrong."""
 
     name: str
@@ -45,15 +56,26 @@ class HealthEntry(msgspec.Struct, frozen=True, kw_only=True):
     unit: str
     warn: float | None
     """Threshold of a warning; None: it never warns."""
-    stop: float | None
+    stop: float | None = None
     """Threshold at which the run ends; None: it never does."""
-    steps: int
-    """Window: steps that must have been beyond the threshold, one after another."""
+    steps: int = 0
+    """Window: steps that must have been beyond the threshold, one after another; 0: it is measured now."""
     advice: str
     """What it means, and what to do."""
-    measure: Measure
     is_low_bad: bool = False
     """Whether a number below the threshold is beyond it."""
+
+
+class HealthEntry(Alarm, frozen=True, kw_only=True):
+    """One thing that can be wrong with steps."""
+
+    measure: Measure
+
+
+class LiveEntry(Alarm, frozen=True, kw_only=True):
+    """One thing that can be wrong now."""
+
+    measure: MeasureNow
 
 
 class HealthLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -142,6 +164,18 @@ CATALOGUE: Final[tuple[HealthEntry, ...]] = (
         measure=lasting(share_of_rollouts(lambda report: report.num_stale_rollouts)),
     ),
     HealthEntry(
+        name="logprob_gap",
+        measures="mean difference between trainer and engine in the log-probability of tokens that the trained weights"
+        " sampled",
+        unit="nats",
+        warn=0.05,
+        stop=0.2,
+        steps=2,
+        advice="Trainer and engine are not the same model: weights that did not arrive, another precision, template or"
+        " sampling. Compare their versions before you train on.",
+        measure=lasting(read_metric("logprob_gap_mean")),
+    ),
+    HealthEntry(
         name="importance_tail",
         measures="tokens whose probabilities in sampling and training differ by more than algorithm.correction.upper",
         unit="share of tokens",
@@ -188,18 +222,6 @@ CATALOGUE: Final[tuple[HealthEntry, ...]] = (
         measure=lasting(read_metric("grad_norm")),
     ),
     HealthEntry(
-        name="logprob_gap",
-        measures="mean difference between trainer and engine in the log-probability of tokens that the trained weights"
-        " sampled",
-        unit="nats",
-        warn=0.05,
-        stop=0.2,
-        steps=2,
-        advice="Trainer and engine are not the same model: weights that did not arrive, another precision, template or"
-        " sampling. Compare their versions before you train on.",
-        measure=lasting(read_metric("logprob_gap_mean")),
-    ),
-    HealthEntry(
         name="entropy_low",
         measures=f"entropy of the policy while its success is below {SUCCESS_REACHED:g}",
         unit="nats for each token",
@@ -232,6 +254,17 @@ CATALOGUE: Final[tuple[HealthEntry, ...]] = (
         advice="Nothing is learned: the tasks are too hard, or the scorer always answers the same. Choose easier tasks,"
         " larger groups or a graded reward.",
         measure=lasting(share_of_dead_groups),
+    ),
+    HealthEntry(
+        name="always_succeeds",
+        measures="success that was gained at once when every rollout began to succeed, from 0 where the run began so",
+        unit="success",
+        warn=0.3,
+        stop=None,
+        steps=3,
+        advice="The scorer always answers the same, or the tasks are too easy; nothing is learned. Read some answers"
+        " ('agent-layer query --reward 1..'), and score a wrong one by hand.",
+        measure=jump_to_success,
     ),
     HealthEntry(
         name="length_drift",
@@ -268,7 +301,86 @@ CATALOGUE: Final[tuple[HealthEntry, ...]] = (
         " little to tell them apart. Raise algorithm.entropy, or begin again with more of it.",
         measure=swap_of_success,
     ),
+    HealthEntry(
+        name="restarts",
+        measures="engines, or whole trainers, that died and were started again since the step before",
+        unit="restarts",
+        warn=0.0,
+        stop=None,
+        steps=1,
+        advice="restarts.jsonl of the run tells what died and why; the logs of trainer and engines say more. Memory is"
+        " the most frequent cause.",
+        measure=lasting(lambda report: len(report.restarts)),
+    ),
 )
+
+LIVE: Final[tuple[LiveEntry, ...]] = (
+    LiveEntry(
+        name="starved",
+        measures="time for which rollouts wait while workers neither hold nor end any of the run",
+        unit="seconds",
+        warn=300.0,
+        advice="Other runs get all slots, or no worker is up. 'agent-layer runs' shows the share of each run,"
+        " 'agent-layer workers' who works; raise the share with 'agent-layer runs share', or add workers.",
+        measure=starved_seconds,
+    ),
+    LiveEntry(
+        name="unserved",
+        measures="time for which rollouts wait although no worker that is up offers what they need",
+        unit="seconds",
+        warn=120.0,
+        advice="Start a worker that offers it: the page's Fleet shows what waits for what, 'agent-layer tasks' what"
+        " tasks need.",
+        measure=unserved_seconds,
+    ),
+    LiveEntry(
+        name="stall",
+        measures="time since the last step, while work of the run is left",
+        unit="usual intervals between steps",
+        warn=6.0,
+        advice="The trainer died, or waits: for rollouts that hang, for engines, for workers. Look at its output, at"
+        " 'agent-layer rollouts' and at 'agent-layer engines'.",
+        measure=stalled_intervals,
+    ),
+    LiveEntry(
+        name="failing",
+        measures="newest attempts that failed",
+        unit="share of attempts",
+        warn=0.3,
+        advice="Agents, environments or the gateway fail; beyond AGENT_LAYER_STOP_FAILURE_RATE the run is paused."
+        " 'agent-layer dead list --errors' and 'agent-layer query --status failed' show why.",
+        measure=share_of_failures,
+    ),
+    LiveEntry(
+        name="lost_tasks",
+        measures="rollouts that were given up after their last retry",
+        unit="share of ended rollouts",
+        warn=0.05,
+        advice="Their tasks are not trained. 'agent-layer dead list --errors' shows why; mend it, then"
+        " 'agent-layer dead retry' tries them again.",
+        measure=share_of_lost_tasks,
+    ),
+    LiveEntry(
+        name="engine_behind",
+        measures="time for which an engine serves an older version although a newer one is there",
+        unit="seconds",
+        warn=600.0,
+        advice="It samples with old weights. 'agent-layer engines' shows the version of each; let it leave, or join"
+        " again.",
+        measure=lambda facts: facts.engine_behind_seconds,
+    ),
+    LiveEntry(
+        name="engine_held",
+        measures="time for which a switch of weights holds the calls of an engine",
+        unit="seconds",
+        warn=600.0,
+        advice="The process that switched it died, or a call does not end. 'agent-layer engines' shows its state;"
+        " start the trainer again, or let the engine leave.",
+        measure=lambda facts: facts.engine_held_seconds,
+    ),
+)
+
+ALARMS: Final[tuple[HealthEntry | LiveEntry, ...]] = (*CATALOGUE, *LIVE)
 
 
 def set_limits(config: Mapping[str, HealthLimits | str | bool]) -> tuple[HealthEntry, ...]:
@@ -330,8 +442,17 @@ def find_unhealthy(
     return sorted(found, key=lambda finding: finding.level != "stop")
 
 
+def find_unhealthy_now(facts: RunFacts) -> list[HealthFinding]:
+    """Return what is wrong with a run at this moment."""
+    return [one for entry in LIVE if (one := _compare(entry, entry.measure(facts))) is not None]
+
+
 def _judge(reports: Reports, entry: HealthEntry) -> HealthFinding | None:
-    value = entry.measure(reports, entry.steps)
+    found = _compare(entry, entry.measure(reports, entry.steps))
+    return found and msgspec.structs.replace(found, since_step=_begin_of(reports, entry))
+
+
+def _compare(entry: Alarm, value: float | None) -> HealthFinding | None:
     if value is None:
         return None
     thresholds: tuple[tuple[Literal["stop", "warn"], float | None], ...] = (("stop", entry.stop), ("warn", entry.warn))
@@ -342,7 +463,6 @@ def _judge(reports: Reports, entry: HealthEntry) -> HealthFinding | None:
                 level=level,
                 value=value if isfinite(value) else None,
                 limit=limit,
-                since_step=_begin_of(reports, entry),
                 sentence=f"{entry.measures}: {value:.3g} ({entry.unit}), limit {limit:g}",
                 advice=entry.advice,
             )
@@ -353,4 +473,4 @@ def _begin_of(reports: Reports, entry: HealthEntry) -> int:
     """Return the step since which it is found: that of the report before if that has it, else that of the window."""
     before: StepProgress | None = reports[-2] if len(reports) > 1 else None
     known = [one.since_step for one in before.health if one.name == entry.name] if before else []
-    return known[0] if known else reports[-entry.steps].step
+    return known[0] if known and known[0] is not None else reports[-entry.steps].step

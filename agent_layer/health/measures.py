@@ -114,6 +114,24 @@ def lost_success(reports: Reports, steps: int) -> float | None:
     return max(means, default=0.0)
 
 
+def jump_to_success(reports: Reports, steps: int) -> float | None:
+    """Return by how much success rose at the beginning of steps in which every rollout succeeded; 0: it did not.
+
+    A policy that learns approaches 1 step by step. A scorer that answers the same to everything jumps.
+    """
+    if len(reports) < steps or not all(map(_is_all_success, reports[-steps:])):
+        return 0.0 if len(reports) >= steps else None
+    before = [report.success for report in reports if not _is_all_success(report) and report.success is not None]
+    if not before and reports[0].step > 1:
+        return None  # the steps before are forgotten
+    return 1.0 - (before[-1] if before else 0.0)
+
+
+def _is_all_success(report: StepProgress) -> bool:
+    num_groups = report.num_whole_groups + report.num_short_groups
+    return report.success == 1.0 and 0 < num_groups <= report.num_dead_groups
+
+
 def swap_of_success(reports: Reports, steps: int) -> float | None:
     """Return the lowest correlation of the success of two tasks over the last steps, where the entropy stays low."""
     window = reports[-steps:]

@@ -3,13 +3,11 @@
 The trainer appends to it; displays, plots, the page and people read it.
 """
 
-import os
 from pathlib import Path
 from typing import Literal
 
-import msgspec
-
-from agent_layer.infra import make_private
+from agent_layer.health.restarts import Restart
+from agent_layer.infra import append_line, read_lines
 from agent_layer.schema import Record
 from agent_layer.settings import Settings
 
@@ -25,8 +23,9 @@ class HealthFinding(Record, frozen=True, kw_only=True):
     """None: not finite."""
     limit: float
     """Threshold that the value is beyond."""
-    since_step: int
-    """First step that it was found in; with a window of several steps, the first of the window."""
+    since_step: int | None = None
+    """First step that it was found in; with a window of several steps, the first of the window. None: found now, and
+    not in a step."""
     sentence: str
     """What was measured, with its numbers."""
     advice: str
@@ -34,7 +33,13 @@ class HealthFinding(Record, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         """Return the finding as one line."""
-        return f"{self.name} since step {self.since_step}: {self.sentence}. {self.advice}"
+        return f"{self.headline}. {self.advice}"
+
+    @property
+    def headline(self) -> str:
+        """The finding without its advice."""
+        since = "" if self.since_step is None else f" since step {self.since_step}"
+        return f"{self.name}{since}: {self.sentence}"
 
 
 class RoundProgress(Record, frozen=True, kw_only=True):
@@ -138,6 +143,8 @@ class StepProgress(Record, frozen=True, kw_only=True):
     log-probability between trainer and engine, over tokens that the trained weights sampled; ``ratio_gap``: largest
     |r - 1| of a trained token in the first minibatch, r = its probability there / at sampling. None: not a finite
     number."""
+    restarts: list[Restart] = []
+    """What died and was started again since the step before."""
     health: list[HealthFinding] = []
     """What is wrong, the worst first; see the catalogue of ``agent_layer.health``."""
 
@@ -150,6 +157,7 @@ class StepProgress(Record, frozen=True, kw_only=True):
         """Return the step as one line."""
         return (
             f"{_result(self)}{_groups(self)}{_untrainable(self)}{_lengths(self)}{''.join(map(str, self.evaluations))}"
+            f"{f'  restarts {len(self.restarts)}' if self.restarts else ''}"
         )
 
 
@@ -160,20 +168,12 @@ def progress_path(settings: Settings, run: str) -> Path:
 
 def append_progress(path: Path, progress: StepProgress) -> None:
     """Append one line, in one write."""
-    make_private(path.parent)
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    try:
-        os.write(descriptor, msgspec.json.encode(progress) + b"\n")
-    finally:
-        os.close(descriptor)
+    append_line(path, progress)
 
 
 def read_progress(path: Path) -> list[StepProgress]:
     """Read all complete lines; a step that was repeated after a restart keeps its last line."""
-    if not path.exists():
-        return []
-    lines = path.read_bytes().split(b"\n")[:-1]
-    steps = [msgspec.json.decode(line, type=StepProgress) for line in lines]
+    steps = read_lines(path, StepProgress)
     return sorted({progress.step: progress for progress in steps}.values(), key=lambda progress: progress.step)
 
 

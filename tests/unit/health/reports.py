@@ -1,6 +1,7 @@
 """Reports of a made-up run, for tests of its health."""
 
 from agent_layer.health.progress import StepProgress
+from agent_layer.health.restarts import Restart
 
 METRICS = {
     "entropy": 0.8,
@@ -34,3 +35,8 @@ def report(step, *, metrics=None, by_task=None, **fields):
         metrics=METRICS | (metrics or {}),
         **found,
     )
+
+
+def restart(number):
+    """A death of the whole trainer at a time in seconds."""
+    return Restart(at=float(number), what="run", why="killed", from_step=1, number=number, most=3)

@@ -6,7 +6,7 @@ import pytest
 from agent_layer.errors import BadInputError
 from agent_layer.health import CATALOGUE, HealthLimits, find_unhealthy, set_limits
 
-from .reports import report
+from .reports import report, restart
 
 GOOD_STEPS = 24
 
@@ -31,18 +31,22 @@ FAULTS = {
     "entropy_low": lambda _: {"metrics": {"entropy": 0.001}},
     "entropy_rise": lambda _: {"metrics": {"entropy": 3.5}},
     "dead_groups": lambda _: {"num_dead_groups": 6},
+    "always_succeeds": lambda _: {"success": 1.0, "num_dead_groups": 6},
     "length_drift": lambda _: {"num_tokens": 6000},
     "success_gone": lambda _: {"by_task": {"a": 0.6, "b": 0.9, "c": 0.0}},
     "success_swaps": lambda step: {
         "by_task": {"a": 0.6, "b": float(odd(step)), "c": float(not odd(step))},
         "metrics": {"entropy": 0.5},
     },
+    "restarts": lambda step: {"restarts": [restart(step)]},
 }
 """By entry: what is wrong with each step from the fault on."""
 
 STRICTER = {
     "forks": HealthLimits(stop=0.6),
+    "always_succeeds": HealthLimits(stop=0.3, warn=0.2),
     "success_swaps": HealthLimits(stop=-0.8, steps=5),
+    "restarts": HealthLimits(stop=0),
 }
 """Entries that only warn unless a configuration makes them stop."""
 

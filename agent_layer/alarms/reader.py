@@ -1,0 +1,147 @@
+"""What is known of runs, read from Redis and the files of their trainers, and the alarms that follow from it."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
+from typing import Final
+
+import msgspec
+from redis import Redis
+
+from agent_layer.dispatcher import Dispatcher, RunState
+from agent_layer.engines import Engine, get_policy, newest_policy, open_engine_registry
+from agent_layer.health import (
+    ALARMS,
+    AlarmFile,
+    HealthEntry,
+    HealthFinding,
+    RunFacts,
+    StepProgress,
+    find_unhealthy_now,
+    progress_path,
+    read_progress,
+)
+from agent_layer.infra.redis import Keys
+from agent_layer.schema import check_name
+from agent_layer.settings import Settings
+
+_REMEMBERED_STEPS: Final = 200
+_ACTIVE_SECONDS: Final = 86_400.0
+
+
+class RunAlarms(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of one run, and what is wrong with it."""
+
+    run: str
+    reports: Sequence[StepProgress]
+    """Of its last steps, oldest first; none where its trainer runs on another machine."""
+    facts: RunFacts
+    findings: Sequence[HealthFinding]
+    """What fires, the worst first."""
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it has work left, or made a step in the last day."""
+        last = self.reports[-1].ended_at if self.reports else 0.0
+        return bool(self.facts.num_waiting or self.facts.num_held) or self.facts.now - last < _ACTIVE_SECONDS
+
+    def values(self) -> dict[str, float]:
+        """Return what the alarms measure, by their names; without those that are not known."""
+        measured = {
+            one.name: (one.measure(self.reports, one.steps) if len(self.reports) >= one.steps else None)
+            if isinstance(one, HealthEntry)
+            else one.measure(self.facts)
+            for one in ALARMS
+        }
+        return {name: value for name, value in measured.items() if value is not None}
+
+
+class AlarmReader:
+    """Reads the alarms of the runs of one namespace."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        redis: Redis,
+        now: Callable[[], float] = time.time,
+        read_reports: Callable[[str], list[StepProgress]] | None = None,
+    ) -> None:
+        self._settings = settings
+        self._redis = redis
+        self._keys = Keys(settings.namespace)
+        self._now = now
+        self._dispatcher = Dispatcher(redis, settings)
+        self._engines = open_engine_registry(settings, redis)
+        self._read_reports = read_reports or self._read_progress
+
+    def list_runs(self) -> list[str]:
+        """Return the runs with work, and those that a trainer of this directory makes or made."""
+        here = [path.parent.name for path in (self._settings.dir / "runs").glob("*/progress.jsonl")]
+        return sorted({*here, *(one.run for one in self._dispatcher.runs())})
+
+    def read(self, runs: Sequence[str]) -> list[RunAlarms]:
+        """Return what is known of these runs, in their order."""
+        states = {one.run: one for one in self._dispatcher.runs(runs)} if runs else {}
+        engines = [one for one in self._engines.engines() if not one.is_drained] if runs else []
+        offers = self._offers() if any(one.num_queued + one.num_delayed for one in states.values()) else []
+        return [self._read(run, states.get(run), [one for one in engines if one.run == run], offers) for run in runs]
+
+    def _read(
+        self, run: str, state: RunState | None, engines: Sequence[Engine], offers: Sequence[set[str]]
+    ) -> RunAlarms:
+        reports = self._read_reports(run)[-_REMEMBERED_STEPS:]
+        facts = RunFacts(
+            now=self._now(),
+            step_times=[one.ended_at for one in reports[-20:]],
+            engine_behind_seconds=max((self._behind(one) for one in engines), default=None),
+            engine_held_seconds=max((self._now() - (one.held_since or self._now()) for one in engines), default=None),
+        )
+        if state is not None:
+            facts = self._with_work(facts, state, offers)
+        found = [*self._find_in_steps(run, reports), *find_unhealthy_now(facts)]
+        found.sort(key=lambda one: one.level != "stop")
+        return RunAlarms(run=run, reports=reports, facts=facts, findings=found)
+
+    def _find_in_steps(self, run: str, reports: Sequence[StepProgress]) -> Sequence[HealthFinding]:
+        """Return the findings of the last step; a step that ended the run was not done, so only the file has them."""
+        kept = AlarmFile(self._settings, run).read()
+        if reports and reports[-1].ended_at >= kept.judged_at:
+            return reports[-1].health
+        return [one.finding for one in kept.firing.values() if one.finding.since_step is not None]
+
+    def _with_work(self, facts: RunFacts, state: RunState, offers: Sequence[set[str]]) -> RunFacts:
+        num_waiting, inspector = state.num_queued + state.num_delayed, self._dispatcher.inspector
+        needs: Mapping[frozenset[str], int] = inspector.needs(state.run) if state.num_queued else {}
+        oldest = next(inspector.groups_of(islice(inspector.open_ids(state.run), 1)), None) if num_waiting else None
+        return msgspec.structs.replace(
+            facts,
+            num_waiting=num_waiting,
+            num_held=state.num_leased,
+            num_accepted=state.num_accepted,
+            num_accepted_lately=state.accepted_lately,
+            num_dead=state.num_dead,
+            is_paused=state.paused is not None,
+            oldest_wait_seconds=max(0.0, facts.now - oldest.queued_at) if oldest else None,
+            num_unserved=sum(num for need, num in needs.items() if not any(need <= offered for offered in offers)),
+            num_judged=state.num_judged,
+            failure_rate=state.failure_rate,
+        )
+
+    def _behind(self, engine: Engine) -> float:
+        """Return for how long the version after that of an engine is known."""
+        newest = newest_policy(self._redis, self._keys, engine.run)
+        if newest is None or newest.number <= engine.version:
+            return 0.0
+        missed = get_policy(self._redis, self._keys, engine.run, engine.version + 1) or newest
+        return max(0.0, self._now() - missed.created_at)
+
+    def _offers(self) -> list[set[str]]:
+        """Return what the workers offer that are up and take work, one set for each."""
+        return [
+            set(str(one.about.get("offers") or "").split())
+            for one in self._dispatcher.workers()
+            if one.silent_seconds <= self._settings.lease_seconds and not one.is_draining
+        ]
+
+    def _read_progress(self, run: str) -> list[StepProgress]:
+        return read_progress(progress_path(self._settings, check_name(run, "run")))

@@ -1,0 +1,123 @@
+"""Commands about alarms: what fires, the catalogue, rules for Prometheus, messages to people."""
+
+import time
+from typing import Annotated, Literal
+
+import msgspec
+import typer
+from rich.table import Table
+
+from agent_layer.alarms import AlarmReader, RunAlarms, open_notifier, open_senders, prometheus_rules, watch_runs
+from agent_layer.cli.ui import Format, Run, draw_table, write_lines
+from agent_layer.errors import AgentLayerError, BadInputError
+from agent_layer.health import ALARMS, HealthFinding, LiveEntry
+from agent_layer.infra.redis import open_redis
+from agent_layer.settings import Settings
+
+
+class _Fires(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of output."""
+
+    run: str
+    name: str
+    level: Literal["warn", "stop"]
+    value: float | None
+    limit: float
+    since_step: int | None
+    sentence: str
+    advice: str
+
+
+def alarms(context: typer.Context) -> None:
+    """Show what fires in any run; list all alarms; print rules for Prometheus; send messages."""
+    if context.invoked_subcommand is None:
+        now(context)
+
+
+def now(context: typer.Context, *, run: Run = None, format_: Format = "table") -> None:
+    """Show what fires now, the worst first. Runs without a trainer here show what Redis knows of them."""
+    settings: Settings = context.obj
+    with open_redis(settings) as redis:
+        reader = AlarmReader(settings, redis)
+        found = reader.read([run] if run else reader.list_runs())
+    if format_ == "jsonl":
+        write_lines(_line(one.run, finding) for one in found for finding in one.findings)
+        return
+    for one in found:
+        for finding in one.findings:
+            typer.echo(f"run {one.run}: {finding.level}: {finding}")
+    if not any(one.findings for one in found):
+        typer.echo(f"nothing fires in {len(found)} runs")
+
+
+def list_alarms(*, format_: Format = "table") -> None:
+    """List all alarms with their limits; 'now' is measured at any moment, without a trainer."""
+    if format_ == "jsonl":
+        write_lines({name: getattr(one, name) for name in one.__struct_fields__ if name != "measure"} for one in ALARMS)
+        return
+    table = Table("name", "measures", "unit", "warn", "stop", "steps", box=None, pad_edge=False)
+    for one in ALARMS:
+        steps = "now" if isinstance(one, LiveEntry) else str(one.steps)
+        limits = ("" if limit is None else f"{limit:g}" for limit in (one.warn, one.stop))
+        table.add_row(one.name, one.measures, one.unit, *limits, steps)
+    draw_table(table)
+
+
+def prometheus() -> None:
+    """Print the alarms as a file of rules for Prometheus, over the gauges at /metrics of 'agent-layer view'."""
+    typer.echo(prometheus_rules(), nl=False)
+
+
+def watch(
+    context: typer.Context,
+    seconds: Annotated[float, typer.Option(min=0.1, help="Pause between two looks.")] = 15.0,
+) -> None:
+    """Send each alarm of any run once when it begins to fire and once when it is over, until Ctrl-C.
+
+    Addresses are in AGENT_LAYER_ALARM_URLS, with spaces between them, as Apprise writes them. A trainer sends the
+    alarms of its own steps; what needs an outside look (stall, starved, unserved, engine_behind, …) is sent from here.
+    """
+    settings: Settings = context.obj
+    if not settings.alarm_addresses:
+        raise BadInputError(
+            "setting alarm_urls: expected an address such as slack://… or mailto://…, found none; set"
+            " AGENT_LAYER_ALARM_URLS"
+        )
+    shown: dict[str, set[str]] = {}
+
+    def show(one: RunAlarms) -> None:
+        found = {finding.name: finding for finding in one.findings}
+        before = shown.get(one.run, set())
+        for name in sorted(found.keys() - before):
+            typer.echo(f"run {one.run}: {found[name].level}: {found[name]}")
+        for name in sorted(before - found.keys()):
+            typer.echo(f"run {one.run}: over: {name}")
+        shown[one.run] = set(found)
+
+    def wait() -> bool:
+        time.sleep(seconds)
+        return True
+
+    with open_redis(settings) as redis, open_notifier(settings) as notifier:
+        watch_runs(AlarmReader(settings, redis), notifier, wait, show)
+
+
+def test(context: typer.Context) -> None:
+    """Send one message through every alarm address. Exit 1 if one does not take it."""
+    settings: Settings = context.obj
+    senders = open_senders(settings.alarm_addresses)
+    if not senders:
+        raise BadInputError("setting alarm_urls: expected addresses, found none; set AGENT_LAYER_ALARM_URLS")
+    text = f"Alarms of namespace {settings.namespace} arrive here. Nothing is wrong."
+    failed = [number for number, send in enumerate(senders, 1) if not send("TEST agent-layer", text, "info")]
+    if failed:
+        names = ", ".join(f"{number} ({settings.alarm_addresses[number - 1].partition('://')[0]})" for number in failed)
+        raise AgentLayerError(
+            f"alarm addresses: {len(failed)} of {len(senders)} did not take the message: {names}; look at the lines"
+            " above, and check each address"
+        )
+    typer.echo(f"{len(senders)} of {len(senders)} addresses took the message")
+
+
+def _line(run: str, finding: HealthFinding) -> _Fires:
+    return msgspec.convert(msgspec.structs.asdict(finding) | {"run": run}, _Fires)

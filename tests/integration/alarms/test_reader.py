@@ -1,0 +1,153 @@
+"""Alarms of real queues, engines and progress files, on the page's API and at /metrics, with the rules over them."""
+
+import asyncio
+import json
+import re
+
+import msgspec
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from agent_layer.alarms import AlarmReader, metric_name, prometheus_rules
+from agent_layer.dispatcher import Report
+from agent_layer.engines import Engine, EngineRegistry, register_policy
+from agent_layer.health import (
+    ALARMS,
+    AlarmFile,
+    FiringAlarm,
+    FiringAlarms,
+    append_progress,
+    find_unhealthy,
+    progress_path,
+)
+from agent_layer.schema import PolicyVersion, Task
+
+from ...queues import Queue
+from ...unit.health.reports import report
+from ..view.test_view import viewed  # noqa: F401 - the store of the API's tests
+
+ENGINE = {"model": "m", "location": "w", "logprobs_mode": "processed", "state": "serving", "epoch": 0}
+
+
+@pytest.fixture
+def queue(redis, keys, settings):
+    return Queue(redis, keys, settings, jitter=lambda: 1.0)
+
+
+@pytest.fixture
+def read(redis, settings):
+    """Returns the names of what fires in a run, some seconds from now."""
+
+    def read(run, after=0.0):
+        (found,) = AlarmReader(settings, redis, now=lambda: redis.time()[0] + after).read([run])
+        return {one.name for one in found.findings}
+
+    return read
+
+
+def test_work_of_one_run_waits_while_workers_do_another(queue, read):
+    queue.add(Task(id=f"t{at}", run=run) for run in ("fed", "hungry") for at in range(3))
+    queue.heartbeat("w", b"{}", [])
+    queue.pause("hungry")
+    queue.claim("w", 2)
+    queue.resume("hungry")
+
+    assert (read("fed", 301), read("hungry", 301), read("hungry", 290)) == (set(), {"starved"}, set())
+
+
+def test_work_that_no_worker_can_do(queue, read):
+    queue.add([Task(id="t", run="r", needs=["gpu"]), Task(id="u", run="r")])
+    queue.heartbeat("w", b"{}", [])
+    queue.claim("w", 1)
+
+    assert read("r", 200) == {"unserved"}
+    queue.heartbeat("other", json.dumps({"offers": "gpu net"}).encode(), [])
+    assert read("r", 1) == set()
+
+
+def test_rollouts_that_are_given_up(queue, read):
+    queue.add(Task(id=f"t{at}", run="r") for at in range(20))
+    for lease in queue.claim("w", 20):
+        queue.settle([Report(lease=lease, ending="dead", error="infra: away")])
+
+    assert read("r") >= {"lost_tasks", "failing"}
+
+
+def test_an_engine_that_missed_a_version(redis, keys, read):
+    now = redis.time()[0]
+    for number in range(3):
+        version = PolicyVersion(run="r", number=number, location=f"w{number}", created_at=float(now - 900 + number))
+        register_policy(redis, keys, version, lambda _: None)
+    registry = EngineRegistry(redis, keys)
+    registry.register(Engine(url="http://new", run="r", version=2, **ENGINE))
+    assert read("r") == set()
+    registry.register(Engine(url="http://old", run="r", version=1, **ENGINE))
+    assert read("r") == {"engine_behind"}
+    registry.change("http://old", is_drained=True)
+    assert read("r") == set()
+
+
+def test_the_page_shows_why_a_run_ended_before_its_last_step_was_done(viewed, redis):  # noqa: F811
+    settings = viewed.settings
+    append_progress(progress_path(settings, "r0"), report(1))
+    assert viewed.get("/api/v1/runs/r0")["health"]["level"] == "ok"
+    stop = msgspec.structs.replace(
+        AlarmReader(settings, redis).read(["r0"])[0].reports[-1], step=2, ended_at=9.0, num_null_rewards=60
+    )
+    (finding,) = [one for one in find_unhealthy([stop]) if one.level == "stop"]
+    file = AlarmFile(settings, "r0")
+    with file.lock():
+        file.write(FiringAlarms(judged_at=9.0, firing={"null_rewards": FiringAlarm(finding=finding, at=9.0)}))
+
+    health = viewed.get("/api/v1/runs/r0")["health"]
+
+    assert health["level"] == "stop"
+    assert health["sentence"].startswith("null_rewards since step 2: rollouts without a reward")
+    assert {line["run"]: line["health"] for line in viewed.get("/api/v1/runs")["items"]}["r0"] == "stop"
+
+
+def test_every_metric_of_the_rules_is_at_metrics(viewed, queue, redis, keys):  # noqa: F811
+    """Everything is known of this run: each gauge has a sample, and each rule names such a gauge."""
+    now = redis.time()[0]
+    for step in range(1, 41):
+        done = report(step, metrics={"rejected": 0.1, "entropy": 0.5 + 0.001 * step}, by_task=moving(step))
+        append_progress(progress_path(viewed.settings, "r0"), msgspec.structs.replace(done, ended_at=now - 100.0))
+    queue.add(Task(id=f"t{at}", run="r0") for at in range(40))
+    for number, lease in enumerate(queue.claim("w", 20)):
+        queue.settle([Report(lease=lease, ending="completed" if number % 2 else "dead")])
+    EngineRegistry(redis, keys).register(Engine(url="http://e", run="r0", version=1, **ENGINE))
+
+    _, answer = viewed.ask("/metrics")
+
+    families = {one.name: one for one in text_string_to_metric_families(asyncio.run(answer.text()))}
+    sampled = {name for name, one in families.items() if any(s.labels.get("run", "r0") == "r0" for s in one.samples)}
+    named = set(re.findall(r"expr: (?:absent\()?([a-z_]+)", prometheus_rules()))
+    assert answer.content_type == "text/plain"
+    assert {metric_name(one.name) for one in ALARMS} <= named
+    assert named - sampled == set()
+
+
+def moving(step):
+    return {"a": 0.6, "b": 0.2 + 0.6 * (step % 2), "c": 0.8 - 0.5 * (step % 2)}
+
+
+def test_rules_have_the_form_that_prometheus_reads():
+    yaml = pytest.importorskip("yaml")
+    (group,) = yaml.safe_load(prometheus_rules())["groups"]
+
+    assert set(group) == {"name", "rules"}
+    for rule in group["rules"]:
+        assert set(rule) - {"for"} == {"alert", "expr", "labels", "annotations"}
+        assert re.fullmatch(r"[a-zA-Z_][a-zA-Z0-9_]*", rule["alert"])
+        assert re.fullmatch(r"absent\([a-z_]+\)|[a-z_]+ [<>] -?[\d.e+-]+", rule["expr"])
+        assert set(rule["annotations"]) == {"summary", "description"}
+    limits = sum((one.warn is not None) + (one.stop is not None) for one in ALARMS)
+    assert len(group["rules"]) == limits + 1
+
+
+def test_only_a_key_opens_metrics_beyond_this_machine(viewed):  # noqa: F811
+    settings = viewed.settings.model_copy(update={"metrics_key": "scraper"})
+    guarded = type(viewed)(viewed.store, settings)
+    guarded.ask("/metrics", 401, token="t")
+    guarded.ask("/metrics", 200, token="t", headers={"Authorization": "Bearer scraper"})
+    guarded.ask("/api/v1/runs", 401, token="t", headers={"Authorization": "Bearer scraper"})
