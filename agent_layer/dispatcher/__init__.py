@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     )
     from agent_layer.dispatcher.tasks import read_task as read_task
     from agent_layer.dispatcher.tasks import read_task_name as read_task_name
+    from agent_layer.dispatcher.tasks import task_line as task_line
 else:
     __getattr__ = lazy_exports(
         __name__,
@@ -116,6 +117,7 @@ else:
                 "read_placed_tasks",
                 "read_task",
                 "read_task_name",
+                "task_line",
                 "new_tasks",
                 "num_launched",
                 "parse_tasks",

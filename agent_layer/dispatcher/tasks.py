@@ -175,6 +175,13 @@ def _parse_lines(
     return tasks
 
 
+def task_line(task: Task) -> bytes:
+    """Return a line of a tasks file that runs a task again: without its run, its split, and the version it began at."""
+    fields = msgspec.to_builtins(task)
+    kept = (name for name in _TaskLine.__struct_fields__ if name != "from_policy")
+    return msgspec.json.encode({name: fields[name] for name in kept if fields.get(name) is not None}) + b"\n"
+
+
 def read_task_name(line: bytes, place: str) -> TaskName:
     """Return id and labels of the task on a line; much quicker than to make and check the task.
 

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from agent_layer.engines.control import read_model_list as read_model_list
     from agent_layer.engines.fingerprints import read_fingerprints as read_fingerprints
     from agent_layer.engines.join import (
+        drain_engine as drain_engine,
+    )
+    from agent_layer.engines.join import (
         join_engine as join_engine,
     )
     from agent_layer.engines.join import (
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
         register_policy as register_policy,
     )
     from agent_layer.engines.registry import Engine as Engine
+    from agent_layer.engines.registry import EngineHold as EngineHold
     from agent_layer.engines.registry import EngineRegistry as EngineRegistry
     from agent_layer.engines.sampling import BAD_LOGPROBS as BAD_LOGPROBS
     from agent_layer.engines.sampling import GREEDY as GREEDY
@@ -69,6 +73,7 @@ else:
             "agent_layer.engines.join": (
                 "open_engine_registry",
                 "remove_ended_engines",
+                "drain_engine",
                 "join_engine",
                 "read_engine_address",
                 "leave_engine",
@@ -82,6 +87,7 @@ else:
             ),
             "agent_layer.engines.registry": (
                 "Engine",
+                "EngineHold",
                 "EngineRegistry",
             ),
             "agent_layer.engines.sampling": (

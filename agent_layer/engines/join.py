@@ -1,4 +1,4 @@
-"""Registration of engines: join, leave, and the addresses that engines may have.
+"""Registration of engines: join, drain, leave, and the addresses that engines may have.
 
 Only operators register engines, and only at allowed addresses. Otherwise a caller could make the gateway send prompts
 of agents, and requests of its choice, to machines that only the gateway reaches.
@@ -6,15 +6,17 @@ of agents, and requests of its choice, to machines that only the gateway reaches
 
 from collections.abc import Sequence
 from ipaddress import ip_address, ip_network
+from pathlib import Path
 from urllib.parse import urlsplit
 
+import msgspec
 from redis import Redis
 
 from agent_layer.engines.control import EngineControl
 from agent_layer.engines.fingerprints import read_fingerprints
-from agent_layer.engines.policies import list_policies
+from agent_layer.engines.policies import list_policies, newest_policy
 from agent_layer.engines.registry import Engine, EngineRegistry, LogprobsMode
-from agent_layer.errors import BadInputError
+from agent_layer.errors import BadInputError, EngineError, NotFoundError
 from agent_layer.infra.redis import Keys
 from agent_layer.settings import Settings
 
@@ -37,40 +39,66 @@ def register_engine(
 
     Raises: EngineError: it returns no token ids. UnreachableError: it does not answer.
     """
-    report = EngineControl(url).probe()
-    registry, place = open_engine_registry(settings, redis), location or report.location
-    found = read_fingerprints(place)
-    engine = Engine(
-        url=url,
-        run=settings.run,
-        version=_version_of(redis, registry.keys, settings.run, place),
-        location=place,
-        model=report.model,
-        logprobs_mode=logprobs_mode or settings.logprobs_mode,
-        state="serving",
-        epoch=0,
-        started_from=place,
-        tokenizer_hash=found.tokenizer_hash,
-        template_hash=found.template_hash,
-    )
+    registry, engine = open_engine_registry(settings, redis), _probe(settings, redis, url, location)
+    if logprobs_mode:
+        engine = msgspec.structs.replace(engine, logprobs_mode=logprobs_mode)
     if location is None:
         return registry.register_unknown(engine)
     registry.register(engine)
     return engine
 
 
-def join_engine(settings: Settings, redis: Redis, url: str, location: str | None = None) -> Engine:
+def join_engine(
+    settings: Settings, redis: Redis, url: str, location: str | None = None, *, is_pushed: bool = False
+) -> Engine:
     """Add an engine to the rotation of the settings' run; a drained one serves again.
 
+    A new engine is probed, and loads the newest version of the run where that is a directory which it does not have
+    yet. Only then is it registered, and gets calls. So does one that a switch left half-way. To join again changes
+    nothing else.
+
+    Args:
+        settings: of the run.
+        redis: holds the registry.
+        url: the engine's address.
+        location: where it loaded its weights, if it was just started; None: what it says itself.
+        is_pushed: its owner pushes weights into it. It gets calls after the first ``EngineRegistry.hold`` that releases
+            it, and nothing else loads it.
+
     Raises:
-        BadInputError: its address is not allowed. EngineError: it returns no token ids. UnreachableError: it does not
-            answer.
+        BadInputError: its address is not allowed. EngineError: it returns no token ids, or refuses the weights.
+            UnreachableError: it does not answer.
     """
-    url = check_allowed(url, settings)
-    known = register_engine(settings, redis, url, location)
-    registry = open_engine_registry(settings, redis)
+    url, registry = check_allowed(url, settings), open_engine_registry(settings, redis)
+    known = registry.read(url)
+    if known is None or location is not None or known.is_pushed != is_pushed:
+        engine = _probe(settings, redis, url, location)
+        engine = _as_pushed(engine) if is_pushed else _load_newest(engine, settings, redis)
+        registry.register(msgspec.structs.replace(engine, is_joined=True))
+    elif known.state != "serving" and not is_pushed:
+        _switch_to_newest(known, settings, redis)
     registry.change(url, is_drained=False, is_joined=True)
-    return registry.read(url) or known
+    found = registry.read(url)
+    if found is None:
+        raise NotFoundError(f"engine {url}: expected it to be registered, but it left meanwhile; join it again")
+    return found
+
+
+def drain_engine(settings: Settings, redis: Redis, url: str, seconds: float = 0.0) -> None:
+    """Send an engine no more calls; new weights still arrive.
+
+    Args:
+        settings: name the namespace.
+        redis: holds the registry.
+        url: the engine's address.
+        seconds: longest wait for its calls in flight; 0: no wait.
+
+    Raises: NotFoundError: it is not registered. EngineError: calls are in flight for longer; none is cut.
+    """
+    registry = open_engine_registry(settings, redis)
+    drains = registry.change(url, is_drained=True)
+    if seconds:
+        registry.wait_drained(url, drains, seconds)
 
 
 def leave_engine(settings: Settings, redis: Redis, url: str) -> None:
@@ -143,3 +171,56 @@ def _version_of(redis: Redis, keys: Keys, run: str, location: str) -> int:
     policies = list_policies(redis, keys, run)
     same = [policy.number for policy in policies if policy.location == location]
     return max(same, default=policies[-1].number + 1 if policies else 0)
+
+
+def _probe(settings: Settings, redis: Redis, url: str, location: str | None) -> Engine:
+    """Ask an engine what it serves."""
+    report = EngineControl(url).probe()
+    place = location or report.location
+    found = read_fingerprints(place)
+    return Engine(
+        url=url,
+        run=settings.run,
+        version=_version_of(redis, Keys(settings.namespace), settings.run, place),
+        location=place,
+        model=report.model,
+        logprobs_mode=settings.logprobs_mode,
+        state="serving",
+        epoch=0,
+        started_from=place,
+        is_assumed=location is None,
+        tokenizer_hash=found.tokenizer_hash,
+        template_hash=found.template_hash,
+    )
+
+
+def _as_pushed(engine: Engine) -> Engine:
+    """Keep calls away from an engine until its owner has announced what it serves."""
+    return msgspec.structs.replace(engine, is_pushed=True, state="loading", started_from=None)
+
+
+def _load_newest(engine: Engine, settings: Settings, redis: Redis) -> Engine:
+    """Load the newest version of the run into an engine that gets no calls yet."""
+    policy = newest_policy(redis, Keys(settings.namespace), settings.run)
+    if policy is None or not Path(policy.location).is_dir():
+        return engine
+    if policy.location == engine.location and not engine.is_assumed:
+        return engine
+    model = EngineControl(engine.url).load(Path(policy.location))
+    found = msgspec.structs.asdict(read_fingerprints(policy.location))
+    return msgspec.structs.replace(
+        engine, version=policy.number, location=policy.location, model=model, is_assumed=False, **found
+    )
+
+
+def _switch_to_newest(engine: Engine, settings: Settings, redis: Redis) -> None:
+    """Load the newest version into an engine that an earlier switch left half-way."""
+    policy = newest_policy(redis, Keys(settings.namespace), engine.run)
+    if policy is None or not Path(policy.location).is_dir():
+        raise EngineError(
+            f"engine {engine.url}: it is {engine.state}, and no weights of run {engine.run} are here to load into it;"
+            " start its trainer, or leave and join it with --location after a restart"
+        )
+    control, registry = EngineControl(engine.url), open_engine_registry(settings, redis)
+    location = Path(policy.location)
+    registry.switch(engine.url, policy.number, policy.location, lambda: control.load(location), settings.drain_seconds)

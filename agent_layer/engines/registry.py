@@ -5,10 +5,13 @@ has a new ``epoch``. A gateway sends to serving engines only, and reports for ea
 any more. The trainer loads when every live gateway has reported. A gateway registers itself *before* it reads the
 registry, and a trainer lists gateways *after* it wrote ``draining``, so no gateway is missed. A driver that dies
 half-way leaves the engine draining or loading; no gateway sends to it until the next switch has loaded it.
+
+``switch`` loads one engine. ``hold`` is for an owner that pushes weights into several engines at once, such as veRL:
+calls wait until it releases them under the version that it announces.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, cast
@@ -24,7 +27,9 @@ from agent_layer.infra.redis import Keys
 EngineState: TypeAlias = Literal["serving", "draining", "loading"]
 LogprobsMode: TypeAlias = Literal["raw", "processed"]
 
-_IDLE = "idle:"
+_IDLE, _QUIET = "idle:", "quiet:"
+"""Fields of gateways in an engine's entry: the epoch and the drain for which they have no call in flight."""
+_NUMBERS = ("epoch", "drains")
 _NUM_EVENTS_KEPT = 1000
 _POLL_SECONDS = 0.005
 
@@ -54,6 +59,21 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
     tokenizer_hash: str | None = None
     template_hash: str | None = None
     """Of the files at ``location``; None when they are not readable."""
+    is_pushed: bool = False
+    """Its owner pushes weights into it and announces their version (``EngineRegistry.hold``). Nothing else loads it."""
+    is_assumed: bool = False
+    """Its weights are its own word: it may have been given others since it started, which it does not tell."""
+    drains: int = 0
+    """Number of the last time that an operator drained it, or of the last registration."""
+    is_unchanged: bool = False
+    """While its calls are held: it served before, so the hold can be cancelled as long as nothing is pushed."""
+    held_since: float | None = None
+    """When the switch in progress began, in seconds since the epoch; None: none is."""
+    num_switches: int = 0
+    stall_seconds: float | None = None
+    """For how long its last switch held calls, from draining to serving; None: it had none."""
+    stalled_seconds: float = 0.0
+    """The same, of all switches together."""
 
 
 @dataclass(frozen=True)
@@ -69,12 +89,14 @@ class EngineRegistry:
         """Register an engine that has just started; replaces its earlier entry."""
         key, changes = self.keys.engine(engine.url), _changes(self.redis)
         changes.hset(key, items=_items_of(engine))
-        changes.hincrby(key, "epoch", 1)
+        for number in _NUMBERS:  # higher than those of an earlier registration, whose reports gateways remember
+            changes.hsetnx(key, number, int(self._now() * 1000))
+            changes.hincrby(key, number, 1)
         self._announce(changes, engine.url)
 
     def register_unknown(self, engine: Engine) -> Engine:
         """Register an engine unless it is registered; return the entry."""
-        if self.redis.hsetnx(self.keys.engine(engine.url), "epoch", 0):
+        if self.redis.hsetnx(self.keys.engine(engine.url), "epoch", int(self._now() * 1000)):
             self.register(engine)
         return self.read(engine.url) or engine
 
@@ -89,9 +111,10 @@ class EngineRegistry:
         found = [self.read(url.decode()) for url in sorted(urls)]
         return [engine for engine in found if engine is not None]
 
-    def change(self, url: str, *, is_drained: bool | None = None, is_joined: bool | None = None) -> None:
+    def change(self, url: str, *, is_drained: bool | None = None, is_joined: bool | None = None) -> int:
         """Change what operators decide about an engine. None: unchanged.
 
+        Returns: the number of its drains, for ``wait_drained``.
         Raises: NotFoundError: it is not registered.
         """
         wanted = {"is_drained": is_drained, "is_joined": is_joined}
@@ -101,17 +124,33 @@ class EngineRegistry:
             if not changes.hexists(key, "state"):
                 raise NotFoundError(f"engine {url}: not registered; see 'agent-layer engines'")
             changes.multi()
+            changes.hincrby(key, "drains", 1 if is_drained else 0)
             changes.hset(key, mapping={name: _text_of(value) for name, value in wanted.items() if value is not None})
-            self._announce(changes, url)
+            return cast("int", self._announce(changes, url)[0])
+
+    def wait_drained(self, url: str, drains: int, seconds: float) -> None:
+        """Wait until no gateway has a call in flight at a drained engine.
+
+        Raises: EngineError: calls are in flight for longer; none is cut.
+        """
+        deadline = time.monotonic() + seconds
+        while busy := self._busy_gateways(url, _QUIET, drains):
+            if time.monotonic() > deadline:
+                raise EngineError(
+                    f"engine {url}: expected its calls to end within {seconds:g} s, but gateways {', '.join(busy)}"
+                    " still have some; it gets no new ones, so drain it again with a longer wait"
+                )
+            time.sleep(_POLL_SECONDS)
 
     def mark_ended(self, engine: Engine) -> None:
         """Record that an engine's process has ended: after a restart, its weights differ from its entry.
 
         It stays out of service until a trainer loads new weights. No change for one that starts with what it served.
         """
-        if engine.state == "serving" and engine.started_from not in (None, engine.location):
+        is_other = engine.is_pushed or engine.started_from not in (None, engine.location)
+        if engine.state == "serving" and is_other:
             with suppress(EngineError):  # another driver moved it meanwhile, and knows more
-                self._move(engine.url, engine.epoch, {"state": "loading"})
+                self._move(engine.url, engine.epoch, {"state": "loading", "held_since": str(self._now())})
 
     def forget(self, url: str) -> None:
         """Remove an engine. Calls that it still answers continue."""
@@ -136,22 +175,67 @@ class EngineRegistry:
             EngineError: the engine is unknown, gateways did not drain in time (it then serves as before), or another
                 driver moved it meanwhile. What ``load`` raises: the engine then stays out of service.
         """
-        before = self.read(url)
-        if before is None:
-            raise EngineError(f"engine {url}: not registered; register it before a switch")
-        epoch = self._drain(url)
-        try:
-            self._wait_idle(url, epoch, drain_seconds)
-        except EngineError:
-            if before.state == "serving":
-                self._move(url, epoch, {"state": "serving"})
-            raise
-        self._move(url, epoch, {"state": "loading"})
+        hold = self.hold([url], drain_seconds)
         model = load()
-        fields = {"state": "serving", "version": str(version), "location": location}
-        fields |= {"model": model} if model else {}
-        found = msgspec.structs.asdict(read_fingerprints(location))
-        self._move(url, epoch, fields | {name: _text_of(value) for name, value in found.items()})
+        hold.release(version, location, models={url: model} if model else {})
+
+    def hold(self, urls: Iterable[str], drain_seconds: float = 120.0) -> "EngineHold":
+        """Hold the calls to some engines, so that their owner can change their weights; see ``EngineHold``.
+
+        Returns when no gateway has a call in flight at any of them. Calls that arrive meanwhile wait for the release,
+        up to the ``request_seconds`` of their gateway.
+
+        Args:
+            urls: the engines; those that an earlier driver left half-way are taken over.
+            drain_seconds: longest wait for calls in flight.
+
+        Raises: EngineError: an engine is unknown (nothing is held then), gateways did not drain in time (all serve as
+            before), or another driver moved an engine meanwhile.
+        """
+        found = {url: self.read(url) for url in dict.fromkeys(urls)}
+        if unknown := [url for url, engine in found.items() if engine is None]:
+            raise EngineError(f"engine {', '.join(unknown)}: not registered; register it before a switch")
+        serving = {url for url, engine in found.items() if engine and engine.state == "serving"}
+        epochs = {url: self._drain(url, is_unchanged=url in serving) for url in found}
+        hold = EngineHold(registry=self, epochs=epochs, serving=serving)
+        try:
+            self._wait_idle(hold.epochs, drain_seconds)
+        except EngineError:
+            hold.cancel()
+            raise
+        for url, epoch in hold.epochs.items():
+            self._move(url, epoch, {"state": "loading"})
+        return hold
+
+    def find_hold(self, urls: Iterable[str]) -> "EngineHold":
+        """Return the hold that another process began.
+
+        Raises: EngineError: the calls to some engine are not held, or do not wait yet.
+        """
+        found = {url: self.read(url) for url in dict.fromkeys(urls)}
+        held = {url: engine for url, engine in found.items() if engine and engine.state == "loading"}
+        if others := [url for url in found if url not in held]:
+            raise EngineError(
+                f"engine {', '.join(others)}: expected its calls to be held, found that they are not; 'agent-layer"
+                " engines hold' does that, and 'engines list' shows the state of each"
+            )
+        epochs = {url: engine.epoch for url, engine in held.items()}
+        unchanged = {url for url, engine in held.items() if engine.is_unchanged}
+        return EngineHold(registry=self, epochs=epochs, serving=unchanged)
+
+    def serve(self, url: str, epoch: int, fields: Mapping[str, str], *, is_switch: bool = True) -> float:
+        """End the hold of one engine, if it is still in this epoch; return how long it held calls.
+
+        Raises: EngineError: another driver moved it meanwhile, or it left.
+        """
+        before = self.read(url)
+        held = max(0.0, self._now() - before.held_since) if before and before.held_since else 0.0
+        told = {"state": "serving", "held_since": "", "is_unchanged": "", **fields}
+        if before:
+            told |= {"stalled_seconds": str(before.stalled_seconds + held)}
+            told |= {"stall_seconds": str(held), "num_switches": str(before.num_switches + 1)} if is_switch else {}
+        self._move(url, epoch, told)
+        return held
 
     def live_gateways(self) -> list[str]:
         """Return the gateways that renewed themselves within ``gateway_seconds``."""
@@ -159,25 +243,28 @@ class EngineRegistry:
         members = cast("list[bytes]", self.redis.zrange(self.keys.gateways, alive_since, "+inf", byscore=True))  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
         return [member.decode() for member in members]
 
-    def _drain(self, url: str) -> int:
+    def _drain(self, url: str, *, is_unchanged: bool) -> int:
         key, changes = self.keys.engine(url), _changes(self.redis)
-        changes.hset(key, "state", "draining")
+        changes.hset(key, mapping={"state": "draining", "is_unchanged": _text_of(is_unchanged)})
         changes.hincrby(key, "epoch", 1)
+        began = cast("bytes | None", self.redis.hget(key, "held_since"))
+        changes.hset(key, "held_since", began or str(self._now()))  # of a driver that died half-way, if there was one
         return cast("int", self._announce(changes, url)[1])
 
-    def _wait_idle(self, url: str, epoch: int, drain_seconds: float) -> None:
+    def _wait_idle(self, epochs: Mapping[str, int], drain_seconds: float) -> None:
         deadline = time.monotonic() + drain_seconds
-        while busy := self._busy_gateways(url, epoch):
-            if time.monotonic() > deadline:
-                raise EngineError(
-                    f"engine {url}: expected no call in flight within {drain_seconds:.0f} s, but gateways"
-                    f" {', '.join(busy)} still have some; it keeps its weights, try again or raise drain_seconds"
-                )
-            time.sleep(_POLL_SECONDS)
+        for url, epoch in epochs.items():
+            while busy := self._busy_gateways(url, _IDLE, epoch):
+                if time.monotonic() > deadline:
+                    raise EngineError(
+                        f"engine {url}: expected no call in flight within {drain_seconds:.0f} s, but gateways"
+                        f" {', '.join(busy)} still have some; it keeps its weights, try again or raise drain_seconds"
+                    )
+                time.sleep(_POLL_SECONDS)
 
-    def _busy_gateways(self, url: str, epoch: int) -> list[str]:
-        idle = cast("dict[bytes, bytes]", self.redis.hgetall(self.keys.engine(url)))
-        return [name for name in self.live_gateways() if int(idle.get(f"{_IDLE}{name}".encode(), -1)) < epoch]
+    def _busy_gateways(self, url: str, reported: str, number: int) -> list[str]:
+        told = cast("dict[bytes, bytes]", self.redis.hgetall(self.keys.engine(url)))
+        return [name for name in self.live_gateways() if int(told.get(f"{reported}{name}".encode(), -1)) < number]
 
     def _move(self, url: str, epoch: int, fields: dict[str, str]) -> None:
         """Change an engine if it is still in our epoch."""
@@ -206,6 +293,10 @@ class EngineRegistry:
         """Record that the gateway has no call in flight and starts none until the engine serves again."""
         self.redis.hset(self.keys.engine(url), f"{_IDLE}{gateway_id}", str(epoch))
 
+    def mark_quiet(self, url: str, gateway_id: str, drains: int) -> None:
+        """Record that the gateway has no call in flight at an engine that an operator drained."""
+        self.redis.hset(self.keys.engine(url), f"{_QUIET}{gateway_id}", str(drains))
+
     def last_event(self) -> str:
         """Return the position from which ``wait_event`` misses no event after this call."""
         newest = cast("list[tuple[bytes, object]]", self.redis.xrevrange(self.keys.engine_events, count=1))
@@ -227,6 +318,68 @@ class EngineRegistry:
         return seconds + microseconds / 1e6
 
 
+@dataclass(frozen=True, kw_only=True)
+class EngineHold:
+    """Engines whose calls wait while their owner changes their weights.
+
+    hold ── owner aborts, pushes, resets the cache, resumes ── release(version): calls go on under this version
+      └──── nothing was pushed ─────────────────────────────── cancel():         calls go on as before
+
+    An owner that dies in between leaves the engines out of service, and the next ``hold`` takes them over.
+    """
+
+    registry: EngineRegistry
+    epochs: Mapping[str, int]
+    serving: Collection[str]
+    """Engines that served before."""
+
+    def release(
+        self,
+        version: int,
+        location: str,
+        *,
+        missed: Collection[str] = (),
+        models: Mapping[str, str] | None = None,
+        files: str | None = None,
+    ) -> float:
+        """Let calls go to the engines again. An engine that left meanwhile is skipped.
+
+        Args:
+            version: policy version that they serve now; register it first.
+            location: directory or name of its weights.
+            missed: engines that did not confirm the version: they stay out of service until a later switch.
+            models: by engine the model that calls must name from now on; others as before.
+            files: directory with tokenizer and template; None: ``location``.
+
+        Returns: the longest time for which an engine held calls, in seconds.
+        Raises: EngineError: another driver moved an engine meanwhile; all others are released.
+        """
+        about = {"version": str(version), "location": location, "is_assumed": _text_of(value=False)}
+        found = msgspec.structs.asdict(read_fingerprints(files or location))
+        about |= {name: _text_of(value) for name, value in found.items()}
+        named = {url: {"model": model} for url, model in (models or {}).items()}
+        return self._serve({url: about | named.get(url, {}) for url in self.epochs if url not in missed})
+
+    def cancel(self) -> None:
+        """Let the engines serve what they served before, because no weights changed.
+
+        Raises: EngineError: another driver moved an engine meanwhile; all others serve.
+        """
+        self._serve({url: {} for url in self.epochs if url in self.serving}, is_switch=False)
+
+    def _serve(self, fields: Mapping[str, Mapping[str, str]], *, is_switch: bool = True) -> float:
+        stalls, errors = [0.0], list[EngineError]()
+        for url, told in fields.items():
+            try:
+                stalls.append(self.registry.serve(url, self.epochs[url], told, is_switch=is_switch))
+            except EngineError as error:
+                if self.registry.read(url):
+                    errors.append(error)
+        if errors:
+            raise errors[0]
+        return max(stalls)
+
+
 def _changes(redis: Redis) -> Pipeline:
     """Begin a transaction."""
     return redis.pipeline()  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
@@ -235,7 +388,8 @@ def _changes(redis: Redis) -> Pipeline:
 def _items_of(engine: Engine) -> list[str]:
     """Field names and values, alternating."""
     fields = msgspec.structs.asdict(engine)
-    return [part for name, value in fields.items() if name not in ("url", "epoch") for part in (name, _text_of(value))]
+    kept = {name: value for name, value in fields.items() if name not in ("url", *_NUMBERS)}
+    return [part for name, value in kept.items() for part in (name, _text_of(value))]
 
 
 def _text_of(value: object) -> str:
@@ -244,7 +398,6 @@ def _text_of(value: object) -> str:
 
 
 def _engine_of(url: str, fields: dict[bytes, bytes]) -> Engine:
-    values = {
-        name.decode(): value.decode() for name, value in fields.items() if value and not name.startswith(_IDLE.encode())
-    }
+    reports = (_IDLE.encode(), _QUIET.encode())
+    values = {name.decode(): value.decode() for name, value in fields.items() if value and not name.startswith(reports)}
     return msgspec.convert({**values, "url": url}, Engine, strict=False)

@@ -69,9 +69,14 @@ _GRAMMARS: Final = frozenset(
         "response_format",
         "structured_outputs",
         "tool_choice",
+        "ebnf",
+        "json_schema",
+        "regex",
+        "structural_tag",
     }
 )
-"""Fields that may restrict an answer to a grammar. The agent relies on it, so no value can take their place."""
+"""Fields that may restrict an answer to a grammar; the last four are SGLang's. The agent relies on it, so no value can
+take their place."""
 
 _FREE_TOOL_CHOICES: Final = ("auto", "none")
 _FREE_FORMAT: Final = "text"

@@ -178,7 +178,7 @@ class Gateway:
     async def _get_metrics(self, request: web.Request) -> web.Response:
         self._access.check_scraper(request)
         backlog = await asyncio.to_thread(backlog_bytes, self._settings.log_dir)
-        return web.Response(text=metrics_text(self._counters, self._rollouts, backlog))
+        return web.Response(text=metrics_text(self._counters, self._rollouts, self._engines, backlog))
 
     async def _list_models(self, request: web.Request) -> web.Response:
         if "trajectory_id" in request.match_info:

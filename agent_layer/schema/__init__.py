@@ -291,6 +291,9 @@ if TYPE_CHECKING:
         Vocabulary as Vocabulary,
     )
     from agent_layer.schema.trajectory import (
+        ABANDONED as ABANDONED,
+    )
+    from agent_layer.schema.trajectory import (
         Trajectory,
     )
     from agent_layer.schema.trajectory import (
@@ -431,6 +434,7 @@ else:
                 "Vocabulary",
             ),
             "agent_layer.schema.trajectory": (
+                "ABANDONED",
                 "Trajectory",
                 "TrajectoryRecord",
                 "assemble_trajectory",

@@ -47,6 +47,9 @@ class TrainingSample(Record, frozen=True, kw_only=True, tag="training_sample"):
     temperature: float | None = None
     steps: list[StepRef] = []
     """Steps trained in this sample, in order."""
+    routed_experts: bytes | None = None
+    """Bytes of a .npy file, int16, [num_prompt_tokens + num_response_tokens, num_layers, num_experts_per_token]: the
+    experts of each token when it was first computed, zeros where it was not; None: an engine did not return them."""
 
 
 class ExcludedRollout(Record, frozen=True, kw_only=True, tag="excluded_rollout"):

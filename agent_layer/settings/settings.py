@@ -35,6 +35,8 @@ class Settings(BaseSettings):
     """Directory of all state that has no URL."""
     redis_url: str | None = None
     """None: a Redis server of our own on a private socket in ``dir``."""
+    reader_redis_url: str | None = None
+    """The same Redis under its user of the role reader, with which ``view`` reads; None: ``redis_url``."""
     objects_url: str | None = None
     """``s3://bucket/prefix`` or ``file:///directory``; None: ``dir``/objects."""
     s3_endpoint_url: str | None = Field(
@@ -66,6 +68,9 @@ class Settings(BaseSettings):
     """Comma-separated operator keys that a gateway still accepts while ``api_key`` replaces them."""
     metrics_key: str | None = None
     """Key (bearer) that opens the gateway's ``/metrics`` and nothing else; None: this machine needs none."""
+    alarm_urls: str | None = None
+    """Addresses that get alarms of runs, as Apprise writes them (``slack://…``, ``mailto://…``), with spaces between
+    them; None: none."""
     tls_cert: Path | None = None
     """Certificate (PEM, with its chain) under which a gateway serves https; None: http."""
     tls_key: Path | None = None
@@ -214,6 +219,9 @@ class Settings(BaseSettings):
     # 2026-11-23, eight answers of 2,000 tokens, scripted engine: a switch took 26.7 s with wait, 0.4 s with abort
     engine_seconds: float = 300.0
     """Longest wait for an engine that is starting; large weights on a slow disk need more."""
+    adaptive_concurrency: bool = False
+    """Gateways keep calls back from engines whose cache fills: below 60 % in use an engine gets more calls at a time,
+    from 80 % on no more than it has, from 90 % on fewer. They wait in the gateway, up to ``request_seconds``."""
     engine_poll_seconds: float = Field(default=1.0, gt=0)
     """Interval at which a gateway polls the load and health of engines, and the time limit of each poll."""
     gateway_seconds: float = 5.0
@@ -252,7 +260,7 @@ class Settings(BaseSettings):
             raise ValueError(f"expected no {ends[0]!r}, which ends an address, found {value!r}; rename it{escaped}")
         return value and _check_url(value, ("s3", "file"), "s3://bucket/prefix or file:///directory")
 
-    @field_validator("redis_url")
+    @field_validator("redis_url", "reader_redis_url")
     @classmethod
     def _redis(cls, value: str | None) -> str | None:
         if value is None or "#" in value:  # open_redis says how to write one
@@ -312,12 +320,17 @@ class Settings(BaseSettings):
         return [key.strip() for key in (self.former_api_keys or "").split(",") if key.strip()]
 
     @cached_property
+    def alarm_addresses(self) -> list[str]:
+        """Entries of ``alarm_urls``; they hold keys."""
+        return (self.alarm_urls or "").split()
+
+    @cached_property
     def secrets(self) -> list[str]:
         """Keys and passwords among the settings; no record, error or log may contain them."""
-        password = urlsplit(self.redis_url or "").password
+        passwords = [urlsplit(url or "").password for url in (self.redis_url, self.reader_redis_url)]
         models = (self.provider_key, self.policy_key)
-        named = (self.api_key, self.ingest_key, self.metrics_key, *models, password and unquote(password))
-        return [secret for secret in (*named, *self.former_keys) if secret]
+        named = (self.api_key, self.ingest_key, self.metrics_key, *models, *(one and unquote(one) for one in passwords))
+        return [secret for secret in (*named, *self.former_keys, *self.alarm_addresses) if secret]
 
     @cached_property
     def host(self) -> str:

@@ -1,4 +1,4 @@
-"""Commands about inference engines: list them; let one join, drain or leave."""
+"""Commands about inference engines: list them; let one join, drain or leave; hold their calls."""
 
 from typing import Annotated
 
@@ -6,16 +6,20 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from agent_layer.engines import Engine, join_engine, leave_engine, open_engine_registry
+from agent_layer.engines import Engine, drain_engine, join_engine, leave_engine, open_engine_registry
 from agent_layer.errors import BadInputError, EngineError
 from agent_layer.infra.redis import open_redis
 from agent_layer.settings import Settings
 
 Url = Annotated[str, typer.Argument(help="Address of the engine, http://HOST:PORT.")]
+Urls = Annotated[list[str], typer.Argument(help="Addresses of engines, http://HOST:PORT.")]
+
+
+_WIDTH = 400
 
 
 def engines(context: typer.Context) -> None:
-    """List inference engines; let one join, drain or leave."""
+    """List inference engines; let one join, drain or leave; hold their calls."""
     if context.invoked_subcommand is None:
         list_engines(context)
 
@@ -25,10 +29,12 @@ def list_engines(context: typer.Context) -> None:
     settings: Settings = context.obj
     with open_redis(settings) as redis:
         found = open_engine_registry(settings, redis).engines()
-    table = Table("engine", "run", "version", "state", "model", box=None)
+    table = Table("engine", "run", "version", "state", "switches", "last stall", "model", box=None)
     for engine in found:
-        table.add_row(engine.url, engine.run, str(engine.version), _state_of(engine), engine.model)
-    Console(soft_wrap=True).print(table)
+        stall = "" if engine.stall_seconds is None else f"{engine.stall_seconds:.2f} s"
+        about = (engine.url, engine.run, str(engine.version), _state_of(engine), str(engine.num_switches), stall)
+        table.add_row(*about, engine.model)
+    Console(soft_wrap=True, width=_WIDTH).print(table)  # addresses are copied from here, so none is cut
 
 
 def join(
@@ -37,23 +43,86 @@ def join(
     location: Annotated[
         str | None, typer.Option(help="Where a newly started engine loaded its weights; default: what it reports.")
     ] = None,
+    is_pushed: Annotated[
+        bool,
+        typer.Option(
+            "--pushed", help="Its owner (such as veRL) pushes weights into it: no calls until it announces a version."
+        ),
+    ] = False,
 ) -> None:
-    """Register an engine for calls of the run; a drained one serves again."""
+    """Let an engine answer calls, once it has the newest version; a drained one serves again."""
     settings: Settings = context.obj
     with open_redis(settings) as redis:
         try:
-            engine = join_engine(settings, redis, url, location)
+            engine = join_engine(settings, redis, url, location, is_pushed=is_pushed)
         except EngineError as error:
             raise BadInputError(str(error)) from error
-    typer.echo(f"{engine.url} serves version {engine.version} of run {engine.run}")
+    if engine.state == "serving":
+        typer.echo(f"{engine.url} serves version {engine.version} of run {engine.run}")
+    else:
+        typer.echo(f"{engine.url} joined run {engine.run}; it gets calls once its owner announces a version")
 
 
-def drain(context: typer.Context, url: Url) -> None:
-    """Send an engine no more calls. Calls in flight end, new weights still arrive."""
+def drain(
+    context: typer.Context,
+    url: Url,
+    seconds: Annotated[float, typer.Option(min=0, help="Longest wait for calls in flight; 0: no wait.")] = 120.0,
+) -> None:
+    """Send an engine no more calls, and wait for those in flight. New weights still arrive."""
     settings: Settings = context.obj
     with open_redis(settings) as redis:
-        open_engine_registry(settings, redis).change(_address(url), is_drained=True)
-    typer.echo(f"{_address(url)} gets no more calls")
+        drain_engine(settings, redis, _address(url), seconds)
+    typer.echo(f"{_address(url)} gets no more calls" + ("; none is in flight" if seconds else ""))
+
+
+def hold(
+    context: typer.Context,
+    urls: Urls,
+    seconds: Annotated[float, typer.Option(min=0, help="Longest wait for calls in flight.")] = 120.0,
+) -> None:
+    """Let calls to engines wait while their owner changes weights; returns when none is in flight.
+
+    Then abort or pause what the engines themselves still run, push the weights, reset their caches, and 'release'.
+    Calls wait up to AGENT_LAYER_REQUEST_SECONDS.
+
+    agent-layer engines hold http://127.0.0.1:8000 http://127.0.0.1:8001
+    """
+    settings: Settings = context.obj
+    with open_redis(settings) as redis:
+        open_engine_registry(settings, redis).hold(map(_address, urls), seconds)
+    typer.echo(
+        f"{', '.join(map(_address, urls))}: calls wait, none is in flight; 'agent-layer engines release' ends it"
+    )
+
+
+def release(
+    context: typer.Context,
+    urls: Urls,
+    version: Annotated[int | None, typer.Option(min=0, help="Policy version that the engines have now.")] = None,
+    location: Annotated[str | None, typer.Option(help="Directory or name of its weights.")] = None,
+    cancel: Annotated[bool, typer.Option("--cancel", help="Nothing was pushed: they serve what they served.")] = False,
+) -> None:
+    """Let calls go to held engines again, under the version that they have now.
+
+    Name only engines that have it; others stay out of service until a later hold and release.
+
+    agent-layer engines release http://127.0.0.1:8000 --version 7 --location s3://weights/7
+    """
+    settings: Settings = context.obj
+    if cancel == (version is not None) or (version is None) != (location is None):
+        raise BadInputError("engines release: expected either --version and --location, or --cancel; give one of both")
+    with open_redis(settings) as redis:
+        held = open_engine_registry(settings, redis).find_hold(map(_address, urls))
+        if version is None or location is None:
+            held.cancel()
+            if others := [url for url in held.epochs if url not in held.serving]:
+                raise EngineError(
+                    f"engine {', '.join(others)}: expected that it served before the hold, but it never served, or a"
+                    " switch left it half-way; release it with --version and --location"
+                )
+        else:
+            held.release(version, location)
+    typer.echo(f"{', '.join(map(_address, urls))}: calls go on")
 
 
 def leave(context: typer.Context, url: Url) -> None:
@@ -69,4 +138,5 @@ def _address(url: str) -> str:
 
 
 def _state_of(engine: Engine) -> str:
-    return f"{engine.state}, drained" if engine.is_drained else engine.state
+    marks = [name for name, has in (("drained", engine.is_drained), ("pushed by its owner", engine.is_pushed)) if has]
+    return ", ".join([engine.state, *marks])

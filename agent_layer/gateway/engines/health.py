@@ -12,7 +12,13 @@ from agent_layer.gateway.engines.rotation import Rotation
 Report: TypeAlias = Callable[[str], Awaitable[None]]
 
 
-async def check_engines(rotation: Rotation, poll_seconds: float, answer_seconds: float, report_end: Report) -> None:
+async def check_engines(
+    rotation: Rotation,
+    poll_seconds: float,
+    answer_seconds: float,
+    report_end: Report,
+    report_round: Callable[[], None] = lambda: None,
+) -> None:
     """Poll until cancelled.
 
     Args:
@@ -20,12 +26,14 @@ async def check_engines(rotation: Rotation, poll_seconds: float, answer_seconds:
         poll_seconds: between two rounds.
         answer_seconds: longest wait for an answer.
         report_end: receives the address of an engine where no server listens.
+        report_round: called when all engines have been polled.
     """
     async with ClientSession(timeout=ClientTimeout(total=answer_seconds)) as session:
         while True:
             async with asyncio.TaskGroup() as asking:
                 for engine in rotation.engines:
                     asking.create_task(_check(session, engine.url, rotation, report_end))
+            report_round()
             await asyncio.sleep(poll_seconds)
 
 

@@ -18,6 +18,7 @@ from redis.exceptions import RedisError
 from agent_layer.engines import Engine, EngineRegistry, get_policy, newest_number, register_policy
 from agent_layer.errors import BadInputError, EngineError
 from agent_layer.gateway.dialects import ChatRequest
+from agent_layer.gateway.engines.admission import Admission, adapt_limit
 from agent_layer.gateway.engines.health import check_engines
 from agent_layer.gateway.engines.models import ExternalModel, ModelNames, read_model_names
 from agent_layer.gateway.engines.preemption import Preemptions
@@ -119,7 +120,9 @@ class EngineWatcher:
     def __init__(
         self, registry: EngineRegistry, gateway_id: str, settings: Settings, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self.rotation = Rotation(settings.run, settings.engine_urls, settings.max_staleness)
+        limit = adapt_limit if settings.adaptive_concurrency else None
+        self.rotation = Rotation(settings.run, settings.engine_urls, settings.max_staleness, limit)
+        self.admission = Admission(self.rotation, self._is_current)
         self.preemptions = Preemptions()
         self._registry = registry
         self._gateway_id = gateway_id
@@ -127,7 +130,7 @@ class EngineWatcher:
         self._clock = clock
         self._seen_at = float("-inf")
         self._reported_epochs: dict[str, int] = {}
-        self._changed = asyncio.Event()
+        self._reported_drains: dict[str, int] = {}
         self._drained = asyncio.Event()
         self._reading = asyncio.Lock()
         """Readings of the registry take turns: no older one replaces a newer one."""
@@ -138,7 +141,7 @@ class EngineWatcher:
             tasks.create_task(self._follow())
             tasks.create_task(self._report_drained())
             limits = self._settings.engine_poll_seconds, self._settings.connect_seconds
-            tasks.create_task(check_engines(self.rotation, *limits, self._report_end))
+            tasks.create_task(check_engines(self.rotation, *limits, self._report_end, self.admission.admit))
 
     async def close(self) -> None:
         """Remove this gateway from the registry."""
@@ -153,35 +156,17 @@ class EngineWatcher:
             self.rotation.update(engines, newest)
             self.preemptions.apply(engines)
             self._seen_at = began
-            self._changed.set()
-            self._changed = asyncio.Event()
+            self.admission.admit()
             self._drained.set()
 
     async def acquire(self, run: str, kept: str | None, seconds: float) -> Engine:
-        """Take a place at an engine. ``release`` must follow.
-
-        Args:
-            run: of the rollout that calls.
-            kept: address of the engine that answered the rollout before; None: none did.
-            seconds: longest wait.
-
-        Raises: EngineError: none served within this time.
-        """
-        deadline = self._clock() + seconds
-        while (engine := self._choose(run, kept)) is None:
-            try:
-                async with asyncio.timeout(max(0.0, deadline - self._clock())):
-                    await self._changed.wait()
-            except TimeoutError:
-                raise EngineError(self.rotation.explain_none(run, seconds)) from None
-        self.rotation.load_of(engine.url).in_flight += 1
-        return engine
+        """Take a place at an engine; see ``Admission``. ``release`` must follow."""
+        return await self.admission.acquire(run, kept, seconds)
 
     def release(self, engine: Engine) -> None:
         """Free a place."""
-        load = self.rotation.load_of(engine.url)
-        load.in_flight -= 1
-        if not load.in_flight:
+        self.admission.release(engine)
+        if not self.rotation.load_of(engine.url).in_flight:
             self._drained.set()
 
     @property
@@ -189,10 +174,8 @@ class EngineWatcher:
         """Engines that may be sent to when they serve."""
         return self.rotation.engines
 
-    def _choose(self, run: str, kept: str | None) -> Engine | None:
-        if self._clock() - self._seen_at > _MARGIN * self._registry.gateway_seconds:
-            return None
-        return self.rotation.choose(run, kept)
+    def _is_current(self) -> bool:
+        return self._clock() - self._seen_at <= _MARGIN * self._registry.gateway_seconds
 
     def _show_and_read(self) -> tuple[list[Engine], dict[str, int]]:
         self._registry.renew_gateway(self._gateway_id)
@@ -221,9 +204,7 @@ class EngineWatcher:
             await self._drained.wait()
             self._drained.clear()
             for engine in self.rotation.all_engines:
-                if engine.state == "serving" or self.rotation.load_of(engine.url).in_flight:
-                    continue
-                if self._reported_epochs.get(engine.url, -1) < engine.epoch:
+                if not self.rotation.load_of(engine.url).in_flight:
                     await self._acknowledge(engine)
 
     async def _report_end(self, url: str) -> None:
@@ -237,12 +218,17 @@ class EngineWatcher:
             log.warning("engine registry unreachable: %s", error)  # it is asked again
 
     async def _acknowledge(self, engine: Engine) -> None:
+        """Report that no call is in flight at an engine that gets none."""
+        epoch, drains = engine.epoch, engine.drains
         try:
-            await asyncio.to_thread(self._registry.mark_idle, engine.url, self._gateway_id, engine.epoch)
+            if engine.state != "serving" and self._reported_epochs.get(engine.url, -1) < epoch:
+                await asyncio.to_thread(self._registry.mark_idle, engine.url, self._gateway_id, epoch)
+                self._reported_epochs[engine.url] = epoch
+            if engine.is_drained and self._reported_drains.get(engine.url, -1) < drains:
+                await asyncio.to_thread(self._registry.mark_quiet, engine.url, self._gateway_id, drains)
+                self._reported_drains[engine.url] = drains
         except RedisError as error:
             log.warning("engine registry unreachable: %s", error)  # the next refresh wakes this again
-        else:
-            self._reported_epochs[engine.url] = engine.epoch
 
 
 class PolicyRegistrar:

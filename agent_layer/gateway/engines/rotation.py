@@ -4,7 +4,7 @@ A run's calls go to its own engines. A run without engines is answered by those 
 and trials need no engine of their own, and a trained run never gets foreign weights.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
 
 from agent_layer.engines import Engine
@@ -22,9 +22,18 @@ class Rotation:
         own_run: of the gateway.
         urls: engines that the settings name; none: all in the registry. Those that joined at run time are used besides.
         max_staleness: versions that an engine may be behind its run's newest; None: any number.
+        limit: returns how many calls an engine gets at a time, from the number until now, the calls in flight and the
+            part of its cache in use; None: any number.
     """
 
-    def __init__(self, own_run: str, urls: Sequence[str] = (), max_staleness: int | None = None) -> None:
+    def __init__(
+        self,
+        own_run: str,
+        urls: Sequence[str] = (),
+        max_staleness: int | None = None,
+        limit: Callable[[int | None, int, float], int | None] | None = None,
+    ) -> None:
+        self._limit = limit
         self._own_run = own_run
         self._urls = urls
         self._max_staleness = max_staleness
@@ -75,6 +84,8 @@ class Rotation:
         loads = self._open.get(run)
         if loads is None:
             loads = self._open.get(self._own_run)
+        if loads and self._limit:
+            loads = [load for load in loads if load.has_room]
         if not loads:
             return None
         load = loads[0] if len(loads) == 1 else choose_engine(loads, kept)
@@ -98,6 +109,8 @@ class Rotation:
         if gauges:
             load.others = max(0, gauges.running + gauges.waiting - load.in_flight)
             load.waiting, load.cache_usage = gauges.waiting, gauges.cache_usage
+            if self._limit:
+                load.limit = self._limit(load.limit, load.in_flight, load.cache_usage)
 
     def record_miss(self, url: str) -> None:
         """Record a missed health check."""
@@ -122,7 +135,13 @@ class Rotation:
     def _state_of(self, engine: Engine) -> str:
         if engine.state != "serving":
             return engine.state
-        return "drained by an operator" if engine.is_drained else f"serving version {engine.version}, which is too old"
+        if engine.is_drained:
+            return "drained by an operator"
+        load = self.load_of(engine.url)
+        if not load.has_room:
+            used = f"{100 * load.cache_usage:.0f} % of its cache is in use"
+            return f"at its limit of {load.limit} calls from here ({used}; adaptive_concurrency)"
+        return f"serving version {engine.version}, which is too old"
 
     def _is_used(self, engine: Engine) -> bool:
         return not self._urls or engine.is_joined or engine.url in self._urls

@@ -28,6 +28,8 @@ class Load(msgspec.Struct, kw_only=True, gc=False):
     """Part of its cache in use, 0 to 1, when it was asked last."""
     is_well: bool = True
     """It answered when it was called last."""
+    limit: int | None = None
+    """Calls from this gateway that it gets at a time; None: any number."""
     turn: int = 0
     """When it was last chosen for a rollout that had none; the longest ago goes first among equals."""
 
@@ -35,6 +37,11 @@ class Load(msgspec.Struct, kw_only=True, gc=False):
     def num_calls(self) -> int:
         """All calls that it has, as far as known."""
         return self.in_flight + self.others
+
+    @property
+    def has_room(self) -> bool:
+        """It may get another call."""
+        return self.limit is None or self.in_flight < self.limit
 
     @property
     def is_full(self) -> bool:

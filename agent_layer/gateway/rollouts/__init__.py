@@ -13,6 +13,9 @@ if TYPE_CHECKING:
         CountingLog as CountingLog,
     )
     from agent_layer.gateway.rollouts.counters import (
+        Durations as Durations,
+    )
+    from agent_layer.gateway.rollouts.counters import (
         Sample as Sample,
     )
     from agent_layer.gateway.rollouts.counters import (
@@ -59,6 +62,7 @@ else:
             "agent_layer.gateway.rollouts.counters": (
                 "Counters",
                 "CountingLog",
+                "Durations",
                 "Sample",
                 "SettlingLog",
             ),

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from agent_layer.infra.processes.locks import is_locked as is_locked
     from agent_layer.infra.processes.locks import share_lock as share_lock
     from agent_layer.infra.processes.locks import try_lock as try_lock
+    from agent_layer.infra.processes.marked import kill_marked as kill_marked
+    from agent_layer.infra.processes.marked import list_marked as list_marked
     from agent_layer.infra.processes.pulse import (
         probe_pulse as probe_pulse,
     )
@@ -96,6 +98,7 @@ else:
                 "share_lock",
                 "try_lock",
             ),
+            "agent_layer.infra.processes.marked": ("kill_marked", "list_marked"),
             "agent_layer.infra.processes.pulse": (
                 "probe_pulse",
                 "read_pulse",

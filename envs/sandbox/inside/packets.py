@@ -23,13 +23,25 @@ class Packet(NamedTuple):
     descriptors: list[int]
 
 
-def send_packet(end: socket.socket, fields: Mapping[str, object], descriptors: Sequence[int] = ()) -> None:
+def send_packet(
+    end: socket.socket,
+    fields: Mapping[str, object],
+    descriptors: Sequence[int] = (),
+    longest_inline: int = _LONGEST_INLINE,
+) -> None:
     """Send a packet; the sender keeps its own descriptors.
+
+    Args:
+        end: of a connection that keeps packets apart.
+        fields: become JSON.
+        descriptors: of open files; the receiver gets its own.
+        longest_inline: bytes beyond which it travels as a file, which a server that is locked down cannot make; at most
+            ``LONGEST_PACKET``.
 
     Raises: OSError: the other end is closed, or has not read for a long time.
     """
     body = json.dumps(fields).encode()
-    if len(body) <= _LONGEST_INLINE:
+    if len(body) <= longest_inline:
         socket.send_fds(end, [body], list(descriptors))
         return
     file = os.memfd_create("packet", os.MFD_CLOEXEC)

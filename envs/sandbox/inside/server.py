@@ -26,7 +26,7 @@ from typing import NamedTuple, cast
 
 from envs.sandbox.inside.jobs import become_user, run_job
 from envs.sandbox.inside.lockdown import Limits
-from envs.sandbox.inside.packets import Packet, receive_packet, send_packet
+from envs.sandbox.inside.packets import LONGEST_PACKET, Packet, receive_packet, send_packet
 from envs.sandbox.inside.warm_python import rehearse
 
 _DEFAULT = (signal.SIGCHLD, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP)
@@ -164,14 +164,17 @@ class Server:
         theirs.close()
 
     def _use_spare(self, fields: dict[str, object], descriptors: list[int]) -> int | None:
-        """Hand a command to the spare child; None: there is none."""
+        """Hand a command to the spare child; None: there is none, or the command is too large for it."""
         pid, end, self._spare, self._spare_end = self._spare, self._spare_end, None, None
         if pid is None or end is None:
             return None
         with end:
             try:
-                send_packet(end, fields, descriptors)
-            except OSError:  # it was killed
+                send_packet(end, fields, descriptors, longest_inline=LONGEST_PACKET)
+            except OSError:
+                with suppress(ProcessLookupError, ChildProcessError):
+                    os.kill(pid, signal.SIGKILL)
+                    os.waitpid(pid, 0)  # or the command could look into it, as into any process of its user
                 return None
         return pid
 
@@ -183,6 +186,8 @@ class Server:
                 pid, status, usage = os.wait4(-1, os.WNOHANG)
                 if pid == 0:
                     return
+                if pid == self._spare:
+                    self._spare = None
                 if (job := self._jobs.pop(pid, None)) is None:
                     continue
                 cpu_seconds = usage.ru_utime + usage.ru_stime

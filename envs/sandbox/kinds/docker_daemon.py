@@ -3,15 +3,12 @@
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
-from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Final, TypeVar
 from urllib.parse import urlencode
 
 import msgspec
 
 from agent_layer.errors import BadInputError, SandboxError
-from agent_layer.infra import install_command
 from agent_layer.schema import content_hash
 from envs.sandbox.served import pack_host_root
 
@@ -157,7 +154,8 @@ class DockerDaemon:
 
     async def _call(self, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
         """Return status and body of an answer."""
-        aiohttp = _import_aiohttp()
+        import aiohttp  # noqa: PLC0415  # other kinds need none
+
         client = self._client = self._client or aiohttp.ClientSession(
             connector=aiohttp.UnixConnector(path=self._path), timeout=aiohttp.ClientTimeout(total=_CALL_SECONDS)
         )
@@ -169,13 +167,6 @@ class DockerDaemon:
             raise SandboxError(
                 f"sandbox: no Docker daemon answers at {self._path}, {error}; start it, or set DOCKER_HOST"
             ) from error
-
-
-def _import_aiohttp() -> ModuleType:
-    try:
-        return import_module("aiohttp")
-    except ModuleNotFoundError as error:
-        raise SandboxError(f"sandbox: kind docker needs aiohttp; {install_command('serve')}") from error
 
 
 def _checked(status: int, body: bytes) -> bytes:

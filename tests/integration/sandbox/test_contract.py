@@ -249,6 +249,36 @@ async def test_large_arguments_arrive_whole(box):
     assert (await run_python(box, code)).stdout == b"4000\n"
 
 
+FAMILY = """
+import os
+own, family = os.getpid(), []
+for name in filter(str.isdigit, os.listdir("/proc")):
+    try:
+        state, parent = open(f"/proc/{name}/stat").read().rpartition(")")[2].split()[:2]
+    except OSError:
+        continue
+    if int(parent) == os.getppid() and state not in "ZX":
+        family.append(int(name))
+print(own, family == [own])
+"""
+
+
+async def test_the_first_command_is_alone_in_its_box_whatever_its_size(kind, spec):
+    """A large one once left the spare child to its own devices, where the command could look into its memory."""
+    found = []
+    for size in (0, 20_000, 200_000):
+        box = await kind.start(spec, owner="test")
+        try:
+            code = FAMILY + f"# {'x' * 100_000}\n" * (size // 100_000) + f"# {'x' * (size % 100_000)}"
+            found.append((await run_python(box, code)).stdout.split())
+        finally:
+            await box.close()
+
+    assert [alone for _, alone in found] == [b"True"] * 3
+    if kind.name != "process":  # whose numbers are the host's
+        assert found[1] == found[0], "the spare child was not used"
+
+
 @pytest.mark.parametrize("argv", [[], "ls", ["a\0b"]])
 async def test_what_can_be_no_command_is_refused(box, argv):
     with pytest.raises(ValueError, match="sandbox: "):

@@ -147,7 +147,7 @@ class Space:
             name = key.decode().removeprefix(self.keys.name(""))
             if name.startswith("t:") and isinstance(row := self.value(key), dict):
                 found[name] = {field: value for field, value in row.items() if field != b"ordinal"}
-            elif not name.startswith(("b:", "events", "ordinals", "zones")):
+            elif not name.startswith(("b:", "events", "steps", "ordinals", "zones")):
                 found[name] = self.value(key)
         return found | self.filed()
 

@@ -47,6 +47,18 @@ def test_a_drained_engine_stays_drained_through_a_switch(registry):
     assert (found.version, found.state, found.is_drained) == (4, "serving", True)
 
 
+def test_an_engine_that_was_held_comes_back_with_its_stall_measured(registry):
+    registry.register(entry())
+    hold = registry.hold([URL])
+    assert registry.read(URL).state == "loading"
+    hold.release(4, "w4", models={URL: "other"})
+
+    found = registry.read(URL)
+    assert (found.version, found.location, found.model, found.state) == (4, "w4", "other", "serving")
+    assert (found.num_switches, found.held_since) == (1, None)
+    assert found.stall_seconds > 0
+
+
 def test_an_engine_that_left_is_gone_for_all(registry):
     registry.register(entry())
     registry.forget(URL)

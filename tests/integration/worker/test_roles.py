@@ -7,6 +7,7 @@ from contextlib import aclosing
 from itertools import islice
 
 import pytest
+from aiohttp.test_utils import TestClient, TestServer
 from redis import Redis
 from redis.exceptions import NoPermissionError
 
@@ -31,9 +32,10 @@ from agent_layer.store import open_store
 from agent_layer.store.consumers.trained_batches import list_batches
 from agent_layer.store.maintenance.gc import Grace
 from agent_layer.store.maintenance.merge_plan import Limits
+from agent_layer.view import build_view_app
 
 from ...processes import stop_shippers
-from ...waiting import wait_until
+from ...waiting import until, wait_until
 from .conftest import WorkerHarness, serve_gateway
 
 NAMESPACE = "roles"
@@ -254,6 +256,21 @@ def test_what_is_another_roles_work_is_refused(guarded, settings_of, role):
             command, key, *values = line.split()
             with pytest.raises(NoPermissionError):
                 redis.execute_command(command, key if command == "SCAN" else Keys(NAMESPACE).name(key), *values)
+
+
+async def test_a_page_is_live_under_the_rights_of_a_reader(guarded, settings_of, task):
+    reader = settings_of("reader")
+    app = build_view_app(reader, open_store(reader))
+    async with TestClient(TestServer(app)) as page, page.get("/api/v1/events") as stream, asyncio.timeout(60):
+        await until(lambda: any((one["user"], one["cmd"]) == ("reader", "xread") for one in guarded.client_list()))
+        with connect(settings_of("trainer")) as dispatcher:
+            dispatcher.submit([task()])
+        async for line in stream.content:
+            if line == b"event: fleet\n":
+                break
+        else:
+            pytest.fail("the stream ended")
+    assert refusals(guarded) == []
 
 
 def test_a_reader_that_tries_to_write_is_told_which_command_prints_the_rights(settings_of, task):

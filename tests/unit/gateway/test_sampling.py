@@ -36,6 +36,10 @@ GRAMMARS = {
     "guided_choice": ["a", "b"],
     "guided_grammar": "root ::= 'a'",
     "tool_choice": {"type": "function", "function": {"name": "f"}},
+    "regex": "a+",
+    "ebnf": "root ::= 'a'",
+    "json_schema": '{"type": "object"}',
+    "structural_tag": '{"type": "structural_tag"}',
 }
 NEUTRAL = {
     "temperature": 0.7,
@@ -106,11 +110,15 @@ def test_what_is_kept_is_named_for_the_trainer():
     assert {**asked, **settled.changes}.items() >= asked.items()
     assert settled.tools is None
     assert settled.findings == [
+        "unreproducible:ebnf",
         "unreproducible:guided_choice",
         "unreproducible:guided_grammar",
         "unreproducible:guided_json",
         "unreproducible:guided_regex",
+        "unreproducible:json_schema",
+        "unreproducible:regex",
         "unreproducible:response_format",
+        "unreproducible:structural_tag",
         "unreproducible:structured_outputs",
         "greedy",
         "unreproducible:tool_choice",

@@ -123,7 +123,7 @@ local function merge_listing_place(hash, id, segment, members)
   redis.call('HSET', hash, id, table.concat(names, ' '))
 end
 
-local bases = {}
+local bases, growing = {}, {}
 local function merge_trajectory(one)
   local said = one.said
   local id = said.trajectory_id
@@ -144,9 +144,11 @@ local function merge_trajectory(one)
   local after = file(id, row, before)
   if after.run then redis.call('SADD', key('runs'), after.run) end
   if after.started_at and (before.status ~= after.status or before.accepted ~= after.accepted) then
-    announce('kind', 'trajectory', 'trajectory_id', id, 'status', after.status or '')
+    announce('kind', 'trajectory', 'trajectory_id', id, 'status', after.status or '', 'run', after.run or '')
   elseif is_more and redis.call('HEXISTS', row, 'ended') == 1 then -- a late reward, or steps of another log
-    announce('kind', 'addition', 'trajectory_id', id)
+    announce('kind', 'addition', 'trajectory_id', id, 'run', after.run or '')
+  elseif is_more then
+    growing[#growing + 1] = {id, after.run or ''}
   end
   if one.is_judged then bases[#bases + 1] = basis_of(id) end
 end
@@ -166,13 +168,16 @@ end
 for _, one in ipairs(batch.trajectories) do merge_trajectory(one) end
 for _, policy in ipairs(batch.policies) do
   redis.call('SADD', key('runs'), policy.run)
-  redis.call('HSETNX', key('policies', policy.run), policy.number, policy.record)
+  if redis.call('HSETNX', key('policies', policy.run), policy.number, policy.record) == 1 then
+    announce('kind', 'policy', 'run', policy.run)
+  end
 end
 for _, trained in ipairs(batch.trained) do
   local batches = key('batches', trained.run)
   local known = redis.call('HGET', batches, trained.batch_id)
   if not known or #trained.record < #known then -- the one without rollouts that were deleted
     redis.call('HSET', batches, trained.batch_id, trained.record)
+    announce('kind', 'update', 'step', trained.step, 'run', trained.run)
   end
   merge_listing_place(key('batch-segments'), trained.run .. ':' .. trained.step, trained.segment, trained.members)
 end
@@ -191,6 +196,9 @@ for _, group in ipairs(batch.groups) do
     local is_back = redis.call('ZADD', key('groups', group.run), group.closed_at, group.group_id) == 1
     if is_new or is_back then offer_late(group) end
   end
+end
+if #growing > 0 then -- one entry per commit: thousands of steps a second must not push other events out of their stream
+  redis.call('XADD', key('steps'), 'MAXLEN', '~', NUM_EVENTS_KEPT / 10, '*', 'grown', cmsgpack.pack(growing))
 end
 keep_zones()
 return bases

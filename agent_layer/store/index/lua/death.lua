@@ -12,8 +12,9 @@ local function forget_trajectory(id)
     redis.call('SADD', key('rewrite'), segment)
   end
   if redis.call('EXISTS', row) == 1 then
+    local run = redis.call('HGET', row, 'run') or ''
     unfile(row)
-    announce('kind', 'deleted', 'trajectory_id', id)
+    announce('kind', 'deleted', 'trajectory_id', id, 'run', run)
   end
   for _, name in ipairs(redis.call('HKEYS', key('t', id, 'blobs'))) do release_blob(id, name) end
   redis.call('DEL', row, key('t', id, 'chunks'), key('t', id, 'calls'), key('t', id, 'rewards'), key('t', id, 'blobs'))

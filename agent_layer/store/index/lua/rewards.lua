@@ -11,7 +11,7 @@ local function enter(id, reward, has_ended)
     local block, at = place_of(ordinal)
     write_reward(block, at, known and tonumber(known), tonumber(reward))
   end
-  if has_ended then announce('kind', 'addition', 'trajectory_id', id) end
+  if has_ended then announce('kind', 'addition', 'trajectory_id', id, 'run', redis.call('HGET', row, 'run') or '') end
 end
 
 local changed = {}
