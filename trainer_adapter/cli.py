@@ -1,8 +1,9 @@
 """Commands of this package: ``train``, ``replay``, which rebuilds what was trained, and ``checkpoint``."""
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 import typer
@@ -10,17 +11,20 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
 from agent_layer.errors import BadInputError, CorruptRecordError, NotFoundError
-from agent_layer.health import StepProgress
+from agent_layer.health import Restart, StepProgress
 from agent_layer.infra import install_command
 from agent_layer.schema import TrainedBatch
 from agent_layer.settings import Settings
 from agent_layer.store import open_store
 from agent_layer.store.consumers import list_batches
 from envs.tasksets.gate import check_trainable
-from trainer_adapter.config import load_config
+from trainer_adapter.config import TrainConfig, load_config
 from trainer_adapter.data import Replay, rebuild_batch
 from trainer_adapter.dry_run import plan_run, write_plan
 from trainer_adapter.loop import CheckpointDirectory
+
+if TYPE_CHECKING:
+    from trainer_adapter.tasks import TaskSource
 
 Run = Annotated[str | None, typer.Option(help="Else AGENT_LAYER_RUN.")]
 
@@ -37,6 +41,16 @@ def train(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what would run, its memory and what is missing; start nothing.")
     ] = False,
+    on: Annotated[
+        Literal["ray"] | None,
+        typer.Option(help="Where veRL's workers and its own vLLM servers run; without it, inside this process."),
+    ] = None,
+    processes: Annotated[
+        int,
+        typer.Option(
+            min=1, help="Share the model among processes of this machine, a GPU each; on Ray 'cluster' says it."
+        ),
+    ] = 1,
 ) -> None:
     """Train a policy on the rollouts of running workers; continue from the newest checkpoint.
 
@@ -44,21 +58,27 @@ def train(
     current update, with a checkpoint; a second Ctrl-C ends it at once. A run that is not healthy warns and stops:
     'agent-layer health --catalogue' lists what is looked at.
 
+    With --on ray, veRL's main_ppo trains on Ray and starts its own vLLM servers, which answer the gateway's calls:
+    start the gateway with 'agent-layer serve --engines-later'. The section 'cluster' of the configuration has options.
+
+    With --processes 2, or below 'torchrun -m agent_layer.cli', processes share model and rows; the first runs the loop.
+    The update is that of one process. A checkpoint fits the number of processes that wrote it.
+
     With --dry-run the exit status is 0 if it could start, and 2 if something is missing.
     """
     loaded = load_config(config)
     settings: Settings = context.obj
     if dry_run:
-        plan = plan_run(loaded, settings, unchecked=unchecked)
+        plan = plan_run(loaded, settings, unchecked=unchecked, on_ray=on == "ray", num_ranks=processes)
         typer.echo("\n".join(write_plan(plan)))
         raise typer.Exit(2 if plan.missing else 0)
     try:
-        from trainer_adapter.tasks import open_training_sources  # noqa: PLC0415  # numpy comes with torch
+        from trainer_adapter.loop import run_rank, stop_on_signals, train_on_ranks  # noqa: PLC0415  # torch takes seconds
 
-        sources = open_training_sources(loaded, settings)
-        if not unchecked:
-            check_trainable(settings.dir, [task for source in sources for task in source.read_first_tasks()])
-        from trainer_adapter.loop import stop_on_signals, train_run  # noqa: PLC0415  # torch and veRL take seconds
+        if not on and run_rank(loaded, processes, sys.argv[1:]):
+            return
+        sources = _open_sources(loaded, settings, unchecked=unchecked)
+        from trainer_adapter.cluster import train_on_ray  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise BadInputError(
             f"command 'train': expected torch and veRL to be installed, found no {error.name!r}; install torch first,"
@@ -67,8 +87,10 @@ def train(
     console = Console()
     warned: set[str] = set()
 
-    def show(progress: StepProgress) -> None:
+    def show(progress: StepProgress | Restart) -> None:
         console.print(str(progress))
+        if isinstance(progress, Restart):
+            return
         for finding in progress.health:
             if finding.name not in warned:
                 console.print(f"{finding.level}: {finding}")
@@ -76,8 +98,17 @@ def train(
         warned.update(finding.name for finding in progress.health)
 
     with stop_on_signals() as stop:
-        done = train_run(loaded, settings, stop, show, sources=sources)
+        done = (train_on_ray if on else train_on_ranks)(loaded, settings, stop, show, sources=sources)
     console.print(f"{len(done)} steps done; 'agent-layer train {config}' goes on where this ended")
+
+
+def _open_sources(config: TrainConfig, settings: Settings, *, unchecked: bool) -> "list[TaskSource]":
+    from trainer_adapter.tasks import open_training_sources  # noqa: PLC0415  # numpy comes with torch
+
+    sources = open_training_sources(config, settings)
+    if not unchecked:
+        check_trainable(settings.dir, [task for source in sources for task in source.read_first_tasks()])
+    return sources
 
 
 _OUT = "Directory for the batches, one msgpack file each; none for a batch with deleted rollouts."

@@ -19,6 +19,7 @@ from trainer_adapter.verl_keys import refuse_our_keys
 
 __all__ = [
     "AlgorithmConfig",
+    "ClusterConfig",
     "EvaluationConfig",
     "HeldOutConfig",
     "LoraConfig",
@@ -206,6 +207,35 @@ class RetentionConfig(_Section, frozen=True):
     """Published weights that are kept; at least the served ones and those before."""
 
 
+class ClusterConfig(_Section, frozen=True):
+    """What ``train --on ray`` needs beside the other sections."""
+
+    mode: Literal["sync", "colocate_async", "separate_async"] | None = None
+    """``sync``: rollouts and updates take turns. ``colocate_async``: rollouts pause at their next call during an
+    update. ``separate_async``: engines have GPUs of their own, so that rollouts pause only while weights are sent.
+    None: sync with ``rollouts.max_staleness: 0``, else colocate_async."""
+    nodes: Positive = 1
+    gpus_per_node: Positive = 1
+    """Processes of the trained model on each; without GPUs, processes on the CPU."""
+    engine_gpus: Positive = 1
+    """GPUs of all engines in mode ``separate_async``, beside those of the trained model."""
+    tensor_parallel: Positive = 1
+    """GPUs of one engine."""
+    engine_memory: Annotated[float, Meta(gt=0, lt=1)] = 0.5
+    """Share of a GPU's memory for its engine."""
+    gpu_gigabytes: Positive | None = None
+    """Memory of one GPU in units of 10^9 bytes, for a dry run on a machine without GPUs; None: looked up."""
+    cpu_cache_gigabytes: Positive = 1
+    """Memory for the cached prompts of an engine without a GPU."""
+    max_model_len: Positive | None = None
+    """Longest sequence of an engine; None: of the model."""
+    restarts: Annotated[int, Meta(ge=0)] = 3
+    """How often an engine, or else the whole trainer, is started again after it died, without a new step in between;
+    0: the first death ends the run."""
+    verl: dict[str, object] = {}
+    """Any other key of veRL's ``main_ppo``, by its dotted name."""
+
+
 class TrainConfig(_Section, frozen=True):
     """One training run."""
 
@@ -229,11 +259,15 @@ class TrainConfig(_Section, frozen=True):
     lora: LoraConfig | None = None
     """None: all weights are trained."""
     keep: RetentionConfig = RetentionConfig()
+    cluster: ClusterConfig | None = None
+    """For ``train --on ray``; None: its defaults."""
     trackers: list[TrackerName] = []
     """Where each step's numbers go besides the progress file."""
     health: dict[str, HealthLimits | str | bool] = {}
     """Limits of the catalogue of ``agent_layer.health`` by name, such as ``forks: {warn: 0.1, stop: 0.5, steps: 3}``;
     'off' turns an entry off."""
+    alarms: list[str] = []
+    """Addresses, as Apprise writes them, that get what health finds; none: those of AGENT_LAYER_ALARM_URLS."""
     verl: dict[str, object] = {}
     """Keys of veRL without an option here, by its dotted names, such as
     ``{actor_rollout_ref.actor.optim.override_optimizer_config.eps: 1.0e-6}``."""

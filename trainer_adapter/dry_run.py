@@ -20,7 +20,7 @@ from agent_layer.infra.redis import Keys, is_redis_running, open_redis
 from agent_layer.settings import Settings
 from envs.tasksets.gate import check_trainable
 from trainer_adapter.algorithms import resolve_algorithm
-from trainer_adapter.config import TrainConfig
+from trainer_adapter.config import ClusterConfig, TrainConfig
 from trainer_adapter.memory import MemoryEstimate, MemoryPart, estimate_memory, read_shape
 from trainer_adapter.tasks import load_held_out
 
@@ -38,27 +38,43 @@ class DryRun(msgspec.Struct, frozen=True, kw_only=True):
     """None: not known; ``missing`` has the reason."""
     missing: list[str]
     """Why the run cannot start, a sentence each."""
+    gpus: list[str] = []
+    """Lines about the GPUs of a run on Ray."""
 
 
-def plan_run(config: TrainConfig, settings: Settings, *, unchecked: bool = False) -> DryRun:
+def plan_run(
+    config: TrainConfig, settings: Settings, *, unchecked: bool = False, on_ray: bool = False, num_ranks: int = 1
+) -> DryRun:
     """Look at everything that a run needs.
 
     Args:
         config: of the run.
         settings: where its gateway, engine and workers meet.
         unchecked: whether task sets may train whose gate never passed.
+        on_ray: whether veRL runs on Ray, and starts its own engines.
+        num_ranks: processes that share the model; on Ray the configuration says it.
     """
     settings = settings.model_copy(update={"run": config.run or settings.run})
-    tasks, missing = _look_at_tasks(config, settings, unchecked=unchecked)
-    missing = [*_look_at_model(config.model), *missing, *_look_at_held_out(config, settings.run)]
-    missing += [*_look_at_packages(config), *_look_at_services(settings)]
+    num_tasks, missing = _look_at_tasks(config, settings, unchecked=unchecked)
+    model, packages = _look_at_model(config.model), _look_at_packages(config)
+    missing = [*model, *missing, *_look_at_held_out(config, settings.run), *packages]
+    missing += _look_at_services(settings, needs_engine=not on_ray)
+    verl, gpus = dict[str, str](), list[str]()
     memory = None
     try:
-        memory = estimate_memory(config, read_shape(config.model))
+        if on_ray:
+            cluster = config.cluster or ClusterConfig()
+            num_ranks = cluster.gpus_per_node * cluster.nodes
+        memory = estimate_memory(config, read_shape(config.model), num_ranks=num_ranks)
     except BadInputError as error:
         if (config.model / "config.json").is_file():
             missing.append(str(error))
-    return DryRun(options=_resolve(config, settings, tasks), memory=memory, missing=missing)
+    if on_ray and memory:  # veRL sends weights in parts, see the plan of its GPUs
+        memory = msgspec.structs.replace(memory, publication=[])
+    if on_ray and memory and num_tasks and not packages:
+        verl, gpus, found = _look_at_ray(config, settings)
+        missing += found
+    return DryRun(options=_resolve(config, settings, num_tasks) | verl, memory=memory, missing=missing, gpus=gpus)
 
 
 def write_plan(plan: DryRun) -> Iterator[str]:
@@ -71,6 +87,9 @@ def write_plan(plan: DryRun) -> Iterator[str]:
         yield f"memory: {peak} at most, {memory.shape.num_parameters:,} parameters; a micro-batch that is full"
         for title, parts in (("always", memory.states), ("update", memory.update), ("version", memory.publication)):
             yield from (_part_line(title, part) for part in parts)
+    if plan.gpus:
+        yield ""
+        yield from plan.gpus
     yield ""
     yield from (f"missing: {sentence}" for sentence in plan.missing)
     if not plan.missing:
@@ -86,6 +105,7 @@ def _resolve(config: TrainConfig, settings: Settings, num_tasks: int | None) -> 
     written = msgspec.to_builtins(config, enc_hook=str, builtin_types=(Path,))
     options: dict[str, object] = {**written, "run": settings.run, "algorithm": msgspec.to_builtins(algorithm)}
     del options["health"]
+    options["alarms"] = f"{len(config.alarms)} addresses" if config.alarms else "AGENT_LAYER_ALARM_URLS"
     if config.rollouts.groups_per_step is None and num_tasks is not None:
         options["rollouts"] = {**written["rollouts"], "groups_per_step": f"{num_tasks}, one of each task"}
     limits = {entry.name: entry for entry in set_limits(config.health)}
@@ -175,7 +195,18 @@ def _look_at_packages(config: TrainConfig) -> list[str]:
     return []
 
 
-def _look_at_services(settings: Settings) -> list[str]:
+def _look_at_ray(config: TrainConfig, settings: Settings) -> tuple[dict[str, str], list[str], list[str]]:
+    """Return veRL's whole configuration, lines about GPUs, and why its ``main_ppo`` cannot start."""
+    from trainer_adapter.cluster import plan_on_ray  # noqa: PLC0415  # torch and veRL take seconds
+    from trainer_adapter.tasks import open_sources  # noqa: PLC0415
+
+    with TemporaryDirectory() as directory:
+        sources = open_sources(config.tasks, Path(directory), run=settings.run, seed=config.seed)
+        plan = plan_on_ray(config, settings, sources)
+    return plan.options, plan.gpus, plan.missing
+
+
+def _look_at_services(settings: Settings, *, needs_engine: bool = True) -> list[str]:
     """Return what is wrong with Redis, engines, workers, and other trainers of the run."""
     engine = "engine: expected one that serves run {!r}, found {}; start one with 'agent-layer up'"
     worker = "worker: expected one that plays rollouts, found none; start one with 'agent-layer work TARGET'"
@@ -185,7 +216,7 @@ def _look_at_services(settings: Settings) -> list[str]:
     ):
         missing.append(f"run {settings.run}: another trainer runs; stop it, or choose another run")
     if not settings.redis_url and not is_redis_running(settings):
-        return [*missing, engine.format(settings.run, "none"), worker]
+        return [*missing, *[engine.format(settings.run, "none")] * needs_engine, worker]
     try:
         with open_redis(settings) as redis:
             engines = EngineRegistry(redis, Keys(settings.namespace)).engines()
@@ -193,7 +224,7 @@ def _look_at_services(settings: Settings) -> list[str]:
     except AgentLayerError as error:
         return [*missing, str(error)]
     own = [one.url for one in engines if one.run == settings.run and EngineControl(one.url).is_healthy()]
-    if not own:
+    if not own and needs_engine:
         others = ", ".join(f"{one.url} of run {one.run!r}" for one in engines) or "none"
         missing.append(engine.format(settings.run, others))
     if not any(one.silent_seconds <= settings.lease_seconds and not one.is_draining for one in workers):

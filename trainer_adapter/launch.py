@@ -38,6 +38,8 @@ class Job:
     max_model_len: int | None = None
     unchecked: bool = False
     """Whether tasks of a set train that failed ``tasksets check``, or never ran it."""
+    on_ray: bool = False
+    """Whether veRL trains on Ray, with vLLM servers of its own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,12 +102,13 @@ def run_job(
         redis = cleanup.enter_context(open_redis(settings))
         if not settings.gateway_url:
             remove_ended_engines(settings, redis)  # before the trainer looks for engines
-        unchecked = ["--unchecked"] if job.unchecked else []
-        trainer = _start(["train", str(config), *unchecked], settings, logs / "trainer.log")
+        options = ["--unchecked"] * job.unchecked + ["--on", "ray"] * job.on_ray
+        trainer = _start(["train", str(config), *options], settings, logs / "trainer.log")
         cleanup.callback(trainer.stop)
         processes = {"trainer": trainer}
         if not settings.gateway_url:
-            stack = cleanup.enter_context(run_stack(settings, _engine(settings, redis, job), report_phase=report_phase))
+            engine = None if job.on_ray else _engine(settings, redis, job)
+            stack = cleanup.enter_context(run_stack(settings, engine, report_phase=report_phase))
             settings, processes = stack.settings, processes | stack.processes
         work = ["work", job.target, "--slots", str(job.slots)]
         processes["worker"] = _start(work, settings, logs / "worker.log")

@@ -1,9 +1,10 @@
-"""Memory that the embedded trainer needs, by arithmetic over a model's config.json.
+"""Memory that a trainer needs, by arithmetic over a model's config.json.
 
 States stay for the whole run: weights, gradients, both moments of Adam, a reference. Beside them is either an update,
 with the activations of one micro-batch, or the writing of a policy version. Engines have memory of their own.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -85,7 +86,7 @@ class MemoryPart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MemoryEstimate(msgspec.Struct, frozen=True, kw_only=True):
-    """Memory of one trainer process that holds the whole model."""
+    """Memory of one trainer process, which holds the whole model or shares it with others."""
 
     shape: ModelShape
     states: list[MemoryPart]
@@ -95,8 +96,12 @@ class MemoryEstimate(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def peak_bytes(self) -> int:
         """Most that is needed at a time."""
-        update, publication = (sum(part.num_bytes for part in parts) for parts in (self.update, self.publication))
-        return sum(part.num_bytes for part in self.states) + max(update, publication)
+        return sum_bytes(self.states) + max(sum_bytes(self.update), sum_bytes(self.publication))
+
+
+def sum_bytes(parts: Sequence[MemoryPart]) -> int:
+    """Return the memory of parts that are there at the same time."""
+    return sum(part.num_bytes for part in parts)
 
 
 def read_shape(model: Path) -> ModelShape:
@@ -117,13 +122,16 @@ def read_shape(model: Path) -> ModelShape:
     return shape
 
 
-def estimate_memory(config: TrainConfig, shape: ModelShape, max_tokens: int | None = None) -> MemoryEstimate:
+def estimate_memory(
+    config: TrainConfig, shape: ModelShape, max_tokens: int | None = None, *, num_ranks: int = 1
+) -> MemoryEstimate:
     """Estimate what a run needs.
 
     Args:
         config: of the run.
         shape: of its model.
         max_tokens: of one micro-batch; None: ``optimizer.microbatch_tokens``.
+        num_ranks: processes that share weights, gradients and optimizer; each has micro-batches of its own.
     """
     tokens = max_tokens or config.optimizer.microbatch_tokens
     size = {"float32": 4, "bfloat16": 2}[config.optimizer.precision]
@@ -136,6 +144,7 @@ def estimate_memory(config: TrainConfig, shape: ModelShape, max_tokens: int | No
     ]
     if resolve_algorithm(config.algorithm).kl and not config.lora:
         states.append(_part("reference", total, "parameters of the first weights, for algorithm.kl", _FLOAT))
+    states = [_share(part, num_ranks) for part in states]
     gathered = shape.num_embeddings + 2 * shape.layer_parameters
     update = [
         _part("weights in use", gathered, "parameters of embeddings and two layers, gathered", size),
@@ -190,6 +199,13 @@ def _num_adapter(lora: LoraConfig | None, shape: ModelShape) -> int:
     ends |= {"gate_proj": h + f, "up_proj": h + f, "down_proj": f + h}
     names = ends if lora.target_modules == "all-linear" else lora.target_modules
     return shape.num_hidden_layers * lora.rank * sum(ends.get(name, 0) for name in names)
+
+
+def _share(part: MemoryPart, num_ranks: int) -> MemoryPart:
+    if num_ranks == 1:
+        return part
+    arithmetic = f"{part.arithmetic}, / {num_ranks} processes"
+    return MemoryPart(name=part.name, num_bytes=-(-part.num_bytes // num_ranks), arithmetic=arithmetic)
 
 
 def _part(name: str, number: int, of: str, size: int) -> MemoryPart:

@@ -101,6 +101,16 @@ def refuse_our_keys(options: Mapping[str, object]) -> None:
             )
 
 
+def refuse_keys_of_options(options: Mapping[str, object]) -> None:
+    """Raise BadInputError for the first key that has an option of ours."""
+    for key in options:
+        for part in _with_parents(key):
+            if part in _OPTION_OF:
+                raise BadInputError(
+                    f"cluster.verl.{key}: expected keys that this trainer does not set; use {_OPTION_OF[part]}"
+                )
+
+
 def keys_below(options: Mapping[str, object], section: str) -> dict[str, object]:
     """Return the options of a section, their names without it."""
     start = f"{section}."

@@ -20,7 +20,7 @@ from trainer_adapter import AlgorithmConfig, OptimizerConfig, RolloutConfig, Sch
 from trainer_adapter.selection import SuccessShare
 
 AGENT = "envs.tasksets.repair:RepairEnvironment"
-NUM_TASKS, NUM_STEPS, NUM_HELD_OUT = 12, 30, 24
+NUM_TASKS, NUM_STEPS, NUM_HELD_OUT = 12, 40, 24
 CHANCE = 1 / 9
 """One of nine answers is right in each of the tasks."""
 SAMPLING: JsonObject = {"max_tokens": 1, "temperature": 1.0}
@@ -60,16 +60,17 @@ def learn(settings: Settings, seed: int, num_steps: int, *, is_unchecked: bool =
         steps=num_steps,
         settings=settings,
         seed=seed,
-        rollouts=RolloutConfig(group_size=6, max_staleness=0, curriculum=SuccessShare()),
+        rollouts=RolloutConfig(group_size=10, max_staleness=0, curriculum=SuccessShare(floor=0.1)),
         algorithm=AlgorithmConfig(
-            name="reinforce++", clip_high=0.28, entropy=Schedule(start=0.06, end=0.01, shape="linear")
+            name="reinforce++", clip_high=0.28, entropy=Schedule(start=0.05, end=0.0, shape="linear")
         ),
         optimizer=OptimizerConfig(
-            learning_rate=Schedule(start=3e-3, end=1e-3, shape="cosine", warmup_steps=5),
+            learning_rate=Schedule(start=2e-4, end=1e-4, shape="cosine", warmup_steps=10),
             minibatches=2,
             epochs=2,
             betas=(0.9, 0.95),
         ),
+        verl={"actor_rollout_ref.actor.optim.override_optimizer_config.eps": 1e-6},  # or Adam makes noise large
         unchecked=is_unchecked,
         report=lambda step: print(f"{settings.run}: step {step.step:2d}  success {step.success or 0:.2f}", flush=True),
     )

@@ -5,12 +5,11 @@ torch and veRL take ten seconds to import, so they are imported inside tests: co
 # ruff: noqa: PLC0415  # so the imports stand where they are needed
 
 import json
-import subprocess
-import sys
 from functools import partial
 
 import pytest
 
+from agent_layer.errors import NotFoundError
 from trainer_adapter.config import SourceConfig, TrainConfig
 from trainer_adapter.loop.checkpoint import CheckpointDirectory, Cursor
 
@@ -20,23 +19,6 @@ pytestmark = [
 ]
 
 PROMPT = [3, 12, 14, 4]
-
-TWO_RANKS = """
-import os, sys
-import torch
-from torch.distributed import init_process_group
-from trainer_adapter.verl.platform import enter_platform
-
-model, checkpoint, rank, rendezvous = sys.argv[1:]
-os.environ |= {"RANK": rank, "WORLD_SIZE": "2", "LOCAL_RANK": rank}
-init_process_group("gloo", init_method=rendezvous, rank=int(rank), world_size=2)
-enter_platform()
-from trainer_adapter.config import TrainConfig
-from trainer_adapter.verl import EmbeddedTrainer
-
-trainer = EmbeddedTrainer(TrainConfig(model=model, tasks=[], steps=1))
-trainer.save(checkpoint)
-"""
 
 
 @pytest.fixture
@@ -143,22 +125,9 @@ def test_large_models_are_written_in_parts(checkpoints, model, trainer, tmp_path
     assert torch.equal(logits_of(tmp_path / "hf"), trained_logits(model, trainer))
 
 
-def test_shards_of_two_processes_become_one_model(checkpoints, model, tmp_path):
-    import torch
-
+def test_a_checkpoint_that_is_deleted_meanwhile_says_how_to_keep_it(tmp_path):
     from trainer_adapter.verl import export_checkpoint
 
-    def train_on_two(directory):
-        rendezvous = f"file://{tmp_path}/rendezvous"
-        command = [sys.executable, "-c", TWO_RANKS, str(model), str(directory)]
-        ranks = [subprocess.Popen([*command, rank, rendezvous], stderr=subprocess.PIPE) for rank in "01"]
-        ended = [(rank.communicate()[1].decode(), rank.returncode) for rank in ranks]
-        assert [status for _, status in ended] == [0, 0], ended
-
-    checkpoints.save(Cursor(step=2), train_on_two)
-    directory, _ = checkpoints.newest()
-    assert len(list(directory.glob("model_world_size_2_rank_*.pt"))) == 2
-
-    export_checkpoint(directory, tmp_path / "hf")
-
-    assert torch.equal(logits_of(tmp_path / "hf"), logits_of(model))
+    with pytest.raises(NotFoundError, match="num_checkpoints"):
+        export_checkpoint(tmp_path / "000004", tmp_path / "hf")
+    assert not (tmp_path / "hf").exists()

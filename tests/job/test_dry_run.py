@@ -97,6 +97,40 @@ def test_what_is_missing_is_named_and_nothing_is_started(agent_layer, settings, 
     assert not (settings.dir / "runs").exists()
 
 
+def test_on_ray_the_configuration_of_verl_and_its_processes_are_told_without_an_engine(agent_layer, settings, written):
+    queue_of(connect(settings)).heartbeat("w", b"{}", [])
+
+    status, said, _ = agent_layer("train", written(cluster={"gpus_per_node": 2}, verl={}), "--dry-run", "--on", "ray")
+    lines = dict(line.split(maxsplit=1) for line in said.split("\n\n")[0].splitlines())
+
+    assert status == 0, said
+    assert lines["verl.trainer.v1.trainer_mode"] == "agent_layer_colocate_async"
+    assert lines["verl.trainer.n_gpus_per_node"] == "2"
+    assert lines["verl.actor_rollout_ref.rollout.max_model_len"] == "512", "the model's"
+    assert lines["verl.critic.strategy"] == "fsdp", "defaults stand there, too"
+    assert "GPUs: none; on the CPU as many processes take their place: 2" in said
+    assert "weights = 301,440 x 4 B, parameters, and the optimizer's master copy, in float32, / 2 processes" in said
+
+
+def test_on_ray_gpus_that_this_machine_lacks_are_planned_and_named_with_what_verl_refuses(agent_layer, written):
+    cluster = {
+        "gpus_per_node": 4,
+        "gpu_gigabytes": 80,
+        "verl": {"actor_rollout_ref.rollout.enforce_eagr": True},
+    }
+
+    status, said, _ = agent_layer("train", written(cluster=cluster, verl={}), "--dry-run", "--on", "ray")
+    missing = [line for line in said.splitlines() if line.startswith("missing: ")]
+
+    assert status == 2
+    assert "GPUs: 4, 80.0 GB each; this machine has 0" in said
+    assert "colocate_async: 4 share the trained model; 4 engines, 1 GPU for each, on the same" in said
+    assert "rollouts: at most 32 begun and not trained = 2 groups x 8 x (1 + max_staleness 1)" in said
+    for found in ("worker: ", "enforce_eagr", "expected 4 GPUs on this machine for trainer and engines, found 0"):
+        assert sum(found in line for line in missing) == 1, (found, missing)
+    assert len(missing) == 3
+
+
 def test_the_embedded_redis_is_not_started_for_a_look(written, tmp_path):
     home = tmp_path / "home"
 

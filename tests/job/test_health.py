@@ -3,7 +3,7 @@
 import pytest
 
 from agent_layer.errors import AgentLayerError
-from agent_layer.health import HealthLimits, progress_path, read_progress
+from agent_layer.health import AlarmFile, HealthLimits, progress_path, read_progress
 from agent_layer.store import open_store
 from agent_layer.store.consumers import list_batches
 
@@ -43,6 +43,7 @@ def test_a_run_with_a_fault_stops_within_five_steps(configure, settings, player,
     assert f"expected a healthy run, found {name} since step 1: " in why
     assert f"'health: {{{name}: off}}' in its configuration trains on regardless" in why
     assert num_steps == num_trained
+    assert [one.finding.level for one in AlarmFile(settings, RUN).read().firing.values()] == ["stop"]
 
 
 def test_a_stopped_run_gives_up_the_groups_and_goes_on_when_it_is_mended(configure, settings, player, redis, keys):

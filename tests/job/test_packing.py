@@ -5,7 +5,9 @@ torch and veRL take ten seconds to import, so they are imported inside tests: co
 # ruff: noqa: PLC0415  # so the imports stand where they are needed
 
 import random
+from io import BytesIO
 
+import msgspec
 import pytest
 
 from agent_layer.schema.record import Logprobs, TokenIds
@@ -83,3 +85,20 @@ def test_forked_rollouts_are_computed_with_hardly_any_padding_and_the_same_gradi
     assert max(sizes) <= 1024
     assert 2 * num_tokens <= sum(sizes) < 2 * 1.1 * num_tokens  # measured, then trained
     assert norm == pytest.approx(at_once.update(batch, 0, version=0).metrics["grad_norm"], rel=1e-4)
+
+
+def test_routes_of_a_sample_are_a_field_of_its_row_on_ray():
+    import numpy as np
+
+    from trainer_adapter.cluster.rows import _fields, _Place
+
+    sample = forked_batch().samples[0]
+    length, content = len(sample.prompt_ids) + len(sample.response_ids), BytesIO()
+    routes = np.arange(2 * 3 * length, dtype=np.int16).reshape(length, 2, 3)
+    np.save(content, routes)
+
+    row = _fields(msgspec.structs.replace(sample, routed_experts=content.getvalue()), _Place("s", 0, 0), 1.0)
+
+    assert row["routed_experts"].tolist() == routes.tolist()
+    assert len(row["routed_experts"]) == len(row["input_ids"])
+    assert "routed_experts" not in _fields(sample, _Place("s", 0, 0), 1.0)

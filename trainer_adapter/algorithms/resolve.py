@@ -65,6 +65,11 @@ class ResolvedAlgorithm(msgspec.Struct, frozen=True, kw_only=True):
         """Whether the baseline is the group, so that a group of equal values has no advantages."""
         return self.estimator != "reinforce++"
 
+    @property
+    def has_sequence_ratio(self) -> bool:
+        """Whether the loss has one ratio for a whole rollout, whatever the number of its rows."""
+        return self.loss in ("gspo", "geo_mean")
+
     def is_regularised(self, step: int, run_steps: int) -> bool:
         """Whether a sample without advantage still changes the weights at this step."""
         return self.kl > 0 or self.entropy.value_at(step, run_steps) > 0

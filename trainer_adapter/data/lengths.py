@@ -27,6 +27,7 @@ from agent_layer.schema import (
     Trajectory,
 )
 from trainer_adapter.data.faults import exclude
+from trainer_adapter.data.routes import cut_routes
 from trainer_adapter.data.samples import DroppedStep, SampleSet
 
 LONG_ROW: Final = "long_row"
@@ -95,6 +96,7 @@ def _cut_end(sample: TrainingSample, most: int) -> TrainingSample:
         logprobs=Logprobs(sample.logprobs[:end]),
         versions=TokenIds(sample.versions[:end]),
         steps=steps,
+        routed_experts=cut_routes(sample.routed_experts, len(sample.prompt_ids) + end),
     )
 
 

@@ -25,6 +25,7 @@ from agent_layer.schema import (
     Trajectory,
 )
 from trainer_adapter.data.faults import exclude, find_fault
+from trainer_adapter.data.routes import join_routes
 
 _NOT_TRAIN = "not_train"
 """Kind of a rollout of another split."""
@@ -94,7 +95,10 @@ def read_samples(trajectory: Trajectory) -> SampleSet | ExcludedRollout:
     samples: list[TrainingSample] = []
     for path in _paths_to_ends(by_key, untrained):
         for trained in _by_agent_and_temperature(step for step in path if _key(step) in untrained):
-            samples.append(_make_sample(trajectory, started, len(samples), _pieces(path, trained)))
+            sample = _make_sample(trajectory, started, len(samples), _pieces(path, trained))
+            used = path[: path.index(trained[-1]) + 1]
+            routes = join_routes(used, len(sample.prompt_ids) + len(sample.response_ids))
+            samples.append(msgspec.structs.replace(sample, routed_experts=routes))
         for step in path:
             untrained.pop(_key(step), None)
     return SampleSet(samples=samples, drops=[_drop(step) for step in policy_steps if _key(step) not in whole])

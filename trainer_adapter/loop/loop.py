@@ -13,7 +13,7 @@ from math import isfinite
 import msgspec
 
 from agent_layer.errors import AgentLayerError
-from agent_layer.health import RoundProgress, StepProgress, find_unhealthy, set_limits
+from agent_layer.health import Restart, RoundProgress, StepProgress, find_unhealthy, set_limits
 from agent_layer.store.consumers import GroupDelivery
 from trainer_adapter.algorithms import resolve_algorithm
 from trainer_adapter.config import TrainConfig
@@ -33,7 +33,7 @@ from trainer_adapter.data import (
 from trainer_adapter.loop.checkpoint import CheckpointDirectory, Cursor
 from trainer_adapter.loop.feed import GroupFeed
 from trainer_adapter.loop.held_out import HeldOutEvaluation
-from trainer_adapter.verl import EmbeddedTrainer, UpdateReport, WeightPublisher
+from trainer_adapter.verl import PolicyTrainer, UpdateReport, WeightPublisher
 
 _DYNAMIC_ROUNDS = 9
 """Steps' worth of groups that dynamic sampling may add, so that ten are sampled at most, as in DAPO's recipe."""
@@ -51,11 +51,13 @@ class TrainingLoop:
         run: str,
         config: TrainConfig,
         feed: GroupFeed,
-        trainer: EmbeddedTrainer,
+        trainer: PolicyTrainer,
         publisher: WeightPublisher,
         checkpoints: CheckpointDirectory,
         *,
         held_out: HeldOutEvaluation | None = None,
+        restarts_since: Callable[[float], list[Restart]] = lambda _: [],
+        judged: Callable[[StepProgress], None] = lambda _: None,
     ) -> None:
         self._run = run
         self._config = config
@@ -67,6 +69,8 @@ class TrainingLoop:
         self._publisher = publisher
         self._checkpoints = checkpoints
         self._held_out = held_out
+        self._restarts_since = restarts_since
+        self._judged = judged
         self._evaluations: list[RoundProgress] = []
         """Rounds that no report has yet."""
         self._stop: Callable[[], bool] = lambda: False
@@ -211,6 +215,7 @@ class TrainingLoop:
             num_skipped_optimizer_steps=update.num_skipped_steps if update else 0,
             metrics=_numbers(update) if update else {},
             evaluations=self._evaluations,
+            restarts=self._restarts_since(self._reports[-1].ended_at if self._reports else 0.0),
             **{f"{phase}_seconds": taken for phase, taken in times.items()},
         )
         self._evaluations = []
@@ -263,6 +268,7 @@ class TrainingLoop:
 
         Raises: AgentLayerError: what is wrong, since when, and what to do.
         """
+        self._judged(report)
         if stops := [finding for finding in report.health if finding.level == "stop"]:
             self._take([group for group in groups if not group.is_void])
             names = ", ".join(f"{finding.name}: off" for finding in stops)

@@ -4,14 +4,26 @@ import signal
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from fcntl import LOCK_EX, LOCK_NB, flock
+from functools import partial
 from types import FrameType
+from typing import Protocol
 
+from redis import Redis
+
+from agent_layer.alarms import open_notifier
 from agent_layer.dispatcher import Dispatcher
 from agent_layer.errors import BadInputError
-from agent_layer.health import StepProgress, append_progress, progress_path, read_progress
+from agent_layer.health import (
+    StepProgress,
+    append_progress,
+    progress_path,
+    read_progress,
+    read_restarts,
+    restarts_path,
+)
 from agent_layer.infra import make_private
 from agent_layer.infra.redis import open_redis
-from agent_layer.recorder import open_recorder
+from agent_layer.recorder import Recorder, open_recorder
 from agent_layer.settings import Settings
 from agent_layer.store import open_store
 from trainer_adapter.config import TrainConfig
@@ -31,11 +43,36 @@ from trainer_adapter.tasks import (
 )
 from trainer_adapter.verl import (
     EmbeddedTrainer,
+    PolicyTrainer,
     WeightPublisher,
     check_trackers,
     check_verl_options,
     open_trackers,
 )
+
+
+class Driver(Protocol):
+    """What trains the policy and serves its versions: this process, or a cluster."""
+
+    def open_publisher(self, settings: Settings, run: str, redis: Redis, recorder: Recorder) -> WeightPublisher:
+        """Return what registers versions and lets engines serve them."""
+        ...
+
+    def open_trainer(self, config: TrainConfig) -> PolicyTrainer:
+        """Return what updates the policy, with the first weights."""
+        ...
+
+
+class EmbeddedDriver:
+    """Driver in this process."""
+
+    def open_publisher(self, settings: Settings, run: str, redis: Redis, recorder: Recorder) -> WeightPublisher:
+        """Return a publisher that writes directories for engines to load."""
+        return WeightPublisher(settings, run, redis, recorder)
+
+    def open_trainer(self, config: TrainConfig) -> PolicyTrainer:
+        """Return a trainer inside this process."""
+        return EmbeddedTrainer(config)
 
 
 def train_run(
@@ -45,6 +82,7 @@ def train_run(
     report: Callable[[StepProgress], None] = lambda _: None,
     *,
     sources: Sequence[TaskSource] | None = None,
+    driver: Driver | None = None,
 ) -> list[StepProgress]:
     """Train until the run has ``config.steps`` steps, from its newest checkpoint if there is one.
 
@@ -54,12 +92,13 @@ def train_run(
         stop: polled; once True, the run ends with a checkpoint.
         report: called for each step, after its line is in ``progress_path``.
         sources: of ``config.tasks``, opened; None: this call opens them.
+        driver: trains and serves; None: this process.
 
     Returns:
         reports of the steps that this call did.
 
     Raises:
-        BadInputError: model, tasks, trackers or a key of veRL cannot be used, or another trainer runs.
+        BadInputError: model, tasks, trackers, alarms or a key of veRL cannot be used, or another trainer runs.
         CaptureError: a rollout lacks token ids.
         EngineError: weights could not be switched.
         AgentLayerError: the run is not healthy (``TrainConfig.health``), or its groups do not come.
@@ -72,11 +111,16 @@ def train_run(
         )
     check_verl_options(config.verl)
     check_trackers(config)
-    with _only_trainer(settings, run), open_trackers(config, settings, run) as track:
+    with (
+        _only_trainer(settings, run),
+        open_notifier(settings, config.alarms) as notifier,
+        open_trackers(config, settings, run) as track,
+    ):
         redis, recorder = open_redis(settings), open_recorder(settings)
         checkpoints = CheckpointDirectory(settings, run)
         directory, cursor = checkpoints.newest() or (None, Cursor())
-        publisher = WeightPublisher(settings, run, redis, recorder)
+        driver = driver or EmbeddedDriver()
+        publisher = driver.open_publisher(settings, run, redis, recorder)
         publisher.register_base(config.model)
         stream = _open_stream(config, settings, cursor, sources or open_training_sources(config, settings))
         dispatcher, store = Dispatcher(redis, settings), open_store(settings)
@@ -86,11 +130,21 @@ def train_run(
         newest = publisher.newest()
         # before the model loads: workers need not wait for it
         feed.submit_groups(newest if cursor.policy_version == newest else newest + 1)
-        trainer = EmbeddedTrainer(config)
+        trainer = driver.open_trainer(config)
         if directory:
             trainer.load(directory)
         path, reports = progress_path(settings, run), list[StepProgress]()
-        loop = TrainingLoop(run, config, feed, trainer, publisher, checkpoints, held_out=held_out)
+        loop = TrainingLoop(
+            run,
+            config,
+            feed,
+            trainer,
+            publisher,
+            checkpoints,
+            held_out=held_out,
+            restarts_since=partial(read_restarts, restarts_path(settings, run)),
+            judged=notifier.judge_step,
+        )
         for progress in loop.run(cursor, stop, read_progress(path)):
             append_progress(path, progress)
             reports.append(progress)

@@ -1,12 +1,11 @@
 """What a trainer has drawn since its last checkpoint, so that one that was killed draws the same again."""
 
-import os
 from collections import deque
 from pathlib import Path
 
 import msgspec
 
-from agent_layer.infra import make_private
+from agent_layer.infra import append_line, read_lines
 from agent_layer.schema import Record
 from agent_layer.settings import Settings
 from trainer_adapter.tasks.state import Draw
@@ -50,12 +49,7 @@ class DrawJournal:
 
     def append(self, entry: JournalEntry) -> None:
         """Append a draw, in one write, before it is submitted."""
-        make_private(self._path.parent)
-        descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        try:
-            os.write(descriptor, msgspec.json.encode(entry) + b"\n")
-        finally:
-            os.close(descriptor)
+        append_line(self._path, entry)
 
     def forget(self) -> None:
         """Forget all draws but those that were not recalled yet: a checkpoint has the others."""
@@ -67,7 +61,4 @@ class DrawJournal:
         pending.replace(self._path)
 
     def _read(self) -> list[JournalEntry]:
-        if not self._path.exists():
-            return []
-        lines = self._path.read_bytes().split(b"\n")[:-1]  # a torn last line was never submitted
-        return [msgspec.json.decode(line, type=JournalEntry) for line in lines]
+        return read_lines(self._path, JournalEntry)  # without a torn last line, which was never submitted

@@ -18,7 +18,7 @@ from safetensors.torch import save_file  # pyright: ignore[reportUnknownVariable
 from torch import Tensor
 from torch.distributed.tensor import DTensor, Replicate, Shard
 
-from agent_layer.errors import BadInputError, CorruptRecordError
+from agent_layer.errors import BadInputError, CorruptRecordError, NotFoundError
 from trainer_adapter.verl.adapters import add_adapter, file_name, find_parts, is_factor, read_adapter
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
@@ -68,6 +68,16 @@ class _AdaptedWeight(NamedTuple):
         return add_adapter(self.base.join(), self.a.join(), self.b.join(), self.config)
 
 
+def check_num_processes(checkpoint: Path, num_processes: int) -> None:
+    """Raise BadInputError for a checkpoint of another number of processes, none of whose shards would fit."""
+    if (found := _num_processes_of(checkpoint)) != num_processes:
+        raise BadInputError(
+            f"checkpoint {checkpoint}: expected as many shards as processes that train now ({num_processes}), found"
+            f" {found}; train with {found} processes, or start another run from what 'agent-layer checkpoint export'"
+            " makes of it"
+        )
+
+
 def export_checkpoint(
     checkpoint: Path,
     directory: Path,
@@ -90,8 +100,29 @@ def export_checkpoint(
     Raises:
         BadInputError: the directory is not empty, or there is no adapter to write.
         CorruptRecordError: a shard is missing, or shards do not fit together.
+        NotFoundError: the trainer deleted the checkpoint meanwhile.
     """
     check_new(directory)
+    try:
+        _export(checkpoint, directory, precision, part_bytes, progress, adapter_only=adapter_only)
+    except (FileNotFoundError, CorruptRecordError) as error:
+        if checkpoint.is_dir():
+            raise
+        raise NotFoundError(
+            f"checkpoint {checkpoint}: expected it to stay until it is exported, but it was deleted meanwhile, as later"
+            " ones are kept; export a later one, or let the run keep more ('keep: {num_checkpoints: …}')"
+        ) from error
+
+
+def _export(
+    checkpoint: Path,
+    directory: Path,
+    precision: Precision,
+    part_bytes: int,
+    progress: Callable[[int, int], object],
+    *,
+    adapter_only: bool,
+) -> None:
     adapter = read_adapter(checkpoint)
     stored = _read_weights(checkpoint)
     pending = directory.with_name(f"{directory.name}.pending")
@@ -125,7 +156,7 @@ def check_new(directory: Path) -> None:
 
 def _read_weights(checkpoint: Path) -> dict[str, _Weight]:
     """Map the tensors of all shards into memory, without those that are tied to an earlier one."""
-    world_size = json.loads((checkpoint / "fsdp_config.json").read_bytes())["world_size"]
+    world_size = _num_processes_of(checkpoint)
     first = _load_shard(checkpoint, world_size, 0)
     ranks = _ranks_of_one_copy(first)
     shards = [first, *(_load_shard(checkpoint, world_size, rank) for rank in ranks[1:])]
@@ -147,6 +178,10 @@ def _add_adapter(stored: Mapping[str, _Weight], config: LoraConfig) -> dict[str,
         name: _AdaptedWeight(stored[base], stored[a], stored[b], config) if a and b else stored[base]
         for name, (base, a, b) in find_parts(stored).items()
     }
+
+
+def _num_processes_of(checkpoint: Path) -> int:
+    return json.loads((checkpoint / "fsdp_config.json").read_bytes())["world_size"]
 
 
 def _load_shard(checkpoint: Path, world_size: int, rank: int) -> dict[str, Tensor]:

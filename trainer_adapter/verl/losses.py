@@ -6,6 +6,7 @@ in which a forked rollout would weigh more; this one takes its place, with the s
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import TypeAlias, cast
 
 import torch
@@ -29,8 +30,6 @@ VERL_LOSSES = {"reinforce": "gpg", "geo_mean": GMPO_LOSS}
 """veRL's names of losses, where they are not ours."""
 RATIO_GAP = "ratio_gap"
 """Metric: largest |r - 1| of a token, r = its probability in this forward pass / the engine's at sampling."""
-SEQUENCE_LOSSES = ("gspo", "geo_mean")
-"""Losses with one ratio for a whole rollout."""
 
 
 _PolicyLoss: TypeAlias = Callable[..., tuple[Tensor, dict[str, float]]]
@@ -100,7 +99,7 @@ def minibatch_loss(
     weights = rows["row_weights"].unsqueeze(1) * mask
     config.global_batch_info.update(dp_size=data["dp_size"], global_batch_size=1)
     policy_loss, found = _policy_loss(config, log_prob, rows, data.get("sequence_log_ratio", None), weights)
-    share = float(mask.sum()) / max(1, data["batch_num_tokens"])
+    share = data["dp_size"] * float(mask.sum()) / max(1, data["batch_num_tokens"])  # veRL averages over processes
     metrics: dict[str, Metric | float] = {
         name: Metric(AggregationType.SUM, value * share)
         for name, value in found.items()  # means over tokens
@@ -120,6 +119,11 @@ def minibatch_loss(
         metrics["kl_loss"] = Metric(AggregationType.SUM, penalty)
         metrics["kl_coef"] = config.kl_loss_coef
     return policy_loss, metrics
+
+
+def make_loss(config: ActorConfig) -> Callable[..., tuple[Tensor, dict[str, Metric | float]]]:
+    """Return ``minibatch_loss`` with a configuration; other processes can unpickle it."""
+    return partial(minibatch_loss, config=config)
 
 
 def _policy_loss(

@@ -1,4 +1,4 @@
-"""Prerequisites of veRL: a CPU platform, a process group of one, and its engine for the CPU.
+"""Prerequisites of veRL: a CPU platform, a process group, and its engine for the CPU.
 
 veRL supports CUDA, ROCm and Ascend, and uses them where present. On other machines the CPU becomes a platform through
 veRL's plug-in interface. All of this must happen before veRL's engines are imported, because they ask for the device at
@@ -27,7 +27,8 @@ from trainer_adapter.verl.microbatches import prepare_micro_batches
 
 
 _ONE_PROCESS = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
-"""veRL's Worker insists on torchrun's variables; the address is never used, since the group is in this process."""
+"""veRL's Worker insists on torchrun's variables; without torchrun the address is never used: the group is one process.
+"""
 
 
 class CpuDevice(ModuleType):
@@ -153,22 +154,36 @@ class CpuPlatform(PlatformBase):
 def enter_platform() -> str:
     """Prepare this process for veRL's engines; return the device that they will use.
 
-    Idempotent. Uses CUDA where torch finds it, else the CPU.
+    Idempotent. Uses CUDA where torch finds it, else the CPU. Below torchrun it waits for the other processes.
     """
     for name, value in _ONE_PROCESS.items():
         os.environ.setdefault(name, value)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     if device == "cpu":
         set_platform(CpuPlatform())
-    _load_engines(device)
+    load_engines(device)
     if not torch.distributed.is_initialized():
-        backend = "cpu:gloo,cuda:nccl" if device == "cuda" else "gloo"
-        store = torch.distributed.HashStore()  # pyright: ignore[reportPrivateImportUsage]  # public in torch's manual
-        torch.distributed.init_process_group(backend, store=store, rank=0, world_size=1)
+        _join_group(device)
     return device
 
 
-def _load_engines(device: str) -> None:
+def _join_group(device: str) -> None:
+    backend = "cpu:gloo,cuda:nccl" if device == "cuda" else "gloo"
+    if int(os.environ["WORLD_SIZE"]) > 1:
+        if device == "cuda":
+            torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+        torch.distributed.init_process_group(backend)
+        return
+    store = torch.distributed.HashStore()  # pyright: ignore[reportPrivateImportUsage]  # public in torch's manual
+    torch.distributed.init_process_group(backend, store=store, rank=0, world_size=1)
+
+
+@cache
+def load_engines(device: str) -> None:
+    """Import veRL's engines for a device, and let rows of similar lengths share a micro-batch. The platform is set.
+
+    Idempotent: a process may have two workers.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # one for each engine whose library is not installed
         from verl.workers.engine import EngineRegistry  # noqa: PLC0415  # asks for the platform when it is imported

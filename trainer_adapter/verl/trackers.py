@@ -105,8 +105,10 @@ def explain_trajectories(progress: StepProgress, settings: Settings) -> str:
 
 
 def _options(config: TrainConfig) -> dict[str, object]:
-    """Return the configuration as trackers show it, with the section in which veRL looks for a proxy."""
-    shown = cast("dict[str, object]", msgspec.to_builtins(config, enc_hook=str))
+    """Return the configuration as trackers show it, with the section in which veRL looks for a proxy; without the
+    addresses of alarms, which hold keys.
+    """
+    shown = cast("dict[str, object]", msgspec.to_builtins(msgspec.structs.replace(config, alarms=[]), enc_hook=str))
     return {"trainer": {}} | shown
 
 

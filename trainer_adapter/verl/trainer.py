@@ -1,15 +1,15 @@
-"""The trainer inside this process: veRL's TrainingWorker with FSDP2, one update at a time.
+"""Updates of the policy, and the trainer inside this process: veRL's TrainingWorker with FSDP2.
 
 One update: log-probabilities under the present weights, correction for the sampling weights, then minibatches of the
 policy loss, all computed by veRL. Minibatches are made of whole rollouts. Order and rates follow from the seed and the
 step alone, so that a run that was stopped continues identically.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from functools import partial
 from math import isfinite
 from pathlib import Path
-from typing import cast
+from typing import Protocol, cast
 
 import msgspec
 import numpy as np
@@ -44,16 +44,17 @@ from trainer_adapter.verl.adapters import (
     is_factor,
 )
 from trainer_adapter.verl.correction import correct_rollouts
+from trainer_adapter.verl.export import check_num_processes
 from trainer_adapter.verl.losses import (
     RATIO_GAP,
-    SEQUENCE_LOSSES,
     VERL_LOSSES,
-    minibatch_loss,
+    make_loss,
     sequence_log_ratios,
     weigh_rows,
 )
 from trainer_adapter.verl.options import verl_arguments
 from trainer_adapter.verl.platform import enter_platform
+from trainer_adapter.verl.ranks import join_rows, share_rows
 from trainer_adapter.verl.rollout_rows import RolloutRows
 from trainer_adapter.verl.tensors import LogprobGap, measure_logprob_gap, pack_batch, read_columns
 from trainer_adapter.verl.weights import PublishedWeights
@@ -93,22 +94,64 @@ class UpdateReport(msgspec.Struct, frozen=True, kw_only=True):
         return self.num_skipped_steps < self.num_optimizer_steps
 
 
-class EmbeddedTrainer:
-    """The trained model and its optimizer; no input or output."""
+class PolicyTrainer(Protocol):
+    """What the training loop needs of the trained model."""
+
+    def update(self, batch: TrainingBatch, step: int, version: int) -> UpdateReport:
+        """Learn from a batch; see ``PolicyUpdate``."""
+        ...
+
+    def published_weights(self) -> PublishedWeights:
+        """Return what engines get: whole weights, or the adapter alone; must be consumed before the next update."""
+        ...
+
+    def save(self, directory: Path) -> None:
+        """Write weights and optimizer state."""
+        ...
+
+    def load(self, directory: Path) -> None:
+        """Read what ``save`` wrote.
+
+        Raises: BadInputError: it has another adapter than the configuration says, or is of more or fewer processes.
+        """
+        ...
+
+
+class PolicyUpdate(ABC):
+    """One update after the other, wherever the trained model is: subclasses run it.
+
+    Both drivers share this class, so the same batch, seed and step make the same optimizer steps in both.
+    """
 
     def __init__(self, config: TrainConfig) -> None:
-        torch.set_num_threads(config.optimizer.num_threads)
-        enter_platform()
-        torch.manual_seed(config.seed)
         self._config = config
         self._algorithm = resolve_algorithm(config.algorithm)
-        if config.lora:
-            check_targets(config.model, config.lora)
-        self._worker = _start_worker(config)
-        self._adapter = adapter_of(self._module, config.model)
-        self._reference = _start_worker(config) if self._algorithm.kl and not self._adapter else None
-        """Never trained, so it has no optimizer state. veRL's ``forward_only`` pins memory, which needs a GPU. With an
-        adapter, the model without it."""
+
+    @abstractmethod
+    def _infer(self, data: TensorDict, *, reference: bool = False) -> dict[str, Tensor]:
+        """Return log-probabilities and entropy, [num_rows, num_response_tokens] each.
+
+        Args:
+            data: rows.
+            reference: under the first weights rather than the present ones.
+        """
+
+    @abstractmethod
+    def _make_step(self, minibatch: TensorDict, **told: object) -> dict[str, float]:
+        """Make one optimizer step from all rows of a minibatch; return veRL's metrics.
+
+        Args:
+            minibatch: rows with ``row_weights``.
+            told: options for veRL's engine.
+        """
+
+    @abstractmethod
+    def _set_loss(self, actor: FSDPActorConfig) -> None:
+        """Compute ``minibatch_loss`` with this configuration from now on."""
+
+    @abstractmethod
+    def _set_learning_rate(self, rate: float) -> None:
+        """Change the rate of the optimizer."""
 
     def update(self, batch: TrainingBatch, step: int, version: int) -> UpdateReport:
         """Learn from a batch.
@@ -126,8 +169,9 @@ class EmbeddedTrainer:
         else:
             data, metrics = correct_rollouts(data, data["present"], self._algorithm)
         actor = make_actor_config(self._config, self._algorithm, step)
-        self._worker.set_loss_fn(partial(minibatch_loss, config=actor))
-        rate = self._set_learning_rate(step)
+        self._set_loss(actor)
+        rate = self._config.optimizer.learning_rate.value_at(step, self._config.steps)
+        self._set_learning_rate(rate)
         trained = torch.zeros_like(data["response_mask"], dtype=torch.bool)
         tried: list[dict[str, float]] = []
         for rows in self._minibatches(data, step):
@@ -148,59 +192,14 @@ class EmbeddedTrainer:
             num_skipped_steps=sum(not isfinite(one["grad_norm"]) for one in found),
         )
 
-    def weights(self) -> Iterator[tuple[str, Tensor]]:
-        """Yield (Hugging Face name, whole tensor) of each parameter, adapters added; must be consumed completely."""
-        if self._adapter is None:
-            tensors, _ = self._worker.engine.get_per_tensor_param()
-            yield from tensors
-            return
-        stored = self._module.state_dict()
-        for name, (base, a, b) in find_parts(stored).items():
-            weight = _whole(stored[base])
-            yield name, add_adapter(weight, _whole(stored[a]), _whole(stored[b]), self._adapter) if a and b else weight
-
-    def published_weights(self) -> PublishedWeights:
-        """Return what engines get: whole weights, or the adapter alone; must be consumed before the next update."""
-        lora = self._config.lora
-        if self._adapter is None or lora is None or lora.publish == "merged":
-            return PublishedWeights(self.weights(), None)
-        stored = self._module.state_dict()
-        factors = ((file_name(name), _whole(tensor)) for name, tensor in stored.items() if is_factor(name))
-        return PublishedWeights(factors, self._adapter)
-
-    def save(self, directory: Path) -> None:
-        """Write weights and optimizer state."""
-        self._worker.save_checkpoint(str(directory))
-        if self._adapter is not None:
-            self._adapter.save_pretrained(str(directory))
-
-    def load(self, directory: Path) -> None:
-        """Read what ``save`` wrote, under the same number of processes.
-
-        Raises: BadInputError: it has another adapter than the configuration says.
-        """
-        check_same(directory, self._adapter)
-        self._worker.load_checkpoint(str(directory))
-
-    @property
-    def _module(self) -> nn.Module:
-        return self._worker.engine.module  # pyright: ignore[reportAttributeAccessIssue]  # all engines of FSDP have one
-
     def _measure(self, data: TensorDict) -> TensorDict:
         """Add log-probabilities and entropy under the present weights, and log-probabilities under the first ones."""
-        present = self._infer(self._worker, data)
+        present = self._infer(data)
         added = {"present": present["log_probs"], "old_log_probs": present["log_probs"], "entropy": present["entropy"]}
         if self._algorithm.kl:
-            reference = self._infer(self._reference or self._worker, data, without_adapter=self._adapter is not None)
+            reference = self._infer(data, reference=True)
             added["ref_log_prob"] = reference["log_probs"]
         return data.clone(recurse=False).update(added)
-
-    def _infer(self, worker: TrainingWorker, data: TensorDict, *, without_adapter: bool = False) -> dict[str, Tensor]:
-        """Return log-probabilities and entropy, [num_rows, num_response_tokens] each."""
-        told = {"calculate_entropy": True, "compute_loss": False, "no_lora_adapter": without_adapter}
-        rows = self._without_padding(data, **told)
-        output = worker.infer_batch(rows)
-        return {name: no_padding_2_padding(output[name], rows).float() for name in ("log_probs", "entropy")}
 
     def _minibatches(self, data: TensorDict, step: int) -> Iterator[TensorDict]:
         """Yield each rollout once per epoch, in a random order, in parts that differ by one rollout at most.
@@ -218,7 +217,7 @@ class EmbeddedTrainer:
                     continue
                 rows = cast("TensorDict", data[torch.cat([rows_of[rollout] for rollout in part])])
                 if not is_first and self._needs_present(rows):
-                    rows.set("present", self._infer(self._worker, rows)["log_probs"])
+                    rows.set("present", self._infer(rows)["log_probs"])
                 is_first = False
                 yield rows
 
@@ -227,7 +226,7 @@ class EmbeddedTrainer:
         has_weights = correction.weights is not None and self._algorithm.loss == "reinforce"
         has_forks = len(rows["rollout"].unique()) < len(rows)
         is_corrected = correction.bypass and (has_weights or len(correction.reject) > 0)
-        return is_corrected or (has_forks and self._algorithm.loss in SEQUENCE_LOSSES)
+        return is_corrected or (has_forks and self._algorithm.has_sequence_ratio)
 
     def _correct(self, minibatch: TensorDict) -> tuple[TensorDict, dict[str, float]]:
         """Return a minibatch with its correction, and the metrics of that; without bypass, the batch has it already."""
@@ -246,13 +245,87 @@ class EmbeddedTrainer:
         if not minibatch["response_mask"].any():
             return {}
         minibatch["row_weights"] = weigh_rows(algorithm, rows)
-        if rows.has_forks and algorithm.loss in SEQUENCE_LOSSES:
+        if rows.has_forks and algorithm.has_sequence_ratio:
             log_ratio = minibatch["present"] - minibatch["old_log_probs"]
             minibatch["sequence_log_ratio"] = sequence_log_ratios(algorithm, rows, log_ratio, minibatch["advantages"])
         needs_entropy = algorithm.entropy.value_at(step, self._config.steps) > 0
-        padless = self._without_padding(minibatch, calculate_entropy=needs_entropy, global_batch_size=rows.num_rollouts)
-        found = _read_metrics(self._worker.train_batch(padless))
+        found = self._make_step(minibatch, calculate_entropy=needs_entropy, global_batch_size=rows.num_rollouts)
         return found | metrics | {_TOKENS: float(rows.tokens_of_rollout.sum())}
+
+
+class EmbeddedTrainer(PolicyUpdate):
+    """The trained model and its optimizer; no input or output.
+
+    Below torchrun each process has a part of the model. All must make the same calls, with the same batches; each
+    computes a share of the rows, and all return the same.
+    """
+
+    def __init__(self, config: TrainConfig) -> None:
+        torch.set_num_threads(config.optimizer.num_threads)
+        enter_platform()
+        torch.manual_seed(config.seed)
+        super().__init__(config)
+        if config.lora:
+            check_targets(config.model, config.lora)
+        self._worker = _start_worker(config)
+        self._adapter = adapter_of(self._module, config.model)
+        self._reference = _start_worker(config) if self._algorithm.kl and not self._adapter else None
+        """Never trained, so it has no optimizer state. veRL's ``forward_only`` pins memory, which needs a GPU. With an
+        adapter, the model without it."""
+
+    def weights(self) -> Iterator[tuple[str, Tensor]]:
+        """Yield (Hugging Face name, whole tensor) of each parameter, adapters added; must be consumed completely."""
+        if self._adapter is None:
+            tensors, _ = self._worker.engine.get_per_tensor_param()
+            yield from tensors
+            return
+        stored = self._module.state_dict()
+        for name, (base, a, b) in find_parts(stored).items():
+            weight = _whole(stored[base])
+            yield name, add_adapter(weight, _whole(stored[a]), _whole(stored[b]), self._adapter) if a and b else weight
+
+    def published_weights(self) -> PublishedWeights:
+        """Return what engines get; see ``PolicyTrainer``."""
+        lora = self._config.lora
+        if self._adapter is None or lora is None or lora.publish == "merged":
+            return PublishedWeights(self.weights(), None)
+        stored = self._module.state_dict()
+        factors = ((file_name(name), _whole(tensor)) for name, tensor in stored.items() if is_factor(name))
+        return PublishedWeights(factors, self._adapter)
+
+    def save(self, directory: Path) -> None:
+        """Write weights and optimizer state."""
+        self._worker.save_checkpoint(str(directory))
+        if self._adapter is not None:
+            self._adapter.save_pretrained(str(directory))
+
+    def load(self, directory: Path) -> None:
+        """Read what ``save`` wrote; see ``PolicyTrainer``."""
+        check_same(directory, self._adapter)
+        check_num_processes(directory, torch.distributed.get_world_size())
+        self._worker.load_checkpoint(str(directory))
+
+    @property
+    def _module(self) -> nn.Module:
+        return self._worker.engine.module  # pyright: ignore[reportAttributeAccessIssue]  # all engines of FSDP have one
+
+    def _infer(self, data: TensorDict, *, reference: bool = False) -> dict[str, Tensor]:
+        worker = self._reference or self._worker if reference else self._worker
+        told = {
+            "calculate_entropy": True,
+            "compute_loss": False,
+            "no_lora_adapter": reference and self._adapter is not None,
+        }
+        rows = self._without_padding(share_rows(data), **told)
+        output = worker.infer_batch(rows)
+        found = {name: no_padding_2_padding(output[name], rows).float() for name in ("log_probs", "entropy")}
+        return {name: join_rows(share, len(data)) for name, share in found.items()}
+
+    def _make_step(self, minibatch: TensorDict, **told: object) -> dict[str, float]:
+        return _read_metrics(self._worker.train_batch(self._without_padding(share_rows(minibatch), **told)))
+
+    def _set_loss(self, actor: FSDPActorConfig) -> None:
+        self._worker.set_loss_fn(make_loss(actor))
 
     def _without_padding(self, data: TensorDict, **told: object) -> TensorDict:
         """Return the rows in the form of veRL's engines, with options."""
@@ -262,11 +335,9 @@ class EmbeddedTrainer:
         tu.assign_non_tensor(rows, use_dynamic_bsz=True, max_token_len_per_gpu=tokens, **told)
         return rows
 
-    def _set_learning_rate(self, step: int) -> float:
-        rate = self._config.optimizer.learning_rate.value_at(step, self._config.steps)
+    def _set_learning_rate(self, rate: float) -> None:
         for group in self._worker.engine.optimizer.param_groups:  # pyright: ignore[reportAttributeAccessIssue]  # all engines that train have one
             group["lr"] = rate
-        return rate
 
 
 def _start_worker(config: TrainConfig) -> TrainingWorker:

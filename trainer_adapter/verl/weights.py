@@ -107,6 +107,9 @@ class WeightPublisher:
     def serve(self, number: int, *, is_required: bool = False, stop: Callable[[], bool] = lambda: False) -> None:
         """Switch every engine of the run that does not serve this version, such as one that was restarted.
 
+        One whose weights are its own word is switched too: vLLM names those that it started with, whatever an earlier
+        run has loaded since.
+
         One of several may fail: it gets no calls until a later version is loaded into it.
 
         Args:
@@ -127,7 +130,7 @@ class WeightPublisher:
                     f" found {others}; start engine and gateway with AGENT_LAYER_RUN={self._run}"
                 )
             time.sleep(_POLL_SECONDS)
-        behind = [engine for engine in own if (engine.version, engine.state) != (number, "serving")]
+        behind = [one for one in own if one.is_assumed or (one.version, one.state) != (number, "serving")]
         errors = [error for engine in behind if (error := self._try_switch(engine, number))]
         if errors and len(errors) == len(own):
             raise errors[0]
@@ -138,7 +141,7 @@ class WeightPublisher:
             shutil.rmtree(directory)
 
     def _engines(self) -> list[Engine]:
-        return [engine for engine in self._board.engines() if engine.run == self._run]
+        return [engine for engine in self._board.engines() if engine.run == self._run and not engine.is_pushed]
 
     def _try_switch(self, engine: Engine, number: int) -> AgentLayerError | None:
         """Switch one engine; return the error, unless the engine has left."""
@@ -160,7 +163,7 @@ class WeightPublisher:
         seconds = self._settings.drain_seconds
         self._board.switch(engine.url, number, policy.location, lambda: control.load(location), seconds)
 
-    def _register(self, number: int, location: Path, training_step: int | None, weights_hash: str | None) -> None:
+    def _register(self, number: int, location: Path | str, training_step: int | None, weights_hash: str | None) -> None:
         policy = PolicyVersion(
             run=self._run,
             number=number,

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from agent_layer.engines import join_engine, register_engine
 from agent_layer.engines.policies import register_policy
 from agent_layer.engines.registry import Engine, EngineRegistry
 from agent_layer.errors import UnreachableError
@@ -47,6 +48,34 @@ def test_a_dead_engine_of_several_is_left_behind_and_out_of_service(publisher, r
     assert [(found[engine.url].state, found[engine.url].version) for engine in (one, other)] == [("serving", 1)] * 2
     assert found[one.url].tokenizer_hash
     assert found[DEAD].state == "loading"
+
+
+@pytest.mark.parametrize("add", [register_engine, join_engine])
+def test_an_engine_that_an_earlier_run_has_used_gets_the_weights_that_it_claims_to_have(
+    settings, redis, publisher, tmp_path, add
+):
+    """vLLM names the directory that it started from, also after other weights were loaded."""
+    base = tmp_path / "base"
+    base.mkdir()
+    with serve_in_thread(ScriptedEngine(weights="of-another-run", root=str(base))) as engine:
+        publisher = WeightPublisher(settings, settings.run, redis, publisher._recorder)
+        publisher.register_base(base)
+        assert add(settings, redis, engine.url).version == 0
+        publisher.serve(0)
+        publisher.serve(0)
+
+        assert engine.weights == str(base)
+        assert engine.num_loads == 1
+
+
+def test_an_engine_that_was_started_for_the_run_is_taken_at_its_word(settings, redis, publisher, tmp_path):
+    with serve_in_thread(ScriptedEngine(root=str(tmp_path))) as engine:
+        publisher = WeightPublisher(settings, settings.run, redis, publisher._recorder)
+        publisher.register_base(tmp_path)
+        register_engine(settings, redis, engine.url, location=str(tmp_path))
+        publisher.serve(0)
+
+        assert engine.num_loads == 0
 
 
 def test_with_no_engine_left_the_trainer_hears_of_it(publisher, registry):

@@ -1,0 +1,72 @@
+"""veRL's servers as engines of the gateway: those that hold a version serve it, others get no calls."""
+
+import pytest
+
+from agent_layer.engines import open_engine_registry
+from agent_layer.errors import EngineError
+from agent_layer.local.scripted.engine import ScriptedEngine
+from agent_layer.local.scripted.serving import serve_in_thread
+from trainer_adapter.cluster.weights import EngineFleet
+
+
+@pytest.fixture
+def fleet_of(settings, redis, tmp_path):
+    """``fleet_of(urls, missed)``: servers; those in the list never confirm a version."""
+
+    def fleet_of(urls, missed):
+        return EngineFleet(settings, settings.run, redis, tmp_path, urls, lambda _: list(missed))
+
+    return fleet_of
+
+
+@pytest.fixture
+def shown(settings, redis):
+    registry = open_engine_registry(settings, redis)
+    return lambda: {engine.url: (engine.state, engine.version) for engine in registry.engines()}
+
+
+def test_a_server_that_does_not_confirm_a_version_gets_no_calls_until_it_does(fleet_of, shown):
+    with serve_in_thread(ScriptedEngine()) as one, serve_in_thread(ScriptedEngine()) as other:
+        missed = []
+        fleet = fleet_of([one.url, other.url], missed)
+        fleet.serve(0)
+        assert shown() == {one.url: ("serving", 0), other.url: ("serving", 0)}
+
+        missed.append(other.url)
+        fleet.serve(1)
+        assert shown() == {one.url: ("serving", 1), other.url: ("loading", 0)}
+
+        missed.clear()
+        fleet.serve(2)
+        assert shown() == {one.url: ("serving", 2), other.url: ("serving", 2)}
+
+
+def test_a_version_that_no_server_confirms_is_an_error(fleet_of, shown):
+    with serve_in_thread(ScriptedEngine()) as one:
+        missed = []
+        fleet = fleet_of([one.url], missed)
+        fleet.serve(0)
+        missed.append(one.url)
+
+        with pytest.raises(EngineError, match="no server confirms"):
+            fleet.serve(1)
+        assert shown() == {one.url: ("loading", 0)}
+
+
+def test_a_dead_server_is_replaced_by_one_with_the_present_version(fleet_of, shown):
+    with serve_in_thread(ScriptedEngine()) as one, serve_in_thread(ScriptedEngine()) as new:
+        with serve_in_thread(ScriptedEngine()) as dead:
+            fleet = fleet_of([one.url, dead.url], [])
+            fleet.serve(4)
+        seen = []
+
+        def relaunch():
+            seen.append(shown())
+            return [new.url]
+
+        fleet.replace([dead.url], relaunch)
+
+        assert seen == [{one.url: ("loading", 4), dead.url: ("loading", 4)}]
+        assert shown() == {one.url: ("serving", 4), new.url: ("serving", 4)}
+        fleet.serve(5)
+        assert shown() == {one.url: ("serving", 5), new.url: ("serving", 5)}

@@ -1,0 +1,95 @@
+"""Runs of the guessing game on Ray, for tests: what they train, and what they leave running."""
+
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import psutil
+import pytest
+
+from agent_layer.schema import codec
+from agent_layer.settings import Settings
+from agent_layer.store import open_store
+from agent_layer.store.consumers import list_batches
+from trainer_adapter.cluster.overrides import MARK
+from trainer_adapter.config import ClusterConfig, RetentionConfig, TrainConfig, load_config
+from trainer_adapter.data.advantages import TrainingBatch
+from trainer_adapter.data.replay import rebuild_batch
+from trainer_adapter.demo.job import make_config, write_tasks
+from trainer_adapter.launch import Job, run_job
+
+if TYPE_CHECKING:
+    from trainer_adapter.verl import UpdateReport
+
+RUN = "ray"
+FORKING = "forking_player:play"
+"""Each of its rollouts has two rows."""
+
+
+def processes_of_ray(directory: Path) -> set[int]:
+    """Processes of Ray and of veRL on this machine, without those that carry the mark of another run."""
+    found: set[int] = set()
+    for process in psutil.process_iter(["pid", "cmdline", "environ"]):
+        words = " ".join(process.info["cmdline"] or [])
+        marked = (process.info["environ"] or {}).get(MARK, str(directory))
+        if marked == str(directory) and (
+            "raylet" in words or "gcs_server" in words or words.startswith("ray::") or "cluster.main" in words
+        ):
+            found.add(process.info["pid"])
+    return found
+
+
+def addresses_that_reach(port: int) -> set[str]:
+    """IPv4 addresses of this machine at which something listens on this port."""
+    own = {one.address for found in psutil.net_if_addrs().values() for one in found if one.family == socket.AF_INET}
+    reached: set[str] = set()
+    for address in own:
+        with socket.socket() as probe:
+            probe.settimeout(5)
+            if probe.connect_ex((address, port)) == 0:
+                reached.add(address)
+    return reached
+
+
+def configure(home: Path, steps: int, checkpoint_steps: int = 10, cluster: ClusterConfig | None = None) -> TrainConfig:
+    """The game of the demo; writes its model and tasks."""
+    if not (home / "model").exists():
+        subprocess.run([sys.executable, "-m", "trainer_adapter.demo.model", home / "model", "0"], check=True)
+        write_tasks(home / "tasks.jsonl")
+    keep = RetentionConfig(checkpoint_steps=checkpoint_steps)
+    cluster = msgspec.structs.replace(cluster or ClusterConfig(), max_model_len=64)
+    return msgspec.structs.replace(make_config(home, RUN, 0, steps), cluster=cluster, keep=keep)
+
+
+def train_on_ray(home: Path, config: TrainConfig, look: Callable[[Settings], None] = lambda _: None) -> Settings:
+    """Train to the end; nothing of Ray is left."""
+    settings = Settings(dir=home / "data", run=RUN)
+    directory = settings.dir.absolute() / "runs" / RUN / "ray"
+    before = processes_of_ray(directory)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(Path(__file__).parent))
+        with run_job(settings, Job(config=config, target=FORKING, slots=8, on_ray=True)) as running:
+            running.wait(lambda: look(settings))
+    assert processes_of_ray(directory) <= before
+    return settings
+
+
+def update_of_embedded_driver(settings: Settings) -> "UpdateReport":
+    """What one process without Ray makes of the batch of the first step."""
+    from trainer_adapter.verl import EmbeddedTrainer  # noqa: PLC0415  # torch and veRL take seconds
+
+    config = load_config(settings.dir / "runs" / RUN / "ray" / "train.json")
+    return EmbeddedTrainer(config).update(trained_batches(settings)[0][1], step=0, version=0)
+
+
+def trained_batches(settings: Settings) -> list[tuple[int, TrainingBatch]]:
+    """Version that trained, and the batch as it is rebuilt from the store, of each step."""
+    store = open_store(settings)
+    records = list_batches(store.redis, store.keys, RUN)
+    contents = [rebuild_batch(record, store.get).content for record in records]
+    batches = [msgspec.msgpack.decode(one, type=TrainingBatch, dec_hook=codec._unpack_array) for one in contents]
+    return [(record.policy_version, batch) for record, batch in zip(records, batches, strict=True)]

@@ -1,0 +1,32 @@
+"""What vLLM itself makes of the values with which the gateway leaves a distribution as it is."""
+# ruff: noqa: PLC0415  # vLLM takes ten seconds to import, and collection stays fast
+
+import pytest
+
+from agent_layer.engines import NEUTRAL_SAMPLING
+
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.timeout(600)]  # of vLLM's own packages
+
+NARROW = {
+    "temperature": 0.3,
+    "top_p": 0.8,
+    "top_k": 20,
+    "min_p": 0.1,
+    "repetition_penalty": 1.2,
+    "presence_penalty": 0.5,
+    "frequency_penalty": 0.5,
+}
+"""Fields of a model's generation_config.json that change its distribution."""
+
+
+def test_neutral_values_win_over_the_generation_config_of_the_model():
+    from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
+
+    asked = {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
+    plain = ChatCompletionRequest(**asked).to_sampling_params(8, NARROW)
+    neutral = ChatCompletionRequest(**asked, **NEUTRAL_SAMPLING).to_sampling_params(8, NARROW)
+
+    assert NARROW.keys() == NEUTRAL_SAMPLING.keys()
+    for name, value in NEUTRAL_SAMPLING.items():
+        assert getattr(plain, name) == NARROW[name]
+        assert getattr(neutral, name) in ((0, -1) if name == "top_k" else (value,))

@@ -1,0 +1,137 @@
+"""Parts of a run on Ray are killed: it goes on by itself, trains as much as it should, and nothing twice."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from agent_layer.engines import open_engine_registry
+from agent_layer.health.progress import progress_path, read_progress
+from agent_layer.health.restarts import read_restarts, restarts_path
+from agent_layer.infra.processes.marked import list_marked
+from agent_layer.infra.redis import open_redis
+from agent_layer.settings import Settings
+from agent_layer.store import open_store
+from agent_layer.store.consumers import list_batches
+from trainer_adapter.cluster.overrides import MARK
+from trainer_adapter.config import ClusterConfig, RetentionConfig, RolloutConfig
+from trainer_adapter.demo.job import RECIPE, make_config, write_tasks
+from trainer_adapter.launch import Job, run_job
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore"),  # torch, ray and veRL warn of each other
+    pytest.mark.timeout(1200),
+    pytest.mark.long,
+]
+
+RUN = "ray"
+STEPS = 4
+PARTS = {
+    "trainer": ("ray::TaskRunnerV1",),
+    "engine": ("VLLM::EngineCore",),
+    "server": ("ray::ClusterServer",),
+    "rank": ("ray::WorkerDict",),
+    "head": ("gcs_server", "raylet/raylet"),
+    "all": ("",),
+}
+"""What is killed, by parts of their command lines."""
+
+
+def command_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    except OSError:
+        return ""
+
+
+def is_part(pid: int, part: str) -> bool:
+    return any(word in command_of(pid) for word in PARTS[part])
+
+
+def train_and_kill(tmp_path: Path, part: str, is_time: Callable[[Settings], bool], **changes: object) -> Settings:
+    """Train four steps; kill a part once it is time."""
+    settings = Settings(dir=tmp_path / "data", run=RUN)
+    subprocess.run([sys.executable, "-m", "trainer_adapter.demo.model", tmp_path / "model", "0"], check=True)
+    write_tasks(tmp_path / "tasks.jsonl")
+    config = msgspec.structs.replace(
+        make_config(tmp_path, RUN, 0, STEPS),
+        **{"cluster": ClusterConfig(max_model_len=64), "keep": RetentionConfig(checkpoint_steps=1), **changes},
+    )
+    directory = settings.dir.absolute() / "runs" / RUN / "ray"
+    killed: list[int] = []
+
+    def kill() -> None:
+        if not killed and is_time(settings):
+            killed.extend(pid for pid in list_marked(MARK, str(directory)) if is_part(pid, part))
+            for pid in killed:
+                os.kill(pid, signal.SIGKILL)
+            assert killed, {pid: command_of(pid) for pid in list_marked(MARK, str(directory))}
+
+    with run_job(settings, Job(config=config, target=RECIPE.target, slots=8, on_ray=True)) as job:
+        job.wait(kill)
+    assert list_marked(MARK, str(directory)) == []
+    return settings
+
+
+def check_trained(settings: Settings) -> None:
+    """Every step trained whole groups, nothing twice, and can be replayed."""
+    store = open_store(settings)
+    batches = list_batches(store.redis, store.keys, RUN)
+    trained = [rollout.trajectory_id for batch in batches for rollout in batch.rollouts]
+    assert [batch.step for batch in batches] == list(range(1, STEPS + 1))
+    assert len(trained) == STEPS * 6 * RECIPE.group_size
+    assert len(trained) == len(set(trained))
+    replay = [sys.executable, "-m", "agent_layer.cli", "--dir", str(settings.dir), "replay", "--run", RUN]
+    done = subprocess.run(replay, capture_output=True, text=True, check=False, timeout=300)
+    assert (done.returncode, done.stdout.count("identical")) == (0, STEPS), done.stdout + done.stderr
+
+
+def has_steps(settings: Settings, number: int) -> bool:
+    return len(read_progress(progress_path(settings, RUN))) >= number
+
+
+def holds_calls(settings: Settings) -> bool:
+    """Whether no call is in flight at an engine that waits for new weights."""
+    with open_redis(settings) as redis:
+        return [engine.state for engine in open_engine_registry(settings, redis).engines()] == ["loading"]
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_run_goes_on_when_a_part_is_killed(tmp_path: Path, part: str):
+    settings = train_and_kill(tmp_path, part, lambda settings: has_steps(settings, 2))
+
+    check_trained(settings)
+    (restart,) = read_restarts(restarts_path(settings, RUN))
+    assert restart.what.startswith("engine http://127.0.0.1") == (part in ("engine", "server")), restart
+    assert (restart.from_step, restart.number) == (2, 1), restart
+    assert [one.name for one in read_progress(progress_path(settings, RUN))[2].health].count("restarts") == 1
+
+
+@pytest.mark.parametrize("part", ["engine", "server"])
+def test_the_trainer_starts_again_when_a_separate_server_is_killed(tmp_path: Path, part: str):
+    separate = ClusterConfig(mode="separate_async", max_model_len=64)
+    rollouts = RolloutConfig(group_size=RECIPE.group_size, max_staleness=1)
+
+    settings = train_and_kill(
+        tmp_path, part, lambda settings: has_steps(settings, 2), cluster=separate, rollouts=rollouts
+    )
+
+    check_trained(settings)
+    (restart,) = read_restarts(restarts_path(settings, RUN))
+    assert restart.what == "run"
+    assert "has ended and is not replaced in this mode; the whole trainer starts again" in restart.why
+    assert restart.from_step >= 2
+
+
+def test_the_trainer_starts_again_when_its_engine_is_killed_during_an_update(tmp_path: Path):
+    settings = train_and_kill(tmp_path, "engine", lambda settings: has_steps(settings, 1) and holds_calls(settings))
+
+    check_trained(settings)
+    (restart,) = read_restarts(restarts_path(settings, RUN))
+    assert restart.what == "run"
+    assert "has ended while weights were sent; the whole trainer starts again" in restart.why

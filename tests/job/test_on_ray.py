@@ -1,0 +1,110 @@
+"""The guessing game on Ray: stock veRL with its own vLLM server on this CPU, behind our gateway."""
+
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import msgspec
+import pytest
+
+from agent_layer.engines import open_engine_registry
+from agent_layer.health.progress import progress_path, read_progress
+from agent_layer.infra.redis import open_redis
+from agent_layer.settings import Settings
+from agent_layer.store import open_store
+from trainer_adapter.demo.job import RECIPE
+
+from .ray_runs import (
+    RUN,
+    addresses_that_reach,
+    configure,
+    train_on_ray,
+    trained_batches,
+    update_of_embedded_driver,
+)
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore"),  # torch, ray and veRL warn of each other
+    pytest.mark.timeout(1200),
+]
+
+STEPS = 2
+
+
+@pytest.fixture(scope="module")
+def reached() -> dict[str, set[str]]:
+    """Addresses of this machine that reach a server, by the address in the registry."""
+    return {}
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory, reached: dict[str, set[str]]) -> Settings:
+    """Where two steps of the game were trained."""
+    home = tmp_path_factory.mktemp("ray")
+
+    def look(settings: Settings) -> None:
+        with open_redis(settings) as redis:
+            engines = open_engine_registry(settings, redis).engines()
+        for engine in engines:
+            if engine.url not in reached:
+                reached[engine.url] = addresses_that_reach(urlsplit(engine.url).port or 0)
+
+    return train_on_ray(home, configure(home, STEPS), look)
+
+
+def test_each_step_on_ray_trains_whole_groups_of_the_store_and_makes_a_version(settings: Settings):
+    steps = read_progress(progress_path(settings, RUN))
+
+    assert [(step.step, step.policy_version) for step in steps] == [(1, 1), (2, 2)]
+    assert all(step.num_rollouts == 6 * RECIPE.group_size for step in steps)
+    assert [step.staleness_max for step in steps] == [0, 0]
+    assert all(step.metrics["grad_norm"] > 0 for step in steps)
+    trained = [row.trajectory_id for row in open_store(settings).query(run=RUN, limit=1000).items]
+    assert len(trained) >= sum(step.num_rollouts for step in steps)
+
+
+def test_each_token_was_sampled_by_the_weights_of_its_version(settings: Settings):
+    steps = read_progress(progress_path(settings, RUN))
+
+    assert all(step.metrics["logprob_gap"] < 1e-4 for step in steps), [step.metrics["logprob_gap"] for step in steps]
+    assert all(step.metrics["ratio_gap"] < 1e-4 for step in steps)
+
+
+def test_the_first_step_on_ray_is_that_of_the_embedded_driver_forks_included(settings: Settings):
+    _, batch = trained_batches(settings)[0]
+
+    found = update_of_embedded_driver(settings)
+
+    metrics = read_progress(progress_path(settings, RUN))[0].metrics
+    names = ("grad_norm", "loss", "actor/pg_loss", "actor/ppo_kl", "actor/entropy_loss")
+    assert len(batch.samples) > len(batch.rewards)
+    assert {name: metrics[name] for name in names} == pytest.approx(
+        {name: found.metrics[name] for name in names}, rel=1e-5
+    )
+    assert metrics["entropy"] == pytest.approx(found.entropy)
+
+
+def test_what_was_trained_on_ray_is_rebuilt_byte_for_byte(settings: Settings):
+    program = [sys.executable, "-m", "agent_layer.cli", "--dir", str(settings.dir), "replay", "--run", RUN]
+    done = subprocess.run(program, capture_output=True, text=True, check=False, timeout=300)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("identical") == STEPS
+
+
+def test_its_checkpoint_has_the_cursor_and_what_it_learned_from(settings: Settings):
+    (directory,) = (settings.dir / "checkpoints" / RUN).glob("step-*")
+    cursor = msgspec.json.decode((Path(directory) / "cursor.json").read_bytes())
+
+    assert (cursor["step"], cursor["policy_version"]) == (STEPS, STEPS)
+    assert len(cursor["taken"]) == 6 * STEPS
+    assert list(Path(directory).glob("model*rank_0.pt"))
+
+
+@pytest.mark.usefixtures("settings")
+def test_verls_server_is_reached_by_this_machine_alone(reached: dict[str, set[str]]):
+    ((url, addresses),) = reached.items()
+
+    assert urlsplit(url).hostname == "127.0.0.1"
+    assert addresses == {"127.0.0.1"}

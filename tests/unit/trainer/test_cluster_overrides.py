@@ -1,0 +1,83 @@
+"""What a configuration becomes for stock veRL on Ray."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from agent_layer.errors import BadInputError
+from trainer_adapter.algorithms import AlgorithmConfig
+from trainer_adapter.cluster.overrides import num_gpus_of, refuse_on_ray, verl_overrides
+from trainer_adapter.config import ClusterConfig, OptimizerConfig, RolloutConfig, SourceConfig, TrainConfig
+
+ROLLOUT = "actor_rollout_ref.rollout"
+
+
+def configure(max_staleness: int = 1, **cluster: object) -> TrainConfig:
+    return TrainConfig(
+        model=Path("model"),
+        tasks=[SourceConfig(path=Path("tasks.jsonl"))],
+        steps=1,
+        rollouts=RolloutConfig(max_staleness=max_staleness),
+        optimizer=OptimizerConfig(precision="bfloat16"),
+        cluster=ClusterConfig(max_model_len=64, **cluster),
+    )
+
+
+def override(config: TrainConfig, *, on_cpu: bool) -> dict[str, object]:
+    return verl_overrides(config, Path("/runs/r"), num_groups=6, on_cpu=on_cpu)
+
+
+@pytest.mark.parametrize(("on_cpu", "backend"), [(True, "agent_layer_files"), (False, "nccl")])
+def test_separate_engines_have_gpus_of_their_own_and_get_weights_from_outside(*, on_cpu: bool, backend: str):
+    config = configure(mode="separate_async", gpus_per_node=4, engine_gpus=2)
+
+    found = override(config, on_cpu=on_cpu)
+
+    assert num_gpus_of(config) == 6
+    assert found["trainer.n_gpus_per_node"] == 4
+    assert (found[f"{ROLLOUT}.nnodes"], found[f"{ROLLOUT}.n_gpus_per_node"]) == (1, 2)
+    assert found[f"{ROLLOUT}.checkpoint_engine.backend"] == backend
+    assert found["actor_rollout_ref.hybrid_engine"] is False
+    assert found["trainer.v1.trainer_mode"] == "agent_layer_separate_async"
+
+
+def test_collocated_engines_share_the_gpus_of_the_trained_model():
+    config = configure(gpus_per_node=4)
+
+    assert num_gpus_of(config) == 4
+    assert override(config, on_cpu=False)["trainer.v1.trainer_mode"] == "agent_layer_colocate_async"
+    assert f"{ROLLOUT}.n_gpus_per_node" not in override(config, on_cpu=False)
+
+
+def test_half_an_engine_is_refused():
+    with pytest.raises(BadInputError, match=r"cluster\.engine_gpus 3.*multiple of tensor_parallel"):
+        refuse_on_ray(configure(mode="separate_async", engine_gpus=3, tensor_parallel=2))
+    refuse_on_ray(configure(mode="separate_async", engine_gpus=4, tensor_parallel=2))
+
+
+@pytest.mark.parametrize("name", ["gspo", "gmpo"])
+def test_a_ratio_of_an_earlier_epoch_trains_nothing(name: str):
+    config = msgspec.structs.replace(configure(), algorithm=AlgorithmConfig(name=name))
+
+    refuse_on_ray(config)
+    with pytest.raises(BadInputError, match=r"optimizer\.epochs 2 with loss .*one epoch only"):
+        refuse_on_ray(msgspec.structs.replace(config, optimizer=OptimizerConfig(epochs=2)))
+
+
+def test_the_reference_has_the_precision_of_the_trained_model():
+    found = override(configure(), on_cpu=False)
+
+    trained, reference = (f"actor_rollout_ref.{one}.fsdp_config" for one in ("actor", "ref"))
+    names = ("model_dtype", "mixed_precision")
+    assert [found[f"{reference}.{name}"] for name in names] == [found[f"{trained}.{name}"] for name in names]
+    assert found[f"{reference}.mixed_precision"] == {
+        "param_dtype": "bf16",
+        "reduce_dtype": "fp32",
+        "buffer_dtype": "fp32",
+    }
+
+
+def test_distillation_which_no_teacher_would_answer_is_refused():
+    with pytest.raises(BadInputError, match=r"cluster\.verl\.distillation\.enabled: .*asks no teacher"):
+        refuse_on_ray(configure(verl={"distillation.enabled": True}))

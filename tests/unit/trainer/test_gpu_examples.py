@@ -1,0 +1,110 @@
+"""Configurations for 1, 8 and 64 GPUs: each is read and fits, and its figures in the guide are those of a dry run."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from trainer_adapter.cluster.gpus import FoundGpus, GpuPlan, find_gpu_faults, gpu_bytes_of, plan_gpus, write_gpus
+from trainer_adapter.cluster.overrides import context_of, refuse_on_ray
+from trainer_adapter.config import TrainConfig, load_config
+from trainer_adapter.memory import read_shape
+
+from ...documents import ROOT
+
+EXAMPLES = ROOT / "examples/cluster/gpus"
+GUIDE = (ROOT / "docs/how-to/gpus.md").read_text()
+QWEN = {"model_type": "qwen2", "max_position_embeddings": 131_072}
+MODELS = {
+    "Qwen2.5-1.5B": {
+        "vocab_size": 151_936,
+        "hidden_size": 1_536,
+        "intermediate_size": 8_960,
+        "num_hidden_layers": 28,
+        "num_attention_heads": 12,
+        "num_key_value_heads": 2,
+        "tie_word_embeddings": True,
+    },
+    "Qwen2.5-7B": {
+        "vocab_size": 152_064,
+        "hidden_size": 3_584,
+        "intermediate_size": 18_944,
+        "num_hidden_layers": 28,
+        "num_attention_heads": 28,
+        "num_key_value_heads": 4,
+    },
+    "Qwen2.5-14B": {
+        "vocab_size": 152_064,
+        "hidden_size": 5_120,
+        "intermediate_size": 13_824,
+        "num_hidden_layers": 48,
+        "num_attention_heads": 40,
+        "num_key_value_heads": 8,
+    },
+}
+"""As in the config.json of each."""
+NAMES = ("one", "eight", "sixty_four")
+
+
+@pytest.fixture
+def load(tmp_path: Path):
+    """``load(name)``: an example, beside the config.json of its model."""
+
+    def load(name: str) -> TrainConfig:
+        path = tmp_path / f"{name}.yaml"
+        path.write_text((EXAMPLES / path.name).read_text())
+        config = load_config(path)
+        config.model.mkdir(exist_ok=True)
+        (config.model / "config.json").write_bytes(msgspec.json.encode(QWEN | MODELS[config.model.name]))
+        return config
+
+    return load
+
+
+def plan(config: TrainConfig) -> GpuPlan:
+    cluster = config.cluster
+    assert cluster
+    assert config.rollouts.groups_per_step
+    return plan_gpus(
+        config,
+        read_shape(config.model),
+        FoundGpus(cluster.gpus_per_node + (cluster.engine_gpus if cluster.mode else 0), gpu_bytes_of(config)),
+        num_groups=config.rollouts.groups_per_step,
+        context=context_of(config),
+        bucket_megabytes=2048,
+    )
+
+
+@pytest.mark.parametrize(("name", "num_gpus"), [("one", 1), ("eight", 8), ("sixty_four", 64)])
+def test_an_example_fits_on_its_gpus(load, name, num_gpus):
+    config = load(name)
+
+    refuse_on_ray(config)
+    assert plan(config).num_all == num_gpus
+    assert find_gpu_faults(plan(config)) == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_guide_has_the_figures_of_the_dry_run(load, name):
+    lines = "\n".join(list(write_gpus(plan(load(name))))[1:])
+
+    assert f"\n{lines}\n" in GUIDE, f"put into docs/how-to/gpus.md:\n{lines}"
+
+
+def test_the_guide_has_the_cost_of_whole_weights_on_a_shared_directory(load):
+    config = load("sixty_four")
+    found = plan(config)
+    gigabytes = read_shape(config.model).num_parameters * 2 / 1e9
+
+    sentence = (
+        f"A version is {gigabytes:.1f} GB, {config.keep.num_versions} of them are kept"
+        f" ({gigabytes * config.keep.num_versions:.0f} GB), and {found.num_engines} engines read each:"
+        f" {gigabytes * found.num_engines:.0f} GB"
+    )
+    assert sentence in GUIDE, sentence
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_guide_has_every_example_with_its_command(name):
+    assert f"examples/cluster/gpus/{name}.yaml" in GUIDE
+    assert f"train {name}.yaml" in GUIDE

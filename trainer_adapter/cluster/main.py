@@ -1,0 +1,75 @@
+"""Process that starts Ray and runs stock ``main_ppo``: ``python -m trainer_adapter.cluster.main DIRECTORY``."""
+
+import sys
+from pathlib import Path
+
+import msgspec
+import ray
+from hydra import compose, initialize_config_module
+from omegaconf import DictConfig, OmegaConf
+from ray.exceptions import RayTaskError
+from verl.trainer import main_ppo
+from verl.trainer.ppo.utils import need_critic, need_reference_policy
+from verl.utils.config import omega_conf_to_dataclass, validate_config
+
+from trainer_adapter.cluster.launch import write_end
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportMissingTypeStubs=false, reportUntypedBaseClass=false
+# veRL, Hydra and Ray carry few types.
+
+_STOCK = main_ppo.TaskRunnerV1.__ray_metadata__.modified_class  # pyright: ignore[reportAttributeAccessIssue]  # Ray forbids a subclass of an actor
+
+
+class ClusterRunner(_STOCK):
+    """veRL's task runner, in whose process our trainers are known."""
+
+    def run(self, config: DictConfig) -> None:
+        """Run the training process."""
+        from trainer_adapter.cluster import trainer  # noqa: PLC0415  # registers them; it asks for the platform
+        from trainer_adapter.cluster.plugin import use_own_servers  # noqa: PLC0415
+
+        use_own_servers()
+        trainer.register()
+        super().run(config)
+
+
+def compose_config(overrides: dict[str, object]) -> DictConfig:
+    """Return veRL's whole configuration with these values by dotted name."""
+    with initialize_config_module("verl.trainer.config", version_base=None):
+        config = compose("ppo_trainer")
+    OmegaConf.set_struct(config, value=False)
+    for name, value in overrides.items():
+        OmegaConf.update(config, name, value, force_add=True)
+    return config
+
+
+def check_config(config: DictConfig) -> None:
+    """Raise what veRL's own check raises, such as for a key that its sections do not have."""
+    validate_config(config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
+    omega_conf_to_dataclass(config.actor_rollout_ref.rollout)
+
+
+def run(directory: Path) -> None:
+    """Train, with the values that ``launch`` wrote into the directory."""
+    overrides = msgspec.json.decode((directory / "verl.json").read_bytes(), type=dict[str, object])
+    config = compose_config(overrides)
+    check_config(config)
+    try:
+        main_ppo.run_ppo(config, task_runner_class=ray.remote(ClusterRunner))
+    except Exception as error:  # the launcher reads it
+        write_end(directory, _cause_of(error))
+        raise
+    finally:
+        ray.shutdown()
+
+
+def _cause_of(error: BaseException) -> BaseException:
+    """Return what was raised in the process where it happened; Ray wraps it at each call between processes."""
+    while isinstance(error, RayTaskError) and isinstance(error.cause, Exception):
+        error = error.cause
+    return error
+
+
+if __name__ == "__main__":
+    run(Path(sys.argv[1]))

@@ -1,0 +1,253 @@
+"""A run's configuration as veRL's: every key that the driver on Ray sets, and what it cannot honour.
+
+What is here needs no veRL.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from agent_layer.errors import BadInputError
+from agent_layer.schema import JsonObject, as_json_object
+from trainer_adapter.algorithms import resolve_algorithm
+from trainer_adapter.config import ClusterConfig, TrainConfig
+from trainer_adapter.verl_keys import refuse_keys_of_options
+
+_ACTOR, _ROLLOUT, _MODEL = "actor_rollout_ref.actor", "actor_rollout_ref.rollout", "actor_rollout_ref.model"
+_ENGINE, _REFERENCE = f"{_ACTOR}.fsdp_config", "actor_rollout_ref.ref.fsdp_config"
+MARK = "AGENT_LAYER_RAY_DIRECTORY"
+"""Variable that all processes of a run on Ray carry, with the run's directory as value."""
+_NO_LIMIT = 1_000_000
+_BYTES = 2**30
+_FILES = "agent_layer_files"
+"""Transfer of weights to separate servers where there is no GPU."""
+
+
+def refuse_on_ray(config: TrainConfig) -> None:
+    """Raise BadInputError for the first option that the driver on Ray cannot honour."""
+    for option, found in _unsupported(config):
+        raise BadInputError(f"{option}: the driver on Ray {found}; leave it out, or train without --on ray")
+    refuse_keys_of_options((config.cluster or ClusterConfig()).verl)
+
+
+def mode_of(config: TrainConfig) -> str:
+    """Return veRL's mode: the named one, else ``sync`` for on-policy runs and ``colocate_async`` for others."""
+    named = (config.cluster or ClusterConfig()).mode
+    return named or ("sync" if config.rollouts.max_staleness == 0 else "colocate_async")
+
+
+def num_gpus_of(config: TrainConfig) -> int:
+    """Return the number of GPUs on each machine, or of processes that take their place."""
+    cluster = config.cluster or ClusterConfig()
+    return cluster.gpus_per_node + (cluster.engine_gpus if mode_of(config) == "separate_async" else 0)
+
+
+def temperature_of(config: TrainConfig) -> float:
+    """Return the one temperature of the run."""
+    return config.rollouts.temperature or 1.0
+
+
+def fix_temperature(config: TrainConfig) -> TrainConfig:
+    """Return the configuration with the one temperature of the run, which overrides that of agents."""
+    rollouts = msgspec.structs.replace(config.rollouts, temperature=temperature_of(config))
+    return msgspec.structs.replace(config, rollouts=rollouts)
+
+
+def verl_overrides(config: TrainConfig, directory: Path, *, num_groups: int, on_cpu: bool) -> dict[str, object]:
+    """Return values by veRL's dotted names.
+
+    Args:
+        config: of the run.
+        directory: of this start: ``train.json``, ``stop``.
+        num_groups: of one step.
+        on_cpu: whether there is no GPU.
+    """
+    cluster = config.cluster or ClusterConfig()
+    context = context_of(config)
+    dtype = {"float32": "fp32", "bfloat16": "bf16"}[config.optimizer.precision]
+    optimizer, algorithm = config.optimizer, resolve_algorithm(config.algorithm)
+    tokens = optimizer.microbatch_tokens
+    found: dict[str, object] = {
+        "agent_layer.config": str(directory / "train.json"),
+        "agent_layer.stop": str(directory / "stop"),
+        "agent_layer.temperature": temperature_of(config),
+        "trainer.v1.trainer_mode": f"agent_layer_{mode_of(config)}",
+        "trainer.device": "cpu" if on_cpu else "cuda",
+        "trainer.n_gpus_per_node": cluster.gpus_per_node,
+        "trainer.nnodes": cluster.nodes,
+        "trainer.total_training_steps": config.steps,
+        "trainer.total_epochs": _NO_LIMIT,
+        "trainer.logger": ["console"],
+        "trainer.project_name": "agent-layer",
+        "trainer.experiment_name": config.run or "run",
+        "trainer.val_before_train": False,
+        "trainer.test_freq": -1,
+        "trainer.save_freq": -1,
+        "trainer.resume_mode": "disable",
+        "data.train_files": "",
+        "data.val_files": "",
+        "data.custom_cls.path": "pkg://trainer_adapter.cluster.rows",
+        "data.custom_cls.name": "SlotDataset",
+        "data.num_steps": config.steps,
+        "data.train_batch_size": num_groups,
+        "data.val_batch_size": num_groups,
+        "data.dataloader_num_workers": 0,
+        "data.max_prompt_length": context,
+        "data.max_response_length": context,
+        "algorithm.adv_estimator": "grpo",
+        "algorithm.use_kl_in_reward": False,
+        "reward.num_workers": 1,
+        f"{_MODEL}.path": str(config.model),
+        f"{_MODEL}.use_remove_padding": False,
+        f"{_MODEL}.enable_gradient_checkpointing": optimizer.gradient_checkpointing,
+        f"{_MODEL}.override_config.attn_implementation": "sdpa",
+        f"{_ACTOR}.strategy": "fsdp2",
+        f"{_ACTOR}.ppo_mini_batch_size": num_groups,
+        f"{_ACTOR}.use_dynamic_bsz": True,
+        f"{_ACTOR}.ppo_max_token_len_per_gpu": tokens,
+        f"{_ACTOR}.use_torch_compile": False,
+        f"{_ACTOR}.use_kl_loss": algorithm.kl > 0,
+        f"{_ACTOR}.optim.lr": optimizer.learning_rate.start,
+        f"{_ACTOR}.optim.betas": list(optimizer.betas),
+        f"{_ACTOR}.optim.weight_decay": optimizer.weight_decay,
+        f"{_ACTOR}.optim.clip_grad": optimizer.clip_grad,
+        f"{_ACTOR}.optim.lr_scheduler_type": "constant",
+        f"{_ACTOR}.checkpoint.save_contents": ["model", "optimizer"],
+        f"{_ACTOR}.checkpoint.load_contents": ["model", "optimizer"],
+        **{
+            f"{engine}.{name}": value
+            for engine in (_ENGINE, _REFERENCE)
+            for name, value in {
+                "model_dtype": "fp32",
+                "use_torch_compile": False,
+                "mixed_precision": {"param_dtype": dtype, "reduce_dtype": "fp32", "buffer_dtype": "fp32"},
+            }.items()
+        },
+        "actor_rollout_ref.ref.log_prob_use_dynamic_bsz": True,
+        "actor_rollout_ref.ref.log_prob_max_token_len_per_gpu": tokens,
+        f"{_ROLLOUT}.name": "vllm",
+        f"{_ROLLOUT}.n": config.rollouts.group_size,
+        f"{_ROLLOUT}.temperature": temperature_of(config),
+        f"{_ROLLOUT}.dtype": optimizer.precision,
+        f"{_ROLLOUT}.tensor_model_parallel_size": cluster.tensor_parallel,
+        f"{_ROLLOUT}.gpu_memory_utilization": cluster.engine_memory,
+        f"{_ROLLOUT}.max_model_len": context,
+        f"{_ROLLOUT}.calculate_log_probs": True,
+        f"{_ROLLOUT}.logprobs_mode": "processed_logprobs",
+        f"{_ROLLOUT}.log_prob_use_dynamic_bsz": True,
+        f"{_ROLLOUT}.log_prob_max_token_len_per_gpu": tokens,
+        f"{_ROLLOUT}.agent.num_workers": 1,
+        f"{_ROLLOUT}.agent.agent_loop_manager_class": "trainer_adapter.cluster.rows.SlotManager",
+        "transfer_queue.backend.SimpleStorage.num_data_storage_units": 1,
+        "ray_kwargs.ray_init.include_dashboard": False,
+    }
+    if mode_of(config) == "separate_async":
+        found |= {
+            "actor_rollout_ref.hybrid_engine": False,
+            f"{_ROLLOUT}.nnodes": 1,
+            f"{_ROLLOUT}.n_gpus_per_node": cluster.engine_gpus,
+            f"{_ROLLOUT}.checkpoint_engine.backend": _FILES if on_cpu else "nccl",
+            f"{_ROLLOUT}.checkpoint_engine.custom_backend_module": "trainer_adapter.cluster.weights.file_transfer",
+            f"{_ROLLOUT}.checkpoint_engine.engine_kwargs.{_FILES}.directory": str(directory / "weights"),
+            "trainer.v1.separate_async.parameter_sync_step": 1,
+        }
+    if on_cpu:
+        found |= {
+            f"{_ROLLOUT}.enforce_eager": True,
+            f"{_ROLLOUT}.enable_sleep_mode": False,
+            f"{_ROLLOUT}.free_cache_engine": False,
+            f"{_ROLLOUT}.checkpoint_engine.update_weights_bucket_megabytes": 16,
+            "ray_kwargs.ray_init._node_ip_address": "127.0.0.1",
+            "ray_kwargs.ray_init.num_cpus": 5 + 3 * num_gpus_of(config),
+            "ray_kwargs.ray_init.num_gpus": num_gpus_of(config),
+            "ray_kwargs.ray_init.object_store_memory": _BYTES // 4,
+        }
+    return found | config.verl | cluster.verl
+
+
+def environment_of(config: TrainConfig, directory: Path, *, on_cpu: bool) -> dict[str, str]:
+    """Return the variables of all processes of veRL."""
+    cluster = config.cluster or ClusterConfig()
+    variables = {
+        MARK: str(directory),
+        "SPT_NOENV": "1",  # Ray and vLLM show titles, and would overwrite the mark
+        "VERL_USE_EXTERNAL_MODULES": "trainer_adapter.cluster.plugin",
+        "HF_HUB_OFFLINE": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_DISABLE_DASHBOARD": "1",
+        "VLLM_NO_USAGE_STATS": "1",
+        "OMP_NUM_THREADS": str(config.optimizer.num_threads),
+        "HYDRA_FULL_ERROR": "1",
+        "VERL_LOGGING_LEVEL": "WARNING",  # separate_async logs with an argument that Python's logging does not know
+        "PYTHONWARNINGS": "ignore",
+    }
+    if on_cpu:
+        paths = [str(directory / "site"), *filter(None, [os.environ.get("PYTHONPATH")])]
+        variables |= {
+            "VERL_PLATFORM": "cpu",
+            "TORCH_COMPILE_DISABLE": "1",
+            "VLLM_CPU_KVCACHE_SPACE": str(cluster.cpu_cache_gigabytes),
+            "PYTHONPATH": os.pathsep.join(paths),
+        }
+    return variables
+
+
+def context_of(config: TrainConfig) -> int:
+    """Return the longest sequence of an engine.
+
+    Raises: BadInputError: neither this configuration nor that of the model says.
+    """
+    model = config.model
+    if config.cluster and config.cluster.max_model_len:
+        return config.cluster.max_model_len
+    try:
+        written = msgspec.json.decode((model / "config.json").read_bytes(), type=JsonObject)
+    except (OSError, msgspec.DecodeError) as error:
+        raise BadInputError(
+            f"model {model}: expected a readable config.json, found {error}; correct 'model'"
+        ) from error
+    longest = as_json_object(written.get("text_config", written)).get("max_position_embeddings")
+    if isinstance(longest, int):
+        return longest
+    raise BadInputError(
+        f"model {model}: expected max_position_embeddings in its config.json; set cluster.max_model_len"
+    )
+
+
+def _unsupported(config: TrainConfig) -> Iterator[tuple[str, str]]:
+    """Yield options that are set, and why they cannot be."""
+    cluster = config.cluster or ClusterConfig()
+    algorithm = resolve_algorithm(config.algorithm)
+    mode = mode_of(config)
+    if mode == "sync" and config.rollouts.max_staleness > 0:
+        yield f"rollouts.max_staleness {config.rollouts.max_staleness}", "is on-policy in mode sync: it must be 0"
+    if mode == "separate_async" and cluster.engine_gpus % cluster.tensor_parallel:
+        yield (
+            f"cluster.engine_gpus {cluster.engine_gpus}",
+            "has whole engines: it must be a multiple of tensor_parallel",
+        )
+    if config.lora is not None:
+        yield "lora", "trains whole weights only"
+    if algorithm.correction.bypass and cluster.nodes * cluster.gpus_per_node > 1:
+        yield "algorithm.correction.bypass", "has it with one process only"
+    if algorithm.has_sequence_ratio and config.optimizer.epochs > 1:
+        yield (
+            f"optimizer.epochs {config.optimizer.epochs} with loss {algorithm.loss}",
+            "has it with one epoch only: veRL's store keeps a rollout's ratio, which a later epoch would find",
+        )
+    if cluster.nodes > 1:
+        yield "cluster.nodes", "has one machine only: veRL's servers of others would be open to anyone who reaches them"
+    yield from _unheeded(cluster)
+    strategy = {**config.verl, **cluster.verl}.get(f"{_ACTOR}.strategy", "fsdp2")
+    if strategy == "fsdp":
+        yield f"{_ACTOR}.strategy fsdp", "trains with fsdp2: FSDP1 fails on a CPU, and its checkpoints differ"
+
+
+def _unheeded(cluster: ClusterConfig) -> Iterator[tuple[str, str]]:
+    """Yield keys of veRL that would be taken and change nothing."""
+    for name in cluster.verl:
+        if name.startswith("distillation."):
+            yield f"cluster.verl.{name}", "asks no teacher about the rows, and neither does the embedded one"

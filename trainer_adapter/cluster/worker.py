@@ -1,0 +1,61 @@
+"""veRL's worker of actor, rollout and reference, with what an update changes from step to step."""
+
+from datetime import timedelta
+from functools import partial
+
+import torch
+import torch.distributed
+from omegaconf import DictConfig
+from torch.distributed.fsdp import CPUOffloadPolicy
+from verl.single_controller.base.decorator import Dispatch, register
+from verl.utils.device import get_device_name
+from verl.workers import engine_workers
+from verl.workers.engine.fsdp import transformer_impl
+from verl.workers.engine_workers import ActorRolloutRefWorker
+
+from trainer_adapter.cluster.weights import hash_weights
+from trainer_adapter.verl import load_engines
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportMissingTypeStubs=false, reportAttributeAccessIssue=false, reportUntypedFunctionDecorator=false
+# veRL carries no types.
+
+
+def _join_group(timeout_second: int | None = None, backend: str | None = None) -> None:
+    """Join veRL's process group with gloo: on a CPU, veRL's own function names gloo twice for one device."""
+    if not torch.distributed.is_initialized():
+        limit = None if timeout_second is None else timedelta(seconds=timeout_second)
+        torch.distributed.init_process_group((backend or "gloo").removeprefix("cpu:"), timeout=limit)
+
+
+class ClusterWorker(ActorRolloutRefWorker):
+    """One process of the trained model."""
+
+    def __init__(self, config: DictConfig, role: str, distillation_config: object = None, **options: object) -> None:
+        if get_device_name() == "cpu":
+            load_engines("cpu")
+            engine_workers.initialize_global_process_group_ray = _join_group  # pyright: ignore[reportPrivateImportUsage]
+            # a reference is offloaded to pinned memory, which needs an accelerator
+            transformer_impl.CPUOffloadPolicy = partial(_unpinned_policy)  # pyright: ignore[reportAttributeAccessIssue, reportPrivateImportUsage]
+        super().__init__(config, role, distillation_config, **options)  # pyright: ignore[reportArgumentType]
+
+    @register(dispatch_mode=Dispatch.ONE_TO_ALL)
+    def set_learning_rate(self, rate: float) -> None:
+        """Change the rate of the optimizer; veRL's scheduler holds it constant otherwise."""
+        for group in self.actor.engine.optimizer.param_groups:  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]
+            group["lr"] = rate
+
+    @register(dispatch_mode=Dispatch.ONE_TO_ALL)
+    def hash_weights(self) -> str:
+        """Return the hash of the whole weights, as they are sent; each process has a part, so all take part."""
+        return hash_weights(self.actor.engine.get_per_tensor_param()[0])  # pyright: ignore[reportOptionalMemberAccess]
+
+    @register(dispatch_mode=Dispatch.ONE_TO_ALL)
+    def forget_server(self) -> None:
+        """Look for the server of this process again, which was replaced, before weights are sent to it."""
+        self.rollout.server_handle = None
+
+
+def _unpinned_policy(*, pin_memory: bool = True) -> CPUOffloadPolicy:
+    del pin_memory
+    return CPUOffloadPolicy(pin_memory=False)
